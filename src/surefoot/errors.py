@@ -1,0 +1,28 @@
+"""What went wrong, in words a user can act on: the place, what was found, what was expected, the nearest valid name."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SurefootError(ValueError):
+    """Bad input or a broken file. The message is the whole story; the door prints it without a traceback."""
+
+
+class MissingExtra(SurefootError, ImportError):
+    """A feature needs an optional dependency that is not installed."""
+
+    def __init__(self, what: str, extra: str):
+        super().__init__(f"{what} needs the '{extra}' extra: pip install 'surefoot[{extra}]'")
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`; did you mean X?`, or nothing when no valid name is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> SurefootError:
+    """The error for a name that does not exist: says which ones do."""
+    names = list(names)
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") or "none"
+    return SurefootError(f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}")

@@ -1,0 +1,63 @@
+"""Files that are either whole or absent: write beside, flush to disk, rename. And content hashes, so products name their parents."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from surefoot.errors import SurefootError
+
+
+def write(path: Path, data: bytes) -> None:
+    """Atomic: after a crash or a full disk at any instant, path holds its old content or all of the new one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(beside, "wb") as f:
+            f.write(data)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise SurefootError(f"{path}: could not write {len(data)} bytes: {error.strerror or error}") from error
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last through a power cut, where the system lets a folder be synced."""
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(fd)
+    except OSError:
+        pass  # some network file systems refuse; the rename itself is still atomic
+    finally:
+        os.close(fd)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Parsed JSON; NaN and Infinity are refused as any other broken file is."""
+    path = Path(path)
+    try:
+        return json.loads(path.read_bytes(), parse_constant=_no_constant)
+    except FileNotFoundError:
+        raise SurefootError(f"{path}: no such file") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise SurefootError(f"{path}: expected JSON, found {type(error).__name__}: {error}") from error
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number JSON allows")
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

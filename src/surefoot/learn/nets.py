@@ -1,0 +1,157 @@
+"""Networks that learners share: an MLP, running normalisers, and action heads that know their own log-probability.
+
+Everything is float32. Observations enter a net normalised: (o - mean) / sd, clipped to +-10.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from surefoot.task import Mirror
+
+ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}
+CLIP = 10.0
+
+
+def mlp(inputs: int, hidden: Sequence[int], outputs: int, activation: str, last: float, seed: torch.Generator) -> nn.Sequential:
+    """Linear layers with orthogonal weights (gain sqrt 2, `last` on the output) and zero biases."""
+    layers: list[nn.Module] = []
+    sizes = [inputs, *hidden, outputs]
+    for k, (a, b) in enumerate(zip(sizes, sizes[1:])):
+        linear = nn.Linear(a, b)
+        nn.init.orthogonal_(linear.weight, last if k == len(hidden) else math.sqrt(2), generator=seed)
+        nn.init.zeros_(linear.bias)
+        layers += [linear] if k == len(hidden) else [linear, ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers)
+
+
+class Normaliser(nn.Module):
+    """Running mean and variance of what has been seen, in float64 (Chan's parallel update)."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dim, dtype=torch.float64))
+        self.register_buffer("var", torch.ones(dim, dtype=torch.float64))
+        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> None:
+        """Take in rows x (m, dim)."""
+        x = x.double()
+        m, total = float(len(x)), self.count + len(x)
+        delta = x.mean(0) - self.mean
+        spread = self.var * self.count + x.var(0, unbiased=False) * m + delta.square() * self.count * m / total
+        self.var.copy_(spread / total)
+        self.mean.add_(delta * m / total)
+        self.count.copy_(total)
+
+    @property
+    def sd(self) -> Tensor:
+        return (self.var + 1e-6).sqrt()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x - self.mean.float()) / self.sd.float()).clamp(-CLIP, CLIP)
+
+
+class Gaussian(nn.Module):
+    """a ~ N(mu, sd^2), sd one number an action, held in [low, high] by a sigmoid: it can neither collapse nor blow up."""
+
+    def __init__(self, dim: int, low: float, high: float, start: float):
+        super().__init__()
+        self.bounds = (math.log(low), math.log(high))
+        share = (math.log(start) - self.bounds[0]) / (self.bounds[1] - self.bounds[0])
+        self.raw = nn.Parameter(torch.full((dim,), math.log(share / (1 - share))))
+
+    @property
+    def outputs(self) -> int:
+        return len(self.raw)
+
+    @property
+    def log_sd(self) -> Tensor:
+        low, high = self.bounds
+        return low + (high - low) * torch.sigmoid(self.raw)
+
+    def sample(self, mu: Tensor, rng: torch.Generator) -> Tensor:
+        return mu + self.log_sd.exp() * torch.randn(mu.shape, generator=rng)
+
+    def log_prob(self, mu: Tensor, a: Tensor) -> Tensor:
+        log_sd = self.log_sd
+        z = (a - mu) * (-log_sd).exp()
+        return -0.5 * z.square().sum(1) - log_sd.sum() - 0.5 * math.log(2 * math.pi) * a.shape[1]
+
+    def entropy(self, mu: Tensor) -> Tensor:
+        """In nats, a scalar: the spread is the same in every state."""
+        return (self.log_sd + 0.5 * math.log(2 * math.pi * math.e)).sum()
+
+    def kl(self, old: Tensor, old_log_sd: Tensor, mu: Tensor) -> Tensor:
+        """KL(old || new) by row."""
+        log_sd = self.log_sd
+        ratio = (2 * (old_log_sd - log_sd)).exp()
+        return (log_sd - old_log_sd - 0.5 + 0.5 * ratio).sum() + 0.5 * ((old - mu) * (-log_sd).exp()).square().sum(1)
+
+    def best(self, mu: Tensor) -> Tensor:
+        return mu
+
+
+class Categorical(nn.Module):
+    """a ~ softmax(logits) over k choices; a is carried as one float column."""
+
+    def __init__(self, choices: int):
+        super().__init__()
+        self.outputs = choices
+        self.register_buffer("log_sd", torch.zeros(0), persistent=False)
+
+    def sample(self, logits: Tensor, rng: torch.Generator) -> Tensor:
+        uniform = torch.rand(logits.shape, generator=rng).clamp_(1e-12)
+        return (logits - torch.log(-torch.log(uniform))).argmax(1, keepdim=True).float()  # Gumbel's trick
+
+    def log_prob(self, logits: Tensor, a: Tensor) -> Tensor:
+        return torch.log_softmax(logits, 1).gather(1, a.long())[:, 0]
+
+    def entropy(self, logits: Tensor) -> Tensor:
+        log_p = torch.log_softmax(logits, 1)
+        return -(log_p.exp() * log_p).sum(1).mean()
+
+    def kl(self, old: Tensor, old_log_sd: Tensor, logits: Tensor) -> Tensor:
+        log_p = torch.log_softmax(old, 1)
+        return (log_p.exp() * (log_p - torch.log_softmax(logits, 1))).sum(1)
+
+    def best(self, logits: Tensor) -> Tensor:
+        return logits.argmax(1, keepdim=True).float()
+
+
+class Actor(nn.Module):
+    """Observation (normalised) -> parameters of the action's distribution. With a mirror, exactly left-right symmetric."""
+
+    def __init__(self, body: nn.Sequential, mirror: Mirror | None):
+        super().__init__()
+        self.body = body
+        self.mirrored = mirror is not None
+        if mirror is not None:
+            for k in ("obs_order", "action_order"):
+                self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).long(), persistent=False)
+            for k in ("obs_sign", "action_sign"):
+                self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).float(), persistent=False)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        if not self.mirrored:
+            return self.body(obs)
+        both = self.body(torch.cat([obs, obs[:, self.obs_order] * self.obs_sign]))
+        straight, flipped = both.chunk(2)
+        return 0.5 * (straight + flipped[:, self.action_order] * self.action_sign)
+
+
+class SymmetricNormaliser(Normaliser):
+    """A Normaliser whose statistics are those of the rows and their mirror images together, so that it keeps the symmetry."""
+
+    def __init__(self, dim: int, mirror: Mirror):
+        super().__init__(dim)
+        self.register_buffer("order", torch.from_numpy(mirror.obs_order).long(), persistent=False)
+        self.register_buffer("sign", torch.from_numpy(mirror.obs_sign).float(), persistent=False)
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> None:
+        Normaliser.update(self, torch.cat([x, x[:, self.order] * self.sign]))

@@ -1,0 +1,303 @@
+"""Proximal policy optimisation: clipped surrogate, generalised advantages, one file top to bottom.
+
+    A_t = sum_k (gamma lam)^k delta_{t+k},   delta_t = r_t + gamma V(s_{t+1}) (1 - terminated) - V(s_t)
+    maximise E[min(rho A, clip(rho, 1 +- eps) A)] + c H,   rho = pi(a|o) / pi_old(a|o);   V by least squares on A + V
+
+Time-outs bootstrap (their last state's value is added), terminations do not. The critic may see more than the actor.
+The step size follows the policy's own KL. A transition from a diverged simulation weighs nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor
+
+from surefoot.errors import SurefootError
+from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, SymmetricNormaliser, mlp
+from surefoot.rng import key
+from surefoot.task import Env, Episodes
+
+Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
+
+
+@dataclass(frozen=True)
+class PPO:
+    """Settings of the learner."""
+
+    envs: int = 1024
+    """simulations side by side"""
+    steps: int = 2_000_000
+    """env steps in all"""
+    horizon: int = 24
+    """env steps of each simulation between updates"""
+    epochs: int = 5
+    """passes over each batch"""
+    minibatches: int = 4
+    """parts of a batch, one gradient step each"""
+    gamma: float = 0.99
+    """discount a step"""
+    lam: float = 0.95
+    """lambda of the advantage estimator"""
+    clip: float = 0.2
+    """how far the probability ratio may pay"""
+    lr: float = 1e-3
+    """first step size of Adam"""
+    kl: float = 0.01
+    """the step size grows below half of this KL a gradient step, shrinks above twice of it; 0 keeps lr fixed"""
+    entropy: float = 0.002
+    """weight of the entropy bonus"""
+    value: float = 1.0
+    """weight of the value loss"""
+    clip_gradient: float = 1.0
+    """largest norm of a gradient"""
+    hidden: Hidden = (128, 128)
+    """widths of the hidden layers, actor and critic alike"""
+    activation: str = "relu"
+    """relu (quickest on a CPU), elu or tanh"""
+    spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
+    """standard deviation of the actions: least, at the start, largest"""
+    symmetric: bool = True
+    """use the task's left-right symmetry where it has one"""
+    learner_threads: int = 2
+    """threads of the learner; a setting, because sums split otherwise have other last bits"""
+
+    def __post_init__(self) -> None:
+        low, start, high = self.spread
+        if not 0 < low < start < high:
+            raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")
+        if self.envs * self.horizon % self.minibatches:
+            raise SurefootError(f"minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}")
+        if self.activation not in ("relu", "elu", "tanh"):
+            raise SurefootError(f"activation: expected relu, elu or tanh, found {self.activation}")
+
+    @property
+    def batch(self) -> int:
+        return self.envs * self.horizon
+
+    @property
+    def iterations(self) -> int:
+        return max(1, -(-self.steps // self.batch))
+
+
+def advantages(
+    reward: Tensor, value: Tensor, next_value: Tensor, done: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor]:
+    """GAE over (T, n). next_value is V(s_{t+1}), zero after a termination, V(last state) after a time-out; done ends a sum."""
+    delta = reward + gamma * next_value - value
+    keep = gamma * lam * (1.0 - done)
+    out = torch.empty_like(reward)
+    running = torch.zeros_like(reward[0])
+    for t in reversed(range(len(reward))):
+        running = delta[t] + keep[t] * running
+        out[t] = running
+    return out, out + value
+
+
+@dataclass
+class Rollout:
+    """One batch: T steps of n simulations. Observations are kept normalised as they were acted on."""
+
+    actor: Tensor  # (T, n, .)
+    critic: Tensor  # (T + 1, n, .)
+    action: Tensor
+    head: Tensor  # what the actor said: means or logits
+    log_prob: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    valid: Tensor
+    last: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, rows, critic obs) of time-outs
+    episodes: list[Episodes] = field(default_factory=list)
+
+
+class Learner:
+    """The state of learning: nets, normalisers, optimiser, and where the envs stand."""
+
+    def __init__(self, env: Env, settings: PPO, seed: int):
+        torch.set_num_threads(settings.learner_threads)
+        self.env, self.settings, self.seed = env, settings, seed
+        self.iteration = 0
+        self.lr = settings.lr
+        self.rejected = 0
+        self._build()
+        self.obs = env.reset()
+
+    def _build(self) -> None:
+        s, task = self.settings, self.env.task
+        rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
+        dims = {g: group.dim for g, group in task.sees.items()}
+        mirror = task.mirror if s.symmetric and task.sees["actor"].history == 1 else None
+        self.head = Categorical(task.action.choices) if task.action.choices else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
+        self.actor = Actor(mlp(dims["actor"], s.hidden, self.head.outputs, s.activation, 0.01, rng), mirror)
+        self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
+        self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
+        self.see_critic = Normaliser(dims["critic"])
+        self.returns = Normaliser(1)
+        self.modules = torch.nn.ModuleDict({
+            "actor": self.actor, "head": self.head, "critic": self.critic,
+            "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
+        })  # fmt: skip
+        self.optimiser = torch.optim.Adam([p for p in self.modules.parameters()], self.lr, fused=True)
+
+    def iterate(self) -> dict[str, float]:
+        """One batch and its gradient steps; returns what to log."""
+        rollout = self.collect()
+        adv, target = self.estimate(rollout)
+        losses = self.update(rollout, adv, target)
+        self.iteration += 1
+        return losses | summary(rollout.episodes) | {
+            "steps": self.iteration * self.settings.batch,
+            "reward": float(rollout.reward.mean()) / self.env.world.dt,
+            "diverged": self.env.diverged,
+            "lr": self.lr,
+            "sd": float(self.head.log_sd.detach().exp().mean()) if len(self.head.log_sd) else 0.0,
+        }  # fmt: skip
+
+    @torch.no_grad()
+    def collect(self) -> Rollout:
+        s, env = self.settings, self.env
+        T, n, na = s.horizon, env.n, 1 if env.task.action.choices else len(env.task.action.names)
+        self._see(self.obs)
+        f = lambda *shape: torch.zeros(shape)  # noqa: E731
+        r = Rollout(
+            f(T, n, env.task.sees["actor"].dim), f(T + 1, n, env.task.sees["critic"].dim), f(T, n, na),
+            f(T, n, self.head.outputs), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n),
+        )  # fmt: skip
+        rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
+        for t in range(T):
+            r.actor[t] = self.see_actor(torch.from_numpy(self.obs["actor"]))
+            r.critic[t] = torch.from_numpy(self.obs["critic"])
+            r.head[t] = self.actor(r.actor[t])
+            r.action[t] = self.head.sample(r.head[t], rng)
+            step = env.step(r.action[t].numpy())
+            for name in ("reward", "terminated", "truncated", "valid"):
+                getattr(r, name)[t] = torch.from_numpy(getattr(step, name))
+            if step.truncated.any():
+                r.last.append((t, torch.from_numpy(np.flatnonzero(step.truncated)), torch.from_numpy(step.last["critic"])))
+            if step.episodes is not None:
+                r.episodes.append(step.episodes)
+            self.obs = step.obs
+        r.critic[T] = torch.from_numpy(self.obs["critic"])
+        flat = r.head.flatten(0, 1), r.action.flatten(0, 1)
+        r.log_prob = self.head.log_prob(*flat).reshape(T, n)
+        return r
+
+    def _see(self, obs: Mapping[str, np.ndarray]) -> None:
+        """Normalisers learn from the first batch before anything is acted on, then from one frame an iteration."""
+        self.see_actor.update(torch.from_numpy(obs["actor"]))
+        self.see_critic.update(torch.from_numpy(obs["critic"]))
+
+    @torch.no_grad()
+    def estimate(self, r: Rollout) -> tuple[Tensor, Tensor]:
+        """Advantages, and targets in the value net's own units; r.critic becomes normalised."""
+        s = self.settings
+        r.critic = self.see_critic(r.critic)
+        mean, sd = self.returns.mean.float(), self.returns.sd.float()
+        value = self.critic(r.critic.flatten(0, 1)).reshape(s.horizon + 1, -1) * sd + mean
+        after = value[1:].clone() * (1.0 - r.terminated)
+        for t, rows, obs in r.last:
+            after[t, rows] = self.critic(self.see_critic(obs))[:, 0] * sd + mean
+        done = torch.maximum(r.terminated, r.truncated)
+        adv, returns = advantages(r.reward, value[:-1], after, done, s.gamma, s.lam)
+        good = r.valid.bool()
+        self.returns.update(returns[good][:, None])
+        target = (returns - self.returns.mean.float()) / self.returns.sd.float()
+        return (adv - adv[good].mean()) / (adv[good].std() + 1e-8), target
+
+    def update(self, r: Rollout, adv: Tensor, target: Tensor) -> dict[str, float]:
+        """Epochs of minibatches. A step that is not finite is undone and the step size halved; three in a row stop the run."""
+        before = {k: v.clone() for k, v in self.state_dict().items()}
+        totals: list[Tensor] = []
+        old_log_sd = self.head.log_sd.detach().clone()
+        for batch in self._minibatches(r, adv, target):
+            totals.append(self._gradient_step(batch, old_log_sd))
+        mean = torch.stack(totals).mean(0)
+        if not (mean.isfinite().all() and all(p.isfinite().all() for p in self.modules.parameters())):
+            self.load_state_dict(before)
+            self.lr, self.rejected = self.lr / 2, self.rejected + 1
+            if self.rejected >= 3:
+                raise SurefootError(f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr")
+        else:
+            self.rejected = 0
+        return dict(zip(("policy_loss", "value_loss", "entropy", "kl"), mean.tolist())) | {"rejected": self.rejected}
+
+    def _minibatches(self, r: Rollout, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
+        s = self.settings
+        rows = [r.actor, r.critic[:-1], r.action, r.head, *(x[..., None] for x in (r.log_prob, adv, target, r.valid))]
+        widths = [x.shape[-1] for x in rows]
+        table = torch.cat([x.reshape(s.batch, -1) for x in rows], 1)
+        for epoch in range(s.epochs):
+            rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
+            for part in torch.randperm(s.batch, generator=rng).chunk(s.minibatches):
+                yield list(table[part].split(widths, 1))
+
+    def _gradient_step(self, batch: list[Tensor], old_log_sd: Tensor) -> Tensor:
+        s = self.settings
+        obs, critic_obs, action, old, *columns = batch
+        old_log_prob, adv, target, valid = (c[:, 0] for c in columns)
+        out = self.actor(obs)
+        weight = valid / valid.sum().clamp(min=1.0)
+        ratio = (self.head.log_prob(out, action) - old_log_prob).exp()
+        gain = torch.minimum(ratio * adv, ratio.clamp(1 - s.clip, 1 + s.clip) * adv)
+        policy_loss = -(gain * weight).sum()
+        value_loss = ((self.critic(critic_obs)[:, 0] - target).square() * weight).sum()
+        entropy = self.head.entropy(out)
+        loss = policy_loss + s.value * value_loss - s.entropy * entropy
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.modules.parameters(), s.clip_gradient)
+        with torch.no_grad():
+            kl = (self.head.kl(old, old_log_sd, out) * weight).sum()
+            self._pace(float(kl))
+        self.optimiser.step()
+        return torch.stack([policy_loss, value_loss, entropy, kl]).detach()
+
+    def _pace(self, kl: float) -> None:
+        """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for."""
+        if self.settings.kl > 0:
+            if kl > 2 * self.settings.kl:
+                self.lr = max(1e-5, self.lr / 1.5)
+            elif 0 <= kl < self.settings.kl / 2:
+                self.lr = min(1e-2, self.lr * 1.5)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.lr
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Weights, normalisers and optimiser by name."""
+        state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
+        for i, (name, p) in enumerate(self.modules.named_parameters()):
+            for k, v in self.optimiser.state.get(p, {}).items():
+                state[f"adam.{k}.{name}"] = v
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
+        self.optimiser.state.clear()
+        for name, p in self.modules.named_parameters():
+            kept = {k: state[f"adam.{k}.{name}"].clone() for k in ("step", "exp_avg", "exp_avg_sq") if f"adam.{k}.{name}" in state}
+            if kept:
+                self.optimiser.state[p] = kept
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and numbers from which load() goes on with the same bits."""
+        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()}
+        arrays |= {f"env.{k}": v for k, v in self.env.save().items()}
+        return arrays, {"iteration": self.iteration, "lr": self.lr, "rejected": self.rejected}
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        self.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items() if not k.startswith("env.")})
+        self.obs = self.env.load({k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")})
+        self.iteration, self.lr, self.rejected = int(numbers["iteration"]), float(numbers["lr"]), int(numbers["rejected"])
+
+
+def summary(episodes: list[Episodes]) -> dict[str, float]:
+    """Means over the episodes that ended in a batch; nothing when none did."""
+    episodes = [e for e in episodes if len(e.ids)]
+    if not episodes:
+        return {"episodes": 0}
+    returns, success, lengths = (np.concatenate([getattr(e, k) for e in episodes]) for k in ("returns", "success", "lengths"))
+    return {"episodes": len(returns), "return": float(returns.mean()), "success": float(success.mean()), "length": float(lengths.mean())}

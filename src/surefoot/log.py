@@ -1,0 +1,159 @@
+"""Log: named columns over time, and where they came from. A rollout, a real log, a reference motion, an excitation plan.
+
+    time (T,) seconds, strictly increasing        columns[name] (T,) or (T, k), one row per time
+
+On disk it is one npz: `time`, `columns/<name>` as they are, and `header`, a JSON text with the units and the meta.
+"""
+
+import json
+import os
+import secrets
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+
+FORMAT = "surefoot.log/1"
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """Its arrays are read-only copies. Times are finite; a column may hold nan where nothing was measured."""
+
+    time: np.ndarray
+    columns: dict[str, np.ndarray]
+    units: dict[str, str] = field(default_factory=dict)
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "time", _frozen("time", np.array(self.time, copy=True)))
+        object.__setattr__(self, "columns", {k: _frozen(f"column {k}", np.array(v)) for k, v in self.columns.items()})
+        object.__setattr__(self, "units", dict(self.units))
+        object.__setattr__(self, "meta", dict(self.meta))
+        _check_time(self.time)
+        for name, column in self.columns.items():
+            if column.ndim not in (1, 2) or len(column) != len(self):
+                raise SurefootError(
+                    f"column {name}: found shape {column.shape}, expected ({len(self)},) or ({len(self)}, k)"
+                )
+        for name in self.units:
+            if name not in self.columns:
+                raise unknown("column", name, self.columns, "units")
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.columns:
+            raise unknown("column", name, self.columns)
+        return self.columns[name]
+
+    @property
+    def rate(self) -> float:
+        """Rows per second, from the median step."""
+        if len(self) < 2:
+            raise SurefootError(f"rate: found {len(self)} rows, expected at least 2")
+        return float(1 / np.median(np.diff(self.time)))
+
+    def slice(self, t0: float, t1: float) -> "Log":
+        """The rows with t0 <= time < t1, at their own times, so neighbouring slices share no row."""
+        rows = (t0 <= self.time) & (self.time < t1)
+        return Log(self.time[rows], {k: v[rows] for k, v in self.columns.items()}, self.units, self.meta)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the npz whole or not at all: a reader never sees half a log. Equal logs give equal bytes."""
+        path = Path(path)
+        try:
+            header = json.dumps({"format": FORMAT, "units": self.units, "meta": self.meta}, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise SurefootError(f"{path}: meta: {error}; expected what JSON can hold") from None
+        if not path.parent.is_dir():
+            raise SurefootError(f"{path}: found no directory {path.parent}")
+        arrays = {"header": np.array(header), "time": self.time, **{f"columns/{k}": v for k, v in self.columns.items()}}
+        _write_whole(path, arrays)
+        return path
+
+    @staticmethod
+    def load(path: str | Path) -> "Log":
+        """The log `save` wrote, bit for bit. Nothing in the file is executed."""
+        arrays = _read_npz(Path(path))
+        try:
+            header = _header(arrays)
+            columns = {k.removeprefix("columns/"): v for k, v in arrays.items() if k.startswith("columns/")}
+            return Log(arrays["time"], columns, header["units"], header["meta"])
+        except SurefootError as error:
+            raise SurefootError(f"{path}: {error}") from None
+
+
+def _frozen(where: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "biuf":
+        raise SurefootError(f"{where}: found {array.dtype.name} values, expected numbers")
+    array.setflags(write=False)
+    return array
+
+
+def _check_time(time: np.ndarray) -> None:
+    if time.ndim != 1:
+        raise SurefootError(f"time: found shape {time.shape}, expected (T,)")
+    bad = np.flatnonzero(~np.isfinite(time))
+    if len(bad):
+        raise SurefootError(f"time: row {bad[0]}: found {time[bad[0]]}, expected a finite number of seconds")
+    bad = np.flatnonzero(~(time[1:] > time[:-1])) + 1
+    if len(bad):
+        raise SurefootError(
+            f"time: row {bad[0]}: found {time[bad[0]]} after {time[bad[0] - 1]}, expected strictly increasing"
+        )
+
+
+def _header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    for name in ("header", "time"):
+        if name not in arrays:
+            raise SurefootError(f"{name}: found none among {', '.join(arrays) or 'no arrays'}; expected a {FORMAT} npz")
+    try:
+        header = json.loads(str(arrays["header"]))
+    except ValueError as error:
+        raise SurefootError(f"header: {error}; expected JSON") from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        found = header.get("format") if isinstance(header, dict) else header
+        raise SurefootError(f"header: found format {found!r}, expected {FORMAT!r}")
+    for name in ("units", "meta"):
+        if not isinstance(header.get(name), dict):
+            raise SurefootError(f"header: {name}: found {header.get(name)!r}, expected an object")
+    return header
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise SurefootError(f"{path}: found a single npy array, expected an npz")
+            with archive:
+                return {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise SurefootError(f"{path}: no such file") from None
+    except SurefootError:
+        raise
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise SurefootError(f"{path}: {error}; expected an npz") from None
+    except ValueError as error:  # numpy's words for a pickle, an object array or a broken member
+        raise SurefootError(f"{path}: {error}; expected an npz of plain numbers, nothing pickled") from None
+
+
+def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Temporary file beside the target, flushed to disk, then renamed over it."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise SurefootError(f"{path}: {error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,181 @@
+"""A World on mujoco.batch: n simulations of one model on a thread pool, each with its own e written into engine fields.
+
+    x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e drawn anew at each reset of each row.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch, SimulationError
+
+from surefoot.params import Params
+from surefoot.sim.fields import OUTSIDE, Rows, writer
+from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
+
+DIVERGED = [int(w) for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)]
+FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
+RING = 4  # control periods kept, so that what diverged can be replayed
+
+
+def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
+    """Compile a model that can take e: buffers as long as the largest delay, bodies whose centre of mass may leave the axis."""
+    dt = spec.option.timestep
+    for p in params:
+        for body in spec.bodies if p.target.startswith("com_") else ():
+            if re.fullmatch(p.match, body.name):
+                body.simple = 0
+        objects = {"action_delay": spec.actuators, "sensor_delay": spec.sensors}.get(p.target, [])
+        for obj in objects:
+            if re.fullmatch(p.match, obj.name):
+                obj.nsample = max(obj.nsample, math.ceil(p.high / dt - 1e-9) + 1)
+    return spec.compile()
+
+
+def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
+    """Sensor name -> its columns of sensordata. Neighbours named `joint_pos/FL_hip` are together `joint_pos` as well."""
+    columns: dict[str, tuple[int, int]] = {}
+    for i in range(model.nsensor):
+        name, a = model.sensor(i).name, int(model.sensor_adr[i])
+        b = a + int(model.sensor_dim[i])
+        columns[name] = (a, b)
+        family = name.split("/")[0]
+        if family != name:
+            columns[family] = (columns.get(family, (a, b))[0], b)
+    return columns
+
+
+def _counted(message: str) -> None:
+    """The engine's warnings are in its counters, which step() reads: no need of a terminal line and a file for each."""
+
+
+class Engine(World):
+    """n simulations of a model. threads=0 uses every core; results have the same bits at any thread count."""
+
+    def __init__(self, model: mujoco.MjModel, params: Params, n: int, substeps: int, threads: int = 0, terms: tuple[Term, ...] = (), explicit: bool = False):
+        self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
+        self.dt = substeps * model.opt.timestep
+        self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
+        self.batch = Batch(model, n, threads)
+        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target not in OUTSIDE]
+        names = {f for _, w in self.writers for f in w.target.fields}
+        self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}
+        self.nominal: Rows = {f: rows[0].copy() for f, rows in self.fields.items()}
+        self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
+        self.senses = model.nsensor > 0
+        self.remembers = model.nhistory > 0
+        self.ring: list[np.ndarray] = []
+        self.state = self._views()
+
+    def _views(self) -> State:
+        b, m = self.batch, self.model
+        data = b.bind("sensordata") if self.senses else np.zeros((self.n, 0))
+        y = {name: data[:, a:b] for name, (a, b) in sensor_columns(m).items()}
+        gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
+        e = np.tile(self.params.nominal, (self.n, 1))
+        return State(b.bind("time"), b.bind("qpos"), b.bind("qvel"), b.bind("ctrl"), b.bind("act"), y, e, gravity)
+
+    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
+        ids = np.asarray(ids)
+        if not len(ids):
+            return
+        self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self.state.e[ids] = e[ids]
+        self._write_fields(ids)
+        x = self.state
+        x.q[ids], x.v[ids], x.u[ids] = start.q[ids], start.v[ids], start.u[ids]
+        if start.act is not None:
+            self.batch.bind("act")[ids] = start.act[ids]
+        if self.remembers:
+            self._remember_controls(ids)
+        if self.senses:
+            self._sense(ids)
+
+    def _write_fields(self, ids: np.ndarray) -> None:
+        """The model's own values, then each Param's op in order, so that ops on one field compose."""
+        if not self.writers:
+            return
+        rows = {f: np.repeat(self.nominal[f][None], len(ids), 0) for f in self.fields}
+        for i, write in self.writers:
+            write(rows, self.state.e[ids, i])
+        for f, value in rows.items():
+            self.fields[f][ids] = value
+        if self.derives:
+            self.batch.set_const(ids)
+
+    def _remember_controls(self, ids: np.ndarray) -> None:
+        """Fill delayed actuators' memory with the starting control: a reset leaves zeros, which a servo would obey."""
+        history = self.batch.bind("history")
+        for a in range(self.model.nu):
+            k, at = int(self.model.actuator_history[a, 0]), int(self.model.actuator_historyadr[a])
+            if k:
+                history[ids, at + 2 + k : at + 2 + 2 * k] = self.state.u[ids, a, None]
+
+    def _sense(self, ids: np.ndarray) -> None:
+        """Sensor readings at the new state, and delayed sensors' memory filled with them."""
+        delay = self.fields.get("sensor_delay")
+        if delay is None:
+            self.batch.forward(ids)
+            return
+        kept = delay[ids]
+        delay[ids] = 0
+        self.batch.forward(ids)
+        delay[ids] = kept
+        history, m = self.batch.bind("history"), self.model
+        for s in range(m.nsensor):
+            k, at, dim = int(m.sensor_history[s, 0]), int(m.sensor_historyadr[s]), int(m.sensor_dim[s])
+            if k:
+                history[ids, at + 2 + k : at + 2 + k + k * dim] = np.tile(self.state.y[m.sensor(s).name][ids], (1, k))
+
+    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
+        for term in self.terms:
+            if isinstance(term, OnAction):
+                u = term(self.state, u, chance)
+        forces = [term(self.state, u, chance) for term in self.terms if isinstance(term, OnForce)]
+        if forces:
+            self.batch.bind("qfrc_applied")[:] = sum(forces)
+        self.state.u[:] = u
+        self._keep()
+        before = self.batch.warning[:, DIVERGED, 1].sum(1)
+        diverged = np.zeros(self.n, bool)
+        v_before = self.state.v.copy() if self.explicit else None
+        heard = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(_counted)
+        try:
+            self.batch.step(nstep=self.substeps)
+        except SimulationError as error:  # the others ran on
+            diverged[error.ids] = True
+        finally:
+            mujoco.set_mju_user_warning(heard)
+        diverged |= self.batch.warning[:, DIVERGED, 1].sum(1) != before
+        v = self.state.v
+        if v_before is not None:
+            self.state.q[:] += self.dt * (v_before - v)
+        if not np.abs(v).max(initial=0.0) < FASTEST:  # also false for NaN
+            diverged |= ~(np.abs(v) < FASTEST).all(1)
+        return diverged
+
+    def _keep(self) -> None:
+        if len(self.ring) < RING:
+            self.ring.insert(0, self.batch.state.copy())
+            return
+        oldest = self.ring.pop()
+        np.copyto(oldest, self.batch.state)
+        self.ring.insert(0, oldest)
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"state": self.batch.state.copy(), "e": self.state.e.copy()}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        everyone = np.arange(self.n)
+        self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self.state.e[:] = saved["e"]
+        self._write_fields(everyone)
+        self.batch.state[:] = saved["state"]
+        self.ring.clear()
+
+    def bundle(self, i: int) -> dict[str, np.ndarray]:
+        """What led simulation i to diverge: its last states with their controls, oldest first, and its e."""
+        return {"states": np.stack([rows[i] for rows in reversed(self.ring)]), "e": self.state.e[i].copy()}

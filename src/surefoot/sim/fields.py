@@ -1,0 +1,201 @@
+"""Where each named unknown lives in the engine: target -> model fields of the matched objects.
+
+A target is a physical quantity. Writing it keeps the model consistent: a body's inertia follows its mass (the same shape,
+denser), a position servo's bias follows its gain. The number of a Param meets the model's own value through its op.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.params import Param
+
+Rows = dict[str, np.ndarray]  # engine field -> (k, ...) rows being written
+Write = Callable[[Rows, np.ndarray, np.ndarray, str], None]  # rows, object ids, values (k, 1), op
+
+
+def combine(old: np.ndarray, value: np.ndarray, op: str) -> np.ndarray:
+    """set, scale or add: how a Param's number meets what the model had."""
+    if op == "scale":
+        return old * value
+    return old + value if op == "add" else np.broadcast_to(value, old.shape)
+
+
+def column(field: str, k: int | None = None) -> Write:
+    """Writes one engine field, or its column k, of the matched objects."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        at = (slice(None), ids) if k is None else (slice(None), ids, k)
+        old = rows[field][at]
+        rows[field][at] = combine(old, value.reshape(-1, *[1] * (old.ndim - 1)), op)
+
+    return write
+
+
+def mass(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Mass in kg. The inertia is scaled by the same ratio, so the body stays one that could exist."""
+    old = rows["body_mass"][:, ids]
+    new = combine(old, value, op)
+    rows["body_mass"][:, ids] = new
+    rows["body_inertia"][:, ids] *= (new / old)[..., None]
+
+
+def strength(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """The whole force law of an actuator, F = gain u + bias: what a weak or strong motor changes."""
+    for field in ("actuator_gainprm", "actuator_biasprm"):
+        rows[field][:, ids] = combine(rows[field][:, ids], value[..., None], op)
+
+
+def kp(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Position gain of a servo: F = kp (u - q) - kd v."""
+    new = combine(rows["actuator_gainprm"][:, ids, 0], value, op)
+    rows["actuator_gainprm"][:, ids, 0] = new
+    rows["actuator_biasprm"][:, ids, 1] = -new
+
+
+def kd(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Velocity gain of a servo: F = kp (u - q) - kd v."""
+    rows["actuator_biasprm"][:, ids, 2] = -combine(-rows["actuator_biasprm"][:, ids, 2], value, op)
+
+
+def force_limit(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Largest force of an actuator, both ways."""
+    high = combine(rows["actuator_forcerange"][:, ids, 1], value, op)
+    rows["actuator_forcerange"][:, ids, 1] = high
+    rows["actuator_forcerange"][:, ids, 0] = -high
+
+
+def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Magnitude of gravity, m/s^2; its direction stays."""
+    old = rows["opt.gravity"]
+    size = np.linalg.norm(old, axis=1, keepdims=True)
+    rows["opt.gravity"][:] = old * (combine(size, value, op) / size)
+
+
+def slope(axis: int) -> Write:
+    """Tilt of the ground about a horizontal world axis, rad: gravity is turned the other way, which is the same physics."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        i, j = (1, 2) if axis == 0 else (2, 0)
+        g = rows["opt.gravity"]
+        c, s = np.cos(-value[:, 0]), np.sin(-value[:, 0])
+        g[:, i], g[:, j] = c * g[:, i] - s * g[:, j], s * g[:, i] + c * g[:, j]
+
+    return write
+
+
+def along(field: str, k: int = 0) -> Write:
+    """Writes component k of an option of the whole world, such as wind."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        flat = rows[field].reshape(len(value), -1)
+        flat[:, k] = combine(flat[:, k], value[:, 0], op)
+
+    return write
+
+
+@dataclass(frozen=True)
+class Target:
+    objects: str  # body, geom, joint, actuator, sensor: whose names `match` is tried on; "" for the whole world
+    fields: tuple[str, ...]  # engine fields it writes
+    write: Write
+    about: str
+
+
+TARGETS: dict[str, Target] = {
+    "mass": Target("body", ("body_mass", "body_inertia"), mass, "body mass, inertia scaled with it, kg"),
+    "inertia": Target("body", ("body_inertia",), column("body_inertia"), "principal inertia, kg m^2"),
+    "com_x": Target("body", ("body_ipos",), column("body_ipos", 0), "centre of mass along the body's x, m"),
+    "com_y": Target("body", ("body_ipos",), column("body_ipos", 1), "centre of mass along the body's y, m"),
+    "com_z": Target("body", ("body_ipos",), column("body_ipos", 2), "centre of mass along the body's z, m"),
+    "friction": Target("geom", ("geom_friction",), column("geom_friction", 0), "sliding friction coefficient"),
+    "armature": Target("joint", ("dof_armature",), column("dof_armature"), "reflected rotor inertia, kg m^2"),
+    "damping": Target("joint", ("dof_damping",), column("dof_damping"), "viscous friction or linear drag, N m s/rad or N s/m"),
+    "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
+    "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
+    "strength": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law"),
+    "kp": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), kp, "servo position gain, N m/rad"),
+    "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
+    "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
+    "motor_time": Target("actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "first-order motor time constant, s"),
+    "action_delay": Target("actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"),
+    "sensor_delay": Target("sensor", ("sensor_delay",), column("sensor_delay"), "latency from world to reading, s"),
+    "gravity": Target("", ("opt.gravity",), gravity, "magnitude of gravity, m/s^2"),
+    "slope_x": Target("", ("opt.gravity",), slope(0), "ground tilted about world x, rad"),
+    "slope_y": Target("", ("opt.gravity",), slope(1), "ground tilted about world y, rad"),
+    "wind_x": Target("", ("opt.wind",), along("opt.wind", 0), "wind along world x, m/s; acts where the air has density"),
+    "wind_y": Target("", ("opt.wind",), along("opt.wind", 1), "wind along world y, m/s"),
+    "wind_z": Target("", ("opt.wind",), along("opt.wind", 2), "wind along world z, m/s"),
+    "air_density": Target("", ("opt.density",), along("opt.density"), "density of the air, kg/m^3"),
+}
+
+# Targets that are not physics but sensing or events; task.py and the force socket carry them out.
+OUTSIDE = {
+    "noise": "spread of observation noise, as a multiple of each term's own",
+    "bias": "constant offset of an observation term, in the term's unit",
+    "push": "strength of scheduled pushes, as a multiple of the push term's own",
+}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One Param bound to one model: knows its objects, writes rows of values."""
+
+    param: Param
+    target: Target
+    ids: np.ndarray  # objects, or dofs for joint targets; empty for the whole world
+
+    def __call__(self, rows: Rows, value: np.ndarray) -> None:
+        self.target.write(rows, self.ids, value[:, None], self.param.op)
+
+
+def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
+    count = {"body": model.nbody, "geom": model.ngeom, "joint": model.njnt, "actuator": model.nu, "sensor": model.nsensor}[kind]
+    return [getattr(model, kind)(i).name for i in range(count)]
+
+
+def writer(model: mujoco.MjModel, param: Param) -> Writer:
+    """Resolve a Param's address in a model; says what exists when nothing matches."""
+    where = f"param {param.name}"
+    if param.target not in TARGETS:
+        raise unknown("target", param.target, [*TARGETS, *OUTSIDE], where)
+    target = TARGETS[param.target]
+    if not target.objects:
+        return Writer(param, target, np.array([], int))
+    names = object_names(model, target.objects)
+    ids = [i for i, name in enumerate(names) if re.fullmatch(param.match, name)]
+    if target.objects == "body":
+        ids = [i for i in ids if model.body_mass[i] > 0]
+    if not ids:
+        raise unknown(target.objects, param.match, [n for n in names if n], where)
+    if target.objects == "joint":
+        ids = _dofs(model, ids, param.target)
+    _check_buffers(model, param, np.array(ids))
+    return Writer(param, target, np.array(ids))
+
+
+def _dofs(model: mujoco.MjModel, joints: list[int], target: str) -> list[int]:
+    """The joints' degrees of freedom; for drag, the three along which a free body travels."""
+    if target != "drag":
+        return [d for i in joints for d in np.flatnonzero(model.dof_jntid == i)]
+    free = [i for i in joints if model.jnt_type[i] == mujoco.mjtJoint.mjJNT_FREE]
+    if not free:
+        raise SurefootError("target drag: expected a free joint, the matched joints have none; use damping")
+    return [int(model.jnt_dofadr[i]) + k for i in free for k in range(3)]
+
+
+def _check_buffers(model: mujoco.MjModel, param: Param, ids: np.ndarray) -> None:
+    """A delay beyond the engine's history buffer would be read from before it was recorded: refuse it."""
+    if not param.target.endswith("_delay"):
+        return
+    history = model.actuator_history if param.target == "action_delay" else model.sensor_history
+    longest = float(history[ids, 0].min() * model.opt.timestep)
+    if param.high > longest + 1e-9:
+        raise SurefootError(
+            f"param {param.name}: a delay up to {param.high} s needs a history of {param.high / model.opt.timestep:.0f} samples, "
+            f"the model keeps {longest:.4g} s; build it with sim.engine.compile_for"
+        )

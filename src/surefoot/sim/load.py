@@ -1,0 +1,166 @@
+"""Loads a robot model, MJCF or URDF, and vets it before anything trusts it.
+
+    scan (paths, sizes, counts) -> trial compile in a cage, if something in it could grow -> compile -> physical sense
+
+What leaves its directory, hangs or eats the machine's memory is always refused. What is physically impossible is refused
+too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import mujoco
+
+from surefoot.errors import SurefootError, nearest
+from surefoot.sim.card import describe
+from surefoot.sim.scan import Scan, scan_file, scan_string
+from surefoot.sim.vet import model_problems, model_warnings, xml_problems, xml_warnings
+
+__all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
+
+TRIAL_SECONDS = 10.0
+TRIAL_BYTES = 4 << 30  # address space, not memory: the interpreter and mujoco map about 1 GiB before they start
+
+# Runs in a process of its own: limits first, then the compile; MjData too, because that is where the arena is allocated.
+TRIAL = """
+import json, sys
+job = json.load(sys.stdin)
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (job["bytes"], job["bytes"]))
+    resource.setrlimit(resource.RLIMIT_CPU, (job["cpu"], job["cpu"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+except ImportError:
+    pass
+import mujoco
+try:
+    spec = mujoco.MjSpec.from_file(job["path"]) if job["path"] else mujoco.MjSpec.from_string(job["xml"])
+    for mesh in spec.meshes:
+        mesh.file = job["packages"].get(mesh.file, mesh.file)
+    mujoco.MjData(spec.compile())
+except Exception as e:
+    print(e)
+    sys.exit(3)
+"""
+
+HINTS = (
+    (
+        "mass and inertia of moving bodies",
+        "; expected mass > 0 and inertia > 0: give the body an <inertial> or a geom with mass",
+    ),
+    (
+        "A + B >= C",
+        "; expected an inertia that some mass distribution has: no principal moment above the sum of the others",
+    ),
+    ("repeated name", "; expected each name once per kind of element"),
+    ("Could not allocate memory", "; expected a model that fits in memory: look for large counts"),
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A vetted model. `spec` can be edited and compiled again; `vet_model` then vets the result."""
+
+    model: mujoco.MjModel
+    spec: mujoco.MjSpec
+    path: str
+    hash: str
+    """sha256 over the content of the XML and of every file it names"""
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_model(
+    path: str | os.PathLike[str], asset_root: str | os.PathLike[str] | None = None, strict: bool = True
+) -> Loaded:
+    """Load an MJCF or URDF file whose assets lie in its own directory tree, or in `asset_root`."""
+    file = os.path.abspath(path)
+    scan = scan_file(file, os.fspath(asset_root) if asset_root is not None else None)
+    return _load(scan, file, lambda: mujoco.MjSpec.from_file(file), {"path": file, "xml": ""}, strict)
+
+
+def load_string(xml: str, name: str = "model made in code", strict: bool = True) -> Loaded:
+    """Load a model made in code; it may name no files, and `name` stands for the file in errors."""
+    scan = scan_string(xml, name)
+    return _load(scan, name, lambda: mujoco.MjSpec.from_string(xml), {"path": "", "xml": xml}, strict)
+
+
+def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) -> list[str]:
+    """Refuse a compiled model that is physically impossible; returns what merely looks wrong."""
+    return _judge(model_problems(model), where, strict) + model_warnings(model)
+
+
+def _load(scan: Scan, where: str, parse: Callable[[], mujoco.MjSpec], job: dict[str, str], strict: bool) -> Loaded:
+    noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
+    noted += [w for doc in scan.docs for w in xml_warnings(doc)]
+    if scan.growth:
+        _trial(scan, where, job)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        spec = _translate(where, parse)
+        for mesh in spec.meshes:
+            mesh.file = scan.packages.get(mesh.file, mesh.file)
+        model = _translate(where, spec.compile, spec)
+    noted += [" ".join(str(w.message).split()) for w in caught]
+    noted += vet_model(model, where, strict)
+    return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)))
+
+
+def _judge(problems: list[str], where: str, strict: bool) -> list[str]:
+    """Raise the problems, all in one message, or hand them on as warnings."""
+    if not problems or not strict:
+        return problems
+    shown = [p if p.startswith(where) else f"{where}: {p}" for p in problems[:8]]
+    raise SurefootError("\n".join(shown + ([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])))
+
+
+def _translate(where: str, make: Callable[[], mujoco.MjSpec], spec: mujoco.MjSpec | None = None) -> mujoco.MjSpec:
+    """Run one of MuJoCo's steps; its refusals become ours, with the file named and the nearest valid name."""
+    try:
+        return make()
+    except (ValueError, RuntimeError, MemoryError, mujoco.FatalError) as e:
+        raise SurefootError(_refusal(where, str(e), spec)) from None
+
+
+def _refusal(where: str, said: str, spec: mujoco.MjSpec | None = None) -> str:
+    text = " ".join(said.split()).removeprefix("Error: ").removeprefix("XML Error: ")
+    hint = next((h for key, h in HINTS if key in said), "")
+    lost = re.search(r"(?:unknown transmission target|unrecognized name|mesh|joint|body|geom|site) '([^']*)'", said)
+    if spec is not None and lost:
+        names = [n for n in _names(spec) if n != lost[1]]
+        hint += nearest(lost[1], names)
+    return f"{where}: MuJoCo refuses the model: {text}{hint}"
+
+
+def _names(spec: mujoco.MjSpec) -> Iterable[str]:
+    for kind in (spec.joints, spec.tendons, spec.sites, spec.bodies, spec.meshes, spec.geoms, spec.actuators):
+        yield from (e.name for e in kind if e.name)
+
+
+def _trial(scan: Scan, where: str, job: dict[str, str]) -> None:
+    """Compile once in a process with limits on time and memory, so that a model that would hang or crash does so there."""
+    order = {**job, "packages": scan.packages, "bytes": TRIAL_BYTES, "cpu": int(2 * TRIAL_SECONDS) + 1}
+    why = "; ".join(scan.growth[:3])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", TRIAL],
+            input=json.dumps(order),
+            capture_output=True,
+            text=True,
+            timeout=TRIAL_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise SurefootError(
+            f"{where}: did not compile within {TRIAL_SECONDS:g} s, expected a smaller model: {why}"
+        ) from None
+    if done.returncode == 3:
+        raise SurefootError(f"{_refusal(where, done.stdout)} ({why})")
+    if done.returncode:
+        raise SurefootError(
+            f"{where}: the compile crashed or ran out of {TRIAL_BYTES >> 30} GiB in a trial, expected a smaller model: {why}"
+        )

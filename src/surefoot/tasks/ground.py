@@ -1,0 +1,58 @@
+"""The ground a legged robot walks on: flat, or a height field of gentle random hills, the same for every simulation."""
+
+from functools import cached_property
+
+import numpy as np
+
+SIZE, CELL, AMPLITUDE = 16.0, 0.1, 0.06  # m: half width, grid, largest height
+
+
+class Ground:
+    def __init__(self, rough: bool = False, seed: int = 0):
+        self.rough, self.seed = rough, seed
+
+    @cached_property
+    def heights(self) -> np.ndarray:
+        """(ny, nx) heights in [0, AMPLITUDE] m: white noise smoothed over 0.3 m and over 1.2 m, in equal parts."""
+        k = round(2 * SIZE / CELL) + 1
+        rng = np.random.default_rng(self.seed)
+        fx = np.fft.fftfreq(k, CELL)
+        f2 = fx[:, None] ** 2 + fx[None, :] ** 2
+        total = np.zeros((k, k))
+        for width in (0.3, 1.2):
+            wave = np.fft.ifft2(np.fft.fft2(rng.standard_normal((k, k))) * np.exp(-2 * (np.pi * width / 2) ** 2 * f2)).real
+            total += wave / wave.std()
+        total = np.clip(total / 4, -1, 1)
+        total -= total.min()
+        return AMPLITUDE * total / total.max()
+
+    def asset(self) -> str:
+        if not self.rough:
+            return ""
+        k = len(self.heights)
+        data = " ".join(f"{h:.4f}" for h in (self.heights / AMPLITUDE).ravel())
+        return f'<hfield name="hills" nrow="{k}" ncol="{k}" size="{SIZE} {SIZE} {AMPLITUDE} .1" elevation="{data}"/>'
+
+    def geom(self) -> str:
+        kind = 'type="hfield" hfield="hills"' if self.rough else 'type="plane" size="0 0 .05" material="grid"'
+        return f'<geom name="floor" {kind} contype="1" conaffinity="0" friction="1 .02 .01"/>'
+
+    def height(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Height under (x, y), bilinear between grid points, m."""
+        if not self.rough:
+            return np.zeros_like(x)
+        k = len(self.heights)
+        gx, gy = np.clip((x + SIZE) / CELL, 0, k - 1.001), np.clip((y + SIZE) / CELL, 0, k - 1.001)
+        i, j = gy.astype(int), gx.astype(int)
+        a, b, h = gy - i, gx - j, self.heights
+        return (1 - a) * ((1 - b) * h[i, j] + b * h[i, j + 1]) + a * ((1 - b) * h[i + 1, j] + b * h[i + 1, j + 1])
+
+    def places(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Starting points (n, 2): one place when flat, the inner half when rough."""
+        xy = rng.uniform(-SIZE / 2, SIZE / 2, (n, 2))
+        return xy if self.rough else np.zeros((n, 2))
+
+    def top(self, xy: np.ndarray) -> np.ndarray:
+        """Highest ground within a stance around each place, m."""
+        reach = [(dx, dy) for dx in (-0.25, 0.0, 0.25) for dy in (-0.15, 0.0, 0.15)]
+        return np.max([self.height(xy[:, 0] + dx, xy[:, 1] + dy) for dx, dy in reach], axis=0)

@@ -1,0 +1,126 @@
+"""hover: a 27 g quadrotor, thrown at up to 90 degrees of tilt, comes to rest at the origin and stays there.
+
+    m v' = R z sum f_i - m g - d v,   J w' = sum r_i x f_i z + sum +-c f_i z - w x J w,   f_i' = (u_i - f_i) / tau
+Mass, arm and inertia are those of a Crazyflie 2; f_i is a rotor's thrust in N, u_i its command, tau its time constant.
+"""
+
+import numpy as np
+
+from surefoot.belief import Box
+from surefoot.params import Param, Params
+from surefoot.task import Action, Group, Moment, Reward, Seen, Task
+from surefoot.tasks.frames import from_axis_angle, matrix
+from surefoot.world import Start
+
+MASS, ARM, GRAVITY = 0.027, 0.028, 9.81
+MAX_THRUST = 0.1488  # N a rotor: 3.16e-10 N/rpm^2 at 21702 rpm
+TORQUE = 0.005964  # m: drag torque of a rotor per N of its thrust
+HOVER = MASS * GRAVITY / 4  # N a rotor
+REACH = 1.0  # m from the goal, where an episode ends
+ROTORS = {"front_left": (1, 1, -1), "rear_left": (-1, 1, 1), "rear_right": (-1, -1, -1), "front_right": (1, -1, 1)}
+
+
+def xml() -> str:
+    a = ARM / np.sqrt(2)
+    at = {name: f"{sx * a:.6f} {sy * a:.6f} 0" for name, (sx, sy, _) in ROTORS.items()}
+    sites = "".join(f'<site name="{n}" pos="{p}" size=".012 .002" type="cylinder" rgba=".2 .2 .2 .6"/>' for n, p in at.items())
+    arms = "".join(f'<geom type="capsule" fromto="0 0 0 {p}" size=".003" rgba=".1 .1 .1 1" mass="0"/>' for p in at.values())
+    motors = "".join(
+        f'<general name="{n}" site="{n}" gear="0 0 1 0 0 {spin * TORQUE:.6f}" dyntype="filterexact" dynprm=".05"'
+        f' ctrlrange="0 {MAX_THRUST}" actlimited="true" actrange="0 {MAX_THRUST}"/>'
+        for n, (_, _, spin) in ROTORS.items()
+    )
+    return f"""
+<mujoco model="hover">
+  <option timestep="0.005" integrator="implicitfast" gravity="0 0 -{GRAVITY}"><flag contact="disable"/></option>
+  <visual><headlight ambient=".5 .5 .5"/><map znear=".01"/></visual>
+  <asset><texture name="grid" type="2d" builtin="checker" rgb1=".8 .8 .85" rgb2=".7 .7 .78" width="256" height="256"/>
+    <material name="grid" texture="grid" texrepeat="10 10"/></asset>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -.8" material="grid" contype="0" conaffinity="0"/>
+    <site name="goal" size=".012" rgba=".1 .7 .2 .7"/>
+    <camera name="side" pos="0 -1.1 .35" xyaxes="1 0 0 0 .3 1"/>
+    <body name="drone">
+      <joint name="free" type="free"/>
+      <inertial pos="0 0 0" mass="{MASS}" diaginertia="3.85e-6 3.85e-6 5.97e-6"/>
+      <geom name="hull" type="box" size=".012 .012 .008" rgba=".2 .4 .8 1" mass="0"/>
+      {arms}{sites}
+    </body>
+  </worldbody>
+  <actuator>{motors}</actuator>
+</mujoco>
+"""
+
+
+PARAMS = Params((
+    Param("mass", "mass", 1.0, 0.5, 2.0, match="drone", log=True, about="mass and inertia, as a multiple of 27 g"),
+    Param("com_x", "com_x", 0.0, -0.01, 0.01, match="drone", op="add", unit="m", about="centre of mass, forward"),
+    Param("com_y", "com_y", 0.0, -0.01, 0.01, match="drone", op="add", unit="m", about="centre of mass, left"),
+    Param("strength", "strength", 1.0, 0.5, 1.5, about="thrust of every rotor, as a multiple (battery, propeller wear)"),
+    Param("rotor_1", "strength", 1.0, 0.7, 1.3, match="front_left", about="thrust of one rotor against the others"),
+    Param("motor_time", "motor_time", 0.05, 0.02, 0.2, op="set", unit="s", log=True, about="time constant of the motors"),
+    Param("drag", "drag", 0.0, 0.0, 0.2, match="free", op="set", unit="N s/m", about="linear air drag"),
+    Param("latency", "action_delay", 0.0, 0.0, 0.04, op="set", unit="s", about="from command to motor"),
+    Param("noise", "noise", 1.0, 0.0, 5.0, about="sensor noise, as a multiple"),
+))  # fmt: skip
+
+RANGES = {
+    "mass": (0.7, 1.5), "com_x": (-0.002, 0.002), "com_y": (-0.002, 0.002), "strength": (0.75, 1.25), "rotor_1": (0.9, 1.1),
+    "motor_time": (0.03, 0.09), "drag": (0.0, 0.06), "latency": (0.0, 0.03), "noise": (0.0, 2.0),
+}  # fmt: skip
+
+SEEN = (
+    Seen("position_error", lambda s: s.q[:, :3], 3, "m", noise=0.002, clip=2.0),
+    Seen("rotation", lambda s: matrix(s.q[:, 3:7]), 9, "", noise=0.002),
+    Seen("base_lin_vel", lambda s: s.v[:, :3], 3, "m/s", noise=0.01, scale=0.5, clip=10.0),
+    Seen("base_ang_vel", lambda s: s.v[:, 3:], 3, "rad/s", noise=0.02, scale=0.1, clip=40.0),
+    Seen("last_action", lambda s: s.action, 4, ""),
+)
+
+
+def _distance(s: Moment) -> np.ndarray:
+    return np.sqrt(np.einsum("ij,ij->i", s.q[:, :3], s.q[:, :3]))
+
+
+def _start(rng: np.random.Generator, n: int) -> Start:
+    """Up to 0.2 m away, tilted up to 90 degrees about any axis, moving up to 1 m/s and turning up to 1 rad/s."""
+    axis = rng.standard_normal((n, 3))
+    axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+    quat = from_axis_angle(axis, rng.uniform(-np.pi / 2, np.pi / 2, n))
+    q = np.concatenate([rng.uniform(-0.2, 0.2, (n, 3)), quat], 1)
+    v = rng.uniform(-1.0, 1.0, (n, 6))
+    thrust = np.full((n, 4), HOVER)
+    return Start(q, v, thrust, thrust)
+
+
+def hover() -> Task:
+    return Task(
+        name="hover",
+        about="a quadrotor thrown at up to 90 degrees of tilt comes to rest at the goal",
+        xml=xml(),
+        params=PARAMS,
+        belief=Box.ranges(PARAMS, RANGES),
+        substeps=4,
+        seconds=5.0,
+        action=Action(tuple(ROTORS), np.full(4, HOVER), np.full(4, HOVER), "N"),
+        sees={
+            "actor": Group(SEEN),
+            "critic": Group((*SEEN, Seen("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0), Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"))),
+        },
+        rewards={
+            "alive": Reward(2.0, lambda s: np.ones(len(s.q)), "for each second in the air near the goal"),
+            "near": Reward(3.0, lambda s: np.exp(-8.0 * _distance(s)), "exp(-8 d): close to the goal"),
+            "far": Reward(-1.0, _distance, "distance to the goal, m"),
+            "slow": Reward(-0.05, lambda s: np.einsum("ij,ij->i", s.v[:, :3], s.v[:, :3]), "speed squared"),
+            "still": Reward(-0.005, lambda s: np.einsum("ij,ij->i", s.v[:, 3:], s.v[:, 3:]), "turn rate squared"),
+            "smooth": Reward(-0.05, lambda s: np.square(s.action - s.previous).sum(1), "change of action squared"),
+        },
+        ended={"flew away": lambda s: np.einsum("ij,ij->i", s.q[:, :3], s.q[:, :3]) > REACH**2},
+        start=_start,
+        error=_distance,
+        error_unit="m",
+        tolerance=0.1,
+        window=1.0,
+        settings={"envs": 512, "steps": 2_000_000, "horizon": 32, "gamma": 0.98, "hidden": (64, 64), "lr": 1e-3},
+    )

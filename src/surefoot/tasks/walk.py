@@ -1,0 +1,281 @@
+"""walk: a 12-joint quadruped of 12.7 kg follows a commanded velocity (vx, vy, yaw rate) at 50 Hz, blind.
+
+Each leg is abduction, hip, knee; a joint servo holds its target: torque = kp (target - q) - kd v, target = stand + 0.5 a.
+A gait clock at 2 Hz gives every foot a swing and a stance: it is told to the policy and rewarded, which is what makes
+walking quick to learn. The actor is told only what the robot measures: no base velocity, no contacts, no terrain.
+"""
+
+import numpy as np
+
+from surefoot.belief import Box
+from surefoot.params import Param, Params
+from surefoot.sim.events import Push
+from surefoot.task import Action, Group, Mirror, Moment, Reward, Seen, Task
+from surefoot.tasks.frames import to_body, to_world
+from surefoot.tasks.ground import Ground
+from surefoot.world import Start
+
+LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}
+JOINTS = tuple(f"{leg}_{joint}" for leg in LEGS for joint in ("abduction", "hip", "knee"))
+STAND = np.tile([0.0, 0.8, -1.6], 4)
+HEIGHT = 0.32  # m, of the trunk when standing
+THIGH = SHANK = 0.213  # m
+FOOT = 0.022  # m, radius
+KP, KD = 35.0, 0.6
+LOW, HIGH = np.tile([-0.86, -0.69, -2.82], 4), np.tile([0.86, 4.5, -0.89], 4)
+SWING, FREQUENCY = 0.08, 2.0  # m, Hz
+PHASE = np.array([0.0, 0.5, 0.5, 0.0])  # a trot: diagonal feet together
+FASTEST = np.array([1.0, 0.5, 1.0])  # m/s, m/s, rad/s: largest command
+
+
+def _leg(name: str, sx: int, sy: int) -> str:
+    return f"""
+      <body name="{name}_hip_link" pos="{sx * 0.188} {sy * 0.047} 0">
+        <joint name="{name}_abduction" class="joint" axis="1 0 0" range="-.86 .86"/>
+        <inertial pos="0 {sy * 0.006} 0" mass=".66" diaginertia="5e-4 8e-4 6e-4"/>
+        <geom class="shape" type="cylinder" fromto="0 {sy * 0.03} 0 0 {sy * 0.08} 0" size=".04"/>
+        <body name="{name}_thigh" pos="0 {sy * 0.08} 0">
+          <joint name="{name}_hip" class="joint" axis="0 1 0" range="-.69 4.5"/>
+          <inertial pos="-.003 {sy * -0.02} -.03" mass="1.0" diaginertia="5.5e-3 5e-3 1.3e-3"/>
+          <geom class="shape" type="capsule" fromto="0 0 0 0 0 -{THIGH}" size=".018"/>
+          <body name="{name}_shank" pos="0 0 -{THIGH}">
+            <joint name="{name}_knee" class="joint" axis="0 1 0" range="-2.82 -.89"/>
+            <inertial pos=".004 0 -.12" mass=".265" diaginertia="3e-3 3e-3 4e-5"/>
+            <geom class="shape" type="capsule" fromto="0 0 0 0 0 -{SHANK}" size=".012"/>
+            <geom name="{name}_foot" class="foot" pos="0 0 -{SHANK}"/>
+            <site name="{name}_sole" pos="0 0 -{SHANK}" size="{FOOT * 1.3}" rgba="0 0 0 0"/>
+          </body>
+        </body>
+      </body>"""
+
+
+def xml(ground: Ground) -> str:
+    legs = "".join(_leg(name, sx, sy) for name, (sx, sy) in LEGS.items())
+    limit = {"abduction": 23.7, "hip": 23.7, "knee": 35.5}
+    servos = "".join(
+        f'<position name="{j}" joint="{j}" kp="{KP}" kv="{KD}" forcerange="-{limit[j[3:]]} {limit[j[3:]]}"/>' for j in JOINTS
+    )
+    joint_sensors = "".join(f'<joint{k} name="joint_{k}/{j}" joint="{j}"/>' for k in ("pos", "vel") for j in JOINTS)
+    feet = "".join(
+        f'<{kind} name="{family}/{leg}" {at}="{leg}_sole"/>'
+        for kind, family, at in (("framepos", "foot_pos", "objtype=\"site\" objname"), ("framelinvel", "foot_vel", "objtype=\"site\" objname"), ("touch", "touch", "site"))
+        for leg in LEGS
+    )  # fmt: skip
+    return f"""
+<mujoco model="walk">
+  <option timestep="0.005" integrator="implicitfast" cone="pyramidal" solver="PGS" iterations="10"/>
+  <size memory="256K"/>
+  <visual><headlight ambient=".4 .4 .4"/><map znear=".02"/></visual>
+  <default>
+    <default class="joint"><joint damping=".1" armature=".006" frictionloss=".2"/></default>
+    <default class="shape"><geom contype="0" conaffinity="0" mass="0" rgba=".2 .4 .8 1"/></default>
+    <default class="foot"><geom type="sphere" size="{FOOT}" mass="0" rgba=".1 .1 .1 1" contype="0" conaffinity="1"
+      friction=".8 .02 .01" priority="1" condim="3" solref=".02 1"/></default>
+  </default>
+  <asset>{ground.asset()}
+    <texture name="grid" type="2d" builtin="checker" rgb1=".75 .8 .75" rgb2=".65 .7 .65" width="256" height="256"/>
+    <material name="grid" texture="grid" texrepeat="40 40"/></asset>
+  <worldbody>
+    <light pos="0 0 5" directional="true" dir="0 .3 -1"/>
+    {ground.geom()}
+    <body name="trunk" pos="0 0 {HEIGHT}">
+      <joint name="free" type="free"/>
+      <inertial pos="0 0 0" mass="5.0" diaginertia=".0168 .0630 .0717"/>
+      <camera name="side" mode="trackcom" pos=".3 -1.3 .5" xyaxes="1 .2 0 0 .3 1"/>
+      <geom class="shape" type="box" size=".188 .047 .057"/>
+      <site name="imu"/>
+      {legs}
+    </body>
+  </worldbody>
+  <actuator>{servos}</actuator>
+  <sensor><gyro name="gyro" site="imu"/><framequat name="attitude" objtype="site" objname="imu"/>{joint_sensors}{feet}</sensor>
+</mujoco>
+"""
+
+
+PROPRIOCEPTION = "gyro|attitude|joint_pos/.*|joint_vel/.*"
+PARAMS = Params((
+    Param("payload", "mass", 0.0, -2.0, 6.0, match="trunk", op="add", unit="kg", about="mass carried by the trunk"),
+    Param("com_x", "com_x", 0.0, -0.1, 0.1, match="trunk", op="add", unit="m", about="trunk's centre of mass, forward"),
+    Param("com_y", "com_y", 0.0, -0.05, 0.05, match="trunk", op="add", unit="m", about="trunk's centre of mass, left"),
+    Param("friction", "friction", 0.8, 0.1, 1.6, match=".*_foot", op="set", log=True, about="feet on the ground"),
+    Param("strength", "strength", 1.0, 0.5, 1.4, about="motors' whole torque law, as a multiple"),
+    Param("kp", "kp", 1.0, 0.5, 1.5, about="servos' stiffness, as a multiple"),
+    Param("kd", "kd", 1.0, 0.3, 2.0, about="servos' damping, as a multiple"),
+    Param("torque_limit", "force_limit", 1.0, 0.4, 1.2, about="largest torque, as a multiple"),
+    Param("armature", "armature", 1.0, 0.4, 2.5, match=".*_(abduction|hip|knee)", log=True, about="rotor inertia, as a multiple"),
+    Param("joint_friction", "frictionloss", 1.0, 0.0, 4.0, match=".*_(abduction|hip|knee)", about="dry joint friction, as a multiple"),
+    Param("latency", "action_delay", 0.0, 0.0, 0.06, op="set", unit="s", about="from command to motor"),
+    Param("sensor_latency", "sensor_delay", 0.0, 0.0, 0.03, match=PROPRIOCEPTION, op="set", unit="s", about="from motion to reading"),
+    Param("slope_x", "slope_x", 0.0, -0.4, 0.4, op="set", unit="rad", about="ground tilted sideways"),
+    Param("slope_y", "slope_y", 0.0, -0.4, 0.4, op="set", unit="rad", about="ground tilted along x"),
+    Param("noise", "noise", 1.0, 0.0, 5.0, about="sensor noise, as a multiple"),
+    Param("gyro_bias", "bias", 0.0, -0.3, 0.3, match="base_ang_vel", op="set", unit="rad/s", about="constant gyro offset"),
+    Param("push", "push", 0.0, 0.0, 3.0, op="set", about="sideways pushes, as a multiple of 60 N for 0.1 s"),
+))  # fmt: skip
+
+RANGES = {
+    "payload": (-0.5, 2.0), "com_x": (-0.03, 0.03), "com_y": (-0.02, 0.02), "friction": (0.4, 1.2), "strength": (0.9, 1.1),
+    "kp": (0.9, 1.1), "kd": (0.8, 1.2), "torque_limit": (0.9, 1.0), "armature": (0.7, 1.4), "joint_friction": (0.0, 2.0),
+    "latency": (0.0, 0.015), "sensor_latency": (0.0, 0.01), "slope_x": (-0.05, 0.05), "slope_y": (-0.05, 0.05),
+    "noise": (0.5, 1.5), "gyro_bias": (-0.05, 0.05), "push": (0.0, 1.0),
+}  # fmt: skip
+
+
+def _gravity(s: Moment) -> np.ndarray:
+    """Direction of gravity in the body frame, as an attitude filter reports it: (0, 0, -1) when level."""
+    g = s.x.gravity / np.linalg.norm(s.x.gravity, axis=1, keepdims=True)
+    return to_body(s.y["attitude"], np.broadcast_to(g, (len(s.q), 3)))
+
+
+def _moving(s: Moment) -> np.ndarray:
+    """1 where the command asks for motion, 0 where it asks to stand."""
+    return (np.abs(s.command).max(1) > 0.05).astype(float)
+
+
+def _clock(s: Moment) -> np.ndarray:
+    """sin and cos of the gait phase; (0, 0) when standing."""
+    phase = 2 * np.pi * FREQUENCY * s.time
+    return np.stack([np.sin(phase), np.cos(phase)], 1) * _moving(s)[:, None]
+
+
+def _swing(s: Moment) -> np.ndarray:
+    """How far into its swing each foot should be: 0 on the ground, 1 at the top; (n, 4)."""
+    return np.maximum(np.sin(2 * np.pi * (FREQUENCY * s.time[:, None] + PHASE)), 0.0) * _moving(s)[:, None]
+
+
+def _velocity(s: Moment) -> np.ndarray:
+    """Velocity of the trunk in its own frame, m/s."""
+    return to_body(s.q[:, 3:7], s.v[:, :3])
+
+
+ACTOR = (
+    Seen("base_ang_vel", lambda s: s.y["gyro"], 3, "rad/s", noise=0.1, scale=0.25, clip=20.0),
+    Seen("projected_gravity", _gravity, 3, "", noise=0.02),
+    Seen("command", lambda s: s.command, 3, "m/s, m/s, rad/s"),
+    Seen("joint_pos", lambda s: s.y["joint_pos"] - STAND, 12, "rad", noise=0.01),
+    Seen("joint_vel", lambda s: s.y["joint_vel"], 12, "rad/s", noise=0.5, scale=0.1, clip=50.0),
+    Seen("last_action", lambda s: s.action, 12, ""),
+    Seen("gait_clock", _clock, 2, ""),
+)
+
+
+class Rewards:
+    """The reward table's functions that need the ground."""
+
+    def __init__(self, ground: Ground):
+        self.ground = ground
+
+    def clearance(self, s: Moment) -> np.ndarray:
+        """Height of each sole above the ground under it, m; (n, 4)."""
+        foot = s.y["foot_pos"].reshape(-1, 4, 3)
+        return foot[:, :, 2] - FOOT - self.ground.height(foot[:, :, 0], foot[:, :, 1])
+
+    def gait(self, s: Moment) -> np.ndarray:
+        swing, touch = _swing(s), s.y["touch"] > 0.5
+        height = np.exp(-np.square((self.clearance(s) - SWING * swing) / 0.03))
+        contact = np.where(swing > 0, ~touch, touch)
+        return 0.5 * height.mean(1) + 0.5 * contact.mean(1)
+
+    def landing(self, s: Moment) -> np.ndarray:
+        """Downward speed of feet about to touch, squared."""
+        down = np.minimum(s.y["foot_vel"].reshape(-1, 4, 3)[:, :, 2], 0.0)
+        return (np.square(down) * (self.clearance(s) < 0.02)).sum(1)
+
+    def slip(self, s: Moment) -> np.ndarray:
+        flat = s.y["foot_vel"].reshape(-1, 4, 3)[:, :, :2]
+        return (np.square(flat).sum(2) * (s.y["touch"] > 0.5)).sum(1)
+
+
+def _tracking(s: Moment) -> np.ndarray:
+    """|commanded - actual| planar velocity, m/s."""
+    d = _velocity(s)[:, :2] - s.command[:, :2]
+    return np.sqrt(np.einsum("ij,ij->i", d, d))
+
+
+def _limits(s: Moment) -> np.ndarray:
+    q = s.q[:, 7:]
+    return (np.maximum(LOW + 0.05 - q, 0.0) + np.maximum(q - HIGH + 0.05, 0.0)).sum(1)
+
+
+def _command(rng: np.random.Generator, n: int) -> np.ndarray:
+    """Uniform within FASTEST, each part kept with probability 0.7: turning on the spot, straight lines and standing occur."""
+    command = rng.uniform(-FASTEST, FASTEST, (n, 3))
+    return command * (rng.random((n, 3)) < 0.7)
+
+
+def _mirror() -> Mirror:
+    """Left-right: y and roll, yaw change sign, left legs become right legs, the trot's clock shifts by half a turn."""
+    legs = np.array([3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8])
+    leg_sign = np.tile([-1.0, 1.0, 1.0], 4)
+    order = np.concatenate([np.arange(9), 9 + legs, 21 + legs, 33 + legs, [45, 46]])
+    sign = np.concatenate([[-1, 1, -1], [1, -1, 1], [1, -1, -1], leg_sign, leg_sign, leg_sign, [-1, -1]])
+    return Mirror(order, sign, legs, leg_sign)
+
+
+def _rewards(r: Rewards) -> dict[str, Reward]:
+    return {
+        "track": Reward(1.5, lambda s: np.exp(-np.square(_tracking(s)) / 0.25**2), "follow the commanded vx, vy"),
+        "turn": Reward(0.75, lambda s: np.exp(-np.square((s.v[:, 5] - s.command[:, 2]) / 0.35)), "follow the commanded yaw rate"),
+        "gait": Reward(1.5, r.gait, "feet swing to 8 cm and stand, as the clock says"),
+        "pose": Reward(0.4, lambda s: np.exp(-np.square(s.q[:, 7:] - STAND).sum(1)), "joints near the stand"),
+        "level": Reward(-4.0, lambda s: np.square(_gravity(s)[:, :2]).sum(1), "roll and pitch"),
+        "bounce": Reward(-1.0, lambda s: np.square(s.v[:, 2]), "vertical velocity squared"),
+        "wobble": Reward(-0.05, lambda s: np.square(s.v[:, 3:5]).sum(1), "roll and pitch rates squared"),
+        "limits": Reward(-2.0, _limits, "joints beyond their range, rad"),
+        "smooth": Reward(-0.02, lambda s: np.square(s.action - s.previous).sum(1), "change of action squared"),
+        "landing": Reward(-0.5, r.landing, "downward speed of landing feet squared"),
+        "slip": Reward(-0.1, r.slip, "speed of feet on the ground squared"),
+    }
+
+
+def _privileged(r: Rewards) -> tuple[Seen, ...]:
+    return (
+        Seen("base_lin_vel", _velocity, 3, "m/s"),
+        Seen("trunk_height", lambda s: s.q[:, 2:3] - r.ground.height(s.q[:, 0], s.q[:, 1])[:, None], 1, "m"),
+        Seen("clearance", r.clearance, 4, "m", scale=10.0),
+        Seen("touch", lambda s: (s.y["touch"] > 0.5).astype(float), 4, ""),
+        Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"),
+    )
+
+
+def walk(rough: bool = False) -> Task:
+    ground = Ground(rough)
+    rewards = Rewards(ground)
+
+    def start(rng: np.random.Generator, n: int) -> Start:
+        """Anywhere on the ground, any heading, joints and speeds a little off the stand."""
+        xy, yaw = ground.places(rng, n), rng.uniform(-np.pi, np.pi, n)
+        quat = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
+        joints = STAND + rng.uniform(-0.15, 0.15, (n, 12))
+        z = HEIGHT + 0.02 + ground.top(xy)
+        v = rng.uniform(-0.3, 0.3, (n, 18))
+        return Start(np.concatenate([xy, z[:, None], quat, joints], 1), v, np.tile(STAND, (n, 1)))
+
+    return Task(
+        name="walk-rough" if rough else "walk",
+        about="a quadruped follows a commanded velocity" + (" over rough ground" if rough else ""),
+        xml=xml(ground),
+        params=PARAMS,
+        belief=Box.ranges(PARAMS, RANGES),
+        substeps=4,
+        seconds=20.0,
+        action=Action(JOINTS, STAND, np.full(12, 0.5), "rad", limit=4.0),
+        sees={"actor": Group(ACTOR), "critic": Group((*ACTOR, *_privileged(rewards)))},
+        rewards=_rewards(rewards),
+        ended={"fell": lambda s: to_world(s.q[:, 3:7], np.tile([0.0, 0.0, 1.0], (len(s.q), 1)))[:, 2] < 0.5,
+               "trunk on the ground": lambda s: s.q[:, 2] - ground.height(s.q[:, 0], s.q[:, 1]) < 0.12},
+        start=start,
+        error=_tracking,
+        error_unit="m/s",
+        tolerance=0.25,
+        window=20.0,
+        measure="mean",
+        command=_command,
+        command_names=("vx", "vy", "yaw_rate"),
+        command_every=5.0,
+        reward_floor=0.0,
+        mirror=_mirror(),
+        terms=(Push(joint_dofs=slice(0, 2), force=60.0, seconds=0.1, every=4.0, params=PARAMS),),
+        settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
+    )  # fmt: skip

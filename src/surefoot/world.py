@@ -1,0 +1,101 @@
+"""f: x' = f(x, u, e), for n simulations at once, with three sockets for what the engine does not know.
+
+A World advances every simulation by one control period dt under held controls u. The sockets take Terms, learned or
+hand-written: on action (u -> u), on force (adds a generalised force to the engine's own), on observation (what the
+sensors say -> what the policy is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from surefoot.params import Params
+from surefoot.rng import stream
+
+
+@dataclass(frozen=True)
+class State:
+    """x, and what is measured of it, for n simulations: live views, current until the next call. SI units, world frame."""
+
+    time: np.ndarray  # (n,) s since the episode began
+    q: np.ndarray  # (n, nq) positions
+    v: np.ndarray  # (n, nv) velocities; a free joint's angular part is in the body frame
+    u: np.ndarray  # (n, nu) controls last given
+    act: np.ndarray  # (n, na) actuators' own states, such as a rotor's thrust
+    y: Mapping[str, np.ndarray]  # sensor name -> (n, dim)
+    e: np.ndarray  # (n, ne) the unknowns, which no actor may see
+    gravity: np.ndarray  # (n, 3) or (1, 3) m/s^2, tilted where the ground slopes
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Where a Term gets its randomness: streams keyed by (seed, purpose, step), at control periods of dt seconds."""
+
+    seed: int
+    step: int
+    dt: float
+
+    def draw(self, purpose: str, every: int = 1) -> np.random.Generator:
+        """A stream that stays the same for `every` control periods."""
+        return stream(self.seed, purpose, self.step // every)
+
+
+class OnAction(ABC):
+    """A Term between the policy's controls and the engine: returns the controls that reach it, (n, nu)."""
+
+    @abstractmethod
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray: ...
+
+
+class OnForce(ABC):
+    """A Term beside the engine's forces: returns a generalised force, (n, nv), held for one control period."""
+
+    @abstractmethod
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray: ...
+
+
+class OnObservation(ABC):
+    """A Term between the sensors and the policy: returns the observation the policy is told, (n, dim)."""
+
+    @abstractmethod
+    def __call__(self, x: State, obs: np.ndarray, chance: Chance) -> np.ndarray: ...
+
+
+Term = OnAction | OnForce | OnObservation
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where episodes begin: rows for all n simulations, of which a reset takes those it needs."""
+
+    q: np.ndarray  # (n, nq)
+    v: np.ndarray  # (n, nv)
+    u: np.ndarray  # (n, nu): also what a delayed actuator remembers, so that no motor is told 0 by an empty buffer
+    act: np.ndarray | None = None  # (n, na) actuator states; None: the engine's zeros
+
+
+class World(ABC):
+    """The step contract. Whoever implements it promises: same calls, same bits, at any thread count."""
+
+    n: int
+    dt: float
+    params: Params
+    terms: tuple[Term, ...]
+    state: State
+
+    @abstractmethod
+    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
+        """Begin anew in simulations ids with unknowns e[ids] and start rows [ids]."""
+
+    @abstractmethod
+    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
+        """Advance by dt. Returns (n,) bool: the simulations that diverged, whose state means nothing until reset."""
+
+    @abstractmethod
+    def save(self) -> dict[str, np.ndarray]:
+        """All that load() needs to go on with the same bits."""
+
+    @abstractmethod
+    def load(self, saved: Mapping[str, np.ndarray]) -> None: ...
