@@ -66,6 +66,10 @@ def parse_xml(data: bytes, file: str) -> Node:
     """The tree of one XML file. Anything that is not plain, bounded XML is a SurefootError naming the file and line."""
     if len(data) > MAX_XML_BYTES:
         raise SurefootError(f"{file}: XML of {len(data)} bytes, expected at most {MAX_XML_BYTES}")
+    try:
+        data.decode()
+    except UnicodeDecodeError as e:
+        raise SurefootError(f"{file}: byte {e.start} is not UTF-8, expected XML in UTF-8") from None
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     top: list[Node] = []

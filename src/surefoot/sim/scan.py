@@ -107,17 +107,24 @@ def _document(scan: Scan, path: str, chain: tuple[str, ...]) -> float:
     nested: dict[str, float] = {}
     for node in _reading_nodes(root):
         for attr in _file_attrs(node):
-            if node.tag != "model":
+            if node.tag == "model":
+                weight = _nested(scan, node, attr, home, (*chain, real))
+                nested[node.attrs[attr]] = nested[node.attrs.get("name", "")] = weight
+            else:
                 _asset(scan, node, attr, _find(scan, node, attr, home, dirs, strip))
-                continue
-            child = _find(scan, node, attr, home)[0]
-            child_real = os.path.realpath(child)
-            if child_real in (*chain, real):
-                raise node.refuse(attr, "makes the model contain itself")
-            weight = scan.weights.get(child_real) or _document(scan, child, (*chain, real))
-            nested[node.attrs[attr]] = nested[node.attrs.get("name", "")] = weight
     scan.weights[real] = _check_counts(scan, root, nested)
     return scan.weights[real]
+
+
+def _nested(scan: Scan, node: Node, attr: str, home: str, chain: tuple[str, ...]) -> float:
+    """Scan every model a <model> element could mean; returns the elements of the largest."""
+    weights = []
+    for child in _find(scan, node, attr, home):
+        real = os.path.realpath(child)
+        if real in chain:
+            raise node.refuse(attr, "makes the model contain itself")
+        weights.append(scan.weights.get(real) or _document(scan, child, chain))
+    return max(weights)
 
 
 def _reading_nodes(root: Node) -> list[Node]:

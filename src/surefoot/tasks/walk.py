@@ -63,6 +63,7 @@ def xml(ground: Ground) -> str:
     )  # fmt: skip
     return f"""
 <mujoco model="walk">
+  <compiler angle="radian"/>
   <option timestep="0.005" integrator="implicitfast" cone="pyramidal" solver="PGS" iterations="10"/>
   <size memory="256K"/>
   <visual><headlight ambient=".4 .4 .4"/><map znear=".02"/></visual>

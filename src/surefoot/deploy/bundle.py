@@ -1,0 +1,160 @@
+"""A policy on disk: policy.safetensors (weights) beside policy.json (contract, hash of the weights, golden vectors); and ONNX.
+
+Reading refuses what does not fit together: weights of another run, wrong shapes, numbers that are not finite, or answers
+that differ from the golden ones. Nothing here unpickles, and nothing needs mujoco or torch.
+"""
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from surefoot import files
+from surefoot.errors import MissingExtra, SurefootError
+from surefoot.policy import Contract, Net
+
+LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
+GOLDEN = 1e-5  # how far a runtime's answer may be from the golden one, relative to its size
+
+
+def save(policy: Net, folder: Path, about: dict[str, Any] | None = None) -> Path:
+    """Write both files; the JSON, which commits them, last. Returns the path of the weights."""
+    folder = Path(folder)
+    data = save_tensors({k: np.ascontiguousarray(v) for k, v in policy.arrays.items()})
+    obs, out = policy.golden()
+    files.write(folder / "policy.safetensors", data)
+    files.write_json(folder / "policy.json", {
+        "contract": policy.contract.to_json(),
+        "activation": policy.activation,
+        "sha256": files.sha256(data),
+        "golden": {"obs": obs.tolist(), "out": out.tolist()},
+        "about": about or {},
+    })  # fmt: skip
+    return folder / "policy.safetensors"
+
+
+def find(path: Path) -> Path:
+    """The policy.safetensors meant by a run folder, a bundle folder or the file itself."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / "policy.safetensors"
+    if not path.exists():
+        raise SurefootError(f"{path}: no policy here; a run writes policy.safetensors when it ends or is saved")
+    return path
+
+
+def load(path: Path) -> Net:
+    path = find(path)
+    beside = path.with_suffix(".json")
+    card = files.read_json(beside)
+    if not isinstance(card, dict) or "contract" not in card:
+        raise SurefootError(f"{beside}: contract: missing; expected the JSON that surefoot writes beside a policy")
+    contract = Contract.from_json(card["contract"], str(beside))
+    data = _read(path)
+    if files.sha256(data) != card.get("sha256"):
+        raise SurefootError(f"{path}: these are not the weights {beside.name} was written with (sha256 differs); copy both files of one run")
+    policy = Net(contract, read_tensors(data, str(path)), str(card.get("activation")))
+    check_golden(policy, card.get("golden"), str(beside))
+    return policy
+
+
+def check_golden(policy: Net, golden: Any, where: str) -> None:
+    """The policy must still answer as it did when it was written."""
+    try:
+        obs, out = (np.array(golden[k], np.float32) for k in ("obs", "out"))
+    except (TypeError, KeyError, ValueError) as error:
+        raise SurefootError(f"{where}: golden: expected obs and out, found {type(golden).__name__}") from error
+    if obs.ndim != 2 or obs.shape[1] != policy.contract.obs_dim:
+        raise SurefootError(f"{where}: golden: expected observations of {policy.contract.obs_dim} numbers, found shape {obs.shape}")
+    found = policy.scores(obs)
+    if found.shape != out.shape or not np.allclose(found, out, rtol=GOLDEN, atol=GOLDEN):
+        raise SurefootError(f"{where}: golden: the policy answers differently from when it was written; it is not the same policy")
+
+
+def _read(path: Path) -> bytes:
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise SurefootError(f"{path}: {size} bytes, expected at most {LARGEST}")
+    return path.read_bytes()
+
+
+def read_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
+    """Arrays of a safetensors file; its header is checked against the file's length before anything is allocated."""
+    if len(data) < 8 or struct.unpack("<Q", data[:8])[0] > len(data) - 8:
+        raise SurefootError(f"{where}: not a safetensors file: its header is longer than the file")
+    try:
+        return load_tensors(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise SurefootError(f"{where}: not a safetensors file: {error}") from error
+
+
+def export_onnx(policy: Net, path: Path) -> Path:
+    """One .onnx file: obs -> actions, contract in its metadata under `surefoot`, and the field's common keys beside it."""
+    try:
+        import onnx
+    except ImportError:
+        raise MissingExtra("ONNX export", "export") from None
+    model = onnx.helper.make_model(_graph(policy), opset_imports=[onnx.helper.make_opsetid("", 17)], producer_name="surefoot")
+    model.ir_version = 9
+    onnx.helper.set_model_props(model, _metadata(policy))
+    onnx.checker.check_model(model)
+    files.write(Path(path), model.SerializeToString())
+    return Path(path)
+
+
+def _graph(policy: Net) -> Any:
+    from onnx import TensorProto, helper, numpy_helper
+
+    a, nodes = policy.arrays, []
+    constants = {k: np.asarray(v) for k, v in a.items()} | {"low": np.float32(-10), "high": np.float32(10), "half": np.float32(0.5)}
+
+    def node(op: str, inputs: list[str], out: str, **kw: Any) -> str:
+        nodes.append(helper.make_node(op, inputs, [out], **kw))
+        return out
+
+    def body(x: str, tag: str) -> str:
+        for k in range(policy.depth):
+            x = node("Gemm", [x, f"w{k}", f"b{k}"], f"{tag}h{k}", transB=1)
+            if k < policy.depth - 1:
+                x = node({"relu": "Relu", "elu": "Elu", "tanh": "Tanh"}[policy.activation], [x], f"{tag}a{k}")
+        return x
+
+    z = node("Clip", [node("Div", [node("Sub", ["obs", "mean"], "o"), "sd"], "s"), "low", "high"], "z")
+    out = body(z, "x")
+    if policy.mirrored:
+        turned = node("Mul", [node("Gather", [z, "obs_order"], "zo", axis=1), "obs_sign"], "zm")
+        back = node("Mul", [node("Gather", [body(turned, "m"), "action_order"], "mo", axis=1), "action_sign"], "mm")
+        out = node("Mul", [node("Add", [out, back], "both"), "half"], "mean_of_both")
+    node("Identity", [out], "actions")
+    n_out = policy.contract.choices or len(policy.contract.action_names)
+    return helper.make_graph(
+        nodes, "policy",
+        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["n", policy.contract.obs_dim])],
+        [helper.make_tensor_value_info("actions", TensorProto.FLOAT, ["n", n_out])],
+        [numpy_helper.from_array(v, k) for k, v in constants.items()],
+    )  # fmt: skip
+
+
+def _metadata(policy: Net) -> dict[str, str]:
+    c = policy.contract
+    listed = lambda values: ",".join(str(v) for v in values)  # noqa: E731
+    obs, out = policy.golden()
+    return {
+        "surefoot": json.dumps(c.to_json()),
+        "golden": json.dumps({"obs": obs.tolist(), "out": out.tolist()}),
+        "joint_names": listed(c.action_names),
+        "joint_stiffness": listed(c.kp),
+        "joint_damping": listed(c.kd),
+        "default_joint_pos": listed(c.action_offset),
+        "action_scale": listed(c.action_scale),
+        "observation_names": listed(t.name for t in c.observation),
+        "observation_terms_scale": listed(t.scale for t in c.observation),
+        "observation_terms_clip": listed(t.clip for t in c.observation),
+        "observation_terms_history_length": listed(c.history for _ in c.observation),
+        "command_names": listed(c.command_names),
+    }

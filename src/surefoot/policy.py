@@ -1,0 +1,208 @@
+"""Observation -> action, with the contract that says what every number means.
+
+What is lost between simulator and robot is seldom the weights and nearly always the contract: joint order, scales, units,
+rate, gains, history layout. So a policy carries it, and golden vectors (observation -> action pairs) prove it was kept.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.rng import stream
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Told:
+    """One observation term, in the order the net is told them: (measured in `unit`, clipped to +-clip) * scale."""
+
+    name: str
+    dim: int
+    unit: str
+    scale: float
+    clip: float
+
+
+@dataclass(frozen=True)
+class Contract:
+    """Everything a runtime must know to use a policy. control = offset + scale * clip(action, +-limit)."""
+
+    task: str
+    rate: float
+    """Hz: how often the policy is asked"""
+    observation: tuple[Told, ...]
+    history: int
+    """frames in an observation, newest last"""
+    action_names: tuple[str, ...]
+    action_unit: str
+    action_offset: tuple[float, ...]
+    action_scale: tuple[float, ...]
+    action_limit: float
+    choices: int = 0
+    """0: continuous actions; k: the net gives k scores and the largest wins"""
+    command_names: tuple[str, ...] = ()
+    kp: tuple[float, ...] = ()
+    """servo stiffness by action, where the actuators are servos"""
+    kd: tuple[float, ...] = ()
+    control_low: tuple[float, ...] = ()
+    control_high: tuple[float, ...] = ()
+    parents: Mapping[str, str] = field(default_factory=dict)
+    """content hashes and versions of what this came from: model, belief, seed, run"""
+
+    @property
+    def obs_dim(self) -> int:
+        return self.history * sum(t.dim for t in self.observation)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT} | asdict(self)
+
+    @staticmethod
+    def from_json(data: Any, where: str = "contract") -> "Contract":
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, dict) else type(data).__name__
+            raise SurefootError(f"{where}: format: expected {FORMAT}, found {found}")
+        known = {f.name: f for f in fields(Contract)}
+        body = {k: v for k, v in data.items() if k != "format"}
+        for k in body:
+            if k not in known:
+                raise unknown("field", k, known, where)
+        try:
+            body["observation"] = tuple(Told(**t) for t in body["observation"])
+            contract = Contract(**{k: tuple(v) if isinstance(v, list) else v for k, v in body.items()})
+        except (TypeError, KeyError) as error:
+            raise SurefootError(f"{where}: {error}") from error
+        contract.check(where)
+        return contract
+
+    def check(self, where: str) -> None:
+        """Lengths agree and numbers are numbers; otherwise nothing may be driven with it."""
+        n = len(self.action_names)
+        for name in ("action_offset", "action_scale", "kp", "kd", "control_low", "control_high"):
+            values = getattr(self, name)
+            if len(values) not in ((n,) if name.startswith("action") else (0, n)):
+                raise SurefootError(f"{where}: {name}: expected {n} numbers, one an action, found {len(values)}")
+            if not all(isinstance(v, (int, float)) and np.isfinite(v) for v in values):
+                raise SurefootError(f"{where}: {name}: expected finite numbers, found {list(values)}")
+        if not (isinstance(self.rate, (int, float)) and 0 < self.rate < 1e5):
+            raise SurefootError(f"{where}: rate: expected a frequency in Hz, found {self.rate}")
+        if not (isinstance(self.history, int) and self.history >= 1 and all(t.dim >= 1 for t in self.observation)):
+            raise SurefootError(f"{where}: history and dims: expected whole numbers >= 1")
+
+
+class Policy(ABC):
+    """Something that acts. Frozen: whoever needs memory keeps it in the observation's history."""
+
+    contract: Contract
+
+    @abstractmethod
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        """(n, obs_dim) float32 -> (n, na) actions; for choices, (n, 1) the index chosen."""
+
+
+@dataclass(frozen=True)
+class Zero(Policy):
+    """Always the middle of the action range: what the robot does when nobody drives it."""
+
+    contract: Contract
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        return np.zeros((len(obs), 1 if self.contract.choices else len(self.contract.action_names)), np.float32)
+
+
+class Random(Policy):
+    """Uniform over the action range. Its draws are keyed by (seed, how often it was asked)."""
+
+    def __init__(self, contract: Contract, seed: int = 0):
+        self.contract, self.seed, self.asked = contract, seed, 0
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        rng, c = stream(self.seed, "random policy", self.asked), self.contract
+        self.asked += 1
+        if c.choices:
+            return rng.integers(0, c.choices, (len(obs), 1)).astype(np.float32)
+        high = min(c.action_limit, 1.0)
+        return rng.uniform(-high, high, (len(obs), len(c.action_names))).astype(np.float32)
+
+
+ACTIVATIONS = {
+    "relu": lambda x: np.maximum(x, 0, out=x),
+    "tanh": lambda x: np.tanh(x, out=x),
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+}
+
+
+@dataclass(frozen=True)
+class Net(Policy):
+    """An MLP on normalised observations: a = W_k act(... act(W_1 z + b_1)) + b_k,  z = clip((obs - mean) / sd, +-10).
+
+    With a mirror, the mean of the answer and the mirrored answer to the mirrored question. `arrays` holds w0, b0, w1, ...,
+    mean, sd and, where there is one, the mirror's obs_order, obs_sign, action_order, action_sign.
+    """
+
+    contract: Contract
+    arrays: Mapping[str, np.ndarray]
+    activation: str
+
+    def __post_init__(self) -> None:
+        where, c, a = f"policy for {self.contract.task}", self.contract, self.arrays
+        if self.activation not in ACTIVATIONS:
+            raise unknown("activation", self.activation, ACTIVATIONS, where)
+        sizes = [c.obs_dim, *(a[f"w{k}"].shape[0] for k in range(self.depth))]
+        if not self.depth or sizes[-1] != (c.choices or len(c.action_names)):
+            raise SurefootError(f"{where}: expected {c.choices or len(c.action_names)} outputs, found {sizes[-1] if self.depth else 'no layers'}")
+        for k in range(self.depth):
+            _expect(where, f"w{k}", a, (sizes[k + 1], sizes[k]))
+            _expect(where, f"b{k}", a, (sizes[k + 1],))
+        for k in ("mean", "sd"):
+            _expect(where, k, a, (c.obs_dim,))
+        if not (a["sd"] > 0).all():
+            raise SurefootError(f"{where}: sd: expected positive numbers")
+
+    @property
+    def depth(self) -> int:
+        return sum(k.startswith("w") for k in self.arrays)
+
+    @property
+    def mirrored(self) -> bool:
+        return "obs_order" in self.arrays
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        out = self.scores(obs)
+        return out.argmax(1)[:, None].astype(np.float32) if self.contract.choices else out
+
+    def scores(self, obs: np.ndarray) -> np.ndarray:
+        a = self.arrays
+        z = np.clip((np.asarray(obs, np.float32) - a["mean"]) / a["sd"], -10, 10)
+        if not self.mirrored:
+            return self._mlp(z)
+        flipped = self._mlp(z[:, a["obs_order"]] * a["obs_sign"])
+        return 0.5 * (self._mlp(z) + flipped[:, a["action_order"]] * a["action_sign"])
+
+    def _mlp(self, x: np.ndarray) -> np.ndarray:
+        act = ACTIVATIONS[self.activation]
+        for k in range(self.depth):
+            x = x @ self.arrays[f"w{k}"].T + self.arrays[f"b{k}"]
+            x = act(x) if k < self.depth - 1 else x
+        return x
+
+    def golden(self, n: int = 8) -> tuple[np.ndarray, np.ndarray]:
+        """Observations drawn around the training mean, and what this policy answers: a runtime must answer the same."""
+        rng = stream(0, "golden")
+        obs = self.arrays["mean"] + self.arrays["sd"] * rng.standard_normal((n, self.contract.obs_dim))
+        obs = obs.astype(np.float32)
+        return obs, self.scores(obs)
+
+
+def _expect(where: str, name: str, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
+    if name not in arrays:
+        raise SurefootError(f"{where}: {name} is missing; found {', '.join(sorted(arrays))}")
+    found = arrays[name]
+    if found.shape != shape or found.dtype != np.float32:
+        raise SurefootError(f"{where}: {name}: expected float32 of shape {shape}, found {found.dtype} of shape {found.shape}")
+    if not np.isfinite(found).all():
+        raise SurefootError(f"{where}: {name}: expected finite numbers, found NaN or infinity")

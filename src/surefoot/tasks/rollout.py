@@ -1,0 +1,93 @@
+"""Policies in worlds: the contract of a task, and what comes of running episodes."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from surefoot.policy import Contract, Policy, Told
+from surefoot.task import Env, Task
+from surefoot.verdict import clopper_pearson
+
+
+def contract(task: Task, model: mujoco.MjModel, parents: dict[str, str] | None = None) -> Contract:
+    """What a runtime must know to run a policy of this task on the robot of this model."""
+    servo = [bool(model.actuator_biasprm[i, 1] < 0) for i in range(model.nu)]
+    gains = lambda column: tuple(float(-column[i]) for i in range(model.nu)) if all(servo) else ()  # noqa: E731
+    limited = bool(model.actuator_ctrllimited.all())
+    return Contract(
+        task=task.name,
+        rate=1.0 / (task.substeps * model.opt.timestep),
+        observation=tuple(Told(t.name, t.dim, t.unit, t.scale, t.clip) for t in task.sees["actor"].terms),
+        history=task.sees["actor"].history,
+        action_names=task.action.names,
+        action_unit=task.action.unit,
+        action_offset=tuple(map(float, task.action.offset)),
+        action_scale=tuple(map(float, task.action.scale)),
+        action_limit=task.action.limit,
+        choices=task.action.choices,
+        command_names=task.command_names,
+        kp=gains(model.actuator_biasprm[:, 1]),
+        kd=gains(model.actuator_biasprm[:, 2]),
+        control_low=tuple(map(float, model.actuator_ctrlrange[:, 0])) if limited else (),
+        control_high=tuple(map(float, model.actuator_ctrlrange[:, 1])) if limited else (),
+        parents=parents or {},
+    )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One episode in each env: success with an exact 95 % interval, returns, errors, and why episodes ended."""
+
+    returns: np.ndarray
+    success: np.ndarray
+    error: np.ndarray
+    lengths: np.ndarray
+    reasons: dict[str, int]
+    e: np.ndarray
+
+    @property
+    def rate(self) -> float:
+        return float(self.success.mean())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return clopper_pearson(int(self.success.sum()), len(self.success))
+
+    def to_json(self) -> dict[str, Any]:
+        error = self.error[np.isfinite(self.error)]
+        low, high = self.interval
+        return {
+            "episodes": len(self.success), "success": self.rate, "success_low": low, "success_high": high,
+            "return": float(self.returns.mean()), "error": float(error.mean()) if len(error) else None,
+            "length": float(self.lengths.mean()), "ended": self.reasons,
+        }  # fmt: skip
+
+
+def evaluate(policy: Policy, env: Env, watch: Callable[[int, Env], None] | None = None) -> Evaluation:
+    """The first episode of every env, no more: episodes that end early must not count more often than those that last."""
+    n = env.n
+    returns, success, error, lengths = np.zeros(n), np.zeros(n, bool), np.full(n, np.nan), np.zeros(n)
+    reasons: Counter[str] = Counter()
+    waiting = np.ones(n, bool)
+    obs = env.reset()
+    e = env.world.state.e.copy()
+    for k in range(env.steps):
+        step = env.step(policy(obs["actor"]))
+        obs = step.obs
+        if watch is not None:
+            watch(k, env)
+        if step.episodes is None:
+            continue
+        for j, i in enumerate(step.episodes.ids):
+            if waiting[i]:
+                waiting[i] = False
+                returns[i], success[i], error[i] = step.episodes.returns[j], step.episodes.success[j], step.episodes.error[j]
+                lengths[i] = step.episodes.lengths[j]
+                reasons[step.episodes.reason[j]] += 1
+        if not waiting.any():
+            break
+    return Evaluation(returns, success, error, lengths, dict(reasons), e)
