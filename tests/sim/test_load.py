@@ -219,7 +219,7 @@ def test_a_count_that_would_eat_the_machine_is_refused_within_a_second(tmp_path,
 
 
 def test_models_that_attach_models_are_counted_as_a_whole(tmp_path):
-    """Twelve files, each attaching the next twice: 4096 bodies named by 36 elements; at twenty it is a million."""
+    """Twenty files, each attaching the next twice: a million bodies in a hundred elements."""
     leaf = '<mujoco><worldbody><body name="b"><geom size="1"/></body></worldbody></mujoco>'
     twice = '<attach model="k" prefix="x"/><attach model="k" prefix="y"/>'
     for i in range(20):
@@ -386,6 +386,18 @@ def test_an_inertia_mended_by_balanceinertia_is_a_warning():
     assert any("balanceinertia" in w for w in loaded.warnings)
 
 
+def test_an_actuator_range_of_zero_is_no_limit_and_a_warning_but_on_a_joint_it_is_refused():
+    """Public arms write ctrlrange="0 0" for no limit; range="0 0" is written to lock a joint, and MuJoCo leaves it free."""
+    motor = '<actuator><motor name="m" joint="elbow" ctrlrange="0 0" {}/></actuator>'
+    loaded = load_string(mjcf(post=motor.format("")))
+    assert not loaded.model.actuator_ctrllimited[0] and any(
+        "ctrlrange" in w and "no limit" in w for w in loaded.warnings
+    )
+    for wrong in (mjcf(post=motor.format('ctrllimited="true"')), mjcf(joint='range="0 0"')):
+        with pytest.raises(SurefootError, match="range"):
+            load_string(wrong)
+
+
 def test_a_model_edited_in_code_is_vetted_by_name():
     loaded = load_string(mjcf())
     loaded.spec.joint("elbow").damping[0] = -3
@@ -461,7 +473,8 @@ def grows(xml: str) -> bool:
 def test_the_servo_number_warns_before_the_edge_where_the_step_really_diverges(gain, edge):
     assert not grows(servo(0.98 * edge, gain=gain)) and grows(servo(1.02 * edge, gain=gain))
     assert f"{gain} dt" not in warned(servo(0.9, gain=gain))
-    assert f"{gain} dt" in warned(servo(1.1, gain=gain)) and "actuator 'servo' 1.1" in warned(servo(1.1, gain=gain))
+    text = warned(servo(1.1, gain=gain))
+    assert f"1 of 1 servos with {gain} dt" in text and "actuator 'servo' 1.1" in text
 
 
 def test_the_servo_number_knows_implicit_integrators():

@@ -111,7 +111,9 @@ def _graph(policy: Net) -> Any:
     from onnx import TensorProto, helper, numpy_helper
 
     a, nodes = policy.arrays, []
-    constants = {k: np.asarray(v) for k, v in a.items()} | {"low": np.float32(-10), "high": np.float32(10), "half": np.float32(0.5)}
+    constants = {k: np.asarray(v) for k, v in a.items()} | {"low": np.float32(-10), "high": np.float32(10)}
+    if policy.mirrored:
+        constants["half"] = np.float32(0.5)
 
     def node(op: str, inputs: list[str], out: str, **kw: Any) -> str:
         nodes.append(helper.make_node(op, inputs, [out], **kw))

@@ -2,8 +2,8 @@
 
     scan (paths, sizes, counts) -> trial compile in a cage, if something in it could grow -> compile -> physical sense
 
-What leaves its directory, hangs or eats the machine's memory is always refused. What is physically impossible is refused
-too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
+What leaves its directory, hangs or eats the machine's memory is always refused. What is physically impossible is
+refused too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
 """
 
 import json
@@ -27,7 +27,7 @@ __all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
 TRIAL_SECONDS = 10.0
 TRIAL_BYTES = 4 << 30  # address space, not memory: the interpreter and mujoco map about 1 GiB before they start
 
-# Runs in a process of its own: limits first, then the compile; MjData too, because that is where the arena is allocated.
+# Runs in a process of its own: limits first, then the compile, and MjData, which allocates the arena.
 TRIAL = """
 import json, sys
 job = json.load(sys.stdin)
@@ -143,7 +143,7 @@ def _names(spec: mujoco.MjSpec) -> Iterable[str]:
 
 
 def _trial(scan: Scan, where: str, job: dict[str, str]) -> None:
-    """Compile once in a process with limits on time and memory, so that a model that would hang or crash does so there."""
+    """Compile once in a process with limits on time and memory: what would hang or crash does so there."""
     order = {**job, "packages": scan.packages, "bytes": TRIAL_BYTES, "cpu": int(2 * TRIAL_SECONDS) + 1}
     why = "; ".join(scan.growth[:3])
     try:
@@ -162,5 +162,5 @@ def _trial(scan: Scan, where: str, job: dict[str, str]) -> None:
         raise SurefootError(f"{_refusal(where, done.stdout)} ({why})")
     if done.returncode:
         raise SurefootError(
-            f"{where}: the compile crashed or ran out of {TRIAL_BYTES >> 30} GiB in a trial, expected a smaller model: {why}"
+            f"{where}: a trial compile crashed or ran out of {TRIAL_BYTES >> 30} GiB, expected a smaller model: {why}"
         )

@@ -1,4 +1,4 @@
-"""Model XML as a tree that is safe to look at: no DTD, no entities, bounded depth, size and count, and a place for each element.
+"""Model XML as a tree that is safe to look at: no DTD, no entities, bounded depth, size and count, a line per element.
 
 MuJoCo reads the same bytes afterwards, so the reading must agree with its parser: UTF-8 whatever the header claims, and
 nothing beyond the five predefined entities.

@@ -1,7 +1,7 @@
 """Looks through a robot model and every file it names before MuJoCo opens any of them.
 
-MuJoCo follows `../`, absolute paths and symlinks wherever they lead, looks for a nested <model> in the working directory
-first, expands `replicate count="10000000"` until the machine gives up, and crashes on a model that attaches itself. So:
+MuJoCo follows `../`, absolute paths and symlinks wherever they lead, looks for a nested <model> in the working
+directory first, expands `replicate count="10000000"` until the machine gives up, and crashes on a model that attaches itself. So:
 
     every path MuJoCo could form from a reference, if it exists, lies inside the model's directory or the asset root;
     every count that makes something grow is below a cap, and above a smaller one the compile is first tried in a cage.
@@ -39,7 +39,8 @@ COUNTS: tuple[tuple[str, str, float, float], ...] = (
     ("hfield", "ncol", 2_048, 8_192),
     ("camera", "resolution", 4e6, 64e6),
     ("size", "memory", 256 << 20, 2 << 30),
-    *(("size", a, 1e5, 1e7) for a in ("nuserdata", "nkey", "njmax", "nconmax", "nstack")),
+    *(("size", a, 1e5, 1e7) for a in ("nuserdata", "nkey", "njmax", "nconmax")),
+    ("size", "nstack", 1e7, 1e8),
     *(("size", f"nuser_{a}", 100, 1e4) for a in ("body", "jnt", "geom", "site", "cam", "tendon", "actuator", "sensor")),
     *(
         ("option", a, 1e5, 1e5)
@@ -128,7 +129,7 @@ def _nested(scan: Scan, node: Node, attr: str, home: str, chain: tuple[str, ...]
 
 
 def _reading_nodes(root: Node) -> list[Node]:
-    """The elements whose files MuJoCo opens: in a URDF only meshes, and those of a <visual> only when told to keep them."""
+    """The elements whose files MuJoCo opens: in a URDF only meshes, and visual ones only when told to keep them."""
     if root.tag != "robot":
         return list(root.walk())
     keep = any(n.tag == "compiler" and n.attrs.get("discardvisual") == "false" for n in root.walk())

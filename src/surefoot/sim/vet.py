@@ -1,8 +1,8 @@
 """Physical sense of a model: what no real robot can be, and what a real robot would have.
 
 Problems are of two kinds. Some are gone once MuJoCo has compiled (mass="nan" becomes the mass of the default density, a
-reversed range becomes no range), so they are looked for in the XML. The rest is read from the compiled arrays, which also
-serves models edited in code.
+reversed range becomes no range), so they are looked for in the XML. The rest is read from the compiled arrays, which
+also serves models edited in code.
 """
 
 import re
@@ -17,9 +17,9 @@ MAX_TIMESTEP = 0.1
 
 NONFINITE = re.compile(r"[+-]?(nan(\(.*\))?|inf(inity)?)", re.IGNORECASE)
 TEXT = re.compile(  # attributes that hold words, where a robot may well be called "nan"
-    r"name|class|childclass|model|prefix|sep|key|value|data|plugin|instance|role|input|user|type|content_type|comment|link|"
-    r"file.*|.*dir|.*name|.*type|(joint|body|geom|site|tendon|subtree)\d?|.*site|jointinparent|mesh|flex|frame|node|camera|"
-    r"actuator|material|texture|hfield|target|builtin|gridlayout|eulerseq|memory"
+    r"name|class|childclass|model|prefix|sep|key|value|data|plugin|instance|role|input|user|type|content_type|comment|"
+    r"link|file.*|.*dir|.*name|.*type|(joint|body|geom|site|tendon|subtree)\d?|.*site|jointinparent|mesh|flex|frame|node|"
+    r"camera|actuator|material|texture|hfield|target|builtin|gridlayout|eulerseq|memory"
 )
 FIRST_NONNEGATIVE = ("damping", "kp", "kv", "kd", "delay", "mass", "density", "viscosity", "armature", "frictionloss")
 RANGES = {
@@ -38,8 +38,10 @@ def xml_problems(doc: Node) -> list[str]:
 
 
 def xml_warnings(doc: Node) -> list[str]:
-    """What MuJoCo mends without a word because the model asked it to."""
-    return [f"{p}; balanceinertia replaces it by its mean" for p, mended in _inertias(doc) if mended]
+    """What MuJoCo reads otherwise than it is written, and the model may well mean so."""
+    out = [f"{p}; balanceinertia replaces it by its mean" for p, mended in _inertias(doc) if mended]
+    unset = [(node, attr) for node in doc.walk() for attr in RANGES if attr in node.attrs and _unset(node, attr)]
+    return out + [str(node.refuse(attr, "means no limit to MuJoCo")) for node, attr in unset[:4]]
 
 
 def _nonfinite(node: Node) -> list[Exception]:
@@ -63,12 +65,17 @@ def _ranges(node: Node) -> list[Exception]:
     out: list[Exception] = []
     for attr, switch in RANGES.items():
         pair = node.numbers(attr)
-        if len(pair) == 2 and pair[0] >= pair[1] and node.attrs.get(switch) != "false":
+        if len(pair) == 2 and pair[0] >= pair[1] and node.attrs.get(switch) != "false" and not _unset(node, attr):
             out.append(node.refuse(attr, f'is empty, expected low < high (or {switch}="false" for no limit)'))
     lower, upper = node.numbers("lower"), node.numbers("upper")
     if node.tag == "limit" and lower and upper and lower[0] >= upper[0]:
         out.append(node.refuse("lower", f'is not below upper="{node.attrs["upper"]}", expected lower < upper'))
     return out
+
+
+def _unset(node: Node, attr: str) -> bool:
+    """An actuator's "0 0": common for `no limit`, where on a joint it is a lock that does not hold."""
+    return attr != "range" and node.attrs.get(RANGES[attr]) != "true" and node.numbers(attr) == [0.0, 0.0]
 
 
 def _timestep(node: Node) -> list[Exception]:
@@ -86,7 +93,7 @@ def _inertias(doc: Node) -> list[tuple[str, bool]]:
 
 
 def _principal(node: Node) -> tuple[str, np.ndarray]:
-    """The attribute an element gives its inertia in, and the principal moments; none if they are not given or not numbers."""
+    """The attribute that gives an inertia, and the principal moments; none if they are not all numbers."""
     if node.tag == "inertia":  # URDF
         attr = "ixx"
         six = [x for a in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz") for x in (node.numbers(a) or [0.0])[:1]]
@@ -234,7 +241,7 @@ def driven_joints(m: mujoco.MjModel) -> np.ndarray:
 def _servo_warnings(m: mujoco.MjModel) -> list[str]:
     """A servo of gain kp on inertia I is a spring; stepped explicitly it needs kp dt^2 / I < 4, and kv dt / I < 2.
 
-    1/I is dof_invweight0, the diagonal of the inverse inertia matrix: what the joint feels with all others free to move.
+    1/I is dof_invweight0, the diagonal of the inverse inertia matrix: what a joint feels with all others free to move.
     """
     on_joint = m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINT)
     servos = np.flatnonzero(on_joint & (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE)))
@@ -249,7 +256,8 @@ def _servo_warnings(m: mujoco.MjModel) -> list[str]:
         (damped, "kv dt / I", "use integrator implicitfast, or lower kv or the timestep"),
     )
     return [
-        f"{(x > 1).sum()} servos with {number} above 1, {_name(m, 'actuator', servos[x.argmax()])} {x.max():.2g}: {cure}"
+        f"{(x > 1).sum()} of {len(x)} servos with {number} above 1, "
+        f"{_name(m, 'actuator', servos[x.argmax()])} {x.max():.2g}: {cure}"
         for x, number, cure in looks
         if x.max() > 1
     ]

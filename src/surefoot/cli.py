@@ -1,0 +1,403 @@
+"""The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; `--json` gives the same facts to machines."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import surefoot
+from surefoot import files, tasks
+from surefoot.belief import Belief
+from surefoot.errors import SurefootError, unknown
+from surefoot.policy import Policy, Random, Zero
+from surefoot.task import Env, Task
+from surefoot.tasks.rollout import Evaluation, contract, evaluate
+
+Positional = tyro.conf.Positional
+FAILED, BAD_INPUT = 1, 2
+
+
+@dataclass
+class Answer:
+    """What a verb found: facts for machines, things to print for people, the next command, the exit code."""
+
+    facts: dict[str, Any]
+    shown: list[Any] = field(default_factory=list)
+    next: str = ""
+    code: int = 0
+
+
+@dataclass
+class Tasks:
+    """List the ready tasks and what counts as success in each."""
+
+    def run(self, say: Console) -> Answer:
+        table = Table("task", "what", "success", "unknowns", "rate")
+        facts = []
+        for name in tasks.TASKS:
+            t = tasks.make(name)
+            rate = f"{1 / (t.substeps * _timestep(t)):.0f} Hz"
+            kind = "largest" if t.measure == "max" else "mean"
+            goal = f"lasts {t.seconds:g} s, {kind} error of the last {t.window:g} s within {t.tolerance:.3g} {t.error_unit}"
+            table.add_row(name, t.about, goal, str(len(t.params)), rate)
+            facts.append({"name": name, "about": t.about, "success": goal, "params": t.params.names, "rewards": {k: {"weight": r.weight, "about": r.about} for k, r in t.rewards.items()}})
+        return Answer({"tasks": facts}, [table], "surefoot look hover")
+
+
+@dataclass
+class Look:
+    """A card of a robot or task: its parts, its unknowns e with units and ranges, and what looks wrong in the model."""
+
+    model: Positional[str]
+    """a task's name, or a model file (.xml MJCF, .urdf)"""
+    asset_root: Path | None = None
+    """folder that meshes and includes may come from, when they lie outside the model's own"""
+    audit: bool = True
+    """prove that each unknown changes what the model does"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.gate.look import look
+
+        return Answer(*look(self.model, self.asset_root, self.audit))
+
+
+@dataclass
+class Try:
+    """Run a policy that needs no training, to see that a task makes sense before any."""
+
+    task: Positional[str]
+    policy: str = "zero"
+    """zero, or random"""
+    episodes: int = 64
+    seed: int = 0
+    belief: str = "task"
+    """p(e): `task` (its training ranges), `nominal`, or a belief's JSON file"""
+
+    def run(self, say: Console) -> Answer:
+        task = tasks.make(self.task)
+        env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief), self.seed)
+        c = contract(task, env.world.model)
+        kinds: dict[str, Callable[[], Policy]] = {"zero": lambda: Zero(c), "random": lambda: Random(c, self.seed)}
+        if self.policy not in kinds:
+            raise unknown("policy", self.policy, kinds, "--policy")
+        result = _watched(say, kinds[self.policy](), env)
+        return Answer({"task": task.name, "policy": self.policy} | result.to_json(), [_result(task, {self.policy: result})], f"surefoot train {self.task}")
+
+
+@dataclass
+class Train:
+    """Train a policy; Ctrl-C saves and tells how to go on."""
+
+    task: Positional[str] = ""
+    """see `surefoot tasks`"""
+    resume: Path | None = None
+    """go on with the run in this folder, bit for bit"""
+    seed: int = 0
+    belief: str = "task"
+    """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), or a belief's JSON file"""
+    out: Path | None = None
+    """folder of the run; runs/<task>/<time> unless told"""
+    threads: int = 0
+    """threads of the physics; 0: every core. The result has the same bits at any number"""
+    ppo: Annotated[Any, tyro.conf.arg(name="")] = None
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.learn import train as learn
+
+        line = _Line(say)
+        if self.resume is not None:
+            path = learn.resume(self.resume, self.threads, line)
+        else:
+            task = tasks.make(self.task)
+            out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
+            say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
+            path = learn.train(self.task, out, self.seed, belief_of(task, self.belief), self.ppo, self.threads, line)
+        line.end()
+        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": line.last}
+        return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")
+
+
+@dataclass
+class Eval:
+    """Success of a policy, with an exact 95 % interval, in its task's world or over a belief."""
+
+    policy: Positional[Path]
+    """a run's folder or a policy.safetensors"""
+    task: str = ""
+    """another task than the one it was trained for"""
+    episodes: int = 200
+    seed: int = 1
+    belief: str = "task"
+    """p(e): `task`, `nominal`, or a belief's JSON file"""
+    threads: int = 0
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.deploy import bundle
+
+        policy = bundle.load(self.policy)
+        task = task_for(policy, self.task)
+        env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief), self.seed, self.threads)
+        result = _watched(say, policy, env)
+        facts = {"policy": str(self.policy), "task": task.name, "belief": self.belief} | result.to_json()
+        return Answer(facts, [_result(task, {str(self.policy): result})], f"surefoot play {self.policy}")
+
+
+@dataclass
+class Play:
+    """Watch a policy: in the browser (loopback only), or as a short film written to a file."""
+
+    policy: Positional[str]
+    """a run's folder, a policy.safetensors, or `zero` / `random` with --task"""
+    task: str = ""
+    record: Path | None = None
+    """write a film (.gif or .mp4) instead of opening the viewer"""
+    seconds: float = 5.0
+    port: int = 8080
+    seed: int = 1
+    belief: str = "nominal"
+
+    def run(self, say: Console) -> Answer:
+        policy, task = self._policy()
+        env = tasks.env(task, 1, belief_of(task, self.belief), self.seed)
+        if self.record is None:
+            from surefoot.tasks.viewer import view
+
+            view(policy, env, port=self.port, say=lambda text: say.print(text, highlight=False))
+            return Answer({"viewed": self.policy}, [], f"surefoot export {self.policy}")
+        from surefoot.tasks.picture import record
+
+        path = record(policy, env, self.record, self.seconds)
+        return Answer({"film": str(path)}, [f"film: {path}"], f"surefoot export {self.policy}")
+
+    def _policy(self) -> tuple[Policy, Task]:
+        if self.policy in ("zero", "random"):
+            task = tasks.make(self.task or "hover")
+            c = contract(task, tasks.env(task, 1).world.model)
+            return (Zero(c) if self.policy == "zero" else Random(c, self.seed)), task
+        from surefoot.deploy import bundle
+
+        policy = bundle.load(Path(self.policy))
+        return policy, task_for(policy, self.task)
+
+
+@dataclass
+class Export:
+    """Write a policy as one ONNX file with its contract inside, and check it against the net it came from."""
+
+    policy: Positional[Path]
+    out: Path | None = None
+    """policy.onnx beside the policy unless told"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.deploy import bundle
+        from surefoot.learn.check import onnx_difference
+
+        policy = bundle.load(self.policy)
+        out = self.out or bundle.find(self.policy).with_suffix(".onnx")
+        bundle.export_onnx(policy, out)
+        worst = onnx_difference(policy, out)
+        facts = {"onnx": str(out), "bytes": out.stat().st_size, "largest_difference": worst, "contract": policy.contract.to_json()}
+        return Answer(facts, [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"])
+
+
+@dataclass
+class Cross:
+    """The whole story: train, meet a hidden reality and fail, train over a belief and succeed; a page of evidence."""
+
+    task: Positional[str]
+    seed: int = 0
+    reality: int = 0
+    """seed of the hidden reality"""
+    episodes: int = 200
+    out: Path | None = None
+    """runs/cross-<task>/<time> unless told"""
+    steps: int | None = None
+    """env steps of each training; the task's own number unless told"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.gate.cross import cross
+
+        tasks.make(self.task)
+        out = self.out or Path("runs") / f"cross-{self.task}" / time.strftime("%Y-%m-%d_%H-%M-%S")
+        line = _Line(say)
+        facts, shown = cross(self.task, out, self.seed, self.reality, self.episodes, self.steps, line, lambda text: (line.end(), say.print(text, highlight=False)))
+        return Answer(facts, shown, f"open {out / 'report.html'}", 0 if facts["crossed"] else FAILED)
+
+
+VERBS = {"tasks": Tasks, "look": Look, "try": Try, "train": Train, "eval": Eval, "play": Play, "export": Export, "cross": Cross}
+
+
+def belief_of(task: Task, name: str) -> Belief:
+    if name == "task":
+        return task.belief
+    if name == "nominal":
+        return tasks.nominal(task)
+    if not Path(name).exists():
+        raise unknown("belief", name, ["task", "nominal", "a JSON file"], "--belief")
+    belief = Belief.from_json(files.read_json(Path(name)), name)
+    if belief.params.names != task.params.names:
+        raise SurefootError(f"{name}: params: expected {', '.join(task.params.names)}; found {', '.join(belief.params.names)}")
+    return belief
+
+
+def task_for(policy: Policy, name: str) -> Task:
+    """The task a policy was made for, or another whose contract it fits."""
+    task = tasks.make(name or policy.contract.task)
+    told = [t.name for t in policy.contract.observation]
+    sees = [t.name for t in task.sees["actor"].terms]
+    if told != sees:
+        raise SurefootError(f"the policy is told {', '.join(told)}; task {task.name} tells {', '.join(sees)}")
+    return task
+
+
+def _timestep(task: Task) -> float:
+    from surefoot.sim.load import load_string
+
+    return float(load_string(task.xml, task.name).spec.option.timestep)
+
+
+def _count(episodes: int) -> int:
+    if episodes < 1:
+        raise SurefootError(f"--episodes: expected at least 1, found {episodes}")
+    return episodes
+
+
+def _watched(say: Console, policy: Policy, env: Env) -> Evaluation:
+    line = _Line(say)
+    result = evaluate(policy, env, lambda k, _: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {env.task.seconds:g}"))
+    line.end()
+    return result
+
+
+def _result(task: Task, results: dict[str, Evaluation]) -> Table:
+    table = Table("policy", "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")
+    for name, r in results.items():
+        low, high = r.interval
+        error = r.error[np.isfinite(r.error)]
+        ended = ", ".join(f"{k} {v}" for k, v in sorted(r.reasons.items(), key=lambda kv: -kv[1]))
+        table.add_row(name, f"{100 * r.rate:.1f} %", f"{100 * low:.1f} - {100 * high:.1f} %", f"{r.returns.mean():.2f}", f"{error.mean():.3f}" if len(error) else "-", ended)
+    return table
+
+
+class _Line:
+    """One live line on a terminal; a line every few seconds elsewhere."""
+
+    def __init__(self, say: Console):
+        self.say, self.shown, self.last, self.open = say, 0.0, {}, False
+
+    def __call__(self, p: Any) -> None:
+        m, self.last = p.metrics, p.metrics
+        left = (p.iterations - p.iteration) * p.seconds / max(1, p.iteration)
+        rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
+        result = f"return {m['return']:.2f}  success {100 * m['success']:.0f} %" if "return" in m else "no episode ended yet"
+        for text in p.said:
+            self.end()
+            self.say.print(f"note: {text}", highlight=False, soft_wrap=True)
+        self.text(f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  KL {m['kl']:.4f}  {left:4.0f} s left", p.iteration == p.iterations)
+
+    def text(self, text: str, always: bool = False) -> None:
+        every = 0.1 if self.say.is_terminal else 5.0
+        if always or time.monotonic() - self.shown > every:
+            self.shown = time.monotonic()
+            end = "" if self.say.is_terminal else "\n"
+            self.say.file.write(("\r\x1b[2K" if self.say.is_terminal else "") + text + end)
+            self.say.file.flush()
+            self.open = self.say.is_terminal
+
+    def end(self) -> None:
+        if self.open:
+            self.say.file.write("\n")
+            self.open = False
+
+
+def _parse(args: list[str]) -> Any:
+    """Arguments to a verb. A task's tuned settings are the defaults that `train TASK --help` shows."""
+    defaults: dict[str, Any] = {}
+    if args[:1] == ["train"]:
+        from surefoot.learn.ppo import PPO
+
+        named = next((a for a in args[1:] if a in tasks.TASKS), None)
+        Train.__annotations__["ppo"] = Annotated[PPO, tyro.conf.arg(name="")]
+        Train.__dataclass_fields__["ppo"].type = Annotated[PPO, tyro.conf.arg(name="")]
+        defaults["train"] = Train(ppo=PPO(**tasks.make(named).settings) if named else PPO())
+    verb = VERBS.get(args[0]) if args else None
+    if verb is None:
+        return None
+    return tyro.cli(verb, args=args[1:], prog=f"surefoot {args[0]}", default=defaults.get(args[0]), config=(tyro.conf.FlagConversionOff,) if verb is Look else ())
+
+
+def usage() -> str:
+    rows = "\n".join(f"  {name:8} {(v.__doc__ or '').strip()}" for name, v in VERBS.items())
+    return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
+
+usage: surefoot VERB [...]        surefoot VERB --help tells about a verb
+
+{rows}
+
+Every verb takes --json (facts for machines) and --traceback (where an error came from).
+Begin with: surefoot cross hover"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    as_json = _take(args, "--json")
+    traceback = _take(args, "--traceback") or bool(os.environ.get("SUREFOOT_TRACEBACK"))
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if args[0] in ("--version", "-V"):
+        print(surefoot.__version__)
+        return 0
+    say = Console(stderr=as_json, soft_wrap=False)
+    try:
+        if args[0] not in VERBS:
+            raise unknown("verb", args[0], VERBS, "surefoot")
+        answer = _parse(args).run(say)
+    except SurefootError as error:
+        return _fail(error, as_json, traceback)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        stopped = getattr(error, "signum", None)
+        if stopped is None:
+            raise
+        print(f"\n{error}", file=sys.stderr)
+        return 128 + int(stopped)
+    if as_json:
+        print(json.dumps(answer.facts, default=float, allow_nan=False))
+    else:
+        for thing in answer.shown:
+            say.print(thing, highlight=False, soft_wrap=isinstance(thing, str))
+        if answer.next:
+            say.print(f"next: {answer.next}", highlight=False, soft_wrap=True)
+    return answer.code
+
+
+def _take(args: list[str], flag: str) -> bool:
+    found = flag in args
+    while flag in args:
+        args.remove(flag)
+    return found
+
+
+def _fail(error: SurefootError, as_json: bool, traceback: bool) -> int:
+    if traceback:
+        raise error
+    if as_json:
+        print(json.dumps({"error": str(error)}))
+    print(f"error: {error}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def entry() -> None:
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""An exported policy against the net it came from."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from surefoot.errors import MissingExtra, SurefootError
+from surefoot.learn.nets import ACTIVATIONS, Actor
+from surefoot.policy import Net
+from surefoot.rng import stream
+from surefoot.task import Mirror
+
+TOLERANCE = 1e-4
+
+
+def as_torch(policy: Net) -> torch.nn.Module:
+    """The policy's actor as learning knew it, before observations are normalised."""
+    a, layers = policy.arrays, []
+    for k in range(policy.depth):
+        linear = torch.nn.Linear(a[f"w{k}"].shape[1], a[f"w{k}"].shape[0])
+        linear.weight.data, linear.bias.data = torch.from_numpy(a[f"w{k}"].copy()), torch.from_numpy(a[f"b{k}"].copy())
+        layers += [linear] if k == policy.depth - 1 else [linear, ACTIVATIONS[policy.activation]()]
+    mirror = Mirror(a["obs_order"], a["obs_sign"], a["action_order"], a["action_sign"]) if policy.mirrored else None
+    return Actor(torch.nn.Sequential(*layers), mirror)
+
+
+def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:
+    """Largest difference between onnxruntime on the file and torch on the net, over n observations; an error if it matters."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtra("checking an ONNX file", "export") from None
+    obs = policy.arrays["mean"] + policy.arrays["sd"] * stream(1, "export").standard_normal((n, policy.contract.obs_dim))
+    obs = obs.astype(np.float32)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    found = session.run(None, {"obs": obs})[0]
+    z = torch.from_numpy(np.clip((obs - policy.arrays["mean"]) / policy.arrays["sd"], -10, 10))
+    with torch.no_grad():
+        expected = as_torch(policy)(z).numpy()
+    worst = float(np.abs(found - expected).max())
+    if not worst <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
+        raise SurefootError(f"{path}: answers differ from torch by {worst:.2g}, more than {TOLERANCE:g}; the file is not fit to deploy")
+    return worst

@@ -1,0 +1,141 @@
+"""Proof that each named unknown acts: step the same world with and without it, and look for a difference.
+
+    effect_i = max |x(T; e_i at a bound) - x(T; nominal)|  over positions, velocities and readings, same start, same controls
+
+Randomization that silently does nothing is the commonest defect of the field: a friction masked by the other surface's, a
+gain on an actuator nobody drives, wind where there is no air. An audit finds it before a training run is wasted on it.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.params import Param, Params
+from surefoot.rng import stream
+from surefoot.sim.engine import Engine, compile_for
+from surefoot.world import Chance, Start
+
+ACTS = 1e-9  # smallest difference that counts; the engine is bit-exact, so anything above zero is the parameter's doing
+
+
+@dataclass(frozen=True)
+class Effect:
+    param: Param
+    value: float
+    """where it was moved to"""
+    change: float
+    """largest change of any position, velocity or reading it made"""
+
+    @property
+    def acts(self) -> bool:
+        return self.change > ACTS
+
+
+Trace = Callable[[np.ndarray], np.ndarray]  # e (n, ne) -> (n, k) what came of it
+
+
+def effects(params: Params, trace: Trace) -> list[Effect]:
+    """Move one parameter at a time to each of its bounds, row by row beside the same rows left nominal."""
+    moved = np.tile(params.nominal, (2 * len(params), 1))
+    for i, p in enumerate(params):
+        moved[2 * i, i], moved[2 * i + 1, i] = p.low, p.high
+    difference = np.abs(trace(moved) - trace(np.tile(params.nominal, (len(moved), 1))))
+    change = np.nan_to_num(difference, nan=math.inf).max(1)
+    found = []
+    for i, p in enumerate(params):
+        best = max(2 * i, 2 * i + 1, key=lambda r: change[r])
+        found.append(Effect(p, float(moved[best, i]), float(change[best])))
+    return found
+
+
+def audit(found: list[Effect]) -> list[Effect]:
+    """The effects, unless one is nothing: then an error that names it."""
+    idle = [f.param for f in found if not f.acts]
+    if idle:
+        named = "; ".join(f"{p.name} ({p.target} of '{p.match}')" for p in idle)
+        raise SurefootError(
+            f"these params change nothing, so randomizing them would do nothing: {named}. "
+            "Usual causes: the other surface's friction is larger (give one geom a priority), the joint or actuator is never driven, "
+            "wind without air density, a scale of something that is zero"
+        )
+    return found
+
+
+def model_trace(spec: mujoco.MjSpec, params: Params, seconds: float = 0.5, seed: int = 0) -> Trace:
+    """What a model does under random controls from its first keyframe (or its default pose), as a function of e."""
+    model = compile_for(spec, params)
+    substeps = max(1, round(0.02 / model.opt.timestep))
+
+    def trace(e: np.ndarray) -> np.ndarray:
+        world = Engine(model, params, len(e), substeps)
+        world.reset(np.arange(len(e)), e, start_of(model, len(e), seed))
+        low, high = control_range(model)
+        seen = []
+        for k in range(round(seconds / world.dt)):
+            u = stream(seed, "audit", k // 5).uniform(low, high, model.nu)
+            world.step(np.tile(u, (len(e), 1)), Chance(seed, k, world.dt))
+            seen += [world.state.q.copy(), world.state.v.copy(), *(y.copy() for y in world.state.y.values())]
+        return np.concatenate(seen, 1)
+
+    return trace
+
+
+def start_of(model: mujoco.MjModel, n: int, seed: int) -> Start:
+    """The first keyframe or default pose, moving a little, the same in every row."""
+    q = (model.key_qpos[0] if model.nkey else model.qpos0).copy()
+    v = stream(seed, "audit start").uniform(-0.5, 0.5, model.nv)
+    u = model.key_ctrl[0].copy() if model.nkey else np.zeros(model.nu)
+    return Start(np.tile(q, (n, 1)), np.tile(v, (n, 1)), np.tile(u, (n, 1)))
+
+
+def control_range(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    limited = model.actuator_ctrllimited.astype(bool)
+    low, high = model.actuator_ctrlrange.T
+    return np.where(limited, low, -1.0), np.where(limited, high, 1.0)
+
+
+def unknowns(model: mujoco.MjModel) -> Params:
+    """The unknowns any robot has, with ranges to begin from: what is usually wrong between a model and the machine."""
+    joints = [j for j in range(model.njnt) if model.jnt_type[j] != mujoco.mjtJoint.mjJNT_FREE]
+    dofs = [int(model.jnt_dofadr[j]) for j in joints]
+    names = "|".join(re.escape(model.joint(j).name) for j in joints if model.joint(j).name)
+    bodies = [i for i in range(1, model.nbody) if model.body_mass[i] > 0 and model.body(i).name]
+    rows = [Param("gravity", "gravity", 1.0, 0.97, 1.03, about="strength of gravity, as a multiple")]
+    if bodies:
+        heaviest = model.body(max(bodies, key=lambda i: float(model.body_mass[i]))).name
+        rows += [
+            Param("mass", "mass", 1.0, 0.8, 1.25, match="|".join(re.escape(model.body(i).name) for i in bodies), log=True, about="every body's mass, as a multiple"),
+            Param("com_x", "com_x", 0.0, -0.03, 0.03, match=re.escape(heaviest), op="add", unit="m", about=f"centre of mass of {heaviest}"),
+        ]  # fmt: skip
+    if names:
+        rows += _joint_unknowns(model, names, dofs)
+    if model.nu:
+        rows += _actuator_unknowns(model)
+    touching = [model.geom(i).name for i in range(model.ngeom) if model.geom(i).name and (model.geom_contype[i] or model.geom_conaffinity[i])]
+    if touching:
+        rows.append(Param("friction", "friction", 1.0, 0.4, 1.5, match="|".join(map(re.escape, touching)), log=True, about="every surface's sliding friction, as a multiple"))
+    return Params(tuple(rows))
+
+
+def _joint_unknowns(model: mujoco.MjModel, names: str, dofs: list[int]) -> list[Param]:
+    reflected = float(np.median(model.dof_M0[dofs]))
+    rows = []
+    for target, field, share in (("armature", model.dof_armature, 0.1), ("damping", model.dof_damping, 1.0), ("frictionloss", model.dof_frictionloss, 1.0)):
+        if field[dofs].any():
+            rows.append(Param(target, target, 1.0, 0.5, 2.0, match=names, log=True, about=f"every joint's {target}, as a multiple"))
+        else:
+            rows.append(Param(target, target, 0.0, 0.0, max(share * reflected, 1e-4), match=names, op="add", about=f"{target} the model leaves out"))
+    return rows
+
+
+def _actuator_unknowns(model: mujoco.MjModel) -> list[Param]:
+    rows = [Param("strength", "strength", 1.0, 0.8, 1.2, about="every actuator's force, as a multiple")]
+    named = all(model.actuator(i).name for i in range(model.nu))
+    if named:
+        rows.append(Param("latency", "action_delay", 0.0, 0.0, 0.04, op="set", unit="s", about="from command to motor"))
+    return rows
