@@ -108,6 +108,8 @@ class Train:
     """folder of the run; runs/<task>/<time> unless told"""
     threads: int = 0
     """threads of the physics; 0: every core. The result has the same bits at any number"""
+    save_every: float = 10.0
+    """seconds between checkpoints; 0 saves after every iteration"""
     ppo: Annotated[Any, tyro.conf.arg(name="")] = None
 
     def run(self, say: Console) -> Answer:
@@ -115,12 +117,12 @@ class Train:
 
         line = _Line(say)
         if self.resume is not None:
-            path = learn.resume(self.resume, self.threads, line)
+            path = learn.resume(self.resume, self.threads, line, self.save_every)
         else:
             task = tasks.make(self.task)
             out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
             say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
-            path = learn.train(self.task, out, self.seed, belief_of(task, self.belief), self.ppo, self.threads, line)
+            path = learn.train(self.task, out, self.seed, belief_of(task, self.belief), self.ppo, self.threads, line, self.save_every)
         line.end()
         facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": line.last}
         return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")

@@ -106,7 +106,7 @@ class Action:
     def bounded(self, a: np.ndarray) -> np.ndarray:
         if self.choices:
             return 2.0 * np.asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
-        return np.clip(a, -self.limit, self.limit)
+        return np.clip(np.asarray(a, float), -self.limit, self.limit)
 
 
 @dataclass(frozen=True)
@@ -169,14 +169,14 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Step:
-    """What one env step gives back. `obs` is after auto-reset; `last` holds the critic's view of time-outs before it."""
+    """What one env step gives back. `obs` is after auto-reset; `last` is what each group would have been told before it."""
 
     obs: dict[str, np.ndarray]
     reward: np.ndarray  # (n,)
     terminated: np.ndarray  # (n,) bool: failed; nothing follows
     truncated: np.ndarray  # (n,) bool: out of time; value continues
     valid: np.ndarray  # (n,) bool: False where the simulation diverged, whose transition must not be learned from
-    last: dict[str, np.ndarray]  # group -> rows of truncated envs, before their reset
+    last: dict[str, np.ndarray]  # group -> rows of the envs that are done, before their reset
     episodes: Episodes | None
 
 
@@ -209,14 +209,19 @@ class Env:
     def moment(self) -> Moment:
         return Moment(self.world.state, self.action, self.previous, self.command, self.age * self.world.dt)
 
-    def reset(self) -> dict[str, np.ndarray]:
-        """Begin everywhere. With `stagger`, episodes start at random ages so that they do not all end at once."""
-        everyone = np.arange(self.n)
-        self._begin(everyone)
+    def reset(self, seed: int | None = None) -> dict[str, np.ndarray]:
+        """Begin everywhere; with a seed, from the start of its streams. With `stagger`, at random ages, so that not all end at once."""
+        if seed is not None:
+            self.seed, self.counter = seed, 0
+        self._begin(np.arange(self.n))
         if self.stagger:
-            self.age[:] = stream(self.seed, "age").integers(0, self.steps, self.n)
-            self.partial[:] = True
-        return self._observe(everyone)
+            return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
+        return self._observe(np.arange(self.n))
+
+    def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
+        """Make the episodes just begun as old as `ages` control periods; their returns and success will not be reported."""
+        self.age[:], self.partial[:] = ages, True
+        return self._observe(np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
         task = self.task
@@ -236,8 +241,7 @@ class Env:
         if done.any():
             ids = np.flatnonzero(done)
             episodes = self._finish(ids, terminated, why)
-            if truncated.any():
-                last = {g: self._view(g, truncated) for g in task.sees}
+            last = {g: self._last(g, done) for g in task.sees}
             self._begin(ids)
         self._recommand()
         obs = self._observe(np.flatnonzero(done))
@@ -308,34 +312,35 @@ class Env:
             frames[:, -1] = frame
         return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
 
-    def _view(self, g: str, rows: np.ndarray) -> np.ndarray:
-        """What a group would see now in some rows, before noise and without moving the histories on."""
-        frame = self._scaled(g, self.moment.rows(rows))
-        return np.concatenate([self.frames[g][rows, 1:], frame[:, None].astype(np.float32)], 1).reshape(len(frame), -1)
+    def _last(self, g: str, rows: np.ndarray) -> np.ndarray:
+        """What a group would be told now in some rows, without moving the histories on; never NaN, even where one diverged."""
+        frame = np.nan_to_num(self._frame(g, rows), nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
+        return np.concatenate([self.frames[g][rows, 1:], frame[:, None]], 1).reshape(len(frame), -1)
 
-    def _scaled(self, g: str, now: Moment) -> np.ndarray:
+    def _frame(self, g: str, rows: np.ndarray | None = None) -> np.ndarray:
+        """One frame of a group, of all rows or of some; the actor's as its sensors would tell it."""
+        now = self.moment if rows is None else self.moment.rows(rows)
         _, clip, scale = self.columns[g]
+        chance = Chance(self.seed, self.counter, self.world.dt)
         frame = np.concatenate([t.compute(now) for t in self.task.sees[g].terms], axis=1)
-        return np.clip(frame, -clip, clip, out=frame) * scale
+        if g == "actor":
+            self._disturb(frame, now.x.e, chance, rows)
+        frame = np.clip(frame, -clip, clip, out=frame) * scale
+        for term in self.told if g == "actor" else ():
+            frame = term(now.x, frame, chance)
+        return frame
 
-    def _frame(self, g: str) -> np.ndarray:
-        """One frame of a group; for the actor, as its sensors would tell it."""
-        if g != "actor":
-            return self._scaled(g, self.moment)
-        sd, clip, scale = self.columns[g]
-        chance, e = Chance(self.seed, self.counter, self.world.dt), self.world.state.e
-        frame = np.concatenate([t.compute(self.moment) for t in self.task.sees[g].terms], axis=1)
+    def _disturb(self, frame: np.ndarray, e: np.ndarray, chance: Chance, rows: np.ndarray | None) -> None:
+        """Sensor noise and bias, in place; a row's noise is the same whether all rows are asked for or some."""
+        sd = self.columns["actor"][0]
         for i, p, columns in self.outside["noise"]:
             sd = np.array(np.broadcast_to(sd, frame.shape))
             sd[:, columns] = sd[:, columns] * e[:, i, None] if p.op == "scale" else e[:, i, None]
         if sd.any():
-            frame += sd * chance.draw("noise").standard_normal(frame.shape, np.float32)
+            noise = chance.draw("noise").standard_normal((self.n, frame.shape[1]), np.float32)
+            frame += sd * (noise if rows is None else noise[rows])
         for i, _, columns in self.outside["bias"]:
             frame[:, columns] += e[:, i, None]
-        frame = np.clip(frame, -clip, clip, out=frame) * scale
-        for term in self.told:
-            frame = term(self.world.state, frame, chance)
-        return frame
 
     def save(self) -> dict[str, np.ndarray]:
         """All that load() needs to go on with the same bits."""

@@ -177,7 +177,10 @@ class Learner:
             for name in ("reward", "terminated", "truncated", "valid"):
                 getattr(r, name)[t] = torch.from_numpy(getattr(step, name))
             if step.truncated.any():
-                r.last.append((t, torch.from_numpy(np.flatnonzero(step.truncated)), torch.from_numpy(step.last["critic"])))
+                rows = np.flatnonzero(step.truncated)
+                done = np.flatnonzero(step.terminated | step.truncated)
+                last = step.last["critic"][np.searchsorted(done, rows)]
+                r.last.append((t, torch.from_numpy(rows), torch.from_numpy(last)))
             if step.episodes is not None:
                 r.episodes.append(step.episodes)
             self.obs = step.obs

@@ -97,7 +97,7 @@ class Run:
 
     def save(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> bool:
         """Write a checkpoint. A disk that is full costs this one, not the run: the earlier ones stay."""
-        data = save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+        data = save_tensors({k: v.copy(order="C") for k, v in arrays.items()})  # ascontiguousarray would make scalars rows
         stem = self.folder / "checkpoints" / f"{numbers['iteration']:08d}"
         try:
             files.write(stem.with_suffix(".safetensors"), data)

@@ -22,7 +22,7 @@ from surefoot.policy import Net
 from surefoot.task import Env
 from surefoot.tasks.rollout import contract
 
-SAVE_EVERY = 10.0  # s between checkpoints, or longer where one takes more than a hundredth of that
+SAVE_EVERY = 10.0  # s between checkpoints
 BAD_SHARE = 0.01  # of a batch's transitions: with more diverged, the model or the belief is at fault
 
 
@@ -66,6 +66,7 @@ def train(
     settings: PPO | None = None,
     threads: int = 0,
     watch: Watcher | None = None,
+    save_every: float = SAVE_EVERY,
 ) -> Path:
     """Train from the start over a belief (None: the nominal world); returns the path of the policy."""
     settings = settings or settings_for(task_name)
@@ -73,12 +74,12 @@ def train(
     about = {"task": task_name, "seed": seed, "belief": belief.to_json(), "settings": asdict(settings)}
     run = Run.create(out, about)
     try:
-        return _go(run, _learner(run, about, threads), watch)
+        return _go(run, _learner(run, about, threads), watch, save_every)
     finally:
         run.close()
 
 
-def resume(folder: Path, threads: int = 0, watch: Watcher | None = None) -> Path:
+def resume(folder: Path, threads: int = 0, watch: Watcher | None = None, save_every: float = SAVE_EVERY) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened."""
     run, about = Run.open(folder)
     try:
@@ -90,7 +91,7 @@ def resume(folder: Path, threads: int = 0, watch: Watcher | None = None) -> Path
         differs = run.note_resume(about, learner.iteration)
         if differs:
             run.said.append("not bit-exact: this run began under " + "; ".join(differs))
-        return _go(run, learner, watch)
+        return _go(run, learner, watch, save_every)
     finally:
         run.close()
 
@@ -114,13 +115,13 @@ def _keep(run: Run, env: Env, i: int) -> None:
     run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
 
 
-def _go(run: Run, learner: Learner, watch: Watcher | None) -> Path:
+def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) -> Path:
     """Iterate to the end, saving on the way; the last checkpoint and the policy are written together."""
     from torch.utils.tensorboard import SummaryWriter
 
     total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
     board = SummaryWriter(str(run.folder), purge_step=learner.iteration)
-    saves = _Saves(run, learner)
+    saves = _Saves(run, learner, save_every)
     with _signals() as asked, board:
         while learner.iteration < total:
             diverged = learner.env.diverged
@@ -143,13 +144,13 @@ def _go(run: Run, learner: Learner, watch: Watcher | None) -> Path:
 
 
 class _Saves:
-    """When to save: every SAVE_EVERY seconds, and never so often that saving takes over a hundredth of the time."""
+    """When to save: every so many seconds, and never so often that saving takes over a hundredth of the time; 0: always."""
 
-    def __init__(self, run: Run, learner: Learner):
-        self.run, self.learner, self.last, self.cost = run, learner, time.monotonic(), 0.0
+    def __init__(self, run: Run, learner: Learner, every: float):
+        self.run, self.learner, self.every, self.last, self.cost = run, learner, every, time.monotonic(), 0.0
 
     def maybe(self, forced: bool) -> None:
-        if not forced and time.monotonic() - self.last < max(SAVE_EVERY, 100 * self.cost):
+        if not forced and self.every > 0 and time.monotonic() - self.last < max(self.every, 100 * self.cost):
             return
         began = time.monotonic()
         self.run.save(*self.learner.save())

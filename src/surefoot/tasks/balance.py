@@ -19,11 +19,12 @@ TRACK = 2.4  # m, likewise
 XML = """
 <mujoco model="balance">
   <option timestep="0.02" gravity="0 0 -9.8" integrator="Euler"><flag contact="disable"/></option>
-  <visual><headlight ambient=".4 .4 .4"/></visual>
+  <visual><headlight ambient=".45 .45 .45" diffuse=".4 .4 .4" specular="0 0 0"/></visual>
+  <asset><texture type="skybox" builtin="gradient" rgb1=".92 .95 1" rgb2=".62 .74 .88" width="64" height="384"/></asset>
   <worldbody>
-    <light pos="0 -2 3" dir="0 .5 -1"/>
-    <geom name="rail" type="capsule" fromto="-2.6 0 0 2.6 0 0" size=".02" rgba=".6 .6 .6 1" contype="0" conaffinity="0"/>
-    <camera name="side" pos="0 -4.5 .6" xyaxes="1 0 0 0 .1 1"/>
+    <light pos="0 -2 3" dir="0 .5 -1" directional="true" diffuse=".3 .3 .3" specular="0 0 0"/>
+    <geom name="rail" type="capsule" fromto="-2.6 0 0 2.6 0 0" size=".03" rgba=".35 .35 .4 1" contype="0" conaffinity="0"/>
+    <camera name="side" pos="0 -4.5 .55" xyaxes="1 0 0 0 0 1"/>
     <body name="cart">
       <inertial pos="0 0 0" mass="1" diaginertia=".01 .01 .01"/>
       <joint name="slide" type="slide" axis="1 0 0"/>
@@ -31,7 +32,7 @@ XML = """
       <body name="pole">
         <inertial pos="0 0 .5" mass=".1" diaginertia="0.008333333333333333 0.008333333333333333 1e-5"/>
         <joint name="hinge" type="hinge" axis="0 1 0"/>
-        <geom name="pole" type="capsule" fromto="0 0 0 0 0 1" size=".03" rgba=".8 .5 .2 1"/>
+        <geom name="pole" type="capsule" fromto="0 0 0 0 0 1" size=".04" rgba=".8 .5 .2 1"/>
       </body>
     </body>
   </worldbody>

@@ -34,7 +34,7 @@ class Ground:
         return f'<hfield name="hills" nrow="{k}" ncol="{k}" size="{SIZE} {SIZE} {AMPLITUDE} .1" elevation="{data}"/>'
 
     def geom(self) -> str:
-        kind = 'type="hfield" hfield="hills"' if self.rough else 'type="plane" size="0 0 .05" material="grid"'
+        kind = 'type="hfield" hfield="hills" material="grid"' if self.rough else 'type="plane" size="0 0 .05" material="grid"'
         return f'<geom name="floor" {kind} contype="1" conaffinity="0" friction="1 .02 .01"/>'
 
     def height(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

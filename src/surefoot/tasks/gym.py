@@ -2,9 +2,9 @@
 
     obs, info = env.reset(seed)        obs, reward, terminated, truncated, info = env.step(action)      n rows each
 
-Autoreset is SAME_STEP: where an episode ends, `obs` is the first of the next one, `info["final_obs"][i]` the last of the
-old one, and `info["final_info"]` says how it went: success, error, reason, return, length, each with its mask `_success`,
-... as Gymnasium has it. The actor's observations are told, never the critic's: what learns here may run on a robot.
+Autoreset is SAME_STEP: where an episode ends, `obs` is the first of the next one, `info["final_obs"][i]` the last of
+the old one, and `info["final_info"]` says how it went: success, error, reason, return and length, each with a mask
+(`_success`, ...) as Gymnasium has it. Only the actor's observations are told: what learns here may run on a robot.
 """
 
 from functools import cache
@@ -29,8 +29,7 @@ except ImportError as error:
 class GymVectorEnv(VectorEnv):
     """An Env behind Gymnasium's vector API. The Env belongs to whoever made it; close() only ends its use from here.
 
-    The final observation of a time-out, whose value a learner bootstraps from, is what the actor would have seen next,
-    before sensor noise. Of a failure it is the last one acted on: nothing follows a failure, so no value is asked of it.
+    The final observation, of a failure as of a time-out, is what the actor would have been told next, noise included.
     """
 
     def __init__(self, env: Env):
@@ -42,39 +41,37 @@ class GymVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, env.n)
         self._begun = False
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin everywhere. A seed starts all streams anew; without one they go on, so that starts differ."""
         self._expect_open()
         if options:
             raise SurefootError(f"options: this environment takes none, found {', '.join(map(str, options))}")
         super().reset(seed=seed)  # Gymnasium's own generator; ours are streams keyed by env.seed
-        if seed is not None:
-            self.env.seed, self.env.counter = int(seed), 0
-        elif self._begun:
-            self.env.counter += 1
+        if seed is None and self._begun:
+            self.env.counter += 1  # this count's start is in use: without a step between, two resets would be one
         self._begun = True
-        return self.env.reset()["actor"], {}
+        return self.env.reset(seed=seed)["actor"], {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         self._expect_open()
-        actions = self._checked(actions)
-        before = self.env.frames["actor"].reshape(self.num_envs, -1).copy()
-        step = self.env.step(actions)
-        info = _final(step, before) if step.episodes is not None else {}
+        step = self.env.step(self._checked(actions))
+        info = _final(step) if step.episodes is not None else {}
         return step.obs["actor"], step.reward, step.terminated, step.truncated, info
 
     def _checked(self, actions: np.ndarray) -> np.ndarray:
         """Actions in the space's shape. NaN, or a choice that is not there, would otherwise reach the motors."""
-        space = self.action_space
-        found = np.asarray(actions)
-        if found.size != np.prod(space.shape) or len(found) != self.num_envs:
-            raise SurefootError(f"actions: expected shape {space.shape}, found {found.shape}")
-        k = self.env.task.action.choices
-        good = np.isin(found, np.arange(k)) if k else np.isfinite(found)
+        n, k, found = self.num_envs, self.env.task.action.choices, np.asarray(actions)
+        shape = (n,) if k else (n, len(self.env.task.action.names))
+        if found.shape != shape:
+            raise SurefootError(f"actions: expected shape {shape}, found {found.shape}")
+        good = np.isin(found, np.arange(k)) if k else np.isfinite(found).all(1)
         if not good.all():
-            row = int(np.flatnonzero(~good.reshape(self.num_envs, -1).all(1))[0])
-            raise SurefootError(f"actions: expected {f'whole numbers from 0 to {k - 1}' if k else 'finite numbers'}, found {found[row]} in row {row}")
-        return found.reshape(space.shape)
+            wanted = f"whole numbers from 0 to {k - 1}" if k else "finite numbers"
+            row = int(np.flatnonzero(~good)[0])
+            raise SurefootError(f"actions: expected {wanted}, found {found[row]} in row {row}")
+        return found
 
     def _expect_open(self) -> None:
         if self.closed:
@@ -82,7 +79,7 @@ class GymVectorEnv(VectorEnv):
 
 
 def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0) -> GymVectorEnv:
-    """n episodes of a ready task; without a belief in its nominal world, with `make(name).belief` over what is unknown."""
+    """n episodes of a ready task: in its nominal world, or under a belief, such as its own, `make(name).belief`."""
     return GymVectorEnv(env_of(make(task_name), n, belief, seed))
 
 
@@ -101,16 +98,15 @@ def _action_space(env: Env) -> Space[Any]:
     return Box(-action.limit, action.limit, (len(action.names),), np.float32)
 
 
-def _final(step: Step, before: np.ndarray) -> dict[str, Any]:
+def _final(step: Step) -> dict[str, Any]:
     """What Gymnasium wants to know of the episodes that ended in this step."""
     assert step.episodes is not None
     done = step.terminated | step.truncated
     obs = np.full(len(done), None, object)
-    for i in np.flatnonzero(step.terminated):
-        obs[i] = before[i]
-    for i, row in zip(np.flatnonzero(step.truncated), step.last.get("actor", ()), strict=True):
+    for i, row in zip(np.flatnonzero(done), step.last["actor"], strict=True):
         obs[i] = row
-    return {"final_obs": obs, "_final_obs": done, "final_info": _outcome(step.episodes, len(done)), "_final_info": done.copy()}
+    outcome = _outcome(step.episodes, len(done))
+    return {"final_obs": obs, "_final_obs": done, "final_info": outcome, "_final_info": done.copy()}
 
 
 def _outcome(episodes: Episodes, n: int) -> dict[str, np.ndarray]:
@@ -136,8 +132,9 @@ def _sb3_infos(done: np.ndarray, truncated: np.ndarray, info: dict[str, Any]) ->
         infos[i] = {"terminal_observation": info["final_obs"][i], "TimeLimit.truncated": bool(truncated[i])}
         end = info["final_info"]
         if end["_success"][i]:
-            infos[i] |= {"is_success": bool(end["success"][i]), "error": float(end["error"][i]), "reason": end["reason"][i]}
             infos[i]["episode"] = {"r": float(end["return"][i]), "l": int(end["length"][i])}
+            infos[i]["is_success"] = bool(end["success"][i])
+            infos[i] |= {"error": float(end["error"][i]), "reason": end["reason"][i]}
     return infos
 
 

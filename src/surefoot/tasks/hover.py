@@ -16,15 +16,15 @@ MASS, ARM, GRAVITY = 0.027, 0.028, 9.81
 MAX_THRUST = 0.1488  # N a rotor: 3.16e-10 N/rpm^2 at 21702 rpm
 TORQUE = 0.005964  # m: drag torque of a rotor per N of its thrust
 HOVER = MASS * GRAVITY / 4  # N a rotor
-REACH = 1.0  # m from the goal, where an episode ends
+REACH = 2.0  # m from the goal, where an episode ends
 ROTORS = {"front_left": (1, 1, -1), "rear_left": (-1, 1, 1), "rear_right": (-1, -1, -1), "front_right": (1, -1, 1)}
 
 
 def xml() -> str:
     a = ARM / np.sqrt(2)
     at = {name: f"{sx * a:.6f} {sy * a:.6f} 0" for name, (sx, sy, _) in ROTORS.items()}
-    sites = "".join(f'<site name="{n}" pos="{p}" size=".012 .002" type="cylinder" rgba=".2 .2 .2 .6"/>' for n, p in at.items())
-    arms = "".join(f'<geom type="capsule" fromto="0 0 0 {p}" size=".003" rgba=".1 .1 .1 1" mass="0"/>' for p in at.values())
+    sites = "".join(f'<site name="{n}" pos="{p}" size=".018 .001" type="cylinder" rgba=".95 .55 .1 .8"/>' for n, p in at.items())
+    arms = "".join(f'<geom type="capsule" fromto="0 0 0 {p}" size=".004" rgba=".1 .1 .1 1" mass="0"/>' for p in at.values())
     motors = "".join(
         f'<general name="{n}" site="{n}" gear="0 0 1 0 0 {spin * TORQUE:.6f}" dyntype="filterexact" dynprm=".05"'
         f' ctrlrange="0 {MAX_THRUST}" actlimited="true" actrange="0 {MAX_THRUST}"/>'
@@ -33,14 +33,15 @@ def xml() -> str:
     return f"""
 <mujoco model="hover">
   <option timestep="0.005" integrator="implicitfast" gravity="0 0 -{GRAVITY}"><flag contact="disable"/></option>
-  <visual><headlight ambient=".5 .5 .5"/><map znear=".01"/></visual>
-  <asset><texture name="grid" type="2d" builtin="checker" rgb1=".8 .8 .85" rgb2=".7 .7 .78" width="256" height="256"/>
+  <visual><headlight ambient=".35 .35 .35" diffuse=".35 .35 .35" specular="0 0 0"/><map znear=".01"/></visual>
+  <asset><texture type="skybox" builtin="gradient" rgb1=".92 .95 1" rgb2=".62 .74 .88" width="64" height="384"/>
+    <texture name="grid" type="2d" builtin="checker" rgb1=".62 .66 .72" rgb2=".54 .58 .65" width="256" height="256"/>
     <material name="grid" texture="grid" texrepeat="10 10"/></asset>
   <worldbody>
-    <light pos="0 0 3"/>
+    <light pos="0 0 3" diffuse=".45 .45 .45" specular="0 0 0"/>
     <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -.8" material="grid" contype="0" conaffinity="0"/>
     <site name="goal" size=".012" rgba=".1 .7 .2 .7"/>
-    <camera name="side" pos="0 -1.1 .35" xyaxes="1 0 0 0 .3 1"/>
+    <camera name="side" pos="0 -.85 .3" xyaxes="1 0 0 0 .33 .94" fovy="38"/>
     <body name="drone">
       <joint name="free" type="free"/>
       <inertial pos="0 0 0" mass="{MASS}" diaginertia="3.85e-6 3.85e-6 5.97e-6"/>
@@ -66,12 +67,12 @@ PARAMS = Params((
 ))  # fmt: skip
 
 RANGES = {
-    "mass": (0.7, 1.5), "com_x": (-0.002, 0.002), "com_y": (-0.002, 0.002), "strength": (0.75, 1.25), "rotor_1": (0.9, 1.1),
-    "motor_time": (0.03, 0.09), "drag": (0.0, 0.06), "latency": (0.0, 0.03), "noise": (0.0, 2.0),
+    "mass": (0.85, 1.2), "com_x": (-0.0007, 0.0007), "com_y": (-0.0007, 0.0007), "strength": (0.88, 1.12), "rotor_1": (0.96, 1.04),
+    "motor_time": (0.035, 0.07), "drag": (0.0, 0.02), "latency": (0.0, 0.02), "noise": (0.0, 2.0),
 }  # fmt: skip
 
 SEEN = (
-    Seen("position_error", lambda s: s.q[:, :3], 3, "m", noise=0.002, clip=2.0),
+    Seen("position_error", lambda s: s.q[:, :3], 3, "m", noise=0.002, clip=3.0),
     Seen("rotation", lambda s: matrix(s.q[:, 3:7]), 9, "", noise=0.002),
     Seen("base_lin_vel", lambda s: s.v[:, :3], 3, "m/s", noise=0.01, scale=0.5, clip=10.0),
     Seen("base_ang_vel", lambda s: s.v[:, 3:], 3, "rad/s", noise=0.02, scale=0.1, clip=40.0),
@@ -103,15 +104,16 @@ def hover() -> Task:
         belief=Box.ranges(PARAMS, RANGES),
         substeps=4,
         seconds=5.0,
-        action=Action(tuple(ROTORS), np.full(4, HOVER), np.full(4, HOVER), "N"),
+        action=Action(tuple(ROTORS), np.full(4, HOVER), np.full(4, 1.25 * HOVER), "N"),
         sees={
             "actor": Group(SEEN),
             "critic": Group((*SEEN, Seen("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0), Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"))),
         },
         rewards={
             "alive": Reward(2.0, lambda s: np.ones(len(s.q)), "for each second in the air near the goal"),
-            "near": Reward(3.0, lambda s: np.exp(-8.0 * _distance(s)), "exp(-8 d): close to the goal"),
-            "far": Reward(-1.0, _distance, "distance to the goal, m"),
+            "near": Reward(5.0, lambda s: np.exp(-10.0 * _distance(s)), "exp(-10 d): close to the goal"),
+            "upright": Reward(1.5, lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2), "cosine of the tilt"),
+            "far": Reward(-2.0, _distance, "distance to the goal, m"),
             "slow": Reward(-0.05, lambda s: np.einsum("ij,ij->i", s.v[:, :3], s.v[:, :3]), "speed squared"),
             "still": Reward(-0.005, lambda s: np.einsum("ij,ij->i", s.v[:, 3:], s.v[:, 3:]), "turn rate squared"),
             "smooth": Reward(-0.05, lambda s: np.square(s.action - s.previous).sum(1), "change of action squared"),
@@ -122,5 +124,5 @@ def hover() -> Task:
         error_unit="m",
         tolerance=0.1,
         window=1.0,
-        settings={"envs": 512, "steps": 2_000_000, "horizon": 32, "gamma": 0.98, "hidden": (64, 64), "lr": 1e-3},
+        settings={"envs": 256, "steps": 2_000_000, "horizon": 16, "minibatches": 2, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "kl": 0.02},
     )

@@ -22,49 +22,43 @@ try:
 except ImportError as error:
     raise MissingExtra("surefoot.tasks.rsl", "rsl") from error
 
+THEIRS = {
+    "epochs": "num_learning_epochs", "minibatches": "num_mini_batches", "gamma": "gamma", "lam": "lam",
+    "lr": "learning_rate", "clip": "clip_param", "kl": "desired_kl", "entropy": "entropy_coef",
+    "value": "value_loss_coef", "clip_gradient": "max_grad_norm",
+}  # fmt: skip
+"""our name of a learner's setting -> rsl_rl's"""
+
 
 class RslVecEnv(VecEnv):
-    """An Env behind rsl_rl's contract. rsl_rl has no seed of its own: the Env has one, torch.manual_seed is the other."""
+    """An Env behind rsl_rl's contract. Runs repeat when the Env's seed and torch's do: rsl_rl itself has none."""
 
     def __init__(self, env: Env, device: str = "cpu"):
-        if env.task.action.choices:
-            raise SurefootError(f"{env.task.name}: rsl_rl acts with continuous numbers; this task picks one of {env.task.action.choices}")
+        if k := env.task.action.choices:
+            raise SurefootError(f"{env.task.name}: this task picks one of {k}; rsl_rl has continuous actions only")
         self.env, self.device = env, device
         self.num_envs, self.num_actions, self.max_episode_length = env.n, len(env.task.action.names), env.steps
-        self.step_dt = env.world.dt  # s; rsl_rl's curiosity extension asks for it
-        self.cfg = {"task": env.task.name, "envs": env.n, "seed": env.seed, "seconds": env.task.seconds, "dt": env.world.dt}
+        self.cfg = {"task": env.task.name, "envs": env.n, "seed": env.seed, "seconds": env.task.seconds}
         self._obs = env.reset()
 
     @property
-    def unwrapped(self) -> "RslVecEnv":
-        return self
-
-    @property
     def episode_length_buf(self) -> Tensor:
-        """Control periods into each episode: a live view on the Env's own."""
+        """Control periods into each episode; on the CPU a live view of the Env's own."""
         return torch.from_numpy(self.env.age).to(self.device)
 
     @episode_length_buf.setter
     def episode_length_buf(self, ages: Tensor) -> None:
-        """Go on at other ages, as `init_at_random_ep_len` asks. Such episodes are partial: they count in no statistic."""
-        env = self.env
-        env.age[:] = ages.cpu().numpy()
-        env.partial[:] = True
-        self._obs = env._observe(np.arange(env.n))  # a task may see the time, as a gait's phase
-
-    def reset(self) -> tuple[TensorDict, dict[str, Any]]:
-        """Begin everywhere. Not in rsl_rl's contract, but play scripts written for it call this."""
-        self.env.counter += 1
-        self._obs = self.env.reset()
-        return self.get_observations(), {}
+        """Go on at other ages, as `init_at_random_ep_len` asks; such partial episodes count in no statistic."""
+        self._obs = self.env.begin_at(ages.cpu().numpy())  # a task may see the time, as a gait's phase
 
     def get_observations(self) -> TensorDict:
         groups = {g: torch.from_numpy(rows).to(self.device) for g, rows in self._obs.items()}
         return TensorDict(groups, batch_size=[self.num_envs], device=self.device)
 
     def step(self, actions: Tensor) -> tuple[TensorDict, Tensor, Tensor, dict[str, Any]]:
-        if actions.shape != (self.num_envs, self.num_actions):
-            raise SurefootError(f"actions: expected shape {(self.num_envs, self.num_actions)}, found {tuple(actions.shape)}")
+        shape = (self.num_envs, self.num_actions)
+        if actions.shape != shape:
+            raise SurefootError(f"actions: expected shape {shape}, found {tuple(actions.shape)}")
         step = self.env.step(actions.detach().cpu().numpy())
         self._obs = step.obs
         extras: dict[str, Any] = {"time_outs": torch.from_numpy(step.truncated).to(self.device)}
@@ -76,7 +70,7 @@ class RslVecEnv(VecEnv):
 
 
 def _log(task: Task, episodes: Episodes) -> dict[str, Tensor]:
-    """One number an episode under each name, of which rsl_rl logs the mean: how it went, and how often each end came."""
+    """One number an episode under each name, of which rsl_rl logs the mean: how it went, and why it ended."""
     reason = np.array(episodes.reason)
     columns = {
         "Episode/return": episodes.returns, "Episode/length": episodes.lengths, "Episode/success": episodes.success,
@@ -91,24 +85,22 @@ def _log(task: Task, episodes: Episodes) -> dict[str, Tensor]:
 def runner_settings(task: Task | None = None) -> dict[str, Any]:
     """A train_cfg that OnPolicyRunner accepts, with the task's own tuned settings where it has them."""
     tuned = dict(task.settings) if task is not None else {}
+    low, start, high = tuned.get("spread", (0.05, 0.5, 1.0))
     net = {
         "class_name": "MLPModel",
         "hidden_dims": list(tuned.get("hidden", (128, 128))),
         "activation": tuned.get("activation", "elu"),
         "obs_normalization": True,
     }
+    spread = {"class_name": "GaussianDistribution", "init_std": start, "std_range": [low, high], "std_type": "log"}
+    learner = {theirs: tuned[ours] for ours, theirs in THEIRS.items() if ours in tuned}
+    learner["schedule"] = "adaptive" if tuned.get("kl", 0.01) else "fixed"
     return {
         "num_steps_per_env": tuned.get("horizon", 24),
         "save_interval": 50,
         "obs_groups": {"actor": ["actor"], "critic": ["critic"]},
-        "algorithm": {
-            "class_name": "PPO",
-            "gamma": tuned.get("gamma", 0.99),
-            "lam": tuned.get("lam", 0.95),
-            "learning_rate": tuned.get("lr", 1e-3),
-            "entropy_coef": tuned.get("entropy", 0.002),
-        },
-        "actor": net | {"distribution_cfg": {"class_name": "GaussianDistribution", "init_std": 0.5, "std_type": "log"}},
+        "algorithm": {"class_name": "PPO", "entropy_coef": 0.002} | learner,
+        "actor": net | {"distribution_cfg": spread},
         "critic": dict(net),
         "logger": "tensorboard",
     }

@@ -66,7 +66,7 @@ def xml(ground: Ground) -> str:
   <compiler angle="radian"/>
   <option timestep="0.005" integrator="implicitfast" cone="pyramidal" solver="PGS" iterations="10"/>
   <size memory="256K"/>
-  <visual><headlight ambient=".4 .4 .4"/><map znear=".02"/></visual>
+  <visual><headlight ambient=".35 .35 .35" diffuse=".35 .35 .35" specular="0 0 0"/><map znear=".02"/><quality shadowsize="2048"/></visual>
   <default>
     <default class="joint"><joint damping=".1" armature=".006" frictionloss=".2"/></default>
     <default class="shape"><geom contype="0" conaffinity="0" mass="0" rgba=".2 .4 .8 1"/></default>
@@ -74,15 +74,16 @@ def xml(ground: Ground) -> str:
       friction=".8 .02 .01" priority="1" condim="3" solref=".02 1"/></default>
   </default>
   <asset>{ground.asset()}
-    <texture name="grid" type="2d" builtin="checker" rgb1=".75 .8 .75" rgb2=".65 .7 .65" width="256" height="256"/>
-    <material name="grid" texture="grid" texrepeat="40 40"/></asset>
+    <texture type="skybox" builtin="gradient" rgb1=".92 .95 1" rgb2=".62 .74 .88" width="64" height="384"/>
+    <texture name="grid" type="2d" builtin="checker" rgb1=".62 .68 .62" rgb2=".52 .58 .52" width="256" height="256"/>
+    <material name="grid" texture="grid" texrepeat="1 1" texuniform="true"/></asset>
   <worldbody>
-    <light pos="0 0 5" directional="true" dir="0 .3 -1"/>
     {ground.geom()}
     <body name="trunk" pos="0 0 {HEIGHT}">
       <joint name="free" type="free"/>
       <inertial pos="0 0 0" mass="5.0" diaginertia=".0168 .0630 .0717"/>
-      <camera name="side" mode="trackcom" pos=".3 -1.3 .5" xyaxes="1 .2 0 0 .3 1"/>
+      <light pos="0 -.6 2" dir="0 .3 -1" mode="trackcom" directional="true" diffuse=".5 .5 .5" specular="0 0 0"/>
+      <camera name="side" mode="trackcom" pos=".3 -1.3 .45" xyaxes="1 .2 0 -.06 .3 .95"/>
       <geom class="shape" type="box" size=".188 .047 .057"/>
       <site name="imu"/>
       {legs}

@@ -1,0 +1,39 @@
+# Two commands do everything: `make demo` and `make test`. The rest is for those who change things.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check slow bench clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[play,export]'
+	touch $@
+
+$(VENV)/.developer: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $@
+
+demo: $(VENV)/.installed  ## train, fail in a hidden reality, train over a belief, succeed; writes a report
+	$(BIN)/surefoot cross hover
+
+test: $(VENV)/.developer  ## every test that takes seconds
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(VENV)/.developer  ## format, lint, types, sizes, and the quick tests of laws
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_rooms.py tests/test_belief.py tests/test_params.py tests/test_log.py tests/test_verdict.py tests/test_policy.py
+
+slow: $(VENV)/.developer  ## what learns past a threshold, kills runs at random instants, or takes minutes
+	$(BIN)/python -m pytest -m slow --timeout=3600
+
+bench: $(VENV)/.developer  ## every benchmark, recorded in benchmarks/results
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m benchmarks.throughput --record
+	$(BIN)/python -m benchmarks.learn --record
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,209 @@
+"""How fast experience is made: against the engine's own limit, against Gymnasium's vector envs, and at what cost in memory.
+
+    python -m benchmarks.throughput [--only limit|randomization|peers|memory|checkpoints] [--quick] [--json] [--record]
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mujoco.batch import Batch
+
+from benchmarks import measure, versus
+from benchmarks.drivers import DRIVERS
+from benchmarks.measure import Row, interleaved, row
+from surefoot import tasks
+from surefoot.belief import Belief
+from surefoot.learn.ppo import Learner
+from surefoot.learn.run import Run
+from surefoot.learn.train import settings_for, train
+from surefoot.task import Env
+
+GOALS = {("walk", 1024): 0.90, ("hover", 4096): 0.75, ("balance", 4096): 0.70, ("hover", 1024): None, ("balance", 1024): None}
+STEPS = {"walk": 24, "hover": 48, "balance": 96}  # env steps in a block
+AGE = 50  # env steps before anything is timed, so that robots have landed and thrown drones have levelled
+MIB = 2**20
+
+
+class Watched:
+    """A Batch that keeps the state each of its steps began from: positions, velocities, controls, forces, warm starts."""
+
+    def __init__(self, batch: Batch):
+        self.batch, self.starts = batch, []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batch, name)
+
+    def step(self, nstep: int) -> None:
+        self.starts.append(self.batch.state.copy())
+        self.batch.step(nstep=nstep)
+
+
+class Course:
+    """A block of env steps that can be run again and again from one start: the same actions, states, resets and e."""
+
+    def __init__(self, name: str, n: int, belief: Belief | None = None):
+        task = tasks.make(name)
+        self.name, self.env = name, tasks.env(task, n, belief or task.belief, stagger=True)
+        self.obs, self.k = self.env.reset(), 0
+        self.go(AGE)
+
+    def go(self, steps: int) -> list[np.ndarray]:
+        actions = []
+        for _ in range(steps):
+            actions.append(DRIVERS[self.name](self.obs, self.k))
+            self.obs = self.env.step(actions[-1]).obs
+            self.k += 1
+        return actions
+
+    def rehearse(self, steps: int) -> None:
+        """Untimed: find the block's actions and the state each engine call begins from, and where the block ends."""
+        world = self.env.world
+        self.begin = self.env.save()
+        world.batch = Watched(world.batch)
+        try:
+            self.actions, self.starts = self.go(steps), world.batch.starts
+        finally:
+            world.batch = world.batch.batch
+        self.end = self.env.save()
+
+    def env_time(self) -> float:
+        self.env.load(self.begin)
+        return measure.seconds(lambda: [self.env.step(a) for a in self.actions])
+
+    def engine_time(self, batch: Batch) -> float:
+        """The same engine calls from the same states with the same controls, and nothing else."""
+        total = 0.0
+        for start in self.starts:
+            batch.state[:] = start
+            began = time.perf_counter()
+            batch.step(nstep=self.env.world.substeps)
+            total += time.perf_counter() - began
+        return total
+
+    def on(self) -> None:
+        self.env.load(self.end)
+
+
+def limit(quick: bool) -> Iterator[Row]:
+    """Env.step (actions in; observations, reward, done, auto-reset with fresh e, noise, pushes out) over Batch.step alone.
+
+    Fair because every engine call of the limit starts from the very state, controls and per-simulation fields that the
+    env step's own engine call started from, on the same batch and threads; only the calls are timed, not the restoring.
+    Envs are driven by controllers that keep them in the states of training, and reset as they end, at staggered ages.
+    """
+    for (name, n), goal in GOALS.items():
+        n = 64 if quick else n
+        course, found = Course(name, n), []
+        for k in range(5 if quick else measure.PAIRS + 2):
+            course.rehearse(4 if quick else STEPS[name])
+            runs = [course.env_time, lambda c=course: c.engine_time(c.env.world.batch)]
+            times = [run() for run in runs[:: 1 if k % 2 == 0 else -1]][:: 1 if k % 2 == 0 else -1]
+            found.append([len(course.actions) * n / t for t in times])
+            course.on()
+        env, engine = np.array(found).T
+        yield row(f"{name} x {n}: env step / engine's limit", env / engine, "ratio", at_least=goal)
+        yield row(f"{name} x {n}: env step", env, "env steps/s")
+        yield row(f"{name} x {n}: engine's limit", engine, "env steps/s")
+
+
+def randomization(quick: bool) -> Iterator[Row]:
+    """What a belief costs: env steps over task.belief against the nominal one, and fields a simulation against shared ones.
+
+    Both envs run the same task in turns; the nominal one has the same parameters, each at its nominal value. The second
+    ratio is of the engine alone, from the same states, with the fields of e one for each simulation or one for all.
+    """
+    for name, n in (("walk", 1024), ("hover", 1024), ("balance", 1024)):
+        n = 64 if quick else n
+        steps = 4 if quick else 2 * STEPS[name]
+        over, fixed = Course(name, n), Course(name, n, tasks.nominal(tasks.make(name)))
+        speed = interleaved({"over": lambda c=over: _speed(c, steps), "fixed": lambda c=fixed: _speed(c, steps)}, measure.PAIRS)
+        yield row(f"{name} x {n}: env step over the belief / nominal", speed["over"] / speed["fixed"], "ratio", at_least=0.95)
+        over.rehearse(steps)
+        world = over.env.world
+        plain = Batch(world.model, n)
+        time_of = interleaved({k: lambda b=b, c=over: c.engine_time(b) for k, b in (("own", world.batch), ("shared", plain))})
+        yield row(f"{name} x {n}: engine with own fields / shared fields", time_of["shared"] / time_of["own"], "ratio")
+
+
+def _speed(course: Course, steps: int) -> float:
+    """Env steps a second; the driver's own time is not counted."""
+    course.rehearse(steps)
+    taken = course.env_time()
+    course.on()
+    return steps * course.env.n / taken
+
+
+MEMORY = """
+import sys, pathlib
+from surefoot import tasks
+import numpy as np
+def kib(key):
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(int(x.split()[1]) for x in lines if x.startswith(key))
+before = kib("VmRSS")
+task = tasks.make("walk")
+env = tasks.env(task, int(sys.argv[1]), task.belief, stagger=True)
+env.reset()
+for _ in range(10):
+    env.step(np.zeros((env.n, 12)))
+print(kib("VmRSS") - before, kib("VmHWM") - before)
+"""
+
+
+def memory(quick: bool) -> Iterator[Row]:
+    """Resident memory of 4096 walk envs above that of a process that has only imported surefoot, in a fresh process."""
+    n = 64 if quick else 4096
+    if not Path("/proc/self/status").exists():
+        yield measure.skipped(f"walk x {n}: memory", "needs Linux's /proc")
+        return
+    found = []
+    for _ in range(1 if quick else 3):
+        out = subprocess.run([sys.executable, "-c", MEMORY, str(n)], capture_output=True, text=True, check=True)
+        found.append([int(x) / 1024 for x in out.stdout.split()])
+    now, peak = np.array(found).T
+    yield row(f"walk x {n}: memory above the interpreter", now, "MiB", at_most=1024)
+    yield row(f"walk x {n}: its peak", peak, "MiB")
+
+
+def checkpoints(quick: bool) -> Iterator[Row]:
+    """Share of a real training run's wall time that goes into Learner.save and Run.save, the last save included."""
+    name, steps = ("balance", 20_000) if quick else ("walk", 600_000)
+    spent: list[float] = []
+    undo = [_timed(owner, spent) for owner in (Learner, Run)]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            settings = settings_for(name, {"steps": steps})
+            wall = measure.seconds(lambda: train(name, Path(folder) / "run", belief=tasks.make(name).belief, settings=settings))
+    finally:
+        for put_back in undo:
+            put_back()
+    saves = len(spent) // 2
+    yield row(f"{name}: checkpoints' share of training", sum(spent) / wall, "of wall time", at_most=0.02, note=f"{saves} saves in {wall:.0f} s")
+    yield row(f"{name}: one checkpoint", [1000 * (a + b) for a, b in zip(spent[::2], spent[1::2])], "ms")
+
+
+def _timed(owner: type, spent: list[float]) -> Callable[[], None]:
+    """Count the time in owner.save; returns how to undo it."""
+    save = owner.save
+
+    def timed(*args: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return save(*args)
+        finally:
+            spent.append(time.perf_counter() - began)
+
+    owner.save = timed
+    return lambda: setattr(owner, "save", save)
+
+
+PARTS = {"limit": limit, "randomization": randomization, "peers": versus.peers, "memory": memory, "checkpoints": checkpoints}
+
+if __name__ == "__main__":
+    measure.main("throughput", __doc__.split("\n")[0], PARTS)

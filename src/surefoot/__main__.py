@@ -1,0 +1,3 @@
+from surefoot.cli import entry
+
+entry()

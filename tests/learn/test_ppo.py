@@ -1,0 +1,226 @@
+"""The learner's parts against numbers computed by hand, and the promises it makes about bits."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot import tasks
+from surefoot.errors import SurefootError
+from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, mlp
+from surefoot.learn.ppo import PPO, Learner, advantages
+from surefoot.learn.train import policy_of
+
+SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2}
+
+
+def learner(name="balance-discrete", seed=0, threads=0, belief=True, **changes):
+    task = tasks.make(name)
+    settings = PPO(**{**SMALL, **changes})
+    return Learner(tasks.env(task, settings.envs, task.belief if belief else None, seed, threads, stagger=True), settings, seed)
+
+
+def test_gae_equals_numbers_computed_by_hand():
+    """gamma 0.5, lambda 0.5: rewards 1 2 3, values 4 5 6, V(after) 7.
+    delta = 1 + 2.5 - 4 = -0.5; 2 + 3 - 5 = 0; 3 + 3.5 - 6 = 0.5.  A2 = 0.5; A1 = 0 + 0.25 * 0.5; A0 = -0.5 + 0.25 * A1."""
+    column = lambda *x: torch.tensor(x, dtype=torch.float64)[:, None]  # noqa: E731
+    adv, returns = advantages(column(1, 2, 3), column(4, 5, 6), column(5, 6, 7), column(0, 0, 0), 0.5, 0.5)
+    assert adv[:, 0].tolist() == [-0.46875, 0.125, 0.5]
+    assert returns[:, 0].tolist() == [3.53125, 5.125, 6.5]
+
+
+def test_gae_stops_at_an_end_terminations_bootstrap_nothing_and_time_outs_their_last_value():
+    column = lambda *x: torch.tensor(x, dtype=torch.float64)[:, None]  # noqa: E731
+    rewards, values, ends = column(1, 2, 3), column(4, 5, 6), column(0, 1, 0)
+    failed, _ = advantages(rewards, values, column(5, 0, 7), ends, 0.5, 0.5)
+    assert failed[:, 0].tolist() == [-0.5 + 0.25 * -3, 2 - 5, 0.5]
+    timed_out, _ = advantages(rewards, values, column(5, 10, 7), ends, 0.5, 0.5)
+    assert timed_out[:, 0].tolist() == [-0.5 + 0.25 * 2, 2 + 0.5 * 10 - 5, 0.5]
+
+
+def test_a_learner_bootstraps_time_outs_with_the_state_before_the_reset():
+    """Episodes of two steps that always pay 1: with gamma near 1 a learner that took time-outs for ends would value them at 2."""
+    task = replace(tasks.make("balance"), seconds=0.04)
+    settings = PPO(**{**SMALL, "gamma": 0.9, "epochs": 1})
+    lea = Learner(tasks.env(task, 32, seed=0), settings, 0)
+    with torch.no_grad():
+        r = lea.collect()
+        assert r.truncated.sum() == 32 * 4 and r.terminated.sum() == 0
+        lea.returns.mean += 7.0  # the critic's answers are then near 7
+        lea.critic[-1].weight.zero_()
+        _, target = lea.estimate(r)
+    returns = target * lea.returns.sd.float() + lea.returns.mean.float()
+    assert torch.allclose(returns[-1], torch.tensor(1 + 0.9 * 7.0), atol=0.1)
+    assert torch.allclose(returns[-1], returns[0], atol=1.0)
+
+
+def test_a_diverged_transition_weighs_nothing():
+    lea = learner(epochs=1, minibatches=1, kl=0.0)
+    r = lea.collect()
+    adv, target = lea.estimate(r)
+    batches = list(lea._minibatches(r, adv, target))
+    poisoned = [b.clone() for b in batches[0]]
+    poisoned[7][5] = 0.0  # valid
+    poisoned[5][5], poisoned[6][5] = 1e6, -1e6
+    kept = [torch.cat([b[:5], b[6:]]) for b in batches[0]]
+    start = {k: v.clone() for k, v in lea.state_dict().items()}
+    after = []
+    for batch in (poisoned, kept):
+        lea.load_state_dict(start)
+        lea._gradient_step(batch, lea.head.log_sd.detach())
+        after.append(torch.cat([p.detach().flatten() for p in lea.modules.parameters()]))
+    assert torch.allclose(*after, atol=1e-6)
+
+
+def test_gaussian_log_prob_entropy_and_kl_equal_torchs():
+    head = Gaussian(3, 0.05, 1.0, 0.5)
+    mu, old, a = (torch.randn(5, 3, generator=torch.Generator().manual_seed(k)) for k in range(3))
+    peer, before = torch.distributions.Normal(mu, 0.5), torch.distributions.Normal(old, 0.3)
+    assert torch.allclose(head.log_prob(mu, a), peer.log_prob(a).sum(1), atol=1e-5)
+    assert torch.allclose(head.entropy(mu), peer.entropy()[0].sum(), atol=1e-5)
+    kl = torch.distributions.kl_divergence(before, peer).sum(1)
+    assert torch.allclose(head.kl(old, torch.full((3,), math.log(0.3)), mu), kl, atol=1e-5)
+
+
+def test_the_spread_can_neither_collapse_nor_blow_up():
+    head = Gaussian(2, 0.05, 1.0, 0.5)
+    for push in (-1e4, 1e4):
+        with torch.no_grad():
+            head.raw.fill_(push)
+        sd = head.log_sd.exp()
+        assert (sd >= 0.05 - 1e-6).all() and (sd <= 1.0 + 1e-6).all()
+
+
+def test_categorical_equals_torchs_and_samples_its_own_probabilities():
+    head, logits = Categorical(3), torch.tensor([[0.0, 1.0, 2.0]]).repeat(20000, 1)
+    peer = torch.distributions.Categorical(logits=logits[:5])
+    a = torch.tensor([[0.0], [1], [2], [1], [0]])
+    assert torch.allclose(head.log_prob(logits[:5], a), peer.log_prob(a[:, 0]), atol=1e-6)
+    assert torch.allclose(head.entropy(logits[:5]), peer.entropy().mean(), atol=1e-6)
+    drawn = head.sample(logits, torch.Generator().manual_seed(0))
+    share = torch.bincount(drawn[:, 0].long(), minlength=3) / len(drawn)
+    assert torch.allclose(share, peer.probs[0], atol=0.015)
+
+
+def test_a_normaliser_fed_in_parts_knows_the_whole():
+    x = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0)) * 3 + 2
+    n = Normaliser(4)
+    for part in x.split([1, 9, 490, 500]):
+        n.update(part)
+    assert torch.allclose(n.mean, x.double().mean(0)) and torch.allclose(n.var, x.double().var(0, unbiased=False))
+    assert n(x).mean(0).abs().max() < 1e-5 and (n(x).std(0) - 1).abs().max() < 1e-2
+
+
+def test_a_mirrored_actor_answers_the_mirrored_question_with_the_mirrored_answer():
+    mirror = tasks.make("walk").mirror
+    actor = Actor(mlp(47, (16,), 12, "relu", 1.0, torch.Generator().manual_seed(0)), mirror)
+    obs = torch.randn(6, 47, generator=torch.Generator().manual_seed(1))
+    turned = obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float()
+    answer = actor(turned)[:, mirror.action_order] * torch.from_numpy(mirror.action_sign).float()
+    assert torch.allclose(answer, actor(obs), atol=1e-6)
+    twice = (obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float())[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float()
+    assert torch.equal(twice, obs)
+
+
+def test_walks_mirror_is_a_symmetry_of_its_physics():
+    """Step a state and its mirror image in the air with mirrored controls: what is observed stays mirrored.
+    (In contact the engine's solver visits feet in order and stops early, so the symmetry holds to its tolerance only.)"""
+    from surefoot.world import Chance, Start
+
+    task = tasks.make("walk")
+    env = tasks.env(task, 2, seed=0)
+    env.reset()
+    rng, m = np.random.default_rng(0), task.mirror
+    start = task.start(rng, 1)
+    q = np.repeat(start.q, 2, 0)
+    q[:, :3], q[:, 3:7] = [0.0, 0.0, 2.0], [1, 0, 0, 0]
+    v = np.repeat(start.v, 2, 0)
+    q[1, 7:] = (q[0, 7:])[m.action_order] * m.action_sign
+    v[1] = np.concatenate([v[0, :3] * [1, -1, 1], v[0, 3:6] * [-1, 1, -1], v[0, 6:][m.action_order] * m.action_sign])
+    env.world.reset(np.arange(2), np.tile(task.params.nominal, (2, 1)), Start(q, v, np.repeat(start.u, 2, 0)))
+    a = 0.3 * rng.standard_normal(12)
+    for k in range(10):
+        u = task.action.control(np.stack([a, a[m.action_order] * m.action_sign]))
+        env.world.step(u, Chance(0, k, env.world.dt))
+    env.command[:], env.action[:] = 0.0, 0.0  # not part of the physics, and their own mirror images
+    frame = np.concatenate([t.compute(env.moment) for t in task.sees["actor"].terms], 1)
+    assert np.abs(frame[0]).max() > 0.1
+    assert np.allclose(frame[0][m.obs_order] * m.obs_sign, frame[1], atol=1e-5)
+
+
+def weights(lea):
+    return {k: v.clone() for k, v in lea.state_dict().items()}
+
+
+def test_same_seed_same_weights_at_any_number_of_physics_threads_and_two_seeds_differ():
+    runs = []
+    for seed, threads in ((1, 1), (1, 2), (1, 4), (2, 1)):
+        lea = learner(seed=seed, threads=threads)
+        for _ in range(3):
+            lea.iterate()
+        runs.append(weights(lea))
+    for other in runs[1:3]:
+        assert all(torch.equal(runs[0][k], other[k]) for k in runs[0])
+    assert not all(torch.equal(runs[0][k], runs[3][k]) for k in runs[0])
+
+
+@pytest.mark.parametrize("name", ["balance-discrete", "hover", "walk"])
+def test_saved_and_loaded_learning_goes_on_with_the_same_bits(name):
+    straight, first, second = (learner(name) for _ in range(3))
+    for _ in range(4):
+        a = straight.iterate()
+    for _ in range(2):
+        first.iterate()
+    second.load(*first.save())
+    for _ in range(2):
+        b = second.iterate()
+    one, two = weights(straight), weights(second)
+    assert all(torch.equal(one[k], two[k]) for k in one) and a == b
+
+
+def test_an_update_that_is_not_finite_is_undone_and_three_in_a_row_stop():
+    lea = learner()
+    lea.iterate()
+    before, lr = weights(lea), lea.lr
+    r = lea.collect()
+    adv, target = lea.estimate(r)
+    out = lea.update(r, adv * np.nan, target)
+    after = weights(lea)
+    assert out["rejected"] == 1 and lea.lr < lr
+    assert all(torch.equal(before[k], after[k]) for k in before if k.startswith(("net.actor", "net.critic.", "adam")))
+    lea.update(r, adv * np.nan, target)
+    with pytest.raises(SurefootError, match="three updates in a row"):
+        lea.update(r, adv * np.nan, target)
+
+
+def test_a_policy_taken_from_a_learner_answers_as_the_learners_net():
+    for name in ("balance-discrete", "walk"):
+        lea = learner(name)
+        lea.iterate()
+        obs = lea.obs["actor"]
+        with torch.no_grad():
+            expected = lea.actor(lea.see_actor(torch.from_numpy(obs))).numpy()
+        assert np.allclose(policy_of(lea).scores(obs), expected, atol=1e-5)
+
+
+def test_wrong_settings_say_what_is_wrong():
+    with pytest.raises(SurefootError, match="spread: expected 0 < least"):
+        PPO(spread=(0.5, 0.1, 1.0))
+    with pytest.raises(SurefootError, match="minibatches: 7 does not divide"):
+        PPO(minibatches=7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_balance_learns_to_475_within_400k_steps(seed):
+    from surefoot.learn.train import settings_for
+    from surefoot.tasks.rollout import evaluate
+
+    task = tasks.make("balance-discrete")
+    settings = settings_for("balance-discrete")
+    lea = Learner(tasks.env(task, settings.envs, None, seed, stagger=True), settings, seed)
+    for _ in range(settings.iterations):
+        lea.iterate()
+    assert evaluate(policy_of(lea), tasks.env(task, 100, seed=77)).returns.mean() >= 475

@@ -1,0 +1,209 @@
+"""A run that is killed, at any instant, ends with the same bits as one that was not."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surefoot import files
+from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.learn import train as learn
+from surefoot.learn.run import Run
+
+CHANGES = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12}
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from surefoot import files
+from surefoot.learn import train as learn
+folder, task, at = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+if at != "never":
+    kind, count = at.split(":")
+    left = [int(count)]
+    def hit(real):
+        def call(*args, **kw):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kw)
+        return call
+    setattr(files.os, kind, hit(getattr(os, kind)))  # die inside the save
+settings = learn.settings_for(task, {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12})
+if (folder / "run.json").exists():
+    learn.resume(folder, save_every=0)
+else:
+    learn.train(task, folder, 7, learn.tasks.make(task).belief, settings, save_every=0)
+"""
+
+
+def child(folder: Path, task: str, at: str = "never") -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", CHILD, str(folder), task, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def finished(folder: Path) -> dict[str, str]:
+    """Hashes of all that must be equal: weights, the last checkpoint (optimiser, normalisers, envs) and the metrics."""
+    last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
+    paths = {"policy": folder / "policy.safetensors", "checkpoint": last, "metrics": folder / "metrics.jsonl"}
+    return {k: hashlib.sha256(p.read_bytes()).hexdigest() for k, p in paths.items()} | {"name": last.name}
+
+
+def straight(folder: Path, task: str) -> tuple[dict[str, str], float]:
+    began = time.monotonic()
+    assert child(folder, task).wait(120) == 0
+    return finished(folder), time.monotonic() - began
+
+
+def killed_then_resumed(folder: Path, task: str, instants: list[float | str]) -> dict[str, str]:
+    """Kill at each instant in turn (seconds after start, or `os call:count`), then run to the end."""
+    for instant in instants:
+        if isinstance(instant, str):
+            assert child(folder, task, instant).wait(120) in (-signal.SIGKILL, 0)
+        else:
+            process = child(folder, task)
+            time.sleep(instant)
+            process.kill()
+            process.wait()
+    assert child(folder, task).wait(120) == 0
+    return finished(folder)
+
+
+def test_killed_inside_a_save_a_run_ends_with_the_same_bits(tmp_path):
+    """fsync is called for data, JSON and folder of each checkpoint; replace twice: these counts die before and between them."""
+    expected, _ = straight(tmp_path / "straight", "balance")
+    found = killed_then_resumed(tmp_path / "killed", "balance", ["fsync:9", "replace:4", "fsync:12"])
+    assert found == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["balance", "hover", "walk"])
+def test_killed_at_twenty_instants_a_run_ends_with_the_same_bits_each_time(tmp_path, task):
+    expected, seconds = straight(tmp_path / "straight", task)
+    rng = np.random.default_rng(0)
+    same = 0
+    for k in range(20):
+        inside = k % 3 == 0
+        instant = f"{rng.choice(['fsync', 'replace'])}:{rng.integers(3, 20)}" if inside else float(rng.uniform(0.4, 1.0) * seconds)
+        same += killed_then_resumed(tmp_path / f"run{k}", task, [instant]) == expected
+    assert same == 20
+
+
+def test_a_terminated_run_saves_and_says_how_to_go_on(tmp_path):
+    args = [sys.executable, "-m", "surefoot", "train", "hover", "--out", str(tmp_path / "r"), "--steps", "400000", "--seed", "3"]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not (tmp_path / "r" / "metrics.jsonl").exists():
+        time.sleep(0.05)
+        assert process.poll() is None
+    asked = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM and time.monotonic() - asked < 5
+    assert b"--resume" in said
+    assert list((tmp_path / "r" / "checkpoints").glob("*.json"))
+
+
+def trained(folder: Path, task: str = "balance", save_every: float = 0.0) -> Path:
+    settings = learn.settings_for(task, CHANGES)
+    return learn.train(task, folder, 7, learn.tasks.make(task).belief, settings, save_every=save_every)
+
+
+def test_a_broken_newest_checkpoint_is_seen_and_the_one_before_it_used(tmp_path):
+    """Truncated at 50 lengths and flipped at 300 bits: never taken for whole."""
+    trained(tmp_path / "r")
+    newest = sorted((tmp_path / "r" / "checkpoints").glob("*.safetensors"))[-1]
+    data, rng = newest.read_bytes(), np.random.default_rng(0)
+    broken = [data[: int(k)] for k in rng.integers(0, len(data), 50)]
+    for at in rng.integers(0, 8 * len(data), 300):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << (at % 8)
+        broken.append(bytes(flipped))
+    run, _ = Run.open(tmp_path / "r")
+    for content in broken:
+        newest.write_bytes(content)
+        run.said.clear()
+        _, numbers = run.newest()
+        assert numbers["iteration"] == int(newest.stem) - 1
+        assert f"checkpoint {newest.stem} is broken" in run.said[0] and "the one before it is used" in run.said[0]
+    newest.write_bytes(data)
+    assert run.newest()[1]["iteration"] == int(newest.stem)
+    run.close()
+
+
+def test_a_full_disk_costs_a_checkpoint_not_the_run(tmp_path, monkeypatch):
+    real, calls = files.os.fsync, [0]
+
+    def full(fd):
+        calls[0] += 1
+        if 6 < calls[0] < 12:
+            raise OSError(28, "No space left on device")
+        return real(fd)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    said = []
+    learn.train("balance", tmp_path / "r", 7, None, learn.settings_for("balance", CHANGES), watch=lambda p: said.extend(p.said), save_every=0)
+    assert any("No space left on device" in s and "training goes on" in s for s in said)
+    assert not list(tmp_path.rglob("*.part")) and not [p for p in tmp_path.rglob("*.safetensors") if p.stat().st_size == 0]
+    bundle.load(tmp_path / "r")
+
+
+def test_two_processes_cannot_write_one_run(tmp_path):
+    run = Run.create(tmp_path / "r", {"task": "balance"})
+    with pytest.raises(SurefootError, match=rf"process {os.getpid()} on .* is writing this run"):
+        Run.open(tmp_path / "r")
+    run.close()
+    Run.open(tmp_path / "r")[0].close()
+    with pytest.raises(SurefootError, match="a run is here already"):
+        Run.create(tmp_path / "r", {})
+
+
+def test_resuming_under_other_versions_is_told_and_recorded(tmp_path):
+    trained(tmp_path / "r")
+    about = files.read_json(tmp_path / "r" / "run.json")
+    about["versions"]["mujoco"] = "3.9.9"
+    about["settings"]["steps"] += 32 * 8 * 2
+    files.write_json(tmp_path / "r" / "run.json", about)
+    said = []
+    learn.resume(tmp_path / "r", watch=lambda p: said.extend(p.said))
+    assert any("not bit-exact" in s and "mujoco 3.9.9 ->" in s for s in said)
+    assert files.read_json(tmp_path / "r" / "run.json")["resumed"][-1]["bit_exact"] is False
+
+
+def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
+    from surefoot.sim.engine import Engine
+
+    real, count = Engine.step, [0]
+
+    def step(self, u, chance):
+        count[0] += 1
+        if count[0] % 20 == 0:
+            self.state.v[5] = np.nan
+        return real(self, u, chance)
+
+    monkeypatch.setattr(Engine, "step", step)
+    trained(tmp_path / "r")
+    rows = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
+    kept = sorted((tmp_path / "r" / "diverged").glob("*.npz"))
+    assert rows[-1]["diverged"] == len(kept) == 12 * 8 // 20
+    with np.load(kept[0], allow_pickle=False) as data:
+        assert int(data["env"]) == 5 and np.isnan(data["states"][-1]).any() and str(data["task"]) == "balance"
+
+
+def test_a_model_that_keeps_diverging_stops_the_run_with_a_diagnosis(tmp_path, monkeypatch):
+    from surefoot.sim.engine import Engine
+
+    real = Engine.step
+
+    def step(self, u, chance):
+        self.state.v[:4] = np.inf
+        return real(self, u, chance)
+
+    monkeypatch.setattr(Engine, "step", step)
+    with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
+        trained(tmp_path / "r")

@@ -1,0 +1,90 @@
+"""The house keeps its shape: imports go one way, files stay readable, nothing unpickles."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
+NOUNS = {"errors", "rng", "files", "params", "belief", "world", "task", "policy", "log", "verdict"}
+# each room and those it may import from; the nouns are open to all
+MAY = {
+    "sim": set(),
+    "control": set(),
+    "deploy": {"control"},
+    "tasks": {"sim", "control"},
+    "learn": {"sim", "control", "tasks", "deploy"},
+    "motion": {"sim", "control", "tasks"},
+    "real2sim": {"sim", "control", "tasks", "learn", "motion"},
+    "gate": {"sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
+    "cli": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
+}
+PATHS = sorted(SOURCE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return parts[0] if parts[0] != "__init__" else "surefoot"
+
+
+def imports(path: Path) -> set[str]:
+    """Every module a file imports, also inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{a.name}" for a in node.names}
+    return found
+
+
+def rooms_of(path: Path) -> set[str]:
+    inner = {m.split(".")[1] for m in imports(path) if m.startswith("surefoot.")}
+    return {r for r in inner if r in NOUNS or r in MAY}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    own = room(path)
+    if own in NOUNS or own == "surefoot":
+        assert rooms_of(path) <= NOUNS
+    else:
+        assert rooms_of(path) - NOUNS <= MAY[own] | {own}
+
+
+def test_nouns_need_numpy_alone():
+    for path in PATHS:
+        if room(path) in NOUNS:
+            outside = {m.split(".")[0] for m in imports(path)} & {"mujoco", "torch", "scipy", "rich", "tyro", "matplotlib", "safetensors"}
+            assert not outside, f"{path.name} imports {outside}"
+
+
+def test_deploy_needs_neither_mujoco_nor_torch():
+    for path in (SOURCE / "deploy").rglob("*.py"):
+        assert not {m.split(".")[0] for m in imports(path)} & {"mujoco", "torch"}
+
+
+def test_no_room_is_called_utils():
+    banned = {"utils", "common", "helpers", "managers", "base", "core"}
+    assert not [p for p in PATHS if p.stem in banned or p.parent.name in banned]
+
+
+def test_nothing_on_a_load_path_can_run_code():
+    unsafe = re.compile(r"\bpickle\b|torch\.load\(|allow_pickle=True|yaml\.load\(|(?<![\w.])eval\(|(?<![\w.])exec\(")
+    for path in PATHS:
+        code = "\n".join(line.split("#")[0] for line in path.read_text().splitlines() if not line.strip().startswith('"""'))
+        hit = unsafe.search(code)
+        assert hit is None or "refus" in code[max(0, hit.start() - 80) : hit.end() + 80], f"{path.name}: {hit}"
+
+
+def test_files_and_functions_stay_readable():
+    longest = {p: len(p.read_text().splitlines()) for p in PATHS}
+    assert max(longest.values()) <= 650, max(longest, key=longest.get)
+    sizes = []
+    for path in PATHS:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                sizes.append((node.end_lineno - node.lineno + 1, f"{path.name}:{node.name}"))
+    assert max(sizes)[0] <= 75, max(sizes)
+    assert sum(s <= 40 for s, _ in sizes) >= 0.9 * len(sizes)
