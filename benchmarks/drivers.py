@@ -1,4 +1,4 @@
-"""Hand-written policies that keep each robot where a policy in training keeps it, so that speed is measured on such states.
+"""Hand-written policies that keep each robot where a policy in training keeps it, so that speed is measured there.
 
 What is simulated matters: a fallen robot has other contacts, and one that fails at once spends its time in resets.
 """
@@ -25,16 +25,17 @@ def hover(obs: Mapping[str, np.ndarray], k: int) -> np.ndarray:
 
     It is told e, as the critic is, and undoes what e does to balance and lift: it only has to keep the states sensible.
     """
-    o, e = obs["actor"].astype(float), obs["critic"][:, -len(PARAMS) :].T
-    mass, com_x, com_y, strength, front_left = (e[PARAMS.index(k)] for k in ("mass", "com_x", "com_y", "strength", "rotor_1"))
+    o, e = obs["actor"].astype(float), dict(zip(PARAMS.names, obs["critic"][:, -len(PARAMS) :].T.astype(float)))
     x, R, v, w = o[:, :3], o[:, 3:12].reshape(-1, 3, 3), o[:, 12:15] / 0.5, o[:, 15:18] / 0.1
     aim = np.concatenate([np.clip(-(2.0 * x + 2.5 * v)[:, :2] / GRAVITY, -0.4, 0.4), np.ones((len(o), 1))], 1)
     off = np.einsum("nji,nj->ni", R, np.cross(R[:, :, 2], aim))  # axis, in the body's frame, to turn about
-    roll, pitch = 0.03 * off[:, 0] - 0.008 * w[:, 0] + com_y / LEVER, 0.03 * off[:, 1] - 0.008 * w[:, 1] - com_x / LEVER
+    turn = 0.03 * off - 0.008 * w
+    roll, pitch = turn[:, 0] + e["com_y"] / LEVER, turn[:, 1] - e["com_x"] / LEVER
     lift = -(8.0 * x[:, 2] + 4.0 * v[:, 2]) / GRAVITY
     front, left, _ = np.array(list(ROTORS.values()), float).T
-    thrust = (mass / strength)[:, None] * (1.0 + lift[:, None] + roll[:, None] * left - pitch[:, None] * front)
-    thrust[:, 0] /= front_left
+    thrust = 1.0 + lift[:, None] + roll[:, None] * left - pitch[:, None] * front
+    thrust *= (e["mass"] / e["strength"])[:, None]
+    thrust[:, 0] /= e["rotor_1"]  # front left
     return thrust - 1.0
 
 

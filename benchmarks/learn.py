@@ -7,8 +7,10 @@ policy is evaluated, for every contender alike, and does not count imports or co
 deterministic policy, on episodes that training never saw. `walk` and `rltools` take long and run only if asked for.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import replace
 
 import numpy as np
@@ -40,8 +42,12 @@ class Clock:
         self.total += time.perf_counter() - self.began
 
 
-def ours_until(good: Callable[[Learner], bool], task: str, belief: Belief, seed: int, every: int, most: int) -> tuple[float, int]:
-    """(seconds, env steps) until good; infinite seconds if `most` steps do not do. As `surefoot train` does it."""
+Found = tuple[float, int]
+"""seconds, infinite if it was not reached, and env steps"""
+
+
+def ours_until(good: Callable[[Learner], bool], task: str, belief: Belief, seed: int, every: int, most: int) -> Found:
+    """Learn as `surefoot train` does until good, asked after `every` iterations, or for `most` env steps."""
     clock = Clock()
     with clock:
         settings = settings_for(task)
@@ -55,7 +61,7 @@ def ours_until(good: Callable[[Learner], bool], task: str, belief: Belief, seed:
     return np.inf, learner.iteration * settings.batch
 
 
-def _summary(name: str, found: list[tuple[float, int]], at_most: float | None = None) -> Iterator[Row]:
+def _summary(name: str, found: list[Found], at_most: float | None = None) -> Iterator[Row]:
     spent, steps = np.array(found).T
     missed = int(np.isinf(spent).sum())
     note = f"{missed} of {len(found)} seeds did not get there" if missed else ""
@@ -75,12 +81,13 @@ def balance(quick: bool) -> Iterator[Row]:
         yield skipped("CartPole-v1 to 475", f"{error}; pip install stable-baselines3")
         return
     ours, theirs = [], []
+    goal, most = (15.0, 4096) if quick else (475.0, 500_000)
+    belief = tasks.nominal(tasks.make("balance-discrete"))
+    good = lambda learner: _cart_pole(policy_of(learner)) >= goal  # noqa: E731
     for seed in range(1 if quick else 5):
-        goal, most = (30.0, 20_000) if quick else (475.0, 500_000)
-        belief = tasks.nominal(tasks.make("balance-discrete"))
         torch.set_num_threads(THREADS)
         theirs.append(_sb3_until(goal, seed, most))
-        ours.append(ours_until(lambda learner: _cart_pole(policy_of(learner)) >= goal, "balance-discrete", belief, seed, 1, most))
+        ours.append(ours_until(good, "balance-discrete", belief, seed, 1, most))
     yield from _summary("CartPole-v1 to 475, surefoot", ours)
     yield from _summary("CartPole-v1 to 475, SB3 PPO", theirs)
     ratio = [a / b for (a, _), (b, _) in zip(ours, theirs) if np.isfinite(a) or np.isfinite(b)]
@@ -102,7 +109,7 @@ def _cart_pole(act: Callable[[np.ndarray], np.ndarray], n: int = 100) -> float:
     return float(returns.mean())
 
 
-def _sb3_until(goal: float, seed: int, most: int) -> tuple[float, int]:
+def _sb3_until(goal: float, seed: int, most: int) -> Found:
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -151,7 +158,7 @@ def hover(quick: bool) -> Iterator[Row]:
 
 
 def rltools(quick: bool) -> Iterator[Row]:
-    """rltools' SAC with its default settings on the same hover task, judged by the same rule; compiling is not counted."""
+    """rltools' SAC with its default settings on the same hover task, judged by the same rule."""
     from benchmarks import sac
 
     yield from sac.hover(quick)
@@ -167,7 +174,8 @@ def walk(quick: bool) -> Iterator[Row]:
     for seed in range(1 if quick else 3):
         judge = evaluator("walk", task.belief, 4 if quick else 128, seed)
         good = lambda learner, judge=judge: _walks(judge(learner))  # noqa: E731
-        found.append(ours_until(good, "walk", task.belief, seed, 1 if quick else 20, 20_000 if quick else 30_000_000))
+        every, most = (1, 20_000) if quick else (20, 30_000_000)
+        found.append(ours_until(good, "walk", task.belief, seed, every, most))
     yield from _summary("walk to 0.2 m/s and 95 % upright", found, at_most=900.0)
 
 
@@ -180,7 +188,7 @@ def cost(quick: bool) -> Iterator[Row]:
     """A learner's own time an env step: advantages and 5 epochs of 4 minibatches, 3 x 128 nets, on walk's observations.
 
     rsl_rl's PPO does the same with the same sizes on rollouts of the same task; both collect afresh before each turn,
-    and neither's collecting is counted. `symmetric` is walk's own setting: the actor is run on the mirror image as well.
+    and neither's collecting is counted. `symmetric` is walk's own setting: the actor sees the mirror image as well.
     """
     changes = {"hidden": (128, 128, 128), "epochs": 5, "minibatches": 4, "envs": 64 if quick else 1024}
     contenders: dict[str, Callable[[], float]] = {}
@@ -223,7 +231,8 @@ def _rsl_cost(settings: object) -> Callable[[], float]:
     told = {k: getattr(settings, k) for k in ("hidden", "epochs", "minibatches", "horizon", "activation")}
     task = replace(task, settings={**task.settings, **told})
     env = RslVecEnv(tasks.env(task, settings.envs, task.belief, stagger=True))
-    alg = OnPolicyRunner(env, runner_settings(task), None).alg
+    with redirect_stdout(sys.stderr):  # it prints its nets
+        alg = OnPolicyRunner(env, runner_settings(task), None).alg
     alg.train_mode()
 
     def once() -> float:

@@ -12,7 +12,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-LIBRARIES = ("surefoot", "mujoco", "torch", "numpy", "gymnasium", "stable-baselines3", "rsl-rl-lib", "envpool", "rltools")
+LIBRARIES = "surefoot mujoco torch numpy gymnasium stable-baselines3 rsl-rl-lib envpool rltools".split()
 PAIRS = 7
 
 
@@ -104,8 +104,8 @@ def versions() -> dict[str, str]:
 
 def table(title: str, rows: Sequence[Row]) -> Table:
     out = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name, side in (("", "left"), ("median", "right"), ("least .. largest", "right"), ("unit", "left"), ("goal", "left"), ("", "left")):
-        out.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]
+    for name in ("", "median", "least .. largest", "unit", "goal", ""):
+        out.add_column(name, justify="right" if name in ("median", "least .. largest") else "left", overflow="fold")
     for r in rows:
         spread = "" if r.low == r.high else f"{_short(r.low)} .. {_short(r.high)}"
         mark = {None: "", True: "[green]holds[/]", False: "[red]fails[/]"}[r.holds]
@@ -147,10 +147,11 @@ def main(name: str, about: str, parts: Mapping[str, Part], later: Sequence[str] 
     console, found = Console(stderr=asked.json, width=None if sys.stdout.isatty() else 140), []
     for part in asked.only or [p for p in parts if p not in later]:
         load, began = os.getloadavg()[0], time.perf_counter()
-        rows = list(parts[part](asked.quick))
+        rows = [replace(r, goal=None, holds=None) if asked.quick else r for r in parts[part](asked.quick)]
         spent = time.perf_counter() - began
         found += rows
-        console.print(table(f"\n{name} · {part} ({spent:.0f} s)" + (" · quick: not a measurement" if asked.quick else ""), rows))
+        what = " · quick: not a measurement" if asked.quick else ""
+        console.print(table(f"\n{name} · {part} ({spent:.0f} s){what}", rows))
         if asked.record:
             console.print(f"recorded in {record(name, part, rows, spent, round(load, 2))}")
     if asked.json:

@@ -1,7 +1,7 @@
 """rltools' soft actor-critic on surefoot's hover, for comparison: `python -m benchmarks.learn --only rltools`.
 
-rltools compiles itself for an env at run time and drives one Gymnasium env at a time. What is on PyPI is this interface;
-the native program of "Learning to fly in seconds" is not, so its published times are not what is measured here.
+rltools compiles itself for an env at run time and drives one Gymnasium env at a time. What is on PyPI is this
+interface; the native program of "Learning to fly in seconds" is not, so its published times are not measured here.
 """
 
 import time
@@ -71,6 +71,8 @@ def hover(quick: bool) -> Iterator[Row]:
             steps += 1
         spent += time.perf_counter() - began
         rate = evaluate(policy, judge).rate
-    note = "one env through Gymnasium, default settings" + ("" if rate >= 0.95 else f"; given up at {100 * rate:.0f} % after {spent:.0f} s")
+    note = "one env through Gymnasium, default settings"
+    if rate < 0.95:
+        note += f"; given up at {100 * rate:.0f} % after {spent:.0f} s"
     yield row(f"{name}: time", spent if rate >= 0.95 else np.inf, "s", note=note)
     yield row(f"{name}: experience", steps, "env steps")

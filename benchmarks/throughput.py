@@ -1,6 +1,6 @@
-"""How fast experience is made: against the engine's own limit, against Gymnasium's vector envs, and at what cost in memory.
+"""How fast experience is made: against the engine's own limit, against other vector envs, and in how much memory.
 
-    python -m benchmarks.throughput [--only limit|randomization|peers|memory|checkpoints] [--quick] [--json] [--record]
+python -m benchmarks.throughput [--only limit|randomization|peers|memory|checkpoints] [--quick] [--json] [--record]
 """
 
 import subprocess
@@ -22,16 +22,18 @@ from surefoot.belief import Belief
 from surefoot.learn.ppo import Learner
 from surefoot.learn.run import Run
 from surefoot.learn.train import settings_for, train
-from surefoot.task import Env
 
-GOALS = {("walk", 1024): 0.90, ("hover", 4096): 0.75, ("balance", 4096): 0.70, ("hover", 1024): None, ("balance", 1024): None}
+GOALS = {
+    ("walk", 1024): 0.90, ("hover", 4096): 0.75, ("balance", 4096): 0.70,
+    ("hover", 1024): None, ("balance", 1024): None,
+}  # fmt: skip
 STEPS = {"walk": 24, "hover": 48, "balance": 96}  # env steps in a block
 AGE = 50  # env steps before anything is timed, so that robots have landed and thrown drones have levelled
 MIB = 2**20
 
 
 class Watched:
-    """A Batch that keeps the state each of its steps began from: positions, velocities, controls, forces, warm starts."""
+    """A Batch that keeps the state each of its steps began from: positions, controls, forces, warm starts and all."""
 
     def __init__(self, batch: Batch):
         self.batch, self.starts = batch, []
@@ -91,7 +93,7 @@ class Course:
 
 
 def limit(quick: bool) -> Iterator[Row]:
-    """Env.step (actions in; observations, reward, done, auto-reset with fresh e, noise, pushes out) over Batch.step alone.
+    """Env.step (actions in; observations, reward, done, auto-reset with fresh e, noise out) over Batch.step alone.
 
     Fair because every engine call of the limit starts from the very state, controls and per-simulation fields that the
     env step's own engine call started from, on the same batch and threads; only the calls are timed, not the restoring.
@@ -113,7 +115,7 @@ def limit(quick: bool) -> Iterator[Row]:
 
 
 def randomization(quick: bool) -> Iterator[Row]:
-    """What a belief costs: env steps over task.belief against the nominal one, and fields a simulation against shared ones.
+    """What a belief costs: env steps over task.belief against the nominal one; and fields per simulation, or shared.
 
     Both envs run the same task in turns; the nominal one has the same parameters, each at its nominal value. The second
     ratio is of the engine alone, from the same states, with the fields of e one for each simulation or one for all.
@@ -122,13 +124,15 @@ def randomization(quick: bool) -> Iterator[Row]:
         n = 64 if quick else n
         steps = 4 if quick else 2 * STEPS[name]
         over, fixed = Course(name, n), Course(name, n, tasks.nominal(tasks.make(name)))
-        speed = interleaved({"over": lambda c=over: _speed(c, steps), "fixed": lambda c=fixed: _speed(c, steps)}, measure.PAIRS)
-        yield row(f"{name} x {n}: env step over the belief / nominal", speed["over"] / speed["fixed"], "ratio", at_least=0.95)
+        runs = {k: lambda c=c, steps=steps: _speed(c, steps) for k, c in (("over", over), ("fixed", fixed))}
+        speed = interleaved(runs)
+        ratio = speed["over"] / speed["fixed"]
+        yield row(f"{name} x {n}: env step over the belief / nominal", ratio, "ratio", at_least=0.95)
         over.rehearse(steps)
         world = over.env.world
-        plain = Batch(world.model, n)
-        time_of = interleaved({k: lambda b=b, c=over: c.engine_time(b) for k, b in (("own", world.batch), ("shared", plain))})
-        yield row(f"{name} x {n}: engine with own fields / shared fields", time_of["shared"] / time_of["own"], "ratio")
+        batches = {"own": world.batch, "shared": Batch(world.model, n)}
+        spent = interleaved({k: lambda b=b, c=over: c.engine_time(b) for k, b in batches.items()})
+        yield row(f"{name} x {n}: engine with own fields / shared fields", spent["shared"] / spent["own"], "ratio")
 
 
 def _speed(course: Course, steps: int) -> float:
@@ -178,14 +182,15 @@ def checkpoints(quick: bool) -> Iterator[Row]:
     undo = [_timed(owner, spent) for owner in (Learner, Run)]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            settings = settings_for(name, {"steps": steps})
-            wall = measure.seconds(lambda: train(name, Path(folder) / "run", belief=tasks.make(name).belief, settings=settings))
+            belief, settings = tasks.make(name).belief, settings_for(name, {"steps": steps})
+            wall = measure.seconds(lambda: train(name, Path(folder) / "run", belief=belief, settings=settings))
     finally:
         for put_back in undo:
             put_back()
-    saves = len(spent) // 2
-    yield row(f"{name}: checkpoints' share of training", sum(spent) / wall, "of wall time", at_most=0.02, note=f"{saves} saves in {wall:.0f} s")
-    yield row(f"{name}: one checkpoint", [1000 * (a + b) for a, b in zip(spent[::2], spent[1::2])], "ms")
+    each = [1000 * (a + b) for a, b in zip(spent[::2], spent[1::2])]  # Learner.save, then Run.save
+    note = f"{len(each)} saves in {wall:.0f} s"
+    yield row(f"{name}: checkpoints' share of training", sum(spent) / wall, "of wall time", at_most=0.02, note=note)
+    yield row(f"{name}: one checkpoint", each, "ms")
 
 
 def _timed(owner: type, spent: list[float]) -> Callable[[], None]:
@@ -203,7 +208,9 @@ def _timed(owner: type, spent: list[float]) -> Callable[[], None]:
     return lambda: setattr(owner, "save", save)
 
 
-PARTS = {"limit": limit, "randomization": randomization, "peers": versus.peers, "memory": memory, "checkpoints": checkpoints}
+PARTS: dict[str, measure.Part] = {
+    "limit": limit, "randomization": randomization, "peers": versus.peers, "memory": memory, "checkpoints": checkpoints,
+}  # fmt: skip
 
 if __name__ == "__main__":
     measure.main("throughput", __doc__.split("\n")[0], PARTS)

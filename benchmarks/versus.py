@@ -34,8 +34,11 @@ def peers(quick: bool) -> Iterator[Row]:
 
 
 def _race(name: str, quick: bool) -> Iterator[Row]:
+    from benchmarks import twins
+
     few, many = (FEW, 2 * FEW) if quick else (FEW, MANY)
-    contenders, closers = _contenders(name, few, many)
+    with twins.quiet():
+        contenders, closers = _contenders(name, few, many)
     budget = 80 if quick else BUDGET[name]
     runs = {}
     for who, (n, step) in contenders.items():
@@ -51,8 +54,8 @@ def _race(name: str, quick: bool) -> Iterator[Row]:
         yield row(f"{name}: {who}", rate, "env steps/s")
     for peer, goal in ((f"AsyncVectorEnv({few})", 3.0), (f"SyncVectorEnv({few})", 2.5)):
         for size in (few, many):
-            ours = f"surefoot({size})"
-            yield row(f"{name}: {ours} / {peer}", speed[ours] / speed[peer], "ratio", at_least=goal if ours == best else None)
+            ours, wanted = f"surefoot({size})", goal if best == f"surefoot({size})" else None
+            yield row(f"{name}: {ours} / {peer}", speed[ours] / speed[peer], "ratio", at_least=wanted)
     for who in speed:
         if who.startswith("envpool"):
             yield row(f"{name}: {best} / {who}", speed[best] / speed[who], "ratio")
@@ -60,7 +63,10 @@ def _race(name: str, quick: bool) -> Iterator[Row]:
         yield skipped(f"{name}: envpool", "not installed")
 
 
-def _contenders(name: str, few: int, many: int) -> tuple[dict[str, tuple[int, Callable[[], Any]]], list[Callable[[], Any]]]:
+Contenders = dict[str, tuple[int, Callable[[], Any]]]
+
+
+def _contenders(name: str, few: int, many: int) -> tuple[Contenders, list[Callable[[], Any]]]:
     """Each one's number of envs and how to step them once, under the same random actions; and how to close them."""
     import gymnasium
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv

@@ -64,6 +64,56 @@ def test_an_unknown_field_names_the_param_and_the_nearest_field():
 @pytest.mark.parametrize(
     "changes, why",
     [
+        ({"name": 7}, "param 7: name: found 7, expected text"),
+        ({"target": None}, "param mass: target: found None, expected text"),
+        ({"match": ["trunk"]}, "param mass: match: found ['trunk'], expected text"),
+        ({"op": 1}, "param mass: op: found 1, expected text"),
+        ({"unit": 0.5}, "param mass: unit: found 0.5, expected text"),
+        ({"about": {}}, "param mass: about: found {}, expected text"),
+        ({"nominal": True}, "param mass: nominal: found True, expected a finite number"),
+        ({"low": "0.5"}, "param mass: low: found '0.5', expected a finite number"),
+        ({"high": [2.0]}, "param mass: high: found [2.0], expected a finite number"),
+        ({"high": None}, "param mass: high: found None, expected a finite number"),
+        ({"high": 10**400}, "expected a finite number"),
+        ({"high": float("nan")}, "param mass: high: found nan, expected a finite number"),
+        ({"log": 1}, "param mass: log: found 1, expected true or false"),
+        ({"low": 1.5}, "param mass: expected low <= nominal <= high"),
+        ({"op": "scal"}, "param mass: no op matches 'scal'"),
+    ],
+)
+def test_a_field_of_another_type_is_an_error_that_names_file_param_and_field(changes, why):
+    with pytest.raises(SurefootError, match=r"^prior.json: ") as error:
+        Params.from_json([MASS.__dict__ | changes], "prior.json")
+    assert why in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["name", "target", "nominal", "low", "high"])
+def test_a_field_that_is_missing_is_named_and_the_others_have_defaults(name):
+    row = {"name": "mass", "target": "mass", "nominal": 1.0, "low": 0.5, "high": 2.0}
+    assert Params.from_json([row])["mass"] == Param(**row)
+    del row[name]
+    with pytest.raises(SurefootError, match=f"prior.json: param (mass|0): {name}: found nothing, expected a value"):
+        Params.from_json([row], "prior.json")
+
+
+@pytest.mark.parametrize(
+    "rows, why", [({}, "found dict, expected a list"), ([3], r"\[0\]: found int, expected an object")]
+)
+def test_what_is_not_a_list_of_objects_is_an_error(rows, why):
+    with pytest.raises(SurefootError, match=f"prior.json.*{why}"):
+        Params.from_json(rows, "prior.json")
+
+
+def test_whole_numbers_are_numbers_and_never_make_an_array_of_whole_numbers():
+    row = {"name": "mass", "target": "mass", "nominal": 1, "low": 0, "high": 2}
+    for params in (Params.from_json([row]), Params((Param("mass", "mass", 1, 0, 2),))):
+        assert params.low.dtype == params.high.dtype == np.float64
+        assert params.vector({"mass": 0.5}).tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
         ({"nominal": 3.0}, "low <= nominal <= high"),
         ({"low": 2.5}, "low <= nominal <= high"),
         ({"low": 1.0, "high": 1.0}, "low < high"),

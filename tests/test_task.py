@@ -61,7 +61,15 @@ def test_save_and_load_go_on_with_the_same_bits(name):
 
 def test_actors_see_nothing_a_robot_cannot_measure():
     walk = {t.name for t in tasks.make("walk").sees["actor"].terms}
-    assert walk == {"base_ang_vel", "projected_gravity", "command", "joint_pos", "joint_vel", "last_action", "gait_clock"}
+    assert walk == {
+        "base_ang_vel",
+        "projected_gravity",
+        "command",
+        "joint_pos",
+        "joint_vel",
+        "last_action",
+        "gait_clock",
+    }
     for name in tasks.TASKS:
         assert "e" not in {t.name for t in tasks.make(name).sees["actor"].terms}
 
@@ -77,7 +85,9 @@ def test_e_is_drawn_anew_at_each_reset_from_the_belief_uniform_and_log_uniform()
     e = np.concatenate(drawn[::2])  # 1000 draws
     for i, p in enumerate(task.params):
         z = np.log(e[:, i]) if p.log else e[:, i]
-        low, high = (np.log([task.belief.low[i], task.belief.high[i]]) if p.log else (task.belief.low[i], task.belief.high[i]))
+        low, high = (
+            np.log([task.belief.low[i], task.belief.high[i]]) if p.log else (task.belief.low[i], task.belief.high[i])
+        )
         assert stats.kstest(z, "uniform", (low, high - low)).pvalue > 0.01, p.name
     assert not np.array_equal(drawn[0], drawn[2])
 
@@ -124,7 +134,7 @@ def test_many_divergences_are_all_contained():
     env = tasks.env(task, 100, task.belief, seed=1)
     env.reset()
     rng = np.random.default_rng(0)
-    for k in range(100):
+    for _ in range(100):
         ids = rng.choice(100, 10, replace=False)
         env.world.state.v[ids] = rng.choice([np.nan, np.inf, 1e8], (10, 1))
         step = env.step(np.zeros((100, 4)))
@@ -155,7 +165,9 @@ def test_noise_has_the_spread_that_e_says_and_bias_is_constant():
     e = task.params.vector({"noise": 0.1})
     env = tasks.env(task, 4000, Box(task.params, e, e), seed=0)
     told = env.reset()["actor"]
-    truth = np.stack([env.world.state.q[:, 0], env.world.state.v[:, 0], env.world.state.q[:, 1], env.world.state.v[:, 1]], 1)
+    truth = np.stack(
+        [env.world.state.q[:, 0], env.world.state.v[:, 0], env.world.state.q[:, 1], env.world.state.v[:, 1]], 1
+    )
     assert np.allclose((told - truth).std(0), 0.1, rtol=0.05)
     walk = tasks.make("walk")
     e = walk.params.vector({"gyro_bias": 0.2, "noise": 0.0})
@@ -172,7 +184,9 @@ def test_pushes_come_once_a_period_with_the_force_that_e_says():
     e = task.params.vector({"push": 2.0})
     env = tasks.env(task, 50, Box(task.params, e, e), seed=0)
     env.reset()
-    force = np.array([push(env.world.state, np.zeros((50, 12)), Chance(0, k, 0.02)) for k in range(400)])  # two periods of 4 s
+    force = np.array(
+        [push(env.world.state, np.zeros((50, 12)), Chance(0, k, 0.02)) for k in range(400)]
+    )  # two periods of 4 s
     size = np.linalg.norm(force[:, :, :2], axis=2)
     assert np.allclose(size[size > 0], 120.0) and not force[:, :, 2:].any()
     assert ((size > 0).sum(0) == 10).all()  # two pushes of 0.1 s at 50 Hz

@@ -1,4 +1,4 @@
-"""p(e): what is believed about the unknowns e. One type for a randomization range, a prior, a posterior, a Fisher covariance.
+"""p(e): what is believed about the unknowns e. One type for a randomization range, prior, posterior, Fisher covariance.
 
 Every belief is simple in y(e) = log e on dimensions where params.log, e elsewhere, and answers in e-space:
 
@@ -9,7 +9,7 @@ e is (n, d) in the units of its Params; d may be 0. Row i of a sample never depe
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import NormalDist
@@ -19,6 +19,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
+from surefoot.special import beta_quantile, chi2_quantile, exp_moments, log_beta, log_moment
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Belief(ABC):
 
     @abstractmethod
     def kl(self, other: "Belief") -> float:
-        """KL(self || other) in nats, exact, inf when self is not absolutely continuous; an error where no closed form is known."""
+        """KL(self || other) in nats, exact: inf where other rules out what self allows, an error if no closed form."""
 
     @abstractmethod
     def widen(self, factor: float) -> "Belief":
@@ -129,13 +130,13 @@ class Ranged(Belief):
         z = np.clip((y - _y(self.params, self.low)) / width, 0.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):  # at an edge where a or b is 1: 0 log 0 = 0
             shape = np.where(a == 1, 0.0, (a - 1) * np.log(z)) + np.where(b == 1, 0.0, (b - 1) * np.log1p(-z))
-        each = shape - _log_beta(a, b) - np.log(width) - np.where(self.params.log, y, 0.0)
+        each = shape - log_beta(a, b) - np.log(width) - np.where(self.params.log, y, 0.0)
         return np.where(self.inside(e), np.where(free, each, 0.0).sum(-1), -np.inf)
 
     def entropy(self) -> float:
         a, b = self._shape()
         with np.errstate(divide="ignore"):
-            h_y = np.log(self._width) + _log_beta(a, b) + _log_moment(a, b, 1 - a, 1 - b)
+            h_y = np.log(self._width) + log_beta(a, b) + log_moment(a, b, 1 - a, 1 - b)
         y_mean = _y(self.params, self.low) + self._width * a / (a + b)
         return float(h_y.sum() + y_mean[self.params.log].sum())
 
@@ -150,7 +151,7 @@ class Ranged(Belief):
             return math.inf
         if (~same & ((c != 1) | (d != 1))).any():
             raise _no_kl(self, other, " with different supports")
-        each = _log_beta(c, d) - _log_beta(a, b) + _log_moment(a, b, a - c, b - d)
+        each = log_beta(c, d) - log_beta(a, b) + log_moment(a, b, a - c, b - d)
         return float((each[free] + np.log(other._width[free]) - np.log(self._width[free])).sum())
 
     def inside(self, e: np.ndarray) -> np.ndarray:
@@ -158,12 +159,12 @@ class Ranged(Belief):
 
     def mean(self) -> np.ndarray:
         a, b = self._shape()
-        growth, _ = _exp_moments(np.where(self.params.log, self._width, 0.0), a, b)
+        growth, _ = exp_moments(np.where(self.params.log, self._width, 0.0), a, b)
         return np.where(self.params.log, self.low * (1 + growth), self.low + (self.high - self.low) * a / (a + b))
 
     def sd(self) -> np.ndarray:
         a, b = self._shape()
-        _, growth = _exp_moments(np.where(self.params.log, self._width, 0.0), a, b)
+        _, growth = exp_moments(np.where(self.params.log, self._width, 0.0), a, b)
         straight = (self.high - self.low) * np.sqrt(a * b / (a + b + 1)) / (a + b)
         return np.where(self.params.log, self.low * growth, straight)
 
@@ -204,7 +205,7 @@ class Box(Ranged):
 
     @staticmethod
     def around(params: Params, fraction: float) -> "Box":
-        """As wide in y as `fraction` of the physical bounds, about nominal, cut at the bounds; 0 is the nominal point."""
+        """As wide in y as `fraction` of the bounds, about nominal and cut at the bounds; 0 is the nominal point."""
         if not 0 <= fraction < math.inf:
             raise SurefootError(f"box.around: fraction: found {fraction}, expected a number >= 0")
         if fraction == 0:
@@ -259,8 +260,8 @@ class Gaussian(Belief):
     """y ~ N(mu, cov), correlated; mu and cov are in y-space. A zero row and column of cov fixes a parameter, as in Box.
 
     It is an untruncated Gaussian: log_prob, entropy, kl, mean and sd are those of N(mu, cov), whose tails may pass the
-    physical bounds. Draws beyond a bound are clipped onto it, coordinate by coordinate, and interval() is the quantile of
-    the clipped draws. mu itself lies inside the bounds. inside() is the 95 % ellipsoid within the bounds.
+    physical bounds. Draws beyond a bound are clipped onto it, coordinate by coordinate, and interval() is the quantile
+    of the clipped draws. mu itself lies inside the bounds. inside() is the 95 % ellipsoid within the bounds.
     """
 
     mu: np.ndarray
@@ -280,7 +281,7 @@ class Gaussian(Belief):
 
     @cached_property
     def _factor(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """free (d,), s (r,), L (r, r), log det cov, where cov = (s L)(s L)^T over the free y: L is of the correlation."""
+        """free (d,), s (r,), L (r, r), log det cov: cov = (s L)(s L)^T over the free y, L is of the correlation."""
         free = np.diag(self.cov) > 0
         s = np.sqrt(np.diag(self.cov)[free])
         L = np.linalg.cholesky(self.cov[np.ix_(free, free)] / np.outer(s, s))
@@ -298,9 +299,8 @@ class Gaussian(Belief):
         root = np.zeros_like(self.cov)
         root[np.ix_(free, free)] = s[:, None] * L
         z, dy = rng.standard_normal((n, len(self.params))), np.zeros((n, len(self.params)))
-        for k, column in enumerate(
-            root.T
-        ):  # term by term: a matrix product or a sum adds in another order for another n
+        # term by term: a matrix product or a sum adds in another order for another n
+        for k, column in enumerate(root.T):
             dy += z[:, k, None] * column
         return _e(self.params, self.mu + dy)
 
@@ -479,10 +479,7 @@ def _read(data: dict[str, Any]) -> Belief:
     for name in names:
         if name not in data:
             raise SurefootError(f"{where}.{name}: found nothing, expected a list")
-    try:
-        params = Params.from_json(data["params"], f"{where}.params")
-    except (TypeError, AttributeError, ValueError) as error:
-        raise error if isinstance(error, SurefootError) else SurefootError(f"{where}.params: {error}") from None
+    params = Params.from_json(data["params"], f"{where}.params")
     return KINDS[where](params, **{name: data[name] for name in names[2:]})
 
 
@@ -545,79 +542,3 @@ def _check_covariance(cov: np.ndarray) -> None:
     least = np.linalg.eigvalsh(correlation).min(initial=1.0)
     if least < 1e-12:
         raise SurefootError(f"gaussian.cov: found correlation eigenvalue {least:.3g}, expected positive definite")
-
-
-def _digamma(x: float) -> float:
-    """psi(x) = d/dx log Gamma(x), x > 0: recurrence up to 12, then the asymptotic series, good to 1e-14."""
-    below = 0.0
-    while x < 12:
-        below, x = below + 1 / x, x + 1
-    f = 1 / (x * x)
-    return math.log(x) - 0.5 / x - f * (1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f / 132)))) - below
-
-
-digamma = np.vectorize(_digamma, otypes=[float])
-_log_gamma = np.vectorize(math.lgamma, otypes=[float])
-
-
-def _log_beta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return _log_gamma(a) + _log_gamma(b) - _log_gamma(a + b)
-
-
-def _log_moment(a: np.ndarray, b: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """E[i log z + j log(1 - z)] of z ~ Beta(a, b)."""
-    return i * digamma(a) + j * digamma(b) - (i + j) * digamma(a + b)
-
-
-def _exp_moments(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of exp(w z) - 1, z ~ Beta(a, b), w >= 0: sums of E[z^k] w^k / k!, exact also where w is tiny."""
-    term, one, two, k = np.ones_like(w), np.zeros_like(w), np.zeros_like(w), 0
-    while True:
-        k += 1
-        term = term * w * (a + k - 1) / ((a + b + k - 1) * k)
-        one, two = one + term, two + (2.0**k - 2) * term  # E[(exp(w z) - 1)^2] has 2^k - 2
-        if (2.0**k * term <= 1e-17 * two).all():
-            return one, np.sqrt(np.maximum(two - one**2, 0.0))
-
-
-def _beta_cdf(z: float, a: float, b: float) -> float:
-    """I_z(a, b), the regularised incomplete beta function, by Lentz's continued fraction on the side where it converges."""
-    if z <= 0 or z >= 1:
-        return float(z >= 1)
-    flip = z > (a + 1) / (a + b + 2)
-    z, a, b = (1 - z, b, a) if flip else (z, a, b)
-    log_beta = math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
-    front = math.exp(a * math.log(z) + b * math.log1p(-z) - log_beta) / a
-    c, d = 1.0, 1 / (1 - (a + b) * z / (a + 1))
-    f = d
-    for m in range(1, 100_000):
-        even, odd = m * (b - m) / (a + 2 * m - 1), -(a + m) * (a + b + m) / (a + 2 * m + 1)
-        for g in (even * z / (a + 2 * m), odd * z / (a + 2 * m)):
-            c, d = 1 + g / c, 1 / (1 + g * d)
-            f *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return 1 - front * f if flip else front * f
-
-
-def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    """x in low..high where the increasing f crosses 0, by bisection until no float lies between."""
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if f(middle) < 0 else (low, middle)
-    return high
-
-
-def beta_quantile(p: float, a: float, b: float) -> float:
-    """z with P(Beta(a, b) <= z) = p."""
-    return _root(lambda z: _beta_cdf(z, a, b) - p, 0.0, 1.0)
-
-
-def chi2_quantile(p: float, k: int) -> float:
-    """x with P(chi2 of k degrees <= x) = p, from the finite sum for P(chi2 > x); 0 when k = 0."""
-
-    def above(x: float) -> float:
-        start = math.erfc(math.sqrt(x / 2)) if k % 2 else 0.0
-        steps = (j / 2 for j in range(k % 2, k, 2))
-        return start + sum(math.exp(s * math.log(x / 2) - x / 2 - math.lgamma(s + 1)) for s in steps)
-
-    return _root(lambda x: 1 - p - above(x), 0.0, 10.0 * k + 100.0) if k else 0.0

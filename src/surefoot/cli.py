@@ -1,4 +1,4 @@
-"""The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; `--json` gives the same facts to machines."""
+"""The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; console.py draws."""
 
 import json
 import os
@@ -7,33 +7,26 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-import numpy as np
 import tyro
 from rich.console import Console
-from rich.table import Table
+from tyro.conf import FlagConversionOff, Positional
 
 import surefoot
 from surefoot import files, tasks
 from surefoot.belief import Belief
+from surefoot.console import Answer, Line, goal, ready, results, show
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy, Random, Zero
 from surefoot.task import Env, Task
 from surefoot.tasks.rollout import Evaluation, contract, evaluate
 
-Positional = tyro.conf.Positional
+if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
+    from surefoot.learn.ppo import PPO
+
 FAILED, BAD_INPUT = 1, 2
-
-
-@dataclass
-class Answer:
-    """What a verb found: facts for machines, things to print for people, the next command, the exit code."""
-
-    facts: dict[str, Any]
-    shown: list[Any] = field(default_factory=list)
-    next: str = ""
-    code: int = 0
+Settings = TypeVar("Settings", bound="PPO")
 
 
 @dataclass
@@ -41,16 +34,8 @@ class Tasks:
     """List the ready tasks and what counts as success in each."""
 
     def run(self, say: Console) -> Answer:
-        table = Table("task", "what", "success", "unknowns", "rate")
-        facts = []
-        for name in tasks.TASKS:
-            t = tasks.make(name)
-            rate = f"{1 / (t.substeps * _timestep(t)):.0f} Hz"
-            kind = "largest" if t.measure == "max" else "mean"
-            goal = f"lasts {t.seconds:g} s, {kind} error of the last {t.window:g} s within {t.tolerance:.3g} {t.error_unit}"
-            table.add_row(name, t.about, goal, str(len(t.params)), rate)
-            facts.append({"name": name, "about": t.about, "success": goal, "params": t.params.names, "rewards": {k: {"weight": r.weight, "about": r.about} for k, r in t.rewards.items()}})
-        return Answer({"tasks": facts}, [table], "surefoot look hover")
+        facts = [_facts(tasks.make(name)) for name in tasks.TASKS]
+        return Answer({"tasks": facts}, [ready(facts)], "surefoot look hover")
 
 
 @dataclass
@@ -61,7 +46,7 @@ class Look:
     """a task's name, or a model file (.xml MJCF, .urdf)"""
     asset_root: Path | None = None
     """folder that meshes and includes may come from, when they lie outside the model's own"""
-    audit: bool = True
+    audit: FlagConversionOff[bool] = True
     """prove that each unknown changes what the model does"""
 
     def run(self, say: Console) -> Answer:
@@ -90,11 +75,15 @@ class Try:
         if self.policy not in kinds:
             raise unknown("policy", self.policy, kinds, "--policy")
         result = _watched(say, kinds[self.policy](), env)
-        return Answer({"task": task.name, "policy": self.policy} | result.to_json(), [_result(task, {self.policy: result})], f"surefoot train {self.task}")
+        return Answer(
+            {"task": task.name, "policy": self.policy} | result.to_json(),
+            [results(task, {self.policy: result})],
+            f"surefoot train {self.task}",
+        )
 
 
 @dataclass
-class Train:
+class Train(Generic[Settings]):
     """Train a policy; Ctrl-C saves and tells how to go on."""
 
     task: Positional[str] = ""
@@ -110,21 +99,32 @@ class Train:
     """threads of the physics; 0: every core. The result has the same bits at any number"""
     save_every: float = 10.0
     """seconds between checkpoints; 0 saves after every iteration"""
-    ppo: Annotated[Any, tyro.conf.arg(name="")] = None
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(kw_only=True)
 
     def run(self, say: Console) -> Answer:
         from surefoot.learn import train as learn
 
-        line = _Line(say)
+        line = Line(say)
         if self.resume is not None:
             path = learn.resume(self.resume, self.threads, line, self.save_every)
+        elif not self.task:
+            raise SurefootError(
+                f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.TASKS)}"
+            )
         else:
-            task = tasks.make(self.task)
+            task, settings = tasks.make(self.task), self.settings
             out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
             say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
-            path = learn.train(self.task, out, self.seed, belief_of(task, self.belief), self.ppo, self.threads, line, self.save_every)
+            path = learn.train(
+                self.task, out, self.seed, belief_of(task, self.belief), settings, self.threads, line, self.save_every
+            )
         line.end()
-        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": line.last}
+        facts = {
+            "run": str(path.parent),
+            "policy": str(path),
+            "sha256": files.sha256(path.read_bytes()),
+            "metrics": line.last,
+        }
         return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")
 
 
@@ -150,7 +150,7 @@ class Eval:
         env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief), self.seed, self.threads)
         result = _watched(say, policy, env)
         facts = {"policy": str(self.policy), "task": task.name, "belief": self.belief} | result.to_json()
-        return Answer(facts, [_result(task, {str(self.policy): result})], f"surefoot play {self.policy}")
+        return Answer(facts, [results(task, {str(self.policy): result})], f"surefoot play {self.policy}")
 
 
 @dataclass
@@ -207,8 +207,16 @@ class Export:
         out = self.out or bundle.find(self.policy).with_suffix(".onnx")
         bundle.export_onnx(policy, out)
         worst = onnx_difference(policy, out)
-        facts = {"onnx": str(out), "bytes": out.stat().st_size, "largest_difference": worst, "contract": policy.contract.to_json()}
-        return Answer(facts, [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"])
+        facts = {
+            "onnx": str(out),
+            "bytes": out.stat().st_size,
+            "largest_difference": worst,
+            "contract": policy.contract.to_json(),
+        }
+        return Answer(
+            facts,
+            [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"],
+        )
 
 
 @dataclass
@@ -230,12 +238,23 @@ class Cross:
 
         tasks.make(self.task)
         out = self.out or Path("runs") / f"cross-{self.task}" / time.strftime("%Y-%m-%d_%H-%M-%S")
-        line = _Line(say)
-        facts, shown = cross(self.task, out, self.seed, self.reality, self.episodes, self.steps, line, lambda text: (line.end(), say.print(text, highlight=False)))
+        line = Line(say)
+        facts, shown = cross(
+            self.task, out, self.seed, self.reality, self.episodes, self.steps, watch=line, say=line.note
+        )
         return Answer(facts, shown, f"open {out / 'report.html'}", 0 if facts["crossed"] else FAILED)
 
 
-VERBS = {"tasks": Tasks, "look": Look, "try": Try, "train": Train, "eval": Eval, "play": Play, "export": Export, "cross": Cross}
+VERBS: dict[str, Any] = {
+    "tasks": Tasks,
+    "look": Look,
+    "try": Try,
+    "train": Train,
+    "eval": Eval,
+    "play": Play,
+    "export": Export,
+    "cross": Cross,
+}
 
 
 def belief_of(task: Task, name: str) -> Belief:
@@ -247,7 +266,9 @@ def belief_of(task: Task, name: str) -> Belief:
         raise unknown("belief", name, ["task", "nominal", "a JSON file"], "--belief")
     belief = Belief.from_json(files.read_json(Path(name)), name)
     if belief.params.names != task.params.names:
-        raise SurefootError(f"{name}: params: expected {', '.join(task.params.names)}; found {', '.join(belief.params.names)}")
+        raise SurefootError(
+            f"{name}: params: expected {', '.join(task.params.names)}; found {', '.join(belief.params.names)}"
+        )
     return belief
 
 
@@ -261,10 +282,18 @@ def task_for(policy: Policy, name: str) -> Task:
     return task
 
 
-def _timestep(task: Task) -> float:
+def _facts(task: Task) -> dict[str, Any]:
     from surefoot.sim.load import load_string
 
-    return float(load_string(task.xml, task.name).spec.option.timestep)
+    timestep = float(load_string(task.xml, task.name).spec.option.timestep)
+    return {
+        "name": task.name,
+        "about": task.about,
+        "success": goal(task),
+        "rate": 1 / (task.substeps * timestep),
+        "params": task.params.names,
+        "rewards": {k: {"weight": r.weight, "about": r.about} for k, r in task.rewards.items()},
+    }
 
 
 def _count(episodes: int) -> int:
@@ -274,67 +303,29 @@ def _count(episodes: int) -> int:
 
 
 def _watched(say: Console, policy: Policy, env: Env) -> Evaluation:
-    line = _Line(say)
-    result = evaluate(policy, env, lambda k, _: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {env.task.seconds:g}"))
+    line = Line(say)
+    result = evaluate(
+        policy, env, lambda k, _: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {env.task.seconds:g}")
+    )
     line.end()
     return result
 
 
-def _result(task: Task, results: dict[str, Evaluation]) -> Table:
-    table = Table("policy", "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")
-    for name, r in results.items():
-        low, high = r.interval
-        error = r.error[np.isfinite(r.error)]
-        ended = ", ".join(f"{k} {v}" for k, v in sorted(r.reasons.items(), key=lambda kv: -kv[1]))
-        table.add_row(name, f"{100 * r.rate:.1f} %", f"{100 * low:.1f} - {100 * high:.1f} %", f"{r.returns.mean():.2f}", f"{error.mean():.3f}" if len(error) else "-", ended)
-    return table
-
-
-class _Line:
-    """One live line on a terminal; a line every few seconds elsewhere."""
-
-    def __init__(self, say: Console):
-        self.say, self.shown, self.last, self.open = say, 0.0, {}, False
-
-    def __call__(self, p: Any) -> None:
-        m, self.last = p.metrics, p.metrics
-        left = (p.iterations - p.iteration) * p.seconds / max(1, p.iteration)
-        rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
-        result = f"return {m['return']:.2f}  success {100 * m['success']:.0f} %" if "return" in m else "no episode ended yet"
-        for text in p.said:
-            self.end()
-            self.say.print(f"note: {text}", highlight=False, soft_wrap=True)
-        self.text(f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  KL {m['kl']:.4f}  {left:4.0f} s left", p.iteration == p.iterations)
-
-    def text(self, text: str, always: bool = False) -> None:
-        every = 0.1 if self.say.is_terminal else 5.0
-        if always or time.monotonic() - self.shown > every:
-            self.shown = time.monotonic()
-            end = "" if self.say.is_terminal else "\n"
-            self.say.file.write(("\r\x1b[2K" if self.say.is_terminal else "") + text + end)
-            self.say.file.flush()
-            self.open = self.say.is_terminal
-
-    def end(self) -> None:
-        if self.open:
-            self.say.file.write("\n")
-            self.open = False
-
-
 def _parse(args: list[str]) -> Any:
-    """Arguments to a verb. A task's tuned settings are the defaults that `train TASK --help` shows."""
-    defaults: dict[str, Any] = {}
-    if args[:1] == ["train"]:
-        from surefoot.learn.ppo import PPO
+    """Arguments to a verb."""
+    name, *rest = args
+    if name == "train":
+        return _parse_train(rest)
+    return tyro.cli(VERBS[name], args=rest, prog=f"surefoot {name}")
 
-        named = next((a for a in args[1:] if a in tasks.TASKS), None)
-        Train.__annotations__["ppo"] = Annotated[PPO, tyro.conf.arg(name="")]
-        Train.__dataclass_fields__["ppo"].type = Annotated[PPO, tyro.conf.arg(name="")]
-        defaults["train"] = Train(ppo=PPO(**tasks.make(named).settings) if named else PPO())
-    verb = VERBS.get(args[0]) if args else None
-    if verb is None:
-        return None
-    return tyro.cli(verb, args=args[1:], prog=f"surefoot {args[0]}", default=defaults.get(args[0]), config=(tyro.conf.FlagConversionOff,) if verb is Look else ())
+
+def _parse_train(args: list[str]) -> Any:
+    """The learner's settings are arguments too; those tuned for a task are the defaults `train TASK --help` shows."""
+    from surefoot.learn.ppo import PPO
+
+    named = next((a for a in args if a in tasks.TASKS), None)
+    tuned = PPO(**tasks.make(named).settings) if named else PPO()
+    return tyro.cli(Train[PPO], args=args, prog="surefoot train", default=Train(settings=tuned))
 
 
 def usage() -> str:
@@ -375,13 +366,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"\n{error}", file=sys.stderr)
         return 128 + int(stopped)
-    if as_json:
-        print(json.dumps(answer.facts, default=float, allow_nan=False))
-    else:
-        for thing in answer.shown:
-            say.print(thing, highlight=False, soft_wrap=isinstance(thing, str))
-        if answer.next:
-            say.print(f"next: {answer.next}", highlight=False, soft_wrap=True)
+    show(answer, say, as_json)
     return answer.code
 
 

@@ -25,4 +25,6 @@ def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> Sure
     """The error for a name that does not exist: says which ones do."""
     names = list(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") or "none"
-    return SurefootError(f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}")
+    return SurefootError(
+        f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}"
+    )

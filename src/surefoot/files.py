@@ -1,8 +1,9 @@
-"""Files that are either whole or absent: write beside, flush to disk, rename. And content hashes, so products name their parents."""
+"""Files that are whole or absent: write beside, flush, rename. And content hashes, by which products name parents."""
 
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,19 @@ from surefoot.errors import SurefootError
 def write(path: Path, data: bytes) -> None:
     """Atomic: after a crash or a full disk at any instant, path holds its old content or all of the new one."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(beside, "wb") as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
         os.replace(beside, path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise SurefootError(f"{path}: could not write {len(data)} bytes: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):  # gone where all went well; otherwise, also after Ctrl-C, no litter
+            beside.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 

@@ -1,13 +1,12 @@
-"""Log: named columns over time, and where they came from. A rollout, a real log, a reference motion, an excitation plan.
+"""Log: named columns over time and where they came from: a rollout, a real log, a reference motion, an excitation plan.
 
     time (T,) seconds, strictly increasing        columns[name] (T,) or (T, k), one row per time
 
 On disk it is one npz: `time`, `columns/<name>` as they are, and `header`, a JSON text with the units and the meta.
 """
 
+import io
 import json
-import os
-import secrets
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot import files
 from surefoot.errors import SurefootError, unknown
 
 FORMAT = "surefoot.log/1"
@@ -74,7 +74,9 @@ class Log:
         if not path.parent.is_dir():
             raise SurefootError(f"{path}: found no directory {path.parent}")
         arrays = {"header": np.array(header), "time": self.time, **{f"columns/{k}": v for k, v in self.columns.items()}}
-        _write_whole(path, arrays)
+        npz = io.BytesIO()
+        np.savez(npz, **arrays)  # type: ignore[arg-type]
+        files.write(path, npz.getvalue())
         return path
 
     @staticmethod
@@ -142,18 +144,3 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         raise SurefootError(f"{path}: {error}; expected an npz") from None
     except ValueError as error:  # numpy's words for a pickle, an object array or a broken member
         raise SurefootError(f"{path}: {error}; expected an npz of plain numbers, nothing pickled") from None
-
-
-def _write_whole(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Temporary file beside the target, flushed to disk, then renamed over it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise SurefootError(f"{path}: {error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,12 +1,12 @@
 """e: the named physical unknowns of x' = f(x, u, e), and where each one lives in a model.
 
-A Param is one number about the world. Its address says what it moves: `target` names a physical quantity (the vocabulary
-is in sim/fields.py: mass, com_x, friction, gain, action_delay, ...), `match` is a regular expression over the names of the
-model's objects, `op` says how the number combines with the model's own value: set, scale (times) or add (plus).
+A Param is one number about the world. Its address says what it moves: `target` names a physical quantity (the
+vocabulary is in sim/fields.py: mass, com_x, friction, gain, action_delay, ...), `match` is a regular expression over
+the names of the model's objects, `op` says how the number combines with the model's own: set, scale (times) or add.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
 
@@ -35,9 +35,14 @@ class Param:
     def __post_init__(self) -> None:
         where = f"param {self.name}"
         if not all(np.isfinite([self.nominal, self.low, self.high])):
-            raise SurefootError(f"{where}: nominal, low and high must be finite, found {self.nominal}, {self.low}, {self.high}")
+            raise SurefootError(
+                f"{where}: nominal, low and high must be finite, found {self.nominal}, {self.low}, {self.high}"
+            )
         if not self.low <= self.nominal <= self.high or self.low == self.high:
-            raise SurefootError(f"{where}: expected low <= nominal <= high with low < high, found {self.low}, {self.nominal}, {self.high}")
+            raise SurefootError(
+                f"{where}: expected low <= nominal <= high with low < high, "
+                f"found {self.low}, {self.nominal}, {self.high}"
+            )
         if self.log and self.low <= 0:
             raise SurefootError(f"{where}: a log scale needs low > 0, found {self.low}")
         if self.op not in ("set", "scale", "add"):
@@ -78,15 +83,15 @@ class Params:
 
     @cached_property
     def nominal(self) -> np.ndarray:
-        return np.array([p.nominal for p in self.items])
+        return np.array([p.nominal for p in self.items], float)
 
     @cached_property
     def low(self) -> np.ndarray:
-        return np.array([p.low for p in self.items])
+        return np.array([p.low for p in self.items], float)
 
     @cached_property
     def high(self) -> np.ndarray:
-        return np.array([p.high for p in self.items])
+        return np.array([p.high for p in self.items], float)
 
     @cached_property
     def log(self) -> np.ndarray:
@@ -104,9 +109,37 @@ class Params:
 
     @staticmethod
     def from_json(rows: list[dict[str, Any]], where: str = "params") -> "Params":
-        known = [f.name for f in fields(Param)]
-        for row in rows:
-            for k in row:
-                if k not in known:
-                    raise unknown("field", k, known, f"{where}: param {row.get('name', '?')}")
-        return Params(tuple(Param(**row) for row in rows))
+        """The params `to_json` wrote. `where` (a file, a field) opens every error."""
+        if not isinstance(rows, list):
+            raise SurefootError(f"{where}: found {type(rows).__name__}, expected a list of params")
+        return Params(tuple(_read(row, i, where) for i, row in enumerate(rows)))
+
+
+def _read(row: Any, i: int, where: str) -> Param:
+    """Row i of a file as a Param, or an error that names the field and what it should have held."""
+    if not isinstance(row, dict):
+        raise SurefootError(f"{where}[{i}]: found {type(row).__name__}, expected an object")
+    known, place = {f.name: f for f in fields(Param)}, f"{where}: param {row.get('name', i)}"
+    for name in row:
+        if name not in known:
+            raise unknown("field", str(name), known, place)
+    missing = [name for name, f in known.items() if f.default is MISSING and name not in row]
+    if missing:
+        raise SurefootError(f"{place}: {', '.join(missing)}: found nothing, expected a value")
+    values = {name: _typed(value, known[name].type, f"{place}: {name}") for name, value in row.items()}
+    try:
+        return Param(**values)
+    except SurefootError as error:
+        raise SurefootError(f"{where}: {error}") from None
+
+
+def _typed(value: Any, kind: Any, where: str) -> Any:
+    """The value as its field has it: a number as a float, so that no array of them is of whole numbers."""
+    if kind is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2.0**1000:
+            return float(value)  # a longer whole number, which JSON allows, has no float
+        raise SurefootError(f"{where}: found {value!r}, expected a finite number")
+    expected, words = (bool, "true or false") if kind is bool else (str, "text")
+    if not isinstance(value, expected):
+        raise SurefootError(f"{where}: found {value!r}, expected {words}")
+    return value

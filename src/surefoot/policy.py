@@ -1,7 +1,8 @@
 """Observation -> action, with the contract that says what every number means.
 
-What is lost between simulator and robot is seldom the weights and nearly always the contract: joint order, scales, units,
-rate, gains, history layout. So a policy carries it, and golden vectors (observation -> action pairs) prove it was kept.
+What is lost between simulator and robot is seldom the weights and nearly always the contract: joint order, scales,
+units, rate, gains, history layout. So a policy carries it, and golden vectors (observation -> action pairs) prove
+it was kept.
 """
 
 from abc import ABC, abstractmethod
@@ -19,13 +20,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Told:
-    """One observation term, in the order the net is told them: (measured in `unit`, clipped to +-clip) * scale."""
+    """One observation term, in the order the net is told them: (measured in `unit`, clipped to any +-clip) * scale."""
 
     name: str
     dim: int
     unit: str
     scale: float
-    clip: float
+    clip: float | None
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,13 @@ class Contract:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
             raise SurefootError(f"{where}: format: expected {FORMAT}, found {found}")
         known = {f.name: f for f in fields(Contract)}
-        body = {k: v for k, v in data.items() if k != "format"}
+        body: dict[str, Any] = {k: v for k, v in data.items() if k != "format"}
         for k in body:
             if k not in known:
                 raise unknown("field", k, known, where)
         try:
-            body["observation"] = tuple(Told(**t) for t in body["observation"])
-            contract = Contract(**{k: tuple(v) if isinstance(v, list) else v for k, v in body.items()})
+            body |= {k: tuple(v) for k, v in body.items() if isinstance(v, list)}
+            contract = Contract(**body | {"observation": tuple(Told(**t) for t in body["observation"])})
         except (TypeError, KeyError) as error:
             raise SurefootError(f"{where}: {error}") from error
         contract.check(where)
@@ -140,8 +141,8 @@ ACTIVATIONS = {
 class Net(Policy):
     """An MLP on normalised observations: a = W_k act(... act(W_1 z + b_1)) + b_k,  z = clip((obs - mean) / sd, +-10).
 
-    With a mirror, the mean of the answer and the mirrored answer to the mirrored question. `arrays` holds w0, b0, w1, ...,
-    mean, sd and, where there is one, the mirror's obs_order, obs_sign, action_order, action_sign.
+    With a mirror, the mean of the answer and the mirrored answer to the mirrored question. `arrays` holds w0, b0, w1,
+    ..., mean, sd and, where there is one, the mirror's obs_order, obs_sign, action_order, action_sign.
     """
 
     contract: Contract
@@ -154,12 +155,13 @@ class Net(Policy):
             raise unknown("activation", self.activation, ACTIVATIONS, where)
         sizes = [c.obs_dim, *(a[f"w{k}"].shape[0] for k in range(self.depth))]
         if not self.depth or sizes[-1] != (c.choices or len(c.action_names)):
-            raise SurefootError(f"{where}: expected {c.choices or len(c.action_names)} outputs, found {sizes[-1] if self.depth else 'no layers'}")
+            found = sizes[-1] if self.depth else "no layers"
+            raise SurefootError(f"{where}: expected {c.choices or len(c.action_names)} outputs, found {found}")
         for k in range(self.depth):
             _expect(where, f"w{k}", a, (sizes[k + 1], sizes[k]))
             _expect(where, f"b{k}", a, (sizes[k + 1],))
-        for k in ("mean", "sd"):
-            _expect(where, k, a, (c.obs_dim,))
+        for name in ("mean", "sd"):
+            _expect(where, name, a, (c.obs_dim,))
         if not (a["sd"] > 0).all():
             raise SurefootError(f"{where}: sd: expected positive numbers")
 
@@ -203,6 +205,8 @@ def _expect(where: str, name: str, arrays: Mapping[str, np.ndarray], shape: tupl
         raise SurefootError(f"{where}: {name} is missing; found {', '.join(sorted(arrays))}")
     found = arrays[name]
     if found.shape != shape or found.dtype != np.float32:
-        raise SurefootError(f"{where}: {name}: expected float32 of shape {shape}, found {found.dtype} of shape {found.shape}")
+        raise SurefootError(
+            f"{where}: {name}: expected float32 of shape {shape}, found {found.dtype} of shape {found.shape}"
+        )
     if not np.isfinite(found).all():
         raise SurefootError(f"{where}: {name}: expected finite numbers, found NaN or infinity")

@@ -1,7 +1,7 @@
 """Randomness is an argument: counter-based streams keyed by (seed, purpose, step).
 
 A stream is made where it is used and thrown away, so nothing has to be saved to resume, and nothing depends on thread
-count. Env i is row i of what a stream draws for all envs at that step, so what happens in one env never moves another's.
+count. Env i is row i of what a stream draws for all envs at that step, so what happens in one never moves another.
 """
 
 import hashlib

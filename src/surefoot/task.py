@@ -34,7 +34,16 @@ class Moment:
         """The same instant in some rows only."""
         x = self.x
         gravity = x.gravity[mask] if len(x.gravity) == len(mask) else x.gravity
-        part = State(x.time[mask], x.q[mask], x.v[mask], x.u[mask], x.act[mask], {k: y[mask] for k, y in x.y.items()}, x.e[mask], gravity)
+        part = State(
+            x.time[mask],
+            x.q[mask],
+            x.v[mask],
+            x.u[mask],
+            x.act[mask],
+            {k: y[mask] for k, y in x.y.items()},
+            x.e[mask],
+            gravity,
+        )
         return Moment(part, self.action[mask], self.previous[mask], self.command[mask], self.time[mask])
 
     @property
@@ -61,7 +70,7 @@ class Seen:
     noise: float = 0.0
     """standard deviation of the sensor's noise, in `unit`"""
     scale: float = 1.0
-    clip: float = 100.0
+    clip: float = np.inf
     """largest magnitude, in `unit`, before scaling"""
 
 
@@ -111,7 +120,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Mirror:
-    """A left-right symmetry: mirrored = sign * values[order], for one frame of the actor's observation and for the action."""
+    """A left-right symmetry: mirrored = sign * values[order], of one frame the actor is told and of the action."""
 
     obs_order: np.ndarray
     obs_sign: np.ndarray
@@ -169,7 +178,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Step:
-    """What one env step gives back. `obs` is after auto-reset; `last` is what each group would have been told before it."""
+    """What one env step gives back: `obs` after auto-reset, `last` what each group would have been told before it."""
 
     obs: dict[str, np.ndarray]
     reward: np.ndarray  # (n,)
@@ -210,7 +219,7 @@ class Env:
         return Moment(self.world.state, self.action, self.previous, self.command, self.age * self.world.dt)
 
     def reset(self, seed: int | None = None) -> dict[str, np.ndarray]:
-        """Begin everywhere; with a seed, from the start of its streams. With `stagger`, at random ages, so that not all end at once."""
+        """Begin everywhere; given a seed, from its streams' start; with `stagger`, at random ages, not all in step."""
         if seed is not None:
             self.seed, self.counter = seed, 0
         self._begin(np.arange(self.n))
@@ -219,7 +228,7 @@ class Env:
         return self._observe(np.arange(self.n))
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
-        """Make the episodes just begun as old as `ages` control periods; their returns and success will not be reported."""
+        """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
         return self._observe(np.arange(self.n))
 
@@ -276,7 +285,7 @@ class Env:
         return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason)
 
     def _begin(self, ids: np.ndarray) -> None:
-        """New e, new start, new command in envs ids. All rows are drawn and ids taken, so envs never move each other."""
+        """New e, start and command in envs ids. All rows are drawn and ids taken, so envs never move each other."""
         e = self.belief.sample(stream(self.seed, "e", self.counter), self.n)
         self.world.reset(ids, e, self.task.start(stream(self.seed, "start", self.counter), self.n))
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
@@ -313,7 +322,7 @@ class Env:
         return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
 
     def _last(self, g: str, rows: np.ndarray) -> np.ndarray:
-        """What a group would be told now in some rows, without moving the histories on; never NaN, even where one diverged."""
+        """What a group would be told now in some rows, histories left as they are; no NaN, even where one diverged."""
         frame = np.nan_to_num(self._frame(g, rows), nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
         return np.concatenate([self.frames[g][rows, 1:], frame[:, None]], 1).reshape(len(frame), -1)
 
@@ -325,7 +334,9 @@ class Env:
         frame = np.concatenate([t.compute(now) for t in self.task.sees[g].terms], axis=1)
         if g == "actor":
             self._disturb(frame, now.x.e, chance, rows)
-        frame = np.clip(frame, -clip, clip, out=frame) * scale
+        if np.isfinite(clip).any():
+            np.clip(frame, -clip, clip, out=frame)
+        frame *= scale
         for term in self.told if g == "actor" else ():
             frame = term(now.x, frame, chance)
         return frame
@@ -362,7 +373,10 @@ class Env:
 
 def _columns(group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per column of a frame: noise sd, clip, scale."""
-    sd, clip, scale = (np.repeat([getattr(t, k) for t in group.terms], [t.dim for t in group.terms]) for k in ("noise", "clip", "scale"))
+    sd, clip, scale = (
+        np.repeat([getattr(t, k) for t in group.terms], [t.dim for t in group.terms])
+        for k in ("noise", "clip", "scale")
+    )
     return sd, clip, scale
 
 
@@ -373,7 +387,9 @@ def _outside(params: Params, target: str, actor: Group) -> list[tuple[int, Param
     for i, p in enumerate(params):
         if p.target != target:
             continue
-        columns = [c for t, end in zip(actor.terms, ends) if re.fullmatch(p.match, t.name) for c in range(end - t.dim, end)]
+        columns = [
+            c for t, end in zip(actor.terms, ends) if re.fullmatch(p.match, t.name) for c in range(end - t.dim, end)
+        ]
         if not columns:
             raise unknown("observation term", p.match, [t.name for t in actor.terms], f"param {p.name}")
         found.append((i, p, columns))

@@ -1,6 +1,6 @@
 """Verdict: a table of checks, each a number against a limit with its evidence, and the one next thing to do.
 
-A rate without an interval is not evidence. clopper_pearson is exact: whatever the true p, it covers p at least `level` often.
+A rate without an interval is not evidence. clopper_pearson is exact: whatever p, it covers p at least `level` often.
 """
 
 import math
@@ -15,7 +15,7 @@ from surefoot.errors import SurefootError, unknown
 
 @dataclass(frozen=True)
 class Check:
-    """One question with its answer. `value`, `limit`, `low` and `high` are in `unit`; low..high is the interval of value."""
+    """One question with its answer. `value`, `limit`, `low`, `high` are in `unit`; low..high is value's interval."""
 
     name: str
     value: float
@@ -120,7 +120,7 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[f
 
 
 def _log_binomial(counts: np.ndarray, n: int) -> Callable[[float], float]:
-    """p -> log P(X in counts), X ~ Binomial(n, p), 0 < p < 1: summed relative to the largest term, so nothing underflows."""
+    """p -> log P(X in counts), X ~ Binomial(n, p), 0 < p < 1: summed relative to the largest term, none underflows."""
     ways = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in counts])
 
     def log_probability(p: float) -> float:

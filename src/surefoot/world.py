@@ -8,6 +8,7 @@ sensors say -> what the policy is told). Shapes: n simulations, nq positions, nv
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from surefoot.rng import stream
 
 @dataclass(frozen=True)
 class State:
-    """x, and what is measured of it, for n simulations: live views, current until the next call. SI units, world frame."""
+    """x, and what is measured of it, for n simulations: live views, good until the next call. SI units, world frame."""
 
     time: np.ndarray  # (n,) s since the episode began
     q: np.ndarray  # (n, nq) positions
@@ -84,6 +85,8 @@ class World(ABC):
     params: Params
     terms: tuple[Term, ...]
     state: State
+    model: Any
+    """the engine's own model, for whoever needs names, gains or pictures"""
 
     @abstractmethod
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
@@ -99,3 +102,7 @@ class World(ABC):
 
     @abstractmethod
     def load(self, saved: Mapping[str, np.ndarray]) -> None: ...
+
+    @abstractmethod
+    def bundle(self, i: int) -> dict[str, np.ndarray]:
+        """What led simulation i to where it is, enough to replay its last periods; asked for when it diverges."""

@@ -19,7 +19,9 @@ SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2}
 def learner(name="balance-discrete", seed=0, threads=0, belief=True, **changes):
     task = tasks.make(name)
     settings = PPO(**{**SMALL, **changes})
-    return Learner(tasks.env(task, settings.envs, task.belief if belief else None, seed, threads, stagger=True), settings, seed)
+    return Learner(
+        tasks.env(task, settings.envs, task.belief if belief else None, seed, threads, stagger=True), settings, seed
+    )
 
 
 def test_gae_equals_numbers_computed_by_hand():
@@ -120,7 +122,9 @@ def test_a_mirrored_actor_answers_the_mirrored_question_with_the_mirrored_answer
     turned = obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float()
     answer = actor(turned)[:, mirror.action_order] * torch.from_numpy(mirror.action_sign).float()
     assert torch.allclose(answer, actor(obs), atol=1e-6)
-    twice = (obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float())[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float()
+    twice = (obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float())[
+        :, mirror.obs_order
+    ] * torch.from_numpy(mirror.obs_sign).float()
     assert torch.equal(twice, obs)
 
 

@@ -45,7 +45,9 @@ else:
 
 
 def child(folder: Path, task: str, at: str = "never") -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", CHILD, str(folder), task, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), task, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def finished(folder: Path) -> dict[str, str]:
@@ -90,13 +92,29 @@ def test_killed_at_twenty_instants_a_run_ends_with_the_same_bits_each_time(tmp_p
     same = 0
     for k in range(20):
         inside = k % 3 == 0
-        instant = f"{rng.choice(['fsync', 'replace'])}:{rng.integers(3, 20)}" if inside else float(rng.uniform(0.4, 1.0) * seconds)
+        instant = (
+            f"{rng.choice(['fsync', 'replace'])}:{rng.integers(3, 20)}"
+            if inside
+            else float(rng.uniform(0.4, 1.0) * seconds)
+        )
         same += killed_then_resumed(tmp_path / f"run{k}", task, [instant]) == expected
     assert same == 20
 
 
 def test_a_terminated_run_saves_and_says_how_to_go_on(tmp_path):
-    args = [sys.executable, "-m", "surefoot", "train", "hover", "--out", str(tmp_path / "r"), "--steps", "400000", "--seed", "3"]
+    args = [
+        sys.executable,
+        "-m",
+        "surefoot",
+        "train",
+        "hover",
+        "--out",
+        str(tmp_path / "r"),
+        "--steps",
+        "400000",
+        "--seed",
+        "3",
+    ]
     process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not (tmp_path / "r" / "metrics.jsonl").exists():
         time.sleep(0.05)
@@ -147,9 +165,19 @@ def test_a_full_disk_costs_a_checkpoint_not_the_run(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files.os, "fsync", full)
     said = []
-    learn.train("balance", tmp_path / "r", 7, None, learn.settings_for("balance", CHANGES), watch=lambda p: said.extend(p.said), save_every=0)
+    learn.train(
+        "balance",
+        tmp_path / "r",
+        7,
+        None,
+        learn.settings_for("balance", CHANGES),
+        watch=lambda p: said.extend(p.said),
+        save_every=0,
+    )
     assert any("No space left on device" in s and "training goes on" in s for s in said)
-    assert not list(tmp_path.rglob("*.part")) and not [p for p in tmp_path.rglob("*.safetensors") if p.stat().st_size == 0]
+    assert not list(tmp_path.rglob("*.part")) and not [
+        p for p in tmp_path.rglob("*.safetensors") if p.stat().st_size == 0
+    ]
     bundle.load(tmp_path / "r")
 
 

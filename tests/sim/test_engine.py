@@ -34,7 +34,11 @@ def world(xml: str, params: Params, n: int = 4, substeps: int = 1, threads: int 
 def begin(w: Engine, e=None, q=None, v=None, u=None) -> None:
     fill = lambda rows, width: np.zeros((w.n, width)) if rows is None else np.broadcast_to(rows, (w.n, width)).copy()  # noqa: E731
     q = np.tile(w.model.qpos0, (w.n, 1)) if q is None else q
-    w.reset(np.arange(w.n), np.tile(w.params.nominal, (w.n, 1)) if e is None else e, Start(fill(q, w.model.nq), fill(v, w.model.nv), fill(u, w.model.nu)))
+    w.reset(
+        np.arange(w.n),
+        np.tile(w.params.nominal, (w.n, 1)) if e is None else e,
+        Start(fill(q, w.model.nq), fill(v, w.model.nv), fill(u, w.model.nu)),
+    )
 
 
 def run(w: Engine, steps: int, u: float = 0.0) -> None:
@@ -50,12 +54,16 @@ def test_a_batch_steps_as_mujoco_by_hand_does_to_the_last_bit():
     data.qpos[:], data.ctrl[:] = 0.4, 0.2
     for _ in range(100):
         mujoco.mj_step(model, data)
-    assert np.array_equal(w.state.q, np.tile(data.qpos, (3, 1))) and np.array_equal(w.state.v, np.tile(data.qvel, (3, 1)))
+    assert np.array_equal(w.state.q, np.tile(data.qpos, (3, 1))) and np.array_equal(
+        w.state.v, np.tile(data.qvel, (3, 1))
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_thread_count_changes_no_bit(threads):
-    params = Params((Param("mass", "mass", 1.0, 0.5, 2.0, match="arm"), Param("latency", "action_delay", 0.0, 0.0, 0.02, op="set")))
+    params = Params(
+        (Param("mass", "mass", 1.0, 0.5, 2.0, match="arm"), Param("latency", "action_delay", 0.0, 0.0, 0.02, op="set"))
+    )
     found = []
     for t in (1, threads):
         w = world(PENDULUM, params, n=16, threads=t)
@@ -75,7 +83,9 @@ def test_scaling_a_mass_scales_its_inertia_so_free_fall_and_swing_keep_their_sha
 
 def test_gravity_and_slope_give_the_closed_form_of_free_fall():
     """After t seconds on ground sloping by a about y, a falling body has moved g t^2 / 2 (sin a, 0, -cos a)."""
-    params = Params((Param("g", "gravity", 9.81, 1.0, 20.0, op="set"), Param("slope", "slope_y", 0.0, -0.5, 0.5, op="set")))
+    params = Params(
+        (Param("g", "gravity", 9.81, 1.0, 20.0, op="set"), Param("slope", "slope_y", 0.0, -0.5, 0.5, op="set"))
+    )
     xml = FALL.replace(' density="1.2"', "")
     w = world(xml, params, n=3)
     e = np.array([[9.81, 0.0], [3.7, 0.0], [9.81, 0.2]])
@@ -106,7 +116,9 @@ def test_wind_carries_a_ball_along_where_there_is_air():
 
 def test_a_delay_moves_the_answer_later_by_exactly_that_much():
     params = Params((Param("latency", "action_delay", 0.0, 0.0, 0.02, op="set"),))
-    w = world(PENDULUM.replace("RK4", "implicitfast"), params, n=2)  # RK4 asks between steps, where a delay lands earlier
+    w = world(
+        PENDULUM.replace("RK4", "implicitfast"), params, n=2
+    )  # RK4 asks between steps, where a delay lands earlier
     begin(w, np.array([[0.0], [0.02]]))
     tracks = []
     for k in range(60):
@@ -158,7 +170,12 @@ def test_servo_gains_and_limits_write_the_force_law():
 
 
 def test_ops_on_one_field_compose_in_order():
-    params = Params((Param("scale", "mass", 1.0, 0.5, 2.0, match="arm"), Param("load", "mass", 0.0, 0.0, 5.0, match="arm", op="add")))
+    params = Params(
+        (
+            Param("scale", "mass", 1.0, 0.5, 2.0, match="arm"),
+            Param("load", "mass", 0.0, 0.0, 5.0, match="arm", op="add"),
+        )
+    )
     w = world(PENDULUM, params, n=1)
     begin(w, np.array([[2.0, 1.0]]))
     assert np.isclose(w.fields["body_mass"][0, 1], 2 * 2 + 1)
@@ -183,7 +200,9 @@ def test_terms_sit_in_their_sockets():
 
 
 def test_save_and_load_go_on_with_the_same_bits():
-    params = Params((Param("mass", "mass", 1.0, 0.5, 2.0, match="arm"), Param("latency", "action_delay", 0.0, 0.0, 0.02, op="set")))
+    params = Params(
+        (Param("mass", "mass", 1.0, 0.5, 2.0, match="arm"), Param("latency", "action_delay", 0.0, 0.0, 0.02, op="set"))
+    )
     e = np.stack([np.linspace(0.5, 2, 4), np.linspace(0, 0.02, 4)], 1)
     w, again = world(PENDULUM, params), world(PENDULUM, params)
     begin(w, e, q=[0.3])
@@ -222,7 +241,19 @@ def test_what_diverged_can_be_replayed_from_its_bundle():
     assert again.step(again.state.u.copy(), Chance(0, 5, again.dt))[0]
 
 
-FREE_TARGETS = ("com_x", "com_y", "com_z", "drag", "gravity", "slope_x", "slope_y", "wind_x", "wind_y", "wind_z", "air_density")
+FREE_TARGETS = (
+    "com_x",
+    "com_y",
+    "com_z",
+    "drag",
+    "gravity",
+    "slope_x",
+    "slope_y",
+    "wind_x",
+    "wind_y",
+    "wind_z",
+    "air_density",
+)
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -239,7 +270,9 @@ def test_every_target_of_the_vocabulary_acts_on_a_model_that_has_it(name):
 
 def test_the_audit_fails_loudly_for_a_param_that_does_nothing():
     """Wind without air: the field is written, the physics is deaf to it."""
-    params = Params((Param("wind", "wind_x", 0.0, 0.0, 10.0, op="set"), Param("g", "gravity", 9.81, 9.0, 10.0, op="set")))
+    params = Params(
+        (Param("wind", "wind_x", 0.0, 0.0, 10.0, op="set"), Param("g", "gravity", 9.81, 9.0, 10.0, op="set"))
+    )
     found = effects(params, model_trace(mujoco.MjSpec.from_string(FALL.replace(' density="1.2"', "")), params))
     assert [f.acts for f in found] == [False, True]
     with pytest.raises(SurefootError, match=r"change nothing.*wind \(wind_x"):

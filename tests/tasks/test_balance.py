@@ -25,7 +25,9 @@ def pair(x0, params=None):
     return env, peer
 
 
-@pytest.mark.parametrize("params", [{}, {"gravity": 12.0, "cart_mass": 1.5, "pole_mass": 0.2}], ids=["as in v1", "another world"])
+@pytest.mark.parametrize(
+    "params", [{}, {"gravity": 12.0, "cart_mass": 1.5, "pole_mass": 0.2}], ids=["as in v1", "another world"]
+)
 def test_states_equal_gymnasiums_step_by_step(params):
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -45,10 +47,15 @@ def test_states_equal_gymnasiums_step_by_step(params):
 def test_episodes_end_and_pay_as_gymnasiums_do():
     task = tasks.make("balance-discrete")
     env = tasks.env(task, 1, seed=3)
-    obs = env.reset()["actor"][0]
+    env.reset()
     peer = gymnasium.make("CartPole-v1").unwrapped
     peer.reset()
-    peer.state = tuple(float(v) for v in np.array([env.world.state.q[0, 0], env.world.state.v[0, 0], env.world.state.q[0, 1], env.world.state.v[0, 1]]))
+    peer.state = tuple(
+        float(v)
+        for v in np.array(
+            [env.world.state.q[0, 0], env.world.state.v[0, 0], env.world.state.q[0, 1], env.world.state.v[0, 1]]
+        )
+    )
     rng = np.random.default_rng(1)
     for _ in range(200):
         push = int(rng.integers(2))

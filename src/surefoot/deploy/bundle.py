@@ -1,7 +1,7 @@
-"""A policy on disk: policy.safetensors (weights) beside policy.json (contract, hash of the weights, golden vectors); and ONNX.
+"""A policy on disk: policy.safetensors (weights) beside policy.json (contract, hash, golden vectors); and ONNX.
 
-Reading refuses what does not fit together: weights of another run, wrong shapes, numbers that are not finite, or answers
-that differ from the golden ones. Nothing here unpickles, and nothing needs mujoco or torch.
+Reading refuses what does not fit together: weights of another run, wrong shapes, numbers that are not finite, or
+answers that differ from the golden ones. Nothing here unpickles, and nothing needs mujoco or torch.
 """
 
 import json
@@ -19,6 +19,7 @@ from surefoot.errors import MissingExtra, SurefootError
 from surefoot.policy import Contract, Net
 
 LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
+LONGEST_HEADER = 2**20  # bytes; a hundred tensors take ten thousand
 GOLDEN = 1e-5  # how far a runtime's answer may be from the golden one, relative to its size
 
 
@@ -57,7 +58,10 @@ def load(path: Path) -> Net:
     contract = Contract.from_json(card["contract"], str(beside))
     data = _read(path)
     if files.sha256(data) != card.get("sha256"):
-        raise SurefootError(f"{path}: these are not the weights {beside.name} was written with (sha256 differs); copy both files of one run")
+        raise SurefootError(
+            f"{path}: these are not the weights {beside.name} was written with (sha256 differs); "
+            "copy both files of one run"
+        )
     policy = Net(contract, read_tensors(data, str(path)), str(card.get("activation")))
     check_golden(policy, card.get("golden"), str(beside))
     return policy
@@ -70,10 +74,14 @@ def check_golden(policy: Net, golden: Any, where: str) -> None:
     except (TypeError, KeyError, ValueError) as error:
         raise SurefootError(f"{where}: golden: expected obs and out, found {type(golden).__name__}") from error
     if obs.ndim != 2 or obs.shape[1] != policy.contract.obs_dim:
-        raise SurefootError(f"{where}: golden: expected observations of {policy.contract.obs_dim} numbers, found shape {obs.shape}")
+        raise SurefootError(
+            f"{where}: golden: expected observations of {policy.contract.obs_dim} numbers, found shape {obs.shape}"
+        )
     found = policy.scores(obs)
     if found.shape != out.shape or not np.allclose(found, out, rtol=GOLDEN, atol=GOLDEN):
-        raise SurefootError(f"{where}: golden: the policy answers differently from when it was written; it is not the same policy")
+        raise SurefootError(
+            f"{where}: golden: the policy answers differently from when it was written; it is not the same policy"
+        )
 
 
 def _read(path: Path) -> bytes:
@@ -84,9 +92,12 @@ def _read(path: Path) -> bytes:
 
 
 def read_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
-    """Arrays of a safetensors file; its header is checked against the file's length before anything is allocated."""
-    if len(data) < 8 or struct.unpack("<Q", data[:8])[0] > len(data) - 8:
-        raise SurefootError(f"{where}: not a safetensors file: its header is longer than the file")
+    """Arrays of a safetensors file; its header is checked against the file and against reason before it is parsed."""
+    header = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else len(data)
+    if header > min(len(data) - 8, LONGEST_HEADER):
+        raise SurefootError(
+            f"{where}: not a safetensors file of ours: a header of {header} bytes in a file of {len(data)}"
+        )
     try:
         return load_tensors(data)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
@@ -94,12 +105,14 @@ def read_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
 
 
 def export_onnx(policy: Net, path: Path) -> Path:
-    """One .onnx file: obs -> actions, contract in its metadata under `surefoot`, and the field's common keys beside it."""
+    """One .onnx file: obs -> actions, the contract in its metadata under `surefoot`, the field's usual keys beside."""
     try:
         import onnx
     except ImportError:
         raise MissingExtra("ONNX export", "export") from None
-    model = onnx.helper.make_model(_graph(policy), opset_imports=[onnx.helper.make_opsetid("", 17)], producer_name="surefoot")
+    model = onnx.helper.make_model(
+        _graph(policy), opset_imports=[onnx.helper.make_opsetid("", 17)], producer_name="surefoot"
+    )
     model.ir_version = 9
     onnx.helper.set_model_props(model, _metadata(policy))
     onnx.checker.check_model(model)
@@ -111,9 +124,9 @@ def _graph(policy: Net) -> Any:
     from onnx import TensorProto, helper, numpy_helper
 
     a, nodes = policy.arrays, []
-    constants = {k: np.asarray(v) for k, v in a.items()} | {"low": np.float32(-10), "high": np.float32(10)}
+    constants = dict(a) | {"low": np.array(-10, np.float32), "high": np.array(10, np.float32)}
     if policy.mirrored:
-        constants["half"] = np.float32(0.5)
+        constants["half"] = np.array(0.5, np.float32)
 
     def node(op: str, inputs: list[str], out: str, **kw: Any) -> str:
         nodes.append(helper.make_node(op, inputs, [out], **kw))
@@ -156,7 +169,7 @@ def _metadata(policy: Net) -> dict[str, str]:
         "action_scale": listed(c.action_scale),
         "observation_names": listed(t.name for t in c.observation),
         "observation_terms_scale": listed(t.scale for t in c.observation),
-        "observation_terms_clip": listed(t.clip for t in c.observation),
+        "observation_terms_clip": listed("inf" if t.clip is None else t.clip for t in c.observation),
         "observation_terms_history_length": listed(c.history for _ in c.observation),
         "command_names": listed(c.command_names),
     }

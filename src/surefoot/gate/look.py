@@ -27,7 +27,9 @@ def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any
         following = f"surefoot try {name}"
     else:
         if not Path(name).exists():
-            raise SurefootError(f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}")
+            raise SurefootError(
+                f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
+            )
         loaded = load_model(name, asset_root)
         params = unknowns(loaded.model)
         belief = Box.full(params)
@@ -53,10 +55,13 @@ def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> Trace:
         env = tasks.env(task, len(e), seed=seed)
         env.reset()
         env.world.reset(np.arange(env.n), e, task.start(stream(seed, "start"), env.n))
-        rng, alive, seen = stream(seed, "audit"), np.ones(env.n, bool), []
+        rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
+        seen: list[np.ndarray] = []
         for _ in range(round(min(seconds, task.seconds) / env.world.dt)):
             shape = (env.n, 1 if task.action.choices else len(task.action.names))
-            step = env.step(rng.integers(0, task.action.choices, shape) if task.action.choices else rng.uniform(-0.3, 0.3, shape))
+            step = env.step(
+                rng.integers(0, task.action.choices, shape) if task.action.choices else rng.uniform(-0.3, 0.3, shape)
+            )
             now = np.concatenate([env.world.state.q, env.world.state.v, step.obs["actor"]], 1)
             alive &= ~(step.terminated | step.truncated)
             seen.append(np.where(alive[:, None], now, seen[-1] if seen else 0.0))
@@ -66,11 +71,18 @@ def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> Trace:
 
 
 def _shown(facts: dict[str, Any], loaded: Loaded, belief: Belief, found: list[Effect]) -> list[Any]:
-    head = f"{facts['name']}: {facts['mass']:.3g} kg, {facts['nv']} degrees of freedom, {facts['nu']} actuators, {len(facts['sensors'])} sensors, steps of {1000 * facts['timestep']:g} ms ({facts['integrator']})"
-    joints = Table("joint", "type", "range", "damping", "armature", "dry friction", title="joints", title_justify="left")
+    head = (
+        f"{facts['name']}: {facts['mass']:.3g} kg, {facts['nv']} degrees of freedom, {facts['nu']} actuators, "
+        f"{len(facts['sensors'])} sensors, steps of {1000 * facts['timestep']:g} ms ({facts['integrator']})"
+    )
+    joints = Table(
+        "joint", "type", "range", "damping", "armature", "dry friction", title="joints", title_justify="left"
+    )
     for j in facts["joints"]:
         span = f"{j['range'][0]:.2f} .. {j['range'][1]:.2f}" if j["range"] else "free"
-        joints.add_row(j["name"] or "-", j["type"], span, f"{j['damping']:g}", f"{j['armature']:g}", f"{j['frictionloss']:g}")
+        joints.add_row(
+            j["name"] or "-", j["type"], span, f"{j['damping']:g}", f"{j['armature']:g}", f"{j['frictionloss']:g}"
+        )
     motors = Table("actuator", "kind", "drives", "kp", "kd", "force", title="actuators", title_justify="left")
     for a in facts["actuators"]:
         force = f"{a['force_range'][0]:g} .. {a['force_range'][1]:g}" if a["force_range"] else "-"
@@ -85,9 +97,27 @@ def _number(x: float | None) -> str:
 def _unknowns(belief: Belief, found: list[Effect]) -> Table:
     params: Params = belief.params
     low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval()
-    table = Table("unknown", "nominal", "range", "unit", "how", "acts", "what", title="e: what the model may be wrong about", title_justify="left")
+    table = Table(
+        "unknown",
+        "nominal",
+        "range",
+        "unit",
+        "how",
+        "acts",
+        "what",
+        title="e: what the model may be wrong about",
+        title_justify="left",
+    )
     acts = {f.param.name: f"yes ({f.change:.2g})" if f.acts else "NO EFFECT" for f in found}
     for i, p in enumerate(params):
         how = f"{p.op} {p.target}" + (" (log)" if p.log else "")
-        table.add_row(p.name, f"{p.nominal:g}", f"{low[i]:.3g} .. {high[i]:.3g}", p.unit or "-", how, acts.get(p.name, "-"), p.about)
+        table.add_row(
+            p.name,
+            f"{p.nominal:g}",
+            f"{low[i]:.3g} .. {high[i]:.3g}",
+            p.unit or "-",
+            how,
+            acts.get(p.name, "-"),
+            p.about,
+        )
     return table

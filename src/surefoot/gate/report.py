@@ -38,7 +38,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def image(data: bytes, kind: str, caption: str) -> str:
     coded = base64.b64encode(data).decode()
-    return f'<figure><img alt="{text(caption)}" src="data:image/{kind};base64,{coded}"><figcaption>{text(caption)}</figcaption></figure>'
+    picture = f'<img alt="{text(caption)}" src="data:image/{kind};base64,{coded}">'
+    return f"<figure>{picture}<figcaption>{text(caption)}</figcaption></figure>"
 
 
 def plot(draw: Any, caption: str, size: tuple[float, float] = (8, 3)) -> str:

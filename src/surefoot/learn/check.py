@@ -26,12 +26,14 @@ def as_torch(policy: Net) -> torch.nn.Module:
 
 
 def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:
-    """Largest difference between onnxruntime on the file and torch on the net, over n observations; an error if it matters."""
+    """Largest difference of onnxruntime on the file from torch on the net over n observations; an error if large."""
     try:
         import onnxruntime
     except ImportError:
         raise MissingExtra("checking an ONNX file", "export") from None
-    obs = policy.arrays["mean"] + policy.arrays["sd"] * stream(1, "export").standard_normal((n, policy.contract.obs_dim))
+    obs = policy.arrays["mean"] + policy.arrays["sd"] * stream(1, "export").standard_normal(
+        (n, policy.contract.obs_dim)
+    )
     obs = obs.astype(np.float32)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -42,5 +44,7 @@ def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:
         expected = as_torch(policy)(z).numpy()
     worst = float(np.abs(found - expected).max())
     if not worst <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
-        raise SurefootError(f"{path}: answers differ from torch by {worst:.2g}, more than {TOLERANCE:g}; the file is not fit to deploy")
+        raise SurefootError(
+            f"{path}: answers differ from torch by {worst:.2g}, more than {TOLERANCE:g}; the file is not fit to deploy"
+        )
     return worst

@@ -16,7 +16,9 @@ ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}
 CLIP = 10.0
 
 
-def mlp(inputs: int, hidden: Sequence[int], outputs: int, activation: str, last: float, seed: torch.Generator) -> nn.Sequential:
+def mlp(
+    inputs: int, hidden: Sequence[int], outputs: int, activation: str, last: float, seed: torch.Generator
+) -> nn.Sequential:
     """Linear layers with orthogonal weights (gain sqrt 2, `last` on the output) and zero biases."""
     layers: list[nn.Module] = []
     sizes = [inputs, *hidden, outputs]
@@ -30,6 +32,10 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int, activation: str, last:
 
 class Normaliser(nn.Module):
     """Running mean and variance of what has been seen, in float64 (Chan's parallel update)."""
+
+    mean: Tensor
+    var: Tensor
+    count: Tensor
 
     def __init__(self, dim: int):
         super().__init__()
@@ -57,7 +63,7 @@ class Normaliser(nn.Module):
 
 
 class Gaussian(nn.Module):
-    """a ~ N(mu, sd^2), sd one number an action, held in [low, high] by a sigmoid: it can neither collapse nor blow up."""
+    """a ~ N(mu, sd^2), one sd an action, held in [low, high] by a sigmoid: it can neither collapse nor blow up."""
 
     def __init__(self, dim: int, low: float, high: float, start: float):
         super().__init__()
@@ -99,6 +105,8 @@ class Gaussian(nn.Module):
 class Categorical(nn.Module):
     """a ~ softmax(logits) over k choices; a is carried as one float column."""
 
+    log_sd: Tensor
+
     def __init__(self, choices: int):
         super().__init__()
         self.outputs = choices
@@ -124,7 +132,12 @@ class Categorical(nn.Module):
 
 
 class Actor(nn.Module):
-    """Observation (normalised) -> parameters of the action's distribution. With a mirror, exactly left-right symmetric."""
+    """Observation (normalised) -> parameters of the action's distribution; with a mirror, exactly symmetric."""
+
+    obs_order: Tensor
+    obs_sign: Tensor
+    action_order: Tensor
+    action_sign: Tensor
 
     def __init__(self, body: nn.Sequential, mirror: Mirror | None):
         super().__init__()
@@ -145,7 +158,10 @@ class Actor(nn.Module):
 
 
 class SymmetricNormaliser(Normaliser):
-    """A Normaliser whose statistics are those of the rows and their mirror images together, so that it keeps the symmetry."""
+    """A Normaliser of the rows and their mirror images together, so that it keeps the symmetry."""
+
+    order: Tensor
+    sign: Tensor
 
     def __init__(self, dim: int, mirror: Mirror):
         super().__init__(dim)

@@ -48,6 +48,8 @@ class PPO:
     """first step size of Adam"""
     kl: float = 0.01
     """the step size grows below half of this KL a gradient step, shrinks above twice of it; 0 keeps lr fixed"""
+    settle: float = 0.9
+    """share of that KL given up, evenly, by the end: large steps first, small ones last"""
     entropy: float = 0.002
     """weight of the entropy bonus"""
     value: float = 1.0
@@ -70,7 +72,9 @@ class PPO:
         if not 0 < low < start < high:
             raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")
         if self.envs * self.horizon % self.minibatches:
-            raise SurefootError(f"minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}")
+            raise SurefootError(
+                f"minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}"
+            )
         if self.activation not in ("relu", "elu", "tanh"):
             raise SurefootError(f"activation: expected relu, elu or tanh, found {self.activation}")
 
@@ -86,7 +90,7 @@ class PPO:
 def advantages(
     reward: Tensor, value: Tensor, next_value: Tensor, done: Tensor, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:
-    """GAE over (T, n). next_value is V(s_{t+1}), zero after a termination, V(last state) after a time-out; done ends a sum."""
+    """GAE over (T, n): next_value is V(s_{t+1}), 0 after termination, V(last state) after time-out; done ends a sum."""
     delta = reward + gamma * next_value - value
     keep = gamma * lam * (1.0 - done)
     out = torch.empty_like(reward)
@@ -131,7 +135,11 @@ class Learner:
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         dims = {g: group.dim for g, group in task.sees.items()}
         mirror = task.mirror if s.symmetric and task.sees["actor"].history == 1 else None
-        self.head = Categorical(task.action.choices) if task.action.choices else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
+        self.head: Categorical | Gaussian = (
+            Categorical(task.action.choices)
+            if task.action.choices
+            else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
+        )
         self.actor = Actor(mlp(dims["actor"], s.hidden, self.head.outputs, s.activation, 0.01, rng), mirror)
         self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
         self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
@@ -212,7 +220,7 @@ class Learner:
         return (adv - adv[good].mean()) / (adv[good].std() + 1e-8), target
 
     def update(self, r: Rollout, adv: Tensor, target: Tensor) -> dict[str, float]:
-        """Epochs of minibatches. A step that is not finite is undone and the step size halved; three in a row stop the run."""
+        """Epochs of minibatches. If not finite, undone and the step size halved; three in a row stop the run."""
         before = {k: v.clone() for k, v in self.state_dict().items()}
         totals: list[Tensor] = []
         old_log_sd = self.head.log_sd.detach().clone()
@@ -223,7 +231,9 @@ class Learner:
             self.load_state_dict(before)
             self.lr, self.rejected = self.lr / 2, self.rejected + 1
             if self.rejected >= 3:
-                raise SurefootError(f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr")
+                raise SurefootError(
+                    f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr"
+                )
         else:
             self.rejected = 0
         return dict(zip(("policy_loss", "value_loss", "entropy", "kl"), mean.tolist())) | {"rejected": self.rejected}
@@ -261,10 +271,12 @@ class Learner:
 
     def _pace(self, kl: float) -> None:
         """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for."""
-        if self.settings.kl > 0:
-            if kl > 2 * self.settings.kl:
+        s = self.settings
+        wanted = s.kl * (1 - s.settle * self.iteration / s.iterations)
+        if wanted > 0:
+            if kl > 2 * wanted:
                 self.lr = max(1e-5, self.lr / 1.5)
-            elif 0 <= kl < self.settings.kl / 2:
+            elif 0 <= kl < wanted / 2:
                 self.lr = min(1e-2, self.lr * 1.5)
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr
@@ -272,7 +284,7 @@ class Learner:
     def state_dict(self) -> dict[str, Tensor]:
         """Weights, normalisers and optimiser by name."""
         state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
-        for i, (name, p) in enumerate(self.modules.named_parameters()):
+        for name, p in self.modules.named_parameters():
             for k, v in self.optimiser.state.get(p, {}).items():
                 state[f"adam.{k}.{name}"] = v
         return state
@@ -281,7 +293,11 @@ class Learner:
         self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
         self.optimiser.state.clear()
         for name, p in self.modules.named_parameters():
-            kept = {k: state[f"adam.{k}.{name}"].clone() for k in ("step", "exp_avg", "exp_avg_sq") if f"adam.{k}.{name}" in state}
+            kept = {
+                k: state[f"adam.{k}.{name}"].clone()
+                for k in ("step", "exp_avg", "exp_avg_sq")
+                if f"adam.{k}.{name}" in state
+            }
             if kept:
                 self.optimiser.state[p] = kept
 
@@ -294,7 +310,11 @@ class Learner:
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
         self.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items() if not k.startswith("env.")})
         self.obs = self.env.load({k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")})
-        self.iteration, self.lr, self.rejected = int(numbers["iteration"]), float(numbers["lr"]), int(numbers["rejected"])
+        self.iteration, self.lr, self.rejected = (
+            int(numbers["iteration"]),
+            float(numbers["lr"]),
+            int(numbers["rejected"]),
+        )
 
 
 def summary(episodes: list[Episodes]) -> dict[str, float]:
@@ -302,5 +322,12 @@ def summary(episodes: list[Episodes]) -> dict[str, float]:
     episodes = [e for e in episodes if len(e.ids)]
     if not episodes:
         return {"episodes": 0}
-    returns, success, lengths = (np.concatenate([getattr(e, k) for e in episodes]) for k in ("returns", "success", "lengths"))
-    return {"episodes": len(returns), "return": float(returns.mean()), "success": float(success.mean()), "length": float(lengths.mean())}
+    returns, success, lengths = (
+        np.concatenate([getattr(e, k) for e in episodes]) for k in ("returns", "success", "lengths")
+    )
+    return {
+        "episodes": len(returns),
+        "return": float(returns.mean()),
+        "success": float(success.mean()),
+        "length": float(lengths.mean()),
+    }

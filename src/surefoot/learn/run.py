@@ -1,13 +1,14 @@
 """A run on disk: what was asked, checkpoints that are whole or absent, metrics that follow them.
 
-    runs/<task>/<time>/ run.json · metrics.jsonl · checkpoints/<iteration>.safetensors + .json · policy.safetensors + .json
-    diverged/*.npz (bundles to replay) · events.* (TensorBoard)
+    runs/<task>/<time>/ run.json · metrics.jsonl · checkpoints/<iteration>.safetensors + .json
+    policy.safetensors + .json · diverged/*.npz (bundles to replay) · events.* (TensorBoard)
 
-A checkpoint is two files: the arrays, then a JSON with their hash, which commits it. Reading takes the newest whose hash
-agrees. One process at a time may write a run.
+A checkpoint is two files: the arrays, then a JSON with their hash, which commits it. Reading takes the newest whose
+hash agrees. One process at a time may write a run.
 """
 
 import fcntl
+import io
 import json
 import os
 import platform
@@ -44,13 +45,16 @@ class Run:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.said: list[str] = []  # what the user should know: fallbacks, disks that were full
+        self._unwritten = ""
         self._lock = self._hold()
 
     @staticmethod
     def create(folder: Path, about: dict[str, Any]) -> "Run":
         folder = Path(folder)
         if (folder / "run.json").exists():
-            raise SurefootError(f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out")
+            raise SurefootError(
+                f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out"
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -91,19 +95,25 @@ class Run:
         """Record a resume; returns what differs from the machine and libraries the run began on."""
         now, then = versions(), about["versions"]
         differs = [f"{k} {then.get(k)} -> {now[k]}" for k in now if then.get(k) != now[k]]
-        about["resumed"] = [*about.get("resumed", []), {"iteration": iteration, "bit_exact": not differs, "differs": differs}]
+        about["resumed"] = [
+            *about.get("resumed", []),
+            {"iteration": iteration, "bit_exact": not differs, "differs": differs},
+        ]
         files.write_json(self.folder / "run.json", about)
         return differs
 
     def save(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> bool:
         """Write a checkpoint. A disk that is full costs this one, not the run: the earlier ones stay."""
-        data = save_tensors({k: v.copy(order="C") for k, v in arrays.items()})  # ascontiguousarray would make scalars rows
+        # by copy, since ascontiguousarray would make scalars rows
+        data = save_tensors({k: v.copy(order="C") for k, v in arrays.items()})
         stem = self.folder / "checkpoints" / f"{numbers['iteration']:08d}"
         try:
             files.write(stem.with_suffix(".safetensors"), data)
             files.write_json(stem.with_suffix(".json"), {"sha256": files.sha256(data), "numbers": dict(numbers)})
         except SurefootError as error:
-            self.said.append(f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on")
+            self.said.append(
+                f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
+            )
             return False
         for old in sorted(stem.parent.glob("*.json"))[:-KEEP]:
             old.unlink(missing_ok=True)
@@ -135,18 +145,34 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     def log(self, row: Mapping[str, Any]) -> None:
-        with open(self.metrics, "a") as f:
-            f.write(json.dumps(row) + "\n")
+        """Append a row; where the disk refuses, keep it and try again with the next."""
+        self._unwritten += json.dumps(row) + "\n"
+        try:
+            size = self.metrics.stat().st_size if self.metrics.exists() else 0
+            with open(self.metrics, "a") as f:
+                try:
+                    f.write(self._unwritten)
+                    f.flush()
+                except OSError:
+                    f.truncate(size)
+                    raise
+            self._unwritten = ""
+        except OSError as error:
+            self.said.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
 
     def rewind(self, iteration: int) -> None:
-        """Forget the metrics after a checkpoint: they will be written again, the same."""
+        """Forget the metrics after a checkpoint, and a row cut short: they will be written again, the same."""
         if self.metrics.exists():
             lines = self.metrics.read_bytes().splitlines(keepends=True)
             files.write(self.metrics, b"".join(lines[:iteration]))
 
     def bundle(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Keep what led to a divergence; at most a hundred of them."""
-        folder = self.folder / "diverged"
-        folder.mkdir(exist_ok=True)
-        if len(list(folder.glob("*.npz"))) < 100:
-            np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+        """Keep what led to a divergence; at most a hundred of them, and never at the price of the run."""
+        folder, data = self.folder / "diverged", io.BytesIO()
+        if len(list(folder.glob("*.npz"))) >= 100:
+            return
+        np.savez(data, **arrays)  # type: ignore[arg-type]
+        try:
+            files.write(folder / f"{name}.npz", data.getvalue())
+        except SurefootError as error:
+            self.said.append(f"a diverged simulation could not be kept: {error}")

@@ -1,4 +1,4 @@
-"""train(task, belief) -> policy: the loop around a learner, with progress, checkpoints, and a way back after any stop."""
+"""train(task, belief) -> policy: the loop around a learner: progress, checkpoints, and a way back after any stop."""
 
 import signal
 import time
@@ -99,8 +99,9 @@ def resume(folder: Path, threads: int = 0, watch: Watcher | None = None, save_ev
 def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner:
     task, seed = tasks.make(about["task"]), int(about["seed"])
     where = str(run.folder / "run.json")
+    told: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["settings"].items()}
     try:
-        settings = PPO(**{k: tuple(v) if isinstance(v, list) else v for k, v in about["settings"].items()})
+        settings = PPO(**told)
     except TypeError as error:
         raise SurefootError(f"{where}: settings: {error}") from error
     belief = Belief.from_json(about["belief"], where)
@@ -111,7 +112,12 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner:
 
 def _keep(run: Run, env: Env, i: int) -> None:
     """The last states of a diverged simulation, with its e and the task to replay it in."""
-    arrays = env.world.bundle(i) | {"env": np.array(i), "step": np.array(env.counter), "task": np.array(env.task.name), "seed": np.array(env.seed)}
+    arrays = env.world.bundle(i) | {
+        "env": np.array(i),
+        "step": np.array(env.counter),
+        "task": np.array(env.task.name),
+        "seed": np.array(env.seed),
+    }
     run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
 
 
@@ -144,7 +150,7 @@ def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) ->
 
 
 class _Saves:
-    """When to save: every so many seconds, and never so often that saving takes over a hundredth of the time; 0: always."""
+    """When to save: every so many seconds, never so often that it takes over a hundredth of the time; 0: always."""
 
     def __init__(self, run: Run, learner: Learner, every: float):
         self.run, self.learner, self.every, self.last, self.cost = run, learner, every, time.monotonic(), 0.0
@@ -162,8 +168,9 @@ def _check_share(learner: Learner, before: int, run: Run) -> None:
     share = (learner.env.diverged - before) / learner.settings.batch
     if share > BAD_SHARE:
         raise SurefootError(
-            f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, more than {100 * BAD_SHARE:.0f} %: "
-            f"the model's timestep or the belief's ranges are at fault; see {run.folder / 'diverged'}"
+            f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
+            f"more than {100 * BAD_SHARE:.0f} %: the model's timestep or the belief's ranges are at fault; "
+            f"see {run.folder / 'diverged'}"
         )
 
 
@@ -192,12 +199,15 @@ def _signals() -> Iterator[list[int]]:
 def policy_of(learner: Learner) -> Net:
     """The learner's actor as a policy that needs neither torch nor the simulator."""
     linear = [m for m in learner.actor.body if isinstance(m, torch.nn.Linear)]
-    arrays = {f"{k}{i}": getattr(m, name).detach().numpy().copy() for i, m in enumerate(linear) for k, name in (("w", "weight"), ("b", "bias"))}
+    arrays = {
+        f"{k}{i}": getattr(m, name).detach().numpy().copy()
+        for i, m in enumerate(linear)
+        for k, name in (("w", "weight"), ("b", "bias"))
+    }
     see = learner.see_actor
     arrays |= {"mean": see.mean.float().numpy().copy(), "sd": see.sd.float().numpy().copy()}
     env = learner.env
-    if learner.actor.mirrored:
-        m = env.task.mirror
+    if learner.actor.mirrored and (m := env.task.mirror) is not None:
         arrays |= {"obs_order": m.obs_order.astype(np.int64), "action_order": m.action_order.astype(np.int64)}
         arrays |= {"obs_sign": m.obs_sign.astype(np.float32), "action_sign": m.action_sign.astype(np.float32)}
     parents = {

@@ -1,9 +1,9 @@
 """Proof that each named unknown acts: step the same world with and without it, and look for a difference.
 
-    effect_i = max |x(T; e_i at a bound) - x(T; nominal)|  over positions, velocities and readings, same start, same controls
+    effect_i = max |x(T; e_i at a bound) - x(T; nominal)|  over positions, velocities, readings; same start and controls
 
-Randomization that silently does nothing is the commonest defect of the field: a friction masked by the other surface's, a
-gain on an actuator nobody drives, wind where there is no air. An audit finds it before a training run is wasted on it.
+Randomization that silently does nothing is the commonest defect of the field: a friction masked by the other surface's,
+a gain on an actuator nobody drives, wind where there is no air. An audit finds it before training is wasted on it.
 """
 
 import math
@@ -60,8 +60,8 @@ def audit(found: list[Effect]) -> list[Effect]:
         named = "; ".join(f"{p.name} ({p.target} of '{p.match}')" for p in idle)
         raise SurefootError(
             f"these params change nothing, so randomizing them would do nothing: {named}. "
-            "Usual causes: the other surface's friction is larger (give one geom a priority), the joint or actuator is never driven, "
-            "wind without air density, a scale of something that is zero"
+            "Usual causes: the other surface's friction is larger (give one geom a priority), the joint or actuator is "
+            "never driven, wind without air density, a scale of something that is zero"
         )
     return found
 
@@ -107,29 +107,65 @@ def unknowns(model: mujoco.MjModel) -> Params:
     bodies = [i for i in range(1, model.nbody) if model.body_mass[i] > 0 and model.body(i).name]
     rows = [Param("gravity", "gravity", 1.0, 0.97, 1.03, about="strength of gravity, as a multiple")]
     if bodies:
+        everybody = "|".join(re.escape(model.body(i).name) for i in bodies)
         heaviest = model.body(max(bodies, key=lambda i: float(model.body_mass[i]))).name
         rows += [
-            Param("mass", "mass", 1.0, 0.8, 1.25, match="|".join(re.escape(model.body(i).name) for i in bodies), log=True, about="every body's mass, as a multiple"),
-            Param("com_x", "com_x", 0.0, -0.03, 0.03, match=re.escape(heaviest), op="add", unit="m", about=f"centre of mass of {heaviest}"),
+            Param("mass", "mass", 1.0, 0.8, 1.25, match=everybody, log=True, about="every body's mass, as a multiple"),
+            Param("com_x", "com_x", 0.0, -0.03, 0.03, match=re.escape(heaviest), op="add", unit="m",
+                  about=f"centre of mass of {heaviest}"),
         ]  # fmt: skip
     if names:
         rows += _joint_unknowns(model, names, dofs)
     if model.nu:
         rows += _actuator_unknowns(model)
-    touching = [model.geom(i).name for i in range(model.ngeom) if model.geom(i).name and (model.geom_contype[i] or model.geom_conaffinity[i])]
+    touching = [
+        model.geom(i).name
+        for i in range(model.ngeom)
+        if model.geom(i).name and (model.geom_contype[i] or model.geom_conaffinity[i])
+    ]
     if touching:
-        rows.append(Param("friction", "friction", 1.0, 0.4, 1.5, match="|".join(map(re.escape, touching)), log=True, about="every surface's sliding friction, as a multiple"))
+        rows.append(
+            Param(
+                "friction",
+                "friction",
+                1.0,
+                0.4,
+                1.5,
+                match="|".join(map(re.escape, touching)),
+                log=True,
+                about="every surface's sliding friction, as a multiple",
+            )
+        )
     return Params(tuple(rows))
 
 
 def _joint_unknowns(model: mujoco.MjModel, names: str, dofs: list[int]) -> list[Param]:
     reflected = float(np.median(model.dof_M0[dofs]))
     rows = []
-    for target, field, share in (("armature", model.dof_armature, 0.1), ("damping", model.dof_damping, 1.0), ("frictionloss", model.dof_frictionloss, 1.0)):
+    for target, field, share in (
+        ("armature", model.dof_armature, 0.1),
+        ("damping", model.dof_damping, 1.0),
+        ("frictionloss", model.dof_frictionloss, 1.0),
+    ):
         if field[dofs].any():
-            rows.append(Param(target, target, 1.0, 0.5, 2.0, match=names, log=True, about=f"every joint's {target}, as a multiple"))
+            rows.append(
+                Param(
+                    target, target, 1.0, 0.5, 2.0, match=names, log=True, about=f"every joint's {target}, as a multiple"
+                )
+            )
         else:
-            rows.append(Param(target, target, 0.0, 0.0, max(share * reflected, 1e-4), match=names, op="add", about=f"{target} the model leaves out"))
+            rows.append(
+                Param(
+                    target,
+                    target,
+                    0.0,
+                    0.0,
+                    max(share * reflected, 1e-4),
+                    match=names,
+                    op="add",
+                    about=f"{target} the model leaves out",
+                )
+            )
     return rows
 
 

@@ -1,6 +1,6 @@
 """A World on mujoco.batch: n simulations of one model on a thread pool, each with its own e written into engine fields.
 
-    x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e drawn anew at each reset of each row.
+x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e drawn anew at each reset of each row.
 """
 
 import math
@@ -15,13 +15,16 @@ from surefoot.params import Params
 from surefoot.sim.fields import OUTSIDE, Rows, writer
 from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
 
-DIVERGED = [int(w) for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)]
+DIVERGED = [
+    int(w)
+    for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
+]
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
 RING = 4  # control periods kept, so that what diverged can be replayed
 
 
 def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
-    """Compile a model that can take e: buffers as long as the largest delay, bodies whose centre of mass may leave the axis."""
+    """Compile a model that can take e: buffers as long as the largest delay, bodies whose com may leave the axis."""
     dt = spec.option.timestep
     for p in params:
         for body in spec.bodies if p.target.startswith("com_") else ():
@@ -35,7 +38,7 @@ def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
 
 
 def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
-    """Sensor name -> its columns of sensordata. Neighbours named `joint_pos/FL_hip` are together `joint_pos` as well."""
+    """Sensor name -> its columns of sensordata. Neighbours named `joint_pos/FL_hip` are together `joint_pos`, too."""
     columns: dict[str, tuple[int, int]] = {}
     for i in range(model.nsensor):
         name, a = model.sensor(i).name, int(model.sensor_adr[i])
@@ -54,7 +57,16 @@ def _counted(message: str) -> None:
 class Engine(World):
     """n simulations of a model. threads=0 uses every core; results have the same bits at any thread count."""
 
-    def __init__(self, model: mujoco.MjModel, params: Params, n: int, substeps: int, threads: int = 0, terms: tuple[Term, ...] = (), explicit: bool = False):
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        params: Params,
+        n: int,
+        substeps: int,
+        threads: int = 0,
+        terms: tuple[Term, ...] = (),
+        explicit: bool = False,
+    ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
         self.dt = substeps * model.opt.timestep
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'

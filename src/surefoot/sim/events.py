@@ -10,7 +10,7 @@ from surefoot.world import Chance, OnForce, State
 
 @dataclass(frozen=True)
 class Push(OnForce):
-    """A push of `force` N (times e's `push`) in a random horizontal direction, for `seconds`, once in every `every` seconds.
+    """A push of `force` N (times e's `push`) in a random horizontal direction, for `seconds`, every `every` seconds.
 
     The moment within each period is drawn per simulation, so that they are not all pushed at once.
     """

@@ -1,7 +1,7 @@
 """Where each named unknown lives in the engine: target -> model fields of the matched objects.
 
-A target is a physical quantity. Writing it keeps the model consistent: a body's inertia follows its mass (the same shape,
-denser), a position servo's bias follows its gain. The number of a Param meets the model's own value through its op.
+A target is a physical quantity. Writing it keeps the model consistent: a body's inertia follows its mass (the same
+shape, denser), a position servo's bias follows its gain. The number of a Param meets the model's own through its op.
 """
 
 import re
@@ -77,7 +77,7 @@ def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 
 
 def slope(axis: int) -> Write:
-    """Tilt of the ground about a horizontal world axis, rad: gravity is turned the other way, which is the same physics."""
+    """Tilt of the ground about a horizontal world axis, rad: gravity is turned the other way, the same physics."""
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         i, j = (1, 2) if axis == 0 else (2, 0)
@@ -114,20 +114,28 @@ TARGETS: dict[str, Target] = {
     "com_z": Target("body", ("body_ipos",), column("body_ipos", 2), "centre of mass along the body's z, m"),
     "friction": Target("geom", ("geom_friction",), column("geom_friction", 0), "sliding friction coefficient"),
     "armature": Target("joint", ("dof_armature",), column("dof_armature"), "reflected rotor inertia, kg m^2"),
-    "damping": Target("joint", ("dof_damping",), column("dof_damping"), "viscous friction or linear drag, N m s/rad or N s/m"),
+    "damping": Target(
+        "joint", ("dof_damping",), column("dof_damping"), "viscous friction or linear drag, N m s/rad or N s/m"
+    ),
     "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
     "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
     "strength": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law"),
     "kp": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), kp, "servo position gain, N m/rad"),
     "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
     "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
-    "motor_time": Target("actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "first-order motor time constant, s"),
-    "action_delay": Target("actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"),
+    "motor_time": Target(
+        "actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "first-order motor time constant, s"
+    ),
+    "action_delay": Target(
+        "actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"
+    ),
     "sensor_delay": Target("sensor", ("sensor_delay",), column("sensor_delay"), "latency from world to reading, s"),
     "gravity": Target("", ("opt.gravity",), gravity, "magnitude of gravity, m/s^2"),
     "slope_x": Target("", ("opt.gravity",), slope(0), "ground tilted about world x, rad"),
     "slope_y": Target("", ("opt.gravity",), slope(1), "ground tilted about world y, rad"),
-    "wind_x": Target("", ("opt.wind",), along("opt.wind", 0), "wind along world x, m/s; acts where the air has density"),
+    "wind_x": Target(
+        "", ("opt.wind",), along("opt.wind", 0), "wind along world x, m/s; acts where the air has density"
+    ),
     "wind_y": Target("", ("opt.wind",), along("opt.wind", 1), "wind along world y, m/s"),
     "wind_z": Target("", ("opt.wind",), along("opt.wind", 2), "wind along world z, m/s"),
     "air_density": Target("", ("opt.density",), along("opt.density"), "density of the air, kg/m^3"),
@@ -154,7 +162,13 @@ class Writer:
 
 
 def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
-    count = {"body": model.nbody, "geom": model.ngeom, "joint": model.njnt, "actuator": model.nu, "sensor": model.nsensor}[kind]
+    count = {
+        "body": model.nbody,
+        "geom": model.ngeom,
+        "joint": model.njnt,
+        "actuator": model.nu,
+        "sensor": model.nsensor,
+    }[kind]
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
@@ -181,7 +195,7 @@ def writer(model: mujoco.MjModel, param: Param) -> Writer:
 def _dofs(model: mujoco.MjModel, joints: list[int], target: str) -> list[int]:
     """The joints' degrees of freedom; for drag, the three along which a free body travels."""
     if target != "drag":
-        return [d for i in joints for d in np.flatnonzero(model.dof_jntid == i)]
+        return [int(d) for i in joints for d in np.flatnonzero(model.dof_jntid == i)]
     free = [i for i in joints if model.jnt_type[i] == mujoco.mjtJoint.mjJNT_FREE]
     if not free:
         raise SurefootError("target drag: expected a free joint, the matched joints have none; use damping")
@@ -196,6 +210,7 @@ def _check_buffers(model: mujoco.MjModel, param: Param, ids: np.ndarray) -> None
     longest = float(history[ids, 0].min() * model.opt.timestep)
     if param.high > longest + 1e-9:
         raise SurefootError(
-            f"param {param.name}: a delay up to {param.high} s needs a history of {param.high / model.opt.timestep:.0f} samples, "
-            f"the model keeps {longest:.4g} s; build it with sim.engine.compile_for"
+            f"param {param.name}: a delay up to {param.high} s needs a history of "
+            f"{param.high / model.opt.timestep:.0f} samples, the model keeps {longest:.4g} s; "
+            "build it with sim.engine.compile_for"
         )

@@ -1,8 +1,8 @@
 """Hidden realities: seeded worlds a policy was not told about, to rehearse the crossing before there is a robot.
 
-A reality is one e. It is drawn from the outer fifth of a belief's range in every parameter, on the side away from nominal
-where nominal sits at an edge (latency, drag), on a random side elsewhere: a machine that differs from its model in
-everything at once, as machines do.
+A reality is one e. It is drawn from the outer fifth of a belief's range in every parameter, on the side away from
+nominal where nominal sits at an edge (latency, drag), on a random side elsewhere: a machine that differs from its model
+in everything at once, as machines do.
 """
 
 import numpy as np

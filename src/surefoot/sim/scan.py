@@ -1,7 +1,8 @@
 """Looks through a robot model and every file it names before MuJoCo opens any of them.
 
 MuJoCo follows `../`, absolute paths and symlinks wherever they lead, looks for a nested <model> in the working
-directory first, expands `replicate count="10000000"` until the machine gives up, and crashes on a model that attaches itself. So:
+directory first, expands `replicate count="10000000"` until the machine gives up, and crashes on a model that attaches
+itself. So:
 
     every path MuJoCo could form from a reference, if it exists, lies inside the model's directory or the asset root;
     every count that makes something grow is below a cap, and above a smaller one the compile is first tried in a cage.

@@ -18,8 +18,8 @@ MAX_TIMESTEP = 0.1
 NONFINITE = re.compile(r"[+-]?(nan(\(.*\))?|inf(inity)?)", re.IGNORECASE)
 TEXT = re.compile(  # attributes that hold words, where a robot may well be called "nan"
     r"name|class|childclass|model|prefix|sep|key|value|data|plugin|instance|role|input|user|type|content_type|comment|"
-    r"link|file.*|.*dir|.*name|.*type|(joint|body|geom|site|tendon|subtree)\d?|.*site|jointinparent|mesh|flex|frame|node|"
-    r"camera|actuator|material|texture|hfield|target|builtin|gridlayout|eulerseq|memory"
+    r"link|file.*|.*dir|.*name|.*type|(joint|body|geom|site|tendon|subtree)\d?|.*site|jointinparent|mesh|flex|frame|"
+    r"node|camera|actuator|material|texture|hfield|target|builtin|gridlayout|eulerseq|memory"
 )
 FIRST_NONNEGATIVE = ("damping", "kp", "kv", "kd", "delay", "mass", "density", "viscosity", "armature", "frictionloss")
 RANGES = {

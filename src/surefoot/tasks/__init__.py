@@ -32,7 +32,15 @@ def nominal(task: Task) -> Belief:
     return point(task.params, task.params.nominal)
 
 
-def env(task: Task, n: int, belief: Belief | None = None, seed: int = 0, threads: int = 0, stagger: bool = False, terms: tuple[Term, ...] = ()) -> Env:
+def env(
+    task: Task,
+    n: int,
+    belief: Belief | None = None,
+    seed: int = 0,
+    threads: int = 0,
+    stagger: bool = False,
+    terms: tuple[Term, ...] = (),
+) -> Env:
     """n episodes of a task side by side; without a belief, in its nominal world."""
     model = compile_for(load_string(task.xml, task.name).spec, task.params)
     world = Engine(model, task.params, n, task.substeps, threads, (*task.terms, *terms), task.explicit)

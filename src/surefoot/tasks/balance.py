@@ -1,7 +1,7 @@
 """balance: keep a pole upright on a cart. Constants, equations and integrator of Gymnasium's CartPole-v1.
 
-    M = m_c + m_p, l = half the pole;  theta'' = (g sin - cos (F + m_p l theta'^2 sin) / M) / (l (4/3 - m_p cos^2 / M)),
-    x'' = (F + m_p l (theta'^2 sin - theta'' cos)) / M;  x += h x', v += h a  (explicit Euler, h = 0.02 s)
+M = m_c + m_p, l = half the pole;  theta'' = (g sin - cos (F + m_p l theta'^2 sin) / M) / (l (4/3 - m_p cos^2 / M)),
+x'' = (F + m_p l (theta'^2 sin - theta'' cos)) / M;  x += h x', v += h a  (explicit Euler, h = 0.02 s)
 """
 
 import numpy as np
@@ -89,5 +89,8 @@ def balance(discrete: bool = False) -> Task:
         error_unit="rad",
         tolerance=TILT,
         window=10.0,
-        settings={"envs": 256, "steps": 400_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "lr": 2e-3},
+        settings={
+            "envs": 64, "steps": 200_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh",
+            "lr": 2e-3, "kl": 0.03, "learner_threads": 1,
+        },  # fmt: skip
     )

@@ -20,7 +20,9 @@ class Ground:
         f2 = fx[:, None] ** 2 + fx[None, :] ** 2
         total = np.zeros((k, k))
         for width in (0.3, 1.2):
-            wave = np.fft.ifft2(np.fft.fft2(rng.standard_normal((k, k))) * np.exp(-2 * (np.pi * width / 2) ** 2 * f2)).real
+            wave = np.fft.ifft2(
+                np.fft.fft2(rng.standard_normal((k, k))) * np.exp(-2 * (np.pi * width / 2) ** 2 * f2)
+            ).real
             total += wave / wave.std()
         total = np.clip(total / 4, -1, 1)
         total -= total.min()
@@ -34,7 +36,11 @@ class Ground:
         return f'<hfield name="hills" nrow="{k}" ncol="{k}" size="{SIZE} {SIZE} {AMPLITUDE} .1" elevation="{data}"/>'
 
     def geom(self) -> str:
-        kind = 'type="hfield" hfield="hills" material="grid"' if self.rough else 'type="plane" size="0 0 .05" material="grid"'
+        kind = (
+            'type="hfield" hfield="hills" material="grid"'
+            if self.rough
+            else 'type="plane" size="0 0 .05" material="grid"'
+        )
         return f'<geom name="floor" {kind} contype="1" conaffinity="0" friction="1 .02 .01"/>'
 
     def height(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -23,8 +23,12 @@ ROTORS = {"front_left": (1, 1, -1), "rear_left": (-1, 1, 1), "rear_right": (-1, 
 def xml() -> str:
     a = ARM / np.sqrt(2)
     at = {name: f"{sx * a:.6f} {sy * a:.6f} 0" for name, (sx, sy, _) in ROTORS.items()}
-    sites = "".join(f'<site name="{n}" pos="{p}" size=".018 .001" type="cylinder" rgba=".95 .55 .1 .8"/>' for n, p in at.items())
-    arms = "".join(f'<geom type="capsule" fromto="0 0 0 {p}" size=".004" rgba=".1 .1 .1 1" mass="0"/>' for p in at.values())
+    sites = "".join(
+        f'<site name="{n}" pos="{p}" size=".018 .001" type="cylinder" rgba=".95 .55 .1 .8"/>' for n, p in at.items()
+    )
+    arms = "".join(
+        f'<geom type="capsule" fromto="0 0 0 {p}" size=".004" rgba=".1 .1 .1 1" mass="0"/>' for p in at.values()
+    )
     motors = "".join(
         f'<general name="{n}" site="{n}" gear="0 0 1 0 0 {spin * TORQUE:.6f}" dyntype="filterexact" dynprm=".05"'
         f' ctrlrange="0 {MAX_THRUST}" actlimited="true" actrange="0 {MAX_THRUST}"/>'
@@ -68,7 +72,7 @@ PARAMS = Params((
 
 RANGES = {
     "mass": (0.85, 1.2), "com_x": (-0.0007, 0.0007), "com_y": (-0.0007, 0.0007), "strength": (0.88, 1.12), "rotor_1": (0.96, 1.04),
-    "motor_time": (0.035, 0.07), "drag": (0.0, 0.02), "latency": (0.0, 0.02), "noise": (0.0, 2.0),
+    "motor_time": (0.035, 0.07), "drag": (0.0, 0.02), "latency": (0.0, 0.015), "noise": (0.0, 2.0),
 }  # fmt: skip
 
 SEEN = (
@@ -106,8 +110,14 @@ def hover() -> Task:
         seconds=5.0,
         action=Action(tuple(ROTORS), np.full(4, HOVER), np.full(4, 1.25 * HOVER), "N"),
         sees={
-            "actor": Group(SEEN),
-            "critic": Group((*SEEN, Seen("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0), Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"))),
+            "actor": Group(SEEN, history=3),
+            "critic": Group(
+                (
+                    *SEEN,
+                    Seen("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0),
+                    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"),
+                )
+            ),
         },
         rewards={
             "alive": Reward(2.0, lambda s: np.ones(len(s.q)), "for each second in the air near the goal"),
@@ -124,5 +134,14 @@ def hover() -> Task:
         error_unit="m",
         tolerance=0.1,
         window=1.0,
-        settings={"envs": 256, "steps": 2_000_000, "horizon": 16, "minibatches": 2, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "kl": 0.02},
+        settings={
+            "envs": 256,
+            "steps": 1_500_000,
+            "horizon": 16,
+            "minibatches": 2,
+            "gamma": 0.98,
+            "hidden": (64, 64),
+            "activation": "tanh",
+            "kl": 0.02,
+        },
     )

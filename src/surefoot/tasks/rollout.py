@@ -21,7 +21,10 @@ def contract(task: Task, model: mujoco.MjModel, parents: dict[str, str] | None =
     return Contract(
         task=task.name,
         rate=1.0 / (task.substeps * model.opt.timestep),
-        observation=tuple(Told(t.name, t.dim, t.unit, t.scale, t.clip) for t in task.sees["actor"].terms),
+        observation=tuple(
+            Told(t.name, t.dim, t.unit, t.scale, t.clip if np.isfinite(t.clip) else None)
+            for t in task.sees["actor"].terms
+        ),
         history=task.sees["actor"].history,
         action_names=task.action.names,
         action_unit=task.action.unit,
@@ -68,7 +71,7 @@ class Evaluation:
 
 
 def evaluate(policy: Policy, env: Env, watch: Callable[[int, Env], None] | None = None) -> Evaluation:
-    """The first episode of every env, no more: episodes that end early must not count more often than those that last."""
+    """The first episode of every env, no more: those that end early must not count more often than those that last."""
     n = env.n
     returns, success, error, lengths = np.zeros(n), np.zeros(n, bool), np.full(n, np.nan), np.zeros(n)
     reasons: Counter[str] = Counter()
@@ -85,7 +88,11 @@ def evaluate(policy: Policy, env: Env, watch: Callable[[int, Env], None] | None 
         for j, i in enumerate(step.episodes.ids):
             if waiting[i]:
                 waiting[i] = False
-                returns[i], success[i], error[i] = step.episodes.returns[j], step.episodes.success[j], step.episodes.error[j]
+                returns[i], success[i], error[i] = (
+                    step.episodes.returns[j],
+                    step.episodes.success[j],
+                    step.episodes.error[j],
+                )
                 lengths[i] = step.episodes.lengths[j]
                 reasons[step.episodes.reason[j]] += 1
         if not waiting.any():

@@ -53,7 +53,8 @@ def xml(ground: Ground) -> str:
     legs = "".join(_leg(name, sx, sy) for name, (sx, sy) in LEGS.items())
     limit = {"abduction": 23.7, "hip": 23.7, "knee": 35.5}
     servos = "".join(
-        f'<position name="{j}" joint="{j}" kp="{KP}" kv="{KD}" forcerange="-{limit[j[3:]]} {limit[j[3:]]}"/>' for j in JOINTS
+        f'<position name="{j}" joint="{j}" kp="{KP}" kv="{KD}" forcerange="-{limit[j[3:]]} {limit[j[3:]]}"/>'
+        for j in JOINTS
     )
     joint_sensors = "".join(f'<joint{k} name="joint_{k}/{j}" joint="{j}"/>' for k in ("pos", "vel") for j in JOINTS)
     feet = "".join(
@@ -218,7 +219,9 @@ def _mirror() -> Mirror:
 def _rewards(r: Rewards) -> dict[str, Reward]:
     return {
         "track": Reward(1.5, lambda s: np.exp(-np.square(_tracking(s)) / 0.25**2), "follow the commanded vx, vy"),
-        "turn": Reward(0.75, lambda s: np.exp(-np.square((s.v[:, 5] - s.command[:, 2]) / 0.35)), "follow the commanded yaw rate"),
+        "turn": Reward(
+            0.75, lambda s: np.exp(-np.square((s.v[:, 5] - s.command[:, 2]) / 0.35)), "follow the commanded yaw rate"
+        ),
         "gait": Reward(1.5, r.gait, "feet swing to 8 cm and stand, as the clock says"),
         "pose": Reward(0.4, lambda s: np.exp(-np.square(s.q[:, 7:] - STAND).sum(1)), "joints near the stand"),
         "level": Reward(-4.0, lambda s: np.square(_gravity(s)[:, :2]).sum(1), "roll and pitch"),

@@ -1,0 +1,114 @@
+"""What a person sees: a live line while something runs, tables, and the answer with the next command to type."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from surefoot.task import Task
+from surefoot.tasks.rollout import Evaluation
+
+if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
+    from surefoot.learn.train import Progress
+
+
+@dataclass
+class Answer:
+    """What a verb found: facts for machines, things to print for people, the next command, the exit code."""
+
+    facts: dict[str, Any]
+    shown: list[Any] = field(default_factory=list)
+    next: str = ""
+    code: int = 0
+
+
+def show(answer: Answer, say: Console, as_json: bool) -> None:
+    """The answer, for a machine or for a person."""
+    if as_json:
+        print(json.dumps(answer.facts, default=float, allow_nan=False))
+        return
+    for thing in answer.shown:
+        say.print(thing, highlight=False, soft_wrap=isinstance(thing, str))
+    if answer.next:
+        say.print(f"next: {answer.next}", highlight=False, soft_wrap=True)
+
+
+def goal(task: Task) -> str:
+    """What counts as success, in words."""
+    kind = "largest" if task.measure == "max" else "mean"
+    limit = f"{task.tolerance:.3g} {task.error_unit}"
+    return f"lasts {task.seconds:g} s, {kind} error of the last {task.window:g} s within {limit}"
+
+
+def ready(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """The ready tasks, a row each."""
+    table = Table("task", "what", "success", "unknowns", "rate")
+    for t in rows:
+        table.add_row(t["name"], t["about"], t["success"], str(len(t["params"])), f"{t['rate']:.0f} Hz")
+    return table
+
+
+def results(task: Task, found: dict[str, Evaluation]) -> Table:
+    """Policies side by side in one task."""
+    table = Table("policy", "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")
+    for name, r in found.items():
+        low, high = r.interval
+        error = r.error[np.isfinite(r.error)]
+        ended = ", ".join(f"{k} {v}" for k, v in sorted(r.reasons.items(), key=lambda kv: -kv[1]))
+        table.add_row(
+            name,
+            f"{100 * r.rate:.1f} %",
+            f"{100 * low:.1f} - {100 * high:.1f} %",
+            f"{r.returns.mean():.2f}",
+            f"{error.mean():.3f}" if len(error) else "-",
+            ended,
+        )
+    return table
+
+
+class Line:
+    """One live line on a terminal; a line every few seconds elsewhere."""
+
+    def __init__(self, say: Console):
+        self.say, self.shown, self.open = say, 0.0, False
+        self.last: dict[str, Any] = {}
+
+    def __call__(self, p: "Progress") -> None:
+        """How training stands."""
+        m, self.last = p.metrics, p.metrics
+        left = (p.iterations - p.iteration) * p.seconds / max(1, p.iteration)
+        rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
+        result = (
+            f"return {m['return']:.2f}  success {100 * m['success']:.0f} %" if "return" in m else "no episode ended yet"
+        )
+        for text in p.said:
+            self.note(f"note: {text}")
+        self.text(
+            f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  KL {m['kl']:.4f}  {left:4.0f} s left",
+            p.iteration == p.iterations,
+        )
+
+    def text(self, text: str, always: bool = False) -> None:
+        """Show this in place of what the line said, unless it changed a moment ago."""
+        every = 0.1 if self.say.is_terminal else 5.0
+        if always or time.monotonic() - self.shown > every:
+            self.shown = time.monotonic()
+            end = "" if self.say.is_terminal else "\n"
+            self.say.file.write(("\r\x1b[2K" if self.say.is_terminal else "") + text + end)
+            self.say.file.flush()
+            self.open = self.say.is_terminal
+
+    def note(self, text: str) -> None:
+        """A line of its own, which stays."""
+        self.end()
+        self.say.print(text, highlight=False, soft_wrap=True)
+
+    def end(self) -> None:
+        if self.open:
+            self.say.file.write("\n")
+            self.open = False

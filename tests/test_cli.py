@@ -1,0 +1,148 @@
+"""The door as a person and a machine use it."""
+
+import html
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from surefoot import tasks
+from surefoot.cli import VERBS, main
+
+SMALL = ["--envs", "32", "--horizon", "8", "--steps", "1024", "--hidden", "16", "--minibatches", "2"]
+
+
+def said(capsys, *args, code=0):
+    assert main([str(a) for a in args]) in ((0, 1) if code is None else (code,))
+    return capsys.readouterr()
+
+
+def facts(capsys, *args, code=0):
+    return json.loads(said(capsys, *args, "--json", code=code).out)
+
+
+def test_help_teaches_every_verb(capsys):
+    text = said(capsys, "--help").out
+    assert all(verb in text for verb in VERBS) and "surefoot cross hover" in text
+    for verb in VERBS:
+        with pytest.raises(SystemExit) as left:
+            main([verb, "--help"])
+        assert left.value.code == 0
+    text = capsys.readouterr().out
+    assert "seed of the hidden reality" in text
+
+
+def test_train_help_shows_the_tasks_own_settings(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "walk", "--help"])
+    text = capsys.readouterr().out
+    assert "--envs" in text and str(tasks.make("walk").settings["envs"]) in text and "simulations side by side" in text
+
+
+def test_a_verb_that_does_not_learn_does_not_wait_for_torch():
+    script = (
+        "import sys, surefoot.cli as door; door.main(['--help']); door.main(['tasks']); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_tasks_and_try_answer_in_facts(capsys):
+    assert [t["name"] for t in facts(capsys, "tasks")["tasks"]] == list(tasks.TASKS)
+    tried = facts(capsys, "try", "balance", "--policy", "random", "--episodes", "16")
+    assert tried["episodes"] == 16 and 0 <= tried["success_low"] <= tried["success"] <= tried["success_high"] <= 1
+
+
+def test_look_prints_the_card_the_unknowns_and_the_next_command(capsys):
+    text = said(capsys, "look", "balance").out
+    assert "cart_mass" in text and "m/s^2" in text and "next: surefoot try balance" in text
+    card = facts(capsys, "look", "hover")
+    assert card["mass"] == pytest.approx(0.027) and not card["idle"] and min(card["effects"].values()) > 1e-9
+
+
+def test_look_fails_when_an_unknown_does_nothing(capsys, tmp_path):
+    """A lone ball in empty space: its friction can change nothing, and look says so and exits 1."""
+    path = tmp_path / "ball.xml"
+    path.write_text(
+        '<mujoco><worldbody><body name="ball"><freejoint name="f"/><geom name="ball" size=".1"/></body></worldbody></mujoco>'
+    )
+    assert "friction" in facts(capsys, "look", path, code=1)["idle"]
+
+
+def test_train_resume_eval_export_and_film(capsys, tmp_path):
+    run = tmp_path / "run"
+    trained = facts(capsys, "train", "balance", "--out", run, "--seed", "3", *SMALL)
+    assert trained["run"] == str(run) and (run / "policy.safetensors").exists() and (run / "policy.json").exists()
+    assert list(run.glob("events.*")) and len((run / "metrics.jsonl").read_text().splitlines()) == 4
+    again = facts(capsys, "train", "--resume", run)
+    assert again["sha256"] == trained["sha256"]
+    score = facts(capsys, "eval", run, "--episodes", "20", "--belief", "nominal")
+    assert score["task"] == "balance" and score["episodes"] == 20 and score["success_high"] > score["success_low"]
+    exported = facts(capsys, "export", run)
+    assert Path(exported["onnx"]).exists() and exported["largest_difference"] < 1e-4
+    film = facts(capsys, "play", run, "--record", tmp_path / "film.gif", "--seconds", "0.2")
+    assert Path(film["film"]).read_bytes()[:3] == b"GIF"
+
+
+def test_a_belief_from_a_file_is_used(capsys, tmp_path):
+    task = tasks.make("balance")
+    path = tmp_path / "belief.json"
+    path.write_text(json.dumps(task.belief.to_json()))
+    assert facts(capsys, "try", "balance", "--belief", path, "--episodes", "4") == facts(
+        capsys, "try", "balance", "--episodes", "4"
+    )
+    hover = tmp_path / "hover.json"
+    hover.write_text(json.dumps(tasks.make("hover").belief.to_json()))
+    assert "params: expected gravity" in said(capsys, "try", "balance", "--belief", hover, code=2).err
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (
+            ["tain"],
+            "no verb matches 'tain'; there are tasks, look, try, train, eval, play, export, cross; did you mean train?",
+        ),
+        (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
+        (["try", "hovr"], "no task matches 'hovr'"),
+        (["train", "hovr"], "no task matches 'hovr'"),
+        (
+            ["train"],
+            "train: expected a task, or --resume and a run's folder; tasks are balance, balance-discrete, hover",
+        ),
+        (
+            ["try", "hover", "--policy", "zeor"],
+            "--policy: no policy matches 'zeor'; there are zero, random; did you mean zero?",
+        ),
+        (["try", "hover", "--episodes", "0"], "--episodes: expected at least 1, found 0"),
+        (["try", "hover", "--belief", "nominel"], "--belief: no belief matches 'nominel'"),
+        (["eval", "/nowhere"], "/nowhere: no policy here"),
+        (["export", "/nowhere"], "/nowhere: no policy here"),
+        (["train", "--resume", "/nowhere"], "/nowhere: no run here: run.json is missing"),
+        (["train", "balance", "--minibatches", "7"], "minibatches: 7 does not divide"),
+        (["cross", "hovr"], "no task matches 'hovr'"),
+    ],
+)
+def test_mistakes_are_named_with_the_nearest_right_word_and_no_traceback(capsys, args, words):
+    text = said(capsys, *args, code=2).err
+    assert words in text and "Traceback" not in text
+
+
+def test_errors_are_json_too_when_asked(capsys):
+    assert "did you mean hover" in json.loads(said(capsys, "try", "hovr", "--json", code=2).out)["error"]
+
+
+def test_cross_tells_the_story_and_leaves_a_page_that_needs_nothing_else(capsys, tmp_path):
+    out = tmp_path / "cross"
+    story = facts(capsys, "cross", "balance", "--out", out, "--steps", "20000", "--episodes", "20", code=None)
+    page = (out / "report.html").read_text()
+    assert set(story["reality"]) == set(tasks.make("balance").params.names) and story["reality"] != story["nominal"]
+    assert (
+        "http://" not in page.replace("http://www.w3.org", "")
+        and "https://" not in page
+        and "data:image/gif;base64," in page
+    )
+    assert "What reality was" in page and html.escape(story["verdict"]) in page
+    assert story["results"]["belief"]["reality"]["episodes"] == 20
