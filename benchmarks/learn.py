@@ -118,11 +118,12 @@ def _sb3_until(goal: float, seed: int, most: int) -> Found:
     class Judge(BaseCallback):
         """Before each rollout but the first, that is after each update, asks whether the policy is good."""
 
-        good = False
+        good, steps = False, 0
 
         def _on_rollout_start(self) -> None:
             clock.__exit__()
-            if self.num_timesteps:
+            self.steps = self.num_timesteps
+            if self.steps:
                 self.good = _cart_pole(lambda obs: self.model.predict(obs, deterministic=True)[0]) >= goal
             clock.__enter__()
 
@@ -131,9 +132,8 @@ def _sb3_until(goal: float, seed: int, most: int) -> Found:
 
     judge = Judge()
     with clock:
-        model = PPO("MlpPolicy", "CartPole-v1", seed=seed, device="cpu")
-        model.learn(most, callback=judge)
-    return (clock.total if judge.good else np.inf), model.num_timesteps
+        PPO("MlpPolicy", "CartPole-v1", seed=seed, device="cpu").learn(most, callback=judge)
+    return (clock.total if judge.good else np.inf), judge.steps
 
 
 def evaluator(task: str, belief: Belief, episodes: int, seed: int) -> Callable[[Learner], Evaluation]:

@@ -121,6 +121,8 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
         (["eval", "/nowhere"], "/nowhere: no policy here"),
         (["export", "/nowhere"], "/nowhere: no policy here"),
         (["train", "--resume", "/nowhere"], "/nowhere: no run here: run.json is missing"),
+        (["train", "--resume", "/nowhere", "--lr", "0.1"], "--resume: a run keeps its task, seed, belief and settings"),
+        (["train"], "expected a task, or --resume"),
         (["train", "balance", "--minibatches", "7"], "minibatches: 7 does not divide"),
         (["cross", "hovr"], "no task matches 'hovr'"),
     ],

@@ -22,7 +22,9 @@ def commands() -> list[str]:
     found = []
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.S):
-            found += [line.strip().removeprefix("$ ") for line in block.splitlines() if re.match(r"\s*(\$ )?surefoot ", line)]
+            found += [
+                line.strip().removeprefix("$ ") for line in block.splitlines() if re.match(r"\s*(\$ )?surefoot ", line)
+            ]
     return sorted(set(found))
 
 

@@ -106,6 +106,7 @@ class Train(Generic[Settings]):
 
         line = Line(say)
         if self.resume is not None:
+            self._only_resumes()
             path = learn.resume(self.resume, self.threads, line, self.save_every)
         elif not self.task:
             raise SurefootError(
@@ -126,6 +127,16 @@ class Train(Generic[Settings]):
             "metrics": line.last,
         }
         return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")
+
+    def _only_resumes(self) -> None:
+        """A run goes on as it began: what would be ignored is refused."""
+        fresh = Train(
+            settings=type(self.settings)(), resume=self.resume, threads=self.threads, save_every=self.save_every
+        )
+        if self != fresh:
+            raise SurefootError(
+                "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
+            )
 
 
 @dataclass

@@ -41,7 +41,7 @@ def train(seed, iterations=2, log_dir=None, random_ages=False, name="hover"):
 def test_groups_shapes_and_time_outs():
     vec = short("hover", 5)
     obs = vec.get_observations()
-    assert {k: tuple(v.shape) for k, v in obs.items()} == {"actor": (5, 22), "critic": (5, 35)}
+    assert {k: tuple(v.shape) for k, v in obs.items()} == {"actor": (5, 66), "critic": (5, 35)}
     assert obs.batch_size == (5,) and vec.max_episode_length == 10 and vec.num_actions == 4
     for t in range(1, 11):
         assert (vec.episode_length_buf == t - 1).all()

@@ -90,7 +90,14 @@ def balance(discrete: bool = False) -> Task:
         tolerance=TILT,
         window=10.0,
         settings={
-            "envs": 64, "steps": 200_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh",
-            "lr": 2e-3, "kl": 0.03, "learner_threads": 1,
+            "envs": 64,
+            "steps": 200_000,
+            "horizon": 32,
+            "gamma": 0.99,
+            "hidden": (64, 64),
+            "activation": "tanh",
+            "lr": 2e-3,
+            "kl": 0.03,
+            "learner_threads": 1,
         },  # fmt: skip
     )
