@@ -2,10 +2,14 @@
 
 rltools compiles itself for an env at run time and drives one Gymnasium env at a time. What is on PyPI is this
 interface; the native program of "Learning to fly in seconds" is not, so its published times are not measured here.
+rltools refuses to be loaded beside torch, so this runs in a process of its own and prints its rows as JSON, last.
 """
 
+import json
+import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import gymnasium
 import numpy as np
@@ -76,3 +80,8 @@ def hover(quick: bool) -> Iterator[Row]:
         note += f"; given up at {100 * rate:.0f} % after {spent:.0f} s"
     yield row(f"{name}: time", spent if rate >= 0.95 else np.inf, "s", note=note)
     yield row(f"{name}: experience", steps, "env steps")
+
+
+if __name__ == "__main__":
+    rows = [asdict(r) for r in hover("--quick" in sys.argv)]
+    print("\n" + json.dumps(rows), flush=True)

@@ -91,7 +91,7 @@ def test_a_gaits_phase_follows_its_new_age():
 
 
 def test_the_runner_trains_hover_and_logs_success(tmp_path):
-    before, after, _ = train(0, log_dir=str(tmp_path), random_ages=True)
+    before, after, _ = train(0, iterations=5, log_dir=str(tmp_path), random_ages=True)
     assert all(p.isfinite().all() for p in after) and not all(torch.equal(p, q) for p, q in zip(before, after))
     events = EventAccumulator(str(tmp_path)).Reload()
     assert {"Episode/success", "Ended/flew away", "Train/mean_reward"} <= set(events.Tags()["scalars"])

@@ -72,7 +72,7 @@ PARAMS = Params((
 
 RANGES = {
     "mass": (0.85, 1.2), "com_x": (-0.0007, 0.0007), "com_y": (-0.0007, 0.0007), "strength": (0.88, 1.12), "rotor_1": (0.96, 1.04),
-    "motor_time": (0.035, 0.07), "drag": (0.0, 0.02), "latency": (0.0, 0.015), "noise": (0.0, 2.0),
+    "motor_time": (0.04, 0.065), "drag": (0.0, 0.02), "latency": (0.0, 0.01), "noise": (0.0, 2.0),
 }  # fmt: skip
 
 SEEN = (
@@ -124,6 +124,7 @@ def hover() -> Task:
             "near": Reward(5.0, lambda s: np.exp(-10.0 * _distance(s)), "exp(-10 d): close to the goal"),
             "upright": Reward(1.5, lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2), "cosine of the tilt"),
             "far": Reward(-2.0, _distance, "distance to the goal, m"),
+            "lost": Reward(-200.0, lambda s: (_distance(s) > REACH).astype(float), "flying away, once"),
             "slow": Reward(-0.05, lambda s: np.einsum("ij,ij->i", s.v[:, :3], s.v[:, :3]), "speed squared"),
             "still": Reward(-0.005, lambda s: np.einsum("ij,ij->i", s.v[:, 3:], s.v[:, 3:]), "turn rate squared"),
             "smooth": Reward(-0.05, lambda s: np.square(s.action - s.previous).sum(1), "change of action squared"),
@@ -135,10 +136,9 @@ def hover() -> Task:
         tolerance=0.1,
         window=1.0,
         settings={
-            "envs": 256,
-            "steps": 1_500_000,
+            "envs": 512,
+            "steps": 2_000_000,
             "horizon": 16,
-            "minibatches": 2,
             "gamma": 0.98,
             "hidden": (64, 64),
             "activation": "tanh",
