@@ -21,6 +21,9 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.special import beta_quantile, chi2_quantile, exp_moments, log_beta, log_moment
 
+Take = slice | np.ndarray  # rows of a draw
+ALL = slice(None)
+
 
 @dataclass(frozen=True, eq=False)
 class Belief(ABC):
@@ -29,8 +32,8 @@ class Belief(ABC):
     params: Params
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """(n, d) draws, made row by row, all inside the physical bounds."""
+    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
+        """(n, d) draws, made row by row, all inside the physical bounds; or only the rows to take of them."""
 
     @abstractmethod
     def log_prob(self, e: np.ndarray) -> np.ndarray:
@@ -121,8 +124,8 @@ class Ranged(Belief):
     def _at(self, z: np.ndarray) -> np.ndarray:
         return np.clip(_e(self.params, _y(self.params, self.low) + z * self._width), self.low, self.high)
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        return self._at(self._draw(rng, n))
+    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
+        return self._at(self._draw(rng, n)[take])
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         (a, b), e, free = self._shape(), _rows(self, e), self.low < self.high
@@ -294,11 +297,12 @@ class Gaussian(Belief):
         white = np.linalg.solve(L, np.where(on[:, None], dy, 0.0)[:, free].T / s[:, None])  # (r, n)
         return np.where(on, (white**2).sum(0), np.inf)
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
         free, s, L, _ = self._factor
         root = np.zeros_like(self.cov)
         root[np.ix_(free, free)] = s[:, None] * L
-        z, dy = rng.standard_normal((n, len(self.params))), np.zeros((n, len(self.params)))
+        z = rng.standard_normal((n, len(self.params)))[take]
+        dy = np.zeros_like(z)
         # term by term: a matrix product or a sum adds in another order for another n
         for k, column in enumerate(root.T):
             dy += z[:, k, None] * column
@@ -372,9 +376,9 @@ class Particles(Belief):
     def _p(self) -> np.ndarray:
         return self.weights / self.weights.sum()  # (N,)
 
-    def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
         cdf = np.cumsum(self._p)
-        return self.points[np.searchsorted(cdf / cdf[-1], rng.random(n), side="right")]
+        return self.points[np.searchsorted(cdf / cdf[-1], rng.random(n)[take], side="right")]
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         match = (_rows(self, e)[:, None, :] == self.points).all(-1)  # (n, N)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from surefoot.belief import Belief
+from surefoot.belief import Belief, Take
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param, Params
 from surefoot.rng import stream
@@ -143,7 +143,8 @@ class Task:
     sees: Mapping[str, Group]
     rewards: Mapping[str, Reward]
     ended: Mapping[str, Callable[[Moment], np.ndarray]]
-    start: Callable[[np.random.Generator, int], Start]
+    start: Callable[[np.random.Generator, int, Take], Start]
+    """draws for n envs, of which only the rows to take are worked out"""
     error: Callable[[Moment], np.ndarray]
     error_unit: str
     tolerance: float
@@ -211,6 +212,7 @@ class Env:
         self.columns = {g: _columns(group) for g, group in task.sees.items()}
         self.outside = {k: _outside(world.params, k, task.sees["actor"]) for k in ("noise", "bias")}
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
+        self._noise = (-1, np.zeros(0, np.float32))  # drawn once a step: (step, rows)
         self.diverged = 0
         self.on_divergence: Callable[[int, str], None] | None = None
 
@@ -221,7 +223,7 @@ class Env:
     def reset(self, seed: int | None = None) -> dict[str, np.ndarray]:
         """Begin everywhere; given a seed, from its streams' start; with `stagger`, at random ages, not all in step."""
         if seed is not None:
-            self.seed, self.counter = seed, 0
+            self.seed, self.counter, self._noise = seed, 0, (-1, self._noise[1])
         self._begin(np.arange(self.n))
         if self.stagger:
             return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
@@ -250,7 +252,7 @@ class Env:
         if done.any():
             ids = np.flatnonzero(done)
             episodes = self._finish(ids, terminated, why)
-            last = {g: self._last(g, done) for g in task.sees}
+            last = self._last(done)
             self._begin(ids)
         self._recommand()
         obs = self._observe(np.flatnonzero(done))
@@ -286,8 +288,8 @@ class Env:
 
     def _begin(self, ids: np.ndarray) -> None:
         """New e, start and command in envs ids. All rows are drawn and ids taken, so envs never move each other."""
-        e = self.belief.sample(stream(self.seed, "e", self.counter), self.n)
-        self.world.reset(ids, e, self.task.start(stream(self.seed, "start", self.counter), self.n))
+        e = self.belief.sample(stream(self.seed, "e", self.counter), self.n, ids)
+        self.world.reset(ids, e, self.task.start(stream(self.seed, "start", self.counter), self.n, ids))
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
         if self.task.command is not None:
@@ -313,25 +315,35 @@ class Env:
 
     def _observe(self, fresh: np.ndarray) -> dict[str, np.ndarray]:
         """Observations of every group; history of `fresh` envs begins with copies of their first frame."""
+        known: dict[int, np.ndarray] = {}
         for g, group in self.task.sees.items():
-            frame, frames = self._frame(g), self.frames[g]
+            frame, frames = self._frame(g, self.moment, None, known), self.frames[g]
             if group.history > 1:
                 frames[:, :-1] = frames[:, 1:]
                 frames[fresh] = frame[fresh, None]
             frames[:, -1] = frame
         return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
 
-    def _last(self, g: str, rows: np.ndarray) -> np.ndarray:
-        """What a group would be told now in some rows, histories left as they are; no NaN, even where one diverged."""
-        frame = np.nan_to_num(self._frame(g, rows), nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-        return np.concatenate([self.frames[g][rows, 1:], frame[:, None]], 1).reshape(len(frame), -1)
+    def _last(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """What each group would be told now in some rows, histories left as they are; no NaN, even where one diverged."""
+        now, told = self.moment.rows(rows), {}
+        known: dict[int, np.ndarray] = {}
+        for g in self.task.sees:
+            frame = np.nan_to_num(self._frame(g, now, rows, known), nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
+            told[g] = np.concatenate([self.frames[g][rows, 1:], frame[:, None]], 1).reshape(len(frame), -1)
+        return told
 
-    def _frame(self, g: str, rows: np.ndarray | None = None) -> np.ndarray:
-        """One frame of a group, of all rows or of some; the actor's as its sensors would tell it."""
-        now = self.moment if rows is None else self.moment.rows(rows)
+    def _frame(self, g: str, now: Moment, rows: np.ndarray | None, known: dict[int, np.ndarray]) -> np.ndarray:
+        """One frame of a group, of all rows or of some; the actor's as its sensors would tell it.
+
+        `known` keeps each term's values, for groups that share it.
+        """
         _, clip, scale = self.columns[g]
         chance = Chance(self.seed, self.counter, self.world.dt)
-        frame = np.concatenate([t.compute(now) for t in self.task.sees[g].terms], axis=1)
+        for t in self.task.sees[g].terms:
+            if id(t) not in known:
+                known[id(t)] = t.compute(now)
+        frame = np.concatenate([known[id(t)] for t in self.task.sees[g].terms], axis=1)
         if g == "actor":
             self._disturb(frame, now.x.e, chance, rows)
         if np.isfinite(clip).any():
@@ -348,7 +360,9 @@ class Env:
             sd = np.array(np.broadcast_to(sd, frame.shape))
             sd[:, columns] = sd[:, columns] * e[:, i, None] if p.op == "scale" else e[:, i, None]
         if sd.any():
-            noise = chance.draw("noise").standard_normal((self.n, frame.shape[1]), np.float32)
+            if self._noise[0] != self.counter:
+                self._noise = (self.counter, chance.draw("noise").standard_normal((self.n, frame.shape[1]), np.float32))
+            noise = self._noise[1]
             frame += sd * (noise if rows is None else noise[rows])
         for i, _, columns in self.outside["bias"]:
             frame[:, columns] += e[:, i, None]

@@ -69,7 +69,7 @@ Term = OnAction | OnForce | OnObservation
 
 @dataclass(frozen=True)
 class Start:
-    """Where episodes begin: rows for all n simulations, of which a reset takes those it needs."""
+    """Where episodes begin: one row for each simulation that begins."""
 
     q: np.ndarray  # (n, nq)
     v: np.ndarray  # (n, nv)
@@ -90,7 +90,7 @@ class World(ABC):
 
     @abstractmethod
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
-        """Begin anew in simulations ids with unknowns e[ids] and start rows [ids]."""
+        """Begin anew in simulations ids, with a row of unknowns e and of start for each of them."""
 
     @abstractmethod
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:

@@ -50,8 +50,24 @@ def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
     return columns
 
 
-def _counted(message: str) -> None:
-    """The engine's warnings are in its counters, which step() reads: no need of a terminal line and a file for each."""
+def _memory(history: np.ndarray, at: np.ndarray, source: np.ndarray, dim: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the engine's history that hold values, and the column of controls or readings each remembers.
+
+    A buffer of k samples is laid out as: user slot, cursor, k times, k values of dim numbers.
+    """
+    columns, sources = [], []
+    for k, a, s, d in zip(history[:, 0], at, source, dim):
+        columns += [int(a) + 2 + int(k) + j for j in range(k * d)]
+        sources += [int(s) + j % int(d) for j in range(k * d)]
+    return np.array(columns, int), np.array(sources, int)
+
+
+HEARD: list[str] = []
+
+
+def _heard(message: str) -> None:
+    """The engine warns: step() will look at its counters. No need of a terminal line and a file for each."""
+    HEARD.append(message)
 
 
 class Engine(World):
@@ -78,6 +94,10 @@ class Engine(World):
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
         self.senses = model.nsensor > 0
         self.remembers = model.nhistory > 0
+        one = np.ones(model.nu, int)
+        self.control_memory = _memory(model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one)
+        self.sensor_memory = _memory(model.sensor_history, model.sensor_historyadr, model.sensor_adr, model.sensor_dim)
+        self.warned = np.zeros(n, np.int64)
         self.ring: list[np.ndarray] = []
         self.state = self._views()
 
@@ -94,12 +114,13 @@ class Engine(World):
         if not len(ids):
             return
         self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
-        self.state.e[ids] = e[ids]
+        self.warned[ids] = 0
+        self.state.e[ids] = e
         self._write_fields(ids)
         x = self.state
-        x.q[ids], x.v[ids], x.u[ids] = start.q[ids], start.v[ids], start.u[ids]
+        x.q[ids], x.v[ids], x.u[ids] = start.q, start.v, start.u
         if start.act is not None:
-            self.batch.bind("act")[ids] = start.act[ids]
+            x.act[ids] = start.act
         if self.remembers:
             self._remember_controls(ids)
         if self.senses:
@@ -119,11 +140,9 @@ class Engine(World):
 
     def _remember_controls(self, ids: np.ndarray) -> None:
         """Fill delayed actuators' memory with the starting control: a reset leaves zeros, which a servo would obey."""
-        history = self.batch.bind("history")
-        for a in range(self.model.nu):
-            k, at = int(self.model.actuator_history[a, 0]), int(self.model.actuator_historyadr[a])
-            if k:
-                history[ids, at + 2 + k : at + 2 + 2 * k] = self.state.u[ids, a, None]
+        columns, source = self.control_memory
+        if len(columns):
+            self.batch.bind("history")[ids[:, None], columns] = self.state.u[ids][:, source]
 
     def _sense(self, ids: np.ndarray) -> None:
         """Sensor readings at the new state, and delayed sensors' memory filled with them."""
@@ -135,11 +154,8 @@ class Engine(World):
         delay[ids] = 0
         self.batch.forward(ids)
         delay[ids] = kept
-        history, m = self.batch.bind("history"), self.model
-        for s in range(m.nsensor):
-            k, at, dim = int(m.sensor_history[s, 0]), int(m.sensor_historyadr[s]), int(m.sensor_dim[s])
-            if k:
-                history[ids, at + 2 + k : at + 2 + k + k * dim] = np.tile(self.state.y[m.sensor(s).name][ids], (1, k))
+        columns, source = self.sensor_memory
+        self.batch.bind("history")[ids[:, None], columns] = self.batch.bind("sensordata")[ids][:, source]
 
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         for term in self.terms:
@@ -150,18 +166,21 @@ class Engine(World):
             self.batch.bind("qfrc_applied")[:] = sum(forces)
         self.state.u[:] = u
         self._keep()
-        before = self.batch.warning[:, DIVERGED, 1].sum(1)
         diverged = np.zeros(self.n, bool)
         v_before = self.state.v.copy() if self.explicit else None
-        heard = mujoco.get_mju_user_warning()
-        mujoco.set_mju_user_warning(_counted)
+        HEARD.clear()
+        listener = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(_heard)
         try:
             self.batch.step(nstep=self.substeps)
         except SimulationError as error:  # the others ran on
             diverged[error.ids] = True
         finally:
-            mujoco.set_mju_user_warning(heard)
-        diverged |= self.batch.warning[:, DIVERGED, 1].sum(1) != before
+            mujoco.set_mju_user_warning(listener)
+        if HEARD:
+            warned = self.batch.warning[:, DIVERGED, 1].sum(1)
+            diverged |= warned != self.warned
+            self.warned[:] = warned
         v = self.state.v
         if v_before is not None:
             self.state.q[:] += self.dt * (v_before - v)
@@ -183,6 +202,7 @@ class Engine(World):
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         everyone = np.arange(self.n)
         self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self.warned[:] = 0
         self.state.e[:] = saved["e"]
         self._write_fields(everyone)
         self.batch.state[:] = saved["state"]

@@ -6,7 +6,7 @@ Mass, arm and inertia are those of a Crazyflie 2; f_i is a rotor's thrust in N, 
 
 import numpy as np
 
-from surefoot.belief import Box
+from surefoot.belief import ALL, Box, Take
 from surefoot.params import Param, Params
 from surefoot.task import Action, Group, Moment, Reward, Seen, Task
 from surefoot.tasks.frames import from_axis_angle, matrix
@@ -88,14 +88,13 @@ def _distance(s: Moment) -> np.ndarray:
     return np.sqrt(np.einsum("ij,ij->i", s.q[:, :3], s.q[:, :3]))
 
 
-def _start(rng: np.random.Generator, n: int) -> Start:
+def _start(rng: np.random.Generator, n: int, take: Take = ALL) -> Start:
     """Up to 0.2 m away, tilted up to 90 degrees about any axis, moving up to 1 m/s and turning up to 1 rad/s."""
-    axis = rng.standard_normal((n, 3))
+    axis, rest = rng.standard_normal((n, 3))[take], rng.uniform(-1.0, 1.0, (n, 10))[take]
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
-    quat = from_axis_angle(axis, rng.uniform(-np.pi / 2, np.pi / 2, n))
-    q = np.concatenate([rng.uniform(-0.2, 0.2, (n, 3)), quat], 1)
-    v = rng.uniform(-1.0, 1.0, (n, 6))
-    thrust = np.full((n, 4), HOVER)
+    quat = from_axis_angle(axis, rest[:, 0] * np.pi / 2)
+    q, v = np.concatenate([0.2 * rest[:, 1:4], quat], 1), rest[:, 4:]
+    thrust = np.full((len(q), 4), HOVER)
     return Start(q, v, thrust, thrust)
 
 

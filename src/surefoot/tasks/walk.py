@@ -7,11 +7,11 @@ walking quick to learn. The actor is told only what the robot measures: no base 
 
 import numpy as np
 
-from surefoot.belief import Box
+from surefoot.belief import ALL, Box, Take
 from surefoot.params import Param, Params
 from surefoot.sim.events import Push
 from surefoot.task import Action, Group, Mirror, Moment, Reward, Seen, Task
-from surefoot.tasks.frames import to_body, to_world
+from surefoot.tasks.frames import to_body
 from surefoot.tasks.ground import Ground
 from surefoot.world import Start
 
@@ -248,14 +248,14 @@ def walk(rough: bool = False) -> Task:
     ground = Ground(rough)
     rewards = Rewards(ground)
 
-    def start(rng: np.random.Generator, n: int) -> Start:
+    def start(rng: np.random.Generator, n: int, take: Take = ALL) -> Start:
         """Anywhere on the ground, any heading, joints and speeds a little off the stand."""
-        xy, yaw = ground.places(rng, n), rng.uniform(-np.pi, np.pi, n)
+        xy, rest = ground.places(rng, n)[take], rng.uniform(-1.0, 1.0, (n, 31))[take]
+        yaw = np.pi * rest[:, 0]
         quat = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
-        joints = STAND + rng.uniform(-0.15, 0.15, (n, 12))
         z = HEIGHT + 0.02 + ground.top(xy)
-        v = rng.uniform(-0.3, 0.3, (n, 18))
-        return Start(np.concatenate([xy, z[:, None], quat, joints], 1), v, np.tile(STAND, (n, 1)))
+        q = np.concatenate([xy, z[:, None], quat, STAND + 0.15 * rest[:, 1:13]], 1)
+        return Start(q, 0.3 * rest[:, 13:], np.tile(STAND, (len(q), 1)))
 
     return Task(
         name="walk-rough" if rough else "walk",
@@ -268,7 +268,7 @@ def walk(rough: bool = False) -> Task:
         action=Action(JOINTS, STAND, np.full(12, 0.5), "rad", limit=4.0),
         sees={"actor": Group(ACTOR), "critic": Group((*ACTOR, *_privileged(rewards)))},
         rewards=_rewards(rewards),
-        ended={"fell": lambda s: to_world(s.q[:, 3:7], np.tile([0.0, 0.0, 1.0], (len(s.q), 1)))[:, 2] < 0.5,
+        ended={"fell": lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2) < 0.5,
                "trunk on the ground": lambda s: s.q[:, 2] - ground.height(s.q[:, 0], s.q[:, 1]) < 0.12},
         start=start,
         error=_tracking,
