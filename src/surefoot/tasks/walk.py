@@ -65,7 +65,7 @@ def xml(ground: Ground) -> str:
     return f"""
 <mujoco model="walk">
   <compiler angle="radian"/>
-  <option timestep="0.005" integrator="implicitfast" cone="pyramidal" solver="PGS" iterations="10"/>
+  <option timestep="0.005" integrator="implicitfast" cone="pyramidal" solver="Newton" iterations="5" ls_iterations="8"/>
   <size memory="256K"/>
   <visual><headlight ambient=".35 .35 .35" diffuse=".35 .35 .35" specular="0 0 0"/><map znear=".02"/><quality shadowsize="2048"/></visual>
   <default>
