@@ -253,7 +253,9 @@ class Cross:
         facts, shown = cross(
             self.task, out, self.seed, self.reality, self.episodes, self.steps, watch=line, say=line.note
         )
-        return Answer(facts, shown, f"open {out / 'report.html'}", 0 if facts["crossed"] else FAILED)
+        return Answer(
+            facts, shown, f"surefoot play {out / 'belief'}", FAILED if facts["gap"] and not facts["crossed"] else 0
+        )
 
 
 VERBS: dict[str, Any] = {
@@ -361,7 +363,7 @@ def main(argv: list[str] | None = None) -> int:
     if args[0] in ("--version", "-V"):
         print(surefoot.__version__)
         return 0
-    say = Console(stderr=as_json, soft_wrap=False)
+    say = Console(stderr=as_json, soft_wrap=False, markup=False)
     try:
         if args[0] not in VERBS:
             raise unknown("verb", args[0], VERBS, "surefoot")

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -75,23 +76,35 @@ class Line:
     """One live line on a terminal; a line every few seconds elsewhere."""
 
     def __init__(self, say: Console):
-        self.say, self.shown, self.open = say, 0.0, False
+        self.say, self.open = say, False
+        self.shown = 0.0 if say.is_terminal else time.monotonic()  # what is over at once needs no line in a file
         self.last: dict[str, Any] = {}
+        self.recent: deque[tuple[float, float, float]] = deque()  # episodes, return, success of each batch
 
     def __call__(self, p: "Progress") -> None:
         """How training stands."""
         m, self.last = p.metrics, p.metrics
-        left = (p.iterations - p.iteration) * p.seconds / max(1, p.iteration)
+        left = (p.iterations - p.iteration) * m["steps"] / p.iteration / max(1.0, p.steps_per_second)
         rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
-        result = (
-            f"return {m['return']:.2f}  success {100 * m['success']:.0f} %" if "return" in m else "no episode ended yet"
-        )
+        result = self._recent(m)
         for text in p.said:
             self.note(f"note: {text}")
         self.text(
             f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  KL {m['kl']:.4f}  {left:4.0f} s left",
             p.iteration == p.iterations,
         )
+
+    def _recent(self, m: Mapping[str, Any]) -> str:
+        """Means over the last hundred episodes or so: one batch ends few, and its mean would jump about."""
+        if "return" in m:
+            self.recent.append((m["episodes"], m["return"], m["success"]))
+        while len(self.recent) > 1 and sum(r[0] for r in self.recent) - self.recent[0][0] >= 100:
+            self.recent.popleft()
+        if not self.recent:
+            return "no episode ended yet"
+        episodes, returns, success = np.array(self.recent).T
+        mean = lambda x: float((episodes * x).sum() / episodes.sum())  # noqa: E731
+        return f"return {mean(returns):.2f}  success {100 * mean(success):.0f} %"
 
     def text(self, text: str, always: bool = False) -> None:
         """Show this in place of what the line said, unless it changed a moment ago."""

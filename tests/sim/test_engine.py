@@ -297,6 +297,12 @@ def test_names_that_match_nothing_are_told_what_exists():
         writer(model, Param("f", "frcition", 1.0, 0.5, 2.0))
 
 
+@pytest.mark.parametrize("target", ["strength", "inertia", "slope_x", "bias", "push", "noise"])
+def test_an_op_that_would_be_other_physics_is_refused(target):
+    with pytest.raises(SurefootError, match="op: target"):
+        world(PENDULUM, Params((Param("p", target, 1.0, 0.5, 2.0, op="add"),)))
+
+
 def test_a_delay_beyond_the_models_memory_is_refused():
     with pytest.raises(SurefootError, match="needs a history"):
         writer(mujoco.MjModel.from_xml_string(PENDULUM), Param("d", "action_delay", 0.0, 0.0, 0.02, op="set"))

@@ -59,7 +59,9 @@ def test_spaces_are_the_tasks():
     assert walk.single_action_space == Box(-limit, limit, (joints,), np.float32)
     assert walk.action_space.shape == (2, joints)
     high = hover.single_observation_space.high
-    assert high.shape == (make("hover").sees["actor"].dim,) and high[0] == 3.0 and high[12] == 10.0 * 0.5  # clip * scale
+    assert (
+        high.shape == (make("hover").sees["actor"].dim,) and high[0] == 3.0 and high[12] == 10.0 * 0.5
+    )  # clip * scale
 
 
 def test_same_seed_same_bits_in_one_env_and_in_two():

@@ -89,7 +89,7 @@ def _facts(
         verdict = f"not crossed: {change}; train longer (--steps) or look at the report"
     return {
         "task": task.name, "seed": seed, "reality_seed": reality_seed, "seconds": round(seconds, 1),
-        "crossed": crossed, "verdict": verdict,
+        "crossed": crossed, "gap": before.rate < PASS, "verdict": verdict,
         "reality": dict(zip(task.params.names, e.tolist())),
         "nominal": dict(zip(task.params.names, task.params.nominal.tolist())),
         "results": {k: {w: r.to_json() for w, r in row.items()} for k, row in results.items()},

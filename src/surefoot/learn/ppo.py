@@ -272,7 +272,7 @@ class Learner:
     def _pace(self, kl: float) -> None:
         """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for."""
         s = self.settings
-        wanted = s.kl * (1 - s.settle * self.iteration / s.iterations)
+        wanted = s.kl * (1 - s.settle * min(1.0, self.iteration / s.iterations))
         if wanted > 0:
             if kl > 2 * wanted:
                 self.lr = max(1e-5, self.lr / 1.5)

@@ -122,7 +122,7 @@ def _keep(run: Run, env: Env, i: int) -> None:
 
 
 def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) -> Path:
-    """Iterate to the end, saving on the way; the last checkpoint and the policy are written together."""
+    """Iterate to the end, saving on the way; each checkpoint is followed by the policy as it then is."""
     from torch.utils.tensorboard import SummaryWriter
 
     total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
@@ -146,7 +146,7 @@ def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) ->
             if asked and learner.iteration < total:
                 raise Stopped(asked[0], run.folder)
     saves.maybe(forced=True)
-    return bundle.save(policy_of(learner), run.folder, {"seconds": round(time.monotonic() - began, 1)})
+    return bundle.save(policy_of(learner), run.folder)
 
 
 class _Saves:
@@ -159,9 +159,17 @@ class _Saves:
         if not forced and self.every > 0 and time.monotonic() - self.last < max(self.every, 100 * self.cost):
             return
         began = time.monotonic()
-        self.run.save(*self.learner.save())
+        if self.run.save(*self.learner.save()):
+            self._policy()
         self.last = time.monotonic()
         self.cost = self.last - began
+
+    def _policy(self) -> None:
+        """What has been learned so far, to look at while the rest is learned, or after a stop."""
+        try:
+            bundle.save(policy_of(self.learner), self.run.folder)
+        except SurefootError as error:
+            self.run.said.append(f"the policy so far was not saved ({error}); training goes on")
 
 
 def _check_share(learner: Learner, before: int, run: Run) -> None:

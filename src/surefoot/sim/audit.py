@@ -108,10 +108,11 @@ def unknowns(model: mujoco.MjModel) -> Params:
     rows = [Param("gravity", "gravity", 1.0, 0.97, 1.03, about="strength of gravity, as a multiple")]
     if bodies:
         everybody = "|".join(re.escape(model.body(i).name) for i in bodies)
-        heaviest = model.body(max(bodies, key=lambda i: float(model.body_mass[i]))).name
+        big = max(bodies, key=lambda i: float(model.body_mass[i]))
+        heaviest, size = model.body(big).name, float(np.sqrt(model.body_inertia[big].sum() / 2 / model.body_mass[big]))
         rows += [
             Param("mass", "mass", 1.0, 0.8, 1.25, match=everybody, log=True, about="every body's mass, as a multiple"),
-            Param("com_x", "com_x", 0.0, -0.03, 0.03, match=re.escape(heaviest), op="add", unit="m",
+            Param("com_x", "com_x", 0.0, -0.2 * size, 0.2 * size, match=re.escape(heaviest), op="add", unit="m",
                   about=f"centre of mass of {heaviest}"),
         ]  # fmt: skip
     if names:

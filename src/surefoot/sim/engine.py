@@ -12,7 +12,7 @@ import numpy as np
 from mujoco.batch import Batch, SimulationError
 
 from surefoot.params import Params
-from surefoot.sim.fields import OUTSIDE, Rows, writer
+from surefoot.sim.fields import OUTSIDE, Rows, check_op, writer
 from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
 
 DIVERGED = [
@@ -87,6 +87,8 @@ class Engine(World):
         self.dt = substeps * model.opt.timestep
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
         self.batch = Batch(model, n, threads)
+        for p in params:
+            check_op(p)
         self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target not in OUTSIDE]
         names = {f for _, w in self.writers for f in w.target.fields}
         self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}

@@ -104,11 +104,12 @@ class Target:
     fields: tuple[str, ...]  # engine fields it writes
     write: Write
     about: str
+    ops: tuple[str, ...] = ("set", "scale", "add")
 
 
 TARGETS: dict[str, Target] = {
     "mass": Target("body", ("body_mass", "body_inertia"), mass, "body mass, inertia scaled with it, kg"),
-    "inertia": Target("body", ("body_inertia",), column("body_inertia"), "principal inertia, kg m^2"),
+    "inertia": Target("body", ("body_inertia",), column("body_inertia"), "principal inertia, kg m^2", ("scale",)),
     "com_x": Target("body", ("body_ipos",), column("body_ipos", 0), "centre of mass along the body's x, m"),
     "com_y": Target("body", ("body_ipos",), column("body_ipos", 1), "centre of mass along the body's y, m"),
     "com_z": Target("body", ("body_ipos",), column("body_ipos", 2), "centre of mass along the body's z, m"),
@@ -119,7 +120,9 @@ TARGETS: dict[str, Target] = {
     ),
     "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
     "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
-    "strength": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law"),
+    "strength": Target(
+        "actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law", ("scale",)
+    ),
     "kp": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), kp, "servo position gain, N m/rad"),
     "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
     "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
@@ -131,8 +134,8 @@ TARGETS: dict[str, Target] = {
     ),
     "sensor_delay": Target("sensor", ("sensor_delay",), column("sensor_delay"), "latency from world to reading, s"),
     "gravity": Target("", ("opt.gravity",), gravity, "magnitude of gravity, m/s^2"),
-    "slope_x": Target("", ("opt.gravity",), slope(0), "ground tilted about world x, rad"),
-    "slope_y": Target("", ("opt.gravity",), slope(1), "ground tilted about world y, rad"),
+    "slope_x": Target("", ("opt.gravity",), slope(0), "ground tilted about world x, rad", ("set",)),
+    "slope_y": Target("", ("opt.gravity",), slope(1), "ground tilted about world y, rad", ("set",)),
     "wind_x": Target(
         "", ("opt.wind",), along("opt.wind", 0), "wind along world x, m/s; acts where the air has density"
     ),
@@ -143,9 +146,9 @@ TARGETS: dict[str, Target] = {
 
 # Targets that are not physics but sensing or events; task.py and the force socket carry them out.
 OUTSIDE = {
-    "noise": "spread of observation noise, as a multiple of each term's own",
-    "bias": "constant offset of an observation term, in the term's unit",
-    "push": "strength of scheduled pushes, as a multiple of the push term's own",
+    "noise": ("spread of observation noise: set it in each term's unit, or scale each term's own", ("set", "scale")),
+    "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
+    "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),
 }
 
 
@@ -172,11 +175,20 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
+def check_op(param: Param) -> None:
+    """The target exists and knows what the op means; another would silently be other physics."""
+    where = f"param {param.name}"
+    if param.target not in TARGETS and param.target not in OUTSIDE:
+        raise unknown("target", param.target, [*TARGETS, *OUTSIDE], where)
+    ops = OUTSIDE[param.target][1] if param.target in OUTSIDE else TARGETS[param.target].ops
+    if param.op not in ops:
+        raise SurefootError(f"{where}: op: target {param.target} can be {' or '.join(ops)}, found {param.op}")
+
+
 def writer(model: mujoco.MjModel, param: Param) -> Writer:
     """Resolve a Param's address in a model; says what exists when nothing matches."""
     where = f"param {param.name}"
-    if param.target not in TARGETS:
-        raise unknown("target", param.target, [*TARGETS, *OUTSIDE], where)
+    check_op(param)
     target = TARGETS[param.target]
     if not target.objects:
         return Writer(param, target, np.array([], int))

@@ -76,10 +76,10 @@ RANGES = {
 }  # fmt: skip
 
 SEEN = (
-    Seen("position_error", lambda s: s.q[:, :3], 3, "m", noise=0.002, clip=3.0),
-    Seen("rotation", lambda s: matrix(s.q[:, 3:7]), 9, "", noise=0.002),
-    Seen("base_lin_vel", lambda s: s.v[:, :3], 3, "m/s", noise=0.01, scale=0.5, clip=10.0),
-    Seen("base_ang_vel", lambda s: s.v[:, 3:], 3, "rad/s", noise=0.02, scale=0.1, clip=40.0),
+    Seen("position_error", lambda s: s.q[:, :3], 3, "m, world frame", noise=0.002, clip=3.0),
+    Seen("rotation", lambda s: matrix(s.q[:, 3:7]), 9, "body to world, row by row", noise=0.002),
+    Seen("base_lin_vel", lambda s: s.v[:, :3], 3, "m/s, world frame", noise=0.01, scale=0.5, clip=10.0),
+    Seen("base_ang_vel", lambda s: s.v[:, 3:], 3, "rad/s, body frame", noise=0.02, scale=0.1, clip=40.0),
     Seen("last_action", lambda s: s.action, 4, ""),
 )
 

@@ -153,10 +153,10 @@ def _velocity(s: Moment) -> np.ndarray:
 
 
 ACTOR = (
-    Seen("base_ang_vel", lambda s: s.y["gyro"], 3, "rad/s", noise=0.1, scale=0.25, clip=20.0),
-    Seen("projected_gravity", _gravity, 3, "", noise=0.02),
+    Seen("base_ang_vel", lambda s: s.y["gyro"], 3, "rad/s, body frame", noise=0.1, scale=0.25, clip=20.0),
+    Seen("projected_gravity", _gravity, 3, "unit vector, body frame", noise=0.02),
     Seen("command", lambda s: s.command, 3, "m/s, m/s, rad/s"),
-    Seen("joint_pos", lambda s: s.y["joint_pos"] - STAND, 12, "rad", noise=0.01),
+    Seen("joint_pos", lambda s: s.y["joint_pos"] - STAND, 12, "rad from the stand", noise=0.01),
     Seen("joint_vel", lambda s: s.y["joint_vel"], 12, "rad/s", noise=0.5, scale=0.1, clip=50.0),
     Seen("last_action", lambda s: s.action, 12, ""),
     Seen("gait_clock", _clock, 2, ""),
@@ -236,7 +236,7 @@ def _rewards(r: Rewards) -> dict[str, Reward]:
 
 def _privileged(r: Rewards) -> tuple[Seen, ...]:
     return (
-        Seen("base_lin_vel", _velocity, 3, "m/s"),
+        Seen("base_lin_vel", _velocity, 3, "m/s, body frame"),
         Seen("trunk_height", lambda s: s.q[:, 2:3] - r.ground.height(s.q[:, 0], s.q[:, 1])[:, None], 1, "m"),
         Seen("clearance", r.clearance, 4, "m", scale=10.0),
         Seen("touch", lambda s: (s.y["touch"] > 0.5).astype(float), 4, ""),
