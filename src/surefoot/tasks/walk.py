@@ -109,7 +109,7 @@ PARAMS = Params((
     Param("armature", "armature", 1.0, 0.4, 2.5, match=".*_(abduction|hip|knee)", log=True, about="rotor inertia, as a multiple"),
     Param("joint_friction", "frictionloss", 1.0, 0.0, 4.0, match=".*_(abduction|hip|knee)", about="dry joint friction, as a multiple"),
     Param("latency", "action_delay", 0.0, 0.0, 0.06, op="set", unit="s", about="from command to motor"),
-    Param("sensor_latency", "sensor_delay", 0.0, 0.0, 0.03, match=PROPRIOCEPTION, op="set", unit="s", about="from motion to reading"),
+    Param("sensor_latency", "sensor_delay", 0.0, 0.0, 0.02, match=PROPRIOCEPTION, op="set", unit="s", about="from motion to reading"),
     Param("slope_x", "slope_x", 0.0, -0.4, 0.4, op="set", unit="rad", about="ground tilted sideways"),
     Param("slope_y", "slope_y", 0.0, -0.4, 0.4, op="set", unit="rad", about="ground tilted along x"),
     Param("noise", "noise", 1.0, 0.0, 5.0, about="sensor noise, as a multiple"),
