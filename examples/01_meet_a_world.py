@@ -1,6 +1,6 @@
 """A world is x' = f(x, u, e), many at once: swing a pendulum under eight gravities and check each against its closed form.
 
-    T = 2 pi sqrt(I / (m g l)) for small swings of a pendulum with inertia I about its pivot
+T = 2 pi sqrt(I / (m g l)) for small swings of a pendulum with inertia I about its pivot
 """
 
 import numpy as np

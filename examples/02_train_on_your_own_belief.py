@@ -30,4 +30,6 @@ with tempfile.TemporaryDirectory() as folder:
     for factor in (1.0, 1.5, 2.0):
         score = evaluate(policy, tasks.env(task, 100, belief.widen(factor), seed=1))
         low, high = score.interval
-        print(f"belief widened {factor:g}x: {100 * score.rate:.0f} % success (95 % interval {100 * low:.0f} - {100 * high:.0f})")
+        print(
+            f"belief widened {factor:g}x: {100 * score.rate:.0f} % success (95 % interval {100 * low:.0f} - {100 * high:.0f})"
+        )
