@@ -104,12 +104,12 @@ class Engine(World):
         self.state = self._views()
 
     def _views(self) -> State:
-        b, m = self.batch, self.model
-        data = b.bind("sensordata") if self.senses else np.zeros((self.n, 0))
-        y = {name: data[:, a:b] for name, (a, b) in sensor_columns(m).items()}
+        bind, m = self.batch.bind, self.model
+        data = bind("sensordata") if self.senses else np.zeros((self.n, 0))
+        y = {name: data[:, first:end] for name, (first, end) in sensor_columns(m).items()}
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = np.tile(self.params.nominal, (self.n, 1))
-        return State(b.bind("time"), b.bind("qpos"), b.bind("qvel"), b.bind("ctrl"), b.bind("act"), y, e, gravity)
+        return State(bind("time"), bind("qpos"), bind("qvel"), bind("ctrl"), bind("act"), y, e, gravity)
 
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
         ids = np.asarray(ids)

@@ -10,13 +10,6 @@ def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     return v + w * t + cross(u, t)
 
 
-def to_world(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """R(quat) v: a body vector (n, 3) in the world frame."""
-    w, u = quat[:, :1], quat[:, 1:]
-    t = 2.0 * cross(u, v)
-    return v + w * t + cross(u, t)
-
-
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a x b row by row; written out because np.cross costs ten times as much on small rows."""
     ax, ay, az = a[:, 0], a[:, 1], a[:, 2]
