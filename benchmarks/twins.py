@@ -21,8 +21,9 @@ import gymnasium
 import mujoco
 import numpy as np
 
-from surefoot.belief import Take, point
+from surefoot.belief import point
 from surefoot.params import Params
+from surefoot.rng import Draw
 from surefoot.sim.engine import Engine
 from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
 from surefoot.world import Chance, OnAction, Start, State
@@ -134,10 +135,10 @@ def task(name: str, m: mujoco.MjModel, before: Before) -> Task:
     def healthy(s: Moment) -> np.ndarray:
         return (s.q[:, 2] >= low) & (s.q[:, 2] <= high) & np.isfinite(s.q).all(1) & np.isfinite(s.v).all(1)
 
-    def start(rng: np.random.Generator, n: int, take: Take) -> Start:
-        q = m.qpos0 + rng.uniform(-width, width, (n, m.nq))[take]
+    def start(rng: Draw, n: int) -> Start:
+        q = m.qpos0 + rng.uniform(-width, width, (n, m.nq))
         v = width * rng.standard_normal((n, m.nv)) if law == "normal" else rng.uniform(-width, width, (n, m.nv))
-        return Start(q, v[take], np.zeros((len(q), m.nu)))
+        return Start(q, v, np.zeros((len(q), m.nu)))
 
     return Task(
         name=name, about=f"Gymnasium's {name}", xml="", params=NOTHING, belief=point(NOTHING, NOTHING.nominal),
@@ -200,7 +201,7 @@ def difference(name: str, steps: int = 200) -> tuple[float, float]:
         if TWINS[name].contact is not None:
             theirs.data.cfrc_ext[:] = aside.cfrc_ext
         expected = theirs._get_obs(), theirs._get_rew(info["x_velocity"], action)[0]
-        for i, (found, right) in enumerate(zip((ours._frame("actor", ours.moment, None, {})[0], reward[0]), expected)):
+        for i, (found, right) in enumerate(zip((ours._frame("actor", ours.moment)[0], reward[0]), expected)):
             worst[i] = max(worst[i], float(np.max(np.abs(found - right) / np.maximum(1.0, np.abs(right)))))
     return float(worst[0]), float(worst[1])
 

@@ -19,10 +19,8 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
+from surefoot.rng import Draw
 from surefoot.special import beta_quantile, chi2_quantile, exp_moments, log_beta, log_moment
-
-Take = slice | np.ndarray  # rows of a draw
-ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +30,8 @@ class Belief(ABC):
     params: Params
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
-        """(n, d) draws, made row by row, all inside the physical bounds; or only the rows to take of them."""
+    def sample(self, rng: Draw, n: int) -> np.ndarray:
+        """(n, d) draws, made row by row, all inside the physical bounds."""
 
     @abstractmethod
     def log_prob(self, e: np.ndarray) -> np.ndarray:
@@ -114,18 +112,22 @@ class Ranged(Belief):
         """(a, b), each (d,)."""
 
     @abstractmethod
-    def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def _draw(self, rng: Draw, n: int) -> np.ndarray:
         """(n, d) draws of z."""
 
     @cached_property
     def _width(self) -> np.ndarray:
         return _y(self.params, self.high) - _y(self.params, self.low)  # (d,)
 
-    def _at(self, z: np.ndarray) -> np.ndarray:
-        return np.clip(_e(self.params, _y(self.params, self.low) + z * self._width), self.low, self.high)
+    @cached_property
+    def _least(self) -> np.ndarray:
+        return _y(self.params, self.low)  # (d,)
 
-    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
-        return self._at(self._draw(rng, n)[take])
+    def _at(self, z: np.ndarray) -> np.ndarray:
+        return np.clip(_e(self.params, self._least + z * self._width), self.low, self.high)
+
+    def sample(self, rng: Draw, n: int) -> np.ndarray:
+        return self._at(self._draw(rng, n))
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         (a, b), e, free = self._shape(), _rows(self, e), self.low < self.high
@@ -219,7 +221,7 @@ class Box(Ranged):
     def _shape(self) -> tuple[np.ndarray, np.ndarray]:
         return np.ones(len(self.params)), np.ones(len(self.params))
 
-    def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def _draw(self, rng: Draw, n: int) -> np.ndarray:
         return rng.random((n, len(self.params)))
 
     def widen(self, factor: float) -> "Box":
@@ -250,7 +252,7 @@ class Beta(Ranged):
     def _shape(self) -> tuple[np.ndarray, np.ndarray]:
         return self.a, self.b
 
-    def _draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def _draw(self, rng: Draw, n: int) -> np.ndarray:
         return rng.beta(self.a, self.b, (n, len(self.params)))
 
     def widen(self, factor: float) -> "Beta":
@@ -297,11 +299,11 @@ class Gaussian(Belief):
         white = np.linalg.solve(L, np.where(on[:, None], dy, 0.0)[:, free].T / s[:, None])  # (r, n)
         return np.where(on, (white**2).sum(0), np.inf)
 
-    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
+    def sample(self, rng: Draw, n: int) -> np.ndarray:
         free, s, L, _ = self._factor
         root = np.zeros_like(self.cov)
         root[np.ix_(free, free)] = s[:, None] * L
-        z = rng.standard_normal((n, len(self.params)))[take]
+        z = rng.standard_normal((n, len(self.params)))
         dy = np.zeros_like(z)
         # term by term: a matrix product or a sum adds in another order for another n
         for k, column in enumerate(root.T):
@@ -376,9 +378,9 @@ class Particles(Belief):
     def _p(self) -> np.ndarray:
         return self.weights / self.weights.sum()  # (N,)
 
-    def sample(self, rng: np.random.Generator, n: int, take: Take = ALL) -> np.ndarray:
+    def sample(self, rng: Draw, n: int) -> np.ndarray:
         cdf = np.cumsum(self._p)
-        return self.points[np.searchsorted(cdf / cdf[-1], rng.random(n)[take], side="right")]
+        return self.points[np.searchsorted(cdf / cdf[-1], rng.random(n), side="right")]
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         match = (_rows(self, e)[:, None, :] == self.points).all(-1)  # (n, N)

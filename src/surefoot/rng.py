@@ -1,10 +1,12 @@
 """Randomness is an argument: counter-based streams keyed by (seed, purpose, step).
 
 A stream is made where it is used and thrown away, so nothing has to be saved to resume, and nothing depends on thread
-count. Env i is row i of what a stream draws for all envs at that step, so what happens in one never moves another.
+count. What one env draws never moves another: either a stream draws for all envs and env i is row i of it, or, where
+only a few envs draw, they draw from Rows.
 """
 
 import hashlib
+import math
 
 import numpy as np
 
@@ -18,3 +20,66 @@ def key(seed: int, purpose: str, step: int = 0) -> int:
 def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
     """The generator of (seed, purpose, step). Equal arguments give equal draws, any other argument independent ones."""
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, step)))
+
+
+ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the step of SplitMix64
+Size = int | tuple[int, ...]
+
+
+def _mix(z: np.ndarray) -> np.ndarray:
+    """SplitMix64's finaliser: a bijection of 64 bits in which every bit of z moves every bit of the result."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def normal(seed: int, purpose: str, step: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normal draws in single precision, within 5.77: Box-Muller on SplitMix64, thrice as fast as NumPy's own."""
+    count = math.prod(shape)
+    z = _mix(np.arange(1, (count + 1) // 2 + 1, dtype=np.uint64) * ODD + np.uint64(key(seed, purpose, step)))
+    u = (z >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+    angle = (z & np.uint64(0xFFFFFF)).astype(np.float32) * np.float32(2.0 * np.pi * 2.0**-24)
+    r = np.sqrt(np.float32(-2.0) * np.log(np.float32(1.0) - u))
+    return np.concatenate([r * np.cos(angle), r * np.sin(angle)])[:count].reshape(shape)
+
+
+class Rows:
+    """Draws for rows `ids` of (seed, purpose, step): what row i gets depends on i alone, not on which rows draw with it.
+
+    It has the methods of a NumPy generator that beliefs and starts use. A size's first number is that of the rows.
+    Number j of row i is SplitMix64's j-th from a key mixed from the stream's and i.
+    """
+
+    def __init__(self, seed: int, purpose: str, step: int, ids: np.ndarray):
+        self.keys = _mix(np.uint64(key(seed, purpose, step)) ^ _mix(np.asarray(ids).astype(np.uint64) * ODD + ODD))
+        self.drawn = 0
+
+    def random(self, size: Size) -> np.ndarray:
+        """Uniform on [0, 1), multiples of 2^-53."""
+        shape = (size,) if isinstance(size, int) else size
+        width = math.prod(shape[1:])
+        at = np.arange(self.drawn + 1, self.drawn + width + 1, dtype=np.uint64) * ODD
+        self.drawn += width
+        return ((_mix(self.keys[:, None] + at) >> np.uint64(11)) * 2.0**-53).reshape(shape)
+
+    def uniform(self, low: float | np.ndarray, high: float | np.ndarray, size: Size) -> np.ndarray:
+        return low + (np.asarray(high) - low) * self.random(size)
+
+    def integers(self, low: int, high: int, size: Size) -> np.ndarray:
+        return low + (self.random(size) * (high - low)).astype(np.int64)
+
+    def standard_normal(self, size: Size) -> np.ndarray:
+        """Box-Muller: sqrt(-2 ln u) cos(2 pi v)."""
+        u, v = self.random(size), self.random(size)
+        return np.sqrt(-2.0 * np.log1p(-u)) * np.cos(2.0 * np.pi * v)
+
+    def beta(self, a: np.ndarray, b: np.ndarray, size: Size) -> np.ndarray:
+        """By a NumPy generator for each row, which rejects as often as it has to."""
+        shape = (size,) if isinstance(size, int) else size
+        self.drawn += 1
+        seeds = _mix(self.keys + np.uint64(self.drawn) * ODD).tolist()
+        draws = [np.random.Generator(np.random.Philox(key=k)).beta(a, b, shape[1:]) for k in seeds]
+        return np.stack(draws) if draws else np.zeros(shape)
+
+
+Draw = np.random.Generator | Rows

@@ -7,16 +7,17 @@ the robot (one). Success of an episode: it ran to its time limit, and its error 
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from surefoot.belief import Belief, Take
+from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param, Params
-from surefoot.rng import stream
+from surefoot.rng import Draw, Rows, normal, stream
 from surefoot.world import Chance, OnObservation, Start, State, World
 
 
@@ -29,22 +30,20 @@ class Moment:
     previous: np.ndarray  # (n, na) the one before
     command: np.ndarray  # (n, nc) what is asked for
     time: np.ndarray  # (n,) s into the episode
+    known: dict[Callable[["Moment"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False)
 
-    def rows(self, mask: np.ndarray) -> "Moment":
+    def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
+        """f(self), worked out a single time for what several rewards and observations share; not to be written to."""
+        if f not in self.known:
+            self.known[f] = f(self)
+        return self.known[f]
+
+    def rows(self, ids: np.ndarray) -> "Moment":
         """The same instant in some rows only."""
         x = self.x
-        gravity = x.gravity[mask] if len(x.gravity) == len(mask) else x.gravity
-        part = State(
-            x.time[mask],
-            x.q[mask],
-            x.v[mask],
-            x.u[mask],
-            x.act[mask],
-            {k: y[mask] for k, y in x.y.items()},
-            x.e[mask],
-            gravity,
-        )
-        return Moment(part, self.action[mask], self.previous[mask], self.command[mask], self.time[mask])
+        gravity = x.gravity[ids] if len(x.gravity) > 1 else x.gravity
+        part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], _Some(x.y, ids), x.e[ids], gravity)
+        return Moment(part, self.action[ids], self.previous[ids], self.command[ids], self.time[ids])
 
     @property
     def q(self) -> np.ndarray:
@@ -57,6 +56,22 @@ class Moment:
     @property
     def y(self) -> Mapping[str, np.ndarray]:
         return self.x.y
+
+
+class _Some(Mapping[str, np.ndarray]):
+    """Some rows of each reading, taken when asked for."""
+
+    def __init__(self, y: Mapping[str, np.ndarray], ids: np.ndarray):
+        self.y, self.ids = y, ids
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.y[name][self.ids]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.y)
+
+    def __len__(self) -> int:
+        return len(self.y)
 
 
 @dataclass(frozen=True)
@@ -84,6 +99,16 @@ class Group:
     @property
     def frame(self) -> int:
         return sum(t.dim for t in self.terms)
+
+    def each(self, name: str) -> np.ndarray:
+        """A property of the terms, for each column of a frame."""
+        return np.repeat([getattr(t, name) for t in self.terms], [t.dim for t in self.terms])
+
+    @cached_property
+    def columns(self) -> list[slice]:
+        """Where in a frame each term is."""
+        ends = np.cumsum([t.dim for t in self.terms]).tolist()
+        return [slice(end - t.dim, end) for t, end in zip(self.terms, ends)]
 
     @property
     def dim(self) -> int:
@@ -143,15 +168,15 @@ class Task:
     sees: Mapping[str, Group]
     rewards: Mapping[str, Reward]
     ended: Mapping[str, Callable[[Moment], np.ndarray]]
-    start: Callable[[np.random.Generator, int, Take], Start]
-    """draws for n envs, of which only the rows to take are worked out"""
+    start: Callable[[Draw, int], Start]
+    """draws n rows"""
     error: Callable[[Moment], np.ndarray]
     error_unit: str
     tolerance: float
     window: float
     """seconds at the end of the episode over which the error counts"""
     measure: Literal["max", "mean"] = "max"
-    command: Callable[[np.random.Generator, int], np.ndarray] | None = None
+    command: Callable[[Draw, int], np.ndarray] | None = None
     command_names: tuple[str, ...] = ()
     command_every: float = np.inf
     """seconds after which a new command is drawn"""
@@ -209,30 +234,35 @@ class Env:
         self.returns, self.error = np.zeros(n), np.zeros(n)
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
         self.frames = {g: np.zeros((n, group.history, group.frame), np.float32) for g, group in task.sees.items()}
-        self.columns = {g: _columns(group) for g, group in task.sees.items()}
-        self.outside = {k: _outside(world.params, k, task.sees["actor"]) for k in ("noise", "bias")}
+        self.scales = {g: group.each("scale").astype(np.float32) for g, group in task.sees.items()}
+        self.noises, self.bias = (
+            _noises(world.params, task.sees["actor"]),
+            _outside(world.params, "bias", task.sees["actor"]),
+        )
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
-        self._noise = (-1, np.zeros(0, np.float32))  # drawn once a step: (step, rows)
+        self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
         self.diverged = 0
         self.on_divergence: Callable[[int, str], None] | None = None
 
     @property
     def moment(self) -> Moment:
-        return Moment(self.world.state, self.action, self.previous, self.command, self.age * self.world.dt)
+        x = self.world.state
+        x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
+        return Moment(x, self.action, self.previous, self.command, self.age * self.world.dt)
 
     def reset(self, seed: int | None = None) -> dict[str, np.ndarray]:
         """Begin everywhere; given a seed, from its streams' start; with `stagger`, at random ages, not all in step."""
         if seed is not None:
-            self.seed, self.counter, self._noise = seed, 0, (-1, self._noise[1])
+            self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
         self._begin(np.arange(self.n))
         if self.stagger:
             return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
-        return self._observe(np.arange(self.n))
+        return self._observe(self._frames(), np.arange(self.n))
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
-        return self._observe(np.arange(self.n))
+        return self._observe(self._frames(), np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
         task = self.task
@@ -248,15 +278,17 @@ class Env:
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
-        episodes, last = None, {}
-        if done.any():
-            ids = np.flatnonzero(done)
+        episodes, last, ids = None, {}, np.flatnonzero(done)
+        frames = self._frames(now)
+        if len(ids):
             episodes = self._finish(ids, terminated, why)
-            last = self._last(done)
+            last = self._last(frames, ids)
             self._begin(ids)
-        self._recommand()
-        obs = self._observe(np.flatnonzero(done))
-        return Step(obs, reward, terminated, truncated, ~bad, last, episodes)
+        changed = np.flatnonzero(done | self._recommand())
+        if len(changed):
+            for g, frame in self._frames(self.moment.rows(changed), changed).items():
+                frames[g][changed] = frame
+        return Step(self._observe(frames, ids), reward, terminated, truncated, ~bad, last, episodes)
 
     def _judge(self, now: Moment, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
@@ -287,21 +319,27 @@ class Env:
         return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason)
 
     def _begin(self, ids: np.ndarray) -> None:
-        """New e, start and command in envs ids. All rows are drawn and ids taken, so envs never move each other."""
-        e = self.belief.sample(stream(self.seed, "e", self.counter), self.n, ids)
-        self.world.reset(ids, e, self.task.start(stream(self.seed, "start", self.counter), self.n, ids))
+        """New e, start and command in envs ids, which no other env's draws move."""
+        k = len(ids)
+        e = self.belief.sample(self._rows("e", ids), k)
+        self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
         if self.task.command is not None:
-            self.command[ids] = self.task.command(stream(self.seed, "command", self.counter), self.n)[ids]
+            self.command[ids] = self.task.command(self._rows("command", ids), k)
 
-    def _recommand(self) -> None:
+    def _recommand(self) -> np.ndarray:
+        """(n,) bool: the envs whose time had come for another command."""
         if self.task.command is None or not np.isfinite(self.task.command_every):
-            return
-        every = round(self.task.command_every / self.world.dt)
-        due = (self.age > 0) & (self.age % every == 0)
-        if due.any():
-            self.command[due] = self.task.command(stream(self.seed, "recommand", self.counter), self.n)[due]
+            return np.zeros(self.n, bool)
+        due = (self.age > 0) & (self.age % round(self.task.command_every / self.world.dt) == 0)
+        ids = np.flatnonzero(due)
+        if len(ids):
+            self.command[ids] = self.task.command(self._rows("recommand", ids), len(ids))
+        return due
+
+    def _rows(self, purpose: str, ids: np.ndarray) -> Rows:
+        return Rows(self.seed, purpose, self.counter, ids)
 
     def _contain(self, bad: np.ndarray) -> None:
         """Count and report what diverged, and let the task see numbers there, not NaN; the rows are reset below."""
@@ -313,59 +351,63 @@ class Env:
         for rows in (x.q, x.v):
             rows[bad] = np.nan_to_num(rows[bad], nan=0.0, posinf=0.0, neginf=0.0).clip(-1e3, 1e3)
 
-    def _observe(self, fresh: np.ndarray) -> dict[str, np.ndarray]:
-        """Observations of every group; history of `fresh` envs begins with copies of their first frame."""
-        known: dict[int, np.ndarray] = {}
+    def _observe(self, now: Mapping[str, np.ndarray], fresh: np.ndarray) -> dict[str, np.ndarray]:
+        """Take in a frame of every group; the history of `fresh` envs begins with copies of their first one."""
         for g, group in self.task.sees.items():
-            frame, frames = self._frame(g, self.moment, None, known), self.frames[g]
+            frames = self.frames[g]
             if group.history > 1:
                 frames[:, :-1] = frames[:, 1:]
-                frames[fresh] = frame[fresh, None]
-            frames[:, -1] = frame
+                frames[fresh] = now[g][fresh, None]
+            frames[:, -1] = now[g]
         return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
 
-    def _last(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """What each group would be told now in some rows, histories left as they are; no NaN, even where one diverged."""
-        now, told = self.moment.rows(rows), {}
-        known: dict[int, np.ndarray] = {}
-        for g in self.task.sees:
-            frame = np.nan_to_num(self._frame(g, now, rows, known), nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
-            told[g] = np.concatenate([self.frames[g][rows, 1:], frame[:, None]], 1).reshape(len(frame), -1)
+    def _last(self, now: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
+        """What each group would be told now in some envs; no NaN, even where one diverged."""
+        told = {}
+        for g, frames in self.frames.items():
+            frame = np.nan_to_num(now[g][ids], nan=0.0, posinf=0.0, neginf=0.0)
+            told[g] = np.concatenate([frames[ids, 1:], frame[:, None]], 1).reshape(len(ids), -1)
         return told
 
-    def _frame(self, g: str, now: Moment, rows: np.ndarray | None, known: dict[int, np.ndarray]) -> np.ndarray:
-        """One frame of a group, of all rows or of some; the actor's as its sensors would tell it.
+    def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """One frame of each group, of all envs or of ids."""
+        now = now or self.moment
+        return {g: self._frame(g, now, ids) for g in self.task.sees}
 
-        `known` keeps each term's values, for groups that share it.
-        """
-        _, clip, scale = self.columns[g]
+    def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
+        """One frame of a group; the actor's as its sensors would tell it."""
+        group = self.task.sees[g]
+        frame = np.empty((len(now.q), group.frame), np.float32)
+        with np.errstate(over="ignore"):  # readings of what diverged
+            for t, at in zip(group.terms, group.columns):
+                frame[:, at] = now.once(t.compute)
         chance = Chance(self.seed, self.counter, self.world.dt)
-        for t in self.task.sees[g].terms:
-            if id(t) not in known:
-                known[id(t)] = t.compute(now)
-        frame = np.concatenate([known[id(t)] for t in self.task.sees[g].terms], axis=1)
         if g == "actor":
-            self._disturb(frame, now.x.e, chance, rows)
-        if np.isfinite(clip).any():
-            np.clip(frame, -clip, clip, out=frame)
-        frame *= scale
+            self._disturb(frame, now.x.e, ids)
+        for t, at in zip(group.terms, group.columns):
+            if np.isfinite(t.clip):
+                np.clip(frame[:, at], -t.clip, t.clip, out=frame[:, at])
+        frame *= self.scales[g]
         for term in self.told if g == "actor" else ():
             frame = term(now.x, frame, chance)
         return frame
 
-    def _disturb(self, frame: np.ndarray, e: np.ndarray, chance: Chance, rows: np.ndarray | None) -> None:
-        """Sensor noise and bias, in place; a row's noise is the same whether all rows are asked for or some."""
-        sd = self.columns["actor"][0]
-        for i, p, columns in self.outside["noise"]:
-            sd = np.array(np.broadcast_to(sd, frame.shape))
-            sd[:, columns] = sd[:, columns] * e[:, i, None] if p.op == "scale" else e[:, i, None]
-        if sd.any():
-            if self._noise[0] != self.counter:
-                self._noise = (self.counter, chance.draw("noise").standard_normal((self.n, frame.shape[1]), np.float32))
-            noise = self._noise[1]
-            frame += sd * (noise if rows is None else noise[rows])
-        for i, _, columns in self.outside["bias"]:
-            frame[:, columns] += e[:, i, None]
+    def _disturb(self, frame: np.ndarray, e: np.ndarray, ids: np.ndarray | None) -> None:
+        """Sensor noise and bias, in place; an env's noise is the same whether all envs are asked for or some."""
+        for noise in self.noises:
+            multiple = noise.multiple(e)
+            if np.any(multiple):
+                drawn = self._noise()[:, noise.drawn] if ids is None else self._noise()[ids, noise.drawn]
+                frame[:, noise.columns] += drawn * multiple * noise.sd
+        for columns, params in self.bias:
+            for i, _ in params:
+                frame[:, columns] += e[:, i, None]
+
+    def _noise(self) -> np.ndarray:
+        """(n, noisy columns) standard normal, drawn once a step."""
+        if self._drawn[0] != self.counter:
+            self._drawn = (self.counter, normal(self.seed, "noise", self.counter, (self.n, self.noises[-1].drawn.stop)))
+        return self._drawn[1]
 
     def save(self) -> dict[str, np.ndarray]:
         """All that load() needs to go on with the same bits."""
@@ -385,26 +427,47 @@ class Env:
         return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
 
 
-def _columns(group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Per column of a frame: noise sd, clip, scale."""
-    sd, clip, scale = (
-        np.repeat([getattr(t, k) for t in group.terms], [t.dim for t in group.terms])
-        for k in ("noise", "clip", "scale")
-    )
-    return sd, clip, scale
+@dataclass(frozen=True)
+class _Noise:
+    """Neighbouring columns of the actor's frame whose noise the same params move: sd times multiple(e)."""
+
+    columns: slice
+    drawn: slice  # of what is drawn each step
+    sd: np.ndarray
+    params: list[tuple[int, Param]]
+
+    def multiple(self, e: np.ndarray) -> np.ndarray | np.float32:
+        multiple: Any = np.float32(1.0)
+        for i, p in self.params:
+            multiple = (e[:, i, None] * (multiple if p.op == "scale" else 1.0)).astype(np.float32)
+        return multiple
 
 
-def _outside(params: Params, target: str, actor: Group) -> list[tuple[int, Param, list[int]]]:
-    """(index in e, param, columns of the actor's frame) of the params that move what is told, not what is."""
-    ends = np.cumsum([t.dim for t in actor.terms])
-    found = []
+def _noises(params: Params, actor: Group) -> list[_Noise]:
+    found: list[_Noise] = []
+    for t, (at, moved) in zip(actor.terms, _outside(params, "noise", actor)):
+        if not t.noise and not moved:
+            continue
+        sd = np.full(t.dim, 1.0 if any(p.op == "set" for _, p in moved) else t.noise, np.float32)
+        first = found[-1].drawn.stop if found else 0
+        new = _Noise(at, slice(first, first + t.dim), sd, moved)
+        if found and found[-1].columns.stop == at.start and found[-1].params == moved:
+            old = found.pop()
+            columns, drawn = slice(old.columns.start, at.stop), slice(old.drawn.start, new.drawn.stop)
+            new = _Noise(columns, drawn, np.concatenate([old.sd, sd]), moved)
+        found.append(new)
+    return found
+
+
+def _outside(params: Params, target: str, actor: Group) -> list[tuple[slice, list[tuple[int, Param]]]]:
+    """For each term of the actor: its columns, and (index in e, param) of the params that move what is told of it."""
+    found: list[list[tuple[int, Param]]] = [[] for _ in actor.terms]
     for i, p in enumerate(params):
         if p.target != target:
             continue
-        columns = [
-            c for t, end in zip(actor.terms, ends) if re.fullmatch(p.match, t.name) for c in range(end - t.dim, end)
-        ]
-        if not columns:
+        matched = [k for k, t in enumerate(actor.terms) if re.fullmatch(p.match, t.name)]
+        if not matched:
             raise unknown("observation term", p.match, [t.name for t in actor.terms], f"param {p.name}")
-        found.append((i, p, columns))
-    return found
+        for k in matched:
+            found[k].append((i, p))
+    return list(zip(actor.columns, found))

@@ -228,17 +228,35 @@ def test_a_diverged_simulation_is_named_and_moves_no_other_by_a_bit(poison):
     assert np.array_equal(clean.batch.state[others], hurt.batch.state[others])
 
 
-def test_what_diverged_can_be_replayed_from_its_bundle():
-    w = world(PENDULUM, Params(), n=4)
-    begin(w, q=[0.3])
-    run(w, 5, 0.2)
-    w.state.v[2] = 1e9
-    assert w.step(np.zeros((4, 1)), Chance(0, 5, w.dt))[2]
+@pytest.mark.parametrize("steps", range(4, 9))
+def test_what_diverged_can_be_replayed_from_its_bundle(steps):
+    """Whenever it happens between two copies of the state, and though the row began anew since the last of them."""
+    w, again = world(PENDULUM, Params(), n=4), world(PENDULUM, Params(), n=1)
+    begin(w, q=[0.3]), begin(again)
+    run(w, steps, 0.2)
+    w.reset(np.array([2]), np.zeros((1, 0)), Start(np.array([[0.1]]), np.zeros((1, 1)), np.zeros((1, 1))))
+    run(w, 2, 0.4)
+    w.batch.bind("qfrc_applied")[2] = 1e15
+    assert w.step(np.zeros((4, 1)), Chance(0, 5, w.dt)).tolist() == [False, False, True, False]
     kept = w.bundle(2)
-    again = world(PENDULUM, Params(), n=1)
-    begin(again)
-    again.batch.state[:] = kept["states"][-1]
-    assert again.step(again.state.u.copy(), Chance(0, 5, again.dt))[0]
+    again.batch.state[:] = kept["state"]
+    bad = []
+    for u, force in zip(kept["controls"], kept["forces"]):
+        again.batch.bind("qfrc_applied")[:] = force
+        bad.append(bool(again.step(u[None], Chance(0, 5, again.dt))[0]))
+    assert bad == [False] * (len(bad) - 1) + [True]
+
+
+def test_a_reset_leaves_nothing_of_the_old_episode():
+    """A simulation that began anew goes on with the bits of one that never ran: no warm start, no memory, no warning."""
+    params = Params((Param("delay", "action_delay", 0.03, 0.0, 0.1, op="set"),))
+    used, new = world(PENDULUM, params, n=3), world(PENDULUM, params, n=3)
+    begin(used, q=[0.7]), run(used, 30, 0.9)
+    used.state.v[1] = np.nan
+    assert used.step(np.zeros((3, 1)), Chance(0, 30, used.dt)).tolist() == [False, True, False]
+    begin(used, q=[0.3]), begin(new, q=[0.3])
+    run(used, 20, 0.5), run(new, 20, 0.5)
+    assert np.array_equal(used.batch.state, new.batch.state)
 
 
 FREE_TARGETS = (

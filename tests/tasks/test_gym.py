@@ -99,11 +99,11 @@ def test_final_observation_of_a_time_out_is_what_would_have_been_seen(history, n
 
 def test_final_observation_of_a_failure_is_beyond_the_limit_and_of_a_time_out_within():
     """Episodes end for all as the first pole falls: each env is told its own last angle, the fallen one's too large."""
-    envs = short("balance", 8, seconds=0.16)
+    envs = short("balance", 64, seconds=0.16)
     obs, _ = envs.reset(seed=0)
     for _ in range(8):
         assert (np.abs(obs[:, 2]) <= TILT).all()
-        obs, _, terminated, truncated, info = envs.step(np.ones((8, 1), np.float32))
+        obs, _, terminated, truncated, info = envs.step(np.ones((64, 1), np.float32))
     angle = np.abs(np.stack(info["final_obs"])[:, 2])
     assert terminated.any() and truncated.any() and (terminated ^ truncated).all()
     assert np.array_equal(angle > TILT, terminated)

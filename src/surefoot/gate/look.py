@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 
 from surefoot import tasks
-from surefoot.belief import ALL, Belief, Box
+from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, nearest
 from surefoot.params import Params
 from surefoot.rng import stream
@@ -54,7 +54,7 @@ def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> Trace:
     def trace(e: np.ndarray) -> np.ndarray:
         env = tasks.env(task, len(e), seed=seed)
         env.reset()
-        env.world.reset(np.arange(env.n), e, task.start(stream(seed, "start"), env.n, ALL))
+        env.world.reset(np.arange(env.n), e, task.start(stream(seed, "start"), env.n))
         rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
         seen: list[np.ndarray] = []
         for _ in range(round(min(seconds, task.seconds) / env.world.dt)):

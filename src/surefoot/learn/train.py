@@ -111,7 +111,7 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner:
 
 
 def _keep(run: Run, env: Env, i: int) -> None:
-    """The last states of a diverged simulation, with its e and the task to replay it in."""
+    """What led a simulation to diverge, and the task to replay it in."""
     arrays = env.world.bundle(i) | {
         "env": np.array(i),
         "step": np.array(env.counter),

@@ -20,7 +20,7 @@ DIVERGED = [
     for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
 ]
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
-RING = 4  # control periods kept, so that what diverged can be replayed
+KEEP = 4  # control periods from one copy of the state to the next, so that what diverged can be replayed
 
 
 def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
@@ -99,9 +99,12 @@ class Engine(World):
         one = np.ones(model.nu, int)
         self.control_memory = _memory(model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one)
         self.sensor_memory = _memory(model.sensor_history, model.sensor_historyadr, model.sensor_adr, model.sensor_dim)
-        self.warned = np.zeros(n, np.int64)
-        self.ring: list[np.ndarray] = []
+        self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
+        self.blank = self.batch.state[0].copy()
+        self.warned, self.stopped = np.zeros(n, np.int64), np.zeros(n, bool)
         self.state = self._views()
+        self.kept, self.since = self.batch.state.copy(), np.zeros(n, np.int64)  # a copy; row i began `since[i]` later
+        self.given: list[tuple[np.ndarray, np.ndarray]] = []  # controls and forces of each period since the copy
 
     def _views(self) -> State:
         bind, m = self.batch.bind, self.model
@@ -115,8 +118,7 @@ class Engine(World):
         ids = np.asarray(ids)
         if not len(ids):
             return
-        self.batch.reset(ids, stage=mujoco.mjtStage.mjSTAGE_NONE)
-        self.warned[ids] = 0
+        self._clear(ids)
         self.state.e[ids] = e
         self._write_fields(ids)
         x = self.state
@@ -127,6 +129,15 @@ class Engine(World):
             self._remember_controls(ids)
         if self.senses:
             self._sense(ids)
+        self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
+
+    def _clear(self, ids: np.ndarray) -> None:
+        """The state of a reset; by the engine's own hand only where it has stopped, which costs more than a copy."""
+        stopped = ids[self.stopped[ids]]
+        if len(stopped):
+            self.batch.reset(stopped, stage=mujoco.mjtStage.mjSTAGE_NONE)
+            self.warned[stopped], self.stopped[stopped] = 0, False
+        self.batch.state[ids] = self.blank
 
     def _write_fields(self, ids: np.ndarray) -> None:
         """The model's own values, then each Param's op in order, so that ops on one field compose."""
@@ -164,10 +175,11 @@ class Engine(World):
             if isinstance(term, OnAction):
                 u = term(self.state, u, chance)
         forces = [term(self.state, u, chance) for term in self.terms if isinstance(term, OnForce)]
+        applied = self.batch.bind("qfrc_applied")
         if forces:
-            self.batch.bind("qfrc_applied")[:] = sum(forces)
+            applied[:] = forces[0] if len(forces) == 1 else sum(forces)
         self.state.u[:] = u
-        self._keep()
+        self._keep(applied)
         diverged = np.zeros(self.n, bool)
         v_before = self.state.v.copy() if self.explicit else None
         HEARD.clear()
@@ -186,17 +198,18 @@ class Engine(World):
         v = self.state.v
         if v_before is not None:
             self.state.q[:] += self.dt * (v_before - v)
-        if not np.abs(v).max(initial=0.0) < FASTEST:  # also false for NaN
+        if not (v.max(initial=0.0) < FASTEST and v.min(initial=0.0) > -FASTEST):  # also for NaN
             diverged |= ~(np.abs(v) < FASTEST).all(1)
+        self.stopped |= diverged
         return diverged
 
-    def _keep(self) -> None:
-        if len(self.ring) < RING:
-            self.ring.insert(0, self.batch.state.copy())
-            return
-        oldest = self.ring.pop()
-        np.copyto(oldest, self.batch.state)
-        self.ring.insert(0, oldest)
+    def _keep(self, applied: np.ndarray) -> None:
+        """Copy the state now and then, the controls and forces always: a copy each period would cost one part in 80."""
+        if len(self.given) == KEEP:
+            np.copyto(self.kept, self.batch.state)
+            self.since[:] = 0
+            self.given.clear()
+        self.given.append((self.state.u.copy(), applied.copy()))
 
     def save(self) -> dict[str, np.ndarray]:
         return {"state": self.batch.state.copy(), "e": self.state.e.copy()}
@@ -204,12 +217,19 @@ class Engine(World):
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         everyone = np.arange(self.n)
         self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
-        self.warned[:] = 0
+        self.warned[:], self.stopped[:] = 0, False
         self.state.e[:] = saved["e"]
         self._write_fields(everyone)
         self.batch.state[:] = saved["state"]
-        self.ring.clear()
+        self.kept[:], self.since[:] = self.batch.state, 0
+        self.given.clear()
 
     def bundle(self, i: int) -> dict[str, np.ndarray]:
-        """What led simulation i to diverge: its last states with their controls, oldest first, and its e."""
-        return {"states": np.stack([rows[i] for rows in reversed(self.ring)]), "e": self.state.e[i].copy()}
+        """What led simulation i to where it is: a state up to KEEP periods old, the controls and forces since, its e."""
+        given = self.given[self.since[i] :]
+        return {
+            "state": self.kept[i].copy(),
+            "controls": np.array([u[i] for u, _ in given]),
+            "forces": np.array([f[i] for _, f in given]),
+            "e": self.state.e[i].copy(),
+        }

@@ -6,8 +6,9 @@ x'' = (F + m_p l (theta'^2 sin - theta'' cos)) / M;  x += h x', v += h a  (expli
 
 import numpy as np
 
-from surefoot.belief import ALL, Box, Take
+from surefoot.belief import Box
 from surefoot.params import Param, Params
+from surefoot.rng import Draw
 from surefoot.task import Action, Group, Moment, Reward, Seen, Task
 from surefoot.world import Start
 
@@ -60,8 +61,8 @@ def _state(s: Moment) -> np.ndarray:
     return np.concatenate([s.q[:, :1], s.v[:, :1], s.q[:, 1:], s.v[:, 1:]], 1)
 
 
-def _start(rng: np.random.Generator, n: int, take: Take = ALL) -> Start:
-    x = rng.uniform(-0.05, 0.05, (n, 4))[take]
+def _start(rng: Draw, n: int) -> Start:
+    x = rng.uniform(-0.05, 0.05, (n, 4))
     return Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1)))
 
 

@@ -21,6 +21,11 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return out
 
 
+def norm2(a: np.ndarray) -> np.ndarray:
+    """Sum of squares of each row (n,); several times as fast as squaring and summing short rows."""
+    return np.einsum("ij,ij->i", a, a)
+
+
 def matrix(quat: np.ndarray) -> np.ndarray:
     """R(quat), (n, 9) row-major."""
     w, x, y, z = quat.T

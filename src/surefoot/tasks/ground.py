@@ -4,6 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
+from surefoot.rng import Draw
+
 SIZE, CELL, AMPLITUDE = 16.0, 0.1, 0.06  # m: half width, grid, largest height
 
 
@@ -53,10 +55,9 @@ class Ground:
         a, b, h = gy - i, gx - j, self.heights
         return (1 - a) * ((1 - b) * h[i, j] + b * h[i, j + 1]) + a * ((1 - b) * h[i + 1, j] + b * h[i + 1, j + 1])
 
-    def places(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def places(self, rng: Draw, n: int) -> np.ndarray:
         """Starting points (n, 2): one place when flat, the inner half when rough."""
-        xy = rng.uniform(-SIZE / 2, SIZE / 2, (n, 2))
-        return xy if self.rough else np.zeros((n, 2))
+        return rng.uniform(-SIZE / 2, SIZE / 2, (n, 2)) if self.rough else np.zeros((n, 2))
 
     def top(self, xy: np.ndarray) -> np.ndarray:
         """Highest ground within a stance around each place, m."""

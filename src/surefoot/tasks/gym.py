@@ -85,7 +85,7 @@ def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0
 
 def _observation_space(env: Env) -> Box:
     """As wide as each term's clip allows; without bounds where Terms may move what is told after the clip."""
-    _, clip, scale = env.columns["actor"]
+    clip, scale = (env.task.sees["actor"].each(k) for k in ("clip", "scale"))
     high = np.full(len(clip), np.inf) if env.told else np.abs(clip * scale)
     high = np.tile(high, env.task.sees["actor"].history).astype(np.float32)
     return Box(-high, high, dtype=np.float32)

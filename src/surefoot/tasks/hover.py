@@ -6,10 +6,11 @@ Mass, arm and inertia are those of a Crazyflie 2; f_i is a rotor's thrust in N, 
 
 import numpy as np
 
-from surefoot.belief import ALL, Box, Take
+from surefoot.belief import Box
 from surefoot.params import Param, Params
+from surefoot.rng import Draw
 from surefoot.task import Action, Group, Moment, Reward, Seen, Task
-from surefoot.tasks.frames import from_axis_angle, matrix
+from surefoot.tasks.frames import from_axis_angle, matrix, norm2
 from surefoot.world import Start
 
 MASS, ARM, GRAVITY = 0.027, 0.028, 9.81
@@ -85,12 +86,12 @@ SEEN = (
 
 
 def _distance(s: Moment) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->i", s.q[:, :3], s.q[:, :3]))
+    return np.sqrt(norm2(s.q[:, :3]))
 
 
-def _start(rng: np.random.Generator, n: int, take: Take = ALL) -> Start:
+def _start(rng: Draw, n: int) -> Start:
     """Up to 0.2 m away, tilted up to 90 degrees about any axis, moving up to 1 m/s and turning up to 1 rad/s."""
-    axis, rest = rng.standard_normal((n, 3))[take], rng.uniform(-1.0, 1.0, (n, 10))[take]
+    axis, rest = rng.standard_normal((n, 3)), rng.uniform(-1.0, 1.0, (n, 10))
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
     quat = from_axis_angle(axis, rest[:, 0] * np.pi / 2)
     q, v = np.concatenate([0.2 * rest[:, 1:4], quat], 1), rest[:, 4:]
@@ -120,17 +121,17 @@ def hover() -> Task:
         },
         rewards={
             "alive": Reward(2.0, lambda s: np.ones(len(s.q)), "for each second in the air near the goal"),
-            "near": Reward(5.0, lambda s: np.exp(-10.0 * _distance(s)), "exp(-10 d): close to the goal"),
+            "near": Reward(5.0, lambda s: np.exp(-10.0 * s.once(_distance)), "exp(-10 d): close to the goal"),
             "upright": Reward(1.5, lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2), "cosine of the tilt"),
-            "far": Reward(-2.0, _distance, "distance to the goal, m"),
-            "lost": Reward(-200.0, lambda s: (_distance(s) > REACH).astype(float), "flying away, once"),
-            "slow": Reward(-0.05, lambda s: np.einsum("ij,ij->i", s.v[:, :3], s.v[:, :3]), "speed squared"),
-            "still": Reward(-0.005, lambda s: np.einsum("ij,ij->i", s.v[:, 3:], s.v[:, 3:]), "turn rate squared"),
-            "smooth": Reward(-0.05, lambda s: np.square(s.action - s.previous).sum(1), "change of action squared"),
+            "far": Reward(-2.0, lambda s: s.once(_distance), "distance to the goal, m"),
+            "lost": Reward(-200.0, lambda s: (s.once(_distance) > REACH).astype(float), "flying away, once"),
+            "slow": Reward(-0.05, lambda s: norm2(s.v[:, :3]), "speed squared"),
+            "still": Reward(-0.005, lambda s: norm2(s.v[:, 3:]), "turn rate squared"),
+            "smooth": Reward(-0.05, lambda s: norm2(s.action - s.previous), "change of action squared"),
         },
-        ended={"flew away": lambda s: np.einsum("ij,ij->i", s.q[:, :3], s.q[:, :3]) > REACH**2},
+        ended={"flew away": lambda s: s.once(_distance) > REACH},
         start=_start,
-        error=_distance,
+        error=lambda s: s.once(_distance),
         error_unit="m",
         tolerance=0.1,
         window=1.0,

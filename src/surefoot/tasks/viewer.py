@@ -22,7 +22,7 @@ import numpy as np
 from surefoot.belief import point
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.policy import Policy
-from surefoot.rng import stream
+from surefoot.rng import Draw, stream
 from surefoot.sim.events import Push
 from surefoot.task import Env
 from surefoot.tasks.picture import engine
@@ -91,7 +91,7 @@ class Panel:
             drawn = zip(env.belief.params, env.world.state.e[0])
             self.e_sliders = [_slider(gui, f"{p.name} {p.unit}", p.low, p.high, e, p.about) for p, e in drawn]
 
-    def command(self, rng: np.random.Generator, n: int) -> np.ndarray:
+    def command(self, rng: Draw, n: int) -> np.ndarray:
         """A Task's command that is what the sliders say."""
         return np.tile([_value(s) for s in self.command_sliders], (n, 1))
 

@@ -7,11 +7,12 @@ walking quick to learn. The actor is told only what the robot measures: no base 
 
 import numpy as np
 
-from surefoot.belief import ALL, Box, Take
+from surefoot.belief import Box
 from surefoot.params import Param, Params
+from surefoot.rng import Draw
 from surefoot.sim.events import Push
 from surefoot.task import Action, Group, Mirror, Moment, Reward, Seen, Task
-from surefoot.tasks.frames import to_body
+from surefoot.tasks.frames import norm2, to_body
 from surefoot.tasks.ground import Ground
 from surefoot.world import Start
 
@@ -25,6 +26,9 @@ KP, KD = 35.0, 0.6
 LOW, HIGH = np.tile([-0.86, -0.69, -2.82], 4), np.tile([0.86, 4.5, -0.89], 4)
 SWING, FREQUENCY = 0.08, 2.0  # m, Hz
 PHASE = np.array([0.0, 0.5, 0.5, 0.0])  # a trot: diagonal feet together
+TROT = np.round(
+    [np.cos(2 * np.pi * PHASE), np.sin(2 * np.pi * PHASE)], 12
+)  # sin(a + p) = (sin a, cos a) . (cos p, sin p)
 FASTEST = np.array([1.0, 0.5, 1.0])  # m/s, m/s, rad/s: largest command
 
 
@@ -127,7 +131,7 @@ RANGES = {
 
 def _gravity(s: Moment) -> np.ndarray:
     """Direction of gravity in the body frame, as an attitude filter reports it: (0, 0, -1) when level."""
-    g = s.x.gravity / np.linalg.norm(s.x.gravity, axis=1, keepdims=True)
+    g = s.x.gravity / np.sqrt(norm2(s.x.gravity))[:, None]
     return to_body(s.y["attitude"], np.broadcast_to(g, (len(s.q), 3)))
 
 
@@ -144,7 +148,12 @@ def _clock(s: Moment) -> np.ndarray:
 
 def _swing(s: Moment) -> np.ndarray:
     """How far into its swing each foot should be: 0 on the ground, 1 at the top; (n, 4)."""
-    return np.maximum(np.sin(2 * np.pi * (FREQUENCY * s.time[:, None] + PHASE)), 0.0) * _moving(s)[:, None]
+    return np.maximum(s.once(_clock) @ TROT, 0.0)
+
+
+def _touch(s: Moment) -> np.ndarray:
+    """Which feet bear on the ground; (n, 4) bool."""
+    return s.y["touch"] > 0.5
 
 
 def _velocity(s: Moment) -> np.ndarray:
@@ -175,33 +184,32 @@ class Rewards:
         return foot[:, :, 2] - FOOT - self.ground.height(foot[:, :, 0], foot[:, :, 1])
 
     def gait(self, s: Moment) -> np.ndarray:
-        swing, touch = _swing(s), s.y["touch"] > 0.5
-        height = np.exp(-np.square((self.clearance(s) - SWING * swing) / 0.03))
-        contact = np.where(swing > 0, ~touch, touch)
-        return 0.5 * height.mean(1) + 0.5 * contact.mean(1)
+        swing = _swing(s)
+        height = np.exp(-np.square((s.once(self.clearance) - SWING * swing) / 0.03))
+        contact = (swing > 0) != s.once(_touch)
+        return (height + contact) @ np.full(4, 0.5 / 4)
 
     def landing(self, s: Moment) -> np.ndarray:
         """Downward speed of feet about to touch, squared."""
-        down = np.minimum(s.y["foot_vel"].reshape(-1, 4, 3)[:, :, 2], 0.0)
-        return (np.square(down) * (self.clearance(s) < 0.02)).sum(1)
+        down = np.minimum(s.y["foot_vel"][:, 2::3], 0.0)
+        return norm2(down * (s.once(self.clearance) < 0.02))
 
     def slip(self, s: Moment) -> np.ndarray:
-        flat = s.y["foot_vel"].reshape(-1, 4, 3)[:, :, :2]
-        return (np.square(flat).sum(2) * (s.y["touch"] > 0.5)).sum(1)
+        v = s.y["foot_vel"]
+        return norm2(v[:, 0::3] * s.once(_touch)) + norm2(v[:, 1::3] * s.once(_touch))
 
 
 def _tracking(s: Moment) -> np.ndarray:
     """|commanded - actual| planar velocity, m/s."""
-    d = _velocity(s)[:, :2] - s.command[:, :2]
-    return np.sqrt(np.einsum("ij,ij->i", d, d))
+    return np.sqrt(norm2(s.once(_velocity)[:, :2] - s.command[:, :2]))
 
 
 def _limits(s: Moment) -> np.ndarray:
     q = s.q[:, 7:]
-    return (np.maximum(LOW + 0.05 - q, 0.0) + np.maximum(q - HIGH + 0.05, 0.0)).sum(1)
+    return np.einsum("ij->i", np.abs(q - np.clip(q, LOW + 0.05, HIGH - 0.05)))
 
 
-def _command(rng: np.random.Generator, n: int) -> np.ndarray:
+def _command(rng: Draw, n: int) -> np.ndarray:
     """Uniform within FASTEST, each part kept with probability 0.7: turning on the spot, straight lines and standing occur."""
     command = rng.uniform(-FASTEST, FASTEST, (n, 3))
     return command * (rng.random((n, 3)) < 0.7)
@@ -218,17 +226,17 @@ def _mirror() -> Mirror:
 
 def _rewards(r: Rewards) -> dict[str, Reward]:
     return {
-        "track": Reward(1.5, lambda s: np.exp(-np.square(_tracking(s)) / 0.25**2), "follow the commanded vx, vy"),
+        "track": Reward(1.5, lambda s: np.exp(-np.square(s.once(_tracking)) / 0.25**2), "follow the commanded vx, vy"),
         "turn": Reward(
             0.75, lambda s: np.exp(-np.square((s.v[:, 5] - s.command[:, 2]) / 0.35)), "follow the commanded yaw rate"
         ),
         "gait": Reward(1.5, r.gait, "feet swing to 8 cm and stand, as the clock says"),
-        "pose": Reward(0.4, lambda s: np.exp(-np.square(s.q[:, 7:] - STAND).sum(1)), "joints near the stand"),
-        "level": Reward(-4.0, lambda s: np.square(_gravity(s)[:, :2]).sum(1), "roll and pitch"),
+        "pose": Reward(0.4, lambda s: np.exp(-norm2(s.q[:, 7:] - STAND)), "joints near the stand"),
+        "level": Reward(-4.0, lambda s: norm2(s.once(_gravity)[:, :2]), "roll and pitch"),
         "bounce": Reward(-1.0, lambda s: np.square(s.v[:, 2]), "vertical velocity squared"),
-        "wobble": Reward(-0.05, lambda s: np.square(s.v[:, 3:5]).sum(1), "roll and pitch rates squared"),
+        "wobble": Reward(-0.05, lambda s: norm2(s.v[:, 3:5]), "roll and pitch rates squared"),
         "limits": Reward(-2.0, _limits, "joints beyond their range, rad"),
-        "smooth": Reward(-0.02, lambda s: np.square(s.action - s.previous).sum(1), "change of action squared"),
+        "smooth": Reward(-0.02, lambda s: norm2(s.action - s.previous), "change of action squared"),
         "landing": Reward(-0.5, r.landing, "downward speed of landing feet squared"),
         "slip": Reward(-0.1, r.slip, "speed of feet on the ground squared"),
     }
@@ -239,7 +247,7 @@ def _privileged(r: Rewards) -> tuple[Seen, ...]:
         Seen("base_lin_vel", _velocity, 3, "m/s, body frame"),
         Seen("trunk_height", lambda s: s.q[:, 2:3] - r.ground.height(s.q[:, 0], s.q[:, 1])[:, None], 1, "m"),
         Seen("clearance", r.clearance, 4, "m", scale=10.0),
-        Seen("touch", lambda s: (s.y["touch"] > 0.5).astype(float), 4, ""),
+        Seen("touch", _touch, 4, ""),
         Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"),
     )
 
@@ -248,9 +256,9 @@ def walk(rough: bool = False) -> Task:
     ground = Ground(rough)
     rewards = Rewards(ground)
 
-    def start(rng: np.random.Generator, n: int, take: Take = ALL) -> Start:
+    def start(rng: Draw, n: int) -> Start:
         """Anywhere on the ground, any heading, joints and speeds a little off the stand."""
-        xy, rest = ground.places(rng, n)[take], rng.uniform(-1.0, 1.0, (n, 31))[take]
+        xy, rest = ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 31))
         yaw = np.pi * rest[:, 0]
         quat = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
         z = HEIGHT + 0.02 + ground.top(xy)
@@ -271,7 +279,7 @@ def walk(rough: bool = False) -> Task:
         ended={"fell": lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2) < 0.5,
                "trunk on the ground": lambda s: s.q[:, 2] - ground.height(s.q[:, 0], s.q[:, 1]) < 0.12},
         start=start,
-        error=_tracking,
+        error=lambda s: s.once(_tracking),
         error_unit="m/s",
         tolerance=0.25,
         window=20.0,
