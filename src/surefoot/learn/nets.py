@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from surefoot.task import Mirror
 
-ACTIVATIONS = {"relu": nn.ReLU, "elu": nn.ELU, "tanh": nn.Tanh}
+ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": nn.Tanh}
 CLIP = 10.0
 
 
