@@ -40,6 +40,49 @@ def test_a_documented_command_parses(line):
     assert _parse(words) is not None
 
 
+def blocks() -> list[tuple[str, str]]:
+    """Every Python block of the README and the docs, with a name to find it by."""
+    found = []
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for k, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
+            found.append((f"{page.stem}-{k}", code))
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with what the blocks presume: a run of hover, its ONNX file, and a robot called go2.xml."""
+    from surefoot.deploy import bundle
+    from surefoot.learn.train import settings_for, train
+
+    folder = tmp_path_factory.mktemp("docs")
+    small = settings_for("hover", {"envs": 32, "horizon": 8, "steps": 256, "hidden": (16,)})
+    train("hover", folder / "runs" / "hover", settings=small)
+    bundle.export_onnx(bundle.load(folder / "runs" / "hover"), folder / "hover.onnx")
+    feet = "".join(
+        f'<body name="leg_{k}" pos="{i} 0 0"><joint name="{k}" axis="0 1 0"/><geom name="{k}" size=".02" mass=".1"/></body>'
+        for i, k in enumerate(("FL", "FR", "RL", "RR"))
+    )
+    motors = "".join(f'<motor name="{k}" joint="{k}"/>' for k in ("FL", "FR", "RL", "RR"))
+    (folder / "go2.xml").write_text(
+        f'<mujoco><worldbody><body name="base"><freejoint/><geom size=".1" mass="5"/>{feet}</body></worldbody>'
+        f"<actuator>{motors}</actuator></mujoco>"
+    )
+    return folder
+
+
+@pytest.mark.parametrize("code", [c for _, c in blocks()], ids=[name for name, _ in blocks()])
+def test_a_documented_python_block_runs(code, place, monkeypatch):
+    from surefoot import tasks
+
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    try:
+        exec(compile(code, "docs", "exec"), {"__name__": "__main__"})
+    except SystemExit as done:
+        assert not done.code
+
+
 def test_the_readme_names_the_two_commands_the_makefile_has():
     readme, make = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
     for target in ("demo", "test"):

@@ -72,8 +72,8 @@ def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> Trace:
 
 def _shown(facts: dict[str, Any], loaded: Loaded, belief: Belief, found: list[Effect]) -> list[Any]:
     head = (
-        f"{facts['name']}: {facts['mass']:.3g} kg, {facts['nv']} degrees of freedom, {facts['nu']} actuators, "
-        f"{len(facts['sensors'])} sensors, steps of {1000 * facts['timestep']:g} ms ({facts['integrator']})"
+        f"{facts['name']}: {facts['mass']:.3g} kg, {_counted(facts['nv'], 'degree')} of freedom, "
+        f"{_counted(facts['nu'], 'actuator')}, {_counted(len(facts['sensors']), 'sensor')}, steps of {1000 * facts['timestep']:g} ms ({facts['integrator']})"
     )
     joints = Table(
         "joint", "type", "range", "damping", "armature", "dry friction", title="joints", title_justify="left"
@@ -88,6 +88,10 @@ def _shown(facts: dict[str, Any], loaded: Loaded, belief: Belief, found: list[Ef
         force = f"{a['force_range'][0]:g} .. {a['force_range'][1]:g}" if a["force_range"] else "-"
         motors.add_row(a["name"] or "-", a["kind"], a["target"], _number(a["kp"]), _number(a["kd"]), force)
     return [head, joints, motors, _unknowns(belief, found), *(f"warning: {w}" for w in loaded.warnings)]
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
 
 
 def _number(x: float | None) -> str:

@@ -46,7 +46,7 @@ def xml() -> str:
     <light pos="0 0 3" diffuse=".45 .45 .45" specular="0 0 0"/>
     <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -.8" material="grid" contype="0" conaffinity="0"/>
     <site name="goal" size=".012" rgba=".1 .7 .2 .7"/>
-    <camera name="side" pos="0 -.85 .3" xyaxes="1 0 0 0 .33 .94" fovy="38"/>
+    <camera name="side" pos="0 -.85 .3" mode="targetbody" target="drone" fovy="38"/>
     <body name="drone">
       <joint name="free" type="free"/>
       <inertial pos="0 0 0" mass="{MASS}" diaginertia="3.85e-6 3.85e-6 5.97e-6"/>
