@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from surefoot import tasks
-from surefoot.cli import VERBS, main
+from surefoot.cli import VERBS, _parse, main
+from surefoot.deploy import bundle
 
 SMALL = ["--envs", "32", "--horizon", "8", "--steps", "1024", "--hidden", "16", "--minibatches", "2"]
 
@@ -103,7 +105,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are tasks, look, try, train, eval, play, export, cross; did you mean train?",
+            "no verb matches 'tain'; there are tasks, look, try, train, eval, play, export, sweep, cross; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),
@@ -148,3 +150,47 @@ def test_cross_tells_the_story_and_leaves_a_page_that_needs_nothing_else(capsys,
     )
     assert "What reality was" in page and html.escape(story["verdict"]) in page
     assert story["results"]["belief"]["reality"]["episodes"] == 20
+
+
+def test_ranges_can_grow_and_bad_ones_are_refused(tmp_path, capsys):
+    found = facts(
+        capsys, "train", "balance", "--out", str(tmp_path / "a"), "--ranges", "adr", "--adr.step", "0.5", *SMALL
+    )
+    assert 0 <= found["metrics"]["width"] <= 1
+    assert json.loads((tmp_path / "a" / "run.json").read_text())["ranges"]["step"] == 0.5
+    assert (
+        main(["train", "balance", "--out", str(tmp_path / "b"), "--ranges", "adr", "--belief", "nominal", *SMALL]) == 2
+    )
+    assert "nothing can grow" in capsys.readouterr().err
+
+
+def test_an_actor_may_be_told_more_and_its_policy_is_judged_with_what_it_was_told(tmp_path, capsys):
+    run = tmp_path / "teacher"
+    said(capsys, "train", "balance", "--out", run, "--sees.history", "3", "--sees.also", "e", *SMALL)
+    contract = json.loads((run / "policy.json").read_text())["contract"]
+    assert contract["history"] == 3 and [t["name"] for t in contract["observation"]] == ["cart_pole", "e"]
+    assert facts(capsys, "eval", run, "--episodes", "4")["episodes"] == 4
+    assert "did you mean" in said(capsys, "train", "walk", "--sees.also", "base_lin_vell", *SMALL, code=2).err
+    said(capsys, "train", "balance", "--out", tmp_path / "blind", "--sees.critic", "actor", *SMALL)
+    assert "actor" == json.loads((tmp_path / "blind" / "run.json").read_text())["sees"]["critic"]
+
+
+def test_a_mirror_image_of_history_gives_the_mirror_image_of_the_action(tmp_path, capsys):
+    """walk's actor is symmetric with five frames as with one."""
+    said(capsys, "train", "walk", "--out", tmp_path / "r", "--sees.history", "5", *SMALL)
+    policy, m = bundle.load(tmp_path / "r"), tasks.make("walk").mirror
+    obs = np.random.default_rng(0).standard_normal((7, 5, 47)).astype(np.float32)
+    turned = (obs[:, :, m.obs_order] * m.obs_sign).astype(np.float32)
+    straight, flipped = (policy(x.reshape(7, -1)) for x in (obs, turned))
+    assert np.abs(straight).max() > 0 and np.allclose(flipped, straight[:, m.action_order] * m.action_sign, atol=1e-6)
+
+
+@pytest.mark.parametrize("args", [["--out", "walk", "hover"], ["hover", "--out", "walk"], ["--no-symmetric", "hover"]])
+def test_settings_are_those_tuned_for_the_task_whatever_else_is_called_like_one(args):
+    found = _parse(["train", *args])
+    assert found.task == "hover" and found.settings.envs == tasks.make("hover").settings["envs"]
+
+
+def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
+    found = _parse(["train", "--resume", "walk"])
+    assert found.task == "" and found.settings == type(found.settings)()

@@ -33,6 +33,59 @@ def net(hidden=5, choices=0, mirrored=False, activation="relu") -> Net:
     return Net(c, arrays, activation)
 
 
+def encoded(kind: str, history: int = 12, activation: str = "tanh") -> Net:
+    """A policy with an encoder as learning makes it, its weights at random."""
+    import torch
+
+    from surefoot.learn.nets import Actor, Encoder, mlp
+
+    rng, frame = torch.Generator().manual_seed(0), 4
+    c = replace(net().contract, history=history)
+    reads = np.arange(2) + (history - 1) * frame if kind == "mlp" else np.arange(history * frame)
+    keeps = np.arange((history - 1) * frame + 2, history * frame)
+    encoder = Encoder(kind, reads, history, 3, activation, rng, 16)
+    actor = Actor(mlp(len(keeps) + 3, (8,), 2, activation, 1.0, rng), None, encoder, keeps)
+    torch.nn.init.normal_(actor.encoder.out.bias, generator=rng)
+    scale = {"mean": np.full(c.obs_dim, 0.3, np.float32), "sd": np.full(c.obs_dim, 1.5, np.float32)}
+    return Net(c, actor.arrays() | scale, activation, kind)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "elu"])
+@pytest.mark.parametrize("history", [1, 3, 12, 25])
+@pytest.mark.parametrize("kind", ["mlp", "conv", "gru"])
+def test_an_encoder_answers_the_same_in_torch_numpy_on_disk_and_in_onnx(tmp_path, kind, history, activation):
+    import torch
+
+    from surefoot.learn.check import as_torch, onnx_difference
+
+    policy = encoded(kind, history, activation)
+    obs = np.random.default_rng(1).standard_normal((9, 4 * history)).astype(np.float32)
+    with torch.no_grad():
+        expected = as_torch(policy)(torch.from_numpy(policy.normalised(obs))).numpy()
+    assert np.allclose(policy(obs), expected, atol=1e-5)
+    bundle.save(policy, tmp_path)
+    assert np.array_equal(bundle.load(tmp_path)(obs), policy(obs))
+    bundle.export_onnx(policy, tmp_path / "p.onnx")
+    assert onnx_difference(policy, tmp_path / "p.onnx") < 1e-5
+    moved = obs.copy()
+    moved[:, 0 if kind != "mlp" else -4] += 1.0  # the oldest number, or the first the encoder reads
+    assert not np.array_equal(policy(moved), policy(obs))
+
+
+def test_an_encoder_that_does_not_fit_is_refused():
+    good = encoded("conv")
+    for change, message in (
+        ({"reads": np.arange(47)}, "47 columns are no 12 frames"),
+        ({"keeps": np.array([48])}, "expected columns below 48"),
+        ({"latent_w": good.arrays["latent_w"][:, :-1]}, "do not fit"),
+        ({"enc_b0": good.arrays["enc_b0"] * np.nan}, "NaN"),
+    ):
+        with pytest.raises(SurefootError, match=message):
+            replace(good, arrays=dict(good.arrays) | change)
+    with pytest.raises(SurefootError, match="encoder matches 'cnv'"):
+        replace(good, encoder="cnv")
+
+
 @pytest.mark.parametrize(
     "policy", [net(), net(choices=3), net(mirrored=True), net(activation="elu"), net(activation="tanh")]
 )

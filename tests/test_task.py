@@ -10,7 +10,9 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.policy import Random, Zero
+from surefoot.task import Group, Reward, Seen
 from surefoot.tasks.rollout import contract, evaluate
+from surefoot.world import OnObservation
 
 FLAT = [n for n in tasks.TASKS if n != "walk-rough"]
 
@@ -231,3 +233,63 @@ def test_a_belief_over_other_params_is_refused():
         tasks.env(tasks.make("hover"), 2, tasks.make("balance").belief)
     with pytest.raises(SurefootError, match="no task matches 'hovr'.*did you mean hover"):
         tasks.make("hovr")
+
+
+class Fog(OnObservation):
+    """Noise on what the actor is told, drawn for all rows at once, as terms do."""
+
+    def __call__(self, x, obs, chance):
+        return obs + chance.draw("fog").standard_normal(obs.shape)
+
+
+def test_a_term_on_observations_lets_no_env_move_another():
+    task = tasks.make("hover")
+    clean, hurt = (tasks.env(task, 6, task.belief, seed=4, terms=(Fog(),)) for _ in range(2))
+    plain = tasks.env(task, 6, task.belief, seed=4)
+    first = clean.reset()["actor"]
+    assert np.abs(first - plain.reset()["actor"]).std() > 0.5 and np.array_equal(first, hurt.reset()["actor"])
+    others = [i for i in range(6) if i != 2]
+    for k in range(30):
+        if k == 10:
+            hurt.world.state.q[2, :3] = 50.0
+        a, b = (env.step(np.zeros((6, 4))) for env in (clean, hurt))
+        assert np.array_equal(a.obs["actor"][others], b.obs["actor"][others])
+        if k == 10:
+            assert b.terminated[2] and np.isfinite(b.last["actor"]).all()
+
+
+def test_a_reward_or_a_reading_that_is_no_number_is_contained_though_the_engine_is_well():
+    task = tasks.make("balance")
+    broken = {
+        "reward": replace(task, rewards={"odd": Reward(1.0, lambda s: np.where(s.time > 0.09, np.nan, 1.0), "")}),
+        "reading": replace(task, sees=dict(task.sees, critic=Group((Seen("odd", lambda s: np.where(s.time > 0.09, np.inf, 1.0)[:, None], 1),)))),
+    }  # fmt: skip
+    for name, odd in broken.items():
+        env = tasks.env(odd, 4, seed=0)
+        env.reset()
+        for _ in range(5):
+            step = env.step(np.zeros((4, 1)))
+            assert all(np.isfinite(x).all() for x in (step.reward, *step.obs.values(), *step.last.values())), name
+        assert env.diverged == 4 and not step.valid.any() and step.episodes.reason == ["diverged"] * 4, name
+
+
+def test_an_action_that_is_no_number_is_refused():
+    env = tasks.env(tasks.make("hover"), 3)
+    env.reset()
+    with pytest.raises(SurefootError, match="action: env 1: found .*nan.*expected finite"):
+        env.step(np.array([[0.0] * 4, [0.0, np.nan, 0, 0], [0.0] * 4]))
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_divergences_are_all_contained():
+    task = tasks.make("hover")
+    env = tasks.env(task, 1000, task.belief, seed=1)
+    env.reset()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        ids = rng.choice(1000, 500, replace=False)
+        env.world.state.v[ids] = rng.choice([np.nan, np.inf, 1e8], (500, 1))
+        step = env.step(np.zeros((1000, 4)))
+        assert np.flatnonzero(~step.valid).tolist() == sorted(ids)
+        assert all(np.isfinite(x).all() for x in (step.reward, *step.obs.values()))
+    assert env.diverged == 100_000

@@ -123,11 +123,17 @@ class Ranged(Belief):
     def _least(self) -> np.ndarray:
         return _y(self.params, self.low)  # (d,)
 
-    def _at(self, z: np.ndarray) -> np.ndarray:
+    def at(self, z: np.ndarray) -> np.ndarray:
+        """e at a share z of the way from low to high, straight in y."""
         return np.clip(_e(self.params, self._least + z * self._width), self.low, self.high)
 
+    def share(self, e: np.ndarray) -> np.ndarray:
+        """The inverse of at: 0 at low, 1 at high; where both are the same, 0."""
+        width = self._width
+        return np.where(width > 0, (_y(self.params, e) - self._least) / np.where(width > 0, width, 1.0), 0.0)
+
     def sample(self, rng: Draw, n: int) -> np.ndarray:
-        return self._at(self._draw(rng, n))
+        return self.at(self._draw(rng, n))
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         (a, b), e, free = self._shape(), _rows(self, e), self.low < self.high
@@ -177,7 +183,7 @@ class Ranged(Belief):
         tail, shape = _tail(level), list(zip(*self._shape()))
         low = np.array([beta_quantile(tail, a, b) for a, b in shape])
         high = np.array([1 - beta_quantile(tail, b, a) for a, b in shape])
-        return self._at(low), self._at(high)
+        return self.at(low), self.at(high)
 
     def _widened(self, factor: float) -> tuple[np.ndarray, np.ndarray]:
         (a, b), (low, high) = self._shape(), (_y(self.params, self.low), _y(self.params, self.high))
@@ -186,7 +192,6 @@ class Ranged(Belief):
         return np.where(free, low, self.low), np.where(free, high, self.high)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Box(Ranged):
     """Uniform, and log-uniform (median sqrt(low high)) on log dimensions: a = b = 1."""

@@ -5,9 +5,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 from rich.console import Console
@@ -18,15 +18,20 @@ from surefoot import files, tasks
 from surefoot.belief import Belief
 from surefoot.console import Answer, Line, goal, ready, results, show
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn.adr import ADR
+from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.widen import Widen
 from surefoot.policy import Policy, Random, Zero
 from surefoot.task import Env, Task
 from surefoot.tasks.rollout import Evaluation, contract, evaluate
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
     from surefoot.learn.ppo import PPO
+    from surefoot.learn.student import Student
 
 FAILED, BAD_INPUT = 1, 2
 Settings = TypeVar("Settings", bound="PPO")
+Lesson = TypeVar("Lesson", bound="Student")
 
 
 @dataclass
@@ -83,7 +88,7 @@ class Try:
 
 
 @dataclass
-class Train(Generic[Settings]):
+class Train(Generic[Settings, Lesson]):
     """Train a policy; Ctrl-C saves and tells how to go on."""
 
     task: Positional[str] = ""
@@ -93,12 +98,28 @@ class Train(Generic[Settings]):
     seed: int = 0
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), or a belief's JSON file"""
+    ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
+    """draw from the belief as it is, or begin at the nominal and grow towards it as the policy learns"""
+    start: Path | None = None
+    """begin with the nets of this run, such as one over another belief"""
+    through: tuple[str, ...] = ()
+    """beliefs to train through, one after the other, each beginning with what the last one learned"""
+    adapt: Literal["none", "rma", "dagger"] = "none"
+    """train a teacher that is told e, then a student that works it out from its history: by the teacher's latent (rma),
+    or by its actions (dagger)"""
+    teacher: Path | None = None
+    """a run to be the teacher, in place of training one"""
+    sees: tasks.Sees = tasks.Sees()
+    widen: Widen = Widen()
+    adr: ADR = ADR()
+    doraemon: Doraemon = Doraemon()
     out: Path | None = None
     """folder of the run; runs/<task>/<time> unless told"""
     threads: int = 0
     """threads of the physics; 0: every core. The result has the same bits at any number"""
     save_every: float = 10.0
     """seconds between checkpoints; 0 saves after every iteration"""
+    student: Lesson = field(kw_only=True)
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(kw_only=True)
 
     def run(self, say: Console) -> Answer:
@@ -113,12 +134,7 @@ class Train(Generic[Settings]):
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.TASKS)}"
             )
         else:
-            task, settings = tasks.make(self.task), self.settings
-            out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
-            say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
-            path = learn.train(
-                self.task, out, self.seed, belief_of(task, self.belief), settings, self.threads, line, self.save_every
-            )
+            path = self._begin(say, line)
         line.end()
         facts = {
             "run": str(path.parent),
@@ -128,11 +144,44 @@ class Train(Generic[Settings]):
         }
         return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")
 
+    def _begin(self, say: Console, line: Line) -> Path:
+        from surefoot.learn import train as learn
+
+        task, s = tasks.make(self.task), self.settings
+        out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
+        say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
+        sees = self.sees if self.sees != tasks.Sees() else None
+        how = (self.threads, line, self.save_every)
+        if self.through:
+            self._only_stages()
+            stages = [belief_of(task, name) for name in self.through]
+            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start)[-1]
+        belief = belief_of(task, self.belief)
+        ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
+        if self.adapt == "none" and self.teacher is None:
+            return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start)
+        teacher = self.teacher
+        if teacher is None:
+            also = tuple(dict.fromkeys((*self.sees.also, "e")))
+            s = replace(s, encoder="e") if self.adapt == "rma" else s
+            teacher = learn.once(out / "teacher", *how, lambda folder: learn.train(
+                self.task, folder, self.seed, belief, s, *how, ranges, replace(self.sees, also=also), self.start
+            ))  # fmt: skip
+        lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
+        return learn.once(out / "student", *how, lambda folder: learn.follow(
+            self.task, folder, teacher, self.seed, belief, lesson, *how
+        ))  # fmt: skip
+
+    def _only_stages(self) -> None:
+        if self.belief != "task" or self.ranges != "fixed":
+            raise SurefootError("--through: the stages are the beliefs; --belief and --ranges do not go with it")
+
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
         fresh = Train(
-            settings=type(self.settings)(), resume=self.resume, threads=self.threads, save_every=self.save_every
-        )
+            settings=type(self.settings)(), student=type(self.student)(), resume=self.resume, threads=self.threads,
+            save_every=self.save_every,
+        )  # fmt: skip
         if self != fresh:
             raise SurefootError(
                 "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
@@ -231,6 +280,51 @@ class Export:
 
 
 @dataclass
+class Sweep:
+    """Success against one unknown, for one policy or several on the same episodes: where each begins to fail."""
+
+    policies: Positional[tuple[Path, ...]]
+    """runs' folders or policy.safetensors files, of one task"""
+    over: str
+    """the unknown, as `surefoot look TASK` names it"""
+    points: int = 9
+    low: float | None = None
+    """first value; the least that is physically possible unless told"""
+    high: float | None = None
+    episodes: int = 100
+    """at each point"""
+    belief: str = "nominal"
+    """where the other unknowns come from: `nominal`, `task`, or a belief's JSON file"""
+    task: str = ""
+    seed: int = 1
+    out: Path | None = None
+    """page with the picture; sweep-<unknown>.html beside the first policy unless told"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.deploy import bundle
+        from surefoot.gate.sweep import page, sweep, table, values_over
+
+        if not self.policies:
+            raise SurefootError("sweep: expected at least one policy")
+        policies = {str(p): bundle.load(p) for p in self.policies}
+        task = task_for(next(iter(policies.values())), self.task)
+        for policy in policies.values():
+            task_for(policy, task.name)
+        values = values_over(task, self.over, self.points, self.low, self.high)
+        line = Line(say)
+        said = lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {task.seconds:g}")  # noqa: E731
+        facts = sweep(
+            policies, task, self.over, values, belief_of(task, self.belief), _count(self.episodes), self.seed, said
+        )
+        line.end()
+        first = bundle.find(self.policies[0]).parent
+        out = page(self.out or first / f"sweep-{self.over}.html", facts)
+        return Answer(
+            facts | {"page": str(out)}, [table(facts), f"picture: {out}"], f"surefoot play {self.policies[0]}"
+        )
+
+
+@dataclass
 class Cross:
     """The whole story: train, meet a hidden reality and fail, train over a belief and succeed; a page of evidence."""
 
@@ -248,6 +342,7 @@ class Cross:
         from surefoot.gate.cross import cross
 
         tasks.make(self.task)
+        _count(self.episodes)
         out = self.out or Path("runs") / f"cross-{self.task}" / time.strftime("%Y-%m-%d_%H-%M-%S")
         line = Line(say)
         facts, shown = cross(
@@ -266,6 +361,7 @@ VERBS: dict[str, Any] = {
     "eval": Eval,
     "play": Play,
     "export": Export,
+    "sweep": Sweep,
     "cross": Cross,
 }
 
@@ -287,11 +383,12 @@ def belief_of(task: Task, name: str) -> Belief:
 
 def task_for(policy: Policy, name: str) -> Task:
     """The task a policy was made for, or another whose contract it fits."""
-    task = tasks.make(name or policy.contract.task)
-    told = [t.name for t in policy.contract.observation]
-    sees = [t.name for t in task.sees["actor"].terms]
-    if told != sees:
-        raise SurefootError(f"the policy is told {', '.join(told)}; task {task.name} tells {', '.join(sees)}")
+    c = policy.contract
+    task = tasks.telling(tasks.make(name or c.task), [t.name for t in c.observation], c.history)
+    if task.action.names != c.action_names:
+        raise SurefootError(
+            f"the policy drives {', '.join(c.action_names)}; {task.name} {', '.join(task.action.names)}"
+        )
     return task
 
 
@@ -335,10 +432,16 @@ def _parse(args: list[str]) -> Any:
 def _parse_train(args: list[str]) -> Any:
     """The learner's settings are arguments too; those tuned for a task are the defaults `train TASK --help` shows."""
     from surefoot.learn.ppo import PPO
+    from surefoot.learn.student import Student
 
-    named = next((a for a in args if a in tasks.TASKS), None)
-    tuned = PPO(**tasks.make(named).settings) if named else PPO()
-    return tyro.cli(Train[PPO], args=args, prog="surefoot train", default=Train(settings=tuned))
+    def parsed(name: str) -> Any:
+        tuned = PPO(**tasks.make(name).settings) if name in tasks.TASKS else PPO()
+        default = Train(settings=tuned, student=Student())
+        return tyro.cli(Train[PPO, Student], args=args, prog="surefoot train", default=default)
+
+    guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")
+    found = parsed(guess)
+    return found if found.task in ("", guess) else parsed(found.task)
 
 
 def usage() -> str:

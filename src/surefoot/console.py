@@ -86,11 +86,12 @@ class Line:
         m, self.last = p.metrics, p.metrics
         left = (p.iterations - p.iteration) * m["steps"] / p.iteration / max(1.0, p.steps_per_second)
         rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
-        result = self._recent(m)
+        result = self._recent(m) + (f"  ranges {100 * m['width']:.0f} %" if "width" in m else "")
         for text in p.said:
             self.note(f"note: {text}")
+        pace = f"KL {m['kl']:.4f}" if "kl" in m else f"unexplained {100 * m['unexplained']:.1f} %"
         self.text(
-            f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  KL {m['kl']:.4f}  {left:4.0f} s left",
+            f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  {pace}  {left:4.0f} s left",
             p.iteration == p.iterations,
         )
 

@@ -137,23 +137,33 @@ ACTIVATIONS = {
 }
 
 
+STRIDE = 2  # of an encoder's convolutions
+
+
 @dataclass(frozen=True)
 class Net(Policy):
     """An MLP on normalised observations: a = W_k act(... act(W_1 z + b_1)) + b_k,  z = clip((obs - mean) / sd, +-10).
 
-    With a mirror, the mean of the answer and the mirrored answer to the mirrored question. `arrays` holds w0, b0, w1,
-    ..., mean, sd and, where there is one, the mirror's obs_order, obs_sign, action_order, action_sign.
+    With a mirror, the mean of the answer and the mirrored answer to the mirrored question. With an encoder, the MLP is
+    told z[keeps] and a latent worked out from z[reads]: by an MLP (`mlp`), or from frames of history, oldest first, by
+    convolutions over time (`conv`) or a gated recurrent unit (`gru`).
+
+    `arrays` holds w0, b0, w1, ..., mean, sd; the mirror's obs_order, obs_sign, action_order, action_sign; and the
+    encoder's columns reads, keeps, its layers by name (see `latent`), and latent_w, latent_b, which end it.
     """
 
     contract: Contract
     arrays: Mapping[str, np.ndarray]
     activation: str
+    encoder: str = ""
 
     def __post_init__(self) -> None:
         where, c, a = f"policy for {self.contract.task}", self.contract, self.arrays
         if self.activation not in ACTIVATIONS:
             raise unknown("activation", self.activation, ACTIVATIONS, where)
-        sizes = [c.obs_dim, *(a[f"w{k}"].shape[0] for k in range(self.depth))]
+        if self.encoder:
+            self._check_encoder(where)
+        sizes = [self.told, *(a[f"w{k}"].shape[0] for k in range(self.depth))]
         if not self.depth or sizes[-1] != (c.choices or len(c.action_names)):
             found = sizes[-1] if self.depth else "no layers"
             raise SurefootError(f"{where}: expected {c.choices or len(c.action_names)} outputs, found {found}")
@@ -164,6 +174,34 @@ class Net(Policy):
             _expect(where, name, a, (c.obs_dim,))
         if not (a["sd"] > 0).all():
             raise SurefootError(f"{where}: sd: expected positive numbers")
+
+    def _check_encoder(self, where: str) -> None:
+        """Columns exist and layers fit each other; a trial run then finds what else does not."""
+        a, kinds = self.arrays, ("mlp", "conv", "gru")
+        if self.encoder not in kinds:
+            raise unknown("encoder", self.encoder, kinds, where)
+        for name in ("reads", "keeps"):
+            found = a.get(name)
+            if found is None or found.dtype != np.int64 or found.ndim != 1 or not len(found):
+                raise SurefootError(f"{where}: {name}: expected a row of columns")
+            if found.min() < 0 or found.max() >= self.contract.obs_dim:
+                raise SurefootError(f"{where}: {name}: expected columns below {self.contract.obs_dim}")
+        if self.encoder != "mlp" and len(a["reads"]) % self.contract.history:
+            raise SurefootError(f"{where}: reads: {len(a['reads'])} columns are no {self.contract.history} frames")
+        for name, found in a.items():
+            if name.startswith("enc_") or name.startswith("latent_"):
+                _expect(where, name, a, found.shape)
+        try:
+            self.latent(np.zeros((1, self.contract.obs_dim), np.float32))
+        except (KeyError, ValueError, IndexError) as error:
+            raise SurefootError(f"{where}: encoder {self.encoder}: its layers do not fit: {error}") from error
+
+    @property
+    def told(self) -> int:
+        """How many numbers the MLP is told."""
+        if not self.encoder:
+            return self.contract.obs_dim
+        return len(self.arrays["keeps"]) + len(self.arrays["latent_b"])
 
     @property
     def depth(self) -> int:
@@ -178,12 +216,34 @@ class Net(Policy):
         return out.argmax(1)[:, None].astype(np.float32) if self.contract.choices else out
 
     def scores(self, obs: np.ndarray) -> np.ndarray:
-        a = self.arrays
-        z = np.clip((np.asarray(obs, np.float32) - a["mean"]) / a["sd"], -10, 10)
+        a, z = self.arrays, self.normalised(obs)
+        if self.encoder:
+            z = np.concatenate([z[:, a["keeps"]], self.latent(z)], 1)
         if not self.mirrored:
             return self._mlp(z)
         flipped = self._mlp(z[:, a["obs_order"]] * a["obs_sign"])
         return 0.5 * (self._mlp(z) + flipped[:, a["action_order"]] * a["action_sign"])
+
+    def normalised(self, obs: np.ndarray) -> np.ndarray:
+        return np.clip((np.asarray(obs, np.float32) - self.arrays["mean"]) / self.arrays["sd"], -10, 10)
+
+    def latent(self, z: np.ndarray) -> np.ndarray:
+        """(n, latent): what the encoder makes of normalised observations.
+
+        mlp: enc_w0, enc_b0, ...   conv: enc_w0, enc_b0 on each frame, then enc_k0 (out, in, width), enc_c0, ...
+        gru: enc_wi (3h, frame), enc_wh (3h, h), enc_bi, enc_bh, for reset, update and new gate, from a state of zeros
+        """
+        a, act, x = self.arrays, ACTIVATIONS[self.activation], z[:, self.arrays["reads"]]
+        if self.encoder != "mlp":
+            x = x.reshape(len(x), self.contract.history, -1)
+        if self.encoder == "gru":
+            x = _gru(x, a["enc_wi"], a["enc_wh"], a["enc_bi"], a["enc_bh"])
+        else:
+            for k in range(sum(name.startswith("enc_w") for name in a)):
+                x = act(x @ a[f"enc_w{k}"].T + a[f"enc_b{k}"])
+            for k in range(sum(name.startswith("enc_k") for name in a)):
+                x = act(_conv(x, a[f"enc_k{k}"]) + a[f"enc_c{k}"])
+        return x.reshape(len(x), -1) @ a["latent_w"].T + a["latent_b"]
 
     def _mlp(self, x: np.ndarray) -> np.ndarray:
         act = ACTIVATIONS[self.activation]
@@ -198,6 +258,22 @@ class Net(Policy):
         obs = self.arrays["mean"] + self.arrays["sd"] * rng.standard_normal((n, self.contract.obs_dim))
         obs = obs.astype(np.float32)
         return obs, self.scores(obs)
+
+
+def _conv(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+    """(n, time, in) -> (n, time', out): a convolution over time with the module's stride, no padding."""
+    seen = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[2], axis=1)[:, ::STRIDE]  # (n, time', in, width)
+    return seen.reshape(*seen.shape[:2], -1) @ kernel.reshape(len(kernel), -1).T
+
+
+def _gru(x: np.ndarray, wi: np.ndarray, wh: np.ndarray, bi: np.ndarray, bh: np.ndarray) -> np.ndarray:
+    """(n, time, in) -> (n, h): the last state. h' = (1 - u) n + u h,  n = tanh(W x + r (U h)),  r, u sigmoids."""
+    h = np.zeros((len(x), wh.shape[1]), np.float32)
+    for t in range(x.shape[1]):
+        i, m = np.split(x[:, t] @ wi.T + bi, 3, 1), np.split(h @ wh.T + bh, 3, 1)
+        reset, update = (1 / (1 + np.exp(-np.clip(i[k] + m[k], -50, 50))) for k in (0, 1))
+        h = (1 - update) * np.tanh(i[2] + reset * m[2]) + update * h
+    return h
 
 
 def _expect(where: str, name: str, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:

@@ -152,6 +152,12 @@ class Mirror:
     action_order: np.ndarray
     action_sign: np.ndarray
 
+    def frames(self, k: int) -> "Mirror":
+        """The same, of k frames of history."""
+        width = len(self.obs_order)
+        order = np.concatenate([self.obs_order + j * width for j in range(k)])
+        return replace(self, obs_order=order, obs_sign=np.tile(self.obs_sign, k))
+
 
 @dataclass(frozen=True)
 class Task:
@@ -200,6 +206,8 @@ class Episodes:
     success: np.ndarray
     error: np.ndarray
     reason: list[str]
+    e: np.ndarray  # (k, ne)
+    began: np.ndarray  # the env's count of steps when each began
 
 
 @dataclass(frozen=True)
@@ -250,55 +258,71 @@ class Env:
         x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
         return Moment(x, self.action, self.previous, self.command, self.age * self.world.dt)
 
-    def reset(self, seed: int | None = None) -> dict[str, np.ndarray]:
-        """Begin everywhere; given a seed, from its streams' start; with `stagger`, at random ages, not all in step."""
+    def reset(self, seed: int | None = None, e: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Begin everywhere; given a seed, from its streams' start; given e (n, ne), in those worlds, not in drawn ones.
+
+        With `stagger`, at random ages, not all in step.
+        """
         if seed is not None:
             self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
-        self._begin(np.arange(self.n))
+        self._begin(np.arange(self.n), e)
         if self.stagger:
             return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
-        return self._observe(self._frames(), np.arange(self.n))
+        return self._observe(self._tell(self._frames()), np.arange(self.n))
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
-        return self._observe(self._frames(), np.arange(self.n))
+        return self._observe(self._tell(self._frames()), np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
         task = self.task
         self.previous, self.action = self.action, task.action.bounded(action)
+        if not np.isfinite(self.action).all():
+            i = int(np.flatnonzero(~np.isfinite(self.action).all(1))[0])
+            raise SurefootError(f"action: env {i}: found {self.action[i].tolist()}, expected finite numbers")
         bad = self.world.step(task.action.control(self.action), Chance(self.seed, self.counter, self.world.dt))
         self.counter += 1
         self.age += 1
         if bad.any():
             self._contain(bad)
         now = self.moment
-        reward, terminated, why = self._judge(now, bad)
+        frames, reward = self._frames(now), self._reward(now)
+        odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
+        if odd.any():  # the engine saw nothing wrong, but what came of it is not a number
+            self._contain(odd)
+            bad = bad | odd
+        reward, terminated, why = self._judge(now, reward, bad)
         truncated = (self.age >= self.steps) & ~terminated
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
         episodes, last, ids = None, {}, np.flatnonzero(done)
-        frames = self._frames(now)
         if len(ids):
             episodes = self._finish(ids, terminated, why)
-            last = self._last(frames, ids)
+            last = self._last(self._tell(frames, now), ids)
             self._begin(ids)
         changed = np.flatnonzero(done | self._recommand())
         if len(changed):
             for g, frame in self._frames(self.moment.rows(changed), changed).items():
                 frames[g][changed] = frame
-        return Step(self._observe(frames, ids), reward, terminated, truncated, ~bad, last, episodes)
+        obs = self._observe(self._tell(frames), ids)
+        return Step(obs, reward, terminated, truncated, ~bad, last, episodes)
 
-    def _judge(self, now: Moment, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    def _reward(self, now: Moment) -> np.ndarray:
+        dt, floor = self.world.dt, self.task.reward_floor
+        with np.errstate(invalid="ignore", over="ignore"):  # of what diverged
+            reward = sum(dt * r.weight * r.compute(now) for r in self.task.rewards.values())
+        return np.asarray(np.maximum(reward, dt * floor) if np.isfinite(floor) else reward)
+
+    def _judge(
+        self, now: Moment, reward: np.ndarray, bad: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
-        dt = self.world.dt
-        reward = sum(dt * r.weight * r.compute(now) for r in self.task.rewards.values())
-        reward = np.maximum(reward, dt * self.task.reward_floor) if np.isfinite(self.task.reward_floor) else reward
         why = {name: test(now) for name, test in self.task.ended.items()}
         why["diverged"] = bad
         terminated = np.logical_or.reduce(list(why.values()))
-        return (np.where(bad, 0.0, reward) if bad.any() else np.asarray(reward)), terminated, why
+        return (np.where(bad, 0.0, reward) if bad.any() else reward), terminated, why
 
     def _measure(self, now: Moment) -> None:
         """The episode's error so far, over its last `window` seconds."""
@@ -316,12 +340,13 @@ class Env:
         failed = terminated[ids]
         error = np.where(failed, np.nan, self.error[ids])
         success = ~failed & (self.error[ids] <= self.task.tolerance)
-        return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason)
+        began, e = self.counter - self.age[ids], self.world.state.e[ids]
+        return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason, e, began)
 
-    def _begin(self, ids: np.ndarray) -> None:
+    def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
         """New e, start and command in envs ids, which no other env's draws move."""
         k = len(ids)
-        e = self.belief.sample(self._rows("e", ids), k)
+        e = self.belief.sample(self._rows("e", ids), k) if e is None else e
         self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
@@ -381,16 +406,22 @@ class Env:
         with np.errstate(over="ignore"):  # readings of what diverged
             for t, at in zip(group.terms, group.columns):
                 frame[:, at] = now.once(t.compute)
-        chance = Chance(self.seed, self.counter, self.world.dt)
         if g == "actor":
             self._disturb(frame, now.x.e, ids)
         for t, at in zip(group.terms, group.columns):
             if np.isfinite(t.clip):
                 np.clip(frame[:, at], -t.clip, t.clip, out=frame[:, at])
         frame *= self.scales[g]
-        for term in self.told if g == "actor" else ():
-            frame = term(now.x, frame, chance)
         return frame
+
+    def _tell(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
+        """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
+        if not self.told:
+            return frames
+        chance, x, frame = Chance(self.seed, self.counter, self.world.dt), (now or self.moment).x, frames["actor"]
+        for term in self.told:
+            frame = term(x, frame, chance)
+        return {**frames, "actor": np.asarray(frame, np.float32)}
 
     def _disturb(self, frame: np.ndarray, e: np.ndarray, ids: np.ndarray | None) -> None:
         """Sensor noise and bias, in place; an env's noise is the same whether all envs are asked for or some."""

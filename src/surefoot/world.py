@@ -101,7 +101,8 @@ class World(ABC):
         """All that load() needs to go on with the same bits."""
 
     @abstractmethod
-    def load(self, saved: Mapping[str, np.ndarray]) -> None: ...
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Go on from save(). Sensor readings, which follow from the state, are there again after the next step."""
 
     @abstractmethod
     def bundle(self, i: int) -> dict[str, np.ndarray]:

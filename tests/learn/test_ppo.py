@@ -228,3 +228,13 @@ def test_balance_learns_to_475_within_400k_steps(seed):
     for _ in range(settings.iterations):
         lea.iterate()
     assert evaluate(policy_of(lea), tasks.env(task, 100, seed=77)).returns.mean() >= 475
+
+
+def test_a_transition_that_is_not_valid_says_nothing_of_those_before_it():
+    """The simulation diverges in step 2: steps 0 and 1 are judged as if the value there had been right."""
+    reward, value = torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([[5.0], [6.0], [100.0]])
+    after, done = torch.tensor([[6.0], [100.0], [0.0]]), torch.tensor([[0.0], [0.0], [1.0]])
+    valid = torch.tensor([[1.0], [1.0], [0.0]])
+    adv, _ = advantages(reward, value, after, done, 0.9, 0.95, valid)
+    second = 1 + 0.9 * 100 - 6
+    assert torch.allclose(adv[:, 0], torch.tensor([1 + 0.9 * 6 - 5 + 0.9 * 0.95 * second, second, 0.0]))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -132,25 +133,29 @@ def trained(folder: Path, task: str = "balance", save_every: float = 0.0) -> Pat
     return learn.train(task, folder, 7, learn.tasks.make(task).belief, settings, save_every=save_every)
 
 
-def test_a_broken_newest_checkpoint_is_seen_and_the_one_before_it_used(tmp_path):
-    """Truncated at 50 lengths and flipped at 300 bits: never taken for whole."""
+@pytest.mark.parametrize("part", [".safetensors", ".json"])
+def test_a_broken_newest_checkpoint_is_seen_and_the_one_before_it_used(tmp_path, part):
+    """Either of its files, truncated at 50 lengths and flipped at 300 bits: never taken for whole, or for another."""
     trained(tmp_path / "r")
-    newest = sorted((tmp_path / "r" / "checkpoints").glob("*.safetensors"))[-1]
+    newest = sorted((tmp_path / "r" / "checkpoints").glob(f"*{part}"))[-1]
     data, rng = newest.read_bytes(), np.random.default_rng(0)
-    broken = [data[: int(k)] for k in rng.integers(0, len(data), 50)]
+    broken = [data[: int(k)] for k in rng.integers(0, len(data) - 1, 50)]
     for at in rng.integers(0, 8 * len(data), 300):
         flipped = bytearray(data)
         flipped[at // 8] ^= 1 << (at % 8)
         broken.append(bytes(flipped))
     run, _ = Run.open(tmp_path / "r")
+    whole = run.newest()[1]
     for content in broken:
         newest.write_bytes(content)
         run.said.clear()
         _, numbers = run.newest()
+        if part == ".json" and numbers == whole:  # a flipped blank
+            continue
         assert numbers["iteration"] == int(newest.stem) - 1
-        assert f"checkpoint {newest.stem} is broken" in run.said[0] and "the one before it is used" in run.said[0]
+        assert f"checkpoint {newest.stem} is broken" in run.said[0] and "an earlier one is used" in run.said[0]
     newest.write_bytes(data)
-    assert run.newest()[1]["iteration"] == int(newest.stem)
+    assert run.newest()[1] == whole
     run.close()
 
 
@@ -236,3 +241,48 @@ def test_a_model_that_keeps_diverging_stops_the_run_with_a_diagnosis(tmp_path, m
     monkeypatch.setattr(Engine, "step", step)
     with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
         trained(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [learn.ADR(episodes=4), learn.Doraemon(episodes=20), learn.Widen(episodes=20)],
+    ids=lambda r: type(r).__name__,
+)
+def test_a_run_whose_belief_grows_goes_on_with_the_same_bits(tmp_path, ranges):
+    """Interrupted in the middle, by the watcher, after a save each iteration."""
+    task = replace(learn.tasks.make("balance"), name="balance", seconds=0.3)
+    settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 20})
+    stop = lambda at: lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == at else None  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(learn.tasks.TASKS, "balance", lambda: task)
+        about = dict(seed=3, belief=task.belief, settings=settings, save_every=0, ranges=ranges)
+        learn.train("balance", tmp_path / "whole", **about)
+        with pytest.raises(KeyboardInterrupt):
+            learn.train("balance", tmp_path / "cut", watch=stop(11), **about)
+        learn.resume(tmp_path / "cut", save_every=0)
+    assert finished(tmp_path / "whole") == finished(tmp_path / "cut")
+    rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["width"] > rows[0]["width"]
+
+
+def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_on(tmp_path):
+    task = learn.tasks.make("balance")
+    settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 3})
+    stages = [learn.tasks.nominal(task), task.belief]
+    about = dict(seed=3, settings=settings, save_every=0)
+    learn.progressive("balance", tmp_path / "whole", stages, **about)
+    first = Run.open(tmp_path / "whole" / "stage1")[0]
+    learner = learn._learner(first, files.read_json(first.folder / "run.json"), 0)
+    learner.adopt(first.newest()[0], "stage1")
+    assert all(np.array_equal(v, learner.save()[0][k]) for k, v in first.newest()[0].items() if k.startswith("net."))
+    first.close()
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == 2 else None  # noqa: E731
+    for _ in range(2):  # once in the first stage; resumed, it ends, and the second is stopped likewise
+        with pytest.raises(KeyboardInterrupt):
+            learn.progressive("balance", tmp_path / "cut", stages, watch=stop, **about)
+    learn.progressive("balance", tmp_path / "cut", stages, **about)
+    assert finished(tmp_path / "whole" / "stage2")["policy"] == finished(tmp_path / "cut" / "stage2")["policy"]
+    with pytest.raises(SurefootError, match="expected shape .* same task and nets"):
+        learn.train("hover", tmp_path / "other", settings=settings, start=tmp_path / "whole" / "stage1")
+    with pytest.raises(SurefootError, match="no run here"):
+        learn.train("balance", tmp_path / "none", settings=settings, start=tmp_path / "nowhere")

@@ -15,7 +15,7 @@ from surefoot.errors import SurefootError
 from surefoot.sim import load as load_module
 from surefoot.sim.load import describe, load_model, load_string, vet_model
 
-MODELS = Path(os.environ.get("SUREFOOT_MODELS", Path(__file__).parents[2] / "../shared/models"))
+MODELS = Path(os.environ.get("SUREFOOT_MODELS", "no models given"))
 
 OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 2 3 4\nf 1 4 3\n"
 CANARY = "CANARY-7f3a"

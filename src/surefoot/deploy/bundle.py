@@ -6,6 +6,7 @@ answers that differ from the golden ones. Nothing here unpickles, and nothing ne
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.policy import Contract, Net
+from surefoot.policy import STRIDE, Contract, Net
 
 LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
 LONGEST_HEADER = 2**20  # bytes; a hundred tensors take ten thousand
+ACTS = {"relu": "Relu", "elu": "Elu", "tanh": "Tanh"}
 GOLDEN = 1e-5  # how far a runtime's answer may be from the golden one, relative to its size
 
 
@@ -32,6 +34,7 @@ def save(policy: Net, folder: Path, about: dict[str, Any] | None = None) -> Path
     files.write_json(folder / "policy.json", {
         "contract": policy.contract.to_json(),
         "activation": policy.activation,
+        "encoder": policy.encoder,
         "sha256": files.sha256(data),
         "golden": {"obs": obs.tolist(), "out": out.tolist()},
         "about": about or {},
@@ -62,7 +65,7 @@ def load(path: Path) -> Net:
             f"{path}: these are not the weights {beside.name} was written with (sha256 differs); "
             "copy both files of one run"
         )
-    policy = Net(contract, read_tensors(data, str(path)), str(card.get("activation")))
+    policy = Net(contract, read_tensors(data, str(path)), str(card.get("activation")), str(card.get("encoder", "")))
     check_golden(policy, card.get("golden"), str(beside))
     return policy
 
@@ -128,18 +131,21 @@ def _graph(policy: Net) -> Any:
     if policy.mirrored:
         constants["half"] = np.array(0.5, np.float32)
 
-    def node(op: str, inputs: list[str], out: str, **kw: Any) -> str:
-        nodes.append(helper.make_node(op, inputs, [out], **kw))
-        return out
+    def node(op: str, inputs: list[str], out: str | tuple[str, ...], **kw: Any) -> str:
+        nodes.append(helper.make_node(op, inputs, [out] if isinstance(out, str) else list(out), **kw))
+        return out if isinstance(out, str) else out[-1]
 
     def body(x: str, tag: str) -> str:
         for k in range(policy.depth):
             x = node("Gemm", [x, f"w{k}", f"b{k}"], f"{tag}h{k}", transB=1)
             if k < policy.depth - 1:
-                x = node({"relu": "Relu", "elu": "Elu", "tanh": "Tanh"}[policy.activation], [x], f"{tag}a{k}")
+                x = node(ACTS[policy.activation], [x], f"{tag}a{k}")
         return x
 
     z = node("Clip", [node("Div", [node("Sub", ["obs", "mean"], "o"), "sd"], "s"), "low", "high"], "z")
+    if policy.encoder:
+        latent = _encoder(policy, node, constants, z)
+        z = node("Concat", [node("Gather", [z, "keeps"], "kept", axis=1), latent], "told", axis=1)
     out = body(z, "x")
     if policy.mirrored:
         turned = node("Mul", [node("Gather", [z, "obs_order"], "zo", axis=1), "obs_sign"], "zm")
@@ -153,6 +159,39 @@ def _graph(policy: Net) -> Any:
         [helper.make_tensor_value_info("actions", TensorProto.FLOAT, ["n", n_out])],
         [numpy_helper.from_array(v, k) for k, v in constants.items()],
     )  # fmt: skip
+
+
+def _encoder(policy: Net, node: Callable[..., str], constants: dict[str, np.ndarray], z: str) -> str:
+    """The encoder's nodes; constants it needs beside the policy's arrays are added to those."""
+    a, history, act = policy.arrays, policy.contract.history, ACTS[policy.activation]
+    x = node("Gather", [z, "reads"], "read", axis=1)
+    if policy.encoder == "gru":
+        hidden, order = (
+            a["enc_wh"].shape[1],
+            lambda m: np.concatenate([m[1:2], m[0:1], m[2:]]),
+        )  # ONNX: update, reset, new
+        gates = {k: order(a[k].reshape(3, hidden, -1)).reshape(1, 3 * hidden, -1) for k in ("enc_wi", "enc_wh")}
+        biases = [order(a[k].reshape(3, hidden)).reshape(1, -1) for k in ("enc_bi", "enc_bh")]
+        constants |= {"onnx_wi": gates["enc_wi"], "onnx_wh": gates["enc_wh"], "onnx_b": np.concatenate(biases, 1)}
+        constants["in_frames"] = np.array([0, history, len(a["reads"]) // history], np.int64)
+        x = node("Transpose", [node("Reshape", [x, "in_frames"], "frames")], "by_time", perm=[1, 0, 2])
+        node("GRU", [x, "onnx_wi", "onnx_wh", "onnx_b"], ("", "last"), hidden_size=hidden, linear_before_reset=1)
+        x = node("Squeeze", ["last", "zero"], "state")
+        constants["zero"] = np.array([0], np.int64)
+    else:
+        for k in range(sum(name.startswith("enc_w") for name in a)):
+            if policy.encoder == "conv":
+                constants["in_frames"] = np.array([0, history, len(a["reads"]) // history], np.int64)
+                x = node("Reshape", [x, "in_frames"], "frames")
+            constants[f"enc_t{k}"] = np.ascontiguousarray(a[f"enc_w{k}"].T)
+            x = node("Add", [node("MatMul", [x, f"enc_t{k}"], f"em{k}"), f"enc_b{k}"], f"eb{k}")
+            x = node(act, [x], f"ea{k}")
+        if policy.encoder == "conv":
+            x = node("Transpose", [x], "channels_first", perm=[0, 2, 1])
+            for k in range(sum(name.startswith("enc_k") for name in a)):
+                x = node(act, [node("Conv", [x, f"enc_k{k}", f"enc_c{k}"], f"cv{k}", strides=[STRIDE])], f"ca{k}")
+            x = node("Flatten", [node("Transpose", [x], "time_first", perm=[0, 2, 1])], "features", axis=1)
+    return node("Gemm", [x, "latent_w", "latent_b"], "latent", transB=1)
 
 
 def _metadata(policy: Net) -> dict[str, str]:

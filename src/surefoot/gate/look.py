@@ -53,8 +53,7 @@ def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> Trace:
 
     def trace(e: np.ndarray) -> np.ndarray:
         env = tasks.env(task, len(e), seed=seed)
-        env.reset()
-        env.world.reset(np.arange(env.n), e, task.start(stream(seed, "start"), env.n))
+        env.reset(e=e)
         rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
         seen: list[np.ndarray] = []
         for _ in range(round(min(seconds, task.seconds) / env.world.dt)):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.learn.nets import ACTIVATIONS, Actor
+from surefoot.learn.nets import ACTIVATIONS, Actor, Encoder
 from surefoot.policy import Net
 from surefoot.rng import stream
 from surefoot.task import Mirror
@@ -14,15 +14,31 @@ from surefoot.task import Mirror
 TOLERANCE = 1e-4
 
 
-def as_torch(policy: Net) -> torch.nn.Module:
+def as_torch(policy: Net) -> Actor:
     """The policy's actor as learning knew it, before observations are normalised."""
-    a, layers = policy.arrays, []
+    a = policy.arrays
+    layers: list[torch.nn.Module] = []
     for k in range(policy.depth):
         linear = torch.nn.Linear(a[f"w{k}"].shape[1], a[f"w{k}"].shape[0])
         linear.weight.data, linear.bias.data = torch.from_numpy(a[f"w{k}"].copy()), torch.from_numpy(a[f"b{k}"].copy())
         layers += [linear] if k == policy.depth - 1 else [linear, ACTIVATIONS[policy.activation]()]
     mirror = Mirror(a["obs_order"], a["obs_sign"], a["action_order"], a["action_sign"]) if policy.mirrored else None
-    return Actor(torch.nn.Sequential(*layers), mirror)
+    if not policy.encoder:
+        return Actor(torch.nn.Sequential(*layers), mirror)
+    width = (
+        a["enc_wh"].shape[1] if policy.encoder == "gru" else len(a["enc_b0"]) * (2 if policy.encoder == "conv" else 1)
+    )
+    encoder = Encoder(
+        policy.encoder,
+        a["reads"],
+        policy.contract.history,
+        len(a["latent_b"]),
+        policy.activation,
+        torch.Generator(),
+        width,
+    )
+    encoder.adopt(a)
+    return Actor(torch.nn.Sequential(*layers), None, encoder, a["keeps"])
 
 
 def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:

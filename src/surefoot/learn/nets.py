@@ -4,12 +4,14 @@ Everything is float32. Observations enter a net normalised: (o - mean) / sd, cli
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surefoot.policy import STRIDE
 from surefoot.task import Mirror
 
 ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": nn.Tanh}
@@ -131,18 +133,109 @@ class Categorical(nn.Module):
         return logits.argmax(1, keepdim=True).float()
 
 
+class Encoder(nn.Module):
+    """Columns `reads` of a normalised observation -> a latent: by an MLP, or by convolutions or a GRU over frames.
+
+    Its layers have the names a Net's arrays have, and do the same.
+    """
+
+    reads: Tensor
+
+    def __init__(
+        self,
+        kind: str,
+        reads: np.ndarray,
+        frames: int,
+        latent: int,
+        activation: str,
+        seed: torch.Generator,
+        width: int = 64,
+    ):
+        super().__init__()
+        self.kind, self.frames = kind, frames
+        self.register_buffer("reads", torch.from_numpy(np.asarray(reads, np.int64)), persistent=False)
+        self.act = ACTIVATIONS[activation]()
+        self.each, self.convs = nn.ModuleList(), nn.ModuleList()
+        inputs, features = len(reads) // (1 if kind == "mlp" else frames), width
+        if kind == "gru":
+            self.gru = nn.GRU(inputs, width, batch_first=True)
+        elif kind == "mlp":
+            self.each.extend([nn.Linear(inputs, width), nn.Linear(width, width)])
+        else:
+            channels = width // 2
+            self.each.append(nn.Linear(inputs, channels))
+            while frames > 4:
+                k = 5 if frames % 2 else 4  # so that no frame is left over
+                self.convs.append(nn.Conv1d(channels, channels, k, STRIDE))
+                frames = (frames - k) // STRIDE + 1
+            features = channels * frames
+        self.out = nn.Linear(features, latent)
+        for p in self.parameters():
+            if p.ndim > 1:
+                nn.init.orthogonal_(p, math.sqrt(2), generator=seed)
+            else:
+                nn.init.zeros_(p)
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = z[:, self.reads]
+        if self.kind != "mlp":
+            x = x.unflatten(1, (self.frames, -1))
+        if self.kind == "gru":
+            return self.out(self.gru(x)[1][0])
+        for layer in self.each:
+            x = self.act(layer(x))
+        if len(self.convs):
+            x = x.transpose(1, 2)
+            for conv in self.convs:
+                x = self.act(conv(x))
+            x = x.transpose(1, 2)
+        return self.out(x.flatten(1))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As a Net keeps them."""
+        return {k: v.detach().numpy().copy() for k, v in self._named().items()} | {"reads": self.reads.numpy().copy()}
+
+    def adopt(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take over the layers a Net keeps."""
+        for k, mine in self._named().items():
+            mine.data.copy_(torch.from_numpy(np.array(arrays[k])))
+
+    def _named(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"latent_w": self.out.weight, "latent_b": self.out.bias}
+        for k, m in enumerate(self.each):
+            found |= {f"enc_w{k}": m.weight, f"enc_b{k}": m.bias}
+        for k, m in enumerate(self.convs):
+            found |= {f"enc_k{k}": m.weight, f"enc_c{k}": m.bias}
+        if self.kind == "gru":
+            names = {"enc_wi": "weight_ih_l0", "enc_wh": "weight_hh_l0", "enc_bi": "bias_ih_l0", "enc_bh": "bias_hh_l0"}
+            found |= {k: getattr(self.gru, name) for k, name in names.items()}
+        return found
+
+
 class Actor(nn.Module):
-    """Observation (normalised) -> parameters of the action's distribution; with a mirror, exactly symmetric."""
+    """Observation (normalised) -> parameters of the action's distribution; with a mirror, exactly symmetric.
+
+    With an encoder, the body is told columns `keeps` and the encoder's latent.
+    """
 
     obs_order: Tensor
     obs_sign: Tensor
     action_order: Tensor
     action_sign: Tensor
+    keeps: Tensor
 
-    def __init__(self, body: nn.Sequential, mirror: Mirror | None):
+    def __init__(
+        self,
+        body: nn.Sequential,
+        mirror: Mirror | None,
+        encoder: Encoder | None = None,
+        keeps: np.ndarray | None = None,
+    ):
         super().__init__()
-        self.body = body
+        self.body, self.encoder = body, encoder
         self.mirrored = mirror is not None
+        if encoder is not None:
+            self.register_buffer("keeps", torch.from_numpy(np.asarray(keeps, np.int64)), persistent=False)
         if mirror is not None:
             for k in ("obs_order", "action_order"):
                 self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).long(), persistent=False)
@@ -150,11 +243,24 @@ class Actor(nn.Module):
                 self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).float(), persistent=False)
 
     def forward(self, obs: Tensor) -> Tensor:
+        if self.encoder is not None:
+            return self.body(torch.cat([obs[:, self.keeps], self.encoder(obs)], 1))
         if not self.mirrored:
             return self.body(obs)
         both = self.body(torch.cat([obs, obs[:, self.obs_order] * self.obs_sign]))
         straight, flipped = both.chunk(2)
         return 0.5 * (straight + flipped[:, self.action_order] * self.action_sign)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As a Net keeps them."""
+        linear = [m for m in self.body if isinstance(m, nn.Linear)]
+        found = {f"w{k}": m.weight for k, m in enumerate(linear)} | {f"b{k}": m.bias for k, m in enumerate(linear)}
+        arrays = {k: v.detach().numpy().copy() for k, v in found.items()}
+        for k in ("obs_order", "action_order", "obs_sign", "action_sign") if self.mirrored else ():
+            arrays[k] = getattr(self, k).numpy().copy()
+        if self.encoder is not None:
+            arrays |= self.encoder.arrays() | {"keeps": self.keeps.numpy().copy()}
+        return arrays
 
 
 class SymmetricNormaliser(Normaliser):

@@ -9,7 +9,7 @@ The step size follows the policy's own KL. A transition from a diverged simulati
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -17,9 +17,10 @@ import tyro
 from torch import Tensor
 
 from surefoot.errors import SurefootError
-from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, SymmetricNormaliser, mlp
+from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, SymmetricNormaliser, mlp
+from surefoot.learn.ranges import Ranges
 from surefoot.rng import key
-from surefoot.task import Env, Episodes
+from surefoot.task import Env, Episodes, Group, Mirror
 
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
@@ -60,6 +61,10 @@ class PPO:
     """widths of the hidden layers, actor and critic alike"""
     activation: str = "relu"
     """relu (quickest on a CPU), elu or tanh"""
+    encoder: Literal["none", "e", "conv", "gru"] = "none"
+    """actor: what is told goes straight in; or a latent is made of the privileged e (`--sees.also e`), or of the history"""
+    latent: int = 8
+    """numbers an encoder passes on"""
     spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
     """standard deviation of the actions: least, at the start, largest"""
     symmetric: bool = True
@@ -88,10 +93,20 @@ class PPO:
 
 
 def advantages(
-    reward: Tensor, value: Tensor, next_value: Tensor, done: Tensor, gamma: float, lam: float
+    reward: Tensor,
+    value: Tensor,
+    next_value: Tensor,
+    done: Tensor,
+    gamma: float,
+    lam: float,
+    valid: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """GAE over (T, n): next_value is V(s_{t+1}), 0 after termination, V(last state) after time-out; done ends a sum."""
+    """GAE over (T, n): next_value is V(s_{t+1}), 0 after termination, V(last state) after time-out; done ends a sum.
+
+    A transition that is not valid says nothing of those before it, either: its delta is 0.
+    """
     delta = reward + gamma * next_value - value
+    delta = delta if valid is None else delta * valid
     keep = gamma * lam * (1.0 - done)
     out = torch.empty_like(reward)
     running = torch.zeros_like(reward[0])
@@ -118,12 +133,30 @@ class Rollout:
     episodes: list[Episodes] = field(default_factory=list)
 
 
+def actor_net(group: Group, s: PPO, outputs: int, mirror: Mirror | None, rng: torch.Generator) -> Actor:
+    """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest."""
+    if s.encoder == "none":
+        return Actor(mlp(group.dim, s.hidden, outputs, s.activation, 0.01, rng), mirror)
+    everything = np.arange(group.dim).reshape(group.history, group.frame)
+    reads, keeps, kind = everything.ravel(), everything[-1], str(s.encoder)
+    if s.encoder == "e":
+        at = [columns for t, columns in zip(group.terms, group.columns) if t.name == "e"]
+        if not at:
+            raise SurefootError("encoder: e: the actor is not told e; add --sees.also e")
+        reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
+    encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
+    body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, 0.01, rng)
+    return Actor(body, None, encoder, keeps)
+
+
 class Learner:
     """The state of learning: nets, normalisers, optimiser, and where the envs stand."""
 
-    def __init__(self, env: Env, settings: PPO, seed: int):
+    def __init__(self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None):
         torch.set_num_threads(settings.learner_threads)
-        self.env, self.settings, self.seed = env, settings, seed
+        self.env, self.settings, self.seed, self.ranges = env, settings, seed, ranges
+        if ranges is not None:
+            env.belief = ranges.belief
         self.iteration = 0
         self.lr = settings.lr
         self.rejected = 0
@@ -134,13 +167,14 @@ class Learner:
         s, task = self.settings, self.env.task
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         dims = {g: group.dim for g, group in task.sees.items()}
-        mirror = task.mirror if s.symmetric and task.sees["actor"].history == 1 else None
+        mirror = task.mirror if s.symmetric and s.encoder == "none" else None
+        mirror = mirror.frames(task.sees["actor"].history) if mirror else None
         self.head: Categorical | Gaussian = (
             Categorical(task.action.choices)
             if task.action.choices
             else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
         )
-        self.actor = Actor(mlp(dims["actor"], s.hidden, self.head.outputs, s.activation, 0.01, rng), mirror)
+        self.actor = actor_net(task.sees["actor"], s, self.head.outputs, mirror, rng)
         self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
         self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
         self.see_critic = Normaliser(dims["critic"])
@@ -157,13 +191,23 @@ class Learner:
         adv, target = self.estimate(rollout)
         losses = self.update(rollout, adv, target)
         self.iteration += 1
-        return losses | summary(rollout.episodes) | {
+        return losses | summary(rollout.episodes) | self._grow(rollout.episodes) | {
             "steps": self.iteration * self.settings.batch,
             "reward": float(rollout.reward.mean()) / self.env.world.dt,
             "diverged": self.env.diverged,
             "lr": self.lr,
             "sd": float(self.head.log_sd.detach().exp().mean()) if len(self.head.log_sd) else 0.0,
         }  # fmt: skip
+
+    def _grow(self, episodes: list[Episodes]) -> dict[str, float]:
+        """Let the belief follow what the policy can do."""
+        if self.ranges is None:
+            return {}
+        if episodes:
+            e, success, began = (np.concatenate([getattr(x, k) for x in episodes]) for k in ("e", "success", "began"))
+            self.ranges.tell(e, success, began, self.env.counter)
+            self.env.belief = self.ranges.belief
+        return self.ranges.facts()
 
     @torch.no_grad()
     def collect(self) -> Rollout:
@@ -213,7 +257,7 @@ class Learner:
         for t, rows, obs in r.last:
             after[t, rows] = self.critic(self.see_critic(obs))[:, 0] * sd + mean
         done = torch.maximum(r.terminated, r.truncated)
-        adv, returns = advantages(r.reward, value[:-1], after, done, s.gamma, s.lam)
+        adv, returns = advantages(r.reward, value[:-1], after, done, s.gamma, s.lam, r.valid)
         good = r.valid.bool()
         self.returns.update(returns[good][:, None])
         target = (returns - self.returns.mean.float()) / self.returns.sd.float()
@@ -221,7 +265,7 @@ class Learner:
 
     def update(self, r: Rollout, adv: Tensor, target: Tensor) -> dict[str, float]:
         """Epochs of minibatches. If not finite, undone and the step size halved; three in a row stop the run."""
-        before = {k: v.clone() for k, v in self.state_dict().items()}
+        before, lr = {k: v.clone() for k, v in self.state_dict().items()}, self.lr
         totals: list[Tensor] = []
         old_log_sd = self.head.log_sd.detach().clone()
         for batch in self._minibatches(r, adv, target):
@@ -229,7 +273,7 @@ class Learner:
         mean = torch.stack(totals).mean(0)
         if not (mean.isfinite().all() and all(p.isfinite().all() for p in self.modules.parameters())):
             self.load_state_dict(before)
-            self.lr, self.rejected = self.lr / 2, self.rejected + 1
+            self.lr, self.rejected = lr / 2, self.rejected + 1
             if self.rejected >= 3:
                 raise SurefootError(
                     f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr"
@@ -281,6 +325,12 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr
 
+    def policy_arrays(self) -> tuple[dict[str, np.ndarray], str, str]:
+        """Arrays, activation and encoder of the actor as a Net."""
+        see = {k: getattr(self.see_actor, k).float().numpy().copy() for k in ("mean", "sd")}
+        kind = self.actor.encoder.kind if self.actor.encoder is not None else ""
+        return self.actor.arrays() | see, self.settings.activation, kind
+
     def state_dict(self) -> dict[str, Tensor]:
         """Weights, normalisers and optimiser by name."""
         state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
@@ -301,15 +351,34 @@ class Learner:
             if kept:
                 self.optimiser.state[p] = kept
 
+    def adopt(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
+        """Begin with the nets and normalisers of another learner of the same shape; its optimiser stays behind."""
+        mine = self.modules.state_dict()
+        nets = {k.removeprefix("net."): torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith("net.")}
+        for k, v in mine.items():
+            found = tuple(nets[k].shape) if k in nets else "nothing"
+            if found != tuple(v.shape):
+                raise SurefootError(
+                    f"{where}: {k}: expected shape {tuple(v.shape)}, found {found}; same task and nets?"
+                )
+        self.modules.load_state_dict(nets)
+
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and numbers from which load() goes on with the same bits."""
         arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()}
         arrays |= {f"env.{k}": v for k, v in self.env.save().items()}
+        if self.ranges is not None:
+            arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
         return arrays, {"iteration": self.iteration, "lr": self.lr, "rejected": self.rejected}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        self.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items() if not k.startswith("env.")})
-        self.obs = self.env.load({k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")})
+        part = lambda name: {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}  # noqa: E731
+        nets = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
+        self.load_state_dict(nets)
+        self.obs = self.env.load(part("env."))
+        if self.ranges is not None:
+            self.ranges.load(part("ranges."))
+            self.env.belief = self.ranges.belief
         self.iteration, self.lr, self.rejected = (
             int(numbers["iteration"]),
             float(numbers["lr"]),

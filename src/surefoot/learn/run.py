@@ -7,6 +7,7 @@ A checkpoint is two files: the arrays, then a JSON with their hash, which commit
 hash agrees. One process at a time may write a run.
 """
 
+import errno
 import fcntl
 import io
 import json
@@ -19,6 +20,7 @@ from typing import IO, Any
 
 import mujoco
 import numpy as np
+import scipy
 import torch
 from safetensors.numpy import save as save_tensors
 
@@ -34,9 +36,14 @@ def versions() -> dict[str, str]:
     """What must be the same for a resumed run to have the same bits."""
     return {
         "surefoot": surefoot.__version__, "mujoco": mujoco.__version__, "torch": torch.__version__,
-        "numpy": np.__version__, "python": platform.python_version(), "machine": platform.machine(),
+        "numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version(), "machine": platform.machine(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
     }  # fmt: skip
+
+
+def _hash(data: bytes, numbers: Mapping[str, Any]) -> str:
+    """Of all a checkpoint holds: its arrays and its numbers."""
+    return files.sha256(data + json.dumps(numbers, sort_keys=True).encode())
 
 
 class Run:
@@ -109,7 +116,7 @@ class Run:
         stem = self.folder / "checkpoints" / f"{numbers['iteration']:08d}"
         try:
             files.write(stem.with_suffix(".safetensors"), data)
-            files.write_json(stem.with_suffix(".json"), {"sha256": files.sha256(data), "numbers": dict(numbers)})
+            files.write_json(stem.with_suffix(".json"), {"sha256": _hash(data, numbers), "numbers": dict(numbers)})
         except SurefootError as error:
             self.said.append(
                 f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
@@ -126,7 +133,7 @@ class Run:
             try:
                 return self._checkpoint(card)
             except SurefootError as error:
-                self.said.append(f"checkpoint {card.stem} is broken ({error}); the one before it is used")
+                self.said.append(f"checkpoint {card.stem} is broken ({error}); an earlier one is used if there is one")
         return None
 
     def _checkpoint(self, card: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -136,9 +143,10 @@ class Run:
             data = path.read_bytes()
         except OSError as error:
             raise SurefootError(f"{path.name}: {error.strerror}") from error
-        if not isinstance(about, dict) or files.sha256(data) != about.get("sha256"):
+        numbers = about.get("numbers") if isinstance(about, dict) else None
+        if not isinstance(numbers, dict) or _hash(data, numbers) != about.get("sha256"):
             raise SurefootError(f"{path.name}: content and hash disagree")
-        return read_tensors(data, path.name), about["numbers"]
+        return read_tensors(data, path.name), numbers
 
     @property
     def metrics(self) -> Path:
@@ -146,16 +154,19 @@ class Run:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row; where the disk refuses, keep it and try again with the next."""
-        self._unwritten += json.dumps(row) + "\n"
+        finite = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}
+        self._unwritten += json.dumps(finite) + "\n"
         try:
             size = self.metrics.stat().st_size if self.metrics.exists() else 0
-            with open(self.metrics, "a") as f:
+            data = self._unwritten.encode()
+            with open(self.metrics, "ab", buffering=0) as f:
                 try:
-                    f.write(self._unwritten)
-                    f.flush()
+                    written = f.write(data)
                 except OSError:
-                    f.truncate(size)
-                    raise
+                    written = -1
+            if written != len(data):  # part of it, or none: a row is there whole or not at all
+                os.truncate(self.metrics, size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._unwritten = ""
         except OSError as error:
             self.said.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")

@@ -2,28 +2,37 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from surefoot import files, tasks
 from surefoot.belief import Belief
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn.adr import ADR
+from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.ppo import PPO, Learner
+from surefoot.learn.ranges import Ranges
 from surefoot.learn.run import Run
+from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.widen import Widen
 from surefoot.policy import Net
-from surefoot.task import Env
+from surefoot.task import Env, Task
+from surefoot.tasks import Sees
 from surefoot.tasks.rollout import contract
 
+FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
 SAVE_EVERY = 10.0  # s between checkpoints
-BAD_SHARE = 0.01  # of a batch's transitions: with more diverged, the model or the belief is at fault
+Grows = ADR | Doraemon | Widen
+S = TypeVar("S", PPO, Student, Sees)
+RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
+BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
 
 
 @dataclass(frozen=True)
@@ -67,13 +76,110 @@ def train(
     threads: int = 0,
     watch: Watcher | None = None,
     save_every: float = SAVE_EVERY,
+    ranges: Grows | None = None,
+    sees: Sees | None = None,
+    start: Path | None = None,
 ) -> Path:
-    """Train from the start over a belief (None: the nominal world); returns the path of the policy."""
+    """Train over a belief (None: the nominal world), or growing towards it; returns the policy's path.
+
+    `start` is a run whose nets and normalisers to begin with; its belief may have been another.
+    """
     settings = settings or settings_for(task_name)
     belief = belief or tasks.nominal(tasks.make(task_name))
     about = {"task": task_name, "seed": seed, "belief": belief.to_json(), "settings": asdict(settings)}
+    if ranges is not None:
+        kind = next(name for name, known in RANGES.items() if isinstance(ranges, known))
+        about["ranges"] = {"kind": kind, **asdict(ranges)}
+    if sees is not None:
+        about["sees"] = asdict(sees)
+    given = None if start is None else _nets(start)
+    if given is not None:
+        about["start"] = {"run": str(start), "sha256": given[1]}
     run = Run.create(out, about)
     try:
+        learner = _learner(run, about, threads)
+        if given is not None and isinstance(learner, Learner):
+            learner.adopt(given[0], str(start))
+            run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
+        return _go(run, learner, watch, save_every)
+    finally:
+        run.close()
+
+
+def _nets(start: Path) -> tuple[dict[str, np.ndarray], str]:
+    """The newest checkpoint of a run, and its hash."""
+    run, _ = Run.open(start)
+    try:
+        saved = run.newest()
+    finally:
+        run.close()
+    if saved is None:
+        raise SurefootError(f"{start}: no whole checkpoint to begin with")
+    return saved[0], files.sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in saved[0].values()))
+
+
+def _same_nets(start: dict[str, str], where: str) -> dict[str, np.ndarray]:
+    """The nets a run was to begin with, if they are still the same."""
+    arrays, found = _nets(Path(start["run"]))
+    if found != start["sha256"]:
+        raise SurefootError(f"{where}: start: {start['run']} has gone on since; begin anew")
+    return arrays
+
+
+def progressive(
+    task_name: str,
+    out: Path,
+    stages: Sequence[Belief],
+    seed: int = 0,
+    settings: PPO | None = None,
+    threads: int = 0,
+    watch: Watcher | None = None,
+    save_every: float = SAVE_EVERY,
+    sees: Sees | None = None,
+    start: Path | None = None,
+) -> list[Path]:
+    """Train through a sequence of beliefs, each stage beginning with what the last one learned.
+
+    Stages are runs, out/stage1, out/stage2, ...; asked again, it goes on where it stopped.
+    """
+    found, how = [], (threads, watch, save_every)
+    for k, belief in enumerate(stages):
+        begin = lambda folder, b=belief, s=start: train(  # noqa: E731
+            task_name, folder, seed, b, settings, *how, sees=sees, start=s
+        )
+        found.append(once(Path(out) / f"stage{k + 1}", *how, begin))
+        start = found[-1].parent
+    return found
+
+
+def once(folder: Path, threads: int, watch: Watcher | None, save_every: float, begin: Callable[[Path], Path]) -> Path:
+    """Begin a run, or go on with it where it has begun: one of several that belong together."""
+    if (folder / "run.json").exists():
+        return resume(folder, threads, watch, save_every)
+    return begin(folder)
+
+
+def follow(
+    task_name: str,
+    out: Path,
+    teacher: Path,
+    seed: int = 0,
+    belief: Belief | None = None,
+    settings: Student | None = None,
+    threads: int = 0,
+    watch: Watcher | None = None,
+    save_every: float = SAVE_EVERY,
+) -> Path:
+    """Train a student of a teacher over a belief; returns the path of its policy. The run keeps the teacher's files."""
+    settings, belief = settings or Student(), belief or tasks.make(task_name).belief
+    master = bundle.load(teacher)
+    about = {
+        "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),
+        "teacher": files.sha256(bundle.find(teacher).read_bytes()),
+    }  # fmt: skip
+    run = Run.create(out, about)
+    try:
+        bundle.save(master, run.folder / "teacher")
         return _go(run, _learner(run, about, threads), watch, save_every)
     finally:
         run.close()
@@ -87,6 +193,8 @@ def resume(folder: Path, threads: int = 0, watch: Watcher | None = None, save_ev
         saved = run.newest()
         if saved is not None:
             learner.load(*saved)
+        elif "start" in about and isinstance(learner, Learner):
+            learner.adopt(_same_nets(about["start"], str(run.folder / "run.json")), str(about["start"]["run"]))
         run.rewind(learner.iteration)
         differs = run.note_resume(about, learner.iteration)
         if differs:
@@ -96,18 +204,48 @@ def resume(folder: Path, threads: int = 0, watch: Watcher | None = None, save_ev
         run.close()
 
 
-def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner:
-    task, seed = tasks.make(about["task"]), int(about["seed"])
-    where = str(run.folder / "run.json")
-    told: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in about["settings"].items()}
-    try:
-        settings = PPO(**told)
-    except TypeError as error:
-        raise SurefootError(f"{where}: settings: {error}") from error
-    belief = Belief.from_json(about["belief"], where)
+def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprentice:
+    seed, where = int(about["seed"]), str(run.folder / "run.json")
+    task, belief = tasks.make(about["task"]), Belief.from_json(about["belief"], where)
+    if "student" in about:
+        lesson, teacher = _settings(Student, about["student"], where), bundle.load(run.folder / "teacher")
+        env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, threads, stagger=True)
+        env.on_divergence = lambda i, why: _keep(run, env, i)
+        return Apprentice(env, lesson, seed, teacher)
+    task, settings = _told(task, about.get("sees"), where), _settings(PPO, about["settings"], where)
     env = tasks.env(task, settings.envs, belief, seed, threads, stagger=True)
     env.on_divergence = lambda i, why: _keep(run, env, i)
-    return Learner(env, settings, seed)
+    return Learner(env, settings, seed, _ranges(about.get("ranges"), env, where))
+
+
+def _settings(kind: type[S], told: dict[str, Any], where: str) -> S:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise SurefootError(f"{where}: settings: {error}") from error
+
+
+def _told(task: Task, about: dict[str, Any] | None, where: str) -> Task:
+    """The task as its actor and critic are to see it, as run.json tells."""
+    if about is None:
+        return task
+    return tasks.seeing(task, _settings(Sees, about, where))
+
+
+def _ranges(about: dict[str, Any] | None, env: Env, where: str) -> Ranges | None:
+    """How the belief grows, as run.json tells; None where it does not."""
+    if about is None:
+        return None
+    told = dict(about)
+    kind = told.pop("kind", "")
+    if kind not in RANGES:
+        raise unknown("ranges", str(kind), RANGES, where)
+    try:
+        grows: Grows = RANGES[kind](**told)
+    except TypeError as error:
+        raise SurefootError(f"{where}: ranges: {error}") from error
+    return grows.start(env.belief, env.steps)
 
 
 def _keep(run: Run, env: Env, i: int) -> None:
@@ -121,14 +259,12 @@ def _keep(run: Run, env: Env, i: int) -> None:
     run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
 
 
-def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) -> Path:
+def _go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_every: float) -> Path:
     """Iterate to the end, saving on the way; each checkpoint is followed by the policy as it then is."""
-    from torch.utils.tensorboard import SummaryWriter
-
     total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
-    board = SummaryWriter(str(run.folder), purge_step=learner.iteration)
+    board = _Board(run, learner.iteration)
     saves = _Saves(run, learner, save_every)
-    with _signals() as asked, board:
+    with _signals() as asked, closing(board):
         while learner.iteration < total:
             diverged = learner.env.diverged
             row = learner.iterate()
@@ -136,8 +272,7 @@ def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) ->
             _check_share(learner, diverged, run)
             spent = time.monotonic() - began
             rate = (learner.iteration - first) * learner.settings.batch / spent
-            for k, v in (row | {"steps_per_second": rate}).items():
-                board.add_scalar(k, v, learner.iteration)
+            board.add(row | {"steps_per_second": rate}, learner.iteration)
             if watch is not None:
                 watch(Progress(row, learner.iteration, total, spent, rate, tuple(run.said)))
                 run.said.clear()
@@ -149,10 +284,37 @@ def _go(run: Run, learner: Learner, watch: Watcher | None, save_every: float) ->
     return bundle.save(policy_of(learner), run.folder)
 
 
+class _Board:
+    """TensorBoard's files. A disk that is full costs the pictures, not the run."""
+
+    def __init__(self, run: Run, iteration: int):
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.run = run
+        self.writer: Any = SummaryWriter(str(run.folder), purge_step=iteration)
+
+    def add(self, row: dict[str, Any], iteration: int) -> None:
+        try:
+            for k, v in row.items() if self.writer is not None else ():
+                self.writer.add_scalar(k, v, iteration)
+        except OSError as error:
+            self.writer = None
+            self.run.said.append(
+                f"TensorBoard's file cannot be written ({error.strerror}); training goes on without it"
+            )
+
+    def close(self) -> None:
+        try:
+            if self.writer is not None:
+                self.writer.close()
+        except OSError as error:
+            self.run.said.append(f"TensorBoard's file was not finished ({error.strerror})")
+
+
 class _Saves:
     """When to save: every so many seconds, never so often that it takes over a hundredth of the time; 0: always."""
 
-    def __init__(self, run: Run, learner: Learner, every: float):
+    def __init__(self, run: Run, learner: Learner | Apprentice, every: float):
         self.run, self.learner, self.every, self.last, self.cost = run, learner, every, time.monotonic(), 0.0
 
     def maybe(self, forced: bool) -> None:
@@ -172,9 +334,10 @@ class _Saves:
             self.run.said.append(f"the policy so far was not saved ({error}); training goes on")
 
 
-def _check_share(learner: Learner, before: int, run: Run) -> None:
-    share = (learner.env.diverged - before) / learner.settings.batch
-    if share > BAD_SHARE:
+def _check_share(learner: Learner | Apprentice, before: int, run: Run) -> None:
+    count = learner.env.diverged - before
+    share = count / learner.env.n
+    if share > BAD_SHARE and count > FEW:
         raise SurefootError(
             f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
             f"more than {100 * BAD_SHARE:.0f} %: the model's timestep or the belief's ranges are at fault; "
@@ -204,24 +367,13 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(s, handler)
 
 
-def policy_of(learner: Learner) -> Net:
+def policy_of(learner: Learner | Apprentice) -> Net:
     """The learner's actor as a policy that needs neither torch nor the simulator."""
-    linear = [m for m in learner.actor.body if isinstance(m, torch.nn.Linear)]
-    arrays = {
-        f"{k}{i}": getattr(m, name).detach().numpy().copy()
-        for i, m in enumerate(linear)
-        for k, name in (("w", "weight"), ("b", "bias"))
-    }
-    see = learner.see_actor
-    arrays |= {"mean": see.mean.float().numpy().copy(), "sd": see.sd.float().numpy().copy()}
     env = learner.env
-    if learner.actor.mirrored and (m := env.task.mirror) is not None:
-        arrays |= {"obs_order": m.obs_order.astype(np.int64), "action_order": m.action_order.astype(np.int64)}
-        arrays |= {"obs_sign": m.obs_sign.astype(np.float32), "action_sign": m.action_sign.astype(np.float32)}
     parents = {
         "model": files.sha256(env.task.xml.encode()),
         "belief": files.sha256(repr(env.belief.to_json()).encode()),
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),
     }
-    return Net(contract(env.task, env.world.model, parents), arrays, learner.settings.activation)
+    return Net(contract(env.task, env.world.model, parents), *learner.policy_arrays())

@@ -91,6 +91,8 @@ class Engine(World):
             check_op(p)
         self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target not in OUTSIDE]
         names = {f for _, w in self.writers for f in w.target.fields}
+        if (model.sensor_history[:, 0] > 0).any():
+            names.add("sensor_delay")  # set aside while a reset reads its first values
         self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}
         self.nominal: Rows = {f: rows[0].copy() for f, rows in self.fields.items()}
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)

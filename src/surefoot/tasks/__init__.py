@@ -1,12 +1,14 @@
 """Ready tasks and the robots they use. `make` builds one by name; `env` puts it into a world."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from surefoot.belief import Belief, point
-from surefoot.errors import unknown
+from surefoot.errors import SurefootError, unknown
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.load import load_string
-from surefoot.task import Env, Task
+from surefoot.task import Env, Group, Task
 from surefoot.tasks.balance import balance
 from surefoot.tasks.hover import hover
 from surefoot.tasks.walk import walk
@@ -25,6 +27,40 @@ def make(name: str) -> Task:
     if name not in TASKS:
         raise unknown("task", name, TASKS)
     return TASKS[name]()
+
+
+@dataclass(frozen=True)
+class Sees:
+    """What actor and critic are told, where that is not what the task foresees."""
+
+    history: int = 0
+    """frames the actor is told, newest last; 0: as many as the task says"""
+    also: tuple[str, ...] = ()
+    """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
+    critic: Literal["task", "actor"] = "task"
+    """told what the task says, which may be more than any robot measures; or only what the actor is told"""
+
+
+def seeing(task: Task, sees: Sees) -> Task:
+    actor = task.sees["actor"]
+    task = telling(task, [*(t.name for t in actor.terms), *sees.also], sees.history or actor.history)
+    return replace(task, sees={**task.sees, "critic": task.sees["actor"]}) if sees.critic == "actor" else task
+
+
+def telling(task: Task, names: Sequence[str], history: int) -> Task:
+    """The same task with its actor told the named terms, from any of its groups, in `history` frames.
+
+    A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
+    """
+    known = {t.name: t for group in reversed(list(task.sees.values())) for t in group.terms}
+    for name in names:
+        if name not in known:
+            raise unknown("observation term", name, known, f"task {task.name}")
+    if history < 1:
+        raise SurefootError(f"history: expected at least 1 frame, found {history}")
+    actor = Group(tuple(known[name] for name in names), history)
+    same = [t.name for t in task.sees["actor"].terms] == list(names)
+    return replace(task, sees={**task.sees, "actor": actor}, mirror=task.mirror if same else None)
 
 
 def nominal(task: Task) -> Belief:

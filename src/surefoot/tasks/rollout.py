@@ -70,14 +70,19 @@ class Evaluation:
         }  # fmt: skip
 
 
-def evaluate(policy: Policy, env: Env, watch: Callable[[int, Env], None] | None = None) -> Evaluation:
-    """The first episode of every env, no more: those that end early must not count more often than those that last."""
+def evaluate(
+    policy: Policy, env: Env, watch: Callable[[int, Env], None] | None = None, e: np.ndarray | None = None
+) -> Evaluation:
+    """The first episode of every env, no more: those that end early must not count more often than those that last.
+
+    Worlds are drawn from the env's belief, or are e, a row for each env.
+    """
     n = env.n
     returns, success, error, lengths = np.zeros(n), np.zeros(n, bool), np.full(n, np.nan), np.zeros(n)
     reasons: Counter[str] = Counter()
     waiting = np.ones(n, bool)
-    obs = env.reset()
-    e = env.world.state.e.copy()
+    obs = env.reset(e=e)
+    met = env.world.state.e.copy()
     for k in range(env.steps):
         step = env.step(policy(obs["actor"]))
         obs = step.obs
@@ -97,4 +102,4 @@ def evaluate(policy: Policy, env: Env, watch: Callable[[int, Env], None] | None 
                 reasons[step.episodes.reason[j]] += 1
         if not waiting.any():
             break
-    return Evaluation(returns, success, error, lengths, dict(reasons), e)
+    return Evaluation(returns, success, error, lengths, dict(reasons), met)

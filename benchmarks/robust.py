@@ -1,0 +1,137 @@
+"""What bearing many worlds is worth: randomized against nominal policies, and ranges that grow against fixed ones.
+
+    python -m benchmarks.robust [--only variants|grow|impossible|walk] [--quick] [--json] [--record]
+
+Every contender of a part learns for the same env steps with the task's settings, from the same seeds, and is judged on
+the same worlds and starts, which no training saw. Values are medians over seeds with the least and largest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.measure import Row, row
+from surefoot import tasks
+from surefoot.belief import Belief, Box
+from surefoot.learn.adr import ADR
+from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.ppo import Learner
+from surefoot.learn.train import Grows, policy_of, settings_for
+from surefoot.learn.widen import Widen
+from surefoot.policy import Policy
+from surefoot.rng import stream
+from surefoot.task import Task
+from surefoot.tasks.rollout import Evaluation, evaluate
+
+JUDGED = 1_000_000  # seed of the judging episodes
+VARIANTS, EACH = 50, 20  # worlds, and episodes in each
+
+
+def hard(task: Task) -> Box:
+    """A wide belief of a task: where a policy that was trained at home fails."""
+    ranges = {
+        "balance": {
+            "gravity": (8.0, 14.0), "cart_mass": (0.3, 3.0), "pole_mass": (0.05, 0.5), "strength": (0.4, 1.6),
+            "rail_drag": (0.0, 2.0), "latency": (0.0, 0.06), "noise": (0.0, 0.1),
+        },
+    }.get(task.name)  # fmt: skip
+    if ranges is not None:
+        return Box.ranges(task.params, ranges)
+    assert isinstance(task.belief, Box)
+    return task.belief
+
+
+def learned(
+    task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None
+) -> tuple[Policy, Learner, list[dict[str, float]]]:
+    """A policy after so many env steps, the learner it came from, and what each iteration logged."""
+    settings = replace(settings_for(task.name), steps=steps)
+    env = tasks.env(task, settings.envs, belief, seed, stagger=True)
+    learner = Learner(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
+    logged = [learner.iterate() for _ in range(settings.iterations)]
+    return policy_of(learner), learner, logged
+
+
+def judged(policy: Policy, task: Task, belief: Belief, worlds: int, each: int) -> Evaluation:
+    e = np.repeat(belief.sample(stream(JUDGED, "variants"), worlds), each, 0)
+    return evaluate(policy, tasks.env(task, len(e), belief, JUDGED), e=e)
+
+
+def variants(quick: bool, name: str = "balance", goal: float | None = 1.3) -> Iterator[Row]:
+    """Trained at home and trained over the belief, on 50 variants of the task: mean return, and the worst decile's."""
+    task = tasks.make(name)
+    belief, steps = hard(task), 4096 if quick else settings_for(name).steps
+    found: dict[str, list[np.ndarray]] = {"nominal": [], "randomized": []}
+    rates: dict[str, list[float]] = {k: [] for k in found}
+    for seed in range(1 if quick else 5):
+        for kind, over in (("nominal", tasks.nominal(task)), ("randomized", belief)):
+            result = judged(learned(task, over, seed, steps)[0], task, belief, *((5, 2) if quick else (VARIANTS, EACH)))
+            found[kind].append(result.returns.reshape(-1, 2 if quick else EACH).mean(1))
+            rates[kind].append(result.rate)
+    worst = {k: np.array([np.quantile(v, 0.1) for v in each]) for k, each in found.items()}
+    mean = {k: np.array([v.mean() for v in each]) for k, each in found.items()}
+    for kind in found:
+        yield row(f"{name}, {kind}: mean return over variants", mean[kind], "return")
+        yield row(f"{name}, {kind}: worst decile", worst[kind], "return")
+        yield row(f"{name}, {kind}: success over variants", rates[kind], "of episodes")
+    yield row(f"{name}: randomized / nominal, mean", mean["randomized"] / mean["nominal"], "ratio", at_least=goal)
+    better = (worst["randomized"] > worst["nominal"]).mean()
+    yield row(f"{name}: seeds with a better worst decile", better, "of seeds", at_least=1.0 if goal else None)
+
+
+GROWS: dict[str, Grows | None] = {"fixed": None, "widen": Widen(), "adr": ADR(), "doraemon": Doraemon()}
+
+
+def grow(quick: bool) -> Iterator[Row]:
+    """Ranges as they are, and ranges that grow: success over the whole target after the same env steps."""
+    for name in ("balance", "hover"):
+        task = tasks.make(name)
+        target, steps = hard(task), 4096 if quick else settings_for(name).steps
+        rate: dict[str, list[float]] = {k: [] for k in GROWS}
+        width: dict[str, list[float]] = {k: [] for k in GROWS if k != "fixed"}
+        for seed in range(1 if quick else 3):
+            for kind, grows in GROWS.items():
+                policy, _, logged = learned(task, target, seed, steps, grows)
+                rate[kind].append(judged(policy, task, target, 10 if quick else 500, 1).rate)
+                if kind in width:
+                    width[kind].append(logged[-1]["width"])
+        for kind, found in rate.items():
+            yield row(f"{name}, {kind}: success over the target", found, "of episodes")
+        for kind, spread in width.items():
+            yield row(f"{name}, {kind}: width reached", spread, "of the target's")
+        for kind in ("adr", "doraemon"):
+            lost = np.array(rate["fixed"]) - np.array(rate[kind])
+            yield row(f"{name}: fixed - {kind}", lost, "of episodes", at_most=0.05)
+
+
+def impossible(quick: bool) -> Iterator[Row]:
+    """balance with a motor that may be too weak to matter: its edge must stop, the others go on."""
+    task = tasks.make("balance")
+    ranges = {"strength": (0.3, 1.5), "gravity": (8.0, 14.0), "pole_mass": (0.05, 0.6), "cart_mass": (0.5, 4.0)}
+    target, steps = Box.ranges(task.params, ranges), 4096 if quick else 2 * settings_for("balance").steps
+    index = task.params.index("strength")
+    low, others = [], []
+    for seed in range(1 if quick else 3):
+        learner = learned(task, target, seed, steps, ADR())[1]
+        assert learner.ranges is not None
+        edges = learner.ranges.save()["edges"]
+        low.append(float(edges[0, index]))
+        others.append(float(np.delete(edges[1] - edges[0], index)[np.delete(target.low < target.high, index)].mean()))
+    yield row("balance, strength: lower edge, of its range", low, "0: all the way")
+    yield row("balance, the others: mean width", others, "of the target's")
+
+
+def hover(quick: bool) -> Iterator[Row]:
+    yield from variants(quick, "hover", None)
+
+
+def walk(quick: bool) -> Iterator[Row]:
+    yield from variants(quick, "walk", None)
+
+
+PARTS = {"variants": variants, "hover": hover, "grow": grow, "impossible": impossible, "walk": walk}
+
+if __name__ == "__main__":
+    measure.main("robust", __doc__.split("\n")[0], PARTS, later=("walk",))

@@ -1,0 +1,95 @@
+"""Automatic domain randomization: every range has two edges, and each edge moves on its own evidence.
+
+In half of the episodes one parameter is put on one of its edges, the others drawn between theirs. An edge that was met
+in `episodes` episodes moves outward if their success is at least `widen_at`, inward if at most `narrow_at`; then its
+count begins anew. A parameter that is too hard stops there while the others grow.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surefoot.belief import Belief, Box
+from surefoot.learn.ranges import Ranges, spread
+from surefoot.rng import Draw
+
+
+@dataclass(frozen=True)
+class ADR:
+    """Settings of automatic domain randomization."""
+
+    boundary: float = 0.5
+    """share of episodes that are put on an edge"""
+    episodes: int = 20
+    """episodes on an edge that decide where it goes"""
+    step: float = 0.1
+    """how far an edge moves, of the target's width"""
+    widen_at: float = 0.8
+    """success from which an edge moves outward"""
+    narrow_at: float = 0.5
+    """success down from which it moves inward"""
+
+    def start(self, target: Belief, episode: int) -> "Edges":
+        return Edges(self, target, episode)
+
+
+@dataclass(frozen=True, eq=False)
+class OnEdges(Box):
+    """A Box of which a share of the draws has one of some columns on an edge. Its density is the Box's all the same."""
+
+    columns: np.ndarray
+    on_edge: float
+
+    def sample(self, rng: Draw, n: int) -> np.ndarray:
+        e, u, k = super().sample(rng, n), rng.random((n, 2)), len(self.columns)
+        rows = np.flatnonzero(u[:, 0] < self.on_edge)
+        which = np.minimum((u[rows, 1] * 2 * k).astype(int), 2 * k - 1)
+        column = self.columns[which // 2]
+        e[rows, column] = np.where(which % 2 == 1, self.high[column], self.low[column])
+        return e
+
+    def to_json(self) -> dict[str, Any]:
+        return Box(self.params, self.low, self.high).to_json()
+
+
+class Edges(Ranges):
+    def __init__(self, settings: ADR, target: Belief, episode: int):
+        super().__init__(target, episode)
+        self.settings = settings
+        self.edges = np.stack([self.centre, self.centre])  # (low | high, d), in the target's z
+        self.met, self.won = np.zeros_like(self.edges), np.zeros_like(self.edges)
+        self._set()
+
+    def _set(self) -> None:
+        low, high = self.between(*self.edges)
+        columns = np.flatnonzero(self.free)
+        self.belief: Belief = OnEdges(self.target.params, low, high, columns, self.settings.boundary)
+
+    def judge(self, e: np.ndarray, success: np.ndarray, began: np.ndarray, now: int) -> None:
+        """An episode tells of every edge it was on: on a range of no width, of both."""
+        s, (low, high) = self.settings, self.between(*self.edges)
+        for k, edge in enumerate((low, high)):
+            on = (e == edge) & self.free
+            self.met[k] += on.sum(0)
+            self.won[k] += (on * success[:, None]).sum(0)
+        ready = self.met >= s.episodes
+        if not ready.any():
+            return
+        rate = self.won / np.maximum(self.met, 1.0)
+        out = (ready & (rate >= s.widen_at)).astype(float) - (ready & (rate <= s.narrow_at))
+        self.edges[0] = np.clip(self.edges[0] - s.step * out[0], 0.0, self.centre)
+        self.edges[1] = np.clip(self.edges[1] + s.step * out[1], self.centre, 1.0)
+        self.met[ready], self.won[ready] = 0.0, 0.0
+        self._set()
+
+    def facts(self) -> dict[str, float]:
+        return spread(*self.edges[:, self.free])
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {k: getattr(self, k).copy() for k in ("edges", "met", "won")}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.edges, self.met, self.won = (state[k].copy() for k in ("edges", "met", "won"))
+        self._set()

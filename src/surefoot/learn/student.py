@@ -1,0 +1,207 @@
+"""Students: policies that work out from their own history what a teacher is told.
+
+A teacher pi(x, e) knows e. Its student sees only what the robot measures, the last `history` frames of it, and learns on
+the states that its own actions lead to (DAgger):
+
+    minimise  E_{x ~ student} |student(history) - teacher(x, e)|^2        label: action
+    minimise  E_{x ~ student} |phi(history) - mu(e)|^2                    label: latent (rapid motor adaptation)
+
+With `latent` the teacher is one with an encoder z = mu(e) and a body pi(x, z), which the student keeps as it is; only
+phi is learned. Behaviour cloning, on the states of the teacher, is `mix` 1 to the end: the baseline.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from surefoot import tasks
+from surefoot.errors import SurefootError
+from surefoot.learn.check import as_torch
+from surefoot.learn.nets import Actor, Encoder, mlp
+from surefoot.learn.ppo import summary
+from surefoot.policy import Net
+from surefoot.rng import key
+from surefoot.task import Env, Episodes, Group, Task
+
+
+@dataclass(frozen=True)
+class Student:
+    """Settings of learning from a teacher."""
+
+    label: Literal["action", "latent"] = "latent"
+    """what of the teacher is learned: its actions, or its encoder's latent, keeping its body"""
+    encoder: Literal["conv", "gru"] = "conv"
+    """how the history is read"""
+    history: int = 25
+    """frames the student is told, newest last"""
+    latent: int = 8
+    """numbers the encoder passes on, where the student has a body of its own"""
+    hidden: tuple[int, ...] = (128, 128)
+    """widths of that body"""
+    envs: int = 256
+    steps: int = 500_000
+    """env steps in all"""
+    horizon: int = 16
+    """env steps of each simulation between updates"""
+    epochs: int = 2
+    minibatches: int = 4
+    lr: float = 1e-3
+    noise: float = 0.1
+    """standard deviation added to the student's actions, so that it sees more than its own path"""
+    mix: float = 0.0
+    """share of simulations that the teacher drives, at the start"""
+    mix_until: float = 0.5
+    """share of the steps after which it drives none; 1 and more: to the end, without falling, which is cloning"""
+    learner_threads: int = 2
+
+    @property
+    def batch(self) -> int:
+        return self.envs * self.horizon
+
+    @property
+    def iterations(self) -> int:
+        return max(1, -(-self.steps // self.batch))
+
+
+def classroom(task: Task, teacher: Net, history: int) -> Task:
+    """The task as both see it: `actor` is the student, told the task's own terms; `teacher` what the teacher is told."""
+    told = tasks.telling(task, [t.name for t in teacher.contract.observation], teacher.contract.history)
+    student = Group(task.sees["actor"].terms, history)
+    return replace(task, sees={"actor": student, "teacher": told.sees["actor"]}, mirror=None)
+
+
+def _frames(x: np.ndarray, teacher: Group, student: Group) -> np.ndarray:
+    """A row over the teacher's frames as one over the student's: the terms they share, the oldest frame repeated."""
+    if student.history < teacher.history:
+        raise SurefootError(
+            f"student: history: expected at least the teacher's {teacher.history}, found {student.history}"
+        )
+    columns = dict(zip((t.name for t in teacher.terms), teacher.columns))
+    rows = x.reshape(teacher.history, teacher.frame)
+    rows = np.concatenate([rows[:, columns[t.name]] for t in student.terms], 1)
+    return np.concatenate([np.repeat(rows[:1], student.history - teacher.history, 0), rows]).ravel()
+
+
+class Apprentice:
+    """The state of learning from a teacher: the student's net, its optimiser, and where the envs stand."""
+
+    def __init__(self, env: Env, settings: Student, seed: int, teacher: Net):
+        torch.set_num_threads(settings.learner_threads)
+        self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
+        self.iteration = 0
+        self.master = as_torch(teacher)
+        self._build()
+        self.obs = env.reset()
+
+    def _build(self) -> None:
+        s, t = self.settings, self.teacher
+        group, master = self.env.task.sees["actor"], self.env.task.sees["teacher"]
+        if t.contract.choices:
+            raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
+        if s.label == "latent" and t.encoder != "mlp":
+            raise SurefootError("student: label latent needs a teacher with an encoder of e: train it with --encoder e")
+        rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
+        self.mean, self.sd = (_frames(t.arrays[k], master, group) for k in ("mean", "sd"))  # which its body knows
+        every = np.arange(group.dim).reshape(group.history, group.frame)
+        latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
+        encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
+        if s.label == "latent":
+            self.actor = Actor(self.master.body, None, encoder, every[-master.history :].ravel())
+            self.learned = list(encoder.parameters())
+        else:
+            body = mlp(group.frame + latent, s.hidden, len(t.contract.action_names), t.activation, 0.01, rng)
+            self.actor = Actor(body, None, encoder, every[-1])
+            self.learned = list(self.actor.parameters())
+        self.optimiser = torch.optim.Adam(self.learned, s.lr, fused=True)
+
+    def iterate(self) -> dict[str, float]:
+        s = self.settings
+        obs, label, episodes = self.collect()
+        losses = []
+        for epoch in range(s.epochs):
+            rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
+            for part in torch.randperm(s.batch, generator=rng).chunk(s.minibatches):
+                loss = (self._answer(obs[part]) - label[part]).square().mean()
+                self.optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(self.learned, 1.0)
+                self._pace()
+                self.optimiser.step()
+                losses.append(loss.detach())
+        self.iteration += 1
+        spread = label.std(0).square().mean().clamp(min=1e-12)
+        return summary(episodes) | {
+            "loss": float(torch.stack(losses).mean()),
+            "unexplained": float(torch.stack(losses).mean() / spread),
+            "steps": self.iteration * s.batch,
+            "diverged": self.env.diverged,
+        }  # fmt: skip
+
+    def _answer(self, obs: Tensor) -> Tensor:
+        return self.actor.encoder(obs) if self.settings.label == "latent" and self.actor.encoder else self.actor(obs)
+
+    def _pace(self) -> None:
+        """The step size falls to a tenth, evenly."""
+        share = self.iteration / self.settings.iterations
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.settings.lr * (1 - 0.9 * min(1.0, share))
+
+    def mixed(self) -> float:
+        """Share of simulations the teacher drives now."""
+        s, share = self.settings, self.iteration / self.settings.iterations
+        return s.mix if s.mix_until >= 1 else s.mix * max(0.0, 1 - share / max(s.mix_until, 1e-9))
+
+    @torch.no_grad()
+    def collect(self) -> tuple[Tensor, Tensor, list[Episodes]]:
+        s, env, n = self.settings, self.env, self.env.n
+        rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
+        driven = torch.rand(n, generator=rng) < self.mixed()
+        seen, labels, episodes = [], [], []
+        for _ in range(s.horizon):
+            obs = torch.from_numpy(np.clip((self.obs["actor"] - self.mean) / self.sd, -10, 10))
+            told = torch.from_numpy(self.teacher.normalised(self.obs["teacher"]))
+            right = self.master(told)
+            seen.append(obs)
+            labels.append(self.master.encoder(told) if s.label == "latent" and self.master.encoder else right)
+            action = self.actor(obs) + s.noise * torch.randn(right.shape, generator=rng)
+            action[driven] = right[driven]
+            step = env.step(action.numpy())
+            if step.episodes is not None:
+                episodes.append(step.episodes)
+            self.obs = step.obs
+        return torch.cat(seen), torch.cat(labels), episodes
+
+    def policy_arrays(self) -> tuple[dict[str, np.ndarray], str, str]:
+        """Arrays, activation and encoder of the student as a Net."""
+        scale = {"mean": self.mean.astype(np.float32), "sd": self.sd.astype(np.float32)}
+        return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"net.{k}": v for k, v in self.actor.state_dict().items()}
+        for i, p in enumerate(self.learned):
+            for k, v in self.optimiser.state.get(p, {}).items():
+                state[f"adam.{k}.{i}"] = v
+        return state
+
+    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()}
+        return arrays | {f"env.{k}": v for k, v in self.env.save().items()}, {"iteration": self.iteration}
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        part = lambda name: {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}  # noqa: E731
+        self.actor.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in part("net.").items()})
+        self.optimiser.state.clear()
+        for i, p in enumerate(self.learned):
+            kept = {
+                k: torch.from_numpy(arrays[f"adam.{k}.{i}"].copy())
+                for k in ("step", "exp_avg", "exp_avg_sq")
+                if f"adam.{k}.{i}" in arrays
+            }
+            if kept:
+                self.optimiser.state[p] = kept
+        self.obs = self.env.load(part("env."))
+        self.iteration = int(numbers["iteration"])

@@ -1,0 +1,80 @@
+"""Success against one unknown."""
+
+import json
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.belief import point
+from surefoot.cli import main
+from surefoot.errors import SurefootError
+from surefoot.gate.sweep import sweep, values_over
+from surefoot.policy import Policy, Zero
+from surefoot.tasks.rollout import contract, evaluate
+
+
+class Feedback(Policy):
+    """A pole is caught by u = k . x while the motor is strong enough, and thrown over when its sign is wrong."""
+
+    def __init__(self, c, sign: float = 1.0):
+        self.contract, self.sign = c, sign
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        return np.clip(self.sign * obs @ np.array([[0.1], [0.2], [2.0], [0.4]]), -1, 1)
+
+
+def hands():
+    task = tasks.make("balance")
+    c = contract(task, tasks.env(task, 1).world.model)
+    return task, {"catches": Feedback(c), "nobody": Zero(c)}
+
+
+def test_a_sweep_finds_where_a_controller_ends_and_gives_exact_intervals():
+    task, policies = hands()
+    facts = sweep(policies, task, "latency", np.array([0.0, 0.02, 0.08]), tasks.nominal(task), 20, seed=3)
+    good, bad = facts["policies"]["catches"], facts["policies"]["nobody"]
+    assert [p["success"] for p in good][:2] == [1.0, 1.0] and good[2]["success"] < 0.5
+    assert all(
+        p["success"] == 0.0 and p["low"] == 0.0 and p["high"] == pytest.approx(1 - 0.025 ** (1 / 20)) for p in bad
+    )
+    assert facts["nominal"] == 0.0 and facts["unit"] == "s"
+
+
+def test_a_point_of_a_sweep_is_what_an_evaluation_there_says():
+    task, policies = hands()
+    facts = sweep(policies, task, "strength", np.array([0.3, 2.0]), tasks.nominal(task), 30, seed=3)
+    e = task.params.vector({"strength": 0.3})
+    alone = evaluate(policies["catches"], tasks.env(task, 30, point(task.params, e), 3))
+    assert facts["policies"]["catches"][0]["return"] == pytest.approx(alone.returns.mean())
+
+
+def test_values_are_even_in_ratio_on_a_log_scale_and_bad_ones_are_refused():
+    walk = tasks.make("walk")
+    assert np.allclose(np.diff(np.log(values_over(walk, "friction", 5))), np.log(16) / 4)
+    assert np.allclose(values_over(walk, "payload", 3, -1.0, 3.0), [-1, 1, 3])
+    for name, points, low, high, message in (
+        ("frction", 3, None, None, "did you mean friction"),
+        ("friction", 1, None, None, "at least 2"),
+        ("friction", 3, 0.0, 1.0, "expected 0.1 <= low < high <= 1.6"),
+        ("payload", 3, 3.0, 1.0, "found 3 and 1"),
+    ):
+        with pytest.raises(SurefootError, match=message):
+            values_over(walk, name, points, low, high)
+
+
+def test_the_verb_draws_a_page_beside_the_policy(tmp_path, capsys):
+    small = ["--envs", "32", "--horizon", "8", "--steps", "512", "--hidden", "16", "--minibatches", "2"]
+    for name in ("a", "b"):
+        assert main(["train", "balance", "--out", str(tmp_path / name), *small]) == 0
+    capsys.readouterr()
+    runs = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main(["sweep", *runs, "--over", "cart_mass", "--points", "3", "--episodes", "5", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert list(facts["policies"]) == runs and len(facts["policies"][runs[0]]) == 3
+    text = (tmp_path / "a" / "sweep-cart_mass.html").read_text()
+    assert (
+        "cart_mass" in text and "data:image/svg+xml" in text and "http://" not in text.replace("http://www.w3.org", "")
+    )
+    assert main(["sweep", runs[0], "--over", "cart"]) == 2
+    assert "did you mean cart_mass" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""Students: what a history tells, learned from one who knows."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot import tasks
+from surefoot.belief import Box
+from surefoot.cli import main
+from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.learn import train as learn
+from surefoot.learn.student import Apprentice, Student, classroom
+
+SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 512}
+LESSON = Student(envs=32, horizon=8, minibatches=2, steps=32 * 8 * 6, history=6, hidden=(16,))
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("teacher")
+    settings = learn.settings_for("hover", {**SMALL, "encoder": "e", "latent": 3})
+    return learn.train("hover", folder / "t", 0, tasks.make("hover").belief, settings, sees=tasks.Sees(also=("e",)))
+
+
+def apprentice(teacher, **changes) -> Apprentice:
+    lesson = Student(**{**vars(LESSON), **changes})
+    task, master = tasks.make("hover"), bundle.load(teacher)
+    quiet = Box.ranges(task.params, {"mass": (0.8, 1.2), "noise": (0.0, 0.0)})  # both are told the same
+    env = tasks.env(classroom(task, master, lesson.history), lesson.envs, quiet, 0)
+    return Apprentice(env, lesson, 0, master)
+
+
+def test_a_teacher_reads_e_by_its_encoder_and_all_else_directly(teacher):
+    policy = bundle.load(teacher)
+    obs = policy.golden()[0]
+    frame = sum(t.dim for t in policy.contract.observation)
+    at = policy.arrays["reads"]
+    assert at.tolist() == list(range(3 * frame - 9, 3 * frame)) and policy.encoder == "mlp"
+    other = obs.copy()
+    other[:, at] += policy.arrays["sd"][at]
+    assert not np.array_equal(policy.latent(policy.normalised(obs)), policy.latent(policy.normalised(other)))
+    older = obs.copy()
+    older[:, frame - 9 : frame] += 1.0  # e in an older frame: read by nobody
+    assert np.array_equal(policy(obs), policy(older))
+
+
+def test_with_the_teachers_latent_the_students_body_gives_the_teachers_action(teacher):
+    """Put mu(e) in the place of phi(history): what is left is the teacher, to rounding, on every column it keeps."""
+    a = apprentice(teacher)
+    for _ in range(3):
+        step = a.env.step(np.zeros((32, 4)))
+    a.obs = step.obs
+    told = torch.from_numpy(a.teacher.normalised(a.obs["teacher"]))
+    seen = torch.from_numpy(np.clip((a.obs["actor"] - a.mean) / a.sd, -10, 10))
+    with torch.no_grad():
+        z = a.master.encoder(told)
+        mine = a.actor.body(torch.cat([seen[:, a.actor.keeps], z], 1))
+        right = a.master(told)
+    assert torch.allclose(mine, right, atol=1e-5) and right.std() > 1e-4
+
+
+def test_only_the_encoder_learns_by_latents_and_everything_by_actions(teacher):
+    for label, body_moves in (("latent", False), ("action", True)):
+        a = apprentice(teacher, label=label)
+        before = [p.detach().clone() for p in a.actor.body.parameters()]
+        encoder = [p.detach().clone() for p in a.actor.encoder.parameters()]
+        a.iterate()
+        assert any(not torch.equal(x, y) for x, y in zip(before, a.actor.body.parameters())) == body_moves
+        assert any(not torch.equal(x, y) for x, y in zip(encoder, a.actor.encoder.parameters()))
+
+
+def test_the_teacher_drives_as_many_as_it_is_asked_to():
+    lesson = Student(mix=0.8, mix_until=0.5, steps=100, envs=1, horizon=1)
+    shares = []
+    for k in (0, 25, 50, 99):
+        fake = type("A", (), {"settings": lesson, "iteration": k})()
+        shares.append(Apprentice.mixed(fake))
+    assert np.allclose(shares, [0.8, 0.4, 0.0, 0.0])
+    cloning = type("A", (), {"settings": Student(mix=1.0, mix_until=1.0), "iteration": 10**6})()
+    assert Apprentice.mixed(cloning) == 1.0
+
+
+@pytest.mark.parametrize("label", ["latent", "action"])
+def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
+    lesson = Student(**{**vars(LESSON), "label": label})
+    about = dict(seed=3, settings=lesson, save_every=0)
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == 3 else None  # noqa: E731
+    learn.follow("hover", tmp_path / "whole", teacher, **about)
+    with pytest.raises(KeyboardInterrupt):
+        learn.follow("hover", tmp_path / "cut", teacher, watch=stop, **about)
+    learn.resume(tmp_path / "cut", save_every=0)
+    one, two = (bundle.load(tmp_path / k) for k in ("whole", "cut"))
+    assert all(np.array_equal(v, two.arrays[k]) for k, v in one.arrays.items())
+    assert [t.name for t in one.contract.observation] == [t.name for t in tasks.make("hover").sees["actor"].terms]
+
+
+def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
+    plain = learn.train("hover", tmp_path / "plain", settings=learn.settings_for("hover", SMALL))
+    with pytest.raises(SurefootError, match="needs a teacher with an encoder of e"):
+        learn.follow("hover", tmp_path / "a", plain, settings=LESSON)
+    with pytest.raises(SurefootError, match="expected at least the teacher's 3, found 2"):
+        learn.follow("hover", tmp_path / "b", teacher, settings=Student(**{**vars(LESSON), "history": 2}))
+    with pytest.raises(SurefootError, match="the actor is not told e"):
+        learn.train("hover", tmp_path / "c", settings=learn.settings_for("hover", {**SMALL, "encoder": "e"}))
+
+
+@pytest.mark.parametrize("adapt", ["rma", "dagger"])
+def test_one_flag_trains_teacher_and_student_and_the_student_can_be_judged_and_exported(tmp_path, capsys, adapt):
+    small = ["--envs", "32", "--horizon", "8", "--steps", "512", "--hidden", "16", "--minibatches", "2"]
+    lesson = ["--student.envs", "32", "--student.steps", "1024", "--student.history", "10", "--student.encoder", "gru"]
+    out = str(tmp_path / "r")
+    assert main(["train", "hover", "--adapt", adapt, "--out", out, *small, *lesson, "--json"]) == 0
+    run = json.loads(capsys.readouterr().out.splitlines()[-1])["run"]
+    assert run == str(tmp_path / "r" / "student")
+    assert main(["eval", run, "--episodes", "4"]) == 0
+    assert main(["export", run]) == 0
