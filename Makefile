@@ -30,7 +30,7 @@ check: $(VENV)/.developer  ## format, lint, types, sizes, and the quick tests of
 slow: $(VENV)/.developer  ## what learns past a threshold, kills runs at random instants, or takes minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
-bench: $(VENV)/.developer  ## every benchmark, recorded in benchmarks/results
+bench: $(VENV)/.developer  ## every benchmark that takes minutes, recorded in benchmarks/results; the longer ones say so in docs/benchmarks.md
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python -m benchmarks.throughput --record
 	$(BIN)/python -m benchmarks.learn --record

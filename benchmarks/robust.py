@@ -1,6 +1,6 @@
 """What bearing many worlds is worth: randomized against nominal policies, and ranges that grow against fixed ones.
 
-    python -m benchmarks.robust [--only variants|grow|impossible|walk] [--quick] [--json] [--record]
+    python -m benchmarks.robust [--only variants|hover|grow|impossible|walk] [--quick] [--json] [--record]
 
 Every contender of a part learns for the same env steps with the task's settings, from the same seeds, and is judged on
 the same worlds and starts, which no training saw. Values are medians over seeds with the least and largest.

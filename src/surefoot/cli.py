@@ -65,10 +65,13 @@ class Try:
     """Run a policy that needs no training, to see that a task makes sense before any."""
 
     task: Positional[str]
+    """see `surefoot tasks`"""
     policy: str = "zero"
     """zero, or random"""
     episodes: int = 64
+    """how many episodes"""
     seed: int = 0
+    """seed of the episodes"""
     belief: str = "task"
     """p(e): `task` (its training ranges), `nominal`, or a belief's JSON file"""
 
@@ -96,6 +99,7 @@ class Train(Generic[Settings, Lesson]):
     resume: Path | None = None
     """go on with the run in this folder, bit for bit"""
     seed: int = 0
+    """seed of all that is random in training"""
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), or a belief's JSON file"""
     ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
@@ -197,10 +201,13 @@ class Eval:
     task: str = ""
     """another task than the one it was trained for"""
     episodes: int = 200
+    """how many episodes"""
     seed: int = 1
+    """seed of the episodes"""
     belief: str = "task"
     """p(e): `task`, `nominal`, or a belief's JSON file"""
     threads: int = 0
+    """threads of the physics; 0: every core"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.deploy import bundle
@@ -220,12 +227,17 @@ class Play:
     policy: Positional[str]
     """a run's folder, a policy.safetensors, or `zero` / `random` with --task"""
     task: str = ""
+    """a task that the policy fits, in place of its own"""
     record: Path | None = None
     """write a film (.gif or .mp4) instead of opening the viewer"""
     seconds: float = 5.0
+    """length of the film"""
     port: int = 8080
+    """the viewer's port on this computer"""
     seed: int = 1
+    """seed of the episodes"""
     belief: str = "nominal"
+    """p(e): `task` (its training ranges), `nominal`, or a belief's JSON file"""
 
     def run(self, say: Console) -> Answer:
         policy, task = self._policy()
@@ -256,6 +268,7 @@ class Export:
     """Write a policy as one ONNX file with its contract inside, and check it against the net it came from."""
 
     policy: Positional[Path]
+    """a run's folder or a policy.safetensors"""
     out: Path | None = None
     """policy.onnx beside the policy unless told"""
 
@@ -288,15 +301,19 @@ class Sweep:
     over: str
     """the unknown, as `surefoot look TASK` names it"""
     points: int = 9
+    """how many values"""
     low: float | None = None
     """first value; the least that is physically possible unless told"""
     high: float | None = None
+    """last value; the most that is physically possible unless told"""
     episodes: int = 100
     """at each point"""
     belief: str = "nominal"
     """where the other unknowns come from: `nominal`, `task`, or a belief's JSON file"""
     task: str = ""
+    """a task that the policy fits, in place of its own"""
     seed: int = 1
+    """seed of the episodes"""
     out: Path | None = None
     """page with the picture; sweep-<unknown>.html beside the first policy unless told"""
 
@@ -329,10 +346,13 @@ class Cross:
     """The whole story: train, meet a hidden reality and fail, train over a belief and succeed; a page of evidence."""
 
     task: Positional[str]
+    """see `surefoot tasks`"""
     seed: int = 0
+    """seed of all that is random in training"""
     reality: int = 0
     """seed of the hidden reality"""
     episodes: int = 200
+    """how many episodes"""
     out: Path | None = None
     """runs/cross-<task>/<time> unless told"""
     steps: int | None = None

@@ -43,13 +43,17 @@ class Student:
     hidden: tuple[int, ...] = (128, 128)
     """widths of that body"""
     envs: int = 256
+    """simulations side by side"""
     steps: int = 500_000
     """env steps in all"""
     horizon: int = 16
     """env steps of each simulation between updates"""
     epochs: int = 2
+    """passes over each batch"""
     minibatches: int = 4
+    """parts of a batch, one gradient step each"""
     lr: float = 1e-3
+    """first step size of Adam; it falls to a tenth"""
     noise: float = 0.1
     """standard deviation added to the student's actions, so that it sees more than its own path"""
     mix: float = 0.0
@@ -57,6 +61,7 @@ class Student:
     mix_until: float = 0.5
     """share of the steps after which it drives none; 1 and more: to the end, without falling, which is cloning"""
     learner_threads: int = 2
+    """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     @property
     def batch(self) -> int:

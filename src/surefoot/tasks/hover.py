@@ -90,7 +90,7 @@ def _distance(s: Moment) -> np.ndarray:
 
 
 def _start(rng: Draw, n: int) -> Start:
-    """Up to 0.2 m away, tilted up to 90 degrees about any axis, moving up to 1 m/s and turning up to 1 rad/s."""
+    """Up to 0.2 m away, tilted up to 90 degrees about any axis, moving up to 1 m/s and turning up to 1 rad/s, each axis."""
     axis, rest = rng.standard_normal((n, 3)), rng.uniform(-1.0, 1.0, (n, 10))
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
     quat = from_axis_angle(axis, rest[:, 0] * np.pi / 2)
