@@ -122,10 +122,10 @@ def randomization(quick: bool) -> Iterator[Row]:
     """
     for name, n in (("walk", 1024), ("hover", 1024), ("balance", 1024)):
         n = 64 if quick else n
-        steps = 4 if quick else 2 * STEPS[name]
+        steps, rounds = (4, 5) if quick else (STEPS[name], 2 * measure.PAIRS + 1)
         over, fixed = Course(name, n), Course(name, n, tasks.nominal(tasks.make(name)))
         runs = {k: lambda c=c, steps=steps: _speed(c, steps) for k, c in (("over", over), ("fixed", fixed))}
-        speed = interleaved(runs)
+        speed = interleaved(runs, rounds)
         ratio = speed["over"] / speed["fixed"]
         yield row(f"{name} x {n}: env step over the belief / nominal", ratio, "ratio", at_least=0.95)
         over.rehearse(steps)

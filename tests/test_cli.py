@@ -194,3 +194,41 @@ def test_settings_are_those_tuned_for_the_task_whatever_else_is_called_like_one(
 def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
     found = _parse(["train", "--resume", "walk"])
     assert found.task == "" and found.settings == type(found.settings)()
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (["--envs", "0"], "envs: expected at least 1, found 0"),
+        (["--lr", "nan"], "lr: expected a finite number"),
+        (["--hidden", "0"], "hidden: expected widths of at least 1"),
+        (["--encoder", "e"], "the actor is not told e"),
+        (["--sees.also", "foo"], "no observation term matches 'foo'"),
+        (["--sees.history", "-3"], "history: expected at least 1 frame"),
+        (["--student.history", "5"], "only with --adapt"),
+        (["--teacher", "nowhere"], "only with --adapt"),
+        (["--adr.step", "0.2"], "--adr.*: only with --ranges adr"),
+        (["--adapt", "rma", "--student.label", "action"], "--adapt rma decides it"),
+        (["--adapt", "rma", "--student.history", "1", "--sees.history", "4"], "at least the teacher's 4, found 1"),
+        (["--start", "nowhere"], "no run here"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_at_once_and_leaves_the_folder_free(tmp_path, capsys, args, words):
+    out = tmp_path / "r"
+    assert words in said(capsys, "train", "balance", "--out", out, *SMALL[:-4], *args, code=2).err
+    assert not out.exists()
+
+
+def test_one_folder_does_not_hold_two_different_lessons(tmp_path, capsys):
+    lesson = ["--adapt", "rma", "--student.envs", "32", "--student.history", "4", "--student.steps", "512"]
+    said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
+    said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
+    other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson[:-1], "1024", code=2)
+    assert "a run with other student is here already" in other.err
+
+
+def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path, capsys):
+    said(capsys, "train", "balance", "--out", tmp_path / "a", *SMALL)
+    said(capsys, "train", "balance", "--out", tmp_path / "b", "--sees.history", "4", "--sees.also", "e", *SMALL)
+    args = ["--over", "cart_mass", "--points", "2", "--episodes", "3"]
+    assert len(facts(capsys, "sweep", tmp_path / "a", tmp_path / "b", *args)["policies"]) == 2

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
@@ -154,6 +154,7 @@ class Train(Generic[Settings, Lesson]):
         task, s = tasks.make(self.task), self.settings
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
+        self._agree(task)
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
         if self.through:
@@ -170,11 +171,29 @@ class Train(Generic[Settings, Lesson]):
             s = replace(s, encoder="e") if self.adapt == "rma" else s
             teacher = learn.once(out / "teacher", *how, lambda folder: learn.train(
                 self.task, folder, self.seed, belief, s, *how, ranges, replace(self.sees, also=also), self.start
-            ))  # fmt: skip
+            ), {"settings": asdict(s), "seed": self.seed})  # fmt: skip
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.once(out / "student", *how, lambda folder: learn.follow(
             self.task, folder, teacher, self.seed, belief, lesson, *how
-        ))  # fmt: skip
+        ), {"student": asdict(lesson), "seed": self.seed})  # fmt: skip
+
+    def _agree(self, task: Task) -> None:
+        """Flags that would be ignored, or that would fail after an hour, are refused now."""
+        for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
+            if getattr(self, name) != kind() and self.ranges != name:
+                raise SurefootError(f"--{name}.*: only with --ranges {name}")
+        if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)()):
+            raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
+        if self.adapt != "none" and self.student.label not in (
+            "latent",
+            "action" if self.adapt == "dagger" else "latent",
+        ):
+            raise SurefootError(f"--student.label: --adapt {self.adapt} decides it")
+        least = self.sees.history or task.sees["actor"].history
+        if self.adapt != "none" and self.student.history < least:
+            raise SurefootError(
+                f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
+            )
 
     def _only_stages(self) -> None:
         if self.belief != "task" or self.ranges != "fixed":

@@ -73,6 +73,14 @@ class PPO:
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
+        for name in ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"):
+            if getattr(self, name) < 1:
+                raise SurefootError(f"{name}: expected at least 1, found {getattr(self, name)}")
+        for name in ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SurefootError(f"{name}: expected a finite number >= 0, found {getattr(self, name)}")
+        if not self.hidden or min(self.hidden) < 1:
+            raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
         low, start, high = self.spread
         if not 0 < low < start < high:
             raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")

@@ -98,6 +98,14 @@ class Run:
     def close(self) -> None:
         self._lock.close()
 
+    def discard(self) -> None:
+        """Leave nothing of a run that could not begin, so that the folder is free for one that can."""
+        for name in ("run.json", "run.lock"):
+            (self.folder / name).unlink(missing_ok=True)
+        self.close()
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
     def note_resume(self, about: dict[str, Any], iteration: int) -> list[str]:
         """Record a resume; returns what differs from the machine and libraries the run began on."""
         now, then = versions(), about["versions"]

@@ -63,6 +63,14 @@ class Student:
     learner_threads: int = 2
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
+    def __post_init__(self) -> None:
+        for name in ("history", "latent", "envs", "steps", "horizon", "epochs", "minibatches", "learner_threads"):
+            if getattr(self, name) < 1:
+                raise SurefootError(f"student.{name}: expected at least 1, found {getattr(self, name)}")
+        for name in ("lr", "noise", "mix", "mix_until"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SurefootError(f"student.{name}: expected a finite number >= 0, found {getattr(self, name)}")
+
     @property
     def batch(self) -> int:
         return self.envs * self.horizon

@@ -1,5 +1,6 @@
 """train(task, belief) -> policy: the loop around a learner: progress, checkpoints, and a way back after any stop."""
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -97,13 +98,29 @@ def train(
         about["start"] = {"run": str(start), "sha256": given[1]}
     run = Run.create(out, about)
     try:
-        learner = _learner(run, about, threads)
-        if given is not None and isinstance(learner, Learner):
-            learner.adopt(given[0], str(start))
+        with _or_nothing(run):
+            learner = _learner(run, about, threads)
+            if given is not None and isinstance(learner, Learner):
+                learner.adopt(given[0], str(start))
+        if given is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
         return _go(run, learner, watch, save_every)
     finally:
         run.close()
+
+
+@contextmanager
+def _or_nothing(run: Run) -> Iterator[None]:
+    """A run that cannot begin leaves its folder as it was."""
+    try:
+        yield
+    except BaseException:
+        for path in ("teacher/policy.safetensors", "teacher/policy.json"):
+            (run.folder / path).unlink(missing_ok=True)
+        if (run.folder / "teacher").is_dir():
+            (run.folder / "teacher").rmdir()
+        run.discard()
+        raise
 
 
 def _nets(start: Path) -> tuple[dict[str, np.ndarray], str]:
@@ -152,11 +169,18 @@ def progressive(
     return found
 
 
-def once(folder: Path, threads: int, watch: Watcher | None, save_every: float, begin: Callable[[Path], Path]) -> Path:
-    """Begin a run, or go on with it where it has begun: one of several that belong together."""
-    if (folder / "run.json").exists():
-        return resume(folder, threads, watch, save_every)
-    return begin(folder)
+def once(
+    folder: Path, threads: int, watch: Watcher | None, save_every: float, begin: Callable[[Path], Path],
+    same: dict[str, Any] | None = None,
+) -> Path:  # fmt: skip
+    """Begin a run, or go on with it where it has begun: one of several that belong together; `same` must be as then."""
+    if not (folder / "run.json").exists():
+        return begin(folder)
+    there = files.read_json(folder / "run.json")
+    for k, v in json.loads(json.dumps(same or {})).items():
+        if there.get(k) != v:
+            raise SurefootError(f"{folder}: a run with other {k} is here already; choose another --out")
+    return resume(folder, threads, watch, save_every)
 
 
 def follow(
@@ -179,8 +203,10 @@ def follow(
     }  # fmt: skip
     run = Run.create(out, about)
     try:
-        bundle.save(master, run.folder / "teacher")
-        return _go(run, _learner(run, about, threads), watch, save_every)
+        with _or_nothing(run):
+            bundle.save(master, run.folder / "teacher")
+            learner = _learner(run, about, threads)
+        return _go(run, learner, watch, save_every)
     finally:
         run.close()
 
