@@ -153,17 +153,16 @@ class Train(Generic[Settings, Lesson]):
 
         task, s = tasks.make(self.task), self.settings
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
-        say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
         self._agree(task)
+        say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
         if self.through:
-            self._only_stages()
             stages = [belief_of(task, name) for name in self.through]
             return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start)[-1]
         belief = belief_of(task, self.belief)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
-        if self.adapt == "none" and self.teacher is None:
+        if self.adapt == "none":
             return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start)
         teacher = self.teacher
         if teacher is None:
@@ -184,20 +183,17 @@ class Train(Generic[Settings, Lesson]):
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
         if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)()):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
-        if self.adapt != "none" and self.student.label not in (
-            "latent",
-            "action" if self.adapt == "dagger" else "latent",
-        ):
-            raise SurefootError(f"--student.label: --adapt {self.adapt} decides it")
+        if self.adapt == "rma" and self.student.label != "latent":
+            raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
         least = self.sees.history or task.sees["actor"].history
         if self.adapt != "none" and self.student.history < least:
             raise SurefootError(
                 f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
             )
-
-    def _only_stages(self) -> None:
-        if self.belief != "task" or self.ranges != "fixed":
-            raise SurefootError("--through: the stages are the beliefs; --belief and --ranges do not go with it")
+        if self.through and (self.belief != "task" or self.ranges != "fixed" or self.adapt != "none"):
+            raise SurefootError(
+                "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
+            )
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""

@@ -46,7 +46,7 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def refused(path: Path, *words: str, within: float = 5.0, **options) -> str:
+def assert_refused(path: Path, *words: str, within: float = 5.0, **options) -> str:
     """The model is refused soon, and the message holds the file and every word."""
     start = time.process_time()
     with pytest.raises(SurefootError) as caught:
@@ -81,7 +81,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_xml_is_refused_within_a_second(tmp_path, name):
     content, word = HOSTILE[name]
-    refused(write(tmp_path / "robot.xml", content), word, within=1.0)
+    assert_refused(write(tmp_path / "robot.xml", content), word, within=1.0)
 
 
 def test_an_encoding_header_cannot_make_two_readers_see_two_files(tmp_path):
@@ -93,11 +93,11 @@ def test_a_file_above_the_cap_is_refused_unread(tmp_path):
     path = tmp_path / "robot.xml"
     with open(path, "wb") as f:
         f.truncate(1 << 40)  # sparse: holds no data
-    refused(path, "bytes, expected at most", within=1.0)
+    assert_refused(path, "bytes, expected at most", within=1.0)
 
 
 def test_a_model_that_does_not_exist_is_named(tmp_path):
-    refused(tmp_path / "nowhere.xml", "no such model file")
+    assert_refused(tmp_path / "nowhere.xml", "no such model file")
 
 
 # Files outside ------------------------------------------------------------------------------------------------------
@@ -159,16 +159,18 @@ def test_the_same_reference_loads_when_its_directory_is_the_asset_root(house):
     path = write(house / "robot.xml", '<mujoco><include file="../out/secret.xml"/></mujoco>')
     loaded = load_model(path, asset_root=house.parent / "out")
     assert describe(loaded.model)["bodies"][0]["name"] == CANARY
-    refused(path, "outside", asset_root=house)
+    assert_refused(path, "outside", asset_root=house)
 
 
 def test_a_missing_file_and_a_directory_are_named(house):
     mesh = '<mujoco><asset><mesh name="hull" file="{}"/></asset></mujoco>'
-    refused(write(house / "a.xml", mesh.format("gone.obj")), "mesh 'hull'", "missing file", str(house / "gone.obj"))
-    refused(write(house / "b.xml", mesh.format(".")), "not a regular file")
-    refused(write(house / "c.xml", mesh.format("http://localhost/m.obj")), "scheme")
+    assert_refused(
+        write(house / "a.xml", mesh.format("gone.obj")), "mesh 'hull'", "missing file", str(house / "gone.obj")
+    )
+    assert_refused(write(house / "b.xml", mesh.format(".")), "not a regular file")
+    assert_refused(write(house / "c.xml", mesh.format("http://localhost/m.obj")), "scheme")
     os.mkfifo(house / "pipe.obj")
-    refused(write(house / "d.xml", mesh.format("pipe.obj")), "not a regular file")
+    assert_refused(write(house / "d.xml", mesh.format("pipe.obj")), "not a regular file")
 
 
 def test_a_nested_model_is_not_taken_from_the_working_directory(house, monkeypatch):
@@ -176,7 +178,7 @@ def test_a_nested_model_is_not_taken_from_the_working_directory(house, monkeypat
     write(house / "secret.xml", "<mujoco><worldbody/></mujoco>")
     path = write(house / "robot.xml", nested)
     monkeypatch.chdir(house.parent / "out")
-    refused(path, "model 'k'", "outside")
+    assert_refused(path, "model 'k'", "outside")
     monkeypatch.chdir(house.parent)
     load_model(path)
 
@@ -184,13 +186,13 @@ def test_a_nested_model_is_not_taken_from_the_working_directory(house, monkeypat
 def test_a_model_that_contains_itself_is_refused(tmp_path):
     """MuJoCo's parser dies of a stack overflow on this one."""
     loop = '<mujoco><asset><model name="k" file="{}"/></asset><worldbody><attach model="k" prefix="p"/></worldbody></mujoco>'
-    refused(write(tmp_path / "a.xml", loop.format("a.xml")), "contain itself")
+    assert_refused(write(tmp_path / "a.xml", loop.format("a.xml")), "contain itself")
     b, c = tmp_path / "b.xml", tmp_path / "c.xml"
     write(b, loop.format("c.xml"))
     write(c, loop.format("b.xml"))
     with pytest.raises(SurefootError, match="contain itself"):
         load_model(b)
-    refused(write(tmp_path / "d.xml", '<mujoco><include file="./d.xml"/></mujoco>'), "included twice")
+    assert_refused(write(tmp_path / "d.xml", '<mujoco><include file="./d.xml"/></mujoco>'), "included twice")
 
 
 # Things that grow ---------------------------------------------------------------------------------------------------
@@ -215,7 +217,7 @@ GROWING = {
 @pytest.mark.parametrize("name", GROWING)
 def test_a_count_that_would_eat_the_machine_is_refused_within_a_second(tmp_path, name):
     xml, word = GROWING[name]
-    refused(write(tmp_path / "robot.xml", xml), word, "expected", within=1.0)
+    assert_refused(write(tmp_path / "robot.xml", xml), word, "expected", within=1.0)
 
 
 def test_models_that_attach_models_are_counted_as_a_whole(tmp_path):
@@ -244,26 +246,26 @@ def test_a_mesh_header_that_lies_is_refused(tmp_path, name):
     file, content, word = HEADERS[name]
     mesh = write(tmp_path / file, content)
     xml = f'<mujoco><asset><mesh name="hull" file="{file}"/></asset><worldbody/></mujoco>'
-    refused(write(tmp_path / "robot.xml", xml), "mesh 'hull'", str(mesh), word)
+    assert_refused(write(tmp_path / "robot.xml", xml), "mesh 'hull'", str(mesh), word)
 
 
 def test_a_picture_that_unpacks_to_gigabytes_is_refused(tmp_path):
     write(tmp_path / "t.png", b"\x89PNG\r\n\x1a\n" + struct.pack(">I4s2I", 13, b"IHDR", 60_000, 60_000) + b"\0" * 20)
     xml = '<mujoco><asset><texture name="t" type="2d" file="t.png"/></asset><worldbody/></mujoco>'
-    refused(write(tmp_path / "robot.xml", xml), "texture 't'", "60000 x 60000")
+    assert_refused(write(tmp_path / "robot.xml", xml), "texture 't'", "60000 x 60000")
 
 
 def test_what_may_hang_is_first_compiled_in_a_cage(tmp_path, monkeypatch):
     """A cone of 100,000 sides keeps MuJoCo's hull busy for minutes; nothing in the XML is large."""
     monkeypatch.setattr(load_module, "TRIAL_SECONDS", 2.0)
     xml = '<mujoco><asset><mesh name="m" builtin="cone" params="100000 0.5"/></asset><worldbody><geom type="mesh" mesh="m"/></worldbody></mujoco>'
-    refused(write(tmp_path / "robot.xml", xml), "did not compile within 2 s", "mesh 'm'")
+    assert_refused(write(tmp_path / "robot.xml", xml), "did not compile within 2 s", "mesh 'm'")
 
 
 def test_what_may_eat_memory_is_first_compiled_in_a_cage(tmp_path, monkeypatch):
     monkeypatch.setattr(load_module, "TRIAL_BYTES", 3 << 29)
     bodies = '<replicate count="1500" offset="1 0 0"><body><freejoint/><geom size=".1"/></body></replicate>'
-    refused(
+    assert_refused(
         write(tmp_path / "robot.xml", f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"),
         "memory",
         "elements once expanded",
@@ -336,7 +338,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_an_impossible_model_is_refused_by_element_and_field(tmp_path, name):
     xml, element, attr = IMPOSSIBLE[name]
-    refused(write(tmp_path / "robot.xml", xml), element, attr)
+    assert_refused(write(tmp_path / "robot.xml", xml), element, attr)
     with pytest.raises(SurefootError, match=attr.replace("?", ".")):
         load_string(xml)
 
@@ -354,25 +356,25 @@ IMPOSSIBLE_URDF = {
 @pytest.mark.parametrize("name", IMPOSSIBLE_URDF)
 def test_an_impossible_urdf_is_refused_by_element_and_field(tmp_path, name):
     xml, element, attr = IMPOSSIBLE_URDF[name]
-    refused(write(tmp_path / "robot.urdf", xml), element, attr)
+    assert_refused(write(tmp_path / "robot.urdf", xml), element, attr)
 
 
 def test_the_line_of_the_defect_is_named(tmp_path):
     path = write(tmp_path / "robot.xml", mjcf(joint='damping="-1"', pre="\n" * 7))
-    refused(path, f"{path}:10: joint 'elbow': damping=\"-1\" is negative, expected >= 0")
+    assert_refused(path, f"{path}:10: joint 'elbow': damping=\"-1\" is negative, expected >= 0")
 
 
 def test_all_defects_are_told_at_once_and_an_included_file_is_named(tmp_path):
     part = write(tmp_path / "part.xml", '<x><option timestep="0"/></x>')
     path = write(tmp_path / "robot.xml", mjcf(pre='<include file="part.xml"/>', joint='damping="-1" armature="-1"'))
-    message = refused(path, "damping", "armature", f"{part}:1: option: timestep")
+    message = assert_refused(path, "damping", "armature", f"{part}:1: option: timestep")
     assert len(message.splitlines()) == 3
 
 
 def test_lenient_loading_turns_defects_into_warnings_but_never_opens_outside_files(house):
     loaded = load_string(mjcf(joint='damping="-1"'), strict=False)
     assert loaded.model.dof_damping[0] == -1 and any("damping" in w for w in loaded.warnings)
-    refused(write(house / "robot.xml", OUTSIDE["include .."][0]), "outside", strict=False)
+    assert_refused(write(house / "robot.xml", OUTSIDE["include .."][0]), "outside", strict=False)
 
 
 def test_a_robot_may_be_called_nan():
@@ -533,14 +535,14 @@ def test_urdf_finds_packages_inside_the_asset_root_and_nowhere_else(tmp_path):
     path = write(
         tmp_path / "urdf/robot.urdf", urdf(geometry='<mesh filename="package://arm_description/meshes/hull.obj"/>')
     )
-    refused(path, "filename", "arm_description", "--asset-root")
+    assert_refused(path, "filename", "arm_description", "--asset-root")
     for root in (ros, ros / "arm_description"):
         loaded = load_model(path, asset_root=root)
         assert loaded.model.nmesh == 1 and loaded.spec.compile().nmesh == 1
     wrong = urdf(geometry='<mesh filename="package://arm_descripton/meshes/hull.obj"/>')
-    refused(write(path, wrong), "filename", "did you mean arm_description?", asset_root=ros)
+    assert_refused(write(path, wrong), "filename", "did you mean arm_description?", asset_root=ros)
     climb = urdf(geometry='<mesh filename="package://arm_description/../../ros/../x.obj"/>')
-    refused(write(path, climb), "outside", asset_root=ros)
+    assert_refused(write(path, climb), "outside", asset_root=ros)
 
 
 def test_urdf_meshes_that_are_only_seen_need_not_be_there(tmp_path):

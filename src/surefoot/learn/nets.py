@@ -32,6 +32,20 @@ def mlp(
     return nn.Sequential(*layers)
 
 
+def adam_state(optimiser: torch.optim.Optimizer, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Adam's moments and count of steps, as adam.<what>.<name of the parameter>."""
+    return {f"adam.{k}.{name}": v for name, p in named.items() for k, v in optimiser.state.get(p, {}).items()}
+
+
+def restore_adam(optimiser: torch.optim.Optimizer, named: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """The inverse: what is not in `state` begins anew."""
+    optimiser.state.clear()
+    for name, p in named.items():
+        keys = {k: f"adam.{k}.{name}" for k in ("step", "exp_avg", "exp_avg_sq")}
+        if keys["step"] in state:
+            optimiser.state[p] = {k: state[at].clone() for k, at in keys.items()}
+
+
 class Normaliser(nn.Module):
     """Running mean and variance of what has been seen, in float64 (Chan's parallel update)."""
 

@@ -17,7 +17,17 @@ import tyro
 from torch import Tensor
 
 from surefoot.errors import SurefootError
-from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, SymmetricNormaliser, mlp
+from surefoot.learn.nets import (
+    Actor,
+    Categorical,
+    Encoder,
+    Gaussian,
+    Normaliser,
+    SymmetricNormaliser,
+    adam_state,
+    mlp,
+    restore_adam,
+)
 from surefoot.learn.ranges import Ranges
 from surefoot.rng import key
 from surefoot.task import Env, Episodes, Group, Mirror
@@ -342,22 +352,11 @@ class Learner:
     def state_dict(self) -> dict[str, Tensor]:
         """Weights, normalisers and optimiser by name."""
         state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
-        for name, p in self.modules.named_parameters():
-            for k, v in self.optimiser.state.get(p, {}).items():
-                state[f"adam.{k}.{name}"] = v
-        return state
+        return state | adam_state(self.optimiser, dict(self.modules.named_parameters()))
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
-        self.optimiser.state.clear()
-        for name, p in self.modules.named_parameters():
-            kept = {
-                k: state[f"adam.{k}.{name}"].clone()
-                for k in ("step", "exp_avg", "exp_avg_sq")
-                if f"adam.{k}.{name}" in state
-            }
-            if kept:
-                self.optimiser.state[p] = kept
+        restore_adam(self.optimiser, dict(self.modules.named_parameters()), state)
 
     def adopt(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
         """Begin with the nets and normalisers of another learner of the same shape; its optimiser stays behind."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from surefoot import tasks
 from surefoot.errors import SurefootError
 from surefoot.learn.check import as_torch
-from surefoot.learn.nets import Actor, Encoder, mlp
+from surefoot.learn.nets import Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.ppo import summary
 from surefoot.policy import Net
 from surefoot.rng import key
@@ -124,12 +124,12 @@ class Apprentice:
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
         if s.label == "latent":
             self.actor = Actor(self.master.body, None, encoder, every[-master.history :].ravel())
-            self.learned = list(encoder.parameters())
+            self.learned = dict(encoder.named_parameters())
         else:
             body = mlp(group.frame + latent, s.hidden, len(t.contract.action_names), t.activation, 0.01, rng)
             self.actor = Actor(body, None, encoder, every[-1])
-            self.learned = list(self.actor.parameters())
-        self.optimiser = torch.optim.Adam(self.learned, s.lr, fused=True)
+            self.learned = dict(self.actor.named_parameters())
+        self.optimiser = torch.optim.Adam(self.learned.values(), s.lr, fused=True)
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
@@ -141,7 +141,7 @@ class Apprentice:
                 loss = (self._answer(obs[part]) - label[part]).square().mean()
                 self.optimiser.zero_grad(set_to_none=True)
                 loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.learned, 1.0)
+                torch.nn.utils.clip_grad_norm_(self.learned.values(), 1.0)
                 self._pace()
                 self.optimiser.step()
                 losses.append(loss.detach())
@@ -193,28 +193,15 @@ class Apprentice:
         scale = {"mean": self.mean.astype(np.float32), "sd": self.sd.astype(np.float32)}
         return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder
 
-    def state_dict(self) -> dict[str, Tensor]:
-        state = {f"net.{k}": v for k, v in self.actor.state_dict().items()}
-        for i, p in enumerate(self.learned):
-            for k, v in self.optimiser.state.get(p, {}).items():
-                state[f"adam.{k}.{i}"] = v
-        return state
-
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()}
+        state = {f"net.{k}": v for k, v in self.actor.state_dict().items()} | adam_state(self.optimiser, self.learned)
+        arrays = {k: v.numpy().copy() for k, v in state.items()}
         return arrays | {f"env.{k}": v for k, v in self.env.save().items()}, {"iteration": self.iteration}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
         part = lambda name: {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}  # noqa: E731
-        self.actor.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in part("net.").items()})
-        self.optimiser.state.clear()
-        for i, p in enumerate(self.learned):
-            kept = {
-                k: torch.from_numpy(arrays[f"adam.{k}.{i}"].copy())
-                for k in ("step", "exp_avg", "exp_avg_sq")
-                if f"adam.{k}.{i}" in arrays
-            }
-            if kept:
-                self.optimiser.state[p] = kept
+        state = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
+        self.actor.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
+        restore_adam(self.optimiser, self.learned, state)
         self.obs = self.env.load(part("env."))
         self.iteration = int(numbers["iteration"])
