@@ -95,7 +95,7 @@ class Before(OnAction):
         self.place, self.model = place, model
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        self.at = self.place(Moment(x, u, u, u, x.time), self.model)
+        self.at = self.place(Moment(x, u, u, u, x.time, x.time), self.model)
         return u
 
     def speed(self, s: Moment, dt: float) -> np.ndarray:

@@ -23,7 +23,7 @@ from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.widen import Widen
 from surefoot.policy import Policy, Random, Zero
 from surefoot.task import Env, Task
-from surefoot.tasks.rollout import Evaluation, contract, evaluate
+from surefoot.tasks.rollout import contract, evaluate, trials
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
     from surefoot.learn.ppo import PPO
@@ -82,7 +82,9 @@ class Try:
         kinds: dict[str, Callable[[], Policy]] = {"zero": lambda: Zero(c), "random": lambda: Random(c, self.seed)}
         if self.policy not in kinds:
             raise unknown("policy", self.policy, kinds, "--policy")
-        result = _watched(say, kinds[self.policy](), env)
+        line = Line(say)
+        result = evaluate(kinds[self.policy](), env, _seconds(line, task))
+        line.end()
         return Answer(
             {"task": task.name, "policy": self.policy} | result.to_json(),
             [results(task, {self.policy: result})],
@@ -230,9 +232,14 @@ class Eval:
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task)
         env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief), self.seed, self.threads)
-        result = _watched(say, policy, env)
-        facts = {"policy": str(self.policy), "task": task.name, "belief": self.belief} | result.to_json()
-        return Answer(facts, [results(task, {str(self.policy): result})], f"surefoot play {self.policy}")
+        line = Line(say)
+        first, *rest = found = trials(policy, env, _seconds(line, task))
+        line.end()
+        facts = {"policy": str(self.policy), "task": task.name, "belief": self.belief} | first.to_json()
+        if rest:
+            facts["trial"] = [x.to_json() for x in found]
+        named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}
+        return Answer(facts, [results(task, named)], f"surefoot play {self.policy}")
 
 
 @dataclass
@@ -344,16 +351,58 @@ class Sweep:
             task_for(policy, task.name)
         values = values_over(task, self.over, self.points, self.low, self.high)
         line = Line(say)
-        said = lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {task.seconds:g}")  # noqa: E731
         facts = sweep(
-            policies, task, self.over, values, belief_of(task, self.belief), _count(self.episodes), self.seed, said
-        )
+            policies, task, self.over, values, belief_of(task, self.belief), _count(self.episodes), self.seed,
+            _seconds(line, task),
+        )  # fmt: skip
         line.end()
         first = bundle.find(self.policies[0]).parent
         out = page(self.out or first / f"sweep-{self.over}.html", facts)
         return Answer(
             facts | {"page": str(out)}, [table(facts), f"picture: {out}"], f"surefoot play {self.policies[0]}"
         )
+
+
+@dataclass
+class Adapt:
+    """What a policy that adapts has worked out: unknowns read from its latent, and how it follows a sudden change."""
+
+    policy: Positional[Path]
+    """a run's folder or a policy.safetensors, with an encoder: of --adapt rma, or of --encoder conv or gru"""
+    show: str = ""
+    """the unknown to follow; the one that the latent tells best unless told"""
+    before: float | None = None
+    """its value at first; its belief's 10 % quantile unless told"""
+    after: float | None = None
+    """its value after the change; its belief's 90 % quantile unless told"""
+    at: float | None = None
+    """seconds into the episode; the middle unless told"""
+    episodes: int = 256
+    """half to fit the linear probe, half to test it"""
+    belief: str = "task"
+    """p(e) of all unknowns: `task`, or a belief's JSON file"""
+    task: str = ""
+    """a task that the policy fits, in place of its own"""
+    seed: int = 1
+    """seed of the episodes"""
+    out: Path | None = None
+    """page with the pictures; adapt.html beside the policy unless told"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.deploy import bundle
+        from surefoot.gate.inferred import inferred, page, sentence, table
+
+        policy = bundle.load(self.policy)
+        task, line = task_for(policy, self.task), Line(say)
+        facts = inferred(
+            policy, task, belief_of(task, self.belief), self.show, (self.before, self.after), self.at,
+            self.episodes, self.seed, _seconds(line, task),
+        )  # fmt: skip
+        line.end()
+        out = page(self.out or bundle.find(self.policy).parent / "adapt.html", facts)
+        return Answer(
+            facts | {"page": str(out)}, [table(facts), sentence(facts), f"pictures: {out}"], f"surefoot sweep {self.policy} --over {facts['unknown']}"
+        )  # fmt: skip
 
 
 @dataclass
@@ -397,6 +446,7 @@ VERBS: dict[str, Any] = {
     "play": Play,
     "export": Export,
     "sweep": Sweep,
+    "adapt": Adapt,
     "cross": Cross,
 }
 
@@ -419,7 +469,7 @@ def belief_of(task: Task, name: str) -> Belief:
 def task_for(policy: Policy, name: str) -> Task:
     """The task a policy was made for, or another whose contract it fits."""
     c = policy.contract
-    task = tasks.telling(tasks.make(name or c.task), [t.name for t in c.observation], c.history)
+    task = tasks.fitting(tasks.make(name or c.task), c)
     if task.action.names != c.action_names:
         raise SurefootError(
             f"the policy drives {', '.join(c.action_names)}; {task.name} {', '.join(task.action.names)}"
@@ -447,13 +497,9 @@ def _count(episodes: int) -> int:
     return episodes
 
 
-def _watched(say: Console, policy: Policy, env: Env) -> Evaluation:
-    line = Line(say)
-    result = evaluate(
-        policy, env, lambda k, _: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {env.task.seconds:g}")
-    )
-    line.end()
-    return result
+def _seconds(line: Line, task: Task) -> Callable[[int, Env], None]:
+    """Tells how far into its episodes an evaluation is."""
+    return lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {task.seconds:g}")
 
 
 def _parse(args: list[str]) -> Any:

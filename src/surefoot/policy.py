@@ -44,6 +44,8 @@ class Contract:
     action_offset: tuple[float, ...]
     action_scale: tuple[float, ...]
     action_limit: float
+    trial: int = 1
+    """episodes in one world through which the history runs on; 1: it begins anew with each"""
     choices: int = 0
     """0: continuous actions; k: the net gives k scores and the largest wins"""
     command_names: tuple[str, ...] = ()
@@ -91,8 +93,9 @@ class Contract:
                 raise SurefootError(f"{where}: {name}: expected finite numbers, found {list(values)}")
         if not (isinstance(self.rate, (int, float)) and 0 < self.rate < 1e5):
             raise SurefootError(f"{where}: rate: expected a frequency in Hz, found {self.rate}")
-        if not (isinstance(self.history, int) and self.history >= 1 and all(t.dim >= 1 for t in self.observation)):
-            raise SurefootError(f"{where}: history and dims: expected whole numbers >= 1")
+        counts = (self.history, self.trial, *(t.dim for t in self.observation))
+        if not all(isinstance(k, int) and k >= 1 for k in counts):
+            raise SurefootError(f"{where}: history, trial and dims: expected whole numbers >= 1")
 
 
 class Policy(ABC):

@@ -30,6 +30,7 @@ class Moment:
     previous: np.ndarray  # (n, na) the one before
     command: np.ndarray  # (n, nc) what is asked for
     time: np.ndarray  # (n,) s into the episode
+    reward: np.ndarray  # (n,) of the control period that led here; 0 where a world begins
     known: dict[Callable[["Moment"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False)
 
     def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
@@ -43,7 +44,7 @@ class Moment:
         x = self.x
         gravity = x.gravity[ids] if len(x.gravity) > 1 else x.gravity
         part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], _Some(x.y, ids), x.e[ids], gravity)
-        return Moment(part, self.action[ids], self.previous[ids], self.command[ids], self.time[ids])
+        return Moment(part, self.action[ids], self.previous[ids], self.command[ids], self.time[ids], self.reward[ids])
 
     @property
     def q(self) -> np.ndarray:
@@ -87,6 +88,15 @@ class Seen:
     scale: float = 1.0
     clip: float = np.inf
     """largest magnitude, in `unit`, before scaling"""
+    sensed: bool = True
+    """read by a sensor, whose noise and bias may be unknown"""
+
+
+MEMORY = (
+    Seen("last_reward", lambda s: s.reward[:, None], 1, "", sensed=False),
+    Seen("begun", lambda s: (s.time == 0.0)[:, None], 1, "1 where an episode begins", sensed=False),
+)
+"""what an actor is told, too, that remembers several episodes in one world"""
 
 
 @dataclass(frozen=True)
@@ -190,6 +200,8 @@ class Task:
     explicit: bool = False
     """textbook Euler, q' = q + h v, in place of the engine's integrator"""
     mirror: Mirror | None = None
+    trial: int = 1
+    """episodes in one world; their history is one, so that what the first one tells serves the next"""
     terms: tuple[Any, ...] = ()
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -218,12 +230,25 @@ class Step:
     reward: np.ndarray  # (n,)
     terminated: np.ndarray  # (n,) bool: failed; nothing follows
     truncated: np.ndarray  # (n,) bool: out of time; value continues
+    final: (
+        np.ndarray
+    )  # (n,) bool: done, and the trial with it; where an episode is not its last, value goes on in the next
     valid: np.ndarray  # (n,) bool: False where the simulation diverged, whose transition must not be learned from
     last: dict[str, np.ndarray]  # group -> rows of the envs that are done, before their reset
     episodes: Episodes | None
 
 
-OWN = ("age", "action", "previous", "command", "returns", "error", "partial")  # arrays that are an Env's own state
+OWN = (
+    "age",
+    "action",
+    "previous",
+    "command",
+    "reward",
+    "returns",
+    "error",
+    "partial",
+    "ended",
+)  # arrays that are an Env's own state
 
 
 class Env:
@@ -239,7 +264,8 @@ class Env:
         self.age = np.zeros(n, np.int64)  # control periods into the episode
         self.action, self.previous = np.zeros((n, na)), np.zeros((n, na))
         self.command = np.zeros((n, len(task.command_names)))
-        self.returns, self.error = np.zeros(n), np.zeros(n)
+        self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
         self.frames = {g: np.zeros((n, group.history, group.frame), np.float32) for g, group in task.sees.items()}
         self.scales = {g: group.each("scale").astype(np.float32) for g, group in task.sees.items()}
@@ -256,7 +282,7 @@ class Env:
     def moment(self) -> Moment:
         x = self.world.state
         x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
-        return Moment(x, self.action, self.previous, self.command, self.age * self.world.dt)
+        return Moment(x, self.action, self.previous, self.command, self.age * self.world.dt, self.reward)
 
     def reset(self, seed: int | None = None, e: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Begin everywhere; given a seed, from its streams' start; given e (n, ne), in those worlds, not in drawn ones.
@@ -287,7 +313,8 @@ class Env:
         if bad.any():
             self._contain(bad)
         now = self.moment
-        frames, reward = self._frames(now), self._reward(now)
+        self.reward[:] = reward = self._reward(now)
+        frames = self._frames(now)
         odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
         if odd.any():  # the engine saw nothing wrong, but what came of it is not a number
             self._contain(odd)
@@ -297,17 +324,20 @@ class Env:
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
+        final = done & ((self.ended + 1 >= task.trial) | bad)
+        self.reward[:] = reward
         episodes, last, ids = None, {}, np.flatnonzero(done)
         if len(ids):
             episodes = self._finish(ids, terminated, why)
             last = self._last(self._tell(frames, now), ids)
-            self._begin(ids)
+            self._again(np.flatnonzero(done & ~final))
+            self._begin(np.flatnonzero(final))
         changed = np.flatnonzero(done | self._recommand())
         if len(changed):
             for g, frame in self._frames(self.moment.rows(changed), changed).items():
                 frames[g][changed] = frame
-        obs = self._observe(self._tell(frames), ids)
-        return Step(obs, reward, terminated, truncated, ~bad, last, episodes)
+        obs = self._observe(self._tell(frames), np.flatnonzero(final))
+        return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
 
     def _reward(self, now: Moment) -> np.ndarray:
         dt, floor = self.world.dt, self.task.reward_floor
@@ -345,8 +375,17 @@ class Env:
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
         """New e, start and command in envs ids, which no other env's draws move."""
+        self._place(ids, self.belief.sample(self._rows("e", ids), len(ids)) if e is None else e)
+        self.reward[ids], self.ended[ids] = 0.0, 0
+
+    def _again(self, ids: np.ndarray) -> None:
+        """Another episode in the same world."""
+        if len(ids):
+            self._place(ids, self.world.state.e[ids])
+            self.ended[ids] += 1
+
+    def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        e = self.belief.sample(self._rows("e", ids), k) if e is None else e
         self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
@@ -496,7 +535,7 @@ def _outside(params: Params, target: str, actor: Group) -> list[tuple[slice, lis
     for i, p in enumerate(params):
         if p.target != target:
             continue
-        matched = [k for k, t in enumerate(actor.terms) if re.fullmatch(p.match, t.name)]
+        matched = [k for k, t in enumerate(actor.terms) if t.sensed and re.fullmatch(p.match, t.name)]
         if not matched:
             raise unknown("observation term", p.match, [t.name for t in actor.terms], f"param {p.name}")
         for k in matched:

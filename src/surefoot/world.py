@@ -93,6 +93,10 @@ class World(ABC):
         """Begin anew in simulations ids, with a row of unknowns e and of start for each of them."""
 
     @abstractmethod
+    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
+        """Go on from the same state under other unknowns in simulations ids: a load is dropped, a motor weakens."""
+
+    @abstractmethod
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         """Advance by dt. Returns (n,) bool: the simulations that diverged, whose state means nothing until reset."""
 

@@ -97,6 +97,21 @@ def test_gravity_and_slope_give_the_closed_form_of_free_fall():
     assert np.allclose(np.linalg.norm(w.state.gravity, axis=1), g)
 
 
+def test_a_world_that_changes_on_the_way_goes_on_from_the_same_state():
+    """Falling under g1 for t1 and g2 for t2: v = -(g1 t1 + g2 t2), and the neighbour's world stays."""
+    params = Params((Param("g", "gravity", 9.81, 1.0, 20.0, op="set"),))
+    w = world(FALL.replace(' density="1.2"', ""), params, n=2)
+    begin(w, np.array([[9.81], [9.81]]))
+    run(w, 100)
+    q = w.state.q.copy()
+    w.change(np.array([1]), np.array([[3.7]]))
+    assert np.array_equal(w.state.q, q) and w.state.e[:, 0].tolist() == [9.81, 3.7]
+    run(w, 50)
+    t = 100 * w.dt, 50 * w.dt
+    assert np.allclose(w.state.v[:, 2], [-9.81 * sum(t), -9.81 * t[0] - 3.7 * t[1]], atol=1e-9)
+    assert len(w.bundle(1)["controls"]) <= 50 and w.bundle(1)["e"] == [3.7]
+
+
 def test_drag_gives_the_terminal_velocity_of_the_closed_form():
     """m v' = -m g - d v settles at v = -m g / d."""
     params = Params((Param("drag", "drag", 0.0, 0.0, 2.0, match="free", op="set"),))

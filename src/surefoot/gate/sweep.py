@@ -51,8 +51,7 @@ def sweep(
     e[:, task.params.index(name)] = np.repeat(values, episodes)
     found: dict[str, list[dict[str, Any]]] = {}
     for label, policy in policies.items():
-        c = policy.contract  # each is told what it was made for: more frames, or what only a teacher knows
-        own = tasks.telling(task, [t.name for t in c.observation], c.history)
+        own = tasks.fitting(task, policy.contract)  # told what it was made for: more frames, or what a teacher knows
         result = evaluate(policy, tasks.env(own, len(e), others, seed), watch, e)
         success, returns, error = (
             x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error)

@@ -146,6 +146,7 @@ class Rollout:
     reward: Tensor
     terminated: Tensor
     truncated: Tensor
+    final: Tensor
     valid: Tensor
     last: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, rows, critic obs) of time-outs
     episodes: list[Episodes] = field(default_factory=list)
@@ -235,7 +236,7 @@ class Learner:
         f = lambda *shape: torch.zeros(shape)  # noqa: E731
         r = Rollout(
             f(T, n, env.task.sees["actor"].dim), f(T + 1, n, env.task.sees["critic"].dim), f(T, n, na),
-            f(T, n, self.head.outputs), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n),
+            f(T, n, self.head.outputs), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n),
         )  # fmt: skip
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         for t in range(T):
@@ -244,10 +245,11 @@ class Learner:
             r.head[t] = self.actor(r.actor[t])
             r.action[t] = self.head.sample(r.head[t], rng)
             step = env.step(r.action[t].numpy())
-            for name in ("reward", "terminated", "truncated", "valid"):
+            for name in ("reward", "terminated", "truncated", "final", "valid"):
                 getattr(r, name)[t] = torch.from_numpy(getattr(step, name))
-            if step.truncated.any():
-                rows = np.flatnonzero(step.truncated)
+            late = step.truncated & step.final
+            if late.any():
+                rows = np.flatnonzero(late)
                 done = np.flatnonzero(step.terminated | step.truncated)
                 last = step.last["critic"][np.searchsorted(done, rows)]
                 r.last.append((t, torch.from_numpy(rows), torch.from_numpy(last)))
@@ -271,11 +273,10 @@ class Learner:
         r.critic = self.see_critic(r.critic)
         mean, sd = self.returns.mean.float(), self.returns.sd.float()
         value = self.critic(r.critic.flatten(0, 1)).reshape(s.horizon + 1, -1) * sd + mean
-        after = value[1:].clone() * (1.0 - r.terminated)
+        after = value[1:].clone() * (1.0 - r.terminated * r.final)
         for t, rows, obs in r.last:
             after[t, rows] = self.critic(self.see_critic(obs))[:, 0] * sd + mean
-        done = torch.maximum(r.terminated, r.truncated)
-        adv, returns = advantages(r.reward, value[:-1], after, done, s.gamma, s.lam, r.valid)
+        adv, returns = advantages(r.reward, value[:-1], after, r.final, s.gamma, s.lam, r.valid)
         good = r.valid.bool()
         self.returns.update(returns[good][:, None])
         target = (returns - self.returns.mean.float()) / self.returns.sd.float()

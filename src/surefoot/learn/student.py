@@ -82,7 +82,7 @@ class Student:
 
 def classroom(task: Task, teacher: Net, history: int) -> Task:
     """The task as both see it: `actor` is the student, told the task's own terms; `teacher` what the teacher is told."""
-    told = tasks.telling(task, [t.name for t in teacher.contract.observation], teacher.contract.history)
+    told = tasks.fitting(task, teacher.contract)
     student = Group(task.sees["actor"].terms, history)
     return replace(task, sees={"actor": student, "teacher": told.sees["actor"]}, mirror=None)
 

@@ -133,6 +133,11 @@ class Engine(World):
             self._sense(ids)
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
+    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
+        self.state.e[ids] = e
+        self._write_fields(ids)
+        self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
+
     def _clear(self, ids: np.ndarray) -> None:
         """The state of a reset; by the engine's own hand only where it has stopped, which costs more than a copy."""
         stopped = ids[self.stopped[ids]]

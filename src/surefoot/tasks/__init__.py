@@ -6,9 +6,10 @@ from typing import Literal
 
 from surefoot.belief import Belief, point
 from surefoot.errors import SurefootError, unknown
+from surefoot.policy import Contract
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.load import load_string
-from surefoot.task import Env, Group, Task
+from surefoot.task import MEMORY, Env, Group, Task
 from surefoot.tasks.balance import balance
 from surefoot.tasks.hover import hover
 from surefoot.tasks.walk import walk
@@ -37,22 +38,38 @@ class Sees:
     """frames the actor is told, newest last; 0: as many as the task says"""
     also: tuple[str, ...] = ()
     """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
+    without: tuple[str, ...] = ()
+    """terms the actor is not told, such as velocities of which the robot has no sensor"""
     critic: Literal["task", "actor"] = "task"
     """told what the task says, which may be more than any robot measures; or only what the actor is told"""
+    trial: int = 1
+    """episodes in one world, with one memory: above 1 both are also told the last reward and when an episode begins"""
 
 
 def seeing(task: Task, sees: Sees) -> Task:
-    actor = task.sees["actor"]
-    task = telling(task, [*(t.name for t in actor.terms), *sees.also], sees.history or actor.history)
-    return replace(task, sees={**task.sees, "critic": task.sees["actor"]}) if sees.critic == "actor" else task
+    own = [t.name for t in task.sees["actor"].terms]
+    for name in sees.without:
+        if name not in own:
+            raise unknown("observation term", name, own, "sees.without")
+    if sees.trial < 1:
+        raise SurefootError(f"sees.trial: expected at least 1 episode, found {sees.trial}")
+    memory = [t.name for t in MEMORY] if sees.trial > 1 else []
+    names = [*(name for name in own if name not in sees.without), *sees.also, *memory]
+    task = telling(task, names, sees.history or task.sees["actor"].history, sees.trial)
+    critic = task.sees["critic"]
+    critic = (
+        task.sees["actor"] if sees.critic == "actor" else replace(critic, terms=(*critic.terms, *MEMORY[: len(memory)]))
+    )
+    return replace(task, sees={**task.sees, "critic": critic})
 
 
-def telling(task: Task, names: Sequence[str], history: int) -> Task:
+def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> Task:
     """The same task with its actor told the named terms, from any of its groups, in `history` frames.
 
     A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
     """
     known = {t.name: t for group in reversed(list(task.sees.values())) for t in group.terms}
+    known |= {t.name: t for t in MEMORY}
     for name in names:
         if name not in known:
             raise unknown("observation term", name, known, f"task {task.name}")
@@ -60,7 +77,12 @@ def telling(task: Task, names: Sequence[str], history: int) -> Task:
         raise SurefootError(f"history: expected at least 1 frame, found {history}")
     actor = Group(tuple(known[name] for name in names), history)
     same = [t.name for t in task.sees["actor"].terms] == list(names)
-    return replace(task, sees={**task.sees, "actor": actor}, mirror=task.mirror if same else None)
+    return replace(task, sees={**task.sees, "actor": actor}, mirror=task.mirror if same else None, trial=trial)
+
+
+def fitting(task: Task, contract: Contract) -> Task:
+    """The task as a policy with this contract is told it."""
+    return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
 
 
 def nominal(task: Task) -> Belief:

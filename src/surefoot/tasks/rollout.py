@@ -26,6 +26,7 @@ def contract(task: Task, model: mujoco.MjModel, parents: dict[str, str] | None =
             for t in task.sees["actor"].terms
         ),
         history=task.sees["actor"].history,
+        trial=task.trial,
         action_names=task.action.names,
         action_unit=task.action.unit,
         action_offset=tuple(map(float, task.action.offset)),
@@ -77,29 +78,34 @@ def evaluate(
 
     Worlds are drawn from the env's belief, or are e, a row for each env.
     """
-    n = env.n
-    returns, success, error, lengths = np.zeros(n), np.zeros(n, bool), np.full(n, np.nan), np.zeros(n)
-    reasons: Counter[str] = Counter()
-    waiting = np.ones(n, bool)
+    return trials(policy, env, watch, e, 1)[0]
+
+
+def trials(
+    policy: Policy,
+    env: Env,
+    watch: Callable[[int, Env], None] | None = None,
+    e: np.ndarray | None = None,
+    episodes: int | None = None,
+) -> list[Evaluation]:
+    """The first, second, ... episode of every env's first trial: what a policy makes of having been there before."""
+    k, n = env.task.trial if episodes is None else episodes, env.n
+    returns, success, lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
+    error, reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
+    nth = np.zeros(n, int)  # episodes ended in each env
     obs = env.reset(e=e)
     met = env.world.state.e.copy()
-    for k in range(env.steps):
+    for t in range(k * env.steps):
         step = env.step(policy(obs["actor"]))
         obs = step.obs
         if watch is not None:
-            watch(k, env)
-        if step.episodes is None:
-            continue
-        for j, i in enumerate(step.episodes.ids):
-            if waiting[i]:
-                waiting[i] = False
-                returns[i], success[i], error[i] = (
-                    step.episodes.returns[j],
-                    step.episodes.success[j],
-                    step.episodes.error[j],
-                )
-                lengths[i] = step.episodes.lengths[j]
-                reasons[step.episodes.reason[j]] += 1
-        if not waiting.any():
+            watch(t, env)
+        for j, i in enumerate(step.episodes.ids if step.episodes is not None else ()):
+            if nth[i] < k and step.episodes is not None:
+                for rows, name in ((returns, "returns"), (success, "success"), (error, "error"), (lengths, "lengths")):
+                    rows[nth[i], i] = getattr(step.episodes, name)[j]
+                reasons[nth[i]][step.episodes.reason[j]] += 1
+                nth[i] += 1
+        if (nth >= k).all():
             break
-    return Evaluation(returns, success, error, lengths, dict(reasons), met)
+    return [Evaluation(*row[:-1], dict(row[-1]), met) for row in zip(returns, success, error, lengths, reasons)]

@@ -1,0 +1,206 @@
+"""What a policy that adapts has worked out of its world: its latent z, read by a linear probe, against the true e.
+
+    y(e) ~ W z + c,  by ridge regression on half of the episodes, after their first half second;
+    R^2(t) = 1 - sum (y - Wz - c)^2 / sum (y - mean y)^2  on the other half, at each time t into the episode
+
+y is log e for an unknown on a log scale. A second set of episodes goes on, at one instant, in another world: the same
+state, one unknown changed. What the probe reads there shows how long the policy takes to notice.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from surefoot import tasks
+from surefoot.belief import Belief
+from surefoot.errors import SurefootError, unknown
+from surefoot.gate import report
+from surefoot.policy import Net
+from surefoot.rng import stream
+from surefoot.task import Env, Task
+
+SOON = 0.5  # s into an episode, by when a policy should know
+SETTLED = 0.1  # of a change: as near to where it ends up as that, and staying there
+RIDGE = 1e-3  # of the latent's own variance
+Watch = Callable[[int, Env], None]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """e of each unknown as a linear function of the latent."""
+
+    weights: np.ndarray  # (latent + 1, d)
+    log: np.ndarray
+
+    @staticmethod
+    def fit(z: np.ndarray, e: np.ndarray, log: np.ndarray) -> "Probe":
+        """Ridge regression on rows z (m, latent) and e (m, d)."""
+        x = np.concatenate([z, np.ones((len(z), 1))], 1)
+        penalty = RIDGE * len(x) * np.diag([*np.maximum(z.var(0), 1e-12), 0.0])
+        return Probe(np.linalg.solve(x.T @ x + penalty, x.T @ _y(e, log)), log)
+
+    def y(self, z: np.ndarray) -> np.ndarray:
+        return z @ self.weights[:-1] + self.weights[-1]
+
+    def __call__(self, z: np.ndarray) -> np.ndarray:
+        y = self.y(z)
+        return np.where(self.log, np.exp(np.where(self.log, y, 0.0)), y)
+
+
+def _y(e: np.ndarray, log: np.ndarray) -> np.ndarray:
+    return np.where(log, np.log(np.where(log, e, 1.0)), e)
+
+
+def latents(policy: Net, env: Env, e: np.ndarray, after: np.ndarray, at: int, watch: Watch | None = None) -> np.ndarray:
+    """(T, n, latent) along each env's first episode in worlds e, which from step `at` on are `after`; NaN once it ended."""
+    obs, found, running = env.reset(e=e), [], np.ones(env.n, bool)
+    for k in range(env.steps):
+        if k == at:
+            env.world.change(np.arange(env.n), after)
+        z = policy.latent(policy.normalised(obs["actor"]))
+        found.append(np.where(running[:, None], z, np.nan))
+        step = env.step(policy(obs["actor"]))
+        obs, running = step.obs, running & ~(step.terminated | step.truncated)
+        if watch is not None:
+            watch(k, env)
+    return np.array(found)
+
+
+def inferred(
+    policy: Net,
+    task: Task,
+    belief: Belief,
+    name: str = "",
+    change: tuple[float | None, float | None] = (None, None),
+    at: float | None = None,
+    episodes: int = 256,
+    seed: int = 1,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """How well the latent tells each unknown, when, and how the one named is followed through a change at `at` seconds.
+
+    Without a name, of the unknown that the latent tells best; without values, from its 10 % to its 90 % quantile.
+    """
+    if not policy.encoder:
+        raise SurefootError("adapt: this policy has no latent to look at; train one with --adapt rma or --encoder conv")
+    if episodes < 20:
+        raise SurefootError(f"episodes: expected at least 20 to fit a probe and to test it, found {episodes}")
+    task = tasks.fitting(task, policy.contract)
+    free = np.flatnonzero(belief.sd() > 0)
+    if not len(free):
+        raise SurefootError("adapt: the belief leaves nothing to work out: every unknown is fixed")
+    env = tasks.env(task, episodes, belief, seed)
+    e = belief.sample(stream(seed, "inferred"), episodes)
+    z = latents(policy, env, e, e, env.steps, watch)
+    soon, half = min(round(SOON / env.world.dt), env.steps - 1), episodes // 2
+    log = task.params.log[free]
+    known = np.isfinite(z[soon:, :half]).all(-1)
+    if known.sum() < 2 * z.shape[-1]:
+        raise SurefootError(f"adapt: hardly any episode lasts {SOON} s: there is nothing to read")
+    probe = Probe.fit(z[soon:, :half][known], np.broadcast_to(e[:half, free], (*known.shape, len(free)))[known], log)
+    r2 = np.array([_r2(_y(e[half:, free], log), probe.y(frame[half:])) for frame in z])  # (T, free)
+    names = [task.params.names[i] for i in free]
+    if name and name not in names:
+        raise unknown("unknown", name, names, "adapt: of those the belief leaves open")
+    k = names.index(name) if name else int(np.nanargmax(r2[soon]))
+    i, (low, high) = int(free[k]), belief.interval(0.8)
+    values = tuple(float(d if v is None else v) for v, d in zip(change, (low[i], high[i])))
+    step = env.steps // 2 if at is None else round(at / env.world.dt)
+    if not 0 < step < env.steps:
+        raise SurefootError(f"at: expected a time within the episode of {task.seconds:g} s, found {at:g}")
+    before, after = e.copy(), e.copy()
+    for rows, value in zip((before, after), values):
+        rows[:, i] = value
+    moved = probe(latents(policy, env, before, after, step, watch))[..., k]
+    with np.errstate(invalid="ignore"):
+        read = np.nanquantile(moved, (0.1, 0.5, 0.9), axis=1) if np.isfinite(moved).any(1).all() else moved[:0].T
+    dt = env.world.dt
+    return {
+        "task": task.name, "episodes": episodes, "seed": seed, "history": policy.contract.history * dt, "dt": dt,
+        "soon": soon * dt, "unknown": names[k], "unit": task.params[names[k]].unit, "at": step * dt,
+        "r2": {n: {"soon": _finite(r2[soon, j]), "end": _finite(r2[-1, j])} for j, n in enumerate(names)},
+        "r2_over_time": [_finite(x) for x in r2[:, k]], "before": values[0], "after": values[1],
+        "read": {q: row.tolist() for q, row in zip(("low", "median", "high"), read)},
+        "settles": settling(read[1], step, dt) if len(read) else None,
+    }  # fmt: skip
+
+
+def _r2(y: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """(d,) share of the variance of y that was found, over the rows that are numbers; NaN where there are too few."""
+    ok = np.isfinite(found).all(1)
+    if ok.sum() < 10:
+        return np.full(y.shape[1], np.nan)
+    y, found = y[ok], found[ok]
+    return 1 - np.square(y - found).sum(0) / np.square(y - y.mean(0)).sum(0)
+
+
+def _finite(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
+def settling(track: np.ndarray, step: int, dt: float) -> float | None:
+    """Seconds after `step` until a track stays within SETTLED of its whole change from where it ends; None: no change."""
+    before, end = (
+        float(track[:step][-max(1, step // 4) :].mean()),
+        float(track[-max(1, (len(track) - step) // 4) :].mean()),
+    )
+    if before == end:
+        return None
+    off = np.flatnonzero(np.abs(track[step:] - end) > SETTLED * abs(end - before))
+    return float((off[-1] + 1) * dt) if len(off) else 0.0
+
+
+def table(facts: Mapping[str, Any]) -> Table:
+    out = Table("unknown", f"R2 at {facts['soon']:g} s", "R2 at the end", title="what the latent tells, linearly", title_justify="left")  # fmt: skip
+    for row in _rows(facts):
+        out.add_row(*row)
+    return out
+
+
+def _rows(facts: Mapping[str, Any]) -> list[list[str]]:
+    """Unknowns, the best known first."""
+    said = lambda x: "-" if x is None else f"{x:.2f}"  # noqa: E731
+    known = sorted(facts["r2"].items(), key=lambda pair: -np.inf if pair[1]["soon"] is None else -pair[1]["soon"])
+    return [[name, said(r2["soon"]), said(r2["end"])] for name, r2 in known]
+
+
+def sentence(facts: Mapping[str, Any]) -> str:
+    """How the change was followed, in words."""
+    what = f"{facts['unknown']} from {facts['before']:.3g} to {facts['after']:.3g} {facts['unit']}".strip()
+    if facts["settles"] is None:
+        return f"{what}: the latent does not follow it"
+    return f"{what} at {facts['at']:g} s: what is read settles in {facts['settles']:.2f} s (history {facts['history']:.2f} s)"
+
+
+def page(path: Path, facts: Mapping[str, Any]) -> Path:
+    """Pictures of knowing and of noticing, in a file that needs nothing else."""
+    t = facts["dt"] * np.arange(len(facts["r2_over_time"]))
+    name, at = facts["unknown"], facts["at"]
+
+    def known(axes: Any) -> None:
+        axes.plot(t, np.clip(np.array(facts["r2_over_time"], float), -0.2, 1))
+        axes.axvline(facts["soon"], color="0.5", lw=0.8, ls=":")
+        axes.set(xlabel="s into the episode", ylabel=f"R2 of {name}", ylim=(-0.25, 1.05))
+
+    def followed(axes: Any) -> None:
+        axes.step(
+            [0, at, t[-1]], [facts["before"], facts["after"], facts["after"]], where="post", color="k", label="true"
+        )
+        if facts["read"]:
+            axes.plot(t, facts["read"]["median"], label="read from the latent, median")
+            axes.fill_between(t, facts["read"]["low"], facts["read"]["high"], alpha=0.2, lw=0)
+        axes.set(xlabel="s into the episode", ylabel=f"{name} {facts['unit']}".strip())
+        axes.legend()
+
+    parts = [
+        report.plot(
+            followed, f"{name} changed at {at:g} s in the middle of the episode; the band holds 80 % of episodes."
+        ),
+        report.plot(known, f"Share of the variance of {name} that a linear probe of the latent finds."),
+        report.table(["unknown", f"R2 at {facts['soon']:g} s", "R2 at the end"], _rows(facts)),
+    ]
+    return report.write(path, f"{facts['task']}: what the policy has worked out", parts, facts)

@@ -1,0 +1,102 @@
+"""What a policy has worked out, read from its latent."""
+
+import json
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.belief import Box
+from surefoot.cli import main
+from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.gate.inferred import Probe, inferred, settling
+from surefoot.policy import Net
+from surefoot.tasks.rollout import contract
+
+OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}
+
+
+def knowing(latent: bool = True) -> tuple[Net, Box]:
+    """A policy that is told e: it catches the pole by hand-made gains, and its latent is e itself, relu(e) - relu(-e)."""
+    task = tasks.seeing(tasks.make("balance"), tasks.Sees(also=("e",)))
+    d, c = len(task.params), contract(task, tasks.env(task, 1).world.model)
+    eye, f = np.eye(d, dtype=np.float32), lambda *shape: np.zeros(shape, np.float32)
+    gains = np.array([[0.1, 0.2, 2.0, 0.4]], np.float32)
+    arrays = {
+        "w0": np.concatenate([gains, f(1, d)], 1),
+        "b0": f(1),
+        "mean": f(4 + d),
+        "sd": np.full(4 + d, 10, np.float32),
+    }
+    arrays["w0"] *= 10
+    if not latent:
+        return Net(c, arrays, "relu"), Box.ranges(task.params, OPEN)
+    arrays |= {
+        "reads": np.arange(4, 4 + d), "keeps": np.arange(4), "enc_w0": np.concatenate([eye, -eye]), "enc_b0": f(2 * d),
+        "latent_w": np.concatenate([eye, -eye], 1), "latent_b": f(d),
+    }  # fmt: skip
+    return Net(c, arrays, "relu", "mlp"), Box.ranges(task.params, OPEN)
+
+
+def test_a_latent_that_is_e_tells_every_open_unknown_at_once_and_follows_a_change_at_once():
+    policy, belief = knowing()
+    facts = inferred(policy, tasks.make("balance"), belief, "gravity", (9.0, 11.5), at=2.0, episodes=40)
+    assert set(facts["r2"]) == set(OPEN)
+    assert all(r[k] > 0.999 for r in facts["r2"].values() for k in ("soon", "end"))
+    read, step = np.array(facts["read"]["median"]), 101  # what is seen first of the new world is seen one period on
+    assert np.allclose(read[:step], 9.0, atol=0.05) and np.allclose(read[step:], 11.5, atol=0.05)
+    assert facts["settles"] == facts["dt"] and facts["at"] == pytest.approx(2.0)
+
+
+def test_an_exponential_approach_settles_at_tau_log_ten():
+    t, tau = 0.01 * np.arange(2000), 0.7
+    track = np.where(t < 5.0, 1.0, 3.0 - 2.0 * np.exp(-(t - 5.0) / tau))
+    assert settling(track, 500, 0.01) == pytest.approx(tau * np.log(10), abs=0.011)
+    assert settling(np.ones(100), 50, 0.01) is None
+
+
+def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
+    rng = np.random.default_rng(0)
+    e = np.exp(rng.uniform(-1, 1, (400, 2)))
+    z = np.log(e) @ rng.normal(size=(2, 5)) + 0.3
+    probe = Probe.fit(z, e, np.array([True, True]))
+    assert np.allclose(probe(z), e, rtol=0.02)
+    blind = Probe.fit(rng.normal(size=(400, 5)), e, np.array([True, True]))
+    assert np.std(blind.y(rng.normal(size=(400, 5)))) < 0.25 * np.std(np.log(e))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"name": "gravty"}, "gravity"), ({"at": 10.0}, "within the episode"), ({"episodes": 5}, "at least 20")],
+)
+def test_what_cannot_be_shown_is_said(change, words):
+    policy, belief = knowing()
+    with pytest.raises(SurefootError, match=words):
+        inferred(policy, tasks.make("balance"), belief, **change)
+
+
+def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused():
+    policy, belief = knowing(latent=False)
+    with pytest.raises(SurefootError, match="no latent"):
+        inferred(policy, tasks.make("balance"), belief)
+    with pytest.raises(SurefootError, match="every unknown is fixed"):
+        inferred(knowing()[0], tasks.make("balance"), tasks.nominal(tasks.make("balance")))
+
+
+def test_the_command_writes_a_page_and_tells_which_unknown_is_known_best(tmp_path, capsys):
+    policy, belief = knowing()
+    bundle.save(policy, tmp_path)
+    (tmp_path / "b.json").write_text(json.dumps(belief.to_json()))
+    asked = ["adapt", str(tmp_path), "--show", "strength", "--belief", str(tmp_path / "b.json"), "--episodes", "20"]
+    assert main([*asked, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (
+        facts["unknown"] == "strength"
+        and facts["before"] == pytest.approx(0.84)
+        and facts["after"] == pytest.approx(1.16)
+    )
+    page = (tmp_path / "adapt.html").read_text()
+    assert (
+        "strength" in page and "svg" in page and "http" not in page.split("<details>")[0].replace("http://www.w3", "")
+    )

@@ -1,0 +1,113 @@
+"""Several episodes in one world, with one memory."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot import tasks
+from surefoot.cli import main
+from surefoot.errors import SurefootError
+from surefoot.learn.ppo import Learner
+from surefoot.learn.train import settings_for
+from surefoot.policy import Zero
+from surefoot.tasks import Sees
+from surefoot.tasks.rollout import contract, trials
+
+
+def task(k: int = 3, history: int = 4):
+    """A pole that nobody balances falls within a second or two, so trials are short."""
+    return tasks.seeing(tasks.make("balance"), Sees(history=history, trial=k))
+
+
+def test_the_world_stays_for_a_trial_and_changes_with_the_next():
+    env = tasks.env(task(3), 5, tasks.make("balance").belief, seed=1)
+    env.reset()
+    met, finals = [[env.world.state.e[0].copy()]], 0
+    while finals < 3:
+        step = env.step(np.zeros((5, 1)))
+        if step.final[0]:
+            assert step.terminated[0]
+            finals += 1
+            met.append([])
+        if step.terminated[0]:
+            met[-1].append(env.world.state.e[0].copy())
+    worlds = [np.unique(np.array(trial), axis=0) for trial in met[:-1]]
+    assert [len(trial) for trial in met[:-1]] == [3, 3, 3] and all(len(w) == 1 for w in worlds)
+    assert len(np.unique(np.concatenate(worlds), axis=0)) == 3
+
+
+def test_the_history_runs_on_within_a_trial_and_tells_reward_and_where_an_episode_began():
+    env = tasks.env(task(2, history=3), 1, tasks.nominal(tasks.make("balance")), seed=1)
+    obs = env.reset()["actor"].reshape(3, 6)
+    assert (obs[:, 4] == 0.0).all() and (obs[:, 5] == 1.0).all()  # copies of the first frame, which nothing led to
+    before, rewards, seen_final = obs, [], False
+    while not seen_final:
+        step = env.step(np.zeros((1, 1)))
+        obs, seen_final = step.obs["actor"].reshape(3, 6), bool(step.final[0])
+        rewards.append(step.reward[0])
+        if seen_final:
+            break
+        assert np.array_equal(obs[:-1], before[1:])
+        assert obs[-1, 4] == pytest.approx(rewards[-1]) and obs[-1, 5] == float(step.terminated[0])
+        before = obs
+    assert (obs == obs[0]).all() and obs[0, 4] == 0.0  # another world: nothing is remembered
+
+
+def test_one_episode_a_trial_is_what_it_was():
+    plain = tasks.make("balance")
+    runs = []
+    for t in (plain, replace(plain, trial=1)):
+        env, found = tasks.env(t, 8, plain.belief, seed=3), []
+        env.reset()
+        for _ in range(120):
+            found.append(env.step(np.zeros((8, 1))).obs["actor"])
+        runs.append(np.array(found))
+    assert np.array_equal(*runs)
+
+
+def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further():
+    """With a critic that says 0 and lambda 1, targets are discounted sums of reward to the end of the trial."""
+    settings = replace(settings_for("balance"), envs=16, horizon=64, minibatches=4, lam=1.0)
+    learner = Learner(tasks.env(task(2), 16, None, 0), settings, 0)
+    torch.nn.init.zeros_(learner.critic[-1].weight)
+    rollout = learner.collect()
+    assert rollout.final.any() and (rollout.terminated - rollout.final).any()
+    adv = torch.zeros_like(rollout.reward)
+    running = torch.zeros(16)
+    for t in reversed(range(64)):
+        running = rollout.reward[t] + settings.gamma * (1 - rollout.final[t]) * running
+        adv[t] = running
+    adv = (adv - adv.mean()) / (adv.std() + 1e-8)
+    found, _ = learner.estimate(rollout)
+    assert torch.allclose(found, adv, atol=1e-4)
+
+
+def test_trials_are_judged_episode_by_episode():
+    t = task(3)
+    env = tasks.env(t, 20, t.belief, seed=2)
+    first, second, third = trials(Zero(contract(t, env.world.model)), env)
+    assert all(np.array_equal(x.e, first.e) for x in (second, third))
+    assert all(x.lengths.min() > 5 and sum(x.reasons.values()) == 20 for x in (first, second, third))
+    assert not np.array_equal(first.lengths, second.lengths)  # other starts
+
+
+def test_a_policy_over_trials_is_trained_judged_and_resumed_from_the_command_line(tmp_path, capsys):
+    out = str(tmp_path / "r")
+    small = ["--envs", "8", "--horizon", "8", "--steps", "256", "--hidden", "8", "--encoder", "gru"]
+    assert main(["train", "balance", "--sees.trial", "2", "--sees.history", "6", *small, "--out", out, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["eval", out, "--episodes", "5", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert len(facts["trial"]) == 2 and facts["trial"][0]["episodes"] == 5
+    card = json.loads((tmp_path / "r" / "policy.json").read_text())
+    assert card["contract"]["trial"] == 2 and card["contract"]["observation"][-1]["name"] == "begun"
+
+
+def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():
+    with pytest.raises(SurefootError, match="at least 1 episode, found 0"):
+        tasks.seeing(tasks.make("balance"), Sees(trial=0))
+    with pytest.raises(SurefootError, match="base_lin_vel"):
+        tasks.seeing(tasks.make("hover"), Sees(without=("base_linvel",)))
