@@ -5,11 +5,13 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
 from surefoot import presets, tasks
+from surefoot.belief import point
 from surefoot.cli import _parse, main
 from surefoot.errors import SurefootError
 from surefoot.params import Params
@@ -83,15 +85,36 @@ def test_physx_averages_the_friction_of_robot_and_ground():
     assert wanted("playground-go1", "friction") == (0.4, 1.0)  # one surface alone decides there
 
 
-def test_a_push_in_the_worlds_engine_changes_the_velocity_as_the_source_would():
-    """12.7 kg times 2 m/s over 60 N times 0.1 s is 4.2333; what is kept is the velocity, whatever the robot weighs."""
+def test_a_push_keeps_the_velocity_whatever_the_robot_weighs():
+    """12.7 kg times 2 m/s over 60 N times 0.1 s is 4.2333."""
     low, high = wanted("playground-g1", "push")
     assert (low, high) == pytest.approx((12.7 * 0.1 / 6, 12.7 * 2.0 / 6))
-    push = WALK.terms[0]
-    heavy = replace(WALK, terms=(replace(push, force=2 * push.force, seconds=push.seconds / 4),))
-    other = {row.name: row.wanted for row in presets.fit(heavy, "playground-g1").rows}
-    assert other["push"] == pytest.approx((2 * low, 2 * high))
     assert wanted("beyondmimic-g1", "push")[1] == pytest.approx(12.7 * math.hypot(0.5, 0.5) / 6)
+    push = WALK.terms[0]
+    weaker = replace(WALK, terms=(replace(push, force=2 * push.force, seconds=push.seconds / 4),))
+    other = {row.name: row.wanted for row in presets.fit(weaker, "playground-g1").rows}
+    assert other["push"] == pytest.approx((2 * low, 2 * high))
+
+
+def test_the_strongest_push_of_a_preset_moves_the_robot_as_fast_as_its_source_says():
+    """In free fall, where nothing else pushes, the centre of mass is at 0.5 sqrt(2) m/s sideways once it is over."""
+
+    def aloft(rng, n):
+        start = WALK.start(rng, n)
+        return replace(start, q=start.q + np.eye(1, 19, 2) * 30.0, v=np.zeros((n, 18)))
+
+    strongest = WALK.params.vector({"push": wanted("isaaclab-velocity", "push")[1]})
+    env = tasks.env(replace(WALK, start=aloft), 16, point(WALK.params, strongest), seed=0)
+    env.reset()
+    for _ in range(40):
+        env.step(np.zeros((16, 12)))
+    data, speed = mujoco.MjData(env.world.model), []
+    for q, v in zip(env.world.state.q, env.world.state.v):
+        data.qpos[:], data.qvel[:] = q, v
+        mujoco.mj_forward(env.world.model, data)
+        mujoco.mj_subtreeVel(env.world.model, data)
+        speed.append(np.hypot(*data.subtree_linvel[1, :2]))
+    assert max(speed) == pytest.approx(math.sqrt(0.5), rel=1e-3) and min(speed) < 1e-3  # some are pushed later
 
 
 def test_uniform_noise_becomes_the_deviation_it_has_relative_to_the_tasks_own():
