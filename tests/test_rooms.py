@@ -14,12 +14,13 @@ MAY = {
     "control": set(),
     "deploy": {"control"},
     "tasks": {"sim", "control"},
+    "presets": {"sim"},
     "learn": {"sim", "control", "tasks", "deploy"},
     "motion": {"sim", "control", "tasks"},
     "real2sim": {"sim", "control", "tasks", "learn", "motion"},
-    "gate": {"sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
+    "gate": {"presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "console": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
-    "cli": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy", "console"},
+    "cli": {"presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy", "console"},
     "__main__": {"cli"},
 }
 PATHS = sorted(SOURCE.rglob("*.py"))

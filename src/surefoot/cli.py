@@ -14,7 +14,7 @@ from rich.console import Console
 from tyro.conf import FlagConversionOff, Positional
 
 import surefoot
-from surefoot import files, tasks
+from surefoot import files, presets, tasks
 from surefoot.belief import Belief
 from surefoot.console import Answer, Line, goal, ready, results, show
 from surefoot.errors import SurefootError, unknown
@@ -61,6 +61,21 @@ class Look:
 
 
 @dataclass
+class Presets:
+    """Ranges that others randomize over, with their sources; given a name, what it comes to on a task."""
+
+    name: Positional[str] = ""
+    """one preset; all of them unless told"""
+    task: str = ""
+    """only those that fit this task, or the task to show one on; the first it fits unless told"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.gate.presets import listing
+
+        return Answer(*listing(self.name, self.task))
+
+
+@dataclass
 class Try:
     """Run a policy that needs no training, to see that a task makes sense before any."""
 
@@ -73,11 +88,11 @@ class Try:
     seed: int = 0
     """seed of the episodes"""
     belief: str = "task"
-    """p(e): `task` (its training ranges), `nominal`, or a belief's JSON file"""
+    """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
 
     def run(self, say: Console) -> Answer:
         task = tasks.make(self.task)
-        env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief), self.seed)
+        env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief, say), self.seed)
         c = contract(task, env.world.model)
         kinds: dict[str, Callable[[], Policy]] = {"zero": lambda: Zero(c), "random": lambda: Random(c, self.seed)}
         if self.policy not in kinds:
@@ -103,7 +118,8 @@ class Train(Generic[Settings, Lesson]):
     seed: int = 0
     """seed of all that is random in training"""
     belief: str = "task"
-    """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), or a belief's JSON file"""
+    """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
+    belief's JSON file"""
     ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
     """draw from the belief as it is, or begin at the nominal and grow towards it as the policy learns"""
     start: Path | None = None
@@ -160,9 +176,9 @@ class Train(Generic[Settings, Lesson]):
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
         if self.through:
-            stages = [belief_of(task, name) for name in self.through]
+            stages = [belief_of(task, name, say) for name in self.through]
             return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start)[-1]
-        belief = belief_of(task, self.belief)
+        belief = belief_of(task, self.belief, say)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
         if self.adapt == "none":
             return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start)
@@ -222,7 +238,7 @@ class Eval:
     seed: int = 1
     """seed of the episodes"""
     belief: str = "task"
-    """p(e): `task`, `nominal`, or a belief's JSON file"""
+    """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 
@@ -231,7 +247,7 @@ class Eval:
 
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task)
-        env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief), self.seed, self.threads)
+        env = tasks.env(task, _count(self.episodes), belief_of(task, self.belief, say), self.seed, self.threads)
         line = Line(say)
         first, *rest = found = trials(policy, env, _seconds(line, task))
         line.end()
@@ -259,11 +275,11 @@ class Play:
     seed: int = 1
     """seed of the episodes"""
     belief: str = "nominal"
-    """p(e): `task` (its training ranges), `nominal`, or a belief's JSON file"""
+    """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
 
     def run(self, say: Console) -> Answer:
         policy, task = self._policy()
-        env = tasks.env(task, 1, belief_of(task, self.belief), self.seed)
+        env = tasks.env(task, 1, belief_of(task, self.belief, say), self.seed)
         if self.record is None:
             from surefoot.tasks.viewer import view
 
@@ -331,7 +347,7 @@ class Sweep:
     episodes: int = 100
     """at each point"""
     belief: str = "nominal"
-    """where the other unknowns come from: `nominal`, `task`, or a belief's JSON file"""
+    """where the other unknowns come from: `nominal`, `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
     task: str = ""
     """a task that the policy fits, in place of its own"""
     seed: int = 1
@@ -352,7 +368,7 @@ class Sweep:
         values = values_over(task, self.over, self.points, self.low, self.high)
         line = Line(say)
         facts = sweep(
-            policies, task, self.over, values, belief_of(task, self.belief), _count(self.episodes), self.seed,
+            policies, task, self.over, values, belief_of(task, self.belief, say), _count(self.episodes), self.seed,
             _seconds(line, task),
         )  # fmt: skip
         line.end()
@@ -395,7 +411,7 @@ class Adapt:
         policy = bundle.load(self.policy)
         task, line = task_for(policy, self.task), Line(say)
         facts = inferred(
-            policy, task, belief_of(task, self.belief), self.show, (self.before, self.after), self.at,
+            policy, task, belief_of(task, self.belief, say), self.show, (self.before, self.after), self.at,
             self.episodes, self.seed, _seconds(line, task),
         )  # fmt: skip
         line.end()
@@ -440,6 +456,7 @@ class Cross:
 VERBS: dict[str, Any] = {
     "tasks": Tasks,
     "look": Look,
+    "presets": Presets,
     "try": Try,
     "train": Train,
     "eval": Eval,
@@ -451,13 +468,19 @@ VERBS: dict[str, Any] = {
 }
 
 
-def belief_of(task: Task, name: str) -> Belief:
+def belief_of(task: Task, name: str, say: Console) -> Belief:
+    """What --belief names; what of a preset the task cannot have is said."""
     if name == "task":
         return task.belief
     if name == "nominal":
         return tasks.nominal(task)
+    if name in presets.PRESETS:
+        fit = presets.fit(task, name)
+        for note in fit.notes:
+            say.print(f"note: {note}", highlight=False, soft_wrap=True)
+        return fit.belief
     if not Path(name).exists():
-        raise unknown("belief", name, ["task", "nominal", "a JSON file"], "--belief")
+        raise unknown("belief", name, ["task", "nominal", "a JSON file", *presets.fitting(task)], "--belief")
     belief = Belief.from_json(files.read_json(Path(name)), name)
     if belief.params.names != task.params.names:
         raise SurefootError(

@@ -206,6 +206,8 @@ class Task:
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """tuned learner settings"""
+    robot: str = ""
+    """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
 
 
 @dataclass(frozen=True)

@@ -144,4 +144,5 @@ def hover() -> Task:
             "activation": "tanh",
             "kl": 0.02,
         },
+        robot="quadrotor",
     )

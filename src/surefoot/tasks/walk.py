@@ -291,4 +291,5 @@ def walk(rough: bool = False) -> Task:
         mirror=_mirror(),
         terms=(Push(joint_dofs=slice(0, 2), force=60.0, seconds=0.1, every=4.0, params=PARAMS),),
         settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
+        robot="legged",
     )  # fmt: skip
