@@ -350,6 +350,8 @@ class Sweep:
     """where the other unknowns come from: `nominal`, `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
     task: str = ""
     """a task that the policy fits, in place of its own"""
+    specialists: bool = False
+    """train one policy at each value, as the first run was trained, and tell what robustness costs against them"""
     seed: int = 1
     """seed of the episodes"""
     out: Path | None = None
@@ -357,7 +359,7 @@ class Sweep:
 
     def run(self, say: Console) -> Answer:
         from surefoot.deploy import bundle
-        from surefoot.gate.sweep import page, sweep, table, values_over
+        from surefoot.gate.sweep import page, price, sentences, sweep, table, values_over
 
         if not self.policies:
             raise SurefootError("sweep: expected at least one policy")
@@ -366,16 +368,24 @@ class Sweep:
         for policy in policies.values():
             task_for(policy, task.name)
         values = values_over(task, self.over, self.points, self.low, self.high)
-        line = Line(say)
+        line, others = Line(say), belief_of(task, self.belief, say)
         facts = sweep(
-            policies, task, self.over, values, belief_of(task, self.belief, say), _count(self.episodes), self.seed,
+            policies, task, self.over, values, others, _count(self.episodes), self.seed,
             _seconds(line, task),
         )  # fmt: skip
         line.end()
         first = bundle.find(self.policies[0]).parent
+        if self.specialists:
+            from surefoot.learn.train import settings_of
+
+            how = settings_of(first, task.name)
+            facts = price(facts, tasks.make(task.name), others, *how, first / "specialists", line)
+            line.end()
         out = page(self.out or first / f"sweep-{self.over}.html", facts)
         return Answer(
-            facts | {"page": str(out)}, [table(facts), f"picture: {out}"], f"surefoot play {self.policies[0]}"
+            facts | {"page": str(out)},
+            [table(facts), *sentences(facts), f"picture: {out}"],
+            f"surefoot play {self.policies[0]}",
         )
 
 

@@ -78,3 +78,29 @@ def test_the_verb_draws_a_page_beside_the_policy(tmp_path, capsys):
     )
     assert main(["sweep", runs[0], "--over", "cart"]) == 2
     assert "did you mean cart_mass" in capsys.readouterr().err
+
+
+def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trained_once(tmp_path, capsys):
+    """Two worlds, two specialists of a few steps: the price is the mean of their return less the policy's."""
+    run = str(tmp_path / "r")
+    small = ["--envs", "8", "--horizon", "8", "--steps", "128", "--hidden", "8"]
+    assert main(["train", "balance", "--belief", "nominal", *small, "--out", run, "--json"]) == 0
+    asked = ["sweep", run, "--over", "gravity", "--points", "2", "--episodes", "6", "--specialists", "--json"]
+    capsys.readouterr()
+    assert main(asked) == 0
+    facts = json.loads(capsys.readouterr().out)
+    own = [p["return"] for p in facts["policies"][run]]
+    best = [p["return"] for p in facts["specialists"]]
+    assert facts["price"][run]["mean"] == pytest.approx(np.mean(np.subtract(best, own)))
+    se = [p["return_se"] for p in (*facts["policies"][run], *facts["specialists"])]
+    width = facts["price"][run]["high"] - facts["price"][run]["low"]
+    assert width == pytest.approx(2 * 1.96 * np.sqrt(np.square(se).sum()) / 2)
+    card = json.loads((tmp_path / "r" / "specialists" / "gravity-16" / "run.json").read_text())
+    assert card["belief"]["low"][0] == card["belief"]["high"][0] == 16.0 and card["settings"]["hidden"] == [8]
+    before = (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text()
+    assert main(asked) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["specialists"] == facts["specialists"]
+    assert (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text() == before
+    page = (tmp_path / "r" / "sweep-gravity.html").read_text()
+    assert "price of robustness" in page

@@ -1,7 +1,7 @@
 """sweep: success against one unknown, for several policies on the same episodes: where each begins to fail.
 
 A policy trained in one world peaks there; one trained over a range is flatter, and may peak lower: the price of bearing
-many worlds. Every point is `episodes` episodes with that one parameter set, the others drawn from a belief; every policy
+many worlds, E[J*(e) - J(theta, e)], where J* is the return of a specialist trained at e alone. Every point is `episodes` episodes with that one parameter set, the others drawn from a belief; every policy
 meets the same worlds and starts.
 """
 
@@ -13,9 +13,12 @@ import numpy as np
 from rich.table import Table
 
 from surefoot import tasks
-from surefoot.belief import Belief
+from surefoot.belief import Belief, Box
+from surefoot.deploy import bundle
 from surefoot.errors import SurefootError, unknown
 from surefoot.gate import report
+from surefoot.learn import train as learn
+from surefoot.learn.ppo import PPO
 from surefoot.policy import Policy
 from surefoot.rng import stream
 from surefoot.task import Env, Task
@@ -47,16 +50,9 @@ def sweep(
     watch: Callable[[int, Env], None] | None = None,
 ) -> dict[str, Any]:
     """Success with an exact interval, mean return and mean error of each policy at each value."""  # fmt: skip
-    e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
-    e[:, task.params.index(name)] = np.repeat(values, episodes)
-    found: dict[str, list[dict[str, Any]]] = {}
-    for label, policy in policies.items():
-        own = tasks.fitting(task, policy.contract)  # told what it was made for: more frames, or what a teacher knows
-        result = evaluate(policy, tasks.env(own, len(e), others, seed), watch, e)
-        success, returns, error = (
-            x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error)
-        )
-        found[label] = [_point(*row) for row in zip(values, success, returns, error)]
+    found = {
+        label: _points(policy, task, name, values, others, episodes, seed, watch) for label, policy in policies.items()
+    }
     p = task.params[name]
     return {
         "task": task.name, "over": name, "unit": p.unit, "log": p.log, "nominal": p.nominal,
@@ -64,13 +60,68 @@ def sweep(
     }  # fmt: skip
 
 
+def _points(
+    policy: Policy, task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int,
+    watch: Callable[[int, Env], None] | None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
+    e[:, task.params.index(name)] = np.repeat(values, episodes)
+    own = tasks.fitting(task, policy.contract)  # told what it was made for: more frames, or what a teacher knows
+    result = evaluate(policy, tasks.env(own, len(e), others, seed), watch, e)
+    rows = (x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error))
+    return [_point(*row) for row in zip(values, *rows)]
+
+
 def _point(value: float, success: np.ndarray, returns: np.ndarray, error: np.ndarray) -> dict[str, Any]:
     low, high = clopper_pearson(int(success.sum()), len(success))
     error = error[np.isfinite(error)]
     return {
         "value": float(value), "success": float(success.mean()), "low": low, "high": high,
-        "return": float(returns.mean()), "error": float(error.mean()) if len(error) else None,
+        "return": float(returns.mean()), "return_se": float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else None,
+        "error": float(error.mean()) if len(error) else None,
     }  # fmt: skip
+
+
+def price(
+    facts: dict[str, Any], task: Task, others: Belief, settings: PPO, sees: tasks.Sees, out: Path,
+    watch: learn.Watcher | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The facts of a sweep, with a specialist's return at each of its points and each policy's price of robustness.
+
+    A specialist is trained in `out` with that one unknown known and the others as in the sweep; asked again, it is used
+    again. The interval holds the luck of episodes, not that of training.
+    """
+    if facts["episodes"] < 2:
+        raise SurefootError("specialists: expected at least 2 episodes at each point, found 1")
+    name, found = facts["over"], []
+    for p in next(iter(facts["policies"].values())):
+        belief = _known(others, name, p["value"])
+        begin = lambda folder, b=belief: learn.train(  # noqa: E731
+            task.name, folder, facts["seed"], b, settings, watch=watch, sees=sees
+        )
+        path = learn.once(
+            out / f"{name}-{p['value']:.4g}", 0, watch, learn.SAVE_EVERY, begin, {"belief": belief.to_json()}
+        )
+        value = np.array([p["value"]])
+        found += _points(bundle.load(path), task, name, value, others, facts["episodes"], facts["seed"], None)
+    prices = {}
+    for label, points in facts["policies"].items():
+        lost = [best["return"] - p["return"] for best, p in zip(found, points)]
+        variance = [x["return_se"] ** 2 for x in (*found, *points)]
+        half = 1.96 * np.sqrt(sum(variance)) / len(points)
+        mean = float(np.mean(lost))
+        prices[label] = {"mean": mean, "low": mean - half, "high": mean + half}
+    return facts | {"specialists": found, "price": prices}
+
+
+def _known(others: Belief, name: str, value: float) -> Belief:
+    """The belief, with one unknown known."""
+    if not isinstance(others, Box):
+        raise SurefootError("specialists: expected a belief of ranges, where one unknown can be fixed")
+    i = others.params.index(name)
+    low, high = others.low.copy(), others.high.copy()
+    low[i] = high[i] = value
+    return Box(others.params, low, high)
 
 
 def table(facts: Mapping[str, Any]) -> Table:
@@ -83,6 +134,14 @@ def table(facts: Mapping[str, Any]) -> Table:
     return out
 
 
+def sentences(facts: Mapping[str, Any]) -> list[str]:
+    """What bearing many worlds cost each policy, in words; nothing where no specialists were trained."""
+    return [
+        f"{label}: price of robustness {p['mean']:.3g} return (95 %: {p['low']:.3g} .. {p['high']:.3g}) against a specialist in each world"
+        for label, p in facts.get("price", {}).items()
+    ]
+
+
 def page(path: Path, facts: Mapping[str, Any]) -> Path:
     """The picture, in a file that needs nothing else."""
     name, policies = facts["over"], facts["policies"]
@@ -92,6 +151,9 @@ def page(path: Path, facts: Mapping[str, Any]) -> Path:
             x, y, low, high = (np.array([p[k] for p in points]) for k in ("value", "success", "low", "high"))
             (line,) = axes.plot(x, 100 * y, marker="o", ms=4, label=label)
             axes.fill_between(x, 100 * low, 100 * high, alpha=0.15, color=line.get_color(), lw=0)
+        if "specialists" in facts:
+            best = facts["specialists"]
+            axes.plot([p["value"] for p in best], [100 * p["success"] for p in best], "k^", ms=5, label="specialists")
         axes.axvline(facts["nominal"], color="0.5", lw=0.8, ls=":")
         axes.set(xlabel=f"{name} {facts['unit']}", ylabel="success %", ylim=(-3, 103))
         if facts["log"]:
@@ -105,5 +167,5 @@ def page(path: Path, facts: Mapping[str, Any]) -> Path:
         [f"{p[0]['value']:.4g}", *(f"{100 * x['success']:.1f} % ({100 * x['low']:.0f} - {100 * x['high']:.0f})" for x in p)]
         for p in zip(*policies.values())
     ]  # fmt: skip
-    parts = [shown, report.table([name, *policies], rows)]
+    parts = [shown, *map(report.paragraph, sentences(facts)), report.table([name, *policies], rows)]
     return report.write(path, f"{facts['task']}: success over {name}", parts, facts)

@@ -143,6 +143,14 @@ def _same_nets(start: dict[str, str], where: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+def settings_of(run: Path, task_name: str) -> tuple[PPO, Sees]:
+    """How a run learns and sees, to train others alike; the task's own way where it is no run of PPO."""
+    path = Path(run) / "run.json"
+    about = files.read_json(path) if path.exists() else {}
+    settings = _settings(PPO, about["settings"], str(path)) if "settings" in about else settings_for(task_name)
+    return settings, _settings(Sees, about.get("sees") or {}, str(path))
+
+
 def progressive(
     task_name: str,
     out: Path,
