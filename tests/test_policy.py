@@ -54,6 +54,7 @@ def encoded(kind: str, history: int = 12, activation: str = "tanh") -> Net:
 @pytest.mark.parametrize("history", [1, 3, 12, 25])
 @pytest.mark.parametrize("kind", ["mlp", "conv", "gru"])
 def test_an_encoder_answers_the_same_in_torch_numpy_on_disk_and_in_onnx(tmp_path, kind, history, activation):
+    import onnx
     import torch
 
     from surefoot.learn.check import as_torch, onnx_difference
@@ -67,6 +68,8 @@ def test_an_encoder_answers_the_same_in_torch_numpy_on_disk_and_in_onnx(tmp_path
     assert np.array_equal(bundle.load(tmp_path)(obs), policy(obs))
     bundle.export_onnx(policy, tmp_path / "p.onnx")
     assert onnx_difference(policy, tmp_path / "p.onnx") < 1e-5
+    graph = onnx.load(tmp_path / "p.onnx").graph
+    assert {c.name for c in graph.initializer} <= {name for n in graph.node for name in n.input}  # nothing unused
     moved = obs.copy()
     moved[:, 0 if kind != "mlp" else -4] += 1.0  # the oldest number, or the first the encoder reads
     assert not np.array_equal(policy(moved), policy(obs))

@@ -22,7 +22,7 @@ from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.widen import Widen
 from surefoot.policy import Policy, Random, Zero
-from surefoot.task import Env, Task
+from surefoot.task import MEMORY, Env, Task
 from surefoot.tasks.rollout import contract, evaluate, trials
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
@@ -317,17 +317,18 @@ class Export:
         policy = bundle.load(self.policy)
         out = self.out or bundle.find(self.policy).with_suffix(".onnx")
         bundle.export_onnx(policy, out)
-        worst = onnx_difference(policy, out)
+        worst, privileged = onnx_difference(policy, out), _privileged(policy)
         facts = {
             "onnx": str(out),
             "bytes": out.stat().st_size,
             "largest_difference": worst,
+            "privileged": privileged,
             "contract": policy.contract.to_json(),
         }
-        return Answer(
-            facts,
-            [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"],
-        )
+        shown = [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"]
+        if privileged:
+            shown.append(f"no robot can run it: it must be told {', '.join(privileged)}, which none measures")
+        return Answer(facts, shown)
 
 
 @dataclass
@@ -522,6 +523,13 @@ def _facts(task: Task) -> dict[str, Any]:
         "params": task.params.names,
         "rewards": {k: {"weight": r.weight, "about": r.about} for k, r in task.rewards.items()},
     }
+
+
+def _privileged(policy: Policy) -> list[str]:
+    """What the policy must be told that its task's own actor is not: a teacher's knowledge."""
+    c = policy.contract
+    robots = {t.name for t in (*tasks.make(c.task).sees["actor"].terms, *MEMORY)} if c.task in tasks.TASKS else None
+    return [t.name for t in c.observation if robots is not None and t.name not in robots]
 
 
 def _count(episodes: int) -> int:

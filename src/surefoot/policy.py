@@ -44,8 +44,6 @@ class Contract:
     action_offset: tuple[float, ...]
     action_scale: tuple[float, ...]
     action_limit: float
-    trial: int = 1
-    """episodes in one world through which the history runs on; 1: it begins anew with each"""
     choices: int = 0
     """0: continuous actions; k: the net gives k scores and the largest wins"""
     command_names: tuple[str, ...] = ()
@@ -54,6 +52,8 @@ class Contract:
     kd: tuple[float, ...] = ()
     control_low: tuple[float, ...] = ()
     control_high: tuple[float, ...] = ()
+    trial: int = 1
+    """episodes in one world through which the history runs on; 1: it begins anew with each"""
     parents: Mapping[str, str] = field(default_factory=dict)
     """content hashes and versions of what this came from: model, belief, seed, run"""
 

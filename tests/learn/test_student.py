@@ -117,3 +117,11 @@ def test_one_flag_trains_teacher_and_student_and_the_student_can_be_judged_and_e
     assert run == str(tmp_path / "r" / "student")
     assert main(["eval", run, "--episodes", "4"]) == 0
     assert main(["export", run]) == 0
+
+
+def test_a_folder_of_two_runs_names_them_and_a_teachers_export_says_no_robot_can_run_it(teacher, tmp_path, capsys):
+    folder = teacher.parent.parent
+    assert main(["eval", str(folder)]) == 2
+    assert f"{folder}/t: name one of them" in capsys.readouterr().err
+    assert main(["export", str(teacher), "--out", str(tmp_path / "t.onnx")]) == 0
+    assert "no robot can run it: it must be told e" in " ".join(capsys.readouterr().out.split())

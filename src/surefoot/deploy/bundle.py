@@ -46,7 +46,10 @@ def find(path: Path) -> Path:
     """The policy.safetensors meant by a run folder, a bundle folder or the file itself."""
     path = Path(path)
     if path.is_dir():
+        inside = [p.parent for p in sorted(path.glob("*/policy.safetensors"), reverse=True)]
         path = path / "policy.safetensors"
+        if not path.exists() and inside:
+            raise SurefootError(f"{path}: no policy here, but in {' and '.join(map(str, inside))}: name one of them")
     if not path.exists():
         raise SurefootError(f"{path}: no policy here; a run writes policy.safetensors when it ends or is saved")
     return path
@@ -152,12 +155,13 @@ def _graph(policy: Net) -> Any:
         back = node("Mul", [node("Gather", [body(turned, "m"), "action_order"], "mo", axis=1), "action_sign"], "mm")
         out = node("Mul", [node("Add", [out, back], "both"), "half"], "mean_of_both")
     node("Identity", [out], "actions")
+    used = {name for n in nodes for name in n.input}
     n_out = policy.contract.choices or len(policy.contract.action_names)
     return helper.make_graph(
         nodes, "policy",
         [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["n", policy.contract.obs_dim])],
         [helper.make_tensor_value_info("actions", TensorProto.FLOAT, ["n", n_out])],
-        [numpy_helper.from_array(v, k) for k, v in constants.items()],
+        [numpy_helper.from_array(v, k) for k, v in constants.items() if k in used],
     )  # fmt: skip
 
 

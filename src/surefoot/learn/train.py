@@ -54,9 +54,10 @@ Watcher = Callable[[Progress], None]
 class Stopped(Exception):
     """Training was asked to stop by a signal and has saved where it stands."""
 
-    def __init__(self, signum: int, folder: Path):
+    def __init__(self, signum: int, folder: Path, advice: str = ""):
         self.signum, self.folder = signum, folder
-        super().__init__(f"stopped by {signal.Signals(signum).name}; go on with: surefoot train --resume {folder}")
+        advice = advice or f"go on with: surefoot train --resume {folder}"
+        super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")
 
 
 def settings_for(task_name: str, changes: dict[str, Any] | None = None) -> PPO:
@@ -182,6 +183,17 @@ def once(
     same: dict[str, Any] | None = None,
 ) -> Path:  # fmt: skip
     """Begin a run, or go on with it where it has begun: one of several that belong together; `same` must be as then."""
+    try:
+        return _once(folder, threads, watch, save_every, begin, same)
+    except Stopped as stopped:
+        advice = f"give the same command again: it goes on from {folder.parent} (add --out if you gave none)"
+        raise Stopped(stopped.signum, folder, advice) from None
+
+
+def _once(
+    folder: Path, threads: int, watch: Watcher | None, save_every: float, begin: Callable[[Path], Path],
+    same: dict[str, Any] | None,
+) -> Path:  # fmt: skip
     if not (folder / "run.json").exists():
         return begin(folder)
     there = files.read_json(folder / "run.json")
