@@ -1,9 +1,9 @@
 """DORAEMON: the widest p(e) at which the policy still succeeds, approached in steps of bounded KL.
 
-p is a product of Beta(a, b) on the target's ranges. After every `episodes` episodes, with e_k drawn from p and s_k their
-success, the next p' is
+p is a product of Beta(a, b) on the target's ranges. After every `episodes` episodes, with e_k drawn from p_k (p as it was
+when the episode began) and s_k their success, the next p' is
 
-    argmax H(p')   subject to   KL(p || p') <= eps,   mean_k s_k p'(e_k) / p(e_k) >= alpha
+    argmax H(p')   subject to   KL(p || p') <= eps,   mean_k s_k p'(e_k) / p_k(e_k) >= alpha
 
 and where p itself succeeds too rarely, the p' in that ball with the largest estimated success. Both are smooth in
 (ln a, ln b), have exact gradients, and are solved by SLSQP; a, b >= 1, and the uniform law a = b = 1 is the widest.
@@ -18,6 +18,7 @@ from surefoot.belief import Belief, Beta
 from surefoot.learn.ranges import Ranges
 
 Law = tuple[np.ndarray, np.ndarray]  # (a, b), each (d,)
+KEPT = ("a", "b", "seen_z", "seen", "since", "laws")  # arrays that are its state
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,14 @@ class Doraemon:
 class Widest(Ranges):
     def __init__(self, settings: Doraemon, target: Belief, episode: int):
         super().__init__(target, episode)
-        self.settings, self.since = settings, -1
+        self.settings = settings
         z = self.centre[self.free]
         self.a, self.b = 1 + (settings.sharpness - 2) * z, 1 + (settings.sharpness - 2) * (1 - z)
         self.first = entropy(self.a, self.b)[0]
         self.kl, self.rate = 0.0, 0.0  # of the last step
-        self.seen_z, self.seen = np.zeros((0, int(self.free.sum()))), np.zeros(0)
+        self.seen_z, self.seen = np.zeros((0, len(z))), np.zeros((0, 2))  # rows of seen: (success, log p_k)
+        self.since = np.array([-1])  # step at which each law began to be drawn from ...
+        self.laws = np.stack([self.a, self.b])[None]  # ... and the law, newest last
         self._set()
 
     def _set(self) -> None:
@@ -54,17 +57,25 @@ class Widest(Ranges):
         self.belief: Belief = Beta(self.target.params, a, b, self.target.low, self.target.high)
 
     def judge(self, e: np.ndarray, success: np.ndarray, began: np.ndarray, now: int) -> None:
-        """Only episodes drawn from p as it is: the weights p'/p are then right."""
-        fresh = began > self.since
-        self.seen_z = np.concatenate([self.seen_z, self.target.share(e[fresh])[:, self.free]])
-        self.seen = np.concatenate([self.seen, success[fresh]])
+        z = self.target.share(e)[:, self.free]
+        law = self.laws[np.searchsorted(self.since, began) - 1]
+        self.seen_z = np.concatenate([self.seen_z, z])
+        self.seen = np.concatenate([self.seen, np.stack([success, log_density(z, law[:, 0], law[:, 1])], 1)])
         if len(self.seen) < self.settings.episodes:
             return
-        before = (self.a, self.b)
-        self.a, self.b = step(before, self.seen_z, self.seen, self.settings.alpha, self.settings.eps)
-        self.kl, self.rate, self.since = kl(before, self.a, self.b)[0], float(self.seen.mean()), now
+        before, (won, own) = (self.a, self.b), self.seen.T
+        self.a, self.b = step(before, self.seen_z, won, own, self.settings.alpha, self.settings.eps)
+        self.kl, self.rate = kl(before, self.a, self.b)[0], float(won.mean())
         self.seen_z, self.seen = self.seen_z[:0], self.seen[:0]
+        self._remember(now)
         self._set()
+
+    def _remember(self, now: int) -> None:
+        """Keep every law that an episode still to be judged may have been drawn from."""
+        self.since = np.append(self.since, now)
+        self.laws = np.concatenate([self.laws, np.stack([self.a, self.b])[None]])
+        gone = int((self.since < now - 2 * self.episode).sum()) - 1
+        self.since, self.laws = self.since[max(gone, 0) :], self.laws[max(gone, 0) :]
 
     def facts(self) -> dict[str, float]:
         h = entropy(self.a, self.b)[0]
@@ -72,12 +83,12 @@ class Widest(Ranges):
 
     def state(self) -> dict[str, np.ndarray]:
         numbers = np.array([self.kl, self.rate])
-        kept = {k: getattr(self, k).copy() for k in ("a", "b", "seen_z", "seen")}
-        return kept | {"since": np.array(self.since), "numbers": numbers}
+        return {k: getattr(self, k).copy() for k in KEPT} | {"numbers": numbers}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.a, self.b, self.seen_z, self.seen = (state[k].copy() for k in ("a", "b", "seen_z", "seen"))
-        self.since, (self.kl, self.rate) = int(state["since"]), map(float, state["numbers"])
+        for k in KEPT:
+            setattr(self, k, state[k].copy())
+        self.kl, self.rate = map(float, state["numbers"])
         self._set()
 
 
@@ -103,30 +114,36 @@ def kl(old: Law, a: np.ndarray, b: np.ndarray) -> tuple[float, np.ndarray]:
     )
 
 
-def success(old: Law, z: np.ndarray, won: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, np.ndarray]:
-    """Estimated success under Beta(a, b) from episodes z (k, d) drawn from old, and its gradient in (a, b)."""
-    from scipy.special import betaln, digamma
+def log_density(z: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(k,) log density of rows z (k, d) under products of Beta(a, b); a and b (d,), or a row for each."""
+    from scipy.special import betaln
 
-    a0, b0 = old
+    z = np.clip(z, 1e-9, 1 - 1e-9)
+    return np.asarray(((a - 1) * np.log(z) + (b - 1) * np.log1p(-z) - betaln(a, b)).sum(1))
+
+
+def success(z: np.ndarray, won: np.ndarray, own: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[float, np.ndarray]:
+    """Estimated success under Beta(a, b), and its gradient in (a, b), from episodes z (k, d) drawn with log density own."""
+    from scipy.special import digamma
+
+    share = np.exp(log_density(z, a, b) - own) * won / len(won)
     z = np.clip(z, 1e-9, 1 - 1e-9)
     log_z, log_rest = np.log(z), np.log1p(-z)
-    weight = np.exp(log_z @ (a - a0) + log_rest @ (b - b0) + (betaln(a0, b0) - betaln(a, b)).sum())
-    share = weight * won / len(won)
     both = digamma(a + b)
     return float(share.sum()), np.concatenate(
         [share @ (log_z - digamma(a) + both), share @ (log_rest - digamma(b) + both)]
     )
 
 
-def step(old: Law, z: np.ndarray, won: np.ndarray, alpha: float, eps: float) -> Law:
+def step(old: Law, z: np.ndarray, won: np.ndarray, own: np.ndarray, alpha: float, eps: float) -> Law:
     """The next law; never further than eps from the old one, which is returned where no step helps."""
     ball = lambda x: _log(x, lambda a, b: kl(old, a, b))  # noqa: E731
-    wins = lambda x: _log(x, lambda a, b: success(old, z, won, a, b))  # noqa: E731
+    wins = lambda x: _log(x, lambda a, b: success(z, won, own, a, b))  # noqa: E731
     wide = lambda x: _log(x, entropy)  # noqa: E731
     start = np.log(np.concatenate(old))
-    if won.mean() < alpha:
+    if wins(start)[0] < alpha:
         found = _most(wins, start, [(ball, eps, -1.0)])
-        better = wins(found)[0] > won.mean()
+        better = wins(found)[0] > wins(start)[0]
     else:
         found = _most(wide, start, [(ball, eps, -1.0), (wins, alpha, 1.0)])
         better = wide(found)[0] > wide(start)[0]
