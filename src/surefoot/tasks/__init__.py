@@ -9,12 +9,14 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.load import load_string
 from surefoot.task import Env, Group, Task
+from surefoot.tasks.arm import arm
 from surefoot.tasks.balance import balance
 from surefoot.tasks.hover import hover
 from surefoot.tasks.walk import walk
 from surefoot.world import Term
 
 TASKS: dict[str, Callable[[], Task]] = {
+    "arm": arm,
     "balance": balance,
     "balance-discrete": lambda: balance(discrete=True),
     "hover": hover,
