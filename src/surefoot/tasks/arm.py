@@ -9,7 +9,7 @@ m_t at the tip, where F acts. With s = m_f l_u l_f / 2 + m_t l_u l_f and rotor i
     M_22 = (m_f / 3 + m_t) l_f^2 + a_2,   M_12 = (m_f / 3 + m_t) l_f^2 + s cos q_2
     M_11 = (m_u / 3 + m_f + m_t) l_u^2 + (m_f / 3 + m_t) l_f^2 + 2 s cos q_2 + a_1
 
-A servo of moderate stiffness gives way: 20 N at the tip move it by 10 cm. The actor is told what an arm measures, five
+Servos of moderate stiffness give way: 10 N at the hand move it by 7 cm on average. The actor is told what an arm measures, five
 frames of it, and no force: it has to feel the load in how far the joints are from where it sent them.
 """
 
@@ -88,7 +88,7 @@ PARAMS = Params((
     Param("elbow_damping", "damping", DAMPING[1], 0.0, 1.0, match="elbow", op="set", unit="N m s/rad", about="viscous friction of the elbow"),
     Param("joint_friction", "frictionloss", 1.0, 0.0, 5.0, match="shoulder|elbow", about="dry friction of both, as a multiple of 0.3 and 0.15 N m"),
     Param("armature", "armature", 1.0, 0.3, 3.0, match="shoulder|elbow", log=True, about="rotor inertia, as a multiple of 0.02 and 0.01 kg m^2"),
-    Param("kp", "kp", 1.0, 0.5, 1.5, about="servos' stiffness, as a multiple of 40 and 25 N m/rad"),
+    Param("kp", "kp", 1.0, 0.5, 1.5, about="servos' stiffness, as a multiple of 30 and 15 N m/rad"),
     Param("latency", "action_delay", 0.0, 0.0, 0.06, op="set", unit="s", about="from command to motor"),
     Param("noise", "noise", 1.0, 0.0, 5.0, about="sensor noise, as a multiple"),
     Param("pull", "pull", 0.0, 0.0, 60.0, op="set", unit="N", about="largest force of a slow pull at the hand"),
