@@ -17,7 +17,7 @@ from benchmarks import measure
 from benchmarks.measure import Row, row
 from benchmarks.robust import JUDGED, learned
 from surefoot import tasks
-from surefoot.belief import Box
+from surefoot.belief import Belief, Box
 from surefoot.learn.adr import ADR
 from surefoot.learn.train import Grows, settings_for
 from surefoot.learn.widen import Widen
@@ -40,37 +40,45 @@ def pulled(task: Task, low: float, high: float) -> Box:
     return replace(task.belief, low=np.where(at, low, task.belief.low), high=np.where(at, high, task.belief.high))
 
 
-def arm(quick: bool) -> Iterator[Row]:
-    """Errors at home, over the belief and at its largest pull."""
-    task = tasks.make("arm")
+def places(task: Task) -> dict[str, Belief]:
+    """Where a policy is judged."""
     assert isinstance(task.belief, Box)
-    most, steps = task.belief.high[task.params.index("pull")], settings_for("arm").steps
-    places = {
+    most = task.belief.high[task.params.index("pull")]
+    return {
         "at home": tasks.nominal(task),
         "no pull": pulled(task, 0.0, 0.0),
         "over the belief": task.belief,
         "largest pull": pulled(task, most, most),
     }
-    error: dict[tuple[str, str], list[float]] = {(kind, place): [] for kind in GROWS for place in places}
-    width: dict[str, list[float]] = {kind: [] for kind, grows in GROWS.items() if grows is not None}
-    for seed in range(1 if quick else 3):
-        for kind, grows in GROWS.items():
-            over = places["no pull" if kind == "without" else "over the belief"]
-            policy, _, logged = learned(task, over, seed, 4096 if quick else steps, grows)
-            for place, belief in places.items():
-                found = evaluate(policy, tasks.env(task, 20 if quick else 500, belief, JUDGED))
-                error[kind, place].append(1000 * float(found.error.mean()))
-            if kind in width:
-                width[kind].append(logged[-1]["width"])
-    for (kind, place), values in error.items():
-        yield row(f"{kind}: {place}", values, "mm")
-    for kind, values in width.items():
-        yield row(f"{kind}: width reached", values, "of the target's")
+
+
+def contender(task: Task, kind: str, seed: int, quick: bool) -> tuple[dict[str, float], float]:
+    """Train one: its error at each place, in mm, and how wide its ranges were in the end."""
+    where, grows = places(task), GROWS[kind]
+    over = where["no pull" if kind == "without" else "over the belief"]
+    policy, _, logged = learned(task, over, seed, 4096 if quick else settings_for(task.name).steps, grows)
+    judge = lambda belief: evaluate(policy, tasks.env(task, 20 if quick else 500, belief, JUDGED))  # noqa: E731
+    error = {place: 1000 * float(judge(belief).error.mean()) for place, belief in where.items()}
+    return error, logged[-1]["width"] if grows is not None else 1.0
+
+
+def arm(quick: bool) -> Iterator[Row]:
+    """Errors at home, over the belief and at its largest pull, and their ratios to those of the one trained without."""
+    task, seeds = tasks.make("arm"), range(1 if quick else 3)
+    found = {kind: [contender(task, kind, seed, quick) for seed in seeds] for kind in GROWS}
+    error = {
+        kind: {place: np.array([e[place] for e, _ in runs]) for place in places(task)} for kind, runs in found.items()
+    }
+    for kind, at in error.items():
+        for place, values in at.items():
+            yield row(f"{kind}: {place}", values, "mm")
+        if GROWS[kind] is not None:
+            yield row(f"{kind}: width reached", [width for _, width in found[kind]], "of the target's")
     for place in ("largest pull", "over the belief", "at home"):
-        base = np.array(error["without", place])
         for kind in ("fixed", "widen", "adr"):
-            goal = 0.5 if place == "largest pull" and kind in width else None
-            yield row(f"{kind} / without: {place}", np.array(error[kind, place]) / base, "ratio", at_most=goal)
+            goal = 0.5 if place == "largest pull" and GROWS[kind] is not None else None
+            ratio = error[kind][place] / error["without"][place]
+            yield row(f"{kind} / without: {place}", ratio, "ratio", at_most=goal)
 
 
 if __name__ == "__main__":
