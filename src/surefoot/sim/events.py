@@ -60,7 +60,7 @@ class Pull(OnBody):
     s >= 0 is the largest force in N: e's `pull`, if that is set; the term's own `force` times it, if it scales. A period
     T is drawn for each episode, uniformly from `seconds`, and the phase it begins at. For each period of an episode the
     weights w are drawn: |w| uniform over those that sum to 1 over the axes that `along` has, either sign with equal
-    chance; then each w_k is made 0 with chance `none`. So |F| <= s. Who pulls one simulation never moves another.
+    chance; then each w_k is made 0 with chance `none`. So |F| <= s. What one simulation draws never moves another.
     """
 
     body: str
