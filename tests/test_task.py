@@ -9,7 +9,9 @@ from scipy import stats
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
+from surefoot.params import Param, Params
 from surefoot.policy import Random, Zero
+from surefoot.sim.events import Pull
 from surefoot.task import Group, Reward, Seen
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import OnObservation
@@ -293,3 +295,22 @@ def test_a_hundred_thousand_divergences_are_all_contained():
         assert np.flatnonzero(~step.valid).tolist() == sorted(ids)
         assert all(np.isfinite(x).all() for x in (step.reward, *step.obs.values()))
     assert env.diverged == 100_000
+
+
+def test_a_task_can_be_given_one_more_unknown_with_the_term_that_it_steers():
+    """A drone that something drags along x: m v' = F at first, before drag and tilt matter; the others stay as they are."""
+    hover = tasks.make("hover")
+    drag = Param("pull", "pull", 0.0, 0.0, 1.0, op="set", unit="N", match="drone")
+    params = Params((*hover.params, drag))
+    task = tasks.with_unknown(hover, drag, 0.0, 0.5, Pull("drone", params, along=(True, False, False), none=0.0))
+    assert task.params.names == [*hover.params.names, "pull"] and task.belief.high[-1] == 0.5
+    env, plain = tasks.env(task, 5, seed=1), tasks.env(hover, 5, seed=1)
+    assert env.reset(e=np.tile(task.params.vector({"pull": 0.5}), (5, 1)))["critic"].shape == (
+        5,
+        task.sees["critic"].dim,
+    )
+    plain.reset()
+    env.step(np.zeros((5, 4))), plain.step(np.zeros((5, 4)))
+    force = env.world.state.wrench[:, 1, 0]
+    assert np.allclose((env.world.state.v - plain.world.state.v)[:, 0], force / 0.027 * env.world.dt, rtol=1e-6)
+    assert np.abs(force).min() > 0

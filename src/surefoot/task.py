@@ -43,7 +43,8 @@ class Moment:
         """The same instant in some rows only."""
         x = self.x
         gravity = x.gravity[ids] if len(x.gravity) > 1 else x.gravity
-        part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], _Some(x.y, ids), x.e[ids], gravity)
+        y, e, wrench = _Some(x.y, ids), x.e[ids], x.wrench[ids]
+        part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], y, e, gravity, wrench)
         return Moment(part, self.action[ids], self.previous[ids], self.command[ids], self.time[ids], self.reward[ids])
 
     @property

@@ -1,8 +1,8 @@
-"""f: x' = f(x, u, e), for n simulations at once, with three sockets for what the engine does not know.
+"""f: x' = f(x, u, e), for n simulations at once, with four sockets for what the engine does not know.
 
 A World advances every simulation by one control period dt under held controls u. The sockets take Terms, learned or
-hand-written: on action (u -> u), on force (adds a generalised force to the engine's own), on observation (what the
-sensors say -> what the policy is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
+hand-written: on action (u -> u), on force (adds a generalised force to the engine's own), on body (pulls and twists
+named bodies), on observation (what the sensors say -> what the policy is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
 """
 
 from abc import ABC, abstractmethod
@@ -28,6 +28,7 @@ class State:
     y: Mapping[str, np.ndarray]  # sensor name -> (n, dim)
     e: np.ndarray  # (n, ne) the unknowns, which no actor may see
     gravity: np.ndarray  # (n, 3) or (1, 3) m/s^2, tilted where the ground slopes
+    wrench: np.ndarray  # (n, bodies, 6) force N and torque N m that Terms put on each body during the last period
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,23 @@ class OnForce(ABC):
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray: ...
 
 
+class OnBody(ABC):
+    """A Term that takes hold of bodies: returns a wrench on each of them, (n, bodies, 6), held for one control period.
+
+    A wrench is (force, torque) in N and N m, in the world frame; the force acts at the body's centre of mass. In the
+    joints it is the generalised force J^T F, with the J of every engine step. To hold a body by another point, give
+    that point a light body of its own.
+    """
+
+    @property
+    @abstractmethod
+    def bodies(self) -> tuple[str, ...]:
+        """Names of the bodies, in the order of the wrenches."""
+
+    @abstractmethod
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray: ...
+
+
 class OnObservation(ABC):
     """A Term between the sensors and the policy: returns the observation the policy is told, (n, dim)."""
 
@@ -64,7 +82,7 @@ class OnObservation(ABC):
     def __call__(self, x: State, obs: np.ndarray, chance: Chance) -> np.ndarray: ...
 
 
-Term = OnAction | OnForce | OnObservation
+Term = OnAction | OnForce | OnBody | OnObservation
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,16 @@ x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e 
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
+from surefoot.errors import unknown
 from surefoot.params import Params
-from surefoot.sim.fields import OUTSIDE, Rows, check_op, writer
-from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
+from surefoot.sim.fields import OUTSIDE, Rows, check_op, object_names, writer
+from surefoot.world import Chance, OnAction, OnBody, OnForce, Start, State, Term, World
 
 DIVERGED = [
     int(w)
@@ -62,6 +64,15 @@ def _memory(history: np.ndarray, at: np.ndarray, source: np.ndarray, dim: np.nda
     return np.array(columns, int), np.array(sources, int)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What all simulations were given in one control period."""
+
+    controls: np.ndarray  # (n, nu)
+    forces: np.ndarray  # (n, nv)
+    wrenches: np.ndarray | None  # (n, bodies, 6), where a Term holds a body
+
+
 HEARD: list[str] = []
 
 
@@ -105,8 +116,12 @@ class Engine(World):
         self.blank = self.batch.state[0].copy()
         self.warned, self.stopped = np.zeros(n, np.int64), np.zeros(n, bool)
         self.state = self._views()
+        self.held: dict[tuple[str, ...], np.ndarray] = {}  # names of bodies -> the model's numbers of them
+        for term in terms:
+            if isinstance(term, OnBody):
+                self._bodies(term)
         self.kept, self.since = self.batch.state.copy(), np.zeros(n, np.int64)  # a copy; row i began `since[i]` later
-        self.given: list[tuple[np.ndarray, np.ndarray]] = []  # controls and forces of each period since the copy
+        self.given: list[Given] = []  # in each period since the copy
 
     def _views(self) -> State:
         bind, m = self.batch.bind, self.model
@@ -114,7 +129,18 @@ class Engine(World):
         y = {name: data[:, first:end] for name, (first, end) in sensor_columns(m).items()}
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = np.tile(self.params.nominal, (self.n, 1))
-        return State(bind("time"), bind("qpos"), bind("qvel"), bind("ctrl"), bind("act"), y, e, gravity)
+        wrench = bind("xfrc_applied")
+        return State(bind("time"), bind("qpos"), bind("qvel"), bind("ctrl"), bind("act"), y, e, gravity, wrench)
+
+    def _bodies(self, term: OnBody) -> np.ndarray:
+        """The bodies a Term holds, as the model numbers them."""
+        if term.bodies not in self.held:
+            names = object_names(self.model, "body")
+            for name in term.bodies:
+                if name not in names[1:]:
+                    raise unknown("body", name, names[1:], f"term {type(term).__name__}")
+            self.held[term.bodies] = np.array([names.index(name) for name in term.bodies], int)
+        return self.held[term.bodies]
 
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
         ids = np.asarray(ids)
@@ -185,8 +211,9 @@ class Engine(World):
         applied = self.batch.bind("qfrc_applied")
         if forces:
             applied[:] = forces[0] if len(forces) == 1 else sum(forces)
+        held = self._hold(u, chance)
         self.state.u[:] = u
-        self._keep(applied)
+        self._keep(applied, held)
         diverged = np.zeros(self.n, bool)
         v_before = self.state.v.copy() if self.explicit else None
         HEARD.clear()
@@ -210,13 +237,24 @@ class Engine(World):
         self.stopped |= diverged
         return diverged
 
-    def _keep(self, applied: np.ndarray) -> None:
+    def _hold(self, u: np.ndarray, chance: Chance) -> bool:
+        """Put the Terms' wrenches on their bodies, where there are such Terms; those on one body add up."""
+        terms = [term for term in self.terms if isinstance(term, OnBody)]
+        if terms:
+            found = [term(self.state, u, chance) for term in terms]
+            self.state.wrench[:] = 0.0
+            for term, wrench in zip(terms, found):
+                self.state.wrench[:, self._bodies(term)] += wrench
+        return bool(terms)
+
+    def _keep(self, applied: np.ndarray, held: bool) -> None:
         """Copy the state now and then, the controls and forces always: a copy each period would cost one part in 80."""
         if len(self.given) == KEEP:
             np.copyto(self.kept, self.batch.state)
             self.since[:] = 0
             self.given.clear()
-        self.given.append((self.state.u.copy(), applied.copy()))
+        wrench = self.state.wrench.copy() if held else None
+        self.given.append(Given(self.state.u.copy(), applied.copy(), wrench))
 
     def save(self) -> dict[str, np.ndarray]:
         return {"state": self.batch.state.copy(), "e": self.state.e.copy()}
@@ -232,11 +270,16 @@ class Engine(World):
         self.given.clear()
 
     def bundle(self, i: int) -> dict[str, np.ndarray]:
-        """What led simulation i to where it is: a state up to KEEP periods old, the controls and forces since, its e."""
+        """What led simulation i to where it is: a state up to KEEP periods old, the controls and forces since, its e.
+
+        `wrenches` on its bodies are there where a Term put them.
+        """
         given = self.given[self.since[i] :]
-        return {
+        kept = {
             "state": self.kept[i].copy(),
-            "controls": np.array([u[i] for u, _ in given]),
-            "forces": np.array([f[i] for _, f in given]),
+            "controls": np.array([g.controls[i] for g in given]),
+            "forces": np.array([g.forces[i] for g in given]),
             "e": self.state.e[i].copy(),
         }
+        wrenches = [g.wrenches[i] for g in given if g.wrenches is not None]
+        return kept | ({"wrenches": np.array(wrenches)} if wrenches else {})

@@ -1,13 +1,15 @@
-"""Scheduled disturbances, as Terms on the force socket."""
+"""Scheduled disturbances: Push, a blow, on the force socket; Pull, a slow load, on the body socket."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from surefoot.errors import SurefootError
 from surefoot.params import Params
-from surefoot.rng import stream
-from surefoot.world import Chance, OnForce, State
+from surefoot.rng import Rows, stream
+from surefoot.world import Chance, OnBody, OnForce, State
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,81 @@ def _schedule(seed: int, period: int, n: int, starts: int) -> tuple[np.ndarray, 
     rng = stream(seed, "push", period)
     begin, angle = rng.integers(0, starts, n), rng.uniform(-np.pi, np.pi, n)
     return begin, np.stack([np.cos(angle), np.sin(angle)], 1)
+
+
+STEP_BITS = 40  # of a row's number in 64 bits: the step at which something began; the others say in which env
+
+
+@dataclass(frozen=True)
+class Pull(OnBody):
+    """A force on a body that swells and fades: someone leans on it, or hands it a load and takes it away again.
+
+        F_k(t) = clip(s w_k (1 - |2 t / T - 1|), low_k, high_k),   0 <= t < T, along world axis k;  then it is drawn anew
+
+    s >= 0 is the largest force in N: e's `pull`, if that is set; the term's own `force` times it, if it scales. A period
+    T is drawn for each episode, uniformly from `seconds`, and the phase it begins at. For each period of an episode the
+    weights w are drawn: |w| uniform over those that sum to 1 over the axes that `along` has, either sign with equal
+    chance; then each w_k is made 0 with chance `none`. So |F| <= s. What one simulation draws never moves another.
+    """
+
+    body: str
+    params: Params
+    force: float = 1.0
+    """N: s where no param of e sets it"""
+    seconds: tuple[float, float] = (6.0, 10.0)
+    none: float = 0.25
+    along: tuple[bool, bool, bool] = (True, True, True)
+    low: tuple[float, float, float] = (-np.inf, -np.inf, -np.inf)
+    high: tuple[float, float, float] = (np.inf, np.inf, np.inf)
+
+    def __post_init__(self) -> None:
+        where, (shortest, longest) = f"pull on {self.body}", self.seconds
+        if not 0 < shortest <= longest < np.inf:
+            raise SurefootError(f"{where}: seconds: expected 0 < shortest <= longest, found {self.seconds}")
+        if not 0 <= self.none <= 1:
+            raise SurefootError(f"{where}: none: expected a chance from 0 to 1, found {self.none}")
+        if not any(self.along):
+            raise SurefootError(f"{where}: along: expected at least one axis, found none")
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        return (self.body,)
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        out = np.zeros((len(x.q), 1, 6))
+        size = self.size(x.e)
+        if size.any():
+            share, weights = self.draws(x.time, chance)
+            wave = 1.0 - np.abs(2.0 * share - 1.0)
+            out[:, 0, :3] = np.clip((size * wave)[:, None] * weights, self.low, self.high)
+        return out
+
+    def size(self, e: np.ndarray) -> np.ndarray:
+        """s of each simulation, (n,) N."""
+        size = np.full(len(e), self.force)
+        for i, p in enumerate(self.params):
+            if p.target == "pull" and re.fullmatch(p.match, self.body):
+                size = e[:, i] * (size if p.op == "scale" else 1.0)
+        return size
+
+    def draws(self, time: np.ndarray, chance: Chance) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) t / T now, and (n, 3) the weights of this period.
+
+        Draws of an episode are keyed by env and the step it began at, those of a period likewise.
+        """
+        n, axes, age = len(time), np.flatnonzero(self.along), np.rint(time / chance.dt).astype(np.int64)
+
+        def rows(purpose: str, ago: np.ndarray) -> Rows:
+            began = (chance.step - ago) % (1 << STEP_BITS)
+            return Rows(chance.seed, f"pull {self.body}, {purpose}", 0, (np.arange(n) << STEP_BITS) + began)
+
+        shortest, longest = (max(1, round(s / chance.dt)) for s in self.seconds)
+        episode = rows("episode", age)
+        length, phase = episode.integers(shortest, longest + 1, n), episode.random(n)
+        into = (age + (phase * length).astype(np.int64)) % length  # steps into the period
+        u = rows("period", np.minimum(into, age)).random((n, 3, len(axes)))
+        shares = -np.log1p(-u[:, 0])  # exponentials over their sum are uniform on the simplex
+        shares *= np.where(u[:, 1] < 0.5, -1.0, 1.0) / np.maximum(shares.sum(1, keepdims=True), 1e-300)
+        weights = np.zeros((n, 3))
+        weights[:, axes] = np.where(u[:, 2] < self.none, 0.0, shares)
+        return into / length, weights

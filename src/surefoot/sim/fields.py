@@ -149,6 +149,7 @@ OUTSIDE = {
     "noise": ("spread of observation noise: set it in each term's unit, or scale each term's own", ("set", "scale")),
     "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
     "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),
+    "pull": ("largest force of a slow pull on a body: set it in N, or scale the pull term's own", ("set", "scale")),
 }
 
 

@@ -4,18 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from surefoot.belief import Belief, point
+import numpy as np
+
+from surefoot.belief import Belief, Box, point
 from surefoot.errors import SurefootError, unknown
+from surefoot.params import Param, Params
 from surefoot.policy import Contract
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.load import load_string
 from surefoot.task import MEMORY, Env, Group, Task
+from surefoot.tasks.arm import arm
 from surefoot.tasks.balance import balance
 from surefoot.tasks.hover import hover
 from surefoot.tasks.walk import walk
 from surefoot.world import Term
 
 TASKS: dict[str, Callable[[], Task]] = {
+    "arm": arm,
     "balance": balance,
     "balance-discrete": lambda: balance(discrete=True),
     "hover": hover,
@@ -83,6 +88,20 @@ def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> T
 def fitting(task: Task, contract: Contract) -> Task:
     """The task as a policy with this contract is told it."""
     return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
+
+
+def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term) -> Task:
+    """The same task with one more unknown, believed to lie from low to high, and Terms that it may steer.
+
+    It is the last of e, so Terms and files that know the others by their order go on knowing them.
+    """
+    if not isinstance(task.belief, Box):
+        raise SurefootError(f"task {task.name}: expected a belief that is a box, found {type(task.belief).__name__}")
+    params = Params((*task.params, param))
+    belief = Box(params, np.append(task.belief.low, low), np.append(task.belief.high, high))
+    told = lambda t: replace(t, dim=len(params)) if t.name == "e" else t  # noqa: E731
+    sees = {name: replace(group, terms=tuple(map(told, group.terms))) for name, group in task.sees.items()}
+    return replace(task, params=params, belief=belief, sees=sees, terms=(*task.terms, *terms))
 
 
 def nominal(task: Task) -> Belief:
