@@ -194,6 +194,8 @@ class Task:
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """tuned learner settings"""
+    lesson: Mapping[str, Any] = field(default_factory=dict)
+    """tuned settings of a student that learns from a teacher"""
 
 
 @dataclass(frozen=True)

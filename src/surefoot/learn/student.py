@@ -87,16 +87,28 @@ def classroom(task: Task, teacher: Net, history: int) -> Task:
     return replace(task, sees={"actor": student, "teacher": told.sees["actor"]}, mirror=None)
 
 
-def _frames(x: np.ndarray, teacher: Group, student: Group) -> np.ndarray:
-    """A row over the teacher's frames as one over the student's: the terms they share, the oldest frame repeated."""
-    if student.history < teacher.history:
-        raise SurefootError(
-            f"student: history: expected at least the teacher's {teacher.history}, found {student.history}"
-        )
-    columns = dict(zip((t.name for t in teacher.terms), teacher.columns))
-    rows = x.reshape(teacher.history, teacher.frame)
-    rows = np.concatenate([rows[:, columns[t.name]] for t in student.terms], 1)
-    return np.concatenate([np.repeat(rows[:1], student.history - teacher.history, 0), rows]).ravel()
+def _scales(teacher: Net, master: Group, student: Group, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of what the student is told, by which it is normalised.
+
+    Of terms the teacher is told, too: the teacher's, which its body knows, the oldest frame repeated. Of others, such as
+    pixels: each column's mean and the whole term's spread over the `first` frames, since some columns hardly vary there.
+    """
+    told = dict(zip((t.name for t in master.terms), master.columns))
+    known = [teacher.arrays[k].reshape(master.history, master.frame) for k in ("mean", "sd")]
+    frame = first.reshape(len(first), student.history, student.frame)[:, -1]
+    mean, sd = np.empty((2, student.history, student.frame), np.float32)
+    for t, at in zip(student.terms, student.columns):
+        if t.name not in told:
+            mean[:, at], sd[:, at] = frame[:, at].mean(0), max(float(frame[:, at].std()), 1e-3)
+            continue
+        if student.history < master.history:
+            raise SurefootError(
+                f"student: history: expected at least the teacher's {master.history}, found {student.history}"
+            )
+        early = student.history - master.history
+        for out, rows in zip((mean, sd), known):
+            out[:early, at], out[early:, at] = rows[0, told[t.name]], rows[:, told[t.name]]
+    return mean.ravel(), sd.ravel()
 
 
 class Apprentice:
@@ -107,8 +119,8 @@ class Apprentice:
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
         self.iteration = 0
         self.master = as_torch(teacher)
-        self._build()
         self.obs = env.reset()
+        self._build()
 
     def _build(self) -> None:
         s, t = self.settings, self.teacher
@@ -117,8 +129,14 @@ class Apprentice:
             raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
         if s.label == "latent" and t.encoder != "mlp":
             raise SurefootError("student: label latent needs a teacher with an encoder of e: train it with --encoder e")
+        unshared = [t.name for t in group.terms if t.name not in [known.name for known in master.terms]]
+        if s.label == "latent" and unshared:
+            raise SurefootError(
+                f"student: label latent keeps the teacher's body, which is not told {', '.join(unshared)}; "
+                "expected label action (--adapt dagger)"
+            )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
-        self.mean, self.sd = (_frames(t.arrays[k], master, group) for k in ("mean", "sd"))  # which its body knows
+        self.mean, self.sd = _scales(t, master, group, self.obs["actor"])
         every = np.arange(group.dim).reshape(group.history, group.frame)
         latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)

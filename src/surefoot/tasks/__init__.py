@@ -10,6 +10,7 @@ from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.load import load_string
 from surefoot.task import Env, Group, Task
 from surefoot.tasks.balance import balance
+from surefoot.tasks.balance_camera import balance_camera
 from surefoot.tasks.hover import hover
 from surefoot.tasks.walk import walk
 from surefoot.world import Term
@@ -17,6 +18,7 @@ from surefoot.world import Term
 TASKS: dict[str, Callable[[], Task]] = {
     "balance": balance,
     "balance-discrete": lambda: balance(discrete=True),
+    "balance-camera": balance_camera,
     "hover": hover,
     "walk": walk,
     "walk-rough": lambda: walk(rough=True),
@@ -35,6 +37,8 @@ class Sees:
 
     history: int = 0
     """frames the actor is told, newest last; 0: as many as the task says"""
+    only: tuple[str, ...] = ()
+    """terms of the task for the actor, in place of its own; what nobody is told is not worked out, so pixels cost nothing"""
     also: tuple[str, ...] = ()
     """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
     critic: Literal["task", "actor"] = "task"
@@ -43,8 +47,17 @@ class Sees:
 
 def seeing(task: Task, sees: Sees) -> Task:
     actor = task.sees["actor"]
-    task = telling(task, [*(t.name for t in actor.terms), *sees.also], sees.history or actor.history)
+    told = sees.only or [t.name for t in actor.terms]
+    task = telling(task, [*told, *(name for name in sees.also if name not in told)], sees.history or actor.history)
     return replace(task, sees={**task.sees, "critic": task.sees["actor"]}) if sees.critic == "actor" else task
+
+
+def teachers(task: Task, sees: Sees) -> Sees:
+    """What a teacher of this task's actor is told: e beside what the actor is, or the task's own group for one."""
+    group = task.sees.get("teacher")
+    if group is None or sees.only:
+        return replace(sees, also=tuple(dict.fromkeys((*sees.also, "e"))))
+    return replace(sees, only=tuple(t.name for t in group.terms), history=sees.history or group.history)
 
 
 def telling(task: Task, names: Sequence[str], history: int) -> Task:
