@@ -184,7 +184,9 @@ class Train(Generic[Settings, Lesson]):
         if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)(**task.lesson)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.adapt == "rma" and "teacher" in task.sees:
-            raise SurefootError(f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger")
+            raise SurefootError(
+                f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
+            )
         if self.adapt == "rma" and self.student.label != "latent":
             raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
         least = self.sees.history or task.sees["actor"].history
@@ -473,7 +475,11 @@ def _parse_train(args: list[str]) -> Any:
 
     def parsed(name: str) -> Any:
         task = tasks.make(name) if name in tasks.TASKS else None
-        default = Train(settings=PPO(**task.settings), student=Student(**task.lesson)) if task else Train(settings=PPO(), student=Student())
+        default = (
+            Train(settings=PPO(**task.settings), student=Student(**task.lesson))
+            if task
+            else Train(settings=PPO(), student=Student())
+        )
         return tyro.cli(Train[PPO, Student], args=args, prog="surefoot train", default=default)
 
     guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")

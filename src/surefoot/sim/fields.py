@@ -176,7 +176,9 @@ def _axis(quat: np.ndarray, k: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Target:
-    objects: str  # body, geom, joint, actuator, sensor, light, camera: whose names `match` is tried on; "" for the world
+    objects: (
+        str  # body, geom, joint, actuator, sensor, light, camera: whose names `match` is tried on; "" for the world
+    )
     fields: tuple[str, ...]  # engine fields it writes
     write: Write
     about: str

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from surefoot.belief import Box
 from surefoot.params import Param, Params
-from surefoot.task import Group, Seen, Task
-from surefoot.tasks.balance import MODEL, balance
+from surefoot.task import Group, Reward, Seen, Task
+from surefoot.tasks.balance import DT, MODEL, balance
 from surefoot.tasks.balance import RANGES as PHYSICS
 from surefoot.tasks.camera import Camera
 
-SIZE = (48, 16)  # pixels: 4.2 m of the rail and 1.4 m up, 9 cm a pixel
+SIZE = (48, 24)  # pixels: 2.6 m of the rail and 1.3 m up, 5.4 cm a pixel
 
 ASSETS = """
     <texture name="squares" type="2d" builtin="checker" rgb1="1 1 1" rgb2=".4 .4 .4" width="64" height="64"/>
@@ -22,7 +22,7 @@ ASSETS = """
     <material name="stripes" texture="stripes" texrepeat="9 9"/>"""
 
 SCENERY = """
-    <camera name="front" pos="0 -3 .42" xyaxes="1 0 0 0 0 1" fovy="26.3"/>
+    <camera name="front" pos="0 -3 .5" xyaxes="1 0 0 0 0 1" fovy="24.5"/>
     <geom name="wall" type="box" pos="0 1.5 0" zaxis="0 -1 0" size="8 5 .01" rgba=".75 .8 .85 1" contype="0" conaffinity="0"/>
     <geom name="wall_pattern" type="box" pos="0 1.45 0" zaxis="0 -1 0" size="8 5 .01" material="squares" rgba=".7 .75 .7 0" contype="0" conaffinity="0"/>
     <geom name="floor" type="box" pos="0 0 -.3" size="8 5 .01" rgba=".6 .55 .5 1" contype="0" conaffinity="0"/>
@@ -74,8 +74,13 @@ def balance_camera() -> Task:
         xml=xml,
         params=params,
         belief=Box.ranges(params, {**PHYSICS, "noise": PIXEL_NOISE, **RANGES}),
-        sees={"actor": Group((Seen("pixels", eye, eye.dim, "of full brightness"),), history=3),
+        sees={"actor": Group((Seen("pixels", eye, eye.dim, "of full brightness"),), history=4),
               "critic": Group((state, e)), "teacher": Group((state,))},
+        rewards={
+            **task.rewards,
+            "gentle": Reward(-0.5 / DT, lambda s: s.action[:, 0] ** 2, "force squared: what a camera can follow"),
+            "in sight": Reward(-0.5 / DT, lambda s: s.q[:, 0] ** 2, "distance from the middle squared, m^2"),
+        },
         settings={**task.settings, "envs": 32, "horizon": 64},
-        lesson={"history": 3, "envs": 32, "steps": 100_000, "horizon": 32, "epochs": 4, "learner_threads": 1},
+        lesson={"history": 4, "envs": 32, "steps": 100_000, "horizon": 32, "epochs": 6, "minibatches": 16, "learner_threads": 1},
     )  # fmt: skip
