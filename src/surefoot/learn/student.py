@@ -48,8 +48,10 @@ class Student:
     """env steps in all"""
     horizon: int = 16
     """env steps of each simulation between updates"""
+    keep: int = 1
+    """batches learned from: the newest and those before it, where each is dear, as pictures are; checkpoints hold them"""
     epochs: int = 2
-    """passes over each batch"""
+    """passes over the batches kept"""
     minibatches: int = 4
     """parts of a batch, one gradient step each"""
     lr: float = 1e-3
@@ -64,7 +66,17 @@ class Student:
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        for name in ("history", "latent", "envs", "steps", "horizon", "epochs", "minibatches", "learner_threads"):
+        for name in (
+            "history",
+            "latent",
+            "envs",
+            "steps",
+            "horizon",
+            "keep",
+            "epochs",
+            "minibatches",
+            "learner_threads",
+        ):
             if getattr(self, name) < 1:
                 raise SurefootError(f"student.{name}: expected at least 1, found {getattr(self, name)}")
         for name in ("lr", "noise", "mix", "mix_until"):
@@ -118,6 +130,7 @@ class Apprentice:
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
         self.iteration = 0
+        self.kept: list[tuple[Tensor, Tensor]] = []  # (observations, labels) of the last batches
         self.master = as_torch(teacher)
         self.obs = env.reset()
         self._build()
@@ -151,11 +164,13 @@ class Apprentice:
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
-        obs, label, episodes = self.collect()
+        seen, labels, episodes = self.collect()
+        self.kept = [*self.kept, (seen, labels)][-s.keep :]
+        obs, label = (torch.cat(part) for part in zip(*self.kept))
         losses = []
         for epoch in range(s.epochs):
             rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
-            for part in torch.randperm(s.batch, generator=rng).chunk(s.minibatches):
+            for part in torch.randperm(len(obs), generator=rng).chunk(s.minibatches * len(self.kept)):
                 loss = (self._answer(obs[part]) - label[part]).square().mean()
                 self.optimiser.zero_grad(set_to_none=True)
                 loss.backward()
@@ -212,7 +227,10 @@ class Apprentice:
         return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        s = self.settings
         state = {f"net.{k}": v for k, v in self.actor.state_dict().items()} | adam_state(self.optimiser, self.learned)
+        if s.keep > 1:
+            state |= {f"kept.{k}": torch.cat(part) for k, part in zip(("obs", "label"), zip(*self.kept))}
         arrays = {k: v.numpy().copy() for k, v in state.items()}
         return arrays | {f"env.{k}": v for k, v in self.env.save().items()}, {"iteration": self.iteration}
 
@@ -221,5 +239,7 @@ class Apprentice:
         state = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
         self.actor.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
         restore_adam(self.optimiser, self.learned, state)
+        kept = (arrays[k] for k in ("kept.obs", "kept.label") if k in arrays)
+        self.kept = list(zip(*(torch.from_numpy(v.copy()).split(self.settings.batch) for v in kept)))
         self.obs = self.env.load(part("env."))
         self.iteration = int(numbers["iteration"])
