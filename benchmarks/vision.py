@@ -21,12 +21,13 @@ from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.train import policy_of, settings_for
 from surefoot.policy import Net, Policy
 from surefoot.rng import stream
-from surefoot.task import Task
+from surefoot.task import Env, Task
 from surefoot.tasks.balance_camera import RANGES
 from surefoot.tasks.rollout import evaluate
 
 JUDGED = 1_000_000  # seed of the looks and episodes that judge
 VARIANTS, SEEDS = 40, 3
+HOME = 10  # episodes in the nominal look
 STEPS = 60_000  # of each student
 
 
@@ -66,7 +67,7 @@ def looks(quick: bool) -> Iterator[Row]:
             mean[kind].append(float(found.returns.mean()))
             worst[kind].append(float(np.quantile(found.returns, 0.1)))
             rate[kind].append(found.rate)
-            home[kind].append(float(evaluate(policy, tasks.env(task, n, seed=JUDGED)).returns.mean()))
+            home[kind].append(float(evaluate(policy, tasks.env(task, HOME, seed=JUDGED)).returns.mean()))
     for kind in mean:
         yield row(f"{kind}: mean return over {n} looks", mean[kind], "return")
         yield row(f"{kind}: worst decile", worst[kind], "return")
@@ -79,7 +80,7 @@ def looks(quick: bool) -> Iterator[Row]:
     yield row("seeds in which many looks have the better worst decile", better, "of seeds", at_least=1.0)
 
 
-def _told(task: Task, policy: Net, n: int):  # noqa: ANN202
+def _told(task: Task, policy: Net, n: int) -> Env:
     c = policy.contract
     return tasks.env(tasks.telling(task, [t.name for t in c.observation], c.history), n, seed=JUDGED)
 

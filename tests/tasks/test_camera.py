@@ -11,6 +11,8 @@ from mujoco.rendering.classic import gl_context
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
+from surefoot.cli import main
+from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.train import Learner, policy_of, settings_for
@@ -229,6 +231,20 @@ def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_
     assert a.contract.observation[0].name == "pixels" and a.contract.history == lesson.history
     with pytest.raises(SurefootError, match="label latent"):
         Apprentice(one.env, replace(lesson, label="latent"), 0, teacher)
+
+
+def test_from_the_door_a_run_of_balance_teaches_a_student_of_pixels(tmp_path, capsys):
+    small = ["--envs", "8", "--horizon", "8", "--steps", "128", "--hidden", "8", "--minibatches", "2"]
+    assert main(["train", "balance", *small, "--out", str(tmp_path / "teacher")]) == 0
+    lesson = ["--student.envs", "4", "--student.horizon", "4", "--student.steps", "32"]
+    follow = ["train", "balance-camera", "--adapt", "dagger", *lesson, "--teacher", str(tmp_path / "teacher")]
+    assert main([*follow, "--out", str(tmp_path / "eyes")]) == 0
+    policy = bundle.load(tmp_path / "eyes" / "student")
+    assert [t.name for t in policy.contract.observation] == ["pixels"] and policy.contract.history == 4
+    assert main(["eval", str(tmp_path / "eyes" / "student"), "--episodes", "2"]) == 0
+    assert main(["train", "balance-camera", "--adapt", "rma", "--out", str(tmp_path / "rma")]) == 2
+    assert "told other terms than its actor; --adapt dagger" in capsys.readouterr().err
+    assert not (tmp_path / "rma").exists()
 
 
 def test_a_closed_camera_opens_again_and_a_dropped_one_gives_its_context_back():
