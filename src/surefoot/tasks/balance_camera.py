@@ -51,11 +51,11 @@ LOOKS = (
 )  # fmt: skip
 
 RANGES = {
-    "light": (0.6, 1.4), "light_side": (-0.6, 0.6), "light_front": (-0.4, 0.4),
-    "cart_shade": (0.6, 1.4), "pole_shade": (0.6, 1.25), "wall_shade": (0.6, 1.2), "floor_shade": (0.6, 1.4),
-    "cart_hue": (-1.0, 1.0), "pole_hue": (-1.0, 1.0), "wall_pattern": (0.0, 0.4), "floor_pattern": (0.0, 0.4),
-    "camera_x": (-0.1, 0.1), "camera_y": (-0.05, 0.05), "camera_z": (-0.15, 0.15),
-    "camera_yaw": (-0.04, 0.04), "camera_pitch": (-0.02, 0.02), "camera_fov": (0.95, 1.05),
+    "light": (0.7, 1.3), "light_side": (-0.4, 0.4), "light_front": (-0.2, 0.2),
+    "cart_shade": (0.7, 1.3), "pole_shade": (0.7, 1.2), "wall_shade": (0.8, 1.15), "floor_shade": (0.7, 1.3),
+    "cart_hue": (-0.5, 0.5), "pole_hue": (-0.5, 0.5), "wall_pattern": (0.0, 0.15), "floor_pattern": (0.0, 0.3),
+    "camera_x": (-0.03, 0.03), "camera_y": (-0.02, 0.02), "camera_z": (-0.05, 0.05),
+    "camera_yaw": (-0.01, 0.01), "camera_pitch": (-0.005, 0.005), "camera_fov": (0.98, 1.02),
 }  # fmt: skip
 
 PIXEL_NOISE = (0.0, 0.02)  # of full brightness
@@ -84,6 +84,6 @@ def balance_camera() -> Task:
         settings={**task.settings, "envs": 32, "horizon": 64},
         lesson={
             "history": 4, "envs": 32, "steps": 100_000, "horizon": 32, "keep": 6,
-            "epochs": 2, "minibatches": 8, "learner_threads": 1,
+            "epochs": 2, "minibatches": 8, "mix": 0.5, "learner_threads": 1,
         },
     )  # fmt: skip
