@@ -28,7 +28,7 @@ from surefoot.tasks.rollout import evaluate
 JUDGED = 1_000_000  # seed of the looks and episodes that judge
 VARIANTS, SEEDS = 40, 3
 HOME = 10  # episodes in the nominal look
-STEPS = 60_000  # of each student
+STEPS = 50_000  # of each student
 
 
 def taught(task: Task, quick: bool) -> Net:
