@@ -112,7 +112,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
         (["train", "hovr"], "no task matches 'hovr'"),
         (
             ["train"],
-            "train: expected a task, or --resume and a run's folder; tasks are arm, balance, balance-discrete, hover",
+            "train: expected a task, or --resume and a run's folder; tasks are arm, balance, balance-discrete, balance-camera",
         ),
         (
             ["try", "hover", "--policy", "zeor"],

@@ -184,10 +184,10 @@ class Train(Generic[Settings, Lesson]):
             return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start)
         teacher = self.teacher
         if teacher is None:
-            also = tuple(dict.fromkeys((*self.sees.also, "e")))
+            told = tasks.teachers(task, self.sees)
             s = replace(s, encoder="e") if self.adapt == "rma" else s
             teacher = learn.once(out / "teacher", *how, lambda folder: learn.train(
-                self.task, folder, self.seed, belief, s, *how, ranges, replace(self.sees, also=also), self.start
+                self.task, folder, self.seed, belief, s, *how, ranges, told, self.start
             ), {"settings": asdict(s), "seed": self.seed})  # fmt: skip
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.once(out / "student", *how, lambda folder: learn.follow(
@@ -199,8 +199,12 @@ class Train(Generic[Settings, Lesson]):
         for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
             if getattr(self, name) != kind() and self.ranges != name:
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
-        if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)()):
+        if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)(**task.lesson)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
+        if self.adapt == "rma" and "teacher" in task.sees:
+            raise SurefootError(
+                f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
+            )
         if self.adapt == "rma" and self.student.label != "latent":
             raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
         least = self.sees.history or task.sees["actor"].history
@@ -557,8 +561,12 @@ def _parse_train(args: list[str]) -> Any:
     from surefoot.learn.student import Student
 
     def parsed(name: str) -> Any:
-        tuned = PPO(**tasks.make(name).settings) if name in tasks.TASKS else PPO()
-        default = Train(settings=tuned, student=Student())
+        task = tasks.make(name) if name in tasks.TASKS else None
+        default = (
+            Train(settings=PPO(**task.settings), student=Student(**task.lesson))
+            if task
+            else Train(settings=PPO(), student=Student())
+        )
         return tyro.cli(Train[PPO, Student], args=args, prog="surefoot train", default=default)
 
     guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")

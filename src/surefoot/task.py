@@ -209,6 +209,8 @@ class Task:
     """tuned learner settings"""
     robot: str = ""
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
+    lesson: Mapping[str, Any] = field(default_factory=dict)
+    """tuned settings of a student that learns from a teacher"""
 
 
 @dataclass(frozen=True)

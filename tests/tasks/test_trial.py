@@ -110,4 +110,4 @@ def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():
     with pytest.raises(SurefootError, match="at least 1 episode, found 0"):
         tasks.seeing(tasks.make("balance"), Sees(trial=0))
     with pytest.raises(SurefootError, match="base_lin_vel"):
-        tasks.seeing(tasks.make("hover"), Sees(without=("base_linvel",)))
+        tasks.seeing(tasks.make("hover"), Sees(only=("base_linvel",)))

@@ -48,8 +48,10 @@ class Student:
     """env steps in all"""
     horizon: int = 16
     """env steps of each simulation between updates"""
+    keep: int = 1
+    """batches learned from: the newest and those before it, where each is dear, as pictures are; checkpoints hold them"""
     epochs: int = 2
-    """passes over each batch"""
+    """passes over the batches kept"""
     minibatches: int = 4
     """parts of a batch, one gradient step each"""
     lr: float = 1e-3
@@ -64,7 +66,17 @@ class Student:
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        for name in ("history", "latent", "envs", "steps", "horizon", "epochs", "minibatches", "learner_threads"):
+        for name in (
+            "history",
+            "latent",
+            "envs",
+            "steps",
+            "horizon",
+            "keep",
+            "epochs",
+            "minibatches",
+            "learner_threads",
+        ):
             if getattr(self, name) < 1:
                 raise SurefootError(f"student.{name}: expected at least 1, found {getattr(self, name)}")
         for name in ("lr", "noise", "mix", "mix_until"):
@@ -87,16 +99,28 @@ def classroom(task: Task, teacher: Net, history: int) -> Task:
     return replace(task, sees={"actor": student, "teacher": told.sees["actor"]}, mirror=None)
 
 
-def _frames(x: np.ndarray, teacher: Group, student: Group) -> np.ndarray:
-    """A row over the teacher's frames as one over the student's: the terms they share, the oldest frame repeated."""
-    if student.history < teacher.history:
-        raise SurefootError(
-            f"student: history: expected at least the teacher's {teacher.history}, found {student.history}"
-        )
-    columns = dict(zip((t.name for t in teacher.terms), teacher.columns))
-    rows = x.reshape(teacher.history, teacher.frame)
-    rows = np.concatenate([rows[:, columns[t.name]] for t in student.terms], 1)
-    return np.concatenate([np.repeat(rows[:1], student.history - teacher.history, 0), rows]).ravel()
+def _scales(teacher: Net, master: Group, student: Group, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of what the student is told, by which it is normalised.
+
+    Of terms the teacher is told, too: the teacher's, which its body knows, the oldest frame repeated. Of others, such as
+    pixels: each column's mean and the whole term's spread over the `first` frames, since some columns hardly vary there.
+    """
+    told = dict(zip((t.name for t in master.terms), master.columns))
+    known = [teacher.arrays[k].reshape(master.history, master.frame) for k in ("mean", "sd")]
+    frame = first.reshape(len(first), student.history, student.frame)[:, -1]
+    mean, sd = np.empty((2, student.history, student.frame), np.float32)
+    for t, at in zip(student.terms, student.columns):
+        if t.name not in told:
+            mean[:, at], sd[:, at] = frame[:, at].mean(0), max(float(frame[:, at].std()), 1e-3)
+            continue
+        if student.history < master.history:
+            raise SurefootError(
+                f"student: history: expected at least the teacher's {master.history}, found {student.history}"
+            )
+        early = student.history - master.history
+        for out, rows in zip((mean, sd), known):
+            out[:early, at], out[early:, at] = rows[0, told[t.name]], rows[:, told[t.name]]
+    return mean.ravel(), sd.ravel()
 
 
 class Apprentice:
@@ -106,9 +130,10 @@ class Apprentice:
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
         self.iteration = 0
+        self.kept: list[tuple[Tensor, Tensor]] = []  # (observations, labels) of the last batches
         self.master = as_torch(teacher)
-        self._build()
         self.obs = env.reset()
+        self._build()
 
     def _build(self) -> None:
         s, t = self.settings, self.teacher
@@ -117,8 +142,14 @@ class Apprentice:
             raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
         if s.label == "latent" and t.encoder != "mlp":
             raise SurefootError("student: label latent needs a teacher with an encoder of e: train it with --encoder e")
+        unshared = [t.name for t in group.terms if t.name not in [known.name for known in master.terms]]
+        if s.label == "latent" and unshared:
+            raise SurefootError(
+                f"student: label latent keeps the teacher's body, which is not told {', '.join(unshared)}; "
+                "expected label action (--adapt dagger)"
+            )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
-        self.mean, self.sd = (_frames(t.arrays[k], master, group) for k in ("mean", "sd"))  # which its body knows
+        self.mean, self.sd = _scales(t, master, group, self.obs["actor"])
         every = np.arange(group.dim).reshape(group.history, group.frame)
         latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
@@ -133,11 +164,13 @@ class Apprentice:
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
-        obs, label, episodes = self.collect()
+        seen, labels, episodes = self.collect()
+        self.kept = [*self.kept, (seen, labels)][-s.keep :]
+        obs, label = (torch.cat(part) for part in zip(*self.kept))
         losses = []
         for epoch in range(s.epochs):
             rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
-            for part in torch.randperm(s.batch, generator=rng).chunk(s.minibatches):
+            for part in torch.randperm(len(obs), generator=rng).chunk(s.minibatches * len(self.kept)):
                 loss = (self._answer(obs[part]) - label[part]).square().mean()
                 self.optimiser.zero_grad(set_to_none=True)
                 loss.backward()
@@ -194,7 +227,10 @@ class Apprentice:
         return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        s = self.settings
         state = {f"net.{k}": v for k, v in self.actor.state_dict().items()} | adam_state(self.optimiser, self.learned)
+        if s.keep > 1:
+            state |= {f"kept.{k}": torch.cat(part) for k, part in zip(("obs", "label"), zip(*self.kept))}
         arrays = {k: v.numpy().copy() for k, v in state.items()}
         return arrays | {f"env.{k}": v for k, v in self.env.save().items()}, {"iteration": self.iteration}
 
@@ -203,5 +239,7 @@ class Apprentice:
         state = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
         self.actor.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
         restore_adam(self.optimiser, self.learned, state)
+        kept = (arrays[k] for k in ("kept.obs", "kept.label") if k in arrays)
+        self.kept = list(zip(*(torch.from_numpy(v.copy()).split(self.settings.batch) for v in kept)))
         self.obs = self.env.load(part("env."))
         self.iteration = int(numbers["iteration"])

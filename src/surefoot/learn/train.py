@@ -215,7 +215,8 @@ def follow(
     save_every: float = SAVE_EVERY,
 ) -> Path:
     """Train a student of a teacher over a belief; returns the path of its policy. The run keeps the teacher's files."""
-    settings, belief = settings or Student(), belief or tasks.make(task_name).belief
+    task = tasks.make(task_name)
+    settings, belief = settings or Student(**task.lesson), belief or task.belief
     master = bundle.load(teacher)
     about = {
         "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),

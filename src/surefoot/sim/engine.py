@@ -14,7 +14,7 @@ from mujoco.batch import Batch, SimulationError
 
 from surefoot.errors import unknown
 from surefoot.params import Params
-from surefoot.sim.fields import OUTSIDE, Rows, check_op, object_names, writer
+from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
 from surefoot.world import Chance, OnAction, OnBody, OnForce, Start, State, Term, World
 
 DIVERGED = [
@@ -100,7 +100,7 @@ class Engine(World):
         self.batch = Batch(model, n, threads)
         for p in params:
             check_op(p)
-        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target not in OUTSIDE]
+        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target in TARGETS]
         names = {f for _, w in self.writers for f in w.target.fields}
         if (model.sensor_history[:, 0] > 0).any():
             names.add("sensor_delay")  # set aside while a reset reads its first values

@@ -98,9 +98,87 @@ def along(field: str, k: int = 0) -> Write:
     return write
 
 
+def light(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Power of every light, the headlight's too."""
+    for field in LIGHTS:
+        old = rows[field]
+        rows[field] = combine(old, value.reshape(-1, *[1] * (old.ndim - 1)), op)
+
+
+def light_tilt(axis: int) -> Write:
+    """Turns the direction of directional and spot lights about a world axis, rad."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        d, i, j = rows["light_dir"], (axis + 1) % 3, (axis + 2) % 3
+        c, s = np.cos(value), np.sin(value)  # (k, 1): every matched light by the same angle
+        d[:, ids, i], d[:, ids, j] = c * d[:, ids, i] - s * d[:, ids, j], s * d[:, ids, i] + c * d[:, ids, j]
+
+    return write
+
+
+def channel(*which: int) -> Write:
+    """Channels of a colour (red 0, green 1, blue 2, opacity 3), kept within 0..1."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        for k in which:
+            rows["geom_rgba"][:, ids, k] = combine(rows["geom_rgba"][:, ids, k], value, op).clip(0, 1)
+
+    return write
+
+
+def hue(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Turns a colour about the grey axis of red, green and blue, rad; what has no colour has none afterwards."""
+    rgb, a = rows["geom_rgba"][:, ids, :3], value[..., None]
+    across = (np.roll(rgb, 1, -1) - np.roll(rgb, -1, -1)) / np.sqrt(3)  # the axis times rgb
+    turned = np.cos(a) * rgb + (1 - np.cos(a)) * rgb.mean(-1, keepdims=True) + np.sin(a) * across
+    rows["geom_rgba"][:, ids, :3] = turned.clip(0, 1)
+
+
+def camera_move(axis: int) -> Write:
+    """Moves a camera along its own axis (x right, y up, z backward), m."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        rows["cam_pos"][:, ids] += value[..., None] * _axis(rows["cam_quat"][:, ids], axis)
+
+    return write
+
+
+def camera_turn(axis: int) -> Write:
+    """Turns a camera about its own axis: pitch about x, yaw about y, roll about z, rad."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        w, *v = np.moveaxis(rows["cam_quat"][:, ids], -1, 0)
+        c, s = np.cos(value / 2), np.sin(value / 2)
+        i, j, k = axis, (axis + 1) % 3, (axis + 2) % 3
+        turned = {0: c * w - s * v[i], 1 + i: c * v[i] + s * w, 1 + j: c * v[j] + s * v[k], 1 + k: c * v[k] - s * v[j]}
+        for at, part in turned.items():
+            rows["cam_quat"][:, ids, at] = part
+
+    return write
+
+
+def camera_fov(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Vertical field of view, rad; the engine's own is in degrees."""
+    value = value if op == "scale" else np.degrees(value)
+    rows["cam_fovy"][:, ids] = combine(rows["cam_fovy"][:, ids], value, op)
+
+
+def _axis(quat: np.ndarray, k: int) -> np.ndarray:
+    """(..., 3): axis k of the frame that a quaternion turns."""
+    w, x, y, z = np.moveaxis(quat, -1, 0)
+    columns = (
+        (w * w + x * x - y * y - z * z, 2 * (x * y + w * z), 2 * (x * z - w * y)),
+        (2 * (x * y - w * z), w * w - x * x + y * y - z * z, 2 * (y * z + w * x)),
+        (2 * (x * z + w * y), 2 * (y * z - w * x), w * w - x * x - y * y + z * z),
+    )
+    return np.stack(columns[k], -1)
+
+
 @dataclass(frozen=True)
 class Target:
-    objects: str  # body, geom, joint, actuator, sensor: whose names `match` is tried on; "" for the whole world
+    objects: (
+        str  # body, geom, joint, actuator, sensor, light, camera: whose names `match` is tried on; "" for the world
+    )
     fields: tuple[str, ...]  # engine fields it writes
     write: Write
     about: str
@@ -144,7 +222,32 @@ TARGETS: dict[str, Target] = {
     "air_density": Target("", ("opt.density",), along("opt.density"), "density of the air, kg/m^3"),
 }
 
-# Targets that are not physics but sensing or events; task.py and the force socket carry them out.
+LIGHTS = tuple(
+    f"{of}{kind}" for of in ("light_", "vis.headlight.") for kind in ("ambient", "diffuse", "specular")
+)  # fmt: skip
+POSE = ("cam_pos", "cam_quat")
+
+# Targets that a camera sees and the physics does not: tasks/camera.py writes them into the model it draws.
+VISIBLE: dict[str, Target] = {
+    "light": Target("", LIGHTS, light, "power of every light, as a multiple", ("scale",)),
+    "light_tilt_x": Target("light", ("light_dir",), light_tilt(0), "lights turned about world x, rad", ("add",)),
+    "light_tilt_y": Target("light", ("light_dir",), light_tilt(1), "lights turned about world y, rad", ("add",)),
+    "red": Target("geom", ("geom_rgba",), channel(0), "red of a surface, 0 to 1"),
+    "green": Target("geom", ("geom_rgba",), channel(1), "green of a surface, 0 to 1"),
+    "blue": Target("geom", ("geom_rgba",), channel(2), "blue of a surface, 0 to 1"),
+    "shade": Target("geom", ("geom_rgba",), channel(0, 1, 2), "red, green and blue together, 0 to 1"),
+    "opacity": Target("geom", ("geom_rgba",), channel(3), "0: not seen, 1: hides what is behind"),
+    "hue": Target("geom", ("geom_rgba",), hue, "turn of a surface's colour about the grey axis, rad", ("add",)),
+    "camera_x": Target("camera", POSE, camera_move(0), "camera moved to its right, m", ("add",)),
+    "camera_y": Target("camera", POSE, camera_move(1), "camera moved upward in its picture, m", ("add",)),
+    "camera_z": Target("camera", POSE, camera_move(2), "camera moved backward, m", ("add",)),
+    "camera_pitch": Target("camera", POSE, camera_turn(0), "camera turned upward, rad", ("add",)),
+    "camera_yaw": Target("camera", POSE, camera_turn(1), "camera turned to its left, rad", ("add",)),
+    "camera_roll": Target("camera", POSE, camera_turn(2), "camera turned about its line of sight, rad", ("add",)),
+    "camera_fov": Target("camera", ("cam_fovy",), camera_fov, "vertical field of view, rad"),
+}
+
+# Targets that are neither: sensing and events; task.py and the force socket carry them out.
 OUTSIDE = {
     "noise": ("spread of observation noise: set it in each term's unit, or scale each term's own", ("set", "scale")),
     "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
@@ -172,6 +275,8 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
         "joint": model.njnt,
         "actuator": model.nu,
         "sensor": model.nsensor,
+        "light": model.nlight,
+        "camera": model.ncam,
     }[kind]
     return [getattr(model, kind)(i).name for i in range(count)]
 
@@ -179,9 +284,10 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
 def check_op(param: Param) -> None:
     """The target exists and knows what the op means; another would silently be other physics."""
     where = f"param {param.name}"
-    if param.target not in TARGETS and param.target not in OUTSIDE:
-        raise unknown("target", param.target, [*TARGETS, *OUTSIDE], where)
-    ops = OUTSIDE[param.target][1] if param.target in OUTSIDE else TARGETS[param.target].ops
+    known = {name: target.ops for name, target in (TARGETS | VISIBLE).items()} | {k: v[1] for k, v in OUTSIDE.items()}
+    if param.target not in known:
+        raise unknown("target", param.target, known, where)
+    ops = known[param.target]
     if param.op not in ops:
         raise SurefootError(f"{where}: op: target {param.target} can be {' or '.join(ops)}, found {param.op}")
 
@@ -190,7 +296,7 @@ def writer(model: mujoco.MjModel, param: Param) -> Writer:
     """Resolve a Param's address in a model; says what exists when nothing matches."""
     where = f"param {param.name}"
     check_op(param)
-    target = TARGETS[param.target]
+    target = (TARGETS | VISIBLE)[param.target]
     if not target.objects:
         return Writer(param, target, np.array([], int))
     names = object_names(model, target.objects)

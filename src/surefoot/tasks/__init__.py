@@ -15,6 +15,7 @@ from surefoot.sim.load import load_string
 from surefoot.task import MEMORY, Env, Group, Task
 from surefoot.tasks.arm import arm
 from surefoot.tasks.balance import balance
+from surefoot.tasks.balance_camera import balance_camera
 from surefoot.tasks.hover import hover
 from surefoot.tasks.walk import walk
 from surefoot.world import Term
@@ -23,6 +24,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "arm": arm,
     "balance": balance,
     "balance-discrete": lambda: balance(discrete=True),
+    "balance-camera": balance_camera,
     "hover": hover,
     "walk": walk,
     "walk-rough": lambda: walk(rough=True),
@@ -41,10 +43,10 @@ class Sees:
 
     history: int = 0
     """frames the actor is told, newest last; 0: as many as the task says"""
+    only: tuple[str, ...] = ()
+    """terms of the task for the actor, in place of its own; what nobody is told is not worked out, so pixels cost nothing"""
     also: tuple[str, ...] = ()
     """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
-    without: tuple[str, ...] = ()
-    """terms the actor is not told, such as velocities of which the robot has no sensor"""
     critic: Literal["task", "actor"] = "task"
     """told what the task says, which may be more than any robot measures; or only what the actor is told"""
     trial: int = 1
@@ -52,20 +54,22 @@ class Sees:
 
 
 def seeing(task: Task, sees: Sees) -> Task:
-    own = [t.name for t in task.sees["actor"].terms]
-    for name in sees.without:
-        if name not in own:
-            raise unknown("observation term", name, own, "sees.without")
     if sees.trial < 1:
         raise SurefootError(f"sees.trial: expected at least 1 episode, found {sees.trial}")
-    memory = [t.name for t in MEMORY] if sees.trial > 1 else []
-    names = [*(name for name in own if name not in sees.without), *sees.also, *memory]
-    task = telling(task, names, sees.history or task.sees["actor"].history, sees.trial)
+    actor, memory = task.sees["actor"], MEMORY if sees.trial > 1 else ()
+    names = dict.fromkeys([*(sees.only or (t.name for t in actor.terms)), *sees.also, *(t.name for t in memory)])
+    task = telling(task, list(names), sees.history or actor.history, sees.trial)
     critic = task.sees["critic"]
-    critic = (
-        task.sees["actor"] if sees.critic == "actor" else replace(critic, terms=(*critic.terms, *MEMORY[: len(memory)]))
-    )
+    critic = task.sees["actor"] if sees.critic == "actor" else replace(critic, terms=(*critic.terms, *memory))
     return replace(task, sees={**task.sees, "critic": critic})
+
+
+def teachers(task: Task, sees: Sees) -> Sees:
+    """What a teacher of this task's actor is told: e beside what the actor is, or the task's own group for one."""
+    group = task.sees.get("teacher")
+    if group is None or sees.only:
+        return replace(sees, also=tuple(dict.fromkeys((*sees.also, "e"))))
+    return replace(sees, only=tuple(t.name for t in group.terms), history=sees.history or group.history)
 
 
 def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> Task:

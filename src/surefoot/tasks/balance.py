@@ -17,15 +17,15 @@ FORCE = 10.0  # N
 TILT = 12 * 2 * np.pi / 360  # rad, where an episode ends
 TRACK = 2.4  # m, likewise
 
-XML = """
+MODEL = """
 <mujoco model="balance">
   <option timestep="0.02" gravity="0 0 -9.8" integrator="Euler"><flag contact="disable"/></option>
   <visual><headlight ambient=".45 .45 .45" diffuse=".4 .4 .4" specular="0 0 0"/></visual>
-  <asset><texture type="skybox" builtin="gradient" rgb1=".92 .95 1" rgb2=".62 .74 .88" width="64" height="384"/></asset>
+  <asset><texture type="skybox" builtin="gradient" rgb1=".92 .95 1" rgb2=".62 .74 .88" width="64" height="384"/>{assets}</asset>
   <worldbody>
     <light pos="0 -2 3" dir="0 .5 -1" directional="true" diffuse=".3 .3 .3" specular="0 0 0"/>
     <geom name="rail" type="capsule" fromto="-2.6 0 0 2.6 0 0" size=".03" rgba=".35 .35 .4 1" contype="0" conaffinity="0"/>
-    <camera name="side" pos="0 -4.5 .55" xyaxes="1 0 0 0 0 1"/>
+    <camera name="side" pos="0 -4.5 .55" xyaxes="1 0 0 0 0 1"/>{scenery}
     <body name="cart">
       <inertial pos="0 0 0" mass="1" diaginertia=".01 .01 .01"/>
       <joint name="slide" type="slide" axis="1 0 0"/>
@@ -40,6 +40,7 @@ XML = """
   <actuator><motor name="push" joint="slide" gear="1" ctrlrange="-10 10"/></actuator>
 </mujoco>
 """
+XML = MODEL.format(assets="", scenery="")
 
 PARAMS = Params((
     Param("gravity", "gravity", 9.8, 5.0, 16.0, op="set", unit="m/s^2", about="strength of gravity"),

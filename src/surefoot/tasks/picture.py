@@ -109,7 +109,7 @@ class Eye:
         self.camera = cameras.index(camera) if camera in cameras else -1
         room = self.model.vis.global_
         room.offwidth, room.offheight = max(room.offwidth, width), max(room.offheight, height)
-        self.renderer = _renderer(self.model, size)
+        self.renderer = renderer(self.model, size)
 
     def keep(self) -> None:
         self.batch.get_model(0, self.model)
@@ -221,7 +221,7 @@ def _mp4(frames: Iterable[np.ndarray], fps: float, size: Size, encoder: str) -> 
         return out.read_bytes()
 
 
-def _renderer(model: mujoco.MjModel, size: Size) -> mujoco.Renderer:
+def renderer(model: mujoco.MjModel, size: Size) -> mujoco.Renderer:
     """A renderer on the first OpenGL that works. mujoco chooses one when it is imported, and then assumes a display."""
     width, height = size
     chosen, failed = gl_context.__dict__.get("GLContext"), []

@@ -1,0 +1,110 @@
+"""What bearing many looks is worth to a policy that sees by a camera: trained in one look, and over a belief of looks.
+
+    python -m benchmarks.vision [--only looks|rate] [--quick] [--json] [--record]
+
+One teacher, told the state, learns over the physics of balance-camera. Students told pixels alone learn from it by
+DAgger for the same env steps from the same seeds: in the nominal look, or over the task's belief of looks. All are judged
+with nominal physics in the same looks, which no training drew. Values are medians over seeds with the least and largest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.measure import Row, row, seconds
+from surefoot import tasks
+from surefoot.belief import Belief, Box
+from surefoot.learn.ppo import Learner
+from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.train import policy_of, settings_for
+from surefoot.policy import Net, Policy
+from surefoot.rng import stream
+from surefoot.task import Env, Task
+from surefoot.tasks.balance_camera import RANGES
+from surefoot.tasks.rollout import evaluate
+
+JUDGED = 1_000_000  # seed of the looks and episodes that judge
+VARIANTS, SEEDS = 40, 3
+HOME = 10  # episodes in the nominal look
+STEPS = 50_000  # of each student
+
+
+def taught(task: Task, quick: bool) -> Net:
+    """A teacher told the state, over the task's whole belief; it draws no pixel."""
+    settings = replace(settings_for(task.name), steps=4096 if quick else 200_000)
+    env = tasks.env(tasks.seeing(task, tasks.teachers(task, tasks.Sees())), settings.envs, task.belief, 0, stagger=True)
+    learner = Learner(env, settings, 0)
+    for _ in range(settings.iterations):
+        learner.iterate()
+    return policy_of(learner)
+
+
+def learned(task: Task, teacher: Net, belief: Belief, seed: int, quick: bool) -> Policy:
+    lesson = replace(Student(**task.lesson), label="action", steps=2048 if quick else STEPS)
+    env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, stagger=True)
+    student = Apprentice(env, lesson, seed, teacher)
+    for _ in range(lesson.iterations):
+        student.iterate()
+    return policy_of(student)
+
+
+def looks(quick: bool) -> Iterator[Row]:
+    """Students of one look and of many, in looks none of them saw: return and success, mean and worst decile."""
+    task = tasks.make("balance-camera")
+    belief, teacher, n = Box.ranges(task.params, RANGES), taught(task, quick), 4 if quick else VARIANTS
+    met = belief.sample(stream(JUDGED, "looks"), n)
+    yield row(
+        "teacher, told the state: return", evaluate(teacher, _told(task, teacher, n), e=met).returns.mean(), "return"
+    )
+    mean: dict[str, list[float]] = {"one look": [], "many looks": []}
+    worst, rate, home = ({k: [] for k in mean} for _ in range(3))
+    for seed in range(1 if quick else SEEDS):
+        for kind, over in (("one look", tasks.nominal(task)), ("many looks", belief)):
+            policy = learned(task, teacher, over, seed, quick)
+            found = evaluate(policy, tasks.env(task, n, belief, JUDGED), e=met)
+            mean[kind].append(float(found.returns.mean()))
+            worst[kind].append(float(np.quantile(found.returns, 0.1)))
+            rate[kind].append(found.rate)
+            home[kind].append(float(evaluate(policy, tasks.env(task, HOME, seed=JUDGED)).returns.mean()))
+    for kind in mean:
+        yield row(f"{kind}: mean return over {n} looks", mean[kind], "return")
+        yield row(f"{kind}: worst decile", worst[kind], "return")
+        yield row(f"{kind}: success over looks", rate[kind], "of episodes")
+        yield row(f"{kind}: mean return in the nominal look", home[kind], "return")
+    yield row(
+        "many / one, mean return over looks", np.array(mean["many looks"]) / mean["one look"], "ratio", at_least=1.3
+    )
+    better = (np.array(worst["many looks"]) > worst["one look"]).mean()
+    yield row("seeds in which many looks have the better worst decile", better, "of seeds", at_least=1.0)
+
+
+def _told(task: Task, policy: Net, n: int) -> Env:
+    c = policy.contract
+    return tasks.env(tasks.telling(task, [t.name for t in c.observation], c.history), n, seed=JUDGED)
+
+
+def rate(quick: bool) -> Iterator[Row]:
+    """Pictures a second, each with its own look, and what of an env step they leave."""
+    task = tasks.make("balance-camera")
+    n, pixels = 8 if quick else 64, task.sees["actor"].terms[0].compute
+    envs = {
+        "pixels": tasks.env(task, n, task.belief),
+        "state": tasks.env(tasks.telling(task, ["cart_pole"], 1), n, task.belief),
+    }
+    for env in envs.values():
+        env.reset()
+    now, push = envs["pixels"].moment, np.zeros((n, 1))
+    pixels(now)
+    each = [n / seconds(lambda: pixels(now)) for _ in range(measure.PAIRS)]
+    yield row(f"pictures, {n} looks in turn", each, "a second")
+    steps = measure.interleaved({k: lambda env=env: n / seconds(lambda: env.step(push)) for k, env in envs.items()})
+    for kind, found in steps.items():
+        yield row(f"env steps, actor told {kind}", found, "a second")
+
+
+PARTS = {"rate": rate, "looks": looks}
+
+if __name__ == "__main__":
+    measure.main("vision", __doc__.split("\n")[0], PARTS)
