@@ -8,6 +8,7 @@ the same worlds and starts, which no training saw. Values are medians over seeds
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,10 @@ from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
-from surefoot.learn.ppo import Learner
+from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.train import Grows, policy_of, settings_for
 from surefoot.learn.widen import Widen
-from surefoot.policy import Policy
+from surefoot.policy import Net, Policy
 from surefoot.rng import stream
 from surefoot.task import Task
 from surefoot.tasks.rollout import Evaluation, evaluate
@@ -44,10 +45,10 @@ def hard(task: Task) -> Box:
 
 
 def learned(
-    task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None
-) -> tuple[Policy, Learner, list[dict[str, float]]]:
+    task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None, **changes: Any
+) -> tuple[Net, Learner, list[dict[str, float]]]:
     """A policy after so many env steps, the learner it came from, and what each iteration logged."""
-    settings = replace(settings_for(task.name), steps=steps)
+    settings = replace(PPO(**task.settings), steps=steps, **changes)
     env = tasks.env(task, settings.envs, belief, seed, stagger=True)
     learner = Learner(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
     logged = [learner.iterate() for _ in range(settings.iterations)]

@@ -89,44 +89,45 @@ def inferred(
         raise SurefootError("adapt: this policy has no latent to look at; train one with --adapt rma or --encoder conv")
     if episodes < 20:
         raise SurefootError(f"episodes: expected at least 20 to fit a probe and to test it, found {episodes}")
-    task = tasks.fitting(task, policy.contract)
     free = np.flatnonzero(belief.sd() > 0)
     if not len(free):
         raise SurefootError("adapt: the belief leaves nothing to work out: every unknown is fixed")
-    env = tasks.env(task, episodes, belief, seed)
-    e = belief.sample(stream(seed, "inferred"), episodes)
-    z = latents(policy, env, e, e, env.steps, watch)
-    soon, half = min(round(SOON / env.world.dt), env.steps - 1), episodes // 2
-    log = task.params.log[free]
-    known = np.isfinite(z[soon:, :half]).all(-1)
-    if known.sum() < 2 * z.shape[-1]:
-        raise SurefootError(f"adapt: hardly any episode lasts {SOON} s: there is nothing to read")
-    probe = Probe.fit(z[soon:, :half][known], np.broadcast_to(e[:half, free], (*known.shape, len(free)))[known], log)
-    r2 = np.array([_r2(_y(e[half:, free], log), probe.y(frame[half:])) for frame in z])  # (T, free)
     names = [task.params.names[i] for i in free]
     if name and name not in names:
         raise unknown("unknown", name, names, "adapt: of those the belief leaves open")
-    k = names.index(name) if name else int(np.nanargmax(r2[soon]))
-    i, (low, high) = int(free[k]), belief.interval(0.8)
-    values = tuple(float(d if v is None else v) for v, d in zip(change, (low[i], high[i])))
-    step = env.steps // 2 if at is None else round(at / env.world.dt)
+    env = tasks.env(tasks.fitting(task, policy.contract), episodes, belief, seed)
+    dt = env.world.dt
+    soon, step = min(round(SOON / dt), env.steps - 1), env.steps // 2 if at is None else round(at / dt)
     if not 0 < step < env.steps:
         raise SurefootError(f"at: expected a time within the episode of {task.seconds:g} s, found {at:g}")
+    e = belief.sample(stream(seed, "inferred"), episodes)
+    probe, r2 = _told(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
+    k = names.index(name) if name else int(np.argmax(np.nan_to_num(r2[soon], nan=-np.inf)))
+    low, high = belief.interval(0.8)
+    values = [float(d[free[k]] if v is None else v) for v, d in zip(change, (low, high))]
     before, after = e.copy(), e.copy()
-    for rows, value in zip((before, after), values):
-        rows[:, i] = value
-    moved = probe(latents(policy, env, before, after, step, watch))[..., k]
-    with np.errstate(invalid="ignore"):
-        read = np.nanquantile(moved, (0.1, 0.5, 0.9), axis=1) if np.isfinite(moved).any(1).all() else moved[:0].T
-    dt = env.world.dt
+    before[:, free[k]], after[:, free[k]] = values
+    track = probe(latents(policy, env, before, after, step, watch))[..., k]
+    lasted = bool(np.isfinite(track).any(1).all())  # some episode is there at every time
+    read = np.nanquantile(track, (0.1, 0.5, 0.9), axis=1) if lasted else None
     return {
         "task": task.name, "episodes": episodes, "seed": seed, "history": policy.contract.history * dt, "dt": dt,
         "soon": soon * dt, "unknown": names[k], "unit": task.params[names[k]].unit, "at": step * dt,
         "r2": {n: {"soon": _finite(r2[soon, j]), "end": _finite(r2[-1, j])} for j, n in enumerate(names)},
         "r2_over_time": [_finite(x) for x in r2[:, k]], "before": values[0], "after": values[1],
-        "read": {q: row.tolist() for q, row in zip(("low", "median", "high"), read)},
-        "settles": settling(read[1], step, dt) if len(read) else None,
+        "read": None if read is None else {q: row.tolist() for q, row in zip(("low", "median", "high"), read)},
+        "settles": None if read is None else settling(read[1], step, dt),
     }  # fmt: skip
+
+
+def _told(z: np.ndarray, e: np.ndarray, log: np.ndarray, soon: int) -> tuple[Probe, np.ndarray]:
+    """A probe of latents (T, n, .) fitted to half of the episodes from step `soon` on, and its R2 (T, d) on the others."""
+    half = len(e) // 2
+    there = np.isfinite(z[soon:, :half]).all(-1)
+    if there.sum() < 2 * z.shape[-1]:
+        raise SurefootError(f"adapt: hardly any episode lasts {SOON} s: there is nothing to read")
+    probe = Probe.fit(z[soon:, :half][there], np.broadcast_to(e[:half], (*there.shape, e.shape[1]))[there], log)
+    return probe, np.array([_r2(_y(e[half:], log), probe.y(frame[half:])) for frame in z])
 
 
 def _r2(y: np.ndarray, found: np.ndarray) -> np.ndarray:

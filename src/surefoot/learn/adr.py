@@ -24,7 +24,7 @@ class ADR:
     """share of episodes that are put on an edge"""
     episodes: int = 20
     """episodes on an edge that decide where it goes"""
-    step: float = 0.1
+    step: float = 0.2
     """how far an edge moves, of the target's width"""
     widen_at: float = 0.8
     """success from which an edge moves outward"""

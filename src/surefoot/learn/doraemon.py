@@ -29,7 +29,7 @@ class Doraemon:
     """success that the widened belief must keep"""
     eps: float = 0.1
     """largest KL of a step, nats"""
-    episodes: int = 200
+    episodes: int = 100
     """episodes between steps"""
     sharpness: float = 200.0
     """a + b at the start, of which the mode is the nominal value"""

@@ -253,6 +253,7 @@ OUTSIDE = {
     "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
     "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),
     "pull": ("largest force of a slow pull on a body: set it in N, or scale the pull term's own", ("set", "scale")),
+    "task": ("no physics: read by the task's own functions alone, such as a goal that is not shown", ("set",)),
 }
 
 

@@ -1,0 +1,210 @@
+"""What working out the world is worth: critics that know more, students of teachers, latents, and memory over episodes.
+
+    python -m benchmarks.adapt [--only hover|critic|trial|walk] [--quick] [--json] [--record]
+
+Every contender of a part learns for the same env steps from the same seeds (a student's are on top of its teacher's, and
+told), and is judged on the same worlds and starts, which no training saw. Values are medians over seeds with the least
+and largest.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.measure import Row, row
+from benchmarks.robust import JUDGED, learned
+from surefoot import tasks
+from surefoot.belief import Belief, Box
+from surefoot.gate.inferred import inferred
+from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.train import policy_of
+from surefoot.params import Param, Params
+from surefoot.policy import Net
+from surefoot.task import Action, Group, Reward, Seen, Task
+from surefoot.tasks import Sees
+from surefoot.tasks.rollout import Evaluation, evaluate, trials
+from surefoot.world import Start
+
+SEEDS = 3
+JUDGES = 500  # episodes
+
+
+def judged(policy: Net, task: Task, belief: Belief, quick: bool) -> Evaluation:
+    env = tasks.env(tasks.fitting(task, policy.contract), 20 if quick else JUDGES, belief, JUDGED)
+    return evaluate(policy, env)
+
+
+def taught(task: Task, belief: Belief, teacher: Net, seed: int, lesson: Student) -> Net:
+    env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, stagger=True)
+    apprentice = Apprentice(env, lesson, seed, teacher)
+    for _ in range(lesson.iterations):
+        apprentice.iterate()
+    return policy_of(apprentice)
+
+
+def ranges(task: Task, **wider: tuple[float, float]) -> Box:
+    """The task's own belief with some ranges replaced."""
+    assert isinstance(task.belief, Box)
+    own = {n: (float(a), float(b)) for n, a, b in zip(task.params.names, task.belief.low, task.belief.high)}
+    return Box.ranges(task.params, own | wider)
+
+
+def hover(quick: bool) -> Iterator[Row]:
+    """A drone of half to twice its mass, motors of 30 to 100 ms: randomized, told e, and three kinds of student."""
+    task = tasks.make("hover")
+    belief = ranges(task, mass=(0.5, 2.0), strength=(1.0, 1.0), motor_time=(0.03, 0.1), latency=(0.0, 0.02))
+    steps, lessons = (8192, 4096) if quick else (3_000_000, 500_000)
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    told = tasks.seeing(task, Sees(also=("e",)))
+    for seed in range(1 if quick else SEEDS):
+        teacher = learned(told, belief, seed, steps, encoder="e")[0]
+        lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, **kw))  # noqa: E731, B023
+        policies = {
+            "randomized": learned(task, belief, seed, steps)[0], "teacher": teacher, "rma": lesson(),
+            "dagger": lesson(label="action"), "cloned": lesson(label="action", mix=1.0, mix_until=1.0),
+        }  # fmt: skip
+        for name, policy in policies.items():
+            result = judged(policy, task, belief, quick)
+            found[name]["success"].append(result.rate)
+            found[name]["return"].append(float(result.returns.mean()))
+        facts = inferred(policies["rma"], task, belief, "mass", episodes=40 if quick else 400, seed=JUDGED)
+        found["latent"]["r2"].append(facts["r2"]["mass"]["soon"])
+        found["latent"]["settles"].append(facts["settles"] if facts["settles"] is not None else np.nan)
+    for name in ("randomized", "teacher", "rma", "dagger", "cloned"):
+        for what in ("success", "return"):
+            yield row(f"hover, {name}: {what}", found[name][what], "of episodes" if what == "success" else "return")
+    for what in ("success", "return"):
+        plain, oracle, rma = (np.array(found[k][what]) for k in ("randomized", "teacher", "rma"))
+        goal = 0.7 if what == "return" else None
+        yield row(
+            f"rma: share of the gap recovered, {what}", (rma - plain) / (oracle - plain), "of the gap", at_least=goal
+        )
+    teacher_, dagger, cloned = (100 * np.array(found[k]["success"]) for k in ("teacher", "dagger", "cloned"))
+    yield row("dagger / teacher, success", dagger / teacher_, "ratio", at_least=0.95)
+    yield row("dagger - cloned, success", dagger - cloned, "points", at_least=10.0)
+    yield row("linear probe of the latent: mass after 0.5 s", found["latent"]["r2"], "R2", at_least=0.9)
+    window = Student().history * 0.02
+    yield row("after a sudden change of mass, settles in", found["latent"]["settles"], "s", at_most=window)
+
+
+def blind(task: Task, critic: str) -> Task:
+    """balance told where things are, five frames of it, and not how fast they move."""
+    actor = Group((Seen("positions", lambda s: s.q, 2, "m, rad"),), 5)
+    return replace(task, sees={"actor": actor, "critic": task.sees["critic"] if critic == "knowing" else actor})
+
+
+def reached(logged: list[dict[str, float]], threshold: float, episodes: int = 100) -> float:
+    """Env steps until the mean return of the last so many episodes reached a threshold; NaN: never."""
+    recent: list[tuple[float, float]] = []
+    for now in logged:
+        recent.append((now["episodes"], now.get("return", 0.0) * now["episodes"]))
+        while sum(n for n, _ in recent[1:]) >= episodes:
+            recent.pop(0)
+        count = sum(n for n, _ in recent)
+        if count >= episodes and sum(r for _, r in recent) / count >= threshold:
+            return now["steps"]
+    return float("nan")
+
+
+def critic(quick: bool) -> Iterator[Row]:
+    """A critic told the whole state and e, and one told no more than its blind actor: env steps to a return of 475."""
+    task, steps = tasks.make("balance"), 4096 if quick else 600_000
+    found: dict[str, list[float]] = {"knowing": [], "blind": []}
+    for seed in range(1 if quick else 7):
+        for kind in found:
+            found[kind].append(reached(learned(blind(task, kind), tasks.nominal(task), seed, steps)[2], 475.0))
+    for kind, values in found.items():
+        never = int(np.isnan(values).sum())
+        note = f"{never} of {len(values)} seeds never did within {steps} steps" if never else ""
+        yield row(
+            f"balance without velocities, {kind} critic", np.nan_to_num(values, nan=steps), "env steps", note=note
+        )
+    ratio = np.nan_to_num(found["knowing"], nan=steps) / np.nan_to_num(found["blind"], nan=steps)
+    yield row("knowing / blind", ratio, "ratio", at_most=0.7, note="a seed that never got there counts as all steps")
+
+
+def seek() -> Task:
+    """A point that moves in a plane looks for a place it is not shown: only the reward tells how near it is."""
+    xml = """<mujoco model="seek"><option timestep="0.1" integrator="Euler"><flag contact="disable" gravity="disable"/></option>
+      <worldbody><body name="point"><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+        <joint name="x" type="slide" axis="1 0 0" damping="10"/><joint name="y" type="slide" axis="0 1 0" damping="10"/>
+        <geom size=".05" mass="0"/></body></worldbody>
+      <actuator><motor name="x" joint="x"/><motor name="y" joint="y"/></actuator></mujoco>"""
+    params = Params(tuple(Param(f"goal_{k}", "task", 0.0, -1.0, 1.0, op="set", unit="m") for k in "xy"))
+    far = lambda s: np.sqrt(np.square(s.q - s.x.e).sum(1))  # noqa: E731
+    seen = Seen("place", lambda s: s.q, 2, "m")
+    return Task(
+        name="seek", about="find a place that only the reward tells of", xml=xml, params=params,
+        belief=Box.full(params), substeps=1, seconds=1.0,
+        action=Action(("x", "y"), np.zeros(2), np.full(2, 40.0), "N"),
+        sees={
+            "actor": Group((seen, Seen("last_action", lambda s: s.action, 2))),
+            "critic": Group((seen, Seen("e", lambda s: s.x.e, 2, "m"))),
+        },
+        rewards={"near": Reward(10.0, lambda s: np.exp(-np.square(far(s) / 0.3)), "close to the place")},
+        ended={}, start=lambda rng, n: Start(np.zeros((n, 2)), np.zeros((n, 2)), np.zeros((n, 2))),
+        error=far, error_unit="m", tolerance=0.3, window=0.2,
+        settings={"envs": 256, "horizon": 30, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "lr": 1e-3, "kl": 0.02},
+    )  # fmt: skip
+
+
+def trial(quick: bool) -> Iterator[Row]:
+    """Three episodes in one world: a policy that remembers all of them, and one whose memory ends with each."""
+    steps = 16_384 if quick else 1_500_000
+    found: dict[str, list[list[float]]] = defaultdict(list)
+    for seed in range(1 if quick else SEEDS):
+        for kind, sees in {
+            "over the trial": Sees(history=30, trial=3),
+            "over each episode": Sees(history=10, also=("last_reward", "begun")),
+        }.items():
+            task = tasks.seeing(seek(), sees)
+            changes: dict[str, Any] = {"encoder": "gru", "latent": 32}
+            policy = learned(task, task.belief, seed, steps, **changes)[0]
+            env = tasks.env(replace(task, trial=3), 20 if quick else JUDGES, task.belief, JUDGED)
+            found[kind].append([float(x.returns.mean()) for x in trials(policy, env)])
+    for kind, values in found.items():
+        for k, name in enumerate(("first", "second", "third")):
+            yield row(f"memory {kind}: {name} episode", np.array(values)[:, k], "return of 10")
+    mine = np.array(found["over the trial"])
+    yield row("memory over the trial: third / first", mine[:, 2] / mine[:, 0], "ratio", at_least=2.0)
+
+
+def walk(quick: bool) -> Iterator[Row]:
+    """Payload of -3 to 3 kg, friction 0.3 to 1.2, motors of 80 to 120 %: tracking of nominal, randomized, student, teacher."""
+    task = tasks.make("walk")
+    belief = ranges(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
+    steps, lessons = (32_768, 8192) if quick else (5_000_000, 1_000_000)
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    told = tasks.seeing(task, Sees(also=("e", "base_lin_vel")))
+    for seed in range(1 if quick else SEEDS):
+        teacher = learned(told, belief, seed, steps, encoder="e")[0]
+        policies = {
+            "nominal": learned(task, tasks.nominal(task), seed, steps, symmetric=False)[0],
+            "randomized": learned(task, belief, seed, steps, symmetric=False)[0],
+            "student": taught(task, belief, teacher, seed, Student(label="action", steps=lessons)),
+            "teacher": teacher,
+        }
+        for name, policy in policies.items():
+            result = judged(policy, task, belief, quick)
+            found[name]["error"].append(float(np.nanmean(result.error)))
+            found[name]["upright"].append(result.reasons.get("time", 0) / len(result.success))
+            found[name]["success"].append(result.rate)
+            found[name]["worst decile"].append(float(np.quantile(result.returns, 0.1)))
+    for name, what in found.items():
+        for k, unit in (
+            ("error", "m/s"),
+            ("upright", "of episodes"),
+            ("success", "of episodes"),
+            ("worst decile", "return"),
+        ):
+            yield row(f"walk, {name}: {k}", what[k], unit)
+
+
+PARTS = {"hover": hover, "critic": critic, "trial": trial, "walk": walk}
+
+if __name__ == "__main__":
+    measure.main("adapt", __doc__.split("\n")[0], PARTS, later=("walk",))
