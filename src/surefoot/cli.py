@@ -20,8 +20,9 @@ from surefoot.console import Answer, Line, goal, ready, results, show
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.residual import Residual
 from surefoot.learn.widen import Widen
-from surefoot.policy import Policy, Random, Zero
+from surefoot.policy import Net, Policy, Random, Zero
 from surefoot.task import Env, Task
 from surefoot.tasks.rollout import Evaluation, contract, evaluate
 
@@ -106,6 +107,8 @@ class Train(Generic[Settings, Lesson]):
     """draw from the belief as it is, or begin at the nominal and grow towards it as the policy learns"""
     start: Path | None = None
     """begin with the nets of this run, such as one over another belief"""
+    base: Path | None = None
+    """a run or policy that nearly works: keep it as it is, and learn what to add to it"""
     through: tuple[str, ...] = ()
     """beliefs to train through, one after the other, each beginning with what the last one learned"""
     adapt: Literal["none", "rma", "dagger"] = "none"
@@ -117,6 +120,7 @@ class Train(Generic[Settings, Lesson]):
     widen: Widen = Widen()
     adr: ADR = ADR()
     doraemon: Doraemon = Doraemon()
+    residual: Residual = Residual()
     out: Path | None = None
     """folder of the run; runs/<task>/<time> unless told"""
     threads: int = 0
@@ -154,27 +158,41 @@ class Train(Generic[Settings, Lesson]):
         task, s = tasks.make(self.task), self.settings
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         self._agree(task)
+        base, upon = self._base(task)
         say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
         if self.through:
             stages = [belief_of(task, name) for name in self.through]
-            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start)[-1]
+            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start, *base)[-1]
         belief = belief_of(task, self.belief)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
         if self.adapt == "none":
-            return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start)
+            return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start, *base)
         teacher = self.teacher
         if teacher is None:
             also = tuple(dict.fromkeys((*self.sees.also, "e")))
             s = replace(s, encoder="e") if self.adapt == "rma" else s
             teacher = learn.once(out / "teacher", *how, lambda folder: learn.train(
-                self.task, folder, self.seed, belief, s, *how, ranges, replace(self.sees, also=also), self.start
-            ), {"settings": asdict(s), "seed": self.seed})  # fmt: skip
+                self.task, folder, self.seed, belief, s, *how, ranges, replace(self.sees, also=also), self.start, *base
+            ), {"settings": asdict(s), "seed": self.seed} | upon)  # fmt: skip
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.once(out / "student", *how, lambda folder: learn.follow(
             self.task, folder, teacher, self.seed, belief, lesson, *how
         ), {"student": asdict(lesson), "seed": self.seed})  # fmt: skip
+
+    def _base(self, task: Task) -> tuple[tuple[Net | None, Residual | None], dict[str, Any]]:
+        """What to learn upon and how; and what run.json will say of it, also where that is nothing."""
+        from surefoot.deploy import bundle
+        from surefoot.learn import train as learn
+
+        if self.base is None:
+            return (None, None), {"base": None, "residual": None}
+        base, known = bundle.load(self.base), [t.name for t in task.sees["actor"].terms]
+        for t in base.contract.observation if self.adapt == "rma" else ():
+            if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
+                raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
+        return (base, self.residual), learn.upon(base, self.residual)
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
@@ -183,6 +201,10 @@ class Train(Generic[Settings, Lesson]):
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
         if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)()):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
+        if self.residual != Residual() and self.base is None:
+            raise SurefootError("--residual.*: only with --base")
+        if self.base is not None and self.teacher is not None:
+            raise SurefootError("--base: the teacher to train would stand on it; --teacher names one that is trained")
         if self.adapt == "rma" and self.student.label != "latent":
             raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
         least = self.sees.history or task.sees["actor"].history
