@@ -155,7 +155,7 @@ class Beneath(Policy):
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
         limit = self.contract.action_limit
-        return np.clip(self.base(obs[:, self.columns]), -limit, limit).astype(np.float32)
+        return np.clip(self.base(np.take(obs, self.columns, 1)), -limit, limit).astype(np.float32)
 
 
 def _columns(contract: Contract, base: Contract) -> np.ndarray:
