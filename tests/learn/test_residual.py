@@ -271,10 +271,34 @@ def test_nets_learned_upon_one_base_do_not_begin_a_run_upon_another(tmp_path):
 @pytest.mark.parametrize("adapt", ["rma", "dagger"])
 def test_a_student_of_a_teacher_upon_a_base_keeps_the_base_or_imitates_the_sum(tmp_path, adapt):
     bundle.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
-    lesson = ["--student.envs", "32", "--student.steps", "1024", "--student.learner_threads", "1", "--student.history", "6"]
+    lesson = [
+        "--student.envs",
+        "32",
+        "--student.steps",
+        "1024",
+        "--student.learner_threads",
+        "1",
+        "--student.history",
+        "6",
+    ]
     words = ["train", "hover", "--adapt", adapt, "--base", str(tmp_path / "law"), "--out", str(tmp_path / "r")]
     assert main([*words, *FLAGS, *lesson]) == 0
     student = bundle.load(tmp_path / "r" / "student")
     assert (student.base is not None) == (adapt == "rma")
     assert main(["eval", str(tmp_path / "r" / "student"), "--episodes", "4"]) == 0
     assert main(["export", str(tmp_path / "r" / "student")]) == 0
+
+
+def test_a_residual_improves_on_a_law_with_too_little_gain():
+    """Twelve iterations, of which the first five teach only the critic; in the same worlds, on the same episodes."""
+    task = tasks.make("balance")
+    ranges = {"cart_mass": (1.0, 2.0), "pole_mass": (0.1, 0.3), "strength": (0.7, 1.0), "rail_drag": (0.0, 1.0)}
+    belief = Box.ranges(task.params, {**ranges, "latency": (0.02, 0.04), "noise": (0.02, 0.05)})
+    base = linear(contract_of("balance"), {"cart_pole": [[1.7, 2.6, 24.3, 6.1]]})
+    settings = learn.settings_for("balance")
+    env = tasks.env(task, settings.envs, belief, 0, 1, stagger=True)
+    mine = Learner(env, settings, 0, upon=Residual().upon(base, base.contract))
+    for _ in range(12):
+        mine.iterate()
+    before, after = (evaluate(p, tasks.env(task, 150, belief, 99, 1)).rate for p in (base, learn.policy_of(mine)))
+    assert before < 0.4 and after > before + 0.15
