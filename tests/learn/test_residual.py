@@ -16,7 +16,7 @@ from surefoot.learn import train as learn
 from surefoot.learn.check import answers, onnx_difference
 from surefoot.learn.ppo import Learner
 from surefoot.learn.residual import Residual
-from surefoot.policy import Contract, Net, Policy, linear
+from surefoot.policy import Contract, Net, Policy, Zero, linear
 from surefoot.tasks.rollout import contract, evaluate
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 4, "learner_threads": 1}
@@ -33,12 +33,10 @@ def law(**changes) -> Net:
     return linear(contract_of("balance", **changes), {"cart_pole": K})
 
 
-def learner(base: Policy | None, seed: int = 0, steps: int = 2048, residual: Residual = Residual(), **more) -> Learner:
-    task = tasks.make("balance")
-    settings = learn.settings_for("balance", {"steps": steps, **more})
-    env = tasks.env(task, settings.envs, tasks.nominal(task), seed, stagger=True)
-    upon = None if base is None else residual.upon(base, contract(task, env.world.model))
-    return Learner(env, settings, seed, upon=upon)
+def learner(base: Policy, residual: Residual, steps: int = 2048) -> Learner:
+    task, settings = tasks.make("balance"), learn.settings_for("balance", {"steps": steps})
+    env = tasks.env(task, settings.envs, tasks.nominal(task), 0, stagger=True)
+    return Learner(env, settings, 0, upon=residual.upon(base, contract(task, env.world.model)))
 
 
 def stacked(rng=0) -> Net:
@@ -69,7 +67,7 @@ def test_a_linear_law_reads_the_newest_frame_and_undoes_scales_and_offsets():
 
 def test_learning_begins_at_the_base_exactly_and_stays_there_while_only_the_critic_learns():
     base = law()
-    mine = learner(base, residual=Residual(burn_in=0.5), steps=4 * 2048)
+    mine = learner(base, Residual(burn_in=0.5), 4 * 2048)
     obs = np.random.default_rng(0).normal(0, 0.1, (100, 4)).astype(np.float32)
     held = np.clip(base(obs), -1, 1)
     critic = [p.detach().clone() for p in mine.critic.parameters()]
@@ -83,7 +81,7 @@ def test_learning_begins_at_the_base_exactly_and_stays_there_while_only_the_crit
 
 def test_what_drives_the_robot_in_training_is_what_the_written_policy_answers():
     """base + c f, with f as the learner says it, and the policy whose last layer holds c."""
-    mine = learner(law(), residual=Residual(scale=0.7, burn_in=0.0))
+    mine = learner(law(), Residual(scale=0.7, burn_in=0.0))
     mine.iterate()
     obs = mine.obs["actor"]
     with torch.no_grad():
@@ -156,19 +154,13 @@ def test_a_base_that_means_something_else_is_refused():
     ):
         other = replace(contract_of("balance"), **changes)
         with pytest.raises(SurefootError, match=message):
-            Residual().upon(tasks_zero(other), c)
+            Residual().upon(Zero(other), c)
     for change, message in (({"pole": K}, "no observation term matches 'pole'"), ({"cart_pole": [1, 2]}, "shape")):
         with pytest.raises(SurefootError, match=message):
             linear(c, change)
     for bad in ({"scale": 0.0}, {"scale": np.inf}, {"burn_in": 1.0}):
         with pytest.raises(SurefootError, match=f"residual.{next(iter(bad))}"):
             Residual(**bad)
-
-
-def tasks_zero(c: Contract) -> Policy:
-    from surefoot.policy import Zero
-
-    return Zero(c)
 
 
 class Bang(Policy):
@@ -182,7 +174,7 @@ class Bang(Policy):
 
 
 def test_any_policy_can_be_learned_upon_and_only_a_net_be_written(tmp_path):
-    mine = learner(Bang(contract_of("balance")), steps=2048, residual=Residual(burn_in=0.0))
+    mine = learner(Bang(contract_of("balance")), Residual(burn_in=0.0))
     mine.iterate()
     policy = learn.policy_of(mine)
     obs = mine.obs["actor"]
