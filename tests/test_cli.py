@@ -207,7 +207,7 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--sees.history", "-3"], "history: expected at least 1 frame"),
         (["--student.history", "5"], "only with --adapt"),
         (["--teacher", "nowhere"], "only with --adapt"),
-        (["--adr.step", "0.2"], "--adr.*: only with --ranges adr"),
+        (["--adr.step", "0.3"], "--adr.*: only with --ranges adr"),
         (["--adapt", "rma", "--student.label", "action"], "--adapt rma learns the latent"),
         (["--adapt", "rma", "--student.history", "1", "--sees.history", "4"], "at least the teacher's 4, found 1"),
         (["--through", "nominal", "--adapt", "rma"], "--adapt do not go with it"),

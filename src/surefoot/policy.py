@@ -6,8 +6,9 @@ it was kept.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,50 @@ ACTIVATIONS = {
 
 
 STRIDE = 2  # of an encoder's convolutions
+CLIP = 10.0  # largest magnitude of a normalised observation
+DEEPEST = 8  # bases on bases
+
+
+class Beneath(Policy):
+    """A base as the policy that stands on it asks it: out of all that policy is told, and held to the action's limit.
+
+    The base may be told fewer terms and fewer frames, never one that the policy is not. Without the limit, a base that
+    asks for more than there is could not be talked out of it.
+    """
+
+    def __init__(self, contract: Contract, base: Policy):
+        self.contract, self.base, self.columns = contract, base, _columns(contract, base.contract)
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        limit = self.contract.action_limit
+        return np.clip(self.base(np.take(obs, self.columns, 1)), -limit, limit).astype(np.float32)
+
+
+def _columns(contract: Contract, base: Contract) -> np.ndarray:
+    """Where in an observation a base finds what it is told; an error where both do not mean the same."""
+    where = f"policy for {contract.task}: base for {base.task}"
+    if contract.choices or base.choices:
+        raise SurefootError(f"{where}: choices: expected continuous actions, which can be added; found a choice")
+    for name in ("rate", "action_names", "action_unit", "action_offset", "action_scale", "action_limit", "kp", "kd"):
+        if getattr(contract, name) != getattr(base, name):
+            raise SurefootError(f"{where}: {name}: expected {getattr(contract, name)}, found {getattr(base, name)}")
+    if base.history > contract.history:
+        raise SurefootError(f"{where}: history: expected at most {contract.history} frames, found {base.history}")
+    frame = np.arange(contract.obs_dim // contract.history)
+    told = {t.name: t for t in contract.observation}
+    at = dict(zip(told, np.split(frame, np.cumsum([t.dim for t in contract.observation])[:-1])))
+    for t in base.observation:
+        if t.name not in told:
+            raise unknown("observation term", t.name, told, where)
+        if t != told[t.name]:
+            raise SurefootError(f"{where}: {t.name}: expected {told[t.name]}, found {t}")
+        if t.name == "command" and base.command_names != contract.command_names:
+            raise SurefootError(
+                f"{where}: command_names: expected {contract.command_names}, found {base.command_names}"
+            )
+    columns = np.concatenate([at[t.name] for t in base.observation])
+    first = contract.history - base.history
+    return np.concatenate([columns + k * len(frame) for k in range(first, contract.history)])
 
 
 @dataclass(frozen=True)
@@ -149,7 +194,7 @@ class Net(Policy):
 
     With a mirror, the mean of the answer and the mirrored answer to the mirrored question. With an encoder, the MLP is
     told z[keeps] and a latent worked out from z[reads]: by an MLP (`mlp`), or from frames of history, oldest first, by
-    convolutions over time (`conv`) or a gated recurrent unit (`gru`).
+    convolutions over time (`conv`) or a gated recurrent unit (`gru`). With a base, the sum of the base's answer and this.
 
     `arrays` holds w0, b0, w1, ..., mean, sd; the mirror's obs_order, obs_sign, action_order, action_sign; and the
     encoder's columns reads, keeps, its layers by name (see `latent`), and latent_w, latent_b, which end it.
@@ -159,6 +204,7 @@ class Net(Policy):
     arrays: Mapping[str, np.ndarray]
     activation: str
     encoder: str = ""
+    base: Policy | None = None
 
     def __post_init__(self) -> None:
         where, c, a = f"policy for {self.contract.task}", self.contract, self.arrays
@@ -177,6 +223,10 @@ class Net(Policy):
             _expect(where, name, a, (c.obs_dim,))
         if not (a["sd"] > 0).all():
             raise SurefootError(f"{where}: sd: expected positive numbers")
+        if self.base is not None:
+            _columns(c, self.base.contract)
+        if self.stands > DEEPEST:
+            raise SurefootError(f"{where}: base: expected at most {DEEPEST} on each other, found {self.stands}")
 
     def _check_encoder(self, where: str) -> None:
         """Columns exist and layers fit each other; a trial run then finds what else does not."""
@@ -199,6 +249,15 @@ class Net(Policy):
         except (KeyError, ValueError, IndexError) as error:
             raise SurefootError(f"{where}: encoder {self.encoder}: its layers do not fit: {error}") from error
 
+    @cached_property
+    def beneath(self) -> Beneath | None:
+        return None if self.base is None else Beneath(self.contract, self.base)
+
+    @property
+    def stands(self) -> int:
+        """How many bases are below."""
+        return 0 if self.base is None else 1 + (self.base.stands if isinstance(self.base, Net) else 0)
+
     @property
     def told(self) -> int:
         """How many numbers the MLP is told."""
@@ -219,6 +278,11 @@ class Net(Policy):
         return out.argmax(1)[:, None].astype(np.float32) if self.contract.choices else out
 
     def scores(self, obs: np.ndarray) -> np.ndarray:
+        own = self.own(obs)
+        return own if self.beneath is None else own + self.beneath(np.asarray(obs, np.float32))
+
+    def own(self, obs: np.ndarray) -> np.ndarray:
+        """What this net adds to its base."""
         a, z = self.arrays, self.normalised(obs)
         if self.encoder:
             z = np.concatenate([z[:, a["keeps"]], self.latent(z)], 1)
@@ -228,7 +292,7 @@ class Net(Policy):
         return 0.5 * (self._mlp(z) + flipped[:, a["action_order"]] * a["action_sign"])
 
     def normalised(self, obs: np.ndarray) -> np.ndarray:
-        return np.clip((np.asarray(obs, np.float32) - self.arrays["mean"]) / self.arrays["sd"], -10, 10)
+        return np.clip((np.asarray(obs, np.float32) - self.arrays["mean"]) / self.arrays["sd"], -CLIP, CLIP)
 
     def latent(self, z: np.ndarray) -> np.ndarray:
         """(n, latent): what the encoder makes of normalised observations.
@@ -261,6 +325,43 @@ class Net(Policy):
         obs = self.arrays["mean"] + self.arrays["sd"] * rng.standard_normal((n, self.contract.obs_dim))
         obs = obs.astype(np.float32)
         return obs, self.scores(obs)
+
+
+FREE = 1024.0  # largest magnitude of what a linear law is told, in its unit, where the contract has no clip
+
+
+def linear(
+    contract: Contract, gains: Mapping[str, Sequence[Any] | np.ndarray], offset: Sequence[float] | None = None
+) -> Net:
+    """A law by hand, such as PD or LQR: u = offset + sum_i K_i y_i, on the newest frame of each named term y_i.
+
+    u is in the unit of the controls and y_i in the term's own: N, m, rad; K_i is (controls, dim). Without an offset, the
+    contract's. The scales of actions and observations are worked in here.
+    """
+    where, n = f"linear law for {contract.task}", len(contract.action_names)
+    if contract.choices:
+        raise SurefootError(f"{where}: choices: expected continuous actions, found {contract.choices} to choose from")
+    told = {t.name: t for t in contract.observation}
+    for name in gains:
+        if name not in told:
+            raise unknown("observation term", name, told, where)
+    blocks, reach = [], []
+    for t in contract.observation:
+        gain = np.asarray(gains.get(t.name, np.zeros((n, t.dim))), float)
+        if gain.shape != (n, t.dim):
+            raise SurefootError(f"{where}: {t.name}: expected gains of shape {(n, t.dim)}, found {gain.shape}")
+        blocks.append(gain / t.scale)
+        reach += t.dim * [abs(t.scale) * (FREE if t.clip is None else t.clip)]
+    zero, scale = np.asarray(contract.action_offset), np.asarray(contract.action_scale)
+    first = zero if offset is None else np.asarray(offset, float)
+    if first.shape != (n,):
+        raise SurefootError(f"{where}: offset: expected {n} numbers, one an action, found shape {first.shape}")
+    # a normalised observation is clipped: by powers of two, which cost no rounding, none that can be told is
+    sd = np.tile(2.0 ** np.ceil(np.log2(np.array(reach) / CLIP)), contract.history)
+    gain = np.concatenate(blocks, 1) / scale[:, None]  # (n, frame): of what is told, to actions
+    older = np.zeros((n, contract.obs_dim - gain.shape[1]))
+    arrays = {"w0": np.concatenate([older, gain], 1) * sd, "b0": (first - zero) / scale, "mean": 0 * sd, "sd": sd}
+    return Net(contract, {k: v.astype(np.float32) for k, v in arrays.items()}, "relu")
 
 
 def _conv(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:

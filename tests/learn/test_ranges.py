@@ -107,7 +107,7 @@ class TestAll:
 
 def test_an_edge_that_hurts_stops_while_the_others_grow():
     """Success needs a gain of 0.8 or more: with steps of 0.1 x 1.2 its lower edge must end one step about it."""
-    ranges = grown(ADR(), gain_at_least(0.8))
+    ranges = grown(ADR(step=0.1), gain_at_least(0.8))
     low, high = ranges.belief.low, ranges.belief.high
     assert 0.8 - 0.121 <= low[1] <= 0.8 + 0.121
     others = [low[0], high[0], high[1], high[2]]

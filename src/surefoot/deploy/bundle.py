@@ -17,29 +17,53 @@ from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.policy import STRIDE, Contract, Net
+from surefoot.policy import CLIP, DEEPEST, STRIDE, Contract, Net, Policy
 
 LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
 LONGEST_HEADER = 2**20  # bytes; a hundred tensors take ten thousand
 ACTS = {"relu": "Relu", "elu": "Elu", "tanh": "Tanh"}
 GOLDEN = 1e-5  # how far a runtime's answer may be from the golden one, relative to its size
+BASE = "base/"  # before the names of what belongs to a policy's base
 
 
 def save(policy: Net, folder: Path, about: dict[str, Any] | None = None) -> Path:
     """Write both files; the JSON, which commits them, last. Returns the path of the weights."""
     folder = Path(folder)
-    data = save_tensors({k: np.ascontiguousarray(v) for k, v in policy.arrays.items()})
+    card, arrays = _parts(policy)
+    data = save_tensors(arrays)
     obs, out = policy.golden()
     files.write(folder / "policy.safetensors", data)
-    files.write_json(folder / "policy.json", {
-        "contract": policy.contract.to_json(),
-        "activation": policy.activation,
-        "encoder": policy.encoder,
+    files.write_json(folder / "policy.json", card | {
         "sha256": files.sha256(data),
         "golden": {"obs": obs.tolist(), "out": out.tolist()},
         "about": about or {},
     })  # fmt: skip
     return folder / "policy.safetensors"
+
+
+def digest(policy: Net) -> str:
+    """Content hash of all that a policy is: weights, contract, and those of its base."""
+    card, arrays = _parts(policy)
+    return files.sha256(save_tensors(arrays) + json.dumps(card, sort_keys=True).encode())
+
+
+def _parts(policy: Net) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the JSON says of a policy, and its arrays; a base's below its own."""
+    card = {"contract": policy.contract.to_json(), "activation": policy.activation, "encoder": policy.encoder}
+    arrays = {k: np.ascontiguousarray(v) for k, v in policy.arrays.items()}
+    if policy.base is None:
+        return card, arrays
+    inner, below = _parts(_net(policy.base, f"policy for {policy.contract.task}"))
+    return card | {"base": inner}, arrays | {BASE + k: v for k, v in below.items()}
+
+
+def _net(base: Policy, where: str) -> Net:
+    if not isinstance(base, Net):
+        raise SurefootError(
+            f"{where}: base: expected a Net, found a {type(base).__name__}, which is code and cannot be written; "
+            "policy.linear makes a Net of a linear law"
+        )
+    return base
 
 
 def find(path: Path) -> Path:
@@ -59,18 +83,37 @@ def load(path: Path) -> Net:
     path = find(path)
     beside = path.with_suffix(".json")
     card = files.read_json(beside)
-    if not isinstance(card, dict) or "contract" not in card:
-        raise SurefootError(f"{beside}: contract: missing; expected the JSON that surefoot writes beside a policy")
-    contract = Contract.from_json(card["contract"], str(beside))
+    _told(card, str(beside))
     data = _read(path)
     if files.sha256(data) != card.get("sha256"):
         raise SurefootError(
             f"{path}: these are not the weights {beside.name} was written with (sha256 differs); "
             "copy both files of one run"
         )
-    policy = Net(contract, read_tensors(data, str(path)), str(card.get("activation")), str(card.get("encoder", "")))
+    policy = _whole(card, read_tensors(data, str(path)), str(beside))
     check_golden(policy, card.get("golden"), str(beside))
     return policy
+
+
+def _whole(card: Any, arrays: dict[str, np.ndarray], where: str, depth: int = 0) -> Net:
+    """The inverse of _parts."""
+    contract = _told(card, where)
+    own = {k: v for k, v in arrays.items() if not k.startswith(BASE)}
+    below = {k.removeprefix(BASE): v for k, v in arrays.items() if k.startswith(BASE)}
+    if ("base" in card) != bool(below):
+        raise SurefootError(
+            f"{where}: base: expected it in the JSON and in the weights, or in neither; found it in one"
+        )
+    if depth > DEEPEST:
+        raise SurefootError(f"{where}: base: expected at most {DEEPEST} on each other")
+    base = _whole(card["base"], below, f"{where}: base", depth + 1) if below else None
+    return Net(contract, own, str(card.get("activation")), str(card.get("encoder", "")), base)
+
+
+def _told(card: Any, where: str) -> Contract:
+    if not isinstance(card, dict) or "contract" not in card:
+        raise SurefootError(f"{where}: contract: missing; expected the JSON that surefoot writes beside a policy")
+    return Contract.from_json(card["contract"], where)
 
 
 def check_golden(policy: Net, golden: Any, where: str) -> None:
@@ -129,8 +172,23 @@ def export_onnx(policy: Net, path: Path) -> Path:
 def _graph(policy: Net) -> Any:
     from onnx import TensorProto, helper, numpy_helper
 
+    nodes, constants = _nodes(policy)
+    used = {name for n in nodes for name in n.input}
+    n_out = policy.contract.choices or len(policy.contract.action_names)
+    return helper.make_graph(
+        nodes, "policy",
+        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["n", policy.contract.obs_dim])],
+        [helper.make_tensor_value_info("actions", TensorProto.FLOAT, ["n", n_out])],
+        [numpy_helper.from_array(v, k) for k, v in constants.items() if k in used],
+    )  # fmt: skip
+
+
+def _nodes(policy: Net) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """Nodes from `obs` to `actions`, and the constants they use."""
+    from onnx import helper
+
     a, nodes = policy.arrays, []
-    constants = dict(a) | {"low": np.array(-10, np.float32), "high": np.array(10, np.float32)}
+    constants = dict(a) | {"low": np.array(-CLIP, np.float32), "high": np.array(CLIP, np.float32)}
     if policy.mirrored:
         constants["half"] = np.array(0.5, np.float32)
 
@@ -154,15 +212,23 @@ def _graph(policy: Net) -> Any:
         turned = node("Mul", [node("Gather", [z, "obs_order"], "zo", axis=1), "obs_sign"], "zm")
         back = node("Mul", [node("Gather", [body(turned, "m"), "action_order"], "mo", axis=1), "action_sign"], "mm")
         out = node("Mul", [node("Add", [out, back], "both"), "half"], "mean_of_both")
+    if policy.beneath is not None:
+        below, theirs = _nodes(_net(policy.beneath.base, "ONNX export"))
+        limit = np.array(policy.contract.action_limit, np.float32)
+        constants |= {BASE + k: v for k, v in theirs.items()}
+        constants |= {"columns": policy.beneath.columns, "least": -limit, "most": limit}
+        node("Gather", ["obs", "columns"], BASE + "obs", axis=1)
+        nodes += [_renamed(n) for n in below]
+        out = node("Add", [out, node("Clip", [BASE + "actions", "least", "most"], "held")], "sum")
     node("Identity", [out], "actions")
-    used = {name for n in nodes for name in n.input}
-    n_out = policy.contract.choices or len(policy.contract.action_names)
-    return helper.make_graph(
-        nodes, "policy",
-        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["n", policy.contract.obs_dim])],
-        [helper.make_tensor_value_info("actions", TensorProto.FLOAT, ["n", n_out])],
-        [numpy_helper.from_array(v, k) for k, v in constants.items() if k in used],
-    )  # fmt: skip
+    return nodes, constants
+
+
+def _renamed(node: Any) -> Any:
+    """A base's node, its names apart from those of the policy above; an output nobody wants has no name."""
+    node.input[:] = [BASE + name if name else "" for name in node.input]
+    node.output[:] = [BASE + name if name else "" for name in node.output]
+    return node
 
 
 def _encoder(policy: Net, node: Callable[..., str], constants: dict[str, np.ndarray], z: str) -> str:

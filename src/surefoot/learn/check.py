@@ -15,7 +15,7 @@ TOLERANCE = 1e-4
 
 
 def as_torch(policy: Net) -> Actor:
-    """The policy's actor as learning knew it, before observations are normalised."""
+    """The policy's own actor as learning knew it, on normalised observations and without its base."""
     a = policy.arrays
     layers: list[torch.nn.Module] = []
     for k in range(policy.depth):
@@ -41,6 +41,17 @@ def as_torch(policy: Net) -> Actor:
     return Actor(torch.nn.Sequential(*layers), None, encoder, a["keeps"])
 
 
+@torch.no_grad()
+def answers(policy: Net, obs: np.ndarray) -> torch.Tensor:
+    """What torch makes of observations: the policy's own net, and its base's where it has one."""
+    out = as_torch(policy)(torch.from_numpy(policy.normalised(obs)))
+    if policy.beneath is None:
+        return out
+    told, base, limit = obs[:, policy.beneath.columns], policy.base, policy.contract.action_limit
+    below = answers(base, told) if isinstance(base, Net) else torch.from_numpy(policy.beneath.base(told))
+    return out + below.clamp(-limit, limit)
+
+
 def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:
     """Largest difference of onnxruntime on the file from torch on the net over n observations; an error if large."""
     try:
@@ -55,9 +66,7 @@ def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     found = session.run(None, {"obs": obs})[0]
-    z = torch.from_numpy(np.clip((obs - policy.arrays["mean"]) / policy.arrays["sd"], -10, 10))
-    with torch.no_grad():
-        expected = as_torch(policy)(z).numpy()
+    expected = answers(policy, obs).numpy()
     worst = float(np.abs(found - expected).max())
     if not worst <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
         raise SurefootError(

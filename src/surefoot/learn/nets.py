@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from surefoot.policy import STRIDE
+from surefoot.policy import CLIP, STRIDE
 from surefoot.task import Mirror
 
 ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": nn.Tanh}
-CLIP = 10.0
 
 
 def mlp(

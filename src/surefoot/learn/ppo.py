@@ -29,6 +29,8 @@ from surefoot.learn.nets import (
     restore_adam,
 )
 from surefoot.learn.ranges import Ranges
+from surefoot.learn.residual import Upon
+from surefoot.policy import Policy
 from surefoot.rng import key
 from surefoot.task import Env, Episodes, Group, Mirror
 
@@ -152,10 +154,12 @@ class Rollout:
     episodes: list[Episodes] = field(default_factory=list)
 
 
-def actor_net(group: Group, s: PPO, outputs: int, mirror: Mirror | None, rng: torch.Generator) -> Actor:
-    """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest."""
+def actor_net(
+    group: Group, s: PPO, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
+) -> Actor:
+    """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
-        return Actor(mlp(group.dim, s.hidden, outputs, s.activation, 0.01, rng), mirror)
+        return Actor(mlp(group.dim, s.hidden, outputs, s.activation, last, rng), mirror)
     everything = np.arange(group.dim).reshape(group.history, group.frame)
     reads, keeps, kind = everything.ravel(), everything[-1], str(s.encoder)
     if s.encoder == "e":
@@ -164,16 +168,19 @@ def actor_net(group: Group, s: PPO, outputs: int, mirror: Mirror | None, rng: to
             raise SurefootError("encoder: e: the actor is not told e; add --sees.also e")
         reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
     encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
-    body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, 0.01, rng)
+    body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, last, rng)
     return Actor(body, None, encoder, keeps)
 
 
 class Learner:
-    """The state of learning: nets, normalisers, optimiser, and where the envs stand."""
+    """The state of learning: nets, normalisers, optimiser, and where the envs stand.
 
-    def __init__(self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None):
+    With a base to stand `upon`, what is learned, and what the nets here say, is the residual.
+    """
+
+    def __init__(self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None, upon: Upon | None = None):
         torch.set_num_threads(settings.learner_threads)
-        self.env, self.settings, self.seed, self.ranges = env, settings, seed, ranges
+        self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
         if ranges is not None:
             env.belief = ranges.belief
         self.iteration = 0
@@ -193,7 +200,8 @@ class Learner:
             if task.action.choices
             else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
         )
-        self.actor = actor_net(task.sees["actor"], s, self.head.outputs, mirror, rng)
+        last = 0.01 if self.upon is None else 0.0
+        self.actor = actor_net(task.sees["actor"], s, self.head.outputs, mirror, rng, last)
         self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
         self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
         self.see_critic = Normaliser(dims["critic"])
@@ -209,6 +217,8 @@ class Learner:
         rollout = self.collect()
         adv, target = self.estimate(rollout)
         losses = self.update(rollout, adv, target)
+        if self.upon is not None:
+            losses["residual"] = self.upon.settings.scale * float(rollout.head.abs().mean())
         self.iteration += 1
         return losses | summary(rollout.episodes) | self._grow(rollout.episodes) | {
             "steps": self.iteration * self.settings.batch,
@@ -244,7 +254,8 @@ class Learner:
             r.critic[t] = torch.from_numpy(self.obs["critic"])
             r.head[t] = self.actor(r.actor[t])
             r.action[t] = self.head.sample(r.head[t], rng)
-            step = env.step(r.action[t].numpy())
+            action = r.action[t].numpy()
+            step = env.step(action if self.upon is None else self.upon(self.obs["actor"], action))
             for name in ("reward", "terminated", "truncated", "final", "valid"):
                 getattr(r, name)[t] = torch.from_numpy(getattr(step, name))
             late = step.truncated & step.final
@@ -322,7 +333,9 @@ class Learner:
         policy_loss = -(gain * weight).sum()
         value_loss = ((self.critic(critic_obs)[:, 0] - target).square() * weight).sum()
         entropy = self.head.entropy(out)
-        loss = policy_loss + s.value * value_loss - s.entropy * entropy
+        loss = s.value * value_loss
+        if not self.waits:
+            loss = loss + policy_loss - s.entropy * entropy
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.modules.parameters(), s.clip_gradient)
@@ -332,10 +345,15 @@ class Learner:
         self.optimiser.step()
         return torch.stack([policy_loss, value_loss, entropy, kl]).detach()
 
+    @property
+    def waits(self) -> bool:
+        """Whether only the critic learns now."""
+        return self.upon is not None and self.upon.waits(self.iteration, self.settings.iterations)
+
     def _pace(self, kl: float) -> None:
         """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for."""
         s = self.settings
-        wanted = s.kl * (1 - s.settle * min(1.0, self.iteration / s.iterations))
+        wanted = 0.0 if self.waits else s.kl * (1 - s.settle * min(1.0, self.iteration / s.iterations))
         if wanted > 0:
             if kl > 2 * wanted:
                 self.lr = max(1e-5, self.lr / 1.5)
@@ -344,11 +362,14 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr
 
-    def policy_arrays(self) -> tuple[dict[str, np.ndarray], str, str]:
-        """Arrays, activation and encoder of the actor as a Net."""
+    def policy_parts(self) -> tuple[dict[str, np.ndarray], str, str, Policy | None]:
+        """Arrays, activation, encoder and base of the actor as a Net."""
         see = {k: getattr(self.see_actor, k).float().numpy().copy() for k in ("mean", "sd")}
         kind = self.actor.encoder.kind if self.actor.encoder is not None else ""
-        return self.actor.arrays() | see, self.settings.activation, kind
+        arrays, base = self.actor.arrays() | see, None
+        if self.upon is not None:
+            arrays, base = self.upon.folded(arrays), self.upon.beneath.base
+        return arrays, self.settings.activation, kind, base
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights, normalisers and optimiser by name."""

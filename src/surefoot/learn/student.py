@@ -6,8 +6,9 @@ the states that its own actions lead to (DAgger):
     minimise  E_{x ~ student} |student(history) - teacher(x, e)|^2        label: action
     minimise  E_{x ~ student} |phi(history) - mu(e)|^2                    label: latent (rapid motor adaptation)
 
-With `latent` the teacher is one with an encoder z = mu(e) and a body pi(x, z), which the student keeps as it is; only
-phi is learned. Behaviour cloning, on the states of the teacher, is `mix` 1 to the end: the baseline.
+With `latent` the teacher is one with an encoder z = mu(e) and a body pi(x, z), which the student keeps as it is, and a
+base, where pi stands on one; only phi is learned. Behaviour cloning, on the states of the teacher, is `mix` 1 to the end:
+the baseline.
 """
 
 from collections.abc import Mapping
@@ -23,9 +24,10 @@ from surefoot.errors import SurefootError
 from surefoot.learn.check import as_torch
 from surefoot.learn.nets import Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.ppo import summary
-from surefoot.policy import Net
+from surefoot.policy import Beneath, Net, Policy
 from surefoot.rng import key
 from surefoot.task import Env, Episodes, Group, Task
+from surefoot.tasks.rollout import contract
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,9 @@ class Apprentice:
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         self.mean, self.sd = _scales(t, master, group, self.obs["actor"])
+        self.base = t.base if s.label == "latent" else None
+        env = self.env
+        self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
         latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
@@ -211,9 +216,13 @@ class Apprentice:
             obs = torch.from_numpy(np.clip((self.obs["actor"] - self.mean) / self.sd, -10, 10))
             told = torch.from_numpy(self.teacher.normalised(self.obs["teacher"]))
             right = self.master(told)
+            if self.teacher.beneath is not None:
+                right = right + torch.from_numpy(self.teacher.beneath(self.obs["teacher"]))
             seen.append(obs)
             labels.append(self.master.encoder(told) if s.label == "latent" and self.master.encoder else right)
             action = self.actor(obs) + s.noise * torch.randn(right.shape, generator=rng)
+            if self.beneath is not None:
+                action = action + torch.from_numpy(self.beneath(self.obs["actor"]))
             action[driven] = right[driven]
             step = env.step(action.numpy())
             if step.episodes is not None:
@@ -221,10 +230,10 @@ class Apprentice:
             self.obs = step.obs
         return torch.cat(seen), torch.cat(labels), episodes
 
-    def policy_arrays(self) -> tuple[dict[str, np.ndarray], str, str]:
-        """Arrays, activation and encoder of the student as a Net."""
+    def policy_parts(self) -> tuple[dict[str, np.ndarray], str, str, Policy | None]:
+        """Arrays, activation, encoder and base of the student as a Net."""
         scale = {"mean": self.mean.astype(np.float32), "sd": self.sd.astype(np.float32)}
-        return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder
+        return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder, self.base
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         s = self.settings

@@ -20,6 +20,7 @@ from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.ranges import Ranges
+from surefoot.learn.residual import Residual, Upon
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
@@ -31,7 +32,7 @@ from surefoot.tasks.rollout import contract
 FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
 SAVE_EVERY = 10.0  # s between checkpoints
 Grows = ADR | Doraemon | Widen
-S = TypeVar("S", PPO, Student, Sees)
+S = TypeVar("S", PPO, Student, Sees, Residual)
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
 BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
 
@@ -81,10 +82,13 @@ def train(
     ranges: Grows | None = None,
     sees: Sees | None = None,
     start: Path | None = None,
+    base: Path | Net | None = None,
+    residual: Residual | None = None,
 ) -> Path:
     """Train over a belief (None: the nominal world), or growing towards it; returns the policy's path.
 
-    `start` is a run whose nets and normalisers to begin with; its belief may have been another.
+    `start` is a run whose nets and normalisers to begin with; its belief may have been another. `base` is a policy that
+    the one to learn adds to, as `residual` says; the run keeps its files.
     """
     settings = settings or settings_for(task_name)
     belief = belief or tasks.nominal(tasks.make(task_name))
@@ -94,12 +98,16 @@ def train(
         about["ranges"] = {"kind": kind, **asdict(ranges)}
     if sees is not None:
         about["sees"] = asdict(sees)
-    given = None if start is None else _nets(start)
+    below = None if base is None else base if isinstance(base, Net) else bundle.load(base)
+    about |= upon(below, residual)
+    given = None if start is None else _nets(start, about)
     if given is not None:
         about["start"] = {"run": str(start), "sha256": given[1]}
     run = Run.create(out, about)
     try:
         with _or_nothing(run):
+            if below is not None:
+                _keep_policy(run, "base", below)
             learner = _learner(run, about, threads)
             if given is not None and isinstance(learner, Learner):
                 learner.adopt(given[0], str(start))
@@ -110,35 +118,61 @@ def train(
         run.close()
 
 
+def upon(base: Net | None, residual: Residual | None) -> dict[str, Any]:
+    """What a run is told of its base: which one, and how it is learned upon."""
+    if base is None:
+        if residual is not None:
+            raise SurefootError("residual: expected a base to learn upon, found none")
+        return {}
+    return {"base": bundle.digest(base), "residual": asdict(residual or Residual())}
+
+
 @contextmanager
 def _or_nothing(run: Run) -> Iterator[None]:
     """A run that cannot begin leaves its folder as it was."""
+    kept = [run.folder / name for name in ("teacher", "base")]
+    new = [folder for folder in kept if not (folder / "policy.safetensors").exists()]
     try:
         yield
     except BaseException:
-        for path in ("teacher/policy.safetensors", "teacher/policy.json"):
-            (run.folder / path).unlink(missing_ok=True)
-        if (run.folder / "teacher").is_dir():
-            (run.folder / "teacher").rmdir()
+        for folder in new:
+            for path in ("policy.safetensors", "policy.json"):
+                (folder / path).unlink(missing_ok=True)
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
         run.discard()
         raise
 
 
-def _nets(start: Path) -> tuple[dict[str, np.ndarray], str]:
-    """The newest checkpoint of a run, and its hash."""
-    run, _ = Run.open(start)
+def _keep_policy(run: Run, name: str, policy: Net) -> None:
+    """What a run stands on, among its own files."""
+    folder = run.folder / name
+    if not (folder / "policy.safetensors").exists():
+        bundle.save(policy, folder)
+    elif bundle.digest(bundle.load(folder)) != bundle.digest(policy):
+        raise SurefootError(f"{folder}: another policy is here already; choose another --out")
+
+
+def _nets(start: Path, about: dict[str, Any]) -> tuple[dict[str, np.ndarray], str]:
+    """The newest checkpoint of a run, and its hash; what it learned must mean the same here."""
+    run, there = Run.open(start)
     try:
         saved = run.newest()
     finally:
         run.close()
     if saved is None:
         raise SurefootError(f"{start}: no whole checkpoint to begin with")
+    mine, theirs = ((a.get("base"), a.get("residual", {}).get("scale")) for a in (about, there))
+    if mine != theirs:
+        hint = f"--base {Path(start) / 'base'} --residual.scale {theirs[1]}" if theirs[0] else "no --base"
+        raise SurefootError(f"{start}: start: its nets were learned upon another base or scale; expected {hint}")
     return saved[0], files.sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in saved[0].values()))
 
 
-def _same_nets(start: dict[str, str], where: str) -> dict[str, np.ndarray]:
+def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
     """The nets a run was to begin with, if they are still the same."""
-    arrays, found = _nets(Path(start["run"]))
+    start = about["start"]
+    arrays, found = _nets(Path(start["run"]), about)
     if found != start["sha256"]:
         raise SurefootError(f"{where}: start: {start['run']} has gone on since; begin anew")
     return arrays
@@ -163,6 +197,8 @@ def progressive(
     save_every: float = SAVE_EVERY,
     sees: Sees | None = None,
     start: Path | None = None,
+    base: Path | Net | None = None,
+    residual: Residual | None = None,
 ) -> list[Path]:
     """Train through a sequence of beliefs, each stage beginning with what the last one learned.
 
@@ -171,7 +207,7 @@ def progressive(
     found, how = [], (threads, watch, save_every)
     for k, belief in enumerate(stages):
         begin = lambda folder, b=belief, s=start: train(  # noqa: E731
-            task_name, folder, seed, b, settings, *how, sees=sees, start=s
+            task_name, folder, seed, b, settings, *how, sees=sees, start=s, base=base, residual=residual
         )
         found.append(once(Path(out) / f"stage{k + 1}", *how, begin))
         start = found[-1].parent
@@ -225,7 +261,7 @@ def follow(
     run = Run.create(out, about)
     try:
         with _or_nothing(run):
-            bundle.save(master, run.folder / "teacher")
+            _keep_policy(run, "teacher", master)
             learner = _learner(run, about, threads)
         return _go(run, learner, watch, save_every)
     finally:
@@ -241,7 +277,7 @@ def resume(folder: Path, threads: int = 0, watch: Watcher | None = None, save_ev
         if saved is not None:
             learner.load(*saved)
         elif "start" in about and isinstance(learner, Learner):
-            learner.adopt(_same_nets(about["start"], str(run.folder / "run.json")), str(about["start"]["run"]))
+            learner.adopt(_same_nets(about, str(run.folder / "run.json")), str(about["start"]["run"]))
         run.rewind(learner.iteration)
         differs = run.note_resume(about, learner.iteration)
         if differs:
@@ -262,7 +298,17 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
     task, settings = _told(task, about.get("sees"), where), _settings(PPO, about["settings"], where)
     env = tasks.env(task, settings.envs, belief, seed, threads, stagger=True)
     env.on_divergence = lambda i, why: _keep(run, env, i)
-    return Learner(env, settings, seed, _ranges(about.get("ranges"), env, where))
+    return Learner(env, settings, seed, _ranges(about.get("ranges"), env, where), _upon(run, about, env))
+
+
+def _upon(run: Run, about: dict[str, Any], env: Env) -> Upon | None:
+    """The base a run keeps, under its env's policy; None where it has none."""
+    if "base" not in about:
+        return None
+    base, where = bundle.load(run.folder / "base"), str(run.folder / "run.json")
+    if bundle.digest(base) != about["base"]:
+        raise SurefootError(f"{run.folder / 'base'}: not the base this run began with (its hash differs)")
+    return _settings(Residual, about["residual"], where).upon(base, contract(env.task, env.world.model))
 
 
 def _settings(kind: type[S], told: dict[str, Any], where: str) -> S:
@@ -423,4 +469,7 @@ def policy_of(learner: Learner | Apprentice) -> Net:
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),
     }
-    return Net(contract(env.task, env.world.model, parents), *learner.policy_arrays())
+    arrays, activation, encoder, base = learner.policy_parts()
+    if isinstance(base, Net):
+        parents["base"] = bundle.digest(base)
+    return Net(contract(env.task, env.world.model, parents), arrays, activation, encoder, base)

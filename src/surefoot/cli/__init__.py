@@ -1,0 +1,101 @@
+"""The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; console.py draws."""
+
+import json
+import os
+import sys
+from typing import Any
+
+import tyro
+from rich.console import Console
+
+import surefoot
+from surefoot.cli.train import Train, parse_train
+from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
+from surefoot.console import show
+from surefoot.errors import SurefootError, unknown
+
+BAD_INPUT = 2
+
+VERBS: dict[str, Any] = {
+    "tasks": Tasks,
+    "look": Look,
+    "presets": Presets,
+    "try": Try,
+    "train": Train,
+    "eval": Eval,
+    "play": Play,
+    "export": Export,
+    "sweep": Sweep,
+    "adapt": Adapt,
+    "cross": Cross,
+}
+
+
+def _parse(args: list[str]) -> Any:
+    """Arguments to a verb."""
+    name, *rest = args
+    if name == "train":
+        return parse_train(rest)
+    return tyro.cli(VERBS[name], args=rest, prog=f"surefoot {name}")
+
+
+def usage() -> str:
+    rows = "\n".join(f"  {name:8} {(v.__doc__ or '').strip()}" for name, v in VERBS.items())
+    return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
+
+usage: surefoot VERB [...]        surefoot VERB --help tells about a verb
+
+{rows}
+
+Every verb takes --json (facts for machines) and --traceback (where an error came from).
+Begin with: surefoot cross hover"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = list(sys.argv[1:] if argv is None else argv)
+    as_json = _take(args, "--json")
+    traceback = _take(args, "--traceback") or bool(os.environ.get("SUREFOOT_TRACEBACK"))
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0
+    if args[0] in ("--version", "-V"):
+        print(surefoot.__version__)
+        return 0
+    say = Console(stderr=as_json, soft_wrap=False, markup=False)
+    try:
+        if args[0] not in VERBS:
+            raise unknown("verb", args[0], VERBS, "surefoot")
+        answer = _parse(args).run(say)
+    except SurefootError as error:
+        return _fail(error, as_json, traceback)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        stopped = getattr(error, "signum", None)
+        if stopped is None:
+            raise
+        print(f"\n{error}", file=sys.stderr)
+        return 128 + int(stopped)
+    show(answer, say, as_json)
+    return answer.code
+
+
+def _take(args: list[str], flag: str) -> bool:
+    found = flag in args
+    while flag in args:
+        args.remove(flag)
+    return found
+
+
+def _fail(error: SurefootError, as_json: bool, traceback: bool) -> int:
+    if traceback:
+        raise error
+    if as_json:
+        print(json.dumps({"error": str(error)}))
+    print(f"error: {error}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def entry() -> None:
+    sys.exit(main())

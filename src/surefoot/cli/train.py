@@ -1,0 +1,190 @@
+"""The verb that learns: its flags, which of them go together, and the settings that are a task's own."""
+
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional
+
+from surefoot import files, tasks
+from surefoot.cli.words import belief_of
+from surefoot.console import Answer, Line
+from surefoot.errors import SurefootError, unknown
+from surefoot.learn.adr import ADR
+from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.residual import Residual
+from surefoot.learn.widen import Widen
+from surefoot.policy import Net
+from surefoot.task import Task
+
+if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
+    from surefoot.learn.ppo import PPO
+    from surefoot.learn.student import Student
+
+Settings = TypeVar("Settings", bound="PPO")
+Lesson = TypeVar("Lesson", bound="Student")
+
+
+@dataclass
+class Train(Generic[Settings, Lesson]):
+    """Train a policy; Ctrl-C saves and tells how to go on."""
+
+    task: Positional[str] = ""
+    """see `surefoot tasks`"""
+    resume: Path | None = None
+    """go on with the run in this folder, bit for bit"""
+    seed: int = 0
+    """seed of all that is random in training"""
+    belief: str = "task"
+    """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
+    belief's JSON file"""
+    ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
+    """draw from the belief as it is, or begin at the nominal and grow towards it as the policy learns"""
+    start: Path | None = None
+    """begin with the nets of this run, such as one over another belief"""
+    base: Path | None = None
+    """a run or policy that nearly works: keep it as it is, and learn what to add to it"""
+    through: tuple[str, ...] = ()
+    """beliefs to train through, one after the other, each beginning with what the last one learned"""
+    adapt: Literal["none", "rma", "dagger"] = "none"
+    """train a teacher that is told e, then a student that works it out from its history: by the teacher's latent (rma),
+    or by its actions (dagger)"""
+    teacher: Path | None = None
+    """a run to be the teacher, in place of training one"""
+    sees: tasks.Sees = tasks.Sees()
+    widen: Widen = Widen()
+    adr: ADR = ADR()
+    doraemon: Doraemon = Doraemon()
+    residual: Residual = Residual()
+    out: Path | None = None
+    """folder of the run; runs/<task>/<time> unless told"""
+    threads: int = 0
+    """threads of the physics; 0: every core. The result has the same bits at any number"""
+    save_every: float = 10.0
+    """seconds between checkpoints; 0 saves after every iteration"""
+    student: Lesson = field(kw_only=True)
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(kw_only=True)
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.learn import train as learn
+
+        line = Line(say)
+        if self.resume is not None:
+            self._only_resumes()
+            path = learn.resume(self.resume, self.threads, line, self.save_every)
+        elif not self.task:
+            raise SurefootError(
+                f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.TASKS)}"
+            )
+        else:
+            path = self._begin(say, line)
+        line.end()
+        facts = {
+            "run": str(path.parent),
+            "policy": str(path),
+            "sha256": files.sha256(path.read_bytes()),
+            "metrics": line.last,
+        }
+        return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")
+
+    def _begin(self, say: Console, line: Line) -> Path:
+        from surefoot.learn import train as learn
+
+        task, s = tasks.make(self.task), self.settings
+        out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
+        self._agree(task)
+        base, upon = self._base(task)
+        say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
+        sees = self.sees if self.sees != tasks.Sees() else None
+        how = (self.threads, line, self.save_every)
+        if self.through:
+            stages = [belief_of(task, name, say) for name in self.through]
+            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start, *base)[-1]
+        belief = belief_of(task, self.belief, say)
+        ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
+        if self.adapt == "none":
+            return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start, *base)
+        teacher = self.teacher
+        if teacher is None:
+            told = tasks.teachers(task, self.sees)
+            s = replace(s, encoder="e") if self.adapt == "rma" else s
+            teacher = learn.once(out / "teacher", *how, lambda folder: learn.train(
+                self.task, folder, self.seed, belief, s, *how, ranges, told, self.start, *base
+            ), {"settings": asdict(s), "seed": self.seed} | upon)  # fmt: skip
+        lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
+        return learn.once(out / "student", *how, lambda folder: learn.follow(
+            self.task, folder, teacher, self.seed, belief, lesson, *how
+        ), {"student": asdict(lesson), "seed": self.seed})  # fmt: skip
+
+    def _base(self, task: Task) -> tuple[tuple[Net | None, Residual | None], dict[str, Any]]:
+        """What to learn upon and how; and what run.json will say of it, also where that is nothing."""
+        from surefoot.deploy import bundle
+        from surefoot.learn import train as learn
+
+        if self.base is None:
+            return (None, None), {"base": None, "residual": None}
+        base, known = bundle.load(self.base), [t.name for t in task.sees["actor"].terms]
+        for t in base.contract.observation if self.adapt == "rma" else ():
+            if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
+                raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
+        return (base, self.residual), learn.upon(base, self.residual)
+
+    def _agree(self, task: Task) -> None:
+        """Flags that would be ignored, or that would fail after an hour, are refused now."""
+        for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
+            if getattr(self, name) != kind() and self.ranges != name:
+                raise SurefootError(f"--{name}.*: only with --ranges {name}")
+        if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)(**task.lesson)):
+            raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
+        if self.adapt == "rma" and "teacher" in task.sees:
+            raise SurefootError(
+                f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
+            )
+        if self.residual != Residual() and self.base is None:
+            raise SurefootError("--residual.*: only with --base")
+        if self.base is not None and self.teacher is not None:
+            raise SurefootError("--base: the teacher to train would stand on it; --teacher names one that is trained")
+        if self.adapt == "rma" and self.student.label != "latent":
+            raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
+        least = self.sees.history or task.sees["actor"].history
+        if self.adapt != "none" and self.student.history < least:
+            raise SurefootError(
+                f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
+            )
+        if self.through and (self.belief != "task" or self.ranges != "fixed" or self.adapt != "none"):
+            raise SurefootError(
+                "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
+            )
+
+    def _only_resumes(self) -> None:
+        """A run goes on as it began: what would be ignored is refused."""
+        fresh = Train(
+            settings=type(self.settings)(), student=type(self.student)(), resume=self.resume, threads=self.threads,
+            save_every=self.save_every,
+        )  # fmt: skip
+        if self != fresh:
+            raise SurefootError(
+                "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
+            )
+
+
+def parse_train(args: list[str]) -> Any:
+    """The learner's settings are arguments too; those tuned for a task are the defaults `train TASK --help` shows."""
+    from surefoot.learn.ppo import PPO
+    from surefoot.learn.student import Student
+
+    def parsed(name: str) -> Any:
+        task = tasks.make(name) if name in tasks.TASKS else None
+        default = (
+            Train(settings=PPO(**task.settings), student=Student(**task.lesson))
+            if task
+            else Train(settings=PPO(), student=Student())
+        )
+        return tyro.cli(Train[PPO, Student], args=args, prog="surefoot train", default=default)
+
+    guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")
+    found = parsed(guess)
+    return found if found.task in ("", guess) else parsed(found.task)

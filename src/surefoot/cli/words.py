@@ -1,0 +1,63 @@
+"""What the words of a command line mean: beliefs, tasks and counts by the names a user gives them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from surefoot import files, presets, tasks
+from surefoot.belief import Belief
+from surefoot.console import Line
+from surefoot.errors import SurefootError, unknown
+from surefoot.policy import Policy
+from surefoot.task import MEMORY, Env, Task
+
+
+def belief_of(task: Task, name: str, say: Console) -> Belief:
+    """What --belief names; what of a preset the task cannot have is said."""
+    if name == "task":
+        return task.belief
+    if name == "nominal":
+        return tasks.nominal(task)
+    if name in presets.PRESETS:
+        fit = presets.fit(task, name)
+        for note in fit.notes:
+            say.print(f"note: {note}", highlight=False, soft_wrap=True)
+        return fit.belief
+    if not Path(name).exists():
+        raise unknown("belief", name, ["task", "nominal", "a JSON file", *presets.fitting(task)], "--belief")
+    belief = Belief.from_json(files.read_json(Path(name)), name)
+    if belief.params.names != task.params.names:
+        raise SurefootError(
+            f"{name}: params: expected {', '.join(task.params.names)}; found {', '.join(belief.params.names)}"
+        )
+    return belief
+
+
+def task_for(policy: Policy, name: str) -> Task:
+    """The task a policy was made for, or another whose contract it fits."""
+    c = policy.contract
+    task = tasks.fitting(tasks.make(name or c.task), c)
+    if task.action.names != c.action_names:
+        raise SurefootError(
+            f"the policy drives {', '.join(c.action_names)}; {task.name} {', '.join(task.action.names)}"
+        )
+    return task
+
+
+def privileged(policy: Policy) -> list[str]:
+    """What the policy must be told that its task's own actor is not: a teacher's knowledge."""
+    c = policy.contract
+    robots = {t.name for t in (*tasks.make(c.task).sees["actor"].terms, *MEMORY)} if c.task in tasks.TASKS else None
+    return [t.name for t in c.observation if robots is not None and t.name not in robots]
+
+
+def count(episodes: int) -> int:
+    if episodes < 1:
+        raise SurefootError(f"--episodes: expected at least 1, found {episodes}")
+    return episodes
+
+
+def seconds(line: Line, task: Task) -> Callable[[int, Env], None]:
+    """Tells how far into its episodes an evaluation is."""
+    return lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {task.seconds:g}")
