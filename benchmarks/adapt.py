@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks import measure
 from benchmarks.measure import Row, row
-from benchmarks.robust import JUDGED, learned
+from benchmarks.robust import JUDGED, learned, wide, within
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.gate.inferred import inferred
@@ -46,23 +46,16 @@ def taught(task: Task, belief: Belief, teacher: Net, seed: int, lesson: Student)
     return policy_of(apprentice)
 
 
-def ranges(task: Task, **wider: tuple[float, float]) -> Box:
-    """The task's own belief with some ranges replaced."""
-    assert isinstance(task.belief, Box)
-    own = {n: (float(a), float(b)) for n, a, b in zip(task.params.names, task.belief.low, task.belief.high)}
-    return Box.ranges(task.params, own | wider)
-
-
 def hover(quick: bool) -> Iterator[Row]:
     """A drone of half to twice its mass, motors of 30 to 100 ms: randomized, told e, and three kinds of student."""
     task = tasks.make("hover")
-    belief = ranges(task, mass=(0.5, 2.0), strength=(1.0, 1.0), motor_time=(0.03, 0.1), latency=(0.0, 0.02))
+    belief = wide(task)
     steps, lessons = (8192, 4096) if quick else (3_000_000, 500_000)
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     told = tasks.seeing(task, Sees(also=("e",)))
     for seed in range(1 if quick else SEEDS):
         teacher = learned(told, belief, seed, steps, encoder="e")[0]
-        lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, **kw))  # noqa: E731, B023
+        lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, history=50, **kw))  # noqa: E731, B023
         policies = {
             "randomized": learned(task, belief, seed, steps)[0], "teacher": teacher, "rma": lesson(),
             "dagger": lesson(label="action"), "cloned": lesson(label="action", mix=1.0, mix_until=1.0),
@@ -87,7 +80,7 @@ def hover(quick: bool) -> Iterator[Row]:
     yield row("dagger / teacher, success", dagger / teacher_, "ratio", at_least=0.95)
     yield row("dagger - cloned, success", dagger - cloned, "points", at_least=10.0)
     yield row("linear probe of the latent: mass after 0.5 s", found["latent"]["r2"], "R2", at_least=0.9)
-    window = Student().history * 0.02
+    window = 50 * 0.02
     yield row("after a sudden change of mass, settles in", found["latent"]["settles"], "s", at_most=window)
 
 
@@ -176,7 +169,7 @@ def trial(quick: bool) -> Iterator[Row]:
 def walk(quick: bool) -> Iterator[Row]:
     """Payload of -3 to 3 kg, friction 0.3 to 1.2, motors of 80 to 120 %: tracking of nominal, randomized, student, teacher."""
     task = tasks.make("walk")
-    belief = ranges(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
+    belief = within(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
     steps, lessons = (32_768, 8192) if quick else (5_000_000, 1_000_000)
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     told = tasks.seeing(task, Sees(also=("e", "base_lin_vel")))
