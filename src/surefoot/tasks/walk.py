@@ -102,7 +102,7 @@ def xml(ground: Ground) -> str:
 
 PROPRIOCEPTION = "gyro|attitude|joint_pos/.*|joint_vel/.*"
 PARAMS = Params((
-    Param("payload", "mass", 0.0, -2.0, 6.0, match="trunk", op="add", unit="kg", about="mass carried by the trunk"),
+    Param("payload", "mass", 0.0, -3.5, 6.0, match="trunk", op="add", unit="kg", about="mass carried by the trunk"),
     Param("com_x", "com_x", 0.0, -0.1, 0.1, match="trunk", op="add", unit="m", about="trunk's centre of mass, forward"),
     Param("com_y", "com_y", 0.0, -0.05, 0.05, match="trunk", op="add", unit="m", about="trunk's centre of mass, left"),
     Param("friction", "friction", 0.8, 0.1, 1.6, match=".*_foot", op="set", log=True, about="feet on the ground"),
