@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.lessons import JUDGED, learned, taught, within
 from benchmarks.measure import Row, row
-from benchmarks.robust import JUDGED, learned, wide, within
+from benchmarks.robust import wide
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.gate.inferred import inferred
-from surefoot.learn.student import Apprentice, Student, classroom
-from surefoot.learn.train import policy_of
+from surefoot.learn.student import Student
 from surefoot.params import Param, Params
 from surefoot.policy import Net
 from surefoot.task import Action, Group, Reward, Seen, Task
@@ -36,14 +36,6 @@ JUDGES = 500  # episodes
 def judged(policy: Net, task: Task, belief: Belief, quick: bool) -> Evaluation:
     env = tasks.env(tasks.fitting(task, policy.contract), 20 if quick else JUDGES, belief, JUDGED)
     return evaluate(policy, env)
-
-
-def taught(task: Task, belief: Belief, teacher: Net, seed: int, lesson: Student) -> Net:
-    env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, stagger=True)
-    apprentice = Apprentice(env, lesson, seed, teacher)
-    for _ in range(lesson.iterations):
-        apprentice.iterate()
-    return policy_of(apprentice)
 
 
 def hover(quick: bool) -> Iterator[Row]:

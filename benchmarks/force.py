@@ -9,13 +9,12 @@ Values are medians over seeds with the least and largest.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.lessons import JUDGED, learned, within
 from benchmarks.measure import Row, row
-from benchmarks.robust import JUDGED, learned
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.learn.adr import ADR
@@ -33,22 +32,15 @@ GROWS: dict[str, Grows | None] = {
 """a run of 2000 episodes has time for about six steps of a range that twenty edges share"""
 
 
-def pulled(task: Task, low: float, high: float) -> Box:
-    """The task's belief, with pulls of so many N."""
-    assert isinstance(task.belief, Box)
-    at = np.arange(len(task.params)) == task.params.index("pull")
-    return replace(task.belief, low=np.where(at, low, task.belief.low), high=np.where(at, high, task.belief.high))
-
-
 def places(task: Task) -> dict[str, Belief]:
     """Where a policy is judged."""
     assert isinstance(task.belief, Box)
-    most = task.belief.high[task.params.index("pull")]
+    most = float(task.belief.high[task.params.index("pull")])
     return {
         "at home": tasks.nominal(task),
-        "no pull": pulled(task, 0.0, 0.0),
+        "no pull": within(task, pull=(0.0, 0.0)),
         "over the belief": task.belief,
-        "largest pull": pulled(task, most, most),
+        "largest pull": within(task, pull=(most, most)),
     }
 
 

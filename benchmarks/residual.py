@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_are
 
 from benchmarks import measure
+from benchmarks.lessons import JUDGED
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Box
@@ -26,7 +27,6 @@ from surefoot.task import Task
 from surefoot.tasks.balance import DT
 from surefoot.tasks.rollout import contract, evaluate
 
-JUDGED = 1_000_000  # seed of the judging episodes
 GOAL = 0.95  # success to reach
 FIRST, EVERY = 0.1, 4  # every policy of the first tenth of training is judged, then every fourth
 RANGES = {

@@ -7,26 +7,24 @@ the same worlds and starts, which no training saw. Values are medians over seeds
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.lessons import JUDGED, learned, within
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
-from surefoot.learn.ppo import PPO, Learner
-from surefoot.learn.train import Grows, policy_of, settings_for
+from surefoot.learn.train import Grows, settings_for
 from surefoot.learn.widen import Widen
-from surefoot.policy import Net, Policy
+from surefoot.policy import Policy
 from surefoot.rng import stream
 from surefoot.task import Task
 from surefoot.tasks.rollout import Evaluation, evaluate
 
-JUDGED = 1_000_000  # seed of the judging episodes
 VARIANTS, EACH = 50, 20  # worlds, and episodes in each
 
 
@@ -40,24 +38,6 @@ def wide(task: Task) -> Box:
         "hover": {"mass": (0.5, 2.0), "motor_time": (0.03, 0.1), "latency": (0.0, 0.02), "strength": (1.0, 1.0)},
     }  # fmt: skip
     return within(task, **ranges.get(task.name, {}))
-
-
-def within(task: Task, **ranges: tuple[float, float]) -> Box:
-    """The task's own belief with some ranges replaced."""
-    assert isinstance(task.belief, Box)
-    own = {n: (float(a), float(b)) for n, a, b in zip(task.params.names, task.belief.low, task.belief.high)}
-    return Box.ranges(task.params, own | ranges)
-
-
-def learned(
-    task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None, **changes: Any
-) -> tuple[Net, Learner, list[dict[str, float]]]:
-    """A policy after so many env steps, the learner it came from, and what each iteration logged."""
-    settings = replace(PPO(**task.settings), steps=steps, **changes)
-    env = tasks.env(task, settings.envs, belief, seed, stagger=True)
-    learner = Learner(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
-    logged = [learner.iterate() for _ in range(settings.iterations)]
-    return policy_of(learner), learner, logged
 
 
 def judged(policy: Policy, task: Task, belief: Belief, worlds: int, each: int) -> Evaluation:

@@ -13,56 +13,35 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import measure
+from benchmarks.lessons import JUDGED, learned, taught
 from benchmarks.measure import Row, row, seconds
 from surefoot import tasks
-from surefoot.belief import Belief, Box
-from surefoot.learn.ppo import Learner
-from surefoot.learn.student import Apprentice, Student, classroom
-from surefoot.learn.train import policy_of, settings_for
-from surefoot.policy import Net, Policy
+from surefoot.belief import Box
+from surefoot.learn.student import Student
 from surefoot.rng import stream
-from surefoot.task import Env, Task
 from surefoot.tasks.balance_camera import RANGES
 from surefoot.tasks.rollout import evaluate
 
-JUDGED = 1_000_000  # seed of the looks and episodes that judge
 VARIANTS, SEEDS = 40, 3
 HOME = 10  # episodes in the nominal look
-STEPS = 50_000  # of each student
-
-
-def taught(task: Task, quick: bool) -> Net:
-    """A teacher told the state, over the task's whole belief; it draws no pixel."""
-    settings = replace(settings_for(task.name), steps=4096 if quick else 200_000)
-    env = tasks.env(tasks.seeing(task, tasks.teachers(task, tasks.Sees())), settings.envs, task.belief, 0, stagger=True)
-    learner = Learner(env, settings, 0)
-    for _ in range(settings.iterations):
-        learner.iterate()
-    return policy_of(learner)
-
-
-def learned(task: Task, teacher: Net, belief: Belief, seed: int, quick: bool) -> Policy:
-    lesson = replace(Student(**task.lesson), label="action", steps=2048 if quick else STEPS)
-    env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, stagger=True)
-    student = Apprentice(env, lesson, seed, teacher)
-    for _ in range(lesson.iterations):
-        student.iterate()
-    return policy_of(student)
+STEPS, TEACHER = 50_000, 200_000  # of each student, and of their teacher
 
 
 def looks(quick: bool) -> Iterator[Row]:
     """Students of one look and of many, in looks none of them saw: return and success, mean and worst decile."""
     task = tasks.make("balance-camera")
-    belief, teacher, n = Box.ranges(task.params, RANGES), taught(task, quick), 4 if quick else VARIANTS
+    state = tasks.seeing(task, tasks.teachers(task, tasks.Sees()))  # told it, over the whole belief; no pixel is drawn
+    lesson = replace(Student(**task.lesson), label="action", steps=2048 if quick else STEPS)
+    teacher = learned(state, task.belief, 0, 4096 if quick else TEACHER)[0]
+    belief, n = Box.ranges(task.params, RANGES), 4 if quick else VARIANTS
     met = belief.sample(stream(JUDGED, "looks"), n)
-    yield row(
-        "teacher, told the state: return", evaluate(teacher, _told(task, teacher, n), e=met).returns.mean(), "return"
-    )
+    best = evaluate(teacher, tasks.env(state, n, seed=JUDGED), e=met).returns.mean()
+    yield row("teacher, told the state: return", best, "return")
     mean: dict[str, list[float]] = {"one look": [], "many looks": []}
     worst, rate, home = ({k: [] for k in mean} for _ in range(3))
     for seed in range(1 if quick else SEEDS):
         for kind, over in (("one look", tasks.nominal(task)), ("many looks", belief)):
-            policy = learned(task, teacher, over, seed, quick)
+            policy = taught(task, over, teacher, seed, lesson)
             found = evaluate(policy, tasks.env(task, n, belief, JUDGED), e=met)
             mean[kind].append(float(found.returns.mean()))
             worst[kind].append(float(np.quantile(found.returns, 0.1)))
@@ -78,11 +57,6 @@ def looks(quick: bool) -> Iterator[Row]:
     )
     better = (np.array(worst["many looks"]) > worst["one look"]).mean()
     yield row("seeds in which many looks have the better worst decile", better, "of seeds", at_least=1.0)
-
-
-def _told(task: Task, policy: Net, n: int) -> Env:
-    c = policy.contract
-    return tasks.env(tasks.telling(task, [t.name for t in c.observation], c.history), n, seed=JUDGED)
 
 
 def rate(quick: bool) -> Iterator[Row]:
