@@ -211,6 +211,10 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--adapt", "rma", "--student.label", "action"], "--adapt rma learns the latent"),
         (["--adapt", "rma", "--student.history", "1", "--sees.history", "4"], "at least the teacher's 4, found 1"),
         (["--through", "nominal", "--adapt", "rma"], "--adapt do not go with it"),
+        (["--adapt", "rma", "--teacher", "nowhere"], "--teacher: that one is trained already"),
+        (["--adapt", "rma", "--sees.also", "e"], "--sees.also and --encoder do not go with it"),
+        (["--adapt", "dagger", "--sees.trial", "2"], "students over several episodes"),
+        (["--ranges", "adr", "--sees.trial", "2"], "expected 1 episode a world"),
         (["--start", "nowhere"], "no run here"),
     ],
 )
@@ -225,7 +229,14 @@ def test_one_folder_does_not_hold_two_different_lessons(tmp_path, capsys):
     said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
     said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
     other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson[:-1], "1024", code=2)
-    assert "a run with other student is here already" in other.err
+    assert "a run with another student is here already" in other.err
+    other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson, "--belief", "nominal", code=2)
+    assert "r/teacher: a run with another belief is here already" in other.err
+    stages = ["train", "balance", "--out", tmp_path / "s", *SMALL, "--through", "nominal", "task"]
+    said(capsys, *stages)
+    said(capsys, *stages)
+    assert "s/stage1: a run with another seed" in said(capsys, *stages, "--seed", "9", code=2).err
+    assert "s/stage1: a run with another belief" in said(capsys, *stages[:-2], "task", "nominal", code=2).err
 
 
 def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path, capsys):

@@ -92,6 +92,8 @@ class Contract:
                 raise SurefootError(f"{where}: {name}: expected {n} numbers, one an action, found {len(values)}")
             if not all(isinstance(v, (int, float)) and np.isfinite(v) for v in values):
                 raise SurefootError(f"{where}: {name}: expected finite numbers, found {list(values)}")
+        if not (isinstance(self.action_limit, (int, float)) and 0 < self.action_limit < np.inf):
+            raise SurefootError(f"{where}: action_limit: expected a finite number > 0, found {self.action_limit}")
         if not (isinstance(self.rate, (int, float)) and 0 < self.rate < 1e5):
             raise SurefootError(f"{where}: rate: expected a frequency in Hz, found {self.rate}")
         counts = (self.history, self.trial, *(t.dim for t in self.observation))

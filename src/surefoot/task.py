@@ -540,9 +540,10 @@ def _outside(params: Params, target: str, actor: Group) -> list[tuple[slice, lis
     for i, p in enumerate(params):
         if p.target != target:
             continue
-        matched = [k for k, t in enumerate(actor.terms) if t.sensed and re.fullmatch(p.match, t.name)]
+        matched = [k for k, t in enumerate(actor.terms) if re.fullmatch(p.match, t.name)]
         if not matched:
             raise unknown("observation term", p.match, [t.name for t in actor.terms], f"param {p.name}")
         for k in matched:
-            found[k].append((i, p))
+            if actor.terms[k].sensed:
+                found[k].append((i, p))
     return list(zip(actor.columns, found))

@@ -52,8 +52,8 @@ def test_a_latent_that_is_e_tells_every_open_unknown_at_once_and_follows_a_chang
 def test_an_exponential_approach_settles_at_tau_log_ten():
     t, tau = 0.01 * np.arange(2000), 0.7
     track = np.where(t < 5.0, 1.0, 3.0 - 2.0 * np.exp(-(t - 5.0) / tau))
-    assert settling(track, 500, 0.01) == pytest.approx(tau * np.log(10), abs=0.011)
-    assert settling(np.ones(100), 50, 0.01) is None
+    assert settling(track, 500, 0.01, 2.0) == pytest.approx(tau * np.log(10), abs=0.011)
+    assert settling(1 + 1e-3 * np.random.default_rng(0).standard_normal(100), 50, 0.01, 2.0) is None
 
 
 def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
@@ -68,7 +68,13 @@ def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"name": "gravty"}, "gravity"), ({"at": 10.0}, "within the episode"), ({"episodes": 5}, "at least 20")],
+    [
+        ({"name": "gravty"}, "gravity"),
+        ({"at": 10.0}, "within the episode"),
+        ({"at": float("nan")}, "within the episode"),
+        ({"name": "gravity", "change": (-1.0, None)}, "gravity: expected two values within 5 .. 16"),
+        ({"episodes": 5}, "at least 20"),
+    ],
 )
 def test_what_cannot_be_shown_is_said(change, words):
     policy, belief = knowing()

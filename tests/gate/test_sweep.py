@@ -8,9 +8,10 @@ import pytest
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
+from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import sweep, values_over
-from surefoot.policy import Policy, Zero
+from surefoot.gate.sweep import Each, price, sweep, values_over
+from surefoot.policy import Policy, Zero, linear
 from surefoot.tasks.rollout import contract, evaluate
 
 
@@ -89,12 +90,11 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
     capsys.readouterr()
     assert main(asked) == 0
     facts = json.loads(capsys.readouterr().out)
-    own = [p["return"] for p in facts["policies"][run]]
-    best = [p["return"] for p in facts["specialists"]]
-    assert facts["price"][run]["mean"] == pytest.approx(np.mean(np.subtract(best, own)))
-    se = [p["return_se"] for p in (*facts["policies"][run], *facts["specialists"])]
-    width = facts["price"][run]["high"] - facts["price"][run]["low"]
-    assert width == pytest.approx(2 * 1.96 * np.sqrt(np.square(se).sum()) / 2)
+    own, best = (np.array([p["returns"] for p in x]) for x in (facts["policies"][run], facts["specialists"]))
+    d = (best - own).mean(0)
+    found = facts["price"][run]
+    assert own.shape == (2, 6) and found["mean"] == pytest.approx(np.mean(best) - np.mean(own))
+    assert found["high"] - found["low"] == pytest.approx(2 * 1.96 * d.std(ddof=1) / np.sqrt(6))
     card = json.loads((tmp_path / "r" / "specialists" / "gravity-16" / "run.json").read_text())
     assert card["belief"]["low"][0] == card["belief"]["high"][0] == 16.0 and card["settings"]["hidden"] == [8]
     before = (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text()
@@ -104,3 +104,22 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
     assert (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text() == before
     page = (tmp_path / "r" / "sweep-gravity.html").read_text()
     assert "price of robustness" in page
+
+
+def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
+    """The same worlds and starts, row by row: d_j is 0, not only its mean."""
+    task, policies = hands()
+    others, values = task.belief, np.array([8.0, 10.0, 13.0])
+    facts = sweep(policies, task, "gravity", values, others, 8, seed=3)
+    same = Each(policies["catches"].contract, (policies["catches"],) * 3)
+    price_ = price(facts, same, task, others)["price"]
+    assert price_["catches"] == {"mean": 0.0, "low": 0.0, "high": 0.0} and price_["nobody"]["low"] > 0
+
+
+def test_what_cannot_be_priced_is_refused_before_anything_is_trained(tmp_path, capsys):
+    task, policies = hands()
+    c = policies["nobody"].contract
+    bundle.save(linear(c, {"cart_pole": [[2.0, 4.0, 40.0, 10.0]]}), tmp_path)
+    asked = ["sweep", str(tmp_path), "--over", "gravity", "--points", "2", "--specialists"]
+    assert main([*asked, "--episodes", "1"]) == 2
+    assert "at least 2 --episodes" in capsys.readouterr().err and not (tmp_path / "specialists").exists()

@@ -226,7 +226,10 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, c
         (["train", "balance", "--base", str(tmp_path / "none")], "no policy here"),
         (["train", "balance", "--base", str(tmp_path / "knows")], "no observation term matches 'e'"),
         (["train", "balance", "--base", str(tmp_path / "knows"), "--adapt", "rma"], "what a student is told"),
-        (["train", "balance", *base, "--adapt", "rma", "--teacher", str(tmp_path / "law")], "--teacher names one"),
+        (
+            ["train", "balance", *base, "--adapt", "rma", "--teacher", str(tmp_path / "law")],
+            "that one is trained already",
+        ),
     ):
         assert main([*words, *FLAGS, "--out", str(tmp_path / "out")]) == 2
         assert message in capsys.readouterr().err and not (tmp_path / "out").exists()

@@ -10,6 +10,7 @@ import torch
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.errors import SurefootError
+from surefoot.learn.adr import ADR
 from surefoot.learn.ppo import Learner
 from surefoot.learn.train import settings_for
 from surefoot.policy import Zero
@@ -56,16 +57,42 @@ def test_the_history_runs_on_within_a_trial_and_tells_reward_and_where_an_episod
     assert (obs == obs[0]).all() and obs[0, 4] == 0.0  # another world: nothing is remembered
 
 
-def test_one_episode_a_trial_is_what_it_was():
-    plain = tasks.make("balance")
-    runs = []
-    for t in (plain, replace(plain, trial=1)):
-        env, found = tasks.env(t, 8, plain.belief, seed=3), []
-        env.reset()
-        for _ in range(120):
-            found.append(env.step(np.zeros((8, 1))).obs["actor"])
-        runs.append(np.array(found))
-    assert np.array_equal(*runs)
+def test_learning_over_trials_goes_on_with_the_same_bits():
+    settings = replace(settings_for("balance"), envs=8, horizon=16, minibatches=4, encoder="gru", latent=3)
+    make = lambda: Learner(tasks.env(task(3), 8, tasks.make("balance").belief, 0, stagger=True), settings, 0)  # noqa: E731
+    straight = make()
+    for _ in range(3):
+        straight.iterate()
+    saved = straight.save()
+    assert saved[0]["env.ended"].any()
+    again = make()
+    again.load(*saved)
+    for learner in (straight, again):
+        for _ in range(3):
+            learner.iterate()
+    a, b = straight.save()[0], again.save()[0]
+    assert a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
+
+
+def test_a_divergence_ends_a_trial_and_the_rest_of_it_is_not_judged_elsewhere():
+    t = task(3)
+    env = tasks.env(t, 4, t.belief, seed=2)
+    policy, broken = Zero(contract(t, env.world.model)), []
+
+    def break_once(k, env):
+        if not broken:
+            env.world.state.q[0] = np.nan
+            broken.append(k)
+
+    found = trials(policy, env, break_once)
+    assert [x.reasons.get("diverged", 0) for x in found] == [1, 1, 1]
+    assert [x.lengths[0] > 0 for x in found] == [True, False, False] and not any(x.success[0] for x in found)
+
+
+def test_growing_ranges_and_trials_do_not_go_together():
+    with pytest.raises(SurefootError, match="1 episode a world"):
+        env = tasks.env(task(2), 8, tasks.make("balance").belief, 0)
+        Learner(env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.make("balance").belief, env.steps))
 
 
 def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further():
@@ -94,7 +121,7 @@ def test_trials_are_judged_episode_by_episode():
     assert not np.array_equal(first.lengths, second.lengths)  # other starts
 
 
-def test_a_policy_over_trials_is_trained_judged_and_resumed_from_the_command_line(tmp_path, capsys):
+def test_a_policy_over_trials_is_trained_and_judged_from_the_command_line(tmp_path, capsys):
     out = str(tmp_path / "r")
     small = ["--envs", "8", "--horizon", "8", "--steps", "256", "--hidden", "8", "--encoder", "gru"]
     assert main(["train", "balance", "--sees.trial", "2", "--sees.history", "6", *small, "--out", out, "--json"]) == 0

@@ -1,7 +1,7 @@
 """The verb that learns: its flags, which of them go together, and the settings that are a task's own."""
 
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
@@ -96,7 +96,7 @@ class Train(Generic[Settings, Lesson]):
         task, s = tasks.make(self.task), self.settings
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         self._agree(task)
-        base, upon = self._base(task)
+        base = self._base(task)
         say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
@@ -111,26 +111,23 @@ class Train(Generic[Settings, Lesson]):
         if teacher is None:
             told = tasks.teachers(task, self.sees)
             s = replace(s, encoder="e") if self.adapt == "rma" else s
-            teacher = learn.once(out / "teacher", *how, lambda folder: learn.train(
-                self.task, folder, self.seed, belief, s, *how, ranges, told, self.start, *base
-            ), {"settings": asdict(s), "seed": self.seed} | upon)  # fmt: skip
+            teacher = learn.train(
+                self.task, out / "teacher", self.seed, belief, s, *how, ranges, told, self.start, *base, again=True
+            )
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
-        return learn.once(out / "student", *how, lambda folder: learn.follow(
-            self.task, folder, teacher, self.seed, belief, lesson, *how
-        ), {"student": asdict(lesson), "seed": self.seed})  # fmt: skip
+        return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, again=True)
 
-    def _base(self, task: Task) -> tuple[tuple[Net | None, Residual | None], dict[str, Any]]:
-        """What to learn upon and how; and what run.json will say of it, also where that is nothing."""
+    def _base(self, task: Task) -> tuple[Net | None, Residual | None]:
+        """What to learn upon, and how."""
         from surefoot.deploy import bundle
-        from surefoot.learn import train as learn
 
         if self.base is None:
-            return (None, None), {"base": None, "residual": None}
+            return None, None
         base, known = bundle.load(self.base), [t.name for t in task.sees["actor"].terms]
         for t in base.contract.observation if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
                 raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
-        return (base, self.residual), learn.upon(base, self.residual)
+        return base, self.residual
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
@@ -139,17 +136,24 @@ class Train(Generic[Settings, Lesson]):
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
         if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)(**task.lesson)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
+        if self.teacher is not None:
+            self._only_follows(task)
+        if self.adapt != "none" and self.sees.trial > 1:
+            raise SurefootError("--sees.trial: students over several episodes are not there yet; leave out --adapt")
+        if self.adapt == "rma" and (self.sees.only or self.sees.also or self.settings.encoder not in ("none", "e")):
+            raise SurefootError(
+                "--adapt rma: a student is told the task's own terms and keeps the teacher's body; "
+                "--sees.only, --sees.also and --encoder do not go with it"
+            )
         if self.adapt == "rma" and "teacher" in task.sees:
             raise SurefootError(
                 f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
             )
         if self.residual != Residual() and self.base is None:
             raise SurefootError("--residual.*: only with --base")
-        if self.base is not None and self.teacher is not None:
-            raise SurefootError("--base: the teacher to train would stand on it; --teacher names one that is trained")
         if self.adapt == "rma" and self.student.label != "latent":
             raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
-        least = self.sees.history or task.sees["actor"].history
+        least = tasks.teachers(task, self.sees).history or task.sees["actor"].history
         if self.adapt != "none" and self.student.history < least:
             raise SurefootError(
                 f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
@@ -157,6 +161,19 @@ class Train(Generic[Settings, Lesson]):
         if self.through and (self.belief != "task" or self.ranges != "fixed" or self.adapt != "none"):
             raise SurefootError(
                 "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
+            )
+
+    def _only_follows(self, task: Task) -> None:
+        """A teacher that is there already is not trained: what would train it is refused."""
+        if (
+            self.settings != type(self.settings)(**task.settings)
+            or self.sees != tasks.Sees()
+            or self.ranges != "fixed"
+            or (self.start, self.base) != (None, None)
+        ):
+            raise SurefootError(
+                "--teacher: that one is trained already; --sees.*, --ranges, --start, --base and the learner's settings "
+                "do not go with it"
             )
 
     def _only_resumes(self) -> None:

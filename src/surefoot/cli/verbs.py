@@ -4,18 +4,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from tyro.conf import FlagConversionOff, Positional
 
 from surefoot import tasks
+from surefoot.belief import Belief
 from surefoot.cli.words import belief_of, count, privileged, seconds, task_for
 from surefoot.console import Answer, Line, goal, ready, results
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy, Random, Zero
 from surefoot.task import Task
 from surefoot.tasks.rollout import contract, evaluate, trials
+
+if TYPE_CHECKING:  # learning takes seconds to import
+    from surefoot.gate.sweep import Each
 
 FAILED = 1
 
@@ -238,24 +243,24 @@ class Sweep:
             task_for(policy, task.name)
         values = values_over(task, self.over, self.points, self.low, self.high)
         line, others = Line(say), belief_of(task, self.belief, say)
-        facts = sweep(
-            policies, task, self.over, values, others, count(self.episodes), self.seed,
-            seconds(line, task),
-        )  # fmt: skip
-        line.end()
         first = bundle.find(self.policies[0]).parent
-        if self.specialists:
-            from surefoot.learn.train import settings_of
-
-            how = settings_of(first, task.name)
-            facts = price(facts, tasks.make(task.name), others, *how, first / "specialists", line)
-            line.end()
+        best = self._specialists(task.name, values, others, first, line) if self.specialists else None
+        facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(line, task))
+        if best is not None:
+            facts = price(facts, best, task, others)
+        line.end()
         out = page(self.out or first / f"sweep-{self.over}.html", facts)
-        return Answer(
-            facts | {"page": str(out)},
-            [table(facts), *sentences(facts), f"picture: {out}"],
-            f"surefoot play {self.policies[0]}",
-        )
+        shown = [table(facts), *sentences(facts), f"picture: {out}"]
+        return Answer(facts | {"page": str(out)}, shown, f"surefoot play {self.policies[0]}")
+
+    def _specialists(self, task: str, values: np.ndarray, others: Belief, first: Path, line: Line) -> "Each":
+        from surefoot.gate.sweep import specialists
+        from surefoot.learn.train import settings_of
+
+        if self.episodes < 2:
+            raise SurefootError(f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}")
+        how, out = settings_of(first, task), first / "specialists"
+        return specialists(tasks.make(task), self.over, values, others, how, self.seed, out, line)
 
 
 @dataclass

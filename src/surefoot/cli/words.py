@@ -10,7 +10,7 @@ from surefoot.belief import Belief
 from surefoot.console import Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy
-from surefoot.task import MEMORY, Env, Task
+from surefoot.task import Env, Task
 
 
 def belief_of(task: Task, name: str, say: Console) -> Belief:
@@ -48,7 +48,7 @@ def task_for(policy: Policy, name: str) -> Task:
 def privileged(policy: Policy) -> list[str]:
     """What the policy must be told that its task's own actor is not: a teacher's knowledge."""
     c = policy.contract
-    robots = {t.name for t in (*tasks.make(c.task).sees["actor"].terms, *MEMORY)} if c.task in tasks.TASKS else None
+    robots = {"begun"} | {t.name for t in tasks.make(c.task).sees["actor"].terms} if c.task in tasks.TASKS else None
     return [t.name for t in c.observation if robots is not None and t.name not in robots]
 
 
@@ -60,4 +60,5 @@ def count(episodes: int) -> int:
 
 def seconds(line: Line, task: Task) -> Callable[[int, Env], None]:
     """Tells how far into its episodes an evaluation is."""
-    return lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {task.seconds:g}")
+    most = task.seconds * task.trial
+    return lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {most:g}")

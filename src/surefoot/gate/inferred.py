@@ -97,14 +97,19 @@ def inferred(
         raise unknown("unknown", name, names, "adapt: of those the belief leaves open")
     env = tasks.env(tasks.fitting(task, policy.contract), episodes, belief, seed)
     dt = env.world.dt
-    soon, step = min(round(SOON / dt), env.steps - 1), env.steps // 2 if at is None else round(at / dt)
-    if not 0 < step < env.steps:
+    at = env.steps // 2 * dt if at is None else at
+    if not dt <= at < task.seconds:
         raise SurefootError(f"at: expected a time within the episode of {task.seconds:g} s, found {at:g}")
+    soon, step = min(round(SOON / dt), env.steps - 1), round(at / dt)
     e = belief.sample(stream(seed, "inferred"), episodes)
     probe, r2 = _told(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
     k = names.index(name) if name else int(np.argmax(np.nan_to_num(r2[soon], nan=-np.inf)))
     low, high = belief.interval(0.8)
-    values = [float(d[free[k]] if v is None else v) for v, d in zip(change, (low, high))]
+    values, p = [float(d[free[k]] if v is None else v) for v, d in zip(change, (low, high))], task.params[names[k]]
+    if not all(p.low <= v <= p.high for v in values) or values[0] == values[1]:
+        raise SurefootError(
+            f"{p.name}: expected two values within {p.low:g} .. {p.high:g}, found {values[0]:g} and {values[1]:g}"
+        )
     before, after = e.copy(), e.copy()
     before[:, free[k]], after[:, free[k]] = values
     track = probe(latents(policy, env, before, after, step, watch))[..., k]
@@ -112,11 +117,11 @@ def inferred(
     read = np.nanquantile(track, (0.1, 0.5, 0.9), axis=1) if lasted else None
     return {
         "task": task.name, "episodes": episodes, "seed": seed, "history": policy.contract.history * dt, "dt": dt,
-        "soon": soon * dt, "unknown": names[k], "unit": task.params[names[k]].unit, "at": step * dt,
+        "soon": soon * dt, "unknown": p.name, "unit": p.unit, "at": step * dt,
         "r2": {n: {"soon": _finite(r2[soon, j]), "end": _finite(r2[-1, j])} for j, n in enumerate(names)},
         "r2_over_time": [_finite(x) for x in r2[:, k]], "before": values[0], "after": values[1],
         "read": None if read is None else {q: row.tolist() for q, row in zip(("low", "median", "high"), read)},
-        "settles": None if read is None else settling(read[1], step, dt),
+        "settles": None if read is None else settling(read[1], step, dt, values[1] - values[0]),
     }  # fmt: skip
 
 
@@ -143,13 +148,16 @@ def _finite(x: float) -> float | None:
     return float(x) if np.isfinite(x) else None
 
 
-def settling(track: np.ndarray, step: int, dt: float) -> float | None:
-    """Seconds after `step` until a track stays within SETTLED of its whole change from where it ends; None: no change."""
+def settling(track: np.ndarray, step: int, dt: float, change: float) -> float | None:
+    """Seconds after `step` until a track stays within SETTLED of its own change from where it ends.
+
+    None where it hardly changes: by less than SETTLED of the true `change`.
+    """
     before, end = (
         float(track[:step][-max(1, step // 4) :].mean()),
         float(track[-max(1, (len(track) - step) // 4) :].mean()),
     )
-    if before == end:
+    if abs(end - before) < SETTLED * abs(change):
         return None
     off = np.flatnonzero(np.abs(track[step:] - end) > SETTLED * abs(end - before))
     return float((off[-1] + 1) * dt) if len(off) else 0.0
@@ -165,15 +173,17 @@ def table(facts: Mapping[str, Any]) -> Table:
 def _rows(facts: Mapping[str, Any]) -> list[list[str]]:
     """Unknowns, the best known first."""
     said = lambda x: "-" if x is None else f"{x:.2f}"  # noqa: E731
-    known = sorted(facts["r2"].items(), key=lambda pair: -np.inf if pair[1]["soon"] is None else -pair[1]["soon"])
+    known = sorted(facts["r2"].items(), key=lambda pair: np.inf if pair[1]["soon"] is None else -pair[1]["soon"])
     return [[name, said(r2["soon"]), said(r2["end"])] for name, r2 in known]
 
 
 def sentence(facts: Mapping[str, Any]) -> str:
     """How the change was followed, in words."""
     what = f"{facts['unknown']} from {facts['before']:.3g} to {facts['after']:.3g} {facts['unit']}".strip()
+    if facts["read"] is None:
+        return f"{what} at {facts['at']:g} s: no episode lasted to the end, so there is nothing to read"
     if facts["settles"] is None:
-        return f"{what}: the latent does not follow it"
+        return f"{what} at {facts['at']:g} s: the latent does not follow it"
     return f"{what} at {facts['at']:g} s: what is read settles in {facts['settles']:.2f} s (history {facts['history']:.2f} s)"
 
 
@@ -199,7 +209,8 @@ def page(path: Path, facts: Mapping[str, Any]) -> Path:
 
     parts = [
         report.plot(
-            followed, f"{name} changed at {at:g} s in the middle of the episode; the band holds 80 % of episodes."
+            followed,
+            f"{name} changes at {at:g} s into the episode, the state does not; the band holds 80 % of episodes.",
         ),
         report.plot(known, f"Share of the variance of {name} that a linear probe of the latent finds."),
         report.table(["unknown", f"R2 at {facts['soon']:g} s", "R2 at the end"], _rows(facts)),

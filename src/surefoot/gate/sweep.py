@@ -6,6 +6,7 @@ meets the same worlds and starts.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.gate import report
 from surefoot.learn import train as learn
 from surefoot.learn.ppo import PPO
-from surefoot.policy import Policy
+from surefoot.policy import Contract, Policy
 from surefoot.rng import stream
 from surefoot.task import Env, Task
 from surefoot.tasks.rollout import evaluate
@@ -49,7 +50,7 @@ def sweep(
     seed: int,
     watch: Callable[[int, Env], None] | None = None,
 ) -> dict[str, Any]:
-    """Success with an exact interval, mean return and mean error of each policy at each value."""  # fmt: skip
+    """Success with an exact interval, mean return and mean error of each policy at each value."""
     found = {
         label: _points(policy, task, name, values, others, episodes, seed, watch) for label, policy in policies.items()
     }
@@ -77,40 +78,51 @@ def _point(value: float, success: np.ndarray, returns: np.ndarray, error: np.nda
     error = error[np.isfinite(error)]
     return {
         "value": float(value), "success": float(success.mean()), "low": low, "high": high,
-        "return": float(returns.mean()), "return_se": float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else None,
-        "error": float(error.mean()) if len(error) else None,
+        "return": float(returns.mean()), "error": float(error.mean()) if len(error) else None, "returns": returns.tolist(),
     }  # fmt: skip
 
 
-def price(
-    facts: dict[str, Any], task: Task, others: Belief, settings: PPO, sees: tasks.Sees, out: Path,
-    watch: learn.Watcher | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """The facts of a sweep, with a specialist's return at each of its points and each policy's price of robustness.
+@dataclass(frozen=True)
+class Each(Policy):
+    """One policy for each point of a sweep, `episodes` rows apiece: so specialists meet the very episodes of a sweep."""
 
-    A specialist is trained in `out` with that one unknown known and the others as in the sweep; asked again, it is used
-    again. The interval holds the luck of episodes, not that of training.
+    contract: Contract
+    policies: tuple[Policy, ...]
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        rows = np.split(obs, len(self.policies))
+        return np.concatenate([policy(part) for policy, part in zip(self.policies, rows)])
+
+
+def specialists(
+    task: Task, name: str, values: np.ndarray, others: Belief, how: tuple[PPO, tasks.Sees], seed: int, out: Path,
+    watch: learn.Watcher | None = None,
+) -> Each:  # fmt: skip
+    """A policy for each value, trained in `out` with that one unknown known; asked again, they are used again."""
+    settings, sees = how
+    found = [
+        bundle.load(learn.train(
+            task.name, out / f"{name}-{value:.4g}", seed, _known(others, name, value), settings, watch=watch, sees=sees,
+            again=True,
+        ))
+        for value in values
+    ]  # fmt: skip
+    return Each(found[0].contract, tuple(found))
+
+
+def price(facts: dict[str, Any], best: Each, task: Task, others: Belief) -> dict[str, Any]:
+    """The facts of a sweep, with specialists' at each of its points and each policy's price of robustness.
+
+    d_j is what specialists earn more in episode j of every point, in the mean over points; the price is the mean of d_j,
+    with a 95 % interval that holds the luck of episodes, not that of training.
     """
-    if facts["episodes"] < 2:
-        raise SurefootError("specialists: expected at least 2 episodes at each point, found 1")
-    name, found = facts["over"], []
-    for p in next(iter(facts["policies"].values())):
-        belief = _known(others, name, p["value"])
-        begin = lambda folder, b=belief: learn.train(  # noqa: E731
-            task.name, folder, facts["seed"], b, settings, watch=watch, sees=sees
-        )
-        path = learn.once(
-            out / f"{name}-{p['value']:.4g}", 0, watch, learn.SAVE_EVERY, begin, {"belief": belief.to_json()}
-        )
-        value = np.array([p["value"]])
-        found += _points(bundle.load(path), task, name, value, others, facts["episodes"], facts["seed"], None)
+    values = np.array([p["value"] for p in next(iter(facts["policies"].values()))])
+    found = _points(best, task, facts["over"], values, others, facts["episodes"], facts["seed"], None)
     prices = {}
     for label, points in facts["policies"].items():
-        lost = [best["return"] - p["return"] for best, p in zip(found, points)]
-        variance = [x["return_se"] ** 2 for x in (*found, *points)]
-        half = 1.96 * np.sqrt(sum(variance)) / len(points)
-        mean = float(np.mean(lost))
-        prices[label] = {"mean": mean, "low": mean - half, "high": mean + half}
+        d = np.mean([np.subtract(b["returns"], p["returns"]) for b, p in zip(found, points)], 0)
+        half = 1.96 * d.std(ddof=1) / np.sqrt(len(d))
+        prices[label] = {"mean": d.mean(), "low": d.mean() - half, "high": d.mean() + half}
     return facts | {"specialists": found, "price": prices}
 
 

@@ -181,6 +181,10 @@ class Learner:
     def __init__(self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None, upon: Upon | None = None):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
+        if ranges is not None and env.task.trial > 1:
+            raise SurefootError(
+                "ranges: they are judged episode by episode; expected 1 episode a world (--sees.trial 1)"
+            )
         if ranges is not None:
             env.belief = ranges.belief
         self.iteration = 0

@@ -96,6 +96,8 @@ class Student:
 
 def classroom(task: Task, teacher: Net, history: int) -> Task:
     """The task as both see it: `actor` is the student, told the task's own terms; `teacher` what the teacher is told."""
+    if teacher.contract.trial > 1:
+        raise SurefootError("student: a teacher that remembers several episodes cannot be followed yet")
     told = tasks.fitting(task, teacher.contract)
     student = Group(task.sees["actor"].terms, history)
     return replace(task, sees={"actor": student, "teacher": told.sees["actor"]}, mirror=None)
@@ -144,11 +146,11 @@ class Apprentice:
             raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
         if s.label == "latent" and t.encoder != "mlp":
             raise SurefootError("student: label latent needs a teacher with an encoder of e: train it with --encoder e")
-        unshared = [t.name for t in group.terms if t.name not in [known.name for known in master.terms]]
-        if s.label == "latent" and unshared:
+        mine, theirs = [t.name for t in group.terms], [t.name for t in master.terms if t.name != "e"]
+        if s.label == "latent" and mine != theirs:
             raise SurefootError(
-                f"student: label latent keeps the teacher's body, which is not told {', '.join(unshared)}; "
-                "expected label action (--adapt dagger)"
+                f"student: label latent keeps the teacher's body, which is told {', '.join(theirs)} and e; "
+                f"expected {', '.join(mine)} and e, or label action (--adapt dagger)"
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         self.mean, self.sd = _scales(t, master, group, self.obs["actor"])
@@ -240,7 +242,7 @@ class Apprentice:
         state = {f"net.{k}": v for k, v in self.actor.state_dict().items()} | adam_state(self.optimiser, self.learned)
         if s.keep > 1:
             state |= {f"kept.{k}": torch.cat(part) for k, part in zip(("obs", "label"), zip(*self.kept))}
-        arrays = {k: v.numpy().copy() for k, v in state.items()}
+        arrays = {k: v.numpy().copy() for k, v in state.items()} | {"mean": self.mean.copy(), "sd": self.sd.copy()}
         return arrays | {f"env.{k}": v for k, v in self.env.save().items()}, {"iteration": self.iteration}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
@@ -250,5 +252,6 @@ class Apprentice:
         restore_adam(self.optimiser, self.learned, state)
         kept = (arrays[k] for k in ("kept.obs", "kept.label") if k in arrays)
         self.kept = list(zip(*(torch.from_numpy(v.copy()).split(self.settings.batch) for v in kept)))
+        self.mean, self.sd = arrays["mean"].copy(), arrays["sd"].copy()
         self.obs = self.env.load(part("env."))
         self.iteration = int(numbers["iteration"])

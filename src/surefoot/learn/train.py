@@ -55,9 +55,11 @@ Watcher = Callable[[Progress], None]
 class Stopped(Exception):
     """Training was asked to stop by a signal and has saved where it stands."""
 
-    def __init__(self, signum: int, folder: Path, advice: str = ""):
+    def __init__(self, signum: int, folder: Path, again: bool = False):
         self.signum, self.folder = signum, folder
-        advice = advice or f"go on with: surefoot train --resume {folder}"
+        advice = f"give the same command again, and it goes on from {folder.parent}" if again else (
+            f"go on with: surefoot train --resume {folder}"
+        )  # fmt: skip
         super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")
 
 
@@ -84,11 +86,13 @@ def train(
     start: Path | None = None,
     base: Path | Net | None = None,
     residual: Residual | None = None,
+    again: bool = False,
 ) -> Path:
     """Train over a belief (None: the nominal world), or growing towards it; returns the policy's path.
 
     `start` is a run whose nets and normalisers to begin with; its belief may have been another. `base` is a policy that
-    the one to learn adds to, as `residual` says; the run keeps its files.
+    the one to learn adds to, as `residual` says; the run keeps its files. With `again`, a run that was begun alike in
+    `out` goes on: it is one of several that belong together.
     """
     settings = settings or settings_for(task_name)
     belief = belief or tasks.nominal(tasks.make(task_name))
@@ -103,6 +107,8 @@ def train(
     given = None if start is None else _nets(start, about)
     if given is not None:
         about["start"] = {"run": str(start), "sha256": given[1]}
+    if again and (Path(out) / "run.json").exists():
+        return _go_on(Path(out), about, threads, watch, save_every)
     run = Run.create(out, about)
     try:
         with _or_nothing(run):
@@ -113,7 +119,7 @@ def train(
                 learner.adopt(given[0], str(start))
         if given is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
-        return _go(run, learner, watch, save_every)
+        return _go(run, learner, watch, save_every, again)
     finally:
         run.close()
 
@@ -166,7 +172,9 @@ def _nets(start: Path, about: dict[str, Any]) -> tuple[dict[str, np.ndarray], st
     if mine != theirs:
         hint = f"--base {Path(start) / 'base'} --residual.scale {theirs[1]}" if theirs[0] else "no --base"
         raise SurefootError(f"{start}: start: its nets were learned upon another base or scale; expected {hint}")
-    return saved[0], files.sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in saved[0].values()))
+    return saved[0], files.sha256(
+        b"".join(k.encode() + np.ascontiguousarray(v).tobytes() for k, v in sorted(saved[0].items()))
+    )
 
 
 def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -178,10 +186,25 @@ def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
     return arrays
 
 
+SAME = ("task", "seed", "belief", "settings", "ranges", "sees", "start", "base", "residual", "student", "teacher")
+
+
+def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | None, save_every: float) -> Path:
+    """Go on with a run that was begun as `about` says; refused if it was begun otherwise."""
+    there, mine = files.read_json(folder / "run.json"), json.loads(json.dumps(about))
+    for k in SAME:
+        if there.get(k) != mine.get(k):
+            raise SurefootError(f"{folder}: a run with another {k} is here already; choose another folder (--out)")
+    return resume(folder, threads, watch, save_every, again=True)
+
+
 def settings_of(run: Path, task_name: str) -> tuple[PPO, Sees]:
-    """How a run learns and sees, to train others alike; the task's own way where it is no run of PPO."""
+    """How a run learns and sees, to train others alike; the task's own way where it is no run."""
     path = Path(run) / "run.json"
     about = files.read_json(path) if path.exists() else {}
+    for k in ("base", "student"):
+        if k in about:
+            raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
     settings = _settings(PPO, about["settings"], str(path)) if "settings" in about else settings_for(task_name)
     return settings, _settings(Sees, about.get("sees") or {}, str(path))
 
@@ -206,37 +229,11 @@ def progressive(
     """
     found, how = [], (threads, watch, save_every)
     for k, belief in enumerate(stages):
-        begin = lambda folder, b=belief, s=start: train(  # noqa: E731
-            task_name, folder, seed, b, settings, *how, sees=sees, start=s, base=base, residual=residual
-        )
-        found.append(once(Path(out) / f"stage{k + 1}", *how, begin))
+        folder = Path(out) / f"stage{k + 1}"
+        path = train(task_name, folder, seed, belief, settings, *how, None, sees, start, base, residual, again=True)
+        found.append(path)
         start = found[-1].parent
     return found
-
-
-def once(
-    folder: Path, threads: int, watch: Watcher | None, save_every: float, begin: Callable[[Path], Path],
-    same: dict[str, Any] | None = None,
-) -> Path:  # fmt: skip
-    """Begin a run, or go on with it where it has begun: one of several that belong together; `same` must be as then."""
-    try:
-        return _once(folder, threads, watch, save_every, begin, same)
-    except Stopped as stopped:
-        advice = f"give the same command again: it goes on from {folder.parent} (add --out if you gave none)"
-        raise Stopped(stopped.signum, folder, advice) from None
-
-
-def _once(
-    folder: Path, threads: int, watch: Watcher | None, save_every: float, begin: Callable[[Path], Path],
-    same: dict[str, Any] | None,
-) -> Path:  # fmt: skip
-    if not (folder / "run.json").exists():
-        return begin(folder)
-    there = files.read_json(folder / "run.json")
-    for k, v in json.loads(json.dumps(same or {})).items():
-        if there.get(k) != v:
-            raise SurefootError(f"{folder}: a run with other {k} is here already; choose another --out")
-    return resume(folder, threads, watch, save_every)
 
 
 def follow(
@@ -249,40 +246,51 @@ def follow(
     threads: int = 0,
     watch: Watcher | None = None,
     save_every: float = SAVE_EVERY,
+    again: bool = False,
 ) -> Path:
-    """Train a student of a teacher over a belief; returns the path of its policy. The run keeps the teacher's files."""
+    """Train a student of a teacher over a belief; returns the path of its policy. The run keeps the teacher's files.
+
+    With `again`, a run that was begun alike in `out` goes on.
+    """
     task = tasks.make(task_name)
     settings, belief = settings or Student(**task.lesson), belief or task.belief
     master = bundle.load(teacher)
     about = {
         "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),
-        "teacher": files.sha256(bundle.find(teacher).read_bytes()),
+        "teacher": bundle.digest(master),
     }  # fmt: skip
+    if again and (Path(out) / "run.json").exists():
+        return _go_on(Path(out), about, threads, watch, save_every)
     run = Run.create(out, about)
     try:
         with _or_nothing(run):
             _keep_policy(run, "teacher", master)
             learner = _learner(run, about, threads)
-        return _go(run, learner, watch, save_every)
+        return _go(run, learner, watch, save_every, again)
     finally:
         run.close()
 
 
-def resume(folder: Path, threads: int = 0, watch: Watcher | None = None, save_every: float = SAVE_EVERY) -> Path:
+def resume(
+    folder: Path, threads: int = 0, watch: Watcher | None = None, save_every: float = SAVE_EVERY, again: bool = False
+) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened."""
     run, about = Run.open(folder)
     try:
         learner = _learner(run, about, threads)
         saved = run.newest()
         if saved is not None:
-            learner.load(*saved)
+            try:
+                learner.load(*saved)
+            except KeyError as error:
+                raise SurefootError(f"{folder}: its checkpoint lacks {error}: another version wrote it") from None
         elif "start" in about and isinstance(learner, Learner):
             learner.adopt(_same_nets(about, str(run.folder / "run.json")), str(about["start"]["run"]))
         run.rewind(learner.iteration)
         differs = run.note_resume(about, learner.iteration)
         if differs:
             run.said.append("not bit-exact: this run began under " + "; ".join(differs))
-        return _go(run, learner, watch, save_every)
+        return _go(run, learner, watch, save_every, again)
     finally:
         run.close()
 
@@ -292,6 +300,8 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
     task, belief = tasks.make(about["task"]), Belief.from_json(about["belief"], where)
     if "student" in about:
         lesson, teacher = _settings(Student, about["student"], where), bundle.load(run.folder / "teacher")
+        if bundle.digest(teacher) != about["teacher"]:
+            raise SurefootError(f"{run.folder / 'teacher'}: not the teacher this run began with (its hash differs)")
         env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, threads, stagger=True)
         env.on_divergence = lambda i, why: _keep(run, env, i)
         return Apprentice(env, lesson, seed, teacher)
@@ -352,7 +362,7 @@ def _keep(run: Run, env: Env, i: int) -> None:
     run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
 
 
-def _go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_every: float) -> Path:
+def _go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_every: float, again: bool = False) -> Path:
     """Iterate to the end, saving on the way; each checkpoint is followed by the policy as it then is."""
     total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
     board = _Board(run, learner.iteration)
@@ -372,7 +382,7 @@ def _go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_eve
             if learner.iteration < total:
                 saves.maybe(forced=bool(asked))
             if asked and learner.iteration < total:
-                raise Stopped(asked[0], run.folder)
+                raise Stopped(asked[0], run.folder, again)
     saves.maybe(forced=True)
     return bundle.save(policy_of(learner), run.folder)
 

@@ -132,7 +132,7 @@ SEEN = (
 PRIVILEGED = (
     Seen("hand_force", lambda s: s.x.wrench[:, HAND, [0, 2]], 2, "N, x and z of the world", scale=0.1),
     Seen("missed", lambda s: tip(s.q) - tip(s.command), 2, "m", scale=10.0),
-    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"),
+    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
 )
 
 

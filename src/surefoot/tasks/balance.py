@@ -80,7 +80,10 @@ def balance(discrete: bool = False) -> Task:
         explicit=True,
         seconds=10.0,
         action=Action(("push",), np.zeros(1), np.array([FORCE]), "N", choices=2 if discrete else 0),
-        sees={"actor": Group(seen), "critic": Group((*seen, Seen("e", lambda s: s.x.e, len(PARAMS), "mixed")))},
+        sees={
+            "actor": Group(seen),
+            "critic": Group((*seen, Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False))),
+        },
         rewards={"upright": Reward(1 / DT, lambda s: np.ones(len(s.q)), "one for each step the pole stays up")},
         ended={
             "off the rail": lambda s: np.abs(s.q[:, 0]) > TRACK,

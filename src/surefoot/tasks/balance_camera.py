@@ -1,7 +1,7 @@
 """balance-camera: the same cart and pole, told by a camera alone; what it looks like is unknown, too.
 
 The physics is that of balance, bit for bit. A wall and a floor are added for the camera to see, each with a pattern in
-front of it whose opacity is an unknown. Three frames show velocity. A teacher is told the state and trains unrendered.
+front of it whose opacity is an unknown. A few frames show velocity. A teacher is told the state and trains unrendered.
 """
 
 from dataclasses import replace
@@ -66,7 +66,7 @@ def balance_camera() -> Task:
     params = Params((*task.params, *LOOKS))
     xml = MODEL.format(assets=ASSETS, scenery=SCENERY)
     eye = Camera(xml, params, "front", SIZE, fine=FINE)
-    state, e = task.sees["actor"].terms[0], Seen("e", lambda s: s.x.e, len(params), "mixed")
+    state, e = task.sees["actor"].terms[0], Seen("e", lambda s: s.x.e, len(params), "mixed", sensed=False)
     return replace(
         task,
         name="balance-camera",

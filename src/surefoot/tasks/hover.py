@@ -115,7 +115,7 @@ def hover() -> Task:
                 (
                     *SEEN,
                     Seen("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0),
-                    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"),
+                    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
                 )
             ),
         },

@@ -88,7 +88,10 @@ def trials(
     e: np.ndarray | None = None,
     episodes: int | None = None,
 ) -> list[Evaluation]:
-    """The first, second, ... episode of every env's first trial: what a policy makes of having been there before."""
+    """The first, second, ... episode of every env's first trial: what a policy makes of having been there before.
+
+    A simulation that diverges ends its trial: what is left of it counts as failed, for that reason.
+    """
     k, n = env.task.trial if episodes is None else episodes, env.n
     returns, success, lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
     error, reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
@@ -106,6 +109,10 @@ def trials(
                     rows[nth[i], i] = getattr(step.episodes, name)[j]
                 reasons[nth[i]][step.episodes.reason[j]] += 1
                 nth[i] += 1
+                if step.final[i]:
+                    for missed in reasons[nth[i] :]:
+                        missed[step.episodes.reason[j]] += 1
+                    nth[i] = k
         if (nth >= k).all():
             break
     return [Evaluation(*row[:-1], dict(row[-1]), met) for row in zip(returns, success, error, lengths, reasons)]

@@ -248,7 +248,7 @@ def _privileged(r: Rewards) -> tuple[Seen, ...]:
         Seen("trunk_height", lambda s: s.q[:, 2:3] - r.ground.height(s.q[:, 0], s.q[:, 1])[:, None], 1, "m"),
         Seen("clearance", r.clearance, 4, "m", scale=10.0),
         Seen("touch", _touch, 4, ""),
-        Seen("e", lambda s: s.x.e, len(PARAMS), "mixed"),
+        Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
     )
 
 
