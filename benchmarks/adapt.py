@@ -139,7 +139,7 @@ def seek() -> Task:
 
 def trial(quick: bool) -> Iterator[Row]:
     """Three episodes in one world: a policy that remembers all of them, and one whose memory ends with each."""
-    steps = 16_384 if quick else 1_500_000
+    steps = 16_384 if quick else 800_000
     found: dict[str, list[list[float]]] = defaultdict(list)
     for seed in range(1 if quick else SEEDS):
         for kind, sees in {
