@@ -235,25 +235,14 @@ class Step:
     reward: np.ndarray  # (n,)
     terminated: np.ndarray  # (n,) bool: failed; nothing follows
     truncated: np.ndarray  # (n,) bool: out of time; value continues
-    final: (
-        np.ndarray
-    )  # (n,) bool: done, and the trial with it; where an episode is not its last, value goes on in the next
+    final: np.ndarray  # (n,) bool: done, and its trial with it; until then value goes on in the trial's next episode
     valid: np.ndarray  # (n,) bool: False where the simulation diverged, whose transition must not be learned from
     last: dict[str, np.ndarray]  # group -> rows of the envs that are done, before their reset
     episodes: Episodes | None
 
 
-OWN = (
-    "age",
-    "action",
-    "previous",
-    "command",
-    "reward",
-    "returns",
-    "error",
-    "partial",
-    "ended",
-)  # arrays that are an Env's own state
+# arrays that are an Env's own state
+OWN = ("age", "action", "previous", "command", "reward", "returns", "error", "partial", "ended")
 
 
 class Env:

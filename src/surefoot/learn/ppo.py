@@ -7,7 +7,7 @@ Time-outs bootstrap (their last state's value is added), terminations do not. Th
 The step size follows the policy's own KL. A transition from a diverged simulation weighs nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -37,8 +37,32 @@ from surefoot.task import Env, Episodes, Group, Mirror
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
 
+class Batched:
+    """What the settings of every learner share: how steps make batches, and which numbers can be."""
+
+    envs: int
+    steps: int
+    horizon: int
+
+    @property
+    def batch(self) -> int:
+        return self.envs * self.horizon
+
+    @property
+    def iterations(self) -> int:
+        return max(1, -(-self.steps // self.batch))
+
+    def check(self, least_one: Sequence[str], finite: Sequence[str], where: str = "") -> None:
+        for name in least_one:
+            if getattr(self, name) < 1:
+                raise SurefootError(f"{where}{name}: expected at least 1, found {getattr(self, name)}")
+        for name in finite:
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
+
+
 @dataclass(frozen=True)
-class PPO:
+class PPO(Batched):
     """Settings of the learner."""
 
     envs: int = 1024
@@ -85,12 +109,10 @@ class PPO:
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        for name in ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"):
-            if getattr(self, name) < 1:
-                raise SurefootError(f"{name}: expected at least 1, found {getattr(self, name)}")
-        for name in ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise SurefootError(f"{name}: expected a finite number >= 0, found {getattr(self, name)}")
+        self.check(
+            ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"),
+            ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"),
+        )
         if not self.hidden or min(self.hidden) < 1:
             raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
         low, start, high = self.spread
@@ -102,14 +124,6 @@ class PPO:
             )
         if self.activation not in ("relu", "elu", "tanh"):
             raise SurefootError(f"activation: expected relu, elu or tanh, found {self.activation}")
-
-    @property
-    def batch(self) -> int:
-        return self.envs * self.horizon
-
-    @property
-    def iterations(self) -> int:
-        return max(1, -(-self.steps // self.batch))
 
 
 def advantages(

@@ -23,15 +23,15 @@ from surefoot import tasks
 from surefoot.errors import SurefootError
 from surefoot.learn.check import as_torch
 from surefoot.learn.nets import Actor, Encoder, adam_state, mlp, restore_adam
-from surefoot.learn.ppo import summary
-from surefoot.policy import Beneath, Net, Policy
+from surefoot.learn.ppo import Batched, summary
+from surefoot.policy import CLIP, Beneath, Net, Policy
 from surefoot.rng import key
 from surefoot.task import Env, Episodes, Group, Task
 from surefoot.tasks.rollout import contract
 
 
 @dataclass(frozen=True)
-class Student:
+class Student(Batched):
     """Settings of learning from a teacher."""
 
     label: Literal["action", "latent"] = "latent"
@@ -68,30 +68,8 @@ class Student:
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        for name in (
-            "history",
-            "latent",
-            "envs",
-            "steps",
-            "horizon",
-            "keep",
-            "epochs",
-            "minibatches",
-            "learner_threads",
-        ):
-            if getattr(self, name) < 1:
-                raise SurefootError(f"student.{name}: expected at least 1, found {getattr(self, name)}")
-        for name in ("lr", "noise", "mix", "mix_until"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise SurefootError(f"student.{name}: expected a finite number >= 0, found {getattr(self, name)}")
-
-    @property
-    def batch(self) -> int:
-        return self.envs * self.horizon
-
-    @property
-    def iterations(self) -> int:
-        return max(1, -(-self.steps // self.batch))
+        counts = ("history", "latent", "envs", "steps", "horizon", "keep", "epochs", "minibatches", "learner_threads")
+        self.check(counts, ("lr", "noise", "mix", "mix_until"), "student.")
 
 
 def classroom(task: Task, teacher: Net, history: int) -> Task:
@@ -215,7 +193,7 @@ class Apprentice:
         driven = torch.rand(n, generator=rng) < self.mixed()
         seen, labels, episodes = [], [], []
         for _ in range(s.horizon):
-            obs = torch.from_numpy(np.clip((self.obs["actor"] - self.mean) / self.sd, -10, 10))
+            obs = torch.from_numpy(np.clip((self.obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
             told = torch.from_numpy(self.teacher.normalised(self.obs["teacher"]))
             right = self.master(told)
             if self.teacher.beneath is not None:

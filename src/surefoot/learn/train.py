@@ -32,7 +32,7 @@ from surefoot.tasks.rollout import contract
 FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
 SAVE_EVERY = 10.0  # s between checkpoints
 Grows = ADR | Doraemon | Widen
-S = TypeVar("S", PPO, Student, Sees, Residual)
+S = TypeVar("S")
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
 BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
 
@@ -326,7 +326,7 @@ def _settings(kind: type[S], told: dict[str, Any], where: str) -> S:
     try:
         return kind(**values)
     except TypeError as error:
-        raise SurefootError(f"{where}: settings: {error}") from error
+        raise SurefootError(f"{where}: {error}") from error
 
 
 def _told(task: Task, about: dict[str, Any] | None, where: str) -> Task:
@@ -344,10 +344,7 @@ def _ranges(about: dict[str, Any] | None, env: Env, where: str) -> Ranges | None
     kind = told.pop("kind", "")
     if kind not in RANGES:
         raise unknown("ranges", str(kind), RANGES, where)
-    try:
-        grows: Grows = RANGES[kind](**told)
-    except TypeError as error:
-        raise SurefootError(f"{where}: ranges: {error}") from error
+    grows: Grows = _settings(RANGES[kind], told, f"{where}: ranges")
     return grows.start(env.belief, env.steps)
 
 
