@@ -95,6 +95,17 @@ class Start:
     act: np.ndarray | None = None  # (n, na) actuator states; None: the engine's zeros
 
 
+@dataclass(frozen=True)
+class Motion:
+    """What n simulations did in T control periods: states at the end of each. Axes: simulation, time, then the state's."""
+
+    q: np.ndarray  # (n, T, nq)
+    v: np.ndarray  # (n, T, nv)
+    act: np.ndarray  # (n, T, na)
+    y: Mapping[str, np.ndarray]  # sensor name -> (n, T, dim)
+    diverged: np.ndarray  # (n,) bool: whose later states mean nothing
+
+
 class World(ABC):
     """The step contract. Whoever implements it promises: same calls, same bits, at any thread count."""
 
@@ -117,6 +128,14 @@ class World(ABC):
     @abstractmethod
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         """Advance by dt. Returns (n,) bool: the simulations that diverged, whose state means nothing until reset."""
+
+    @abstractmethod
+    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "World":
+        """The same law for n simulations, or with other Terms."""
+
+    @abstractmethod
+    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
+        """Advance by T periods under given controls (n, T, nu), as T calls of step would."""
 
     @abstractmethod
     def save(self) -> dict[str, np.ndarray]:

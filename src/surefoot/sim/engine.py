@@ -15,7 +15,7 @@ from mujoco.batch import Batch, SimulationError
 from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
-from surefoot.world import Chance, OnAction, OnBody, OnForce, Start, State, Term, World
+from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Start, State, Term, World
 
 DIVERGED = [
     int(w)
@@ -95,6 +95,7 @@ class Engine(World):
         explicit: bool = False,
     ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
+        self.threads = threads
         self.dt = substeps * model.opt.timestep
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
         self.batch = Batch(model, n, threads)
@@ -236,6 +237,45 @@ class Engine(World):
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged
         return diverged
+
+    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
+        terms = self.terms if terms is None else terms
+        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.explicit)
+
+    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
+        """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""
+        if self.terms or self.explicit:
+            return self._step_by_step(u, chance)
+        m, count = self.model, u.shape[1]
+        record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses
+        listener = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(_heard)
+        try:
+            each = self.batch.rollout(count * self.substeps, np.repeat(u, self.substeps, 1), record=record)
+        finally:
+            mujoco.set_mju_user_warning(listener)
+        ends = {k: a[:, self.substeps - 1 :: self.substeps] for k, a in each.items()}
+        warned = self.batch.warning[:, DIVERGED, 1].sum(1)
+        diverged = (warned != self.warned) | ~(np.abs(ends["qvel"]) < FASTEST).all((1, 2))
+        self.warned[:] = warned
+        self.stopped |= diverged
+        self.kept[:], self.since[:] = self.batch.state, 0
+        self.given.clear()
+        data = ends.get("sensordata", np.zeros((self.n, count, 0)))
+        y = {name: data[..., a:b] for name, (a, b) in sensor_columns(m).items()}
+        return Motion(ends["qpos"], ends["qvel"], ends.get("act", np.zeros((self.n, count, 0))), y, diverged)
+
+    def _step_by_step(self, u: np.ndarray, chance: Chance) -> Motion:
+        x, count, m = self.state, u.shape[1], self.model
+        q, v, act = (np.empty((self.n, count, k)) for k in (m.nq, m.nv, m.na))
+        y = {name: np.empty((self.n, count, a.shape[1])) for name, a in x.y.items()}
+        diverged = np.zeros(self.n, bool)
+        for k in range(count):
+            diverged |= self.step(u[:, k], Chance(chance.seed, chance.step + k, chance.dt))
+            q[:, k], v[:, k], act[:, k] = x.q, x.v, x.act
+            for name, a in x.y.items():
+                y[name][:, k] = a
+        return Motion(q, v, act, y, diverged)
 
     def _hold(self, u: np.ndarray, chance: Chance) -> bool:
         """Put the Terms' wrenches on their bodies, where there are such Terms; those on one body add up."""

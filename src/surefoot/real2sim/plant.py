@@ -1,0 +1,78 @@
+"""The machine as it stood when the log was made: a model file, how its base was held, how its joints were driven.
+
+A log of a robot hung in the air needs a model whose trunk is fixed; a log of position targets needs servos with the
+gains the robot had, where the model file has bare motors.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.params import Params
+from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.load import load_model
+from surefoot.world import Term
+
+
+@dataclass(frozen=True)
+class Plant:
+    """How a model file becomes the machine that made a log."""
+
+    model: str
+    fixed: bool = False
+    """the base is held: its free joint is taken out"""
+    kp: float | None = None
+    """position gain of servos that stand in for the model's motors, N m/rad"""
+    kd: float = 0.0
+    """velocity gain of those servos, N m s/rad"""
+    timestep: float | None = None
+    """longest step of the engine, s; the model's own where not given"""
+
+    def spec(self) -> mujoco.MjSpec:
+        spec = load_model(self.model).spec
+        if self.fixed:
+            hold(spec, self.model)
+        if self.kp is not None:
+            servos(spec, self.kp, self.kd)
+        if self.timestep is not None:
+            spec.option.timestep = self.timestep
+        return spec
+
+    def world(self, params: Params, log: Log, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:
+        """A World whose control period is the log's step."""
+        return world(self.spec(), params, 1 / log.rate, n, terms)
+
+
+def world(spec: mujoco.MjSpec, params: Params, dt: float, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:
+    """A World of control period dt: the engine's step is the longest that divides dt and is no longer than the model's."""
+    substeps = max(1, int(np.ceil(dt / spec.option.timestep - 1e-6)))
+    spec.option.timestep = dt / substeps
+    for actuator in spec.actuators:
+        actuator.interp = 1  # a delay between two steps reads between two controls: what is smooth can be identified
+    return Engine(compile_for(spec, params), params, n, substeps, terms=terms)
+
+
+def hold(spec: mujoco.MjSpec, where: str | Path) -> None:
+    free = [j for j in spec.joints if j.type == mujoco.mjtJoint.mjJNT_FREE]
+    if not free:
+        raise SurefootError(f"{where}: fixed: found no free joint to take out; the base is already held")
+    for joint in free:
+        spec.delete(joint)
+    for key in list(spec.keys):
+        spec.delete(key)  # their poses had a base
+
+
+def servos(spec: mujoco.MjSpec, kp: float, kd: float) -> None:
+    """F = kp (u - q) - kd v in place of F = u, within the motor's own limits."""
+    for actuator in spec.actuators:
+        limit = np.array(actuator.forcerange if actuator.forcelimited else actuator.ctrlrange)
+        actuator.gainprm[0], actuator.biasprm[:3] = kp, (0.0, -kp, -kd)
+        actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+        actuator.gaintype = mujoco.mjtGain.mjGAIN_FIXED
+        actuator.ctrllimited = 0
+        if limit[1] > limit[0]:
+            actuator.forcerange, actuator.forcelimited = limit, 1

@@ -1,0 +1,199 @@
+"""replay: give a model the controls a real machine was given, and hold what it does against what the machine did.
+
+    x(k+1) = f(x(k), u(k), e)   from x(0) as measured; free, or set back to the measured state every so many steps
+
+The error compounds: |error after h steps| ~ rho^h. rho > 1 is where small mismatch ends in a fall.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.real2sim.signals import Signal, controls, measured, signals, starts
+from surefoot.world import Chance, Motion, Start, World
+
+UNEVEN = 0.02  # of a step: how far stamps may be from even before a log must be resampled
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Pieces of a log, each `length` steps long: rows start..start + length, controls at all but the last of them."""
+
+    log: Log
+    signals: tuple[Signal, ...]
+    rows: np.ndarray  # (w,) where each begins
+    length: int  # steps
+    start: Start  # (w, ...) measured states
+    u: np.ndarray  # (w, length, nu)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def target(self, signal: Signal) -> np.ndarray:
+        """(w, length, k) what was measured at the end of each step."""
+        at = self.rows[:, None] + np.arange(1, self.length + 1)
+        return measured(self.log, signal.name)[at]
+
+    def errors(self, motion: Motion) -> dict[str, np.ndarray]:
+        """Signal -> (n, length, size) prediction minus measurement; n a multiple of w, all windows for each e in turn."""
+        copies = len(motion.q) // len(self)
+        return {s.name: s.error(s.read(motion), np.tile(self.target(s), (copies, 1, 1))) for s in self.signals}
+
+
+def windows(
+    world: World, log: Log, length: int | None = None, stride: int | None = None, only: tuple[str, ...] = ()
+) -> Windows:
+    """Cut a log into windows of `length` steps, one every `stride`; without a length, one as long as the log.
+
+    Windows that begin in, or run across, rows where something is missing are left out: a gap is never bridged.
+    """
+    even(world, log)
+    chosen, u = signals(world, log, only), controls(world, log)
+    length = len(log) - 1 if length is None else length
+    if not 1 <= length < len(log):
+        raise SurefootError(f"window: found {length} steps, expected 1 to {len(log) - 1}: the log has {len(log)} rows")
+    rows = np.arange(0, len(log) - length, stride or length)
+    whole = np.isfinite(u).all(1) & np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
+    missing = np.concatenate([[0], np.cumsum(~whole)])
+    rows = rows[missing[rows + length + 1] == missing[rows]]
+    if not len(rows):
+        raise SurefootError(f"log: no {length} steps in a row without a gap; try shorter windows")
+    u = u[rows[:, None] + np.arange(length)]
+    return Windows(log, chosen, rows, length, starts(world, log, rows), u)
+
+
+def even(world: World, log: Log) -> None:
+    """Refuse a log whose rows are not one control period apart."""
+    steps = np.diff(log.time)
+    if not len(steps):
+        raise SurefootError("log: found one row, expected at least 2")
+    worst = int(np.argmax(np.abs(steps - world.dt)))
+    if abs(steps[worst] - world.dt) > UNEVEN * world.dt:
+        raise SurefootError(
+            f"log: time: rows {worst} and {worst + 1} are {steps[worst]:.6g} s apart, expected {world.dt:.6g}; resample it first"
+        )
+
+
+def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = None) -> Motion:
+    """Every window under every row of e (m, ne): simulations m x w, the windows of the first e first.
+
+    `start`, where given, replaces the measured states: one row for each simulation.
+    """
+    m, w = len(e), len(pieces)
+    if world.n != m * w:
+        world = world.like(m * w)
+    if start is None:
+        start = repeated(pieces.start, m)
+    world.reset(np.arange(m * w), np.repeat(e, w, 0), start)
+    return world.rollout(np.tile(pieces.u, (m, 1, 1)), Chance(0, 0, world.dt))
+
+
+def repeated(start: Start, m: int) -> Start:
+    """The same starts m times over."""
+    act = None if start.act is None else np.tile(start.act, (m, 1))
+    return Start(np.tile(start.q, (m, 1)), np.tile(start.v, (m, 1)), np.tile(start.u, (m, 1)), act)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well one signal was predicted, over all its components."""
+
+    signal: str
+    unit: str
+    rmse: float
+    mae: float
+    r2: float
+    """1 - squared error / variance of the measurement; 1 is perfect, below 0 is worse than its mean"""
+    parts: dict[str, float]
+    """root mean square error of each component"""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A log, and what the model says should have happened."""
+
+    time: np.ndarray  # (T,)
+    measured: dict[str, np.ndarray]  # (T, k)
+    predicted: dict[str, np.ndarray]  # (T, k)
+    scores: tuple[Score, ...]
+    growth: dict[str, float]
+    """signal -> rho, the factor by which its error grows each step"""
+    horizon: dict[str, np.ndarray]
+    """signal -> (H,) root mean square error after 1..H steps"""
+    diverged: int
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "signals": {s.signal: {"rmse": s.rmse, "mae": s.mae, "r2": s.r2, "unit": s.unit, "parts": s.parts} for s in self.scores},
+            "growth": self.growth,
+            "diverged": self.diverged,
+        }  # fmt: skip
+
+
+def replay(
+    world: World,
+    log: Log,
+    e: np.ndarray | None = None,
+    resync: int | None = None,
+    horizon: float = 0.5,
+    only: tuple[str, ...] = (),
+) -> Replay:
+    """Predict a log from its controls; `resync` sets the model back to the measured state every so many steps."""
+    e = world.params.nominal if e is None else e
+    pieces = windows(world, log, resync, only=only)
+    motion = predict(world, pieces, e[None])
+    errors = pieces.errors(motion)
+    flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
+    scores = tuple(_score(s, flat(errors[s.name]), flat(pieces.target(s))) for s in pieces.signals)
+    rows = (pieces.rows[:, None] + np.arange(1, pieces.length + 1)).ravel()
+    growth, by_step = compounding(world, log, e, horizon, only)
+    return Replay(
+        log.time[rows],
+        {s.name: flat(pieces.target(s)) for s in pieces.signals},
+        {s.name: flat(s.read(motion)) for s in pieces.signals},
+        scores,
+        growth,
+        by_step,
+        int(motion.diverged.sum()),
+    )
+
+
+def _score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
+    with np.errstate(over="ignore", invalid="ignore"):  # a model that diverged predicts numbers without a square
+        spread = signal.error(target, target.mean(0)) if signal.kind != "quat" else signal.error(target, target[:1])
+        total = float(np.square(spread - spread.mean(0)).sum())
+        squared = np.square(error)
+        r2 = 1 - float(squared.sum()) / total if total > 0 else float("nan")
+        each = np.sqrt(squared.mean(0))
+        parts = dict(zip(signal.parts if signal.kind != "quat" else ("x", "y", "z"), map(float, each)))
+        return Score(signal.name, signal.unit, float(np.sqrt(squared.mean())), float(np.abs(error).mean()), r2, parts)
+
+
+def compounding(
+    world: World, log: Log, e: np.ndarray, horizon: float = 0.5, only: tuple[str, ...] = (), starts_: int = 64
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """rho of each signal, from the error after 1..H steps over many starts: the slope of its logarithm.
+
+    An error that grows as h (an offset in velocity) gives a rho that falls to 1 with longer horizons; one that grows
+    as rho^h keeps it.
+    """
+    length = int(min(max(2, round(horizon / world.dt)), len(log) - 1))
+    stride = max(1, (len(log) - 1 - length) // starts_)
+    pieces = windows(world, log, length, stride, only)
+    errors = pieces.errors(predict(world, pieces, e[None]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        by_step = {name: np.sqrt(np.square(x).mean((0, 2))) for name, x in errors.items()}
+    return {name: _rho(x) for name, x in by_step.items()}, by_step
+
+
+def _rho(error: np.ndarray) -> float:
+    """exp of the slope of log error against the step, over the later half, where the first steps' noise is behind."""
+    h = np.arange(len(error))[len(error) // 2 :]
+    later = error[len(error) // 2 :]
+    good = np.isfinite(later) & (later > 0)
+    if good.sum() < 2:
+        return float("nan")
+    return float(np.exp(np.polyfit(h[good], np.log(later[good]), 1)[0]))

@@ -1,0 +1,196 @@
+"""What a Log measured, read off a simulation, and how far apart two readings are.
+
+y = h(x): one Signal for each column of a log that the model can answer for. Their distance is taken where they
+live: a hinge that turns without end on the circle, a quaternion on the sphere of rotations (a rotation vector, rad).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.log import Log
+from surefoot.world import Motion, Start, State, World
+
+Readable = State | Motion  # both have q, v, act and y, the state's own axis last
+JOINT = {"joint_pos": "rad", "joint_vel": "rad/s"}
+BASE = {"base_pos": ("m", 3), "base_quat": ("", 4), "base_lin_vel": ("m/s", 3), "base_ang_vel": ("rad/s", 3)}
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One column of a log that a simulation can be asked for."""
+
+    name: str
+    parts: tuple[str, ...]
+    """names of its components, as far as they have names"""
+    unit: str
+    read: Callable[[Readable], np.ndarray]  # (..., k)
+    kind: Literal["line", "turn", "quat"] = "line"
+    turns: np.ndarray | None = None  # (k,) bool: the components that live on a circle
+
+    @property
+    def size(self) -> int:
+        """Numbers in an error: a quaternion's is a rotation vector."""
+        return 3 if self.kind == "quat" else len(self.parts)
+
+    def error(self, found: np.ndarray, measured: np.ndarray) -> np.ndarray:
+        """found minus measured, on the manifold; (..., size)."""
+        if self.kind == "quat":
+            return rotation_between(measured, found)
+        difference = found - measured
+        if self.kind == "turn" and self.turns is not None:
+            wrapped = (difference + np.pi) % (2 * np.pi) - np.pi
+            return np.where(self.turns, wrapped, difference)
+        return difference
+
+
+def rotation_between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The rotation vector, rad, that turns attitude a into b, in a's own frame: 2 log(a* b). Quaternions are w x y z."""
+    a, b = (x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12) for x in (a, b))
+    aw, av, bw, bv = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
+    w = aw * bw + (av * bv).sum(-1, keepdims=True)
+    v = aw * bv - bw * av - np.cross(av, bv)
+    v, w = np.where(w < 0, -v, v), np.abs(w)  # the shorter way round
+    size = np.linalg.norm(v, axis=-1, keepdims=True)
+    return np.where(size > 1e-9, 2 * np.arctan2(size, w) / np.maximum(size, 1e-12), 2.0) * v
+
+
+def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal, ...]:
+    """The columns of a log that a world can be asked for, or the named ones of them."""
+    found = [s for name in log.columns if (s := _signal(world, log, name)) is not None]
+    for name in only:
+        if name not in [s.name for s in found]:
+            raise unknown("signal", name, [s.name for s in found], "log")
+    chosen = tuple(s for s in found if not only or s.name in only)
+    if not chosen:
+        raise SurefootError(
+            f"log: found columns {', '.join(log.columns) or 'none'}; expected one that the model can answer for: "
+            f"joint_pos, joint_vel, base_pos, base_quat, base_lin_vel, base_ang_vel or a sensor "
+            f"({', '.join(world.state.y) or 'the model has none'})"
+        )
+    return chosen
+
+
+def _signal(world: World, log: Log, name: str) -> Signal | None:
+    m = world.model
+    if name in JOINT:
+        joints = joints_of(m, log, name)
+        at = (m.jnt_qposadr if name == "joint_pos" else m.jnt_dofadr)[joints]
+        parts = tuple(m.joint(j).name for j in joints)
+        if name == "joint_vel":
+            return Signal(name, parts, JOINT[name], lambda x: x.v[..., at])
+        turns = (m.jnt_type[joints] == mujoco.mjtJoint.mjJNT_HINGE) & (m.jnt_limited[joints] == 0)
+        return Signal(name, parts, JOINT[name], lambda x: x.q[..., at], "turn", turns)
+    if name in BASE and has_base(m):
+        unit, count = BASE[name]
+        where = {"base_pos": slice(0, 3), "base_quat": slice(3, 7)}.get(name)
+        v = slice(0, 3) if name == "base_lin_vel" else slice(3, 6)
+        read: Callable[[Readable], np.ndarray] = (
+            (lambda x: x.q[..., where]) if where is not None else (lambda x: x.v[..., v])
+        )
+        return Signal(name, tuple("wxyz" if count == 4 else "xyz"), unit, read, "quat" if count == 4 else "line")
+    if name in world.state.y:
+        count = world.state.y[name].shape[1]
+        column = log[name]
+        if (column.shape[1] if column.ndim == 2 else 1) != count:
+            raise SurefootError(f"log: column {name}: found shape {column.shape}, expected {count} a row as the sensor")
+        return Signal(name, tuple(map(str, range(count))), log.units.get(name, ""), lambda x: x.y[name])
+    return None
+
+
+def has_base(model: mujoco.MjModel) -> bool:
+    return bool(model.njnt and model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE)
+
+
+def movable(model: mujoco.MjModel) -> list[int]:
+    """Joints of one degree of freedom, in the model's order."""
+    one = np.isin(model.jnt_type, [int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)])
+    return [int(j) for j in np.flatnonzero(one)]
+
+
+def joints_of(model: mujoco.MjModel, log: Log, column: str) -> list[int]:
+    """The model's joints in the order of a column's parts: by name where the log names them, else all in order."""
+    joints, column_ = movable(model), measured(log, column)
+    names = log.meta.get("names", {}).get(column)
+    if names is None:
+        if column_.shape[1] != len(joints):
+            raise SurefootError(
+                f"log: column {column}: found {column_.shape[1]} parts without names, expected {len(joints)}, one for "
+                f"each joint: {', '.join(model.joint(j).name for j in joints)}"
+            )
+        return joints
+    known = {model.joint(j).name: j for j in joints}
+    for name in names:
+        if name not in known:
+            raise unknown("joint", str(name), known, f"log: names of {column}")
+    if len(names) != column_.shape[1]:
+        raise SurefootError(f"log: column {column}: found {len(names)} names for {column_.shape[1]} parts")
+    return [known[name] for name in names]
+
+
+def measured(log: Log, name: str) -> np.ndarray:
+    """A column as (T, k)."""
+    column = log[name]
+    return column if column.ndim == 2 else column[:, None]
+
+
+def controls(world: World, log: Log) -> np.ndarray:
+    """(T, nu) what the actuators were told, in the model's order."""
+    m = world.model
+    column = measured(log, "control") if m.nu else np.zeros((len(log), 0))
+    names = log.meta.get("names", {}).get("control")
+    if names is None:
+        if column.shape[1] != m.nu:
+            raise SurefootError(
+                f"log: column control: found {column.shape[1]} parts without names, expected {m.nu}, one for each "
+                f"actuator: {', '.join(m.actuator(i).name for i in range(m.nu))}"
+            )
+        return column
+    known = [m.actuator(i).name for i in range(m.nu)]
+    for name in names:
+        if name not in known:
+            raise unknown("actuator", str(name), known, "log: names of control")
+    if sorted(names) != sorted(known):
+        raise SurefootError(f"log: control: found {', '.join(names)}; expected every actuator: {', '.join(known)}")
+    return column[:, [list(names).index(name) for name in known]]
+
+
+def starts(world: World, log: Log, rows: np.ndarray) -> Start:
+    """The state at some rows of a log, as far as it was measured; joints nobody measured are where the model has them.
+
+    Velocities that were not logged come from a parabola through the five nearest positions. What a delayed actuator
+    remembers, and what a slow one has reached, is the control of the row before.
+    """
+    m, n = world.model, len(rows)
+    q, v = np.tile(m.qpos0, (n, 1)), np.zeros((n, m.nv))
+    if "joint_pos" in log.columns:
+        joints = joints_of(m, log, "joint_pos")
+        q[:, m.jnt_qposadr[joints]] = measured(log, "joint_pos")[rows]
+        if "joint_vel" not in log.columns:
+            v[:, m.jnt_dofadr[joints]] = slope(log.time, measured(log, "joint_pos"))[rows]
+    if "joint_vel" in log.columns:
+        v[:, m.jnt_dofadr[joints_of(m, log, "joint_vel")]] = measured(log, "joint_vel")[rows]
+    if has_base(m):
+        places = {"base_pos": (q, 0, 3), "base_quat": (q, 3, 7), "base_lin_vel": (v, 0, 3), "base_ang_vel": (v, 3, 6)}
+        for name, (into, a, b) in places.items():
+            if name in log.columns:
+                into[:, a:b] = measured(log, name)[rows]
+        if "base_lin_vel" not in log.columns and "base_pos" in log.columns:
+            v[:, :3] = slope(log.time, measured(log, "base_pos"))[rows]
+    u = controls(world, log)[np.maximum(np.asarray(rows) - 1, 0)]
+    return Start(q, v, u, u.copy() if m.na == m.nu else None)
+
+
+def slope(time: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """(T, k) derivative of x (T, k): of a parabola fitted to five neighbours, which halves white noise's part."""
+    if len(time) < 5:
+        return np.gradient(x, time, axis=0) if len(time) > 1 else np.zeros_like(x)
+    middle = np.clip(np.arange(len(time)), 2, len(time) - 3)
+    around = middle[:, None] + np.arange(-2, 3)  # (T, 5)
+    t = time[around] - time[:, None]
+    basis = np.stack([np.ones_like(t), t, t * t], -1)  # (T, 5, 3)
+    return np.einsum("tj,tjk->tk", np.linalg.pinv(basis)[:, 1], x[around])

@@ -1,0 +1,123 @@
+"""A log made by a model is predicted by that model; what was changed in between shows."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.params import Param, Params
+from surefoot.real2sim.plant import world
+from surefoot.real2sim.replay import compounding, predict, replay, windows
+from surefoot.real2sim.signals import rotation_between, slope
+from surefoot.world import Chance, OnForce, Start
+
+PENDULUM = """
+<mujoco><compiler angle="radian"/><option timestep="0.002" integrator="RK4"/>
+<worldbody><body name="arm"><joint name="hinge" axis="0 1 0" damping=".02" armature=".01"/>
+    <inertial pos="0 0 -.5" mass="2" diaginertia=".02 .02 .02"/></body></worldbody>
+<actuator><motor name="motor" joint="hinge"/></actuator></mujoco>"""
+PARAMS = Params(
+    (Param("mass", "mass", 1.0, 0.5, 2.0, match="arm"), Param("gravity", "gravity", 9.81, 8.0, 11.0, op="set"))
+)
+
+
+def pendulum(params=PARAMS, n=1, dt=0.01, terms=()):
+    return world(mujoco.MjSpec.from_string(PENDULUM), params, dt, n, terms)
+
+
+def recorded(w, seconds=2.0, e=None, q0=0.3):
+    """A log of a pendulum under a sine torque."""
+    count = round(seconds / w.dt)
+    w.reset(
+        np.arange(1),
+        (w.params.nominal if e is None else e)[None],
+        Start(np.full((1, 1), q0), np.zeros((1, 1)), np.zeros((1, 1))),
+    )
+    u = np.sin(3.0 * w.dt * np.arange(count))[:, None]
+    moved = w.rollout(u[None], Chance(0, 0, w.dt))
+    return Log(
+        w.dt * np.arange(count + 1),
+        {"joint_pos": np.concatenate([[[q0]], moved.q[0]]), "joint_vel": np.concatenate([[[0.0]], moved.v[0]]), "control": np.concatenate([u, u[-1:]])},
+    )  # fmt: skip
+
+
+def test_a_log_is_predicted_by_the_model_that_made_it_to_the_last_bit():
+    found = replay(pendulum(), recorded(pendulum()))
+    assert [s.rmse for s in found.scores] == [0.0, 0.0]
+    assert found.scores[0].r2 == 1.0
+
+
+def test_a_rollout_is_so_many_steps_with_and_without_terms():
+    class Nothing(OnForce):
+        def __call__(self, x, u, chance):
+            return np.zeros_like(x.v)
+
+    plain, stepped = (recorded(pendulum(terms=terms)) for terms in ((), (Nothing(),)))
+    assert np.array_equal(plain["joint_pos"], stepped["joint_pos"])
+
+
+def test_a_wrong_mass_shows_and_setting_the_model_back_hides_most_of_it():
+    log = recorded(pendulum(), e=PARAMS.vector({"mass": 1.3}))
+    free, resynced = replay(pendulum(), log), replay(pendulum(), log, resync=5)
+    assert free.scores[0].rmse > 10 * resynced.scores[0].rmse > 0
+    assert replay(pendulum(), log, PARAMS.vector({"mass": 1.3})).scores[0].rmse == 0.0
+
+
+def test_an_upright_pendulum_compounds_errors_as_its_equation_says():
+    """Near the top x'' = (g / l) x with 1 / l = m d / I: an error grows by exp(sqrt(m g d / I) dt) a step."""
+    free = Params((Param("damping", "damping", 0.0, 0.0, 2.0),))
+    w, rest = pendulum(free), Start(np.full((1, 1), np.pi - 1e-4), np.zeros((1, 1)), np.zeros((1, 1)))
+    w.reset(np.arange(1), free.nominal[None], rest)
+    moved = w.rollout(np.zeros((1, 80, 1)), Chance(0, 0, w.dt))
+    q, v = np.concatenate([rest.q, moved.q[0]]), np.concatenate([rest.v, moved.v[0]])
+    q[0] += 1e-5  # the model begins a little beside the truth
+    log = Log(w.dt * np.arange(81), {"joint_pos": q, "joint_vel": v, "control": np.zeros((81, 1))})
+    rho = compounding(w, log, free.nominal, horizon=0.8)[0]["joint_pos"]
+    inertia = 2 * 0.5**2 + 0.02 + 0.01
+    assert rho == pytest.approx(np.exp(np.sqrt(2 * 9.81 * 0.5 / inertia) * 0.01), rel=3e-3)
+
+
+def test_every_window_is_predicted_under_every_e():
+    log, w = recorded(pendulum()), pendulum()
+    pieces = windows(w, log, 50)
+    e = np.array([PARAMS.nominal, PARAMS.vector({"mass": 1.5})])
+    errors = pieces.errors(predict(w, pieces, e))["joint_pos"]
+    assert errors.shape == (2 * len(pieces), 50, 1)
+    assert not errors[: len(pieces)].any() and errors[len(pieces) :].any()
+
+
+def test_no_window_runs_across_a_gap():
+    log, w = recorded(pendulum()), pendulum()
+    q = log["joint_pos"].copy()
+    q[73:76] = np.nan
+    pieces = windows(w, Log(log.time, {**log.columns, "joint_pos": q}), 10)
+    assert 60 in pieces.rows and not {70, 73}.intersection(pieces.rows)
+    assert all(np.isfinite(pieces.target(s)).all() for s in pieces.signals)
+
+
+def test_uneven_stamps_are_refused_by_row():
+    log = recorded(pendulum())
+    time = log.time.copy()
+    time[40:] += 0.01
+    with pytest.raises(SurefootError, match="rows 39 and 40"):
+        replay(pendulum(), Log(time, log.columns))
+
+
+def test_parts_are_found_by_name_and_wrong_names_are_told():
+    log = recorded(pendulum())
+    with pytest.raises(SurefootError, match="no joint matches 'hing'.*did you mean hinge"):
+        replay(pendulum(), Log(log.time, log.columns, meta={"names": {"joint_pos": ["hing"]}}))
+
+
+def test_rotations_are_apart_by_the_angle_between_them():
+    a = np.array([1.0, 0, 0, 0])
+    for angle in (1e-12, 0.3, 3.0):
+        b = np.array([np.cos(angle / 2), 0, np.sin(angle / 2), 0])
+        assert rotation_between(a, b) == pytest.approx([0, angle, 0], abs=1e-12)
+        assert rotation_between(a, -b) == pytest.approx([0, angle, 0], abs=1e-12)
+
+
+def test_the_slope_of_a_parabola_is_exact():
+    t = np.array([0.0, 0.1, 0.25, 0.3, 0.5, 0.6, 0.8])
+    assert slope(t, (3 * t**2 - t)[:, None])[:, 0] == pytest.approx(6 * t - 1, abs=1e-9)
