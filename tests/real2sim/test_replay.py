@@ -121,3 +121,22 @@ def test_rotations_are_apart_by_the_angle_between_them():
 def test_the_slope_of_a_parabola_is_exact():
     t = np.array([0.0, 0.1, 0.25, 0.3, 0.5, 0.6, 0.8])
     assert slope(t, (3 * t**2 - t)[:, None])[:, 0] == pytest.approx(6 * t - 1, abs=1e-9)
+
+
+SERVO = PENDULUM.replace('<motor name="motor" joint="hinge"/>', '<position name="servo" joint="hinge" kp="20" kv="1"/>')
+
+
+def test_an_encoder_that_reads_too_much_is_undone_by_saying_so():
+    """A machine whose encoder reads 0.1 rad above the truth: its servo settles where the encoder agrees."""
+    params = Params((Param("offset", "encoder_offset", 0.0, -0.5, 0.5, op="add"),))
+    w = world(mujoco.MjSpec.from_string(SERVO), params, 0.01)
+    log = Log(
+        0.01 * np.arange(1501),
+        {"joint_pos": np.zeros((1501, 1)), "joint_vel": np.zeros((1501, 1)), "control": np.full((1501, 1), 0.3)},
+    )
+    pieces = windows(w, log)
+    at_rest = predict(w, pieces, np.array([[0.1]])).q[0, -1, 0]
+    plain = predict(w, pieces, np.array([[0.0]])).q[0, -1, 0]
+    true = at_rest - 0.1  # 20 (0.3 - reading) = 2 x 9.81 x 0.5 sin(true)
+    assert 20 * (0.3 - at_rest) == pytest.approx(9.81 * np.sin(true), rel=1e-3)
+    assert 20 * (0.3 - plain) == pytest.approx(9.81 * np.sin(plain), rel=1e-3)

@@ -5,8 +5,10 @@
 The error compounds: |error after h steps| ~ rho^h. rho > 1 is where small mismatch ends in a fall.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -83,12 +85,39 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
     `start`, where given, replaces the measured states: one row for each simulation.
     """
     m, w = len(e), len(pieces)
-    if world.n != m * w:
-        world = world.like(m * w)
+    world = sized(world, m * w)
     if start is None:
         start = repeated(pieces.start, m)
-    world.reset(np.arange(m * w), np.repeat(e, w, 0), start)
-    return world.rollout(np.tile(pieces.u, (m, 1, 1)), Chance(0, 0, world.dt))
+    shift = np.repeat(encoder_shift(world, e), w, 0)  # what the encoders read, and what is there
+    world.reset(np.arange(m * w), np.repeat(e, w, 0), replace(start, q=start.q - shift))
+    motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), Chance(0, 0, world.dt))
+    return replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion
+
+
+def encoder_shift(world: World, e: np.ndarray) -> np.ndarray:
+    """(m, nq) what each joint's encoder reads above the truth, under each e."""
+    m, shift = world.model, np.zeros((len(e), world.model.nq))
+    for i, p in enumerate(world.params):
+        if p.target == "encoder_offset":
+            for a in range(m.nu):
+                if re.fullmatch(p.match, m.actuator(a).name):
+                    shift[:, m.jnt_qposadr[m.actuator_trnid[a, 0]]] += e[:, i]
+    return shift
+
+
+SIZED: "WeakKeyDictionary[World, dict[int, World]]" = WeakKeyDictionary()
+
+
+def sized(world: World, n: int) -> World:
+    """The same law for n simulations; the last few sizes are kept, since a fit asks for the same ones again and again."""
+    if world.n == n:
+        return world
+    kept = SIZED.setdefault(world, {})
+    if n not in kept:
+        if len(kept) >= 4:
+            kept.pop(next(iter(kept)))
+        kept[n] = world.like(n)
+    return kept[n]
 
 
 def repeated(start: Start, m: int) -> Start:

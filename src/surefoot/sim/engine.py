@@ -14,6 +14,7 @@ from mujoco.batch import Batch, SimulationError
 
 from surefoot.errors import unknown
 from surefoot.params import Params
+from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Start, State, Term, World
 
@@ -22,21 +23,30 @@ DIVERGED = [
     for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
 ]
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
+STIFF = 0.999  # impedance of dry friction that has a law: the engine's 0.9 creeps, and what creeps does not stick
 KEEP = 4  # control periods from one copy of the state to the next, so that what diverged can be replayed
 
 
 def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
     """Compile a model that can take e: buffers as long as the largest delay, bodies whose com may leave the axis."""
     dt = spec.option.timestep
+    own = []  # bodies whose inertial frame will be where the model does not have it
     for p in params:
-        for body in spec.bodies if p.target.startswith("com_") else ():
+        for body in spec.bodies if p.target.startswith(("com_", "inertia_")) else ():
             if re.fullmatch(p.match, body.name):
                 body.simple = 0
+                own.append(body.name)
+        for joint in spec.joints if p.target in friction.LAWS else ():
+            if re.fullmatch(p.match, joint.name):
+                joint.solimp_friction[:2] = STIFF
         objects = {"action_delay": spec.actuators, "sensor_delay": spec.sensors}.get(p.target, [])
         for obj in objects:
             if re.fullmatch(p.match, obj.name):
                 obj.nsample = max(obj.nsample, math.ceil(p.high / dt - 1e-9) + 1)
-    return spec.compile()
+    model = spec.compile()
+    for name in own:
+        model.body_sameframe[model.body(name).id] = 0
+    return model
 
 
 def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
@@ -103,10 +113,14 @@ class Engine(World):
             check_op(p)
         self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target in TARGETS]
         names = {f for _, w in self.writers for f in w.target.fields}
+        self.friction = friction.law(model, params)
+        if self.friction:
+            names.add("dof_frictionloss")
         if (model.sensor_history[:, 0] > 0).any():
             names.add("sensor_delay")  # set aside while a reset reads its first values
         self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}
         self.nominal: Rows = {f: rows[0].copy() for f, rows in self.fields.items()}
+        self.loss = self.fields["dof_frictionloss"].copy() if self.friction else None  # before the law adds to it
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
         self.senses = model.nsensor > 0
         self.remembers = model.nhistory > 0
@@ -175,13 +189,15 @@ class Engine(World):
 
     def _write_fields(self, ids: np.ndarray) -> None:
         """The model's own values, then each Param's op in order, so that ops on one field compose."""
-        if not self.writers:
+        if not self.fields:
             return
         rows = {f: np.repeat(self.nominal[f][None], len(ids), 0) for f in self.fields}
         for i, write in self.writers:
             write(rows, self.state.e[ids, i])
         for f, value in rows.items():
             self.fields[f][ids] = value
+        if self.loss is not None:
+            self.loss[ids] = self.fields["dof_frictionloss"][ids]
         if self.derives:
             self.batch.set_const(ids)
 
@@ -214,6 +230,9 @@ class Engine(World):
             applied[:] = forces[0] if len(forces) == 1 else sum(forces)
         held = self._hold(u, chance)
         self.state.u[:] = u
+        if self.friction and self.loss is not None:
+            motor, bias = self.batch.bind("qfrc_actuator"), self.batch.bind("qfrc_bias")
+            self.fields["dof_frictionloss"][:] = self.friction(self.loss, self.state.e, self.state.v, motor, bias)
         self._keep(applied, held)
         diverged = np.zeros(self.n, bool)
         v_before = self.state.v.copy() if self.explicit else None
@@ -244,7 +263,7 @@ class Engine(World):
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""
-        if self.terms or self.explicit:
+        if self.terms or self.explicit or self.friction:
             return self._step_by_step(u, chance)
         m, count = self.model, u.shape[1]
         record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses

@@ -13,6 +13,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param
+from surefoot.sim import friction, inertia
 
 Rows = dict[str, np.ndarray]  # engine field -> (k, ...) rows being written
 Write = Callable[[Rows, np.ndarray, np.ndarray, str], None]  # rows, object ids, values (k, 1), op
@@ -60,6 +61,23 @@ def kp(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 def kd(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     """Velocity gain of a servo: F = kp (u - q) - kd v."""
     rows["actuator_biasprm"][:, ids, 2] = -combine(-rows["actuator_biasprm"][:, ids, 2], value, op)
+
+
+def encoder_offset(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """A servo drives what its encoder reads: F = kp (u - (q + offset)) - kd v."""
+    rows["actuator_biasprm"][:, ids, 0] += rows["actuator_biasprm"][:, ids, 1] * value
+
+
+def body_shape(name: str) -> Write:
+    """One of the ten numbers of a physical body: J -> U J U^T, of sim/inertia.py."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        U = inertia.congruence(name, value[:, 0])[:, None]  # (k, 1, 4, 4)
+        J = inertia.pseudo(*(rows[f][:, ids] for f in inertia.FIELDS))
+        for field, part in zip(inertia.FIELDS, inertia.inertial_of(U @ J @ np.swapaxes(U, -1, -2))):
+            rows[field][:, ids] = part
+
+    return write
 
 
 def force_limit(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
@@ -191,6 +209,10 @@ TARGETS: dict[str, Target] = {
     "com_x": Target("body", ("body_ipos",), column("body_ipos", 0), "centre of mass along the body's x, m"),
     "com_y": Target("body", ("body_ipos",), column("body_ipos", 1), "centre of mass along the body's y, m"),
     "com_z": Target("body", ("body_ipos",), column("body_ipos", 2), "centre of mass along the body's z, m"),
+    **{
+        name: Target("body", inertia.FIELDS, body_shape(name), f"{inertia.ABOUT[name[8]]} of a physical body", ("add",))
+        for name in inertia.NAMES
+    },
     "friction": Target("geom", ("geom_friction",), column("geom_friction", 0), "sliding friction coefficient"),
     "armature": Target("joint", ("dof_armature",), column("dof_armature"), "reflected rotor inertia, kg m^2"),
     "damping": Target(
@@ -203,6 +225,9 @@ TARGETS: dict[str, Target] = {
     ),
     "kp": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), kp, "servo position gain, N m/rad"),
     "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
+    "encoder_offset": Target(
+        "actuator", ("actuator_biasprm",), encoder_offset, "what a joint's encoder reads above the truth, rad", ("add",)
+    ),
     "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
     "motor_time": Target(
         "actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "first-order motor time constant, s"
@@ -248,7 +273,7 @@ VISIBLE: dict[str, Target] = {
 }
 
 # Targets that are neither: sensing and events; task.py and the force socket carry them out.
-OUTSIDE = {
+OUTSIDE = friction.LAWS | {
     "noise": ("spread of observation noise: set it in each term's unit, or scale each term's own", ("set", "scale")),
     "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
     "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),

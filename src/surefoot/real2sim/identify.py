@@ -1,0 +1,418 @@
+"""identify: the unknowns that make a model do what a log says the machine did, and how sure the log makes us of them.
+
+    e^ = argmin sum |y(k) - h(x(k; e))|^2 in the noise's own metric          F = J^T J        cov = F^-1
+
+Fitted on windows whose length grows: one long shot has many false minima, a short one has few. The noise of each channel
+and its autocorrelation are estimated from what is left, and used. Where what is left is not noise (physics that the model
+has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time, and that is said. What a log cannot
+tell stays as wide as it was believed, and is named, with the combination that the log does tell.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from mujoco import minimize
+
+from surefoot.belief import Belief, Box, Gaussian
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.real2sim.fit import Case, Problem, Space
+from surefoot.real2sim.noise import Noise, estimate, is_white
+from surefoot.real2sim.replay import Windows, measured, windows
+from surefoot.world import World
+
+Progress = Callable[[str], Any]
+MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
+DETERMINED = 0.5  # of what was believed before: an interval that shrank to less was determined by the log
+TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
+WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
+
+
+@dataclass(frozen=True)
+class Identify:
+    """How to fit. Every length is in seconds."""
+
+    horizons: tuple[float, ...] = (0.1, 0.3, 1.0)
+    """windows to begin with, shortest first"""
+    last: float | None = None
+    """windows to end with; not given: the whole log, up to `longest`"""
+    longest: float = 20.0
+    """the longest window of a whole log, s"""
+    starts: Literal["estimated", "known"] = "estimated"
+    """whether the state each last window begins in is an unknown, too, or known exactly"""
+    hold: float = 0.25
+    """share of each log, at its end, kept aside to check on"""
+    how: Literal["least-squares", "cma"] = "least-squares"
+    """least squares for smooth parameters; CMA-ES first where stiction or contacts make it rough"""
+    rounds: int = 4
+    """times the noise is estimated and the fit made again"""
+    iterations: int = 40
+    """of least squares in the last stage; a quarter of them in those before"""
+    enough: float = 8.0
+    """seconds of windows, spread over a log, that the stages before the last look at"""
+    seed: int = 0
+    """of CMA-ES"""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """One parameter, before and after."""
+
+    name: str
+    unit: str
+    before: float
+    value: float
+    low: float
+    high: float
+    determined: bool
+    at_bound: bool
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What a log told. `belief` is the whole of it; the rest says how far to trust it."""
+
+    belief: Gaussian
+    params: tuple[Learned, ...]
+    told: tuple[str, ...]
+    """combinations the log determines of parameters it does not determine alone"""
+    noise: tuple[dict[str, Any], ...]
+    """for each log and channel: sd and autocorrelation of the noise"""
+    white: bool
+    """is what the model leaves unexplained noise? if not, intervals are from blocks of time"""
+    fit: dict[str, tuple[float, float]]
+    """signal -> root mean square error before and after, on what was fitted"""
+    held: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """the same on what was kept aside"""
+    cost: float = float("nan")
+
+    @property
+    def e(self) -> np.ndarray:
+        """The best single e."""
+        return np.array([x.value for x in self.params])
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "params": [vars(p) for p in self.params], "told": list(self.told), "white": self.white,
+            "noise": list(self.noise), "fit": self.fit, "held": self.held, "belief": self.belief.to_json(),
+        }  # fmt: skip
+
+
+def identify(
+    world: World | Sequence[World],
+    belief: Belief,
+    log: Log | Sequence[Log],
+    settings: Identify | None = None,
+    only: tuple[str, ...] = (),
+    say: Progress = lambda _: None,
+) -> Identified:
+    """A belief about e after one log or several, each with the World of the machine as it stood for it."""
+    s = settings or Identify()
+    worlds, logs = _paired(world, log, belief)
+    kept = [_parted(x, s.hold) for x in logs]
+    fitted, aside = [a for a, _ in kept], [b for _, b in kept]
+    space = Space.of(belief, float(worlds[0].model.opt.timestep))
+    began = _beginning(space, belief)
+    z = began.copy()
+    if s.how == "cma":
+        z = _by_cma(space, worlds, fitted, only, s, z, say)
+    for horizon in s.horizons:
+        problem = _problem(space, worlds, fitted, only, horizon, False, s.enough)
+        z = _solve(problem, z, max(4, s.iterations // 4), say, f"windows of {horizon:g} s")[: len(z)]
+    problem, p = _last(space, worlds, fitted, only, s, z, say)
+    return _answer(problem, p, began, belief, (worlds, aside, only), say)
+
+
+def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log]]:
+    logs = [log] if isinstance(log, Log) else list(log)
+    worlds = [world] * len(logs) if isinstance(world, World) else list(world)
+    if len(worlds) != len(logs) or not logs:
+        raise SurefootError(f"identify: found {len(worlds)} worlds for {len(logs)} logs, expected one for each")
+    for w in worlds:
+        if w.params != belief.params:
+            raise SurefootError(
+                f"identify: the belief is about {', '.join(belief.params.names)}, the world has {', '.join(w.params.names)}"
+            )
+    return worlds, logs
+
+
+def _parted(log: Log, hold: float) -> tuple[Log, Log | None]:
+    """The log without its end, and its end."""
+    if not 0 <= hold < 1:
+        raise SurefootError(f"hold: found {hold}, expected a share of the log from 0 to below 1")
+    cut = len(log) - int(hold * len(log))
+    if len(log) - cut < 3:
+        return log, None
+    at = float(log.time[cut])
+    return log.slice(-np.inf, at), log.slice(at, np.inf)
+
+
+def _beginning(space: Space, belief: Belief) -> np.ndarray:
+    nominal = belief.params.nominal
+    middle = belief.mean() if not isinstance(belief, Box) else np.clip(nominal, belief.low, belief.high)
+    return np.clip(space.z(middle), 0.02, 0.98)  # off the bounds, where a difference has two sides
+
+
+def _problem(
+    space: Space,
+    worlds: list[World],
+    logs: list[Log],
+    only: tuple[str, ...],
+    horizon: float | None,
+    free: bool,
+    enough: float | None = None,
+) -> Problem:
+    """All windows of a horizon, or every so many of them where so many seconds are enough."""
+    cases = []
+    for w, x in zip(worlds, logs):
+        length = len(x) - 1 if horizon is None else int(np.clip(round(horizon / w.dt), 1, len(x) - 1))
+        skip = 1 if enough is None else max(1, int((len(x) - 1) * w.dt / enough))
+        cases.append(Case(w, windows(w, x, length, min(length * skip, len(x) - 1), only), free))
+    return Problem(space, tuple(cases), tuple(_scales(c) for c in cases))
+
+
+def _scales(case: Case) -> Noise:
+    """To begin with, a channel's noise is its own spread: all channels count alike."""
+    spread = [_spread(case.pieces, s.name, s.size) for s in case.pieces.signals]
+    s = np.concatenate(spread)
+    return Noise(np.maximum(s, 1e-6 * max(float(s.max()), 1e-6)), np.zeros(len(s)))
+
+
+def _spread(pieces: Windows, name: str, size: int) -> np.ndarray:
+    column = measured(pieces.log, name)
+    return np.nanstd(column, 0)[:size] if column.shape[1] >= size else np.full(size, float(np.nanstd(column)))
+
+
+def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what: str) -> np.ndarray:
+    """Box-constrained least squares from p; z within its bounds, starts free."""
+    full = np.zeros(problem.size)
+    full[: len(p)] = p
+    wide = np.full(problem.size, np.inf)
+    low, high = -wide, wide.copy()
+    low[: problem.d], high[: problem.d] = 0.0, 1.0
+    # the solver's bounds must be finite: a start never moves by more than this
+    low, high = np.maximum(low, -1e3), np.minimum(high, 1e3)
+    say(what)
+    found, _ = minimize.least_squares(
+        full, problem.residual, (low, high), problem.jacobian, max_iter=iterations, verbose=0, xtol=1e-7, x_scale="jac"
+    )
+    return np.asarray(found).ravel()
+
+
+def _last(
+    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
+) -> tuple[Problem, np.ndarray]:
+    """The last windows, with the noise estimated from what is left and the fit made again until it stays."""
+    longest = max(float(x.time[-1] - x.time[0]) for x in logs)
+    horizon = s.last if s.last is not None else (None if longest <= s.longest else s.longest)
+    problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
+    if problem.size - problem.d > MOST_STARTS:
+        problem = _problem(space, worlds, logs, only, horizon, False)
+    p = _solve(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
+    for k in range(s.rounds):
+        raw = problem.raw(p)
+        noise = tuple(estimate([r], _freedom(problem)) for r in raw)
+        if not all(is_white([n.whiten(r)]) for n, r in zip(noise, raw)):  # model error: weigh, do not difference
+            noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
+        settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
+                            for a, b in zip(noise, problem.noise))  # fmt: skip
+        problem = replace(problem, noise=noise)
+        if settled:
+            break
+        p = _solve(problem, p, s.iterations, say, f"in the noise's metric, round {k + 1}")
+    return problem, p
+
+
+def _freedom(problem: Problem) -> int:
+    return problem.size // len(problem.cases)
+
+
+def _by_cma(
+    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
+) -> np.ndarray:
+    """The lowest place of a rough cost, by CMA-ES over windows of the longest horizon to begin with."""
+    import cma
+
+    problem = _problem(space, worlds, logs, only, s.horizons[-1], False, s.enough)
+    search = cma.CMAEvolutionStrategy(
+        z, 0.2, {"bounds": [0.0, 1.0], "seed": s.seed + 1, "verbose": -9, "popsize": 8 + 4 * len(z), "maxiter": 60}
+    )
+    while not search.stop():
+        asked = np.array(search.ask())
+        search.tell(list(asked), list(_costs(problem, asked)))
+        say(f"CMA-ES, generation {search.countiter}: cost {search.best.f:.4g}")
+    return np.clip(np.asarray(search.best.x), 0.0, 1.0)
+
+
+def _costs(problem: Problem, z: np.ndarray) -> np.ndarray:
+    """(m,) mean squared residual at each row of z, all in one rollout of each case."""
+    total = np.zeros(len(z))
+    for case, noise in zip(problem.cases, problem.noise):
+        r = noise.whiten(case.errors(problem.space.e(z), None))
+        total += np.nan_to_num(np.square(r).mean((1, 2, 3)), nan=1e6, posinf=1e6)
+    return total
+
+
+def _answer(
+    problem: Problem, p: np.ndarray, began: np.ndarray, belief: Belief, held: tuple[list[World], list[Log | None], tuple[str, ...]], say: Progress
+) -> Identified:  # fmt: skip
+    say("how sure")
+    J, raw = problem.jacobian(p, np.zeros(0)), problem.raw(p)
+    r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
+    J, r = _without_starts(problem, J, r)
+    white = all(is_white([n.whiten(x)]) for n, x in zip(problem.noise, raw))
+    F = J.T @ J
+    B = F if white else _between_blocks(problem, J, r)
+    cov, told = _covariance(F, B, problem.space)
+    z = np.clip(p[: problem.d], 0.0, 1.0)
+    e, before = problem.space.e(z), problem.space.e(began)
+    return Identified(
+        _belief(problem.space, e, cov),
+        _learned(problem.space, z, before, e, cov),
+        told,
+        tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
+        white,
+        _errors(problem.cases, before, e),
+        _held(held, problem.cases[0].free_start, before, e),
+        float(r @ r) / len(r),
+    )
+
+
+def _without_starts(problem: Problem, J: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """J and r with what the windows' unknown starts could explain taken out: each window by a projection of its own."""
+    out_J, out_r, row = [], [], 0
+    for case, _, _, at in problem.split(np.zeros(problem.size)):
+        height = case.rows * case.channels
+        for i in range(len(case.pieces)):
+            rows = slice(row, row + height)
+            Je, re = J[rows, : problem.d], r[rows]
+            if case.nx:
+                Q, R = np.linalg.qr(J[rows, at + i * case.nx : at + (i + 1) * case.nx])
+                Q = Q[:, np.abs(np.diag(R)) > 1e-9 * max(float(np.abs(np.diag(R)).max()), 1e-30)]
+                Je, re = Je - Q @ (Q.T @ Je), re - Q @ (Q.T @ re)
+            out_J.append(Je)
+            out_r.append(re)
+            row += height
+    return np.concatenate(out_J), np.concatenate(out_r)
+
+
+def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int = 30) -> np.ndarray:
+    """B = sum of g g^T over blocks of time, g = J^T r of a block: as noisy as the gradient really is."""
+    B, row = np.zeros((problem.d, problem.d)), 0
+    total = sum(len(c.pieces) * c.rows for c in problem.cases)
+    for case in problem.cases:
+        count = len(case.pieces) * case.rows
+        edges = np.linspace(0, count, max(2, round(blocks * count / total)) + 1).astype(int)
+        for a, b in zip(edges[:-1], edges[1:]):
+            rows = slice(row + a * case.channels, row + b * case.channels)
+            g = J[rows].T @ r[rows]
+            B += np.outer(g, g)
+        row += count * case.channels
+    return B * blocks / max(blocks - problem.d, 1)
+
+
+def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray, tuple[str, ...]]:
+    """cov of z: the sandwich along what the log tells, the belief's own width along what it does not."""
+    values, vectors = np.linalg.eigh(F)
+    seen = values > max(float(values.max()), 0.0) * 1e-13
+    seen &= values > 0
+    root = vectors[:, seen] / values[seen]
+    data = root.T @ B @ root if seen.any() else np.zeros((0, 0))  # covariance along the seen directions
+    # in those coordinates the belief before adds 1 / WIDTH^2 of precision to each
+    inner = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(len(data))) + np.eye(len(data)) / WIDTH**2)
+    cov = vectors[:, seen] @ inner @ vectors[:, seen].T + WIDTH**2 * vectors[:, ~seen] @ vectors[:, ~seen].T
+    return (cov + cov.T) / 2, _told(cov, space)
+
+
+def _told(cov: np.ndarray, space: Space) -> tuple[str, ...]:
+    """Combinations with a small sd among parameters that alone have a large one."""
+    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > DETERMINED * WIDTH)
+    if len(loose) < 2:
+        return ()
+    values, vectors = np.linalg.eigh(cov[np.ix_(loose, loose)])
+    found = []
+    for value, vector in zip(values, vectors.T):
+        if np.sqrt(value) < TOLD * WIDTH:
+            big = [
+                (float(c), space.names[loose[i]]) for i, c in enumerate(vector / np.abs(vector).max()) if abs(c) > 0.1
+            ]
+            if len(big) > 1:
+                words = " ".join(f"{c:+.2f} {name}" for c, name in big)
+                found.append(f"{words} (in units of their ranges; sd {np.sqrt(value):.2g})")
+    return tuple(found)
+
+
+def _belief(space: Space, e: np.ndarray, cov: np.ndarray) -> Gaussian:
+    """cov of z as a Gaussian in y: log e where the scale is log."""
+    y = lambda x: np.where(space.params.log, np.log(np.where(space.params.log, x, 1.0)), x)  # noqa: E731
+    scale = (y(space.high) - y(space.low))[space.free]
+    full = np.zeros((len(space.params), len(space.params)))
+    full[np.ix_(space.free, space.free)] = cov * np.outer(scale, scale)
+    return Gaussian.around(space.params, e, full)
+
+
+def _learned(space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov: np.ndarray) -> tuple[Learned, ...]:
+    low, high = _belief(space, e, cov).interval()
+    sd = np.zeros(len(space.params))
+    sd[space.free] = np.sqrt(np.diag(cov))
+    full = np.full(len(space.params), 0.5)
+    full[space.free] = z
+    return tuple(
+        Learned(q.name, q.unit, float(before[i]), float(e[i]), float(low[i]), float(high[i]),
+                bool(sd[i] <= DETERMINED * WIDTH), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
+        for i, q in enumerate(space.params)
+    )  # fmt: skip
+
+
+def _noise_facts(case: Case, noise: Noise) -> dict[str, Any]:
+    parts = [f"{s.name}/{q}" for s in case.pieces.signals for q in (s.parts if s.kind != "quat" else "xyz")]
+    return {name: {"sd": float(a), "autocorrelation": float(b)} for name, a, b in zip(parts, noise.sd, noise.rho)}
+
+
+def _errors(cases: tuple[Case, ...], before: np.ndarray, after: np.ndarray) -> dict[str, tuple[float, float]]:
+    """Root mean square error of each signal at two e, over all cases, each from the starts that suit it best."""
+    sums: dict[str, np.ndarray] = {}
+    for case in cases:
+        errors, at = [settled(case, e) for e in (before, after)], 0
+        for s in case.pieces.signals:
+            part = [np.square(x[..., at : at + s.size]) for x in errors]
+            at += s.size
+            sums[s.name] = sums.get(s.name, np.zeros(3)) + [part[0].sum(), part[1].sum(), part[0].size]
+    return {name: (float(np.sqrt(a / n)), float(np.sqrt(b / n))) for name, (a, b, n) in sums.items()}
+
+
+def settled(case: Case, e: np.ndarray, rounds: int = 3) -> np.ndarray:
+    """(w, rows, C) errors at e once each window's start is the one that fits it best, or as it is where it is known.
+
+    A noisy first velocity would otherwise be all that a free prediction shows.
+    """
+    w, nx = len(case.pieces), case.nx
+    if not nx:
+        return case.errors(e[None], None)[0]
+    scale, dx, step = _scales(case).s, np.zeros((1, w, nx)), 1e-4
+    best = case.errors(e[None], dx)[0]
+    for _ in range(rounds):
+        moves = np.repeat(dx, 2 * nx, 0)
+        for k in range(nx):
+            moves[k, :, k] += step
+            moves[nx + k, :, k] -= step
+        r = case.errors(np.tile(e, (2 * nx, 1)), moves) / scale
+        J = ((r[:nx] - r[nx:]) / (2 * step)).reshape(nx, w, -1)
+        if not np.isfinite(J).all():
+            return best
+        move = [np.linalg.lstsq(J[:, i].T, -(best[i] / scale).ravel(), rcond=1e-10)[0] for i in range(w)]
+        tried = case.errors(e[None], dx + np.array(move))[0]
+        if not np.square(tried / scale).sum() < np.square(best / scale).sum():
+            return best
+        best, dx = tried, dx + np.array(move)
+    return best
+
+
+def _held(
+    held: tuple[list[World], list[Log | None], tuple[str, ...]], free: bool, before: np.ndarray, after: np.ndarray
+) -> dict[str, tuple[float, float]]:
+    worlds, logs, only = held
+    cases = tuple(Case(w, windows(w, x, only=only), free) for w, x in zip(worlds, logs) if x is not None)
+    return _errors(cases, before, after) if cases else {}
