@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 import surefoot
+from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.train import Train, parse_train
 from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
 from surefoot.console import show
@@ -28,6 +29,9 @@ VERBS: dict[str, Any] = {
     "sweep": Sweep,
     "adapt": Adapt,
     "cross": Cross,
+    "preflight": Preflight,
+    "replay": Replay,
+    "identify": Identify,
 }
 
 
@@ -40,7 +44,7 @@ def _parse(args: list[str]) -> Any:
 
 
 def usage() -> str:
-    rows = "\n".join(f"  {name:8} {(v.__doc__ or '').strip()}" for name, v in VERBS.items())
+    rows = "\n".join(f"  {name:9} {(v.__doc__ or '').strip()}" for name, v in VERBS.items())
     return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
 
 usage: surefoot VERB [...]        surefoot VERB --help tells about a verb

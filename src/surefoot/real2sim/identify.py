@@ -4,8 +4,9 @@
 
 Fitted on windows whose length grows: one long shot has many false minima, a short one has few. The noise of each channel
 and its autocorrelation are estimated from what is left, and used. Where what is left is not noise (physics that the model
-has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time, and that is said. What a log cannot
-tell stays as wide as it was believed, and is named, with the combination that the log does tell.
+has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time, widened to all e that predict within 1 %
+as well, and that is said. What a log cannot tell stays as wide as it was believed, and is named, with the combination that
+the log does tell.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ Progress = Callable[[str], Any]
 MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
 DETERMINED = 0.5  # of what was believed before: an interval that shrank to less was determined by the log
 TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
+AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
 WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
 
 
@@ -264,7 +266,7 @@ def _answer(
     J, r = _without_starts(problem, J, r)
     white = all(is_white([n.whiten(x)]) for n, x in zip(problem.noise, raw))
     F = J.T @ J
-    B = F if white else _between_blocks(problem, J, r)
+    B = F if white else _between_blocks(problem, J, r) + 2 * AS_GOOD * len(r) * F
     cov, told = _covariance(F, B, problem.space)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e, before = problem.space.e(z), problem.space.e(began)

@@ -1,0 +1,280 @@
+"""The verbs between a real machine's log and its model: replay, preflight, identify."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+from tyro.conf import Positional
+
+from surefoot import files, tasks
+from surefoot.belief import Belief, Box
+from surefoot.console import Answer, Line
+from surefoot.errors import SurefootError, unknown
+from surefoot.log import Log
+from surefoot.params import Params
+
+if TYPE_CHECKING:
+    from surefoot.real2sim.identify import Identified
+    from surefoot.real2sim.replay import Replay as Replayed
+    from surefoot.sim.engine import Engine
+
+FAILED = 1
+
+
+@dataclass
+class Machine:
+    """How the machine stood, and how it was driven, when the log was made."""
+
+    fixed: bool = False
+    """its base was held: the model's free joint is taken out"""
+    kp: float | None = None
+    """position gain of its servos, N m/rad, where the model has bare motors"""
+    kd: float = 0.0
+    """their velocity gain, N m s/rad"""
+    timestep: float | None = None
+    """longest step of the engine, s; the model's own unless told"""
+
+    def world(self, model: str, params: Params | None, log: Log) -> "Engine":
+        """A World of one simulation at the log's rate: of a task, or of a model file."""
+        from surefoot.real2sim.plant import Plant
+
+        if model in tasks.TASKS:
+            task = tasks.make(model)
+            world = tasks.env(task, 1).world
+            if self != Machine():
+                raise SurefootError(f"{model}: a task says itself how it is held and driven; leave out --machine.*")
+            return world  # type: ignore[return-value]
+        if not Path(model).exists():
+            raise unknown("task or model file", model, tasks.TASKS)
+        return Plant(model, self.fixed, self.kp, self.kd, self.timestep).world(params or Params(), log)
+
+
+def read(file: Path, mapping: Path | None, line: Line) -> Log:
+    line.text(f"reading {file}")
+    return Log.read(file, mapping)
+
+
+def told(belief: str, params: Params) -> np.ndarray:
+    """The best single e of a belief's file, in the order of some params."""
+    if not belief:
+        return params.nominal
+    found = Belief.from_json(files.read_json(Path(belief)), belief)
+    if found.params.names != params.names:
+        raise SurefootError(
+            f"{belief}: params: expected {', '.join(params.names)}; found {', '.join(found.params.names)}"
+        )
+    return found.mean()
+
+
+@dataclass
+class Replay:
+    """Give a model the controls of a real log and hold what it does against what the machine did."""
+
+    model: Positional[str]
+    """a task's name, or a model file (.xml MJCF, .urdf)"""
+    log: Positional[Path]
+    """what the machine did: any file that `surefoot log` reads"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the log's columns are; see docs/logs.md"""
+    belief: str = ""
+    """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    resync: int | None = None
+    """set the model back to the measured state every so many steps; free from the first row to the last unless told"""
+    signals: tuple[str, ...] = ()
+    """columns to look at; all that the model can answer for unless told"""
+    machine: Machine = field(default_factory=Machine)
+    plot: Path | None = None
+    """write a page with the curves (.html)"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.real2sim.replay import replay
+
+        line = Line(say)
+        log = read(self.log, self.mapping, line)
+        params = Params()
+        if self.belief:
+            params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
+        world = self.machine.world(self.model, params, log)
+        line.text("replaying")
+        found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)
+        line.end()
+        shown: list[Any] = [_scores(found)]
+        if found.diverged:
+            shown.append(f"{found.diverged} simulations diverged: their errors mean nothing")
+        facts = found.facts()
+        if self.plot:
+            facts["page"] = str(page(self.plot, f"{self.model} against {self.log}", found))
+            shown.append(f"picture: {self.plot}")
+        return Answer(facts, shown, f"surefoot identify {self.model} {self.log}")
+
+
+def _scores(found: "Replayed") -> Table:
+    table = Table("signal", "RMSE", "MAE", "R2", "error grows by", "worst part")
+    for s in found.scores:
+        worst = max(s.parts, key=lambda k: s.parts[k])
+        rho = found.growth[s.signal]
+        table.add_row(s.signal, f"{s.rmse:.4g} {s.unit}", f"{s.mae:.4g}", f"{s.r2:.3f}", f"{100 * (rho - 1):+.2f} % a step",
+                      f"{worst} {s.parts[worst]:.3g}")  # fmt: skip
+    return table
+
+
+def page(out: Path, title: str, found: "Replayed") -> Path:
+    """The curves, a picture for each signal, in one HTML file."""
+    from surefoot.gate import report
+
+    parts = []
+    for s in found.scores:
+        measured, predicted = found.measured[s.signal], found.predicted[s.signal]
+        names = list(s.parts)
+
+        def draw(
+            axes: Any, measured: np.ndarray = measured, predicted: np.ndarray = predicted, names: list[str] = names
+        ) -> None:
+            for k in range(min(measured.shape[1], 4)):
+                axes.plot(
+                    found.time, measured[:, k], color=f"C{k}", label=f"{names[k]} measured" if k < len(names) else None
+                )
+                axes.plot(found.time, predicted[:, k], "--", color=f"C{k}", linewidth=1)
+            axes.set_xlabel("s")
+            axes.legend(fontsize="small")
+
+        more = f", the first 4 of {measured.shape[1]} parts" if measured.shape[1] > 4 else ""
+        parts.append(
+            report.plot(draw, f"{s.signal} [{s.unit}]: measured, and predicted (dashed){more}; RMSE {s.rmse:.4g}")
+        )
+    return report.page(out, title, parts)
+
+
+@dataclass
+class Preflight:
+    """Is this log what it says it is? Finds exchanged joints, turned signs, degrees, gravity the wrong way, bad stamps."""
+
+    model: Positional[str]
+    """a task's name, or a model file"""
+    log: Positional[Path]
+    """what the machine did"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the log's columns are"""
+    machine: Machine = field(default_factory=Machine)
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.real2sim.preflight import preflight
+
+        line = Line(say)
+        log = read(self.log, self.mapping, line)
+        world = self.machine.world(self.model, None, log)
+        line.text("predicting under each suspicion")
+        verdict = preflight(world, log)
+        line.end()
+        table = Table("check", "", "evidence")
+        for c in verdict.checks:
+            if not c.holds or c.unit == "gain":
+                table.add_row(c.name, "ok" if c.holds else "SUSPECT", c.evidence)
+        rest = sum(c.holds and c.unit != "gain" for c in verdict.checks)
+        shown = [table, f"{rest} more checks of stamps, speeds and ranges hold"]
+        facts = {"holds": verdict.holds, "checks": [c.to_json() for c in verdict.checks]}
+        next_ = f"surefoot replay {self.model} {self.log}" if verdict.holds else f"surefoot log {self.log}"
+        return Answer(facts, shown, next_, 0 if verdict.holds else FAILED)
+
+
+@dataclass
+class Identify:
+    """The unknowns that make a model do what real logs say the machine did, with honest intervals."""
+
+    model: Positional[str]
+    """a task's name, or a model file"""
+    logs: Positional[tuple[Path, ...]]
+    """what the machine did: one log or several"""
+    learn: str = ""
+    """what to learn, by commas: such as armature:kinds,damping,frictionloss,delay,shape:trunk (docs/identify.md); for a
+    task, names of its unknowns"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the logs' columns are"""
+    signals: tuple[str, ...] = ()
+    """columns to fit; all that the model can answer for unless told"""
+    how: Annotated[str, tyro.conf.arg(metavar="least-squares|cma")] = "least-squares"
+    """cma searches first by CMA-ES, where stiction or contacts make the cost rough"""
+    hold: float = 0.25
+    """share of each log, at its end, kept aside to check on"""
+    known_start: bool = False
+    """each log begins in exactly the state its first row says"""
+    machine: Machine = field(default_factory=Machine)
+    check: bool = True
+    """look first whether the log is what it says it is"""
+    save: Path | None = None
+    """write the belief (.json), to train over or to replay with"""
+
+    def run(self, say: Console) -> Answer:
+        from surefoot.real2sim.identify import Identify as How
+        from surefoot.real2sim.identify import identify
+
+        if not self.logs:
+            raise SurefootError("identify: expected at least one log")
+        if self.how not in ("least-squares", "cma"):
+            raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        line = Line(say)
+        logs = [read(file, self.mapping, line) for file in self.logs]
+        worlds, belief = self._unknowns(logs)
+        if self.check:
+            line.text("preflight")
+            self._preflight(worlds[0], logs[0], say)
+        how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
+        found = identify(worlds, belief, logs, how, self.signals, lambda words: line.text(f"fitting {words}"))
+        line.end()
+        facts, shown = found.facts(), [_params(found), *_remarks(found)]
+        if self.save:
+            files.write_json(self.save, found.belief.to_json())
+            shown.append(f"belief: {self.save}")
+        saved = f" --belief {self.save}" if self.save else ""
+        return Answer(facts, shown, f"surefoot replay {self.model} {self.logs[0]}{saved}")
+
+    def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
+        words = [w for w in self.learn.split(",") if w]
+        if self.model in tasks.TASKS:
+            task = tasks.make(self.model)
+            free = words or [p.name for p in task.params if p.target not in ("noise", "bias", "push", "pull", "task")]
+            spans = {n: (task.params[n].low, task.params[n].high) for n in free}
+            return [self.machine.world(self.model, None, x) for x in logs], Box.ranges(task.params, spans)
+        from surefoot.real2sim.learnable import learnable
+
+        plain = [self.machine.world(self.model, None, x) for x in logs]
+        params = learnable(plain[0].model, words or ["armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"])
+        return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
+
+    def _preflight(self, world: "Engine", log: Log, say: Console) -> None:
+        from surefoot.real2sim.preflight import preflight
+
+        for c in preflight(world, log).checks:
+            if not c.holds:
+                say.print(f"preflight: {c.name}: {c.evidence}", highlight=False, soft_wrap=True)
+
+
+def _params(found: "Identified") -> Table:
+    table = Table("unknown", "before", "after", "95 % interval", "unit", "")
+    free = np.diag(found.belief.cov) > 0
+    for p, is_free in zip(found.params, free):
+        if not is_free:
+            continue
+        words = "" if p.determined else "not determined by this log"
+        if p.at_bound:
+            words = "at the end of its range" + (f"; {words}" if words else "")
+        table.add_row(p.name, f"{p.before:.4g}", f"{p.value:.4g}", f"{p.low:.4g} .. {p.high:.4g}", p.unit or "-", words)
+    return table
+
+
+def _remarks(found: "Identified") -> list[str]:
+    said = [f"determined together: {words}" for words in found.told]
+    for where, errors in (("fitted", found.fit), ("kept aside", found.held)):
+        said += [f"{where}: {name} error {a:.4g} -> {b:.4g}" for name, (a, b) in errors.items()]
+    if not found.white:
+        said.append(
+            "what is left is not noise: the model lacks physics, and the intervals hold all that predicts within 1 % as well"
+        )
+    worse = [name for name, (a, b) in found.held.items() if b > a]
+    if worse:
+        said.append(f"on what was kept aside {', '.join(worse)} is predicted worse than before: do not use this belief")
+    return said

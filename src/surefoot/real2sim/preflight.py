@@ -1,0 +1,280 @@
+"""preflight: is this log what it says it is? Wrong names, signs, units and frames, found before anything is fitted to them.
+
+Each suspicion is an edit of the log (two joints exchanged, a sign turned, degrees made radians, gravity another way).
+Under every edit the model predicts the same short pieces of the log. An edit that predicts much better than the log as it
+stands, piece for piece, is named with its evidence:
+
+    gain = error as it stands / error under the edit          suspect where gain > GAIN, and in nine of ten pieces
+
+A fit that swallows such a fault gives numbers, and they mean nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from typing import Any
+
+import numpy as np
+
+from surefoot.log import Log
+from surefoot.real2sim.learnable import kind_of
+from surefoot.real2sim.replay import Windows, predict, windows
+from surefoot.real2sim.signals import has_base, joints_of, measured, slope
+from surefoot.verdict import Check, Verdict
+from surefoot.world import Motion, Start, World
+
+GAIN = 1.1  # how much better an edit must predict, in the joints it is about, before the log is doubted
+PIECES, SECONDS = 12, 1.0  # of the log that are predicted, and how long each is: long enough for gravity to show
+OFTEN = 0.9  # of the pieces in which it must predict better
+JOINTS = ("joint_pos", "joint_vel")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A way a log may be wrong: columns to take in another order and sign, gravity in another direction."""
+
+    name: str
+    about: str
+    order: tuple[int, ...]
+    sign: tuple[float, ...]
+    only: str = "both"
+    """`both`: what was measured and what was told; `control`: what was told alone"""
+
+    @property
+    def joints(self) -> list[int]:
+        """The joints it is about: those alone bear witness."""
+        return [i for i, (j, s) in enumerate(zip(self.order, self.sign)) if i != j or s < 0] or list(
+            range(len(self.order))
+        )
+
+
+def preflight(world: World, log: Log) -> Verdict:
+    """What looks wrong in a log, most telling first; holds when nothing does."""
+    checks = [*_stamps(log), *_speeds(world, log), *_limits(world, log)]
+    if "joint_pos" in log.columns and world.model.nu:
+        checks += _edits(world, log)
+    bad = [c for c in checks if not c.holds]
+    next_ = "correct the mapping: " + bad[0].evidence if bad else ""
+    return Verdict(tuple(sorted(checks, key=lambda c: c.holds)), next_)
+
+
+def _stamps(log: Log) -> Iterator[Check]:
+    steps = np.diff(log.time)
+    usual = float(np.median(steps))
+    uneven = float(np.abs(steps - usual).max() / usual)
+    late = int(np.argmax(np.abs(steps - usual)))
+    yield Check("stamps are even", uneven, 0.5, uneven <= 0.5,
+                f"largest departure from {usual * 1e3:.3g} ms is {uneven:.0%}, at row {late}", unit="of a step")  # fmt: skip
+    gaps = log.meta.get("gaps", [])
+    if gaps:
+        longest = max(b - a for a, b in gaps)
+        yield Check(
+            "no gaps",
+            longest,
+            2 * usual,
+            longest <= 2 * usual,
+            f"{len(gaps)} gaps, the longest {longest:.3g} s",
+            unit="s",
+        )
+
+
+def _speeds(world: World, log: Log) -> Iterator[Check]:
+    """Logged speeds against the slope of logged positions: their ratio should be 1 in every joint."""
+    if not all(c in log.columns for c in JOINTS):
+        return
+    names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_vel")]
+    places = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_pos")]
+    rate, v = slope(log.time, measured(log, "joint_pos")), measured(log, "joint_vel")
+    for i, name in enumerate(names):
+        if name not in places:
+            continue
+        a, b = rate[:, places.index(name)], v[:, i]
+        good = np.isfinite(a) & np.isfinite(b)
+        a, b = a[good] - a[good].mean(), b[good] - b[good].mean()
+        if np.square(a).sum() < 1e-12 or np.square(b).sum() < 1e-12:
+            continue
+        match = float(a @ b / np.sqrt((a @ a) * (b @ b)))
+        gain = float(np.sqrt((b @ b) / (a @ a))) * np.sign(match)
+        fine = match > 0.5 and 0.5 < gain < 2.0
+        why = {True: "they agree"}.get(fine, _blame(gain, match))
+        yield Check(f"speed of {name}", gain, 1.0, fine, f"logged speed is {gain:.3g} times the slope of its position "
+                    f"(correlation {match:.2f}): {why}", unit="ratio")  # fmt: skip
+
+
+def _blame(gain: float, match: float) -> str:
+    if abs(match) < 0.5:
+        return "they do not belong together: is the order of the columns the same?"
+    if gain < 0:
+        return "the sign of one of them is turned"
+    for value, words in ((180 / np.pi, "speed in degrees, position in radians"), (np.pi / 180, "position in degrees, speed in radians"),
+                         (1e-3, "a clock in milliseconds"), (1e3, "a clock in milliseconds")):  # fmt: skip
+        if 0.8 < gain / value < 1.25:
+            return words
+    return "their units differ"
+
+
+def _limits(world: World, log: Log) -> Iterator[Check]:
+    """Positions beyond what the joints can reach; 57 times beyond is degrees."""
+    if "joint_pos" not in log.columns:
+        return
+    m, q = world.model, measured(log, "joint_pos")
+    for i, j in enumerate(joints_of(m, log, "joint_pos")):
+        reach = float(np.nanmax(np.abs(q[:, i]), initial=0.0))
+        limited = bool(m.jnt_limited[j])
+        low, high = m.jnt_range[j] if limited else (-4 * np.pi, 4 * np.pi)
+        over = float(max(np.nanmax(q[:, i]) - high, low - np.nanmin(q[:, i])))
+        margin = 0.1 * (high - low)
+        words = f"reaches {reach:.3g}, the joint {low:.3g} to {high:.3g}"
+        if over > margin and np.radians(reach) <= max(abs(low), abs(high)) * 1.1:
+            words += "; in degrees it would fit: degrees passed as radians?"
+        elif over > margin:
+            words += "; is this another joint's column, or another zero?"
+        if over > margin or limited:
+            yield Check(f"range of {m.joint(j).name}", over, margin, over <= margin, words, unit="rad")
+
+
+def _edits(world: World, log: Log) -> list[Check]:
+    length = max(2, round(SECONDS / world.dt))
+    if len(log) < length + 2:
+        return []
+    pieces = windows(world, log, length, max(1, (len(log) - length - 1) // PIECES), ("joint_pos",))
+    plain, *tried = [Edit("as it stands", "", *_same(world, log)), *_suspicions(world, log)]
+    errors = _errors(world, pieces, log, [plain, *tried])  # (edits, pieces, joints)
+    found = [_check(x, errors[0][:, x.joints], errors[k + 1][:, x.joints]) for k, x in enumerate(tried)]
+    found += _gravity(world, pieces, errors[0])
+    worst: dict[str, Check] = {}
+    for c in found:  # of each kind the most telling alone: a leg exchanged shows in each of its joints as well
+        if c.name not in worst or c.value > worst[c.name].value:
+            worst[c.name] = c
+    bad = [c for c in worst.values() if not c.holds]
+    if len(bad) > 1:  # what explains most explains the others
+        top = max(bad, key=lambda c: c.value)
+        return [top, *(c for c in worst.values() if c.holds)]
+    return list(worst.values())
+
+
+def _same(world: World, log: Log) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    count = measured(log, "joint_pos").shape[1]
+    return tuple(range(count)), (1.0,) * count
+
+
+def _suspicions(world: World, log: Log) -> Iterator[Edit]:
+    order, sign = _same(world, log)
+    names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_pos")]
+    for i, name in enumerate(names):
+        turned = tuple(-1.0 if k == i else 1.0 for k in range(len(names)))
+        yield Edit("signs", f"turn the sign of {name}", order, turned)
+        yield Edit("signs of controls", f"turn the sign of the control of {name}", order, turned, "control")
+    for i, j in combinations(range(len(names)), 2):
+        if kind_of(names[i]) != kind_of(names[j]) and j != i + 1:
+            continue  # what people mix up: the same joint of another limb, and neighbours
+        swapped = list(order)
+        swapped[i], swapped[j] = j, i
+        yield Edit("joint order", f"exchange {names[i]} and {names[j]}", tuple(swapped), sign)
+        yield Edit(
+            "order of controls", f"exchange the controls of {names[i]} and {names[j]}", tuple(swapped), sign, "control"
+        )
+    yield from _limbs(names, sign)
+
+
+def _limbs(names: list[str], sign: tuple[float, ...]) -> Iterator[Edit]:
+    """Whole limbs in another order, where joints of one kind occur the same number of times: SDK orders."""
+    groups: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        kind = kind_of(name)
+        limb = (
+            name[: name.index(kind)].strip("_") if kind in name and kind != name else name.replace(kind, "").strip("_")
+        )
+        groups.setdefault(limb, []).append(i)
+    limbs = {k: v for k, v in groups.items() if len(v) > 1}
+    if not 2 <= len(limbs) <= 4 or len({len(v) for v in limbs.values()}) != 1:
+        return
+    keys = list(limbs)
+    for other in permutations(keys):
+        if list(other) != keys:
+            order = list(range(len(names)))
+            for a, b in zip(keys, other):
+                for i, j in zip(limbs[a], limbs[b]):
+                    order[i] = j
+            yield Edit("joint order", f"the columns are of {' '.join(other)}, not {' '.join(keys)}", tuple(order), sign)
+
+
+def _errors(world: World, pieces: Windows, log: Log, edits: list[Edit]) -> np.ndarray:
+    """(edits, w, joints) mean square error of each piece under each edit, all in one rollout."""
+    each = [_edited(world, pieces, log, x) for x in edits]
+    q, v, u, target = (np.concatenate([x[k] for x in each]) for k in range(4))
+    act = None if pieces.start.act is None else np.tile(pieces.start.act, (len(edits), 1))
+    rows = np.tile(pieces.rows, len(edits))
+    all_ = Windows(pieces.log, pieces.signals, rows, pieces.length, Start(q, v, u[:, 0], act), u)
+    motion = predict(world, all_, world.params.nominal[None])
+    return _squared(pieces, motion, target).reshape(len(edits), len(pieces), -1)
+
+
+def _edited(world: World, pieces: Windows, log: Log, edit: Edit) -> tuple[np.ndarray, ...]:
+    """Starts q and v, controls and measurements under an edit: column i holds what joint order[i] did, times sign."""
+    m, start, u = world.model, pieces.start, pieces.u.copy()
+    joints = np.array(joints_of(m, log, "joint_pos"))
+    order, sign = np.array(edit.order), np.array(edit.sign)
+    q_at, v_at = m.jnt_qposadr[joints], m.jnt_dofadr[joints]
+    q, v, target = start.q.copy(), start.v.copy(), pieces.target(pieces.signals[0]).copy()
+    if edit.only == "both":
+        q[:, q_at[order]], v[:, v_at[order]] = start.q[:, q_at] * sign, start.v[:, v_at] * sign
+        target[..., order] = pieces.target(pieces.signals[0]) * sign
+    driven = {int(m.actuator_trnid[a, 0]): a for a in range(m.nu)}
+    motors = [driven.get(int(j), -1) for j in joints]
+    for i, a in enumerate(motors):
+        to = motors[order[i]]
+        if a >= 0 and to >= 0:
+            u[..., to] = pieces.u[..., a] * sign[i]
+    return q, v, u, target
+
+
+def _squared(pieces: Windows, motion: Motion, target: np.ndarray) -> np.ndarray:
+    """(n, joints) mean square error of each simulation."""
+    signal = pieces.signals[0]
+    error = signal.error(signal.read(motion), target)
+    error[motion.diverged] = np.inf
+    with np.errstate(over="ignore"):
+        return np.square(error).mean(1)
+
+
+def _check(edit: Edit, plain: np.ndarray, other: np.ndarray) -> Check:
+    """From mean square errors (w, joints) without and with an edit."""
+    before, after = np.sqrt(plain.mean(1)), np.sqrt(other.mean(1))
+    gain = float(np.sqrt(np.square(before).mean() / max(float(np.square(after).mean()), 1e-24)))
+    often = float((before > after).mean())
+    suspect = gain > GAIN and often >= OFTEN
+    words = f"{edit.about}: the model then predicts {gain:.2f} times as well, in {often:.0%} of {len(before)} pieces"
+    return Check(edit.name, gain, GAIN, not suspect, words, unit="gain")
+
+
+def _gravity(world: World, pieces: Windows, plain: np.ndarray) -> list[Check]:
+    """For a machine whose base is held: gravity along each axis in turn. A free base is told by its own attitude."""
+    if has_base(world.model) or not world.model.opt.gravity.any():
+        return []
+    kept, size = world.model.opt.gravity.copy(), float(np.linalg.norm(world.model.opt.gravity))
+    found = []
+    try:
+        for axis in range(3):
+            for side in (1.0, -1.0):
+                g = np.zeros(3)
+                g[axis] = side * size
+                if np.allclose(g, kept):
+                    continue
+                world.model.opt.gravity[:] = g
+                fresh = world.like(len(pieces))
+                motion = predict(fresh, pieces, world.params.nominal[None])
+                edit = Edit(
+                    "direction of gravity",
+                    f"gravity along {'-' if side < 0 else '+'}{'xyz'[axis]} of the model",
+                    (),
+                    (),
+                )
+                found.append(_check(edit, plain, _squared(pieces, motion, pieces.target(pieces.signals[0]))))
+    finally:
+        world.model.opt.gravity[:] = kept
+    return found
+
+
+def facts(verdict: Verdict) -> dict[str, Any]:
+    return {"holds": verdict.holds, "checks": [c.to_json() for c in verdict.checks]}
