@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 
@@ -183,18 +184,17 @@ def ros2(name: str, definition: str) -> Decode:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    return {k: _value(v) for k, v in vars(message).items() if not k.startswith("_")}
+    return {k: _value(getattr(message, k)) for k in type(message).__slots__}
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, bool | int | float | str):
         return value
-    if hasattr(value, "__dict__"):
+    if isinstance(value, SimpleNamespace):
         return _plain(value)
     if len(value) > WIDEST:
         return None  # a picture or a cloud
-    items = list(value)
-    return [_value(v) for v in items] if items and hasattr(items[0], "__dict__") else items
+    return [_value(v) for v in value]
 
 
 def read_rosbag2(folder: Path) -> Raw:

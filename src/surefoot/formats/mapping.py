@@ -1,6 +1,6 @@
 """A mapping says what a foreign file's columns are in our schema, in our units, signs, order and frames.
 
-    value = sign * scale * factor(unit) * found + offset        offset in SI; sign, scale, offset: one number, or one a part
+    value = sign * factor(unit) * (scale * found) + offset     offset in SI; sign, scale, offset: one number, or one a part
 
     {"rate": 200,
      "time": {"from": "timestamp", "unit": "ms"},
@@ -36,7 +36,7 @@ class Column:
     source: tuple[str, ...]
     """`from`: names in the file; {0..11} counts, {a,b} lists, x[3:7] takes parts of a wide one"""
     unit: str = ""
-    """of the file's numbers; they become SI"""
+    """of scale * found; it becomes SI"""
     names: tuple[str, ...] = ()
     """what each part is; where the file names its parts, they are picked by these names"""
     sign: tuple[float, ...] = (1.0,)
@@ -178,7 +178,7 @@ def pick(column: Column, found: Dict[str, np.ndarray], names: Dict[str, list[str
         raise SurefootError(f"{where}: names: found {len(column.names)} for {x.shape[1]} parts")
     factor = si(column.unit, where)[1] if column.unit else 1.0
     sign, scale, offset = (_wide(v, x.shape[1], where) for v in (column.sign, column.scale, column.offset))
-    value = sign * scale * factor * x + offset
+    value = sign * factor * (scale * x) + offset
     single = len(column.source) == 1 and x.shape[1] == 1 and not column.names
     return value[:, 0] if single else value
 

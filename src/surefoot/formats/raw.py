@@ -77,8 +77,8 @@ def from_records(records: Sequence[dict[str, Any]], where: str) -> tuple[Stream,
     order = list(dict.fromkeys(name for r in flat for name in r))
     columns, names, notes, texts = {}, {}, [], {}
     for name in order:
-        values = [r.get(name) for r in flat]
-        if all(_is_text(v) for v in values if v is not None):
+        values = [None if v == [] else v for v in (r.get(name) for r in flat)]
+        if any(_is_text(v) for v in values) and all(v is None or _is_text(v) for v in values):
             texts[name] = values
             notes.append(f"{name}: text")
         else:
@@ -123,9 +123,9 @@ def _is_text(value: Any) -> bool:
 
 def _column(values: list[Any], where: str, notes: list[str], name: str) -> np.ndarray | None:
     """Numbers, or lists of as many numbers each, as an array; None, with a note, for what is no column."""
-    widths = {len(v) if isinstance(v, list | np.ndarray) else 0 for v in values if v is not None}
-    if not widths or widths == {0} and not any(v is not None for v in values):
-        notes.append(f"{name}: nothing but null")
+    widths = {len(v) if isinstance(v, list) else 0 for v in values if v is not None}
+    if not widths:
+        notes.append(f"{name}: nothing in it")
         return None
     if len(widths) > 1 or max(widths) > WIDEST or any(_deep(v) for v in values):
         notes.append(f"{name}: lists of differing or great length")
@@ -134,8 +134,7 @@ def _column(values: list[Any], where: str, notes: list[str], name: str) -> np.nd
     if not width:
         return _numbers(values, where)
     empty = np.full(width, np.nan)
-    rows = [empty if v is None else v if isinstance(v, np.ndarray) else _numbers(v, where, k) for k, v in enumerate(values)]
-    return np.stack(rows)
+    return np.stack([empty if v is None else _numbers(v, where, k) for k, v in enumerate(values)])
 
 
 def _deep(value: Any) -> bool:

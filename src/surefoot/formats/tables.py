@@ -19,6 +19,7 @@ MOST = 512 << 20  # bytes of one table in memory
 def read_parquet(path: Path, only: tuple[str, int] | None = None) -> Raw:
     """The numeric columns of a table; with `only`, the rows where a column has that value."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
@@ -29,7 +30,7 @@ def read_parquet(path: Path, only: tuple[str, int] | None = None) -> Raw:
         keep, notes = _numeric(file.schema_arrow)
         table = file.read(columns=keep, use_threads=False)
         if only is not None:
-            table = table.filter(pa.compute.equal(table[only[0]], only[1]))
+            table = table.filter(pc.equal(table[only[0]], only[1]))
         arrays = {name: _array(table[name].combine_chunks(), name, notes) for name in keep}
     except (SurefootError, MemoryError):
         raise
@@ -60,13 +61,14 @@ def _numeric(schema: Any) -> tuple[list[str], list[str]]:
 def _array(column: Any, name: str, notes: list[str]) -> np.ndarray | None:
     """An arrow column as (T,) or (T, k); nulls are nan. None, with a note, where lists differ in length."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         return column.cast(pa.int64()).to_numpy(zero_copy_only=False) * _ns(kind.unit)
     if not hasattr(kind, "value_type"):
         return column.to_numpy(zero_copy_only=False)
-    lengths = np.unique(pa.compute.list_value_length(column).to_numpy(zero_copy_only=False))
+    lengths = np.unique(pc.list_value_length(column).to_numpy(zero_copy_only=False))
     if len(lengths) != 1 or math.isnan(lengths[0]) or not 0 < lengths[0] <= WIDEST:
         notes.append(f"{name}: lists of differing or great length")
         return None
