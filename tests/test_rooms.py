@@ -21,7 +21,19 @@ MAY = {
     "real2sim": {"formats", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "console": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
-    "cli": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy", "console"},
+    "cli": {
+        "formats",
+        "presets",
+        "sim",
+        "control",
+        "tasks",
+        "learn",
+        "motion",
+        "real2sim",
+        "gate",
+        "deploy",
+        "console",
+    },
     "__main__": {"cli"},
 }
 PATHS = sorted(SOURCE.rglob("*.py"))

@@ -21,7 +21,9 @@ def test_the_go2_reads_as_twelve_joints_at_200_hz(real_data):
     assert log["joint_pos"][0].tolist() == [float(row[f"jpos{k}"]) for k in range(12)]
     assert log["control"][0].tolist() == [float(row[f"jpos{k}_des"]) for k in range(12)]
     assert log.meta["names"]["joint_pos"][:4] == ["FL_hip_joint", "FL_thigh_joint", "FL_calf_joint", "FR_hip_joint"]
-    assert log.units["joint_vel"] == "rad/s" and log.meta["constants"]["kp"] == 20 and log.meta["constants"]["kd"] == 0.5
+    assert (
+        log.units["joint_vel"] == "rad/s" and log.meta["constants"]["kp"] == 20 and log.meta["constants"]["kd"] == 0.5
+    )
     moved = np.gradient(log["joint_pos"], 1 / 200, axis=0)
     for k in range(12):  # the columns are what the mapping says: speeds are the angles' own
         assert np.corrcoef(moved[:, k], log["joint_vel"][:, k])[0, 1] > 0.9

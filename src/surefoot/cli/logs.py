@@ -57,7 +57,9 @@ class ReadLog:
 def _heading(f: dict[str, Any]) -> str:
     source = f.get("source", {})
     clock = f"{f['rate']:.6g} Hz, jitter {1e3 * f['jitter']:.3g} ms" if f["rate"] else "no rate"
-    return f"{source.get('path', 'log')} ({source.get('format', 'npz')}): {f['rows']} rows, {f['duration']:.3f} s, {clock}"
+    return (
+        f"{source.get('path', 'log')} ({source.get('format', 'npz')}): {f['rows']} rows, {f['duration']:.3f} s, {clock}"
+    )
 
 
 def _table(f: dict[str, Any]) -> Table:
@@ -78,5 +80,5 @@ def _remarks(f: dict[str, Any]) -> list[str]:
     if f.get("constants"):
         said.append("constants: " + ", ".join(f"{k} {v}" for k, v in f["constants"].items()))
     said += [f"mended: {m}" for m in f.get("mended", [])]
-    said += [f"left out: {m}" for m in f.get("left_out", [])[:12]]
+    said += [f"note: {m}" for m in f.get("notes", [])[:12]]
     return said

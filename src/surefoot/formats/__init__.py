@@ -72,7 +72,13 @@ READERS: dict[str, Callable[[Path, int], Raw]] = {
 SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".json": "json", ".npz": "npz", ".mat": "mat", ".parquet": "parquet", ".mcap": "mcap", ".db3": "rosbag2",
 }  # fmt: skip
-MAGIC = {b"\x89MCAP0\r\n": "mcap", b"PAR1": "parquet", b"PK\x03\x04": "npz", b"MATLAB ": "mat", b"SQLite format 3": "rosbag2"}
+MAGIC = {
+    b"\x89MCAP0\r\n": "mcap",
+    b"PAR1": "parquet",
+    b"PK\x03\x04": "npz",
+    b"MATLAB ": "mat",
+    b"SQLite format 3": "rosbag2",
+}
 NEEDS = {
     "parquet": ["pyarrow"], "lerobot": ["pyarrow"], "mcap": ["mcap", "mcap_ros2"], "rosbag2": ["rosbags", "mcap", "mcap_ros2"],
 }  # fmt: skip
@@ -116,7 +122,9 @@ def kind(path: Path) -> str:
     if path.suffix.lower() in SUFFIXES:
         return SUFFIXES[path.suffix.lower()]
     known = ", ".join(SUFFIXES)
-    raise SurefootError(f"{path}: found a file called {path.suffix or 'nothing'}, expected {known}{nearest(path.suffix, SUFFIXES)}")
+    raise SurefootError(
+        f"{path}: found a file called {path.suffix or 'nothing'}, expected {known}{nearest(path.suffix, SUFFIXES)}"
+    )
 
 
 def _folder(path: Path) -> str:

@@ -1,6 +1,6 @@
 """What is in a log, in facts: rows, rates, jitter, ranges, holes; and a picture of it.
 
-    h = median step,  jitter = sd(step - h) over the steps that are no holes,  lost = sum over holes of round(step / h) - 1
+h = median step,  jitter = sd(step - h) over the steps that are no holes,  lost = sum over holes of round(step / h) - 1
 """
 
 import io
@@ -20,7 +20,9 @@ PANELS, LINES, POINTS = 24, 12, 4000  # of a picture that can be read
 def about(log: Log) -> dict[str, Any]:
     """Facts about a log, as JSON can hold them."""
     columns = {name: _column(log, name) for name in log.columns}
-    told = {k: log.meta[k] for k in ("source", "constants", "streams", "mended", "left_out", "epoch") if k in log.meta}
+    told: dict[str, Any] = {
+        k: log.meta[k] for k in ("source", "constants", "streams", "mended", "notes", "epoch") if k in log.meta
+    }
     return {"rows": len(log), "columns": columns, **_clock(log), **told}
 
 

@@ -1,7 +1,7 @@
 """From streams under foreign names to a Log on one clock.
 
-    time_s = factor * stamps_s - epoch     epoch: whole seconds, taken off where stamps count from 1970
-    several streams, or a rate: the even clock; with a mapping over the time all mapped streams share, else over all of it
+time_s = factor * stamps_s - epoch     epoch: whole seconds, taken off where stamps count from 1970
+several streams, or a rate: the even clock; with a mapping over the time all mapped streams share, else over all of it
 """
 
 import re
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.formats import clean, mapping as maps
+from surefoot.formats import clean
+from surefoot.formats import mapping as maps
 from surefoot.formats.raw import Raw, Stream, full, listed
 from surefoot.formats.resample import Onto, even, gaps, kind, mend, merged
 from surefoot.formats.units import si
@@ -31,29 +32,34 @@ class Timed:
 
 def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending: bool, source: dict[str, Any]) -> Log:
     rate = rate if rate is not None else mapping.rate if mapping else None
-    used = _used(raw, mapping)
-    clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate) for s in used}
+    clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate) for s in _used(raw, mapping)}
     stamps, epoch = _seconds(raw, clocks, rate)
-    timed, said = {}, []
+    timed: dict[str, Timed] = {}
+    said: list[str] = []
     for s, time in stamps.items():
         good, story = mend(time, full(s, clocks[s][0]) or "time", mending)
         rest = {full(s, k): v[good] for k, v in raw.streams[s].columns.items() if k != clocks[s][0]}
         timed[s], said = Timed(time[good], rest), said + story
-    names = {full(s, k): v for s in used for k, v in raw.streams[s].names.items()}
-    units = {k: v for k, v in raw.units.items()}
-    hold: list[str] = []
+    names = {full(s, k): v for s in timed for k, v in raw.streams[s].names.items()}
+    units, hold = raw.units, list(raw.meta.get("hold", []))
     if mapping:
         timed, names, units, hold = _mapped(timed, mapping, names)
-    time, columns = _one_clock(timed, rate if any(c[0] for c in clocks.values()) else None, mapping is not None, hold)
+    stamped = any(name for name, _ in clocks.values())  # rows counted at a rate are even already
+    time, columns = _one_clock(timed, rate if stamped else None, mapping is not None, hold)
     if mapping:
         columns = maps.turned(columns, mapping)
-    meta = raw.meta | {"source": source, "gaps": _all_gaps(timed, raw)}
-    meta |= {"constants": raw.constants | (mapping.constants if mapping else {}) | raw.meta.get("constants", {})}
-    streams = {s: {"rows": len(x.time), "clock": clocks[s][0] or "rows"} for s, x in timed.items()}
-    meta |= {"names": raw.meta.get("names", {}) | names, "epoch": epoch, "streams": streams, "hold": hold}
-    meta |= {"mended": said, "left_out": raw.notes}
-    keep = {"names", "source"}
-    meta = {k: v for k, v in meta.items() if k in keep or k in raw.meta or v not in ([], {}, 0)}
+    told = {
+        "source": source,
+        "names": raw.meta.get("names", {}) | names,
+        "constants": raw.constants | raw.meta.get("constants", {}) | (mapping.constants if mapping else {}),
+        "gaps": merged([*raw.meta.get("gaps", []), *(g for x in timed.values() for g in gaps(x.time))]),
+        "streams": {s: {"rows": len(x.time), "clock": clocks[s][0] or "rows"} for s, x in timed.items()},
+        "epoch": epoch,
+        "hold": hold,
+        "mended": said,
+        "notes": raw.notes,
+    }
+    meta = raw.meta | {k: v for k, v in told.items() if v or k == "names"}
     return Log(time, columns, {k: v for k, v in units.items() if k in columns}, clean(meta))
 
 
@@ -79,7 +85,10 @@ def _clock(raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate:
         if name not in stream.columns:
             raise unknown("column", mapping.time, stream.columns, f"time: from{': ' + s if s else ''}")
         return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit)
-    bare = {re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", c.lower()): c for c in stream.columns}
+    bare = {
+        re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", c.lower()): c
+        for c in stream.columns
+    }
     for name in (bare[c] for c in CLOCKS if c in bare):
         if stream.columns[name].ndim == 1:
             return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "")
@@ -168,20 +177,16 @@ def _one_clock(timed: dict[str, Timed], rate: float | None, shared: bool, hold: 
         if fastest is None:
             raise SurefootError("found one row in each stream, expected more, or a rate")
         rate = _rate(fastest)
-    start, end = ((max, min) if shared else (min, max))
+    start, end = (max, min) if shared else (min, max)
     t0, t1 = start(x.time[0] for x in streams), end(x.time[-1] for x in streams)
     if t1 < t0:
         spans = ", ".join(f"{s or 'file'} {x.time[0]:.3f} to {x.time[-1]:.3f} s" for s, x in timed.items())
         raise SurefootError(f"found streams that share no time: {spans}")
     t = even(float(t0), float(t1), rate)
-    return t, {k: Onto(x.time, t).column(v, "hold" if k in hold else kind(k, v)) for x in streams for k, v in x.columns.items()}
+    return t, {
+        k: Onto(x.time, t).column(v, "hold" if k in hold else kind(k, v)) for x in streams for k, v in x.columns.items()
+    }
 
 
 def _rate(x: Timed) -> float:
     return float(1 / np.median(np.diff(x.time)))
-
-
-def _all_gaps(timed: dict[str, Timed], raw: Raw) -> list[list[float]]:
-    return merged([*raw.meta.get("gaps", []), *(g for x in timed.values() for g in gaps(x.time))])
-
-

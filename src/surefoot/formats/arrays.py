@@ -1,6 +1,6 @@
 """NPZ, our own and anybody's, and MATLAB .mat files up to version 7. Declared sizes are checked before memory is taken.
 
-    of each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
+of each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
 """
 
 import json

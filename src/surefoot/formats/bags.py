@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-
 from surefoot.errors import SurefootError, nearest
 from surefoot.formats.raw import WIDEST, Raw, Stream, from_records, listed
 
@@ -48,13 +47,16 @@ class Topics:
         self.rows.setdefault(topic, []).append({"log_time": stamp} | message)
 
     def raw(self, where: Path) -> Raw:
-        streams, units = {}, {}
+        streams: dict[str, Stream] = {}
+        units: dict[str, str] = {}
         for topic, rows in self.rows.items():
             rows.sort(key=lambda r: r["log_time"])  # a recorder may write late messages late
             stream, notes = from_records(rows, f"{where}: {topic}")
             if len(stream.columns) > 1:
                 streams[topic] = stream
-                units |= {f"{topic}.{c}": "ns" for c in stream.columns if c == "log_time" or c.split(".")[-1] == "stamp"}
+                units |= {
+                    f"{topic}.{c}": "ns" for c in stream.columns if c == "log_time" or c.split(".")[-1] == "stamp"
+                }
             self.notes += [f"{topic}.{n}" for n in notes]
         if not streams:
             raise SurefootError(f"{where}: found no topic with numbers; {listed(self.notes)}")
@@ -73,16 +75,16 @@ def _mcap_into(path: Path, topics: Topics) -> None:
 
     size, offset = path.stat().st_size, 0
     with open(path, "rb") as file:
-        records = StreamReader(
-            Bounded(file, size), emit_chunks=True, validate_crcs=True, record_size_limit=size  # type: ignore[arg-type]
-        ).records
+        bounded: Any = Bounded(file, size)
+        records = StreamReader(bounded, emit_chunks=True, validate_crcs=True, record_size_limit=size).records
         channels = Channels(topics)
         try:
             for record in records:
                 channels.take(record)
                 offset = file.tell()
-        except (SurefootError, McapError, ValueError, struct.error, LookupError, TypeError, RecursionError) as error:
-            raise SurefootError(f"{path}: record at byte {offset}: {type(error).__name__}: {str(error)[:300]}") from None
+        except (McapError, ValueError, struct.error, LookupError, TypeError, RecursionError) as error:
+            kind = "" if isinstance(error, SurefootError) else f"{type(error).__name__}: "
+            raise SurefootError(f"{path}: record at byte {offset}: {kind}{str(error)[:300]}") from None
 
 
 class Channels:

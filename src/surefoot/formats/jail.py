@@ -36,7 +36,16 @@ def read_apart(kind: str, path: Path, episode: int, size: int) -> Raw:
         "OMP_NUM_THREADS": "1",
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
-    job = [sys.executable, "-m", "surefoot.formats.jail", kind, str(path.absolute()), str(episode), str(memory), str(seconds)]
+    job = [
+        sys.executable,
+        "-m",
+        "surefoot.formats.jail",
+        kind,
+        str(path.absolute()),
+        str(episode),
+        str(memory),
+        str(seconds),
+    ]
     try:
         done = subprocess.run(job, capture_output=True, env=env, stdin=subprocess.DEVNULL, timeout=30 + 8 * seconds)
     except subprocess.TimeoutExpired:

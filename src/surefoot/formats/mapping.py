@@ -1,17 +1,18 @@
 """A mapping says what a foreign file's columns are in our schema, in our units, signs, order and frames.
 
-    value = sign * factor(unit) * (scale * found) + offset     offset in SI; sign, scale, offset: one number, or one a part
+value = sign * factor(unit) * (scale * found) + offset     offset in SI; sign, scale, offset: one number, or one a part
 
-    {"rate": 200,
-     "time": {"from": "timestamp", "unit": "ms"},
-     "columns": {"joint_pos": {"from": "jpos{0..11}", "names": ["FL_hip_joint", ...], "unit": "deg"}},
-     "constants": {"kp": 20.0}}
+{"rate": 200,
+ "time": {"from": "timestamp", "unit": "ms"},
+ "columns": {"joint_pos": {"from": "jpos{0..11}", "names": ["FL_hip_joint", ...], "unit": "deg"}},
+ "constants": {"kp": 20.0}}
 """
 
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping as Dict
+from collections.abc import Iterable
+from collections.abc import Mapping as Dict
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,11 @@ def _column(name: str, value: Any, where: str) -> Column:
     names = value.get("names", [])
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
         raise SurefootError(f"{where}: names: found {names!r}, expected a list of different names")
+    sign, scale, offset = (
+        _per_part(value, k, f"{where}: {k}", d) for k, d in (("sign", 1.0), ("scale", 1.0), ("offset", 0.0))
+    )
     return Column(
-        tuple(p for s in source for p in expand(s, where)), unit, tuple(names),
-        *(_per_part(value, k, f"{where}: {k}", default) for k, default in (("sign", 1.0), ("scale", 1.0), ("offset", 0.0))),
+        tuple(p for s in source for p in expand(s, where)), unit, tuple(names), sign, scale, offset,
         value.get("quaternion", "wxyz"), value.get("frame", ""), bool(value.get("hold", False)),
     )  # fmt: skip
 
@@ -189,7 +192,9 @@ def _wide(values: tuple[float, ...], k: int, where: str) -> np.ndarray:
     return np.broadcast_to(np.array(values), k)
 
 
-def _source(source: str, found: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str) -> tuple[np.ndarray, list[str]]:
+def _source(
+    source: str, found: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str
+) -> tuple[np.ndarray, list[str]]:
     """One source as (T, k), and what the file calls its parts."""
     if source in found:
         x = found[source]
@@ -217,7 +222,9 @@ def finish(name: str, column: Column, x: np.ndarray, where: str) -> np.ndarray:
     size = np.linalg.norm(q, axis=1)
     bad = np.flatnonzero(np.abs(size - 1) > 0.02)
     if len(bad):
-        raise SurefootError(f"{where}: row {bad[0]}: found {listed(map(str, q[bad[0]]))} of length {size[bad[0]]:.3g}, expected a unit quaternion")
+        raise SurefootError(
+            f"{where}: row {bad[0]}: found {listed(map(str, q[bad[0]]))} of length {size[bad[0]]:.3g}, expected a unit quaternion"
+        )
     return q / size[:, None]
 
 

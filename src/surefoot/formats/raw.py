@@ -38,7 +38,7 @@ class Raw:
     meta: dict[str, Any] = field(default_factory=dict)
     """what a log of our own said of itself"""
     notes: list[str] = field(default_factory=list)
-    """what was left out, and why"""
+    """what was left out and why, and what looks odd"""
 
 
 def full(stream: str, column: str) -> str:
@@ -75,7 +75,10 @@ def from_records(records: Sequence[dict[str, Any]], where: str) -> tuple[Stream,
     """Records as rows: nested names joined by dots; a list of numbers is a wide column, absent or null is nan."""
     flat = [dict(_flat(r)) for r in records]
     order = list(dict.fromkeys(name for r in flat for name in r))
-    columns, names, notes, texts = {}, {}, [], {}
+    columns: dict[str, np.ndarray] = {}
+    names: dict[str, list[str]] = {}
+    notes: list[str] = []
+    texts: dict[str, list[Any]] = {}
     for name in order:
         values = [None if v == [] else v for v in (r.get(name) for r in flat)]
         if any(_is_text(v) for v in values) and all(v is None or _is_text(v) for v in values):
@@ -118,7 +121,9 @@ def _flat(record: dict[str, Any], prefix: str = "", depth: int = 0) -> Iterable[
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value))
+    return isinstance(value, str) or (
+        isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+    )
 
 
 def _column(values: list[Any], where: str, notes: list[str], name: str) -> np.ndarray | None:

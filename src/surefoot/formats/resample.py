@@ -44,7 +44,9 @@ def mend(time: np.ndarray, where: str, mending: bool) -> tuple[np.ndarray, list[
     kind = "not finite" if not finite[k] else "a duplicate" if time[k] == last[k] else "going back"
     story = f"{where}: row {k}: found {time[k]:.9g} after {last[k]:.9g}, {kind}"
     if not mending:
-        raise SurefootError(f"{story}; {len(bad)} such of {len(time)} rows; expected strictly increasing (--mend drops them)")
+        raise SurefootError(
+            f"{story}; {len(bad)} such of {len(time)} rows; expected strictly increasing (--mend drops them)"
+        )
     if len(bad) > DROPPED * len(time):
         raise SurefootError(f"{story}; {len(bad)} of {len(time)} rows cannot be mended: the clock was set anew there")
     return good, [f"{story}; dropped {len(bad)} such of {len(time)} rows, the first of equal stamps kept"]
@@ -56,7 +58,9 @@ def even(start: float, end: float, rate: float, where: str = "rate") -> np.ndarr
         raise SurefootError(f"{where}: found {rate}, expected a positive number of Hz")
     n = np.floor((end - start) * rate + 1e-6) + 1
     if n > ROWS:
-        raise SurefootError(f"{where}: found {end - start:.3g} s at {rate:.6g} Hz, {n:.3g} rows; expected at most {ROWS}")
+        raise SurefootError(
+            f"{where}: found {end - start:.3g} s at {rate:.6g} Hz, {n:.3g} rows; expected at most {ROWS}"
+        )
     return start + np.arange(int(n)) / rate
 
 
@@ -80,7 +84,9 @@ class Onto:
         a, x = self.time[there], x[there].astype(float)
         if not len(a):
             return out
-        tiny = 1e-9 + 1e-6 * (np.median(np.diff(self.time)) if len(self.time) > 1 else 0.0)  # stamps equal but for rounding
+        tiny = 1e-9 + 1e-6 * (
+            np.median(np.diff(self.time)) if len(self.time) > 1 else 0.0
+        )  # stamps equal but for rounding
         k = np.clip(np.searchsorted(a, self.t + tiny, "right") - 1, 0, len(a) - 1)
         nxt = np.minimum(k + 1, len(a) - 1)
         step = np.where(nxt > k, a[nxt] - a[k], 1.0)

@@ -35,7 +35,7 @@ def skew(log: Log, a: str, b: str, part: int = 0, most: float = 0.5, windows: in
     if len(step) and step.max() - step.min() > 1e-3 * np.median(step):
         log = resample(log, log.rate)
     x, y = _part(log, a, part), _part(log, b, part)
-    x, y = _filled(x, a), _filled(y, b)
+    x, y = _smooth(_filled(x, a)), _smooth(_filled(y, b))
     h, L = 1 / log.rate, max(1, round(most * log.rate))
     if len(log) < 4 * L + 16:
         raise SurefootError(f"skew: found {len(log)} rows, expected at least {4 * L + 16} to search within {most:g} s")
@@ -43,7 +43,9 @@ def skew(log: Log, a: str, b: str, part: int = 0, most: float = 0.5, windows: in
     near = max(4, round(0.2 * L))  # windows look beside the whole: far away lie other peaks
     low, high = int(np.floor(whole)) - near, int(np.ceil(whole)) + near
     edges = np.linspace(0, len(y), windows + 1).astype(int)
-    found = [(0.5 * (i + j) * h, *_shift(x, y, i, j, low, high)) for i, j in zip(edges, edges[1:]) if j - i > 4 * near + 16]
+    found = [
+        (0.5 * (i + j) * h, *_shift(x, y, i, j, low, high)) for i, j in zip(edges, edges[1:]) if j - i > 4 * near + 16
+    ]
     told = np.array([(t, tau * h) for t, tau, c in found if c > TRUSTED])
     if len(told) < 3:
         return Skew(whole * h, np.nan, r, len(told))
@@ -72,6 +74,13 @@ def _filled(x: np.ndarray, name: str) -> np.ndarray:
     if there.sum() < 16 or np.ptp(x[there]) == 0:
         raise SurefootError(f"{name}: found no movement, expected a column that changes")
     return np.where(there, x, x[there].mean())
+
+
+def _smooth(x: np.ndarray) -> np.ndarray:
+    """Both sides alike, so no shift: white noise would be least between samples, and draw the peak there."""
+    from scipy.ndimage import gaussian_filter1d
+
+    return gaussian_filter1d(x, 1.5, mode="nearest")
 
 
 def _shift(x: np.ndarray, y: np.ndarray, i: int, j: int, low: int, high: int) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """Parquet files, and LeRobot v3 datasets, which are folders of them.
 
-    meta/info.json (fps, features)   meta/episodes/chunk-*/file-*.parquet   data/chunk-000/file-000.parquet
+meta/info.json (fps, features)   meta/episodes/chunk-*/file-*.parquet   data/chunk-000/file-000.parquet
 """
 
 import math

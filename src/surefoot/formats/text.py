@@ -1,15 +1,15 @@
 """CSV and JSON.
 
-    CSV: a header line with names, then rows of numbers; `,` `;` tab or spaces between; an empty cell is nan.
-    JSON: {"name": [...], ...} columns, or [{"name": value, ...}, ...] records, or one such list inside an object
-    whose other members are constants ({"mass": 0.49, "entries": [...]}).
+CSV: a header line with names, then rows of numbers; `,` `;` tab or spaces between; an empty cell is nan.
+JSON: {"name": [...], ...} columns, or [{"name": value, ...}, ...] records, or one such list inside an object
+whose other members are constants ({"mass": 0.49, "entries": [...]}).
 """
 
 import csv
-import io
 import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ DIGITS = 400  # a double has 17 digits and ends at 1e308: a longer number is no 
 
 
 def read_csv(path: Path) -> Raw:
-    lines = _text(path).splitlines()
+    text = _text(path)
+    lines = re.split(r"\r\n|\n|\r", text)
     first = next((k for k, line in enumerate(lines) if line.strip(" #\t")), None)
     if first is None:
         raise SurefootError(f"{path}: found an empty file, expected a header line and rows")
-    split = _splitter(lines[first])
+    split = _splitter(path, lines[first])
     names, body = _names(split(lines[first].lstrip("# ")), first)
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
@@ -43,6 +44,8 @@ def read_csv(path: Path) -> Raw:
         raise SurefootError(f"{path}: line {rows[0][0]}: found no number among {listed(cells)}")
     table = _table(path, rows, split, names, keep)
     notes = [f"{n}: text" for n in texts]
+    if lines[-1].strip():
+        notes.append(f"line {len(lines)}: the file ends within a line, whose last number may be cut short")
     return Raw({"": Stream({names[k]: table[:, j] for j, k in enumerate(keep)})}, units=_units(names), notes=notes)
 
 
@@ -56,14 +59,19 @@ def _text(path: Path) -> str:
     return text
 
 
-def _splitter(header: str) -> Any:
+def _splitter(path: Path, header: str) -> Callable[[str], list[str]]:
     counts = {d: header.count(d) for d in (",", ";", "\t")}
     best = max(counts, key=lambda d: counts[d])
     if not counts[best]:
         return str.split
 
     def split(line: str) -> list[str]:
-        return [c.strip() for c in (next(csv.reader([line], delimiter=best)) if '"' in line else line.split(best))]
+        if '"' not in line:
+            return [c.strip() for c in line.split(best)]
+        try:
+            return [c.strip() for c in next(csv.reader([line], delimiter=best, strict=True))]
+        except csv.Error as error:
+            raise SurefootError(f"{path}: found the line {line[:60]!r}: {error}") from None
 
     return split
 
@@ -81,23 +89,29 @@ def _units(names: list[str]) -> dict[str, str]:
     return {n: m.group(1) for n, m in found.items() if m}
 
 
-def _table(path: Path, rows: list[tuple[int, str]], split: Any, names: list[str], keep: list[int]) -> np.ndarray:
+def _table(
+    path: Path, rows: list[tuple[int, str]], split: Callable[[str], list[str]], names: list[str], keep: list[int]
+) -> np.ndarray:
     table = np.empty((len(rows), len(keep)))
     for i, (line, text) in enumerate(rows):
         cells = split(text)
         if len(cells) != len(names):
             raise SurefootError(f"{path}: line {line}: found {len(cells)} cells, expected {len(names)}")
         try:
-            table[i] = [float(cells[k]) for k in keep]
+            values = [float(cells[k]) for k in keep]
         except ValueError:
-            for j, k in enumerate(keep):
-                value = _number(cells[k])
-                if value is None:
-                    raise SurefootError(
-                        f"{path}: line {line}: {names[k]}: found {cells[k][:40]!r}, expected a number"
-                    ) from None
-                table[i, j] = value
+            values = [math.inf]  # look closer
+        if math.inf in values or -math.inf in values:
+            values = [_cell(cells[k], f"{path}: line {line}: {names[k]}") for k in keep]
+        table[i] = values
     return table
+
+
+def _cell(cell: str, where: str) -> float:
+    value = _number(cell)
+    if value is None or (math.isinf(value) and "inf" not in cell.lower()):
+        raise SurefootError(f"{where}: found {cell[:40]!r}, expected a number within 1e308")
+    return value
 
 
 def _number(cell: str) -> float | None:
@@ -119,6 +133,8 @@ def read_json(path: Path) -> Raw:
         raise SurefootError(f"{path}: found too many levels of nesting") from None
     except json.JSONDecodeError as error:
         raise SurefootError(f"{path}: byte {error.pos}, line {error.lineno}: {error.msg}; expected JSON") from None
+    except SurefootError:
+        raise
     except ValueError as error:
         raise SurefootError(f"{path}: {error}") from None
     if isinstance(value, list):
@@ -136,7 +152,8 @@ def read_json(path: Path) -> Raw:
 
 def _columns(value: dict[str, Any], path: Path) -> Raw:
     lists = {k: v for k, v in value.items() if isinstance(v, list) and v}
-    arrays, notes = {}, []
+    arrays: dict[str, np.ndarray] = {}
+    notes: list[str] = []
     for name, column in lists.items():
         stream, more = from_records([{name: v} for v in column], str(path))
         arrays |= stream.columns

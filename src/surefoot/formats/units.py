@@ -12,7 +12,31 @@ G = 9.80665
 DEGREE = math.pi / 180
 
 SI: dict[str, tuple[str, float]] = {
-    **{u: (u, 1.0) for u in ("1", "rad", "rad/s", "rad/s^2", "m", "m/s", "m/s^2", "s", "Hz", "kg", "N", "N m", "A", "V", "W", "K", "degC", "Pa", "T", "N m/A")},  # fmt: skip
+    **{
+        u: (u, 1.0)
+        for u in (
+            "1",
+            "rad",
+            "rad/s",
+            "rad/s^2",
+            "m",
+            "m/s",
+            "m/s^2",
+            "s",
+            "Hz",
+            "kg",
+            "N",
+            "N m",
+            "A",
+            "V",
+            "W",
+            "K",
+            "degC",
+            "Pa",
+            "T",
+            "N m/A",
+        )
+    },  # fmt: skip
     "mrad": ("rad", 1e-3),
     "deg": ("rad", DEGREE),
     "rev": ("rad", TURN),
