@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
-from surefoot.console import Answer
+from surefoot.console import Answer, Line
 from surefoot.log import Log
 
 
@@ -35,7 +35,12 @@ class ReadLog:
     def run(self, say: Console) -> Answer:
         from surefoot.formats.about import about, draw
 
-        log = Log.read(self.file, self.mapping, self.rate, self.episode, self.mend)
+        line = Line(say)
+        line.text(f"reading {self.file}")
+        try:
+            log = Log.read(self.file, self.mapping, self.rate, self.episode, self.mend)
+        finally:
+            line.end()
         facts = about(log)
         shown: list[Any] = [_heading(facts), _table(facts), *_remarks(facts)]
         if self.plot:
@@ -48,10 +53,10 @@ class ReadLog:
 
     def _next(self) -> str:
         if self.save:
-            return f"surefoot log {self.save}" if not self.plot else ""
-        mapped = f" --map {self.mapping}" if self.mapping else ""
-        rate = f" --rate {self.rate:g}" if self.rate else ""
-        return f"surefoot log {self.file}{mapped}{rate} --plot {self.file.stem}.png --save {self.file.stem}.npz"
+            return f"surefoot log {self.save}"
+        told = (f" --map {self.mapping}" if self.mapping else "") + (f" --rate {self.rate:g}" if self.rate else "")
+        save = f" --save {self.file.stem}.npz" if self.file.suffix != ".npz" else ""
+        return f"surefoot log {self.file}{told} --plot {self.file.stem}.png{save}"
 
 
 def _heading(f: dict[str, Any]) -> str:
