@@ -52,6 +52,12 @@ def test_unit_sign_scale_and_offset_go_part_by_part(tmp_path):
     assert log.meta["names"] == {"joint_pos": ["hip", "knee"]} and log.meta["constants"] == {"kp": 20.0}
 
 
+def test_a_raw_register_is_read_as_twos_complement(tmp_path):
+    path = npz(tmp_path, time=np.arange(4.0), load=np.array([3, 65533, 32767, 32768], np.uint16))
+    log = Log.read(path, {"columns": {"load": {"from": "load", "signed": 16, "scale": 2}}})
+    assert log["load"].tolist() == [6, -6, 65534, -65536]
+
+
 def test_parts_that_the_file_names_are_picked_by_name(tmp_path):
     from surefoot.formats import READERS
     from surefoot.formats.align import assemble
@@ -131,6 +137,7 @@ def test_turning_there_and_back_is_nothing_and_keeps_lengths():
             {"columns": {"joint_pos": {"from": "q", "offset": [1, 2, 3]}}},
             "found 3 numbers of sign, scale or offset for 2",
         ),
+        ({"columns": {"load": {"from": "p", "signed": True}}}, "signed: found True, expected a number of bits"),
         ({"columns": {"base_pos": "q"}}, "base_pos: found 2 parts, expected 3"),
         ({"columns": {"q": "q"}, "time": "tiem"}, "time: from: no column matches 'tiem'.*did you mean time"),
         ({"columns": {"base_quat": ["q", "q"]}}, "row 0: found .*expected a unit quaternion"),

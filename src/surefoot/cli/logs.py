@@ -61,7 +61,7 @@ class ReadLog:
 
 def _heading(f: dict[str, Any]) -> str:
     source = f.get("source", {})
-    clock = f"{f['rate']:.6g} Hz, jitter {1e3 * f['jitter']:.3g} ms" if f["rate"] else "no rate"
+    clock = f"{f['rate']:.6g} Hz, jitter {1e6 * f['jitter']:.1f} us" if f["rate"] else "no rate"
     return (
         f"{source.get('path', 'log')} ({source.get('format', 'npz')}): {f['rows']} rows, {f['duration']:.3f} s, {clock}"
     )

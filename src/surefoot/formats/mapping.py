@@ -47,6 +47,8 @@ class Column:
     """order of a quaternion's parts in the file: wxyz or xyzw"""
     frame: str = ""
     """world or body: the frame of the file's velocities; they become the schema's"""
+    signed: int = 0
+    """bits of a raw register that counts as two's complement: 65533 of 16 bits is -3"""
     hold: bool = False
     """keep the last value between stamps rather than draw a line"""
 
@@ -120,7 +122,7 @@ def _column(name: str, value: Any, where: str) -> Column:
     )
     return Column(
         tuple(p for s in source for p in expand(s, where)), unit, tuple(names), sign, scale, offset,
-        value.get("quaternion", "wxyz"), value.get("frame", ""), bool(value.get("hold", False)),
+        value.get("quaternion", "wxyz"), value.get("frame", ""), _bits(value, where), bool(value.get("hold", False)),
     )  # fmt: skip
 
 
@@ -144,6 +146,13 @@ def _per_part(value: Dict[str, Any], key: str, where: str, default: float) -> tu
     if key == "sign" and not all(abs(v) == 1 for v in found):
         raise SurefootError(f"{where}: found {value.get(key)!r}, expected 1 or -1; other factors are `scale`")
     return tuple(float(v) for v in found)
+
+
+def _bits(value: Dict[str, Any], where: str) -> int:
+    bits = value.get("signed", 0)
+    if type(bits) is not int or not (bits == 0 or 2 <= bits <= 32):
+        raise SurefootError(f"{where}: signed: found {bits!r}, expected a number of bits, 2 to 32")
+    return bits
 
 
 def expand(pattern: str, where: str = "from") -> list[str]:
@@ -179,6 +188,9 @@ def pick(column: Column, found: Dict[str, np.ndarray], names: Dict[str, list[str
         x = x[:, [called.index(n) for n in column.names]]
     elif column.names and len(column.names) != x.shape[1]:
         raise SurefootError(f"{where}: names: found {len(column.names)} for {x.shape[1]} parts")
+    if column.signed:
+        half = 2.0 ** (column.signed - 1)
+        x = (x + half) % (2 * half) - half
     factor = si(column.unit, where)[1] if column.unit else 1.0
     sign, scale, offset = (_wide(v, x.shape[1], where) for v in (column.sign, column.scale, column.offset))
     value = sign * factor * (scale * x) + offset
