@@ -253,6 +253,20 @@ def test_a_reader_that_eats_memory_is_stopped_and_named(tmp_path, monkeypatch):
     assert len(Log.read(makers.parquet_file(tmp_path / "a.parquet"))) == 200
 
 
+def test_a_file_that_crashes_its_reader_is_refused_and_this_process_lives(tmp_path):
+    """64 bytes lost within a struct: on scipy 1.17 its reader ends by a signal; a later one may refuse it in words."""
+    from scipy.io import savemat
+
+    path = tmp_path / "a.mat"
+    savemat(path, {"t": np.arange(40.0), "q": np.ones((40, 2)), "s": {"a": 1}, "c": np.array(["x", 2], dtype=object)})
+    data = path.read_bytes()
+    path.write_bytes(data[:1300] + data[1364:])
+    with pytest.raises(
+        SurefootError, match=r"a\.mat: (the mat reader broke on it \(code -11|.*expected a MATLAB file)"
+    ):
+        Log.read(path)
+
+
 def test_a_reader_that_takes_too_long_is_stopped_and_named(tmp_path, monkeypatch):
     from surefoot.formats import jail
 
