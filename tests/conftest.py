@@ -1,6 +1,8 @@
 """What every test may count on."""
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,3 +15,13 @@ def one_thread() -> None:
     """
     if "torch" in sys.modules:  # to import it takes seconds, which a test that needs none should not wait for
         sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """Folder of logs recorded on real robots, which are no part of the project."""
+    root = Path(__file__).parents[1]
+    folder = Path(os.environ.get("SUREFOOT_REAL_DATA") or root.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real logs: neither $SUREFOOT_REAL_DATA nor {folder}")
+    return folder

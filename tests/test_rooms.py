@@ -10,6 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
 NOUNS = {"errors", "rng", "files", "params", "special", "belief", "world", "task", "policy", "log", "verdict"}
 # each room and those it may import from; the nouns are open to all
 MAY = {
+    "formats": set(),
     "sim": set(),
     "control": set(),
     "deploy": {"control"},
@@ -17,10 +18,22 @@ MAY = {
     "presets": {"sim"},
     "learn": {"sim", "control", "tasks", "deploy"},
     "motion": {"sim", "control", "tasks"},
-    "real2sim": {"sim", "control", "tasks", "learn", "motion"},
-    "gate": {"presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
+    "real2sim": {"formats", "sim", "control", "tasks", "learn", "motion"},
+    "gate": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "console": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
-    "cli": {"presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy", "console"},
+    "cli": {
+        "formats",
+        "presets",
+        "sim",
+        "control",
+        "tasks",
+        "learn",
+        "motion",
+        "real2sim",
+        "gate",
+        "deploy",
+        "console",
+    },
     "__main__": {"cli"},
 }
 PATHS = sorted(SOURCE.rglob("*.py"))
@@ -51,7 +64,7 @@ def rooms_of(path: Path) -> set[str]:
 def test_imports_go_one_way(path):
     own = room(path)
     if own in NOUNS or own == "surefoot":
-        assert rooms_of(path) <= NOUNS
+        assert rooms_of(path) <= NOUNS | ({"formats"} if own == "log" else set())  # Log.read opens it when called
     else:
         assert rooms_of(path) - NOUNS <= MAY[own] | {own}
 

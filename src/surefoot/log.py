@@ -90,6 +90,20 @@ class Log:
         except SurefootError as error:
             raise SurefootError(f"{path}: {error}") from None
 
+    @staticmethod
+    def read(
+        path: str | Path, mapping: Any = None, rate: float | None = None, episode: int = 0, mend: bool = False
+    ) -> "Log":
+        """What a robot recorded: CSV, JSON, NPZ, MATLAB, Parquet, MCAP, a rosbag2 or LeRobot v3 folder (docs/logs.md).
+
+        Without a mapping (a formats.mapping.Mapping, its JSON file, or the object in it) columns keep their own names.
+        `rate` [Hz] is that of the result: of the rows where the file has no clock, else what it is resampled to.
+        `episode` picks one of a dataset. Stamps that repeat or go back are an error; `mend` drops them and says so.
+        """
+        from surefoot.formats import read  # the readers need more than a noun does
+
+        return read(path, mapping, rate, episode, mend)
+
 
 def _frozen(where: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "biuf":

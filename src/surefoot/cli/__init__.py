@@ -10,6 +10,7 @@ from rich.console import Console
 
 import surefoot
 from surefoot.cli.real import Identify, Preflight, Replay
+from surefoot.cli.logs import ReadLog
 from surefoot.cli.train import Train, parse_train
 from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
 from surefoot.console import show
@@ -21,6 +22,7 @@ VERBS: dict[str, Any] = {
     "tasks": Tasks,
     "look": Look,
     "presets": Presets,
+    "log": ReadLog,
     "try": Try,
     "train": Train,
     "eval": Eval,

@@ -146,7 +146,7 @@ def page(out: Path, title: str, found: "Replayed") -> Path:
         parts.append(
             report.plot(draw, f"{s.signal} [{s.unit}]: measured, and predicted (dashed){more}; RMSE {s.rmse:.4g}")
         )
-    return report.page(out, title, parts)
+    return report.write(out, title, parts, found.facts())
 
 
 @dataclass

@@ -10,7 +10,7 @@ A fit that swallows such a fault gives numbers, and they mean nothing.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from typing import Any
 
@@ -142,15 +142,19 @@ def _edits(world: World, log: Log) -> list[Check]:
     errors = _errors(world, pieces, log, [plain, *tried])  # (edits, pieces, joints)
     found = [_check(x, errors[0][:, x.joints], errors[k + 1][:, x.joints]) for k, x in enumerate(tried)]
     found += _gravity(world, pieces, errors[0])
-    worst: dict[str, Check] = {}
-    for c in found:  # of each kind the most telling alone: a leg exchanged shows in each of its joints as well
-        if c.name not in worst or c.value > worst[c.name].value:
-            worst[c.name] = c
-    bad = [c for c in worst.values() if not c.holds]
-    if len(bad) > 1:  # what explains most explains the others
-        top = max(bad, key=lambda c: c.value)
-        return [top, *(c for c in worst.values() if c.holds)]
-    return list(worst.values())
+    kinds = {c.name: [x for x in found if x.name == c.name] for c in found}
+    worst = [_most_telling(each) for each in kinds.values()]
+    bad = [c for c in worst if not c.holds]
+    if len(bad) > 1:  # what explains most explains the others: a leg exchanged shows in the signs of its joints as well
+        worst = [max(bad, key=lambda c: c.value), *(c for c in worst if c.holds)]
+    return worst
+
+
+def _most_telling(checks: list[Check]) -> Check:
+    """Of one kind, the edit that explains most, with those that explain nearly as much: a robot may be symmetric."""
+    top = max(checks, key=lambda c: (not c.holds, c.value))
+    near = [c.evidence.split(":")[0] for c in checks if not c.holds and c is not top and c.value > 0.93 * top.value]
+    return replace(top, evidence=f"{top.evidence}; nearly as well: {' or '.join(near[:3])}") if near else top
 
 
 def _same(world: World, log: Log) -> tuple[tuple[int, ...], tuple[float, ...]]:

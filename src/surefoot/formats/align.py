@@ -1,0 +1,192 @@
+"""From streams under foreign names to a Log on one clock.
+
+time_s = factor * stamps_s - epoch     epoch: whole seconds, taken off where stamps count from 1970
+several streams, or a rate: the even clock; with a mapping over the time all mapped streams share, else over all of it
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.formats import clean
+from surefoot.formats import mapping as maps
+from surefoot.formats.raw import Raw, Stream, full, listed
+from surefoot.formats.resample import Onto, even, gaps, kind, mend, merged
+from surefoot.formats.units import si
+from surefoot.log import Log
+
+CLOCKS = ("log_time", "time", "t", "timestamp", "timestamps", "stamp", "elapsed", "clock", "seconds", "sec")
+WALL = 1e8  # seconds: more than three years is a wall clock's
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """A stream on its clock, in seconds."""
+
+    time: np.ndarray
+    columns: dict[str, np.ndarray]
+
+
+def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending: bool, source: dict[str, Any]) -> Log:
+    rate = rate if rate is not None else mapping.rate if mapping else None
+    clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate) for s in _used(raw, mapping)}
+    stamps, epoch = _seconds(raw, clocks, rate)
+    timed: dict[str, Timed] = {}
+    said: list[str] = []
+    for s, time in stamps.items():
+        good, story = mend(time, full(s, clocks[s][0]) or "time", mending)
+        rest = {full(s, k): v[good] for k, v in raw.streams[s].columns.items() if k != clocks[s][0]}
+        timed[s], said = Timed(time[good], rest), said + story
+    names = {full(s, k): v for s in timed for k, v in raw.streams[s].names.items()}
+    units, hold = raw.units, list(raw.meta.get("hold", []))
+    if mapping:
+        timed, names, units, hold = _mapped(timed, mapping, names)
+    stamped = any(name for name, _ in clocks.values())  # rows counted at a rate are even already
+    time, columns = _one_clock(timed, rate if stamped else None, mapping is not None, hold)
+    if mapping:
+        columns = maps.turned(columns, mapping)
+    told = {
+        "source": source,
+        "names": raw.meta.get("names", {}) | names,
+        "constants": raw.constants | raw.meta.get("constants", {}) | (mapping.constants if mapping else {}),
+        "gaps": merged([*raw.meta.get("gaps", []), *(g for x in timed.values() for g in gaps(x.time))]),
+        "streams": {s: {"rows": len(x.time), "clock": clocks[s][0] or "rows"} for s, x in timed.items()},
+        "epoch": epoch,
+        "hold": hold,
+        "mended": said,
+        "notes": raw.notes,
+    }
+    meta = raw.meta | {k: v for k, v in told.items() if v or k == "names"}
+    return Log(time, columns, {k: v for k, v in units.items() if k in columns}, clean(meta))
+
+
+def _used(raw: Raw, mapping: maps.Mapping | None) -> list[str]:
+    """The streams that matter: with a mapping those it names columns of."""
+    if mapping is None or len(raw.streams) == 1:
+        return list(raw.streams)
+    owner = {full(s, c): s for s, stream in raw.streams.items() for c in stream.columns}
+    found = []
+    for name, column in mapping.columns.items():
+        for source in column.source:
+            bare = re.sub(r"\[\d+(:\d+)?\]$", "", source)
+            if source not in owner and bare not in owner:
+                raise unknown("column of the file", source, owner, f"columns: {name}: from")
+            found.append(owner[source] if source in owner else owner[bare])
+    return list(dict.fromkeys(found))
+
+
+def _clock(raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate: float | None) -> tuple[str, float]:
+    """The column with a stream's stamps and the seconds in one of them; ("", 1) for rows counted at a rate."""
+    if mapping and mapping.time:
+        name = mapping.time if mapping.time in stream.columns else mapping.time.removeprefix(f"{s}.")
+        if name not in stream.columns:
+            raise unknown("column", mapping.time, stream.columns, f"time: from{': ' + s if s else ''}")
+        return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit)
+    bare = {
+        re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", c.lower()): c
+        for c in stream.columns
+    }
+    for name in (bare[c] for c in CLOCKS if c in bare):
+        if stream.columns[name].ndim == 1:
+            return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "")
+    if rate is None:
+        where = f"{s}: " if s else ""
+        raise SurefootError(
+            f"{where}time: found no clock among {listed(stream.columns)}; expected a column called one of "
+            f"{listed(CLOCKS)}, or a rate in Hz, or a mapping that names the clock"
+        )
+    return "", 1.0
+
+
+def _unit(raw: Raw, s: str, name: str, stamps: np.ndarray, told: str) -> float:
+    """Seconds in a stamp: told, or in the name (t_ms, time [us]), or plain from the size of a wall clock's stamps."""
+    ending = re.search(r"[_ \[(](ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", name.lower())
+    unit = told or raw.units.get(full(s, name), "") or (ending[1] if ending else "")
+    if unit:
+        base, factor = si(unit, f"time: {name}")
+        if base != "s":
+            raise SurefootError(f"time: {name}: found the unit {unit}, expected one of time")
+        return factor
+    first = abs(float(stamps[0])) if len(stamps) else 0.0
+    return next((f for least, f in ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3)) if first >= least), 1.0)
+
+
+def _seconds(raw: Raw, clocks: dict[str, tuple[str, float]], rate: float | None) -> tuple[dict[str, np.ndarray], int]:
+    """Each stream's time in seconds, and the epoch taken off. Whole numbers lose nothing: the epoch goes first."""
+    firsts = []
+    for s, (name, factor) in clocks.items():
+        stamps = raw.streams[s].columns[name] if name else np.zeros(0)
+        if len(stamps) and np.isfinite(float(stamps[0])):
+            firsts.append(float(stamps[0]) * factor)
+    epoch = int(min(firsts)) if firsts and min(firsts) > WALL else 0
+    out = {}
+    for s, (name, factor) in clocks.items():
+        if not name:
+            out[s] = even(0.0, (raw.streams[s].rows - 1) / float(rate or 1), float(rate or 1))
+            continue
+        stamps = raw.streams[s].columns[name]
+        whole = round(epoch / factor)
+        if stamps.dtype.kind in "iu":
+            out[s] = (stamps.astype(np.int64) - np.int64(whole)).astype(float) * factor
+        else:
+            out[s] = (stamps.astype(float) - whole) * factor
+    return out, epoch
+
+
+def _mapped(timed: dict[str, Timed], mapping: maps.Mapping, names: dict[str, list[str]]) -> tuple[dict[str, Timed], dict[str, list[str]], dict[str, str], list[str]]:  # fmt: skip
+    """Streams with our columns in place of the file's."""
+    out = {s: Timed(x.time, {}) for s, x in timed.items()}
+    called, units, hold = {}, {}, []
+    for name, column in mapping.columns.items():
+        where = f"columns: {name}"
+        bare = [re.sub(r"\[\d+(:\d+)?\]$", "", p) for p in column.source]
+        owners = {s for s, x in timed.items() for p, b in zip(column.source, bare) if p in x.columns or b in x.columns}
+        if len(owners) > 1:
+            raise SurefootError(f"{where}: from: found parts of the streams {listed(sorted(owners))}, expected one")
+        s = owners.pop() if owners else next(iter(timed))
+        x = maps.pick(column, timed[s].columns, names, where)
+        out[s].columns[name] = maps.finish(name, column, x, where)
+        given = column.names or _called(column, bare, names)
+        if given:
+            called[name] = list(given)
+        elif len(column.source) > 1:
+            called[name] = list(column.source)
+        units[name] = si(column.unit, where)[0] if column.unit else maps.UNITS.get(name, "")
+        hold += [name] if column.hold else []
+    return {s: x for s, x in out.items() if x.columns}, called, {k: u for k, u in units.items() if u}, hold
+
+
+def _called(column: maps.Column, bare: list[str], names: dict[str, list[str]]) -> list[str]:
+    """What the file itself calls the parts."""
+    whole = column.source == tuple(bare) and all(b in names for b in bare)
+    return [n for b in bare for n in names[b]] if whole else []
+
+
+def _one_clock(timed: dict[str, Timed], rate: float | None, shared: bool, hold: list[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
+    streams = [x for x in timed.values() if len(x.time)]
+    if not streams:
+        raise SurefootError("found no rows")
+    same = all(np.array_equal(x.time, streams[0].time) for x in streams)
+    if same and rate is None:
+        return streams[0].time, {k: v for x in streams for k, v in x.columns.items()}
+    if rate is None:
+        fastest = max((x for x in streams if len(x.time) > 1), key=_rate, default=None)
+        if fastest is None:
+            raise SurefootError("found one row in each stream, expected more, or a rate")
+        rate = _rate(fastest)
+    start, end = (max, min) if shared else (min, max)
+    t0, t1 = start(x.time[0] for x in streams), end(x.time[-1] for x in streams)
+    if t1 < t0:
+        spans = ", ".join(f"{s or 'file'} {x.time[0]:.3f} to {x.time[-1]:.3f} s" for s, x in timed.items())
+        raise SurefootError(f"found streams that share no time: {spans}")
+    t = even(float(t0), float(t1), rate)
+    return t, {
+        k: Onto(x.time, t).column(v, "hold" if k in hold else kind(k, v)) for x in streams for k, v in x.columns.items()
+    }
+
+
+def _rate(x: Timed) -> float:
+    return float(1 / np.median(np.diff(x.time)))

@@ -1,0 +1,186 @@
+"""CSV and JSON.
+
+CSV: a header line with names, then rows of numbers; `,` `;` tab or spaces between; an empty cell is nan.
+JSON: {"name": [...], ...} columns, or [{"name": value, ...}, ...] records, or one such list inside an object
+whose other members are constants ({"mass": 0.49, "entries": [...]}).
+"""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.formats.raw import Raw, Stream, from_arrays, from_records, listed
+
+MISSING = {"", "nan", "na", "n/a", "null", "none"}
+TRUTH = {"true": 1.0, "false": 0.0}
+DIGITS = 400  # a double has 17 digits and ends at 1e308: a longer number is no measurement
+
+
+def read_csv(path: Path) -> Raw:
+    text = _text(path)
+    lines = re.split(r"\r\n|\n|\r", text)
+    first = next((k for k, line in enumerate(lines) if line.strip(" #\t")), None)
+    if first is None:
+        raise SurefootError(f"{path}: found an empty file, expected a header line and rows")
+    split = _splitter(path, lines[first])
+    names, body = _names(split(lines[first].lstrip("# ")), first)
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise SurefootError(f"{path}: line {first + 1}: found column {twice!r} twice, expected each name once")
+    rows = [(k + 1, line) for k, line in enumerate(lines[body:], body) if line.strip() and line[0] != "#"]
+    if not rows:
+        raise SurefootError(f"{path}: found the header {listed(names)} and no rows")
+    cells = split(rows[0][1])
+    texts = [n for n, cell in zip(names, cells) if _number(cell) is None]
+    keep = [k for k, n in enumerate(names) if n not in texts]
+    if not keep:
+        raise SurefootError(f"{path}: line {rows[0][0]}: found no number among {listed(cells)}")
+    table = _table(path, rows, split, names, keep)
+    notes = [f"{n}: text" for n in texts]
+    if lines[-1].strip():
+        notes.append(f"line {len(lines)}: the file ends within a line, whose last number may be cut short")
+    return Raw({"": Stream({names[k]: table[:, j] for j, k in enumerate(keep)})}, units=_units(names), notes=notes)
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SurefootError(f"{path}: byte {error.start}: found what is not UTF-8 text") from None
+    if "\0" in text:
+        raise SurefootError(f"{path}: character {text.index(chr(0))}: found a zero byte, expected text")
+    return text
+
+
+def _splitter(path: Path, header: str) -> Callable[[str], list[str]]:
+    counts = {d: header.count(d) for d in (",", ";", "\t")}
+    best = max(counts, key=lambda d: counts[d])
+    if not counts[best]:
+        return str.split
+
+    def split(line: str) -> list[str]:
+        if '"' not in line:
+            return [c.strip() for c in line.split(best)]
+        try:
+            return [c.strip() for c in next(csv.reader([line], delimiter=best, strict=True))]
+        except csv.Error as error:
+            raise SurefootError(f"{path}: found the line {line[:60]!r}: {error}") from None
+
+    return split
+
+
+def _names(cells: list[str], first: int) -> tuple[list[str], int]:
+    """Names and the first line of numbers; a file whose first line is numbers already has columns 0, 1, ..."""
+    if all(_number(c) is not None for c in cells):
+        return [str(k) for k in range(len(cells))], first
+    return [c or str(k) for k, c in enumerate(cells)], first + 1
+
+
+def _units(names: list[str]) -> dict[str, str]:
+    """The unit in `speed [rad/s]` or `speed (rad/s)`."""
+    found = {n: re.search(r"[\[(]([^\])]+)[\])]$", n) for n in names}
+    return {n: m.group(1) for n, m in found.items() if m}
+
+
+def _table(
+    path: Path, rows: list[tuple[int, str]], split: Callable[[str], list[str]], names: list[str], keep: list[int]
+) -> np.ndarray:
+    table = np.empty((len(rows), len(keep)))
+    for i, (line, text) in enumerate(rows):
+        cells = split(text)
+        if len(cells) != len(names):
+            raise SurefootError(f"{path}: line {line}: found {len(cells)} cells, expected {len(names)}")
+        try:
+            values = [float(cells[k]) for k in keep]
+        except ValueError:
+            values = [math.inf]  # look closer
+        if math.inf in values or -math.inf in values:
+            values = [_cell(cells[k], f"{path}: line {line}: {names[k]}") for k in keep]
+        table[i] = values
+    return table
+
+
+def _cell(cell: str, where: str) -> float:
+    value = _number(cell)
+    if value is None or (math.isinf(value) and "inf" not in cell.lower()):
+        raise SurefootError(f"{where}: found {cell[:40]!r}, expected a number within 1e308")
+    return value
+
+
+def _number(cell: str) -> float | None:
+    word = cell.strip().lower()
+    if word in MISSING:
+        return math.nan
+    if word in TRUTH:
+        return TRUTH[word]
+    try:
+        return float(word) if len(word) < DIGITS and "_" not in word else None
+    except ValueError:
+        return None
+
+
+def read_json(path: Path) -> Raw:
+    try:
+        value = json.loads(_text(path), parse_int=_int, parse_float=_float)
+    except RecursionError:
+        raise SurefootError(f"{path}: found too many levels of nesting") from None
+    except json.JSONDecodeError as error:
+        raise SurefootError(f"{path}: byte {error.pos}, line {error.lineno}: {error.msg}; expected JSON") from None
+    except SurefootError:
+        raise
+    except ValueError as error:
+        raise SurefootError(f"{path}: {error}") from None
+    if isinstance(value, list):
+        return _records(value, {}, path)
+    if not isinstance(value, dict):
+        raise SurefootError(f"{path}: found {str(value)[:40]!r}, expected an object of columns or a list of records")
+    inside = [k for k, v in value.items() if isinstance(v, list) and v and isinstance(v[0], dict)]
+    if len(inside) == 1:
+        constants = {k: v for k, v in value.items() if k != inside[0] and not isinstance(v, list)}
+        return _records(value[inside[0]], constants, path)
+    if inside:
+        raise SurefootError(f"{path}: found lists of records {listed(inside)}, expected one")
+    return _columns(value, path)
+
+
+def _columns(value: dict[str, Any], path: Path) -> Raw:
+    lists = {k: v for k, v in value.items() if isinstance(v, list) and v}
+    arrays: dict[str, np.ndarray] = {}
+    notes: list[str] = []
+    for name, column in lists.items():
+        stream, more = from_records([{name: v} for v in column], str(path))
+        arrays |= stream.columns
+        notes += more
+    raw = from_arrays(arrays, str(path))
+    constants = {k: v for k, v in value.items() if not isinstance(v, list)}
+    return Raw(raw.streams, constants | raw.constants, notes=notes + raw.notes)
+
+
+def _records(records: list[Any], constants: dict[str, Any], path: Path) -> Raw:
+    for k, record in enumerate(records):
+        if not isinstance(record, dict):
+            raise SurefootError(f"{path}: row {k}: found {str(record)[:40]!r}, expected an object")
+    stream, notes = from_records(records, str(path))
+    if not stream.columns:
+        raise SurefootError(f"{path}: found {len(records)} records and no numbers in them")
+    return Raw({"": stream}, constants, notes=notes)
+
+
+def _int(text: str) -> int:
+    if len(text) > DIGITS:
+        raise ValueError(f"found a number of {len(text)} digits")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text) if len(text) <= DIGITS else math.inf
+    if math.isinf(value):
+        raise ValueError(f"found the number {text[:20]}, expected one within 1e308")
+    return value

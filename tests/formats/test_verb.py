@@ -1,0 +1,46 @@
+"""surefoot log: told, drawn, saved, and an error in words."""
+
+import json
+
+import makers
+import numpy as np
+import pytest
+
+from surefoot.cli import main
+from surefoot.log import Log
+
+
+def test_log_tells_draws_and_saves(tmp_path, capsys):
+    t = np.delete(np.arange(200) * 0.01, slice(50, 60))
+    rows = "".join(f"{a},{90 * a},{int(a > 1)}\n" for a in t)
+    (tmp_path / "run.csv").write_text("time,angle,mode\n" + rows)
+    spec = {"columns": {"joint_pos": {"from": "angle", "unit": "deg", "names": ["hinge"]}}}
+    (tmp_path / "map.json").write_text(json.dumps(spec))
+    args = ["log", tmp_path / "run.csv", "--map", tmp_path / "map.json", "--rate", 100]
+    args += ["--plot", tmp_path / "run.png", "--save", tmp_path / "run.npz"]
+    assert main([*map(str, args), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["rows"] == 200 and facts["rate"] == pytest.approx(100) and facts["lost"] == 10
+    assert facts["gaps"] == [[pytest.approx(0.49), pytest.approx(0.6)]]
+    joint = facts["columns"]["joint_pos"]
+    assert (
+        joint["unit"] == "rad"
+        and joint["max"] == pytest.approx(np.pi / 2 * 1.99)
+        and joint["nan"] == pytest.approx(0.05)
+    )
+    assert (tmp_path / "run.png").read_bytes()[:4] == b"\x89PNG"
+    log = Log.load(tmp_path / "run.npz")
+    assert np.isnan(log["joint_pos"][50:60]).all() and log.meta["names"]["joint_pos"] == ["hinge"]
+    assert main(["log", str(tmp_path / "run.npz")]) == 0
+    text = capsys.readouterr().out
+    assert "200 rows, 1.990 s, 100 Hz" in text and "holes: 1, about 10 samples lost" in text and "joint_pos" in text
+
+
+def test_log_ends_with_the_next_command_and_says_what_is_wrong(tmp_path, capsys):
+    path = makers.csv_file(tmp_path / "a.csv")
+    assert main(["log", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: surefoot log {path} --plot a.png --save a.npz"
+    assert main(["log", str(tmp_path / "gone.csv")]) == 2
+    assert "gone.csv: no such file" in capsys.readouterr().err
+    assert main(["log", str(path), "--plot", str(tmp_path / "a.jpeg")]) == 2
+    assert "expected a name that ends in .png" in capsys.readouterr().err
