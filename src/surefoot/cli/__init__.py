@@ -9,8 +9,8 @@ import tyro
 from rich.console import Console
 
 import surefoot
-from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.logs import ReadLog
+from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.train import Train, parse_train
 from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
 from surefoot.console import show
