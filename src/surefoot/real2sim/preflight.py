@@ -26,6 +26,7 @@ from surefoot.world import Motion, Start, World
 GAIN = 1.1  # how much better an edit must predict, in the joints it is about, before the log is doubted
 PIECES, SECONDS = 12, 1.0  # of the log that are predicted, and how long each is: long enough for gravity to show
 OFTEN = 0.9  # of the pieces in which it must predict better
+LOST = 1e3  # rad: the error of a simulation that diverged
 JOINTS = ("joint_pos", "joint_vel")
 
 
@@ -42,7 +43,7 @@ class Edit:
 
     @property
     def joints(self) -> list[int]:
-        """The joints it is about: those alone bear witness."""
+        """The joints it is about, which alone bear witness; none: all of them."""
         return [i for i, (j, s) in enumerate(zip(self.order, self.sign)) if i != j or s < 0] or list(
             range(len(self.order))
         )
@@ -140,21 +141,24 @@ def _edits(world: World, log: Log) -> list[Check]:
     pieces = windows(world, log, length, max(1, (len(log) - length - 1) // PIECES), ("joint_pos",))
     plain, *tried = [Edit("as it stands", "", *_same(world, log)), *_suspicions(world, log)]
     errors = _errors(world, pieces, log, [plain, *tried])  # (edits, pieces, joints)
-    found = [_check(x, errors[0][:, x.joints], errors[k + 1][:, x.joints]) for k, x in enumerate(tried)]
+    found = [_check(x, errors[0], errors[k + 1]) for k, x in enumerate(tried)]
     found += _gravity(world, pieces, errors[0])
-    kinds = {c.name: [x for x in found if x.name == c.name] for c in found}
+    kinds = {c.name: [f for f in found if f[0].name == c.name] for c, _ in found}
     worst = [_most_telling(each) for each in kinds.values()]
-    bad = [c for c in worst if not c.holds]
+    bad = [f for f in worst if not f[0].holds]
     if len(bad) > 1:  # what explains most explains the others: a leg exchanged shows in the signs of its joints as well
-        worst = [max(bad, key=lambda c: c.value), *(c for c in worst if c.holds)]
-    return worst
+        worst = [max(bad, key=lambda f: f[1]), *(f for f in worst if f[0].holds)]
+    return [c for c, _ in worst]
 
 
-def _most_telling(checks: list[Check]) -> Check:
+Found = tuple[Check, float]  # a suspicion, and how much of all joints' squared error it takes away
+
+
+def _most_telling(found: list[Found]) -> Found:
     """Of one kind, the edit that explains most, with those that explain nearly as much: a robot may be symmetric."""
-    top = max(checks, key=lambda c: (not c.holds, c.value))
-    near = [c.evidence.split(":")[0] for c in checks if not c.holds and c is not top and c.value > 0.93 * top.value]
-    return replace(top, evidence=f"{top.evidence}; nearly as well: {' or '.join(near[:3])}") if near else top
+    top, most = max(found, key=lambda f: (not f[0].holds, f[1]))
+    near = [c.evidence.split(":")[0] for c, much in found if not c.holds and c is not top and much > 0.9 * most]
+    return (replace(top, evidence=f"{top.evidence}; nearly as well: {' or '.join(near[:3])}") if near else top), most
 
 
 def _same(world: World, log: Log) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -237,22 +241,23 @@ def _squared(pieces: Windows, motion: Motion, target: np.ndarray) -> np.ndarray:
     """(n, joints) mean square error of each simulation."""
     signal = pieces.signals[0]
     error = signal.error(signal.read(motion), target)
-    error[motion.diverged] = np.inf
+    error[motion.diverged] = LOST
     with np.errstate(over="ignore"):
         return np.square(error).mean(1)
 
 
-def _check(edit: Edit, plain: np.ndarray, other: np.ndarray) -> Check:
-    """From mean square errors (w, joints) without and with an edit."""
-    before, after = np.sqrt(plain.mean(1)), np.sqrt(other.mean(1))
+def _check(edit: Edit, plain: np.ndarray, other: np.ndarray) -> Found:
+    """From mean square errors (w, joints) without and with an edit, in the joints it is about."""
+    about = edit.joints or list(range(plain.shape[1]))
+    before, after = np.sqrt(plain[:, about].mean(1)), np.sqrt(other[:, about].mean(1))
     gain = float(np.sqrt(np.square(before).mean() / max(float(np.square(after).mean()), 1e-24)))
     often = float((before > after).mean())
     suspect = gain > GAIN and often >= OFTEN
     words = f"{edit.about}: the model then predicts {gain:.2f} times as well, in {often:.0%} of {len(before)} pieces"
-    return Check(edit.name, gain, GAIN, not suspect, words, unit="gain")
+    return Check(edit.name, gain, GAIN, not suspect, words, unit="gain"), float((plain - other).sum())
 
 
-def _gravity(world: World, pieces: Windows, plain: np.ndarray) -> list[Check]:
+def _gravity(world: World, pieces: Windows, plain: np.ndarray) -> list[Found]:
     """For a machine whose base is held: gravity along each axis in turn. A free base is told by its own attitude."""
     if has_base(world.model) or not world.model.opt.gravity.any():
         return []

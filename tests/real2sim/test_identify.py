@@ -1,0 +1,202 @@
+"""Unknowns come back from logs of worlds that have them; what a log cannot tell is said."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from surefoot.belief import Box
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.params import Param, Params
+from surefoot.real2sim.fit import Case, Problem, Space
+from surefoot.real2sim.identify import Identify, identify
+from surefoot.real2sim.learnable import learnable
+from surefoot.real2sim.noise import Noise, estimate, is_white
+from surefoot.real2sim.plant import world
+from surefoot.real2sim.replay import windows
+from surefoot.rng import stream
+from surefoot.world import Chance, Start
+
+XML = """<mujoco><compiler angle="radian"/><option timestep="0.01" integrator="implicitfast"/>
+<worldbody><body name="arm"><joint name="hinge" axis="0 1 0" damping=".1" armature=".02"/>
+  <inertial pos="0 0 -.3" mass="1" diaginertia=".01 .01 .01"/></body></worldbody>
+<actuator><motor name="motor" joint="hinge"/></actuator></mujoco>"""
+PARAMS = Params((
+    Param("mass", "mass", 1.0, 0.5, 2.0, match="arm", log=True),
+    Param("damping", "damping", 0.1, 0.02, 0.5, op="set", log=True),
+    Param("armature", "armature", 0.02, 0.001, 0.05, op="set"),
+))  # fmt: skip
+TRUTH = np.array([1.3, 0.16, 0.03])
+QUICK = Identify(horizons=(0.3,), starts="known", hold=0.0, iterations=20)
+
+
+def pendulum(params=PARAMS, xml=XML):
+    return world(mujoco.MjSpec.from_string(xml), params, 0.01)
+
+
+def recorded(w, e, seconds=2.0, noise=(0.0, 0.0), seed=0, drive=2.0, q0=0.0):
+    count = round(seconds / w.dt)
+    t = w.dt * np.arange(count + 1)
+    u = drive * (np.sin(4 * t) + 0.5 * np.sin(9 * t + 1))[:, None]
+    start = np.full((1, 1), q0)
+    w.reset(np.arange(1), e[None], Start(start, np.zeros((1, 1)), u[:1]))
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    y = np.concatenate([[[q0, 0.0]], np.concatenate([m.q[0], m.v[0]], 1)])
+    y[1:] += stream(seed, "noise").standard_normal((count, 2)) * noise
+    return Log(t, {"joint_pos": y[:, :1], "joint_vel": y[:, 1:], "control": u})
+
+
+def test_identify_recovers_what_it_was_not_told():
+    found = identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), QUICK)
+    assert found.e == pytest.approx(TRUTH, rel=1e-4)
+    assert found.fit["joint_pos"][1] < 1e-4 * found.fit["joint_pos"][0]
+
+
+def test_intervals_are_as_wide_as_the_noise_makes_them():
+    """sd of each estimate against the Cramer-Rao bound at the truth, with the noise given and not estimated."""
+    noise, w = (0.01, 0.05), pendulum()
+    log = recorded(w, TRUTH, noise=noise)
+    found = identify(w, Box.full(PARAMS), log, QUICK)
+    space = Space.of(Box.full(PARAMS), 0.01)
+    J = Problem(space, (Case(w, windows(w, log), False),), (Noise(np.array(noise), np.zeros(2)),)).jacobian(
+        space.z(TRUTH), np.zeros(0)
+    )
+    sd_y = np.sqrt(np.diag(np.linalg.inv(J.T @ J))) * [np.log(4.0), np.log(25.0), 0.049]
+    assert np.sqrt(np.diag(found.belief.cov)) == pytest.approx(sd_y, rel=0.15)
+    assert found.white and all(p.determined for p in found.params)
+    y = lambda e: np.array([np.log(e[0]), np.log(e[1]), e[2]])  # noqa: E731
+    assert (np.abs(y(found.e) - y(TRUTH)) < 4 * sd_y).all()
+
+
+def test_the_noise_of_each_channel_is_found():
+    found = identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH, noise=(0.002, 0.3), seconds=4.0), QUICK)
+    sd = [c["sd"] for c in found.noise[0].values()]
+    assert sd == pytest.approx([0.002, 0.3], rel=0.1)
+
+
+def test_a_machine_at_rest_tells_nothing_and_that_is_said():
+    found = identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH, drive=0.0, noise=(0.01, 0.05)), QUICK)
+    assert not any(p.determined for p in found.params)
+    low, high = found.belief.interval()
+    assert (low < 0.6 * high).all()
+
+
+def test_what_only_a_product_tells_is_told_as_a_combination():
+    """Two motors' gains on one joint driven alike: only their sum acts."""
+    xml = XML.replace(
+        '<motor name="motor" joint="hinge"/>', '<motor name="a" joint="hinge"/><motor name="b" joint="hinge"/>'
+    )
+    params = Params(tuple(Param(n, "strength", 1.0, 0.5, 1.5, match=n) for n in "ab"))
+    w = pendulum(params, xml)
+    log = recorded_two(w, np.array([1.2, 0.9]))
+    found = identify(w, Box.full(params), log, QUICK)
+    assert not any(p.determined for p in found.params)
+    assert len(found.told) == 1 and "+1.00 a +1.00 b" in found.told[0].replace("-1.00", "+1.00")
+    assert found.e.sum() == pytest.approx(2.1, rel=1e-3)
+
+
+def recorded_two(w, e):
+    one = recorded(pendulum(), TRUTH)
+    u = np.repeat(one["control"], 2, 1)
+    w.reset(np.arange(1), e[None], Start(np.zeros((1, 1)), np.zeros((1, 1)), u[:1]))
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    y = np.concatenate([np.zeros((1, 2)), np.concatenate([m.q[0], m.v[0]], 1)])
+    y[1:] += stream(1, "noise").standard_normal((len(y) - 1, 2)) * 1e-3
+    return Log(one.time, {"joint_pos": y[:, :1], "joint_vel": y[:, 1:], "control": u})
+
+
+def test_an_unknown_start_is_fitted_and_does_not_bend_the_rest():
+    w = pendulum()
+    log = recorded(w, TRUTH, noise=(0.002, 0.02), q0=0.4)
+    y = log["joint_vel"].copy()
+    y[0] += 0.5  # a bad first reading
+    bad = Log(log.time, {**log.columns, "joint_vel": y})
+    how = dict(horizons=(0.3,), hold=0.0, iterations=20)
+    estimated = identify(w, Box.full(PARAMS), bad, Identify(starts="estimated", **how)).e
+    known = identify(w, Box.full(PARAMS), bad, Identify(starts="known", **how)).e
+    assert np.abs(estimated / TRUTH - 1).max() < 0.2 * np.abs(known / TRUTH - 1).max()
+
+
+def test_what_was_kept_aside_is_predicted_better_too():
+    how = Identify(horizons=(0.3,), starts="known", iterations=20)
+    found = identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH, 3.0, noise=(0.002, 0.02)), how)
+    before, after = found.held["joint_pos"]
+    assert after < 0.2 * before
+
+
+def test_missing_physics_is_flagged_and_widens_the_intervals():
+    """A spring the model has not got: what is left is no noise."""
+    xml = XML.replace('armature=".02"', 'armature=".02" stiffness="2"')
+    w = pendulum()
+    log = recorded(pendulum(xml=xml), TRUTH, noise=(0.002, 0.02))
+    found, plain = (
+        identify(w, Box.full(PARAMS), log, QUICK),
+        identify(w, Box.full(PARAMS), recorded(w, TRUTH, noise=(0.002, 0.02)), QUICK),
+    )
+    assert plain.white and not found.white
+    assert (np.diag(found.belief.cov) > 4 * np.diag(plain.belief.cov)).all()
+
+
+def test_two_logs_tell_more_than_one():
+    w, noise = pendulum(), (0.01, 0.05)
+    logs = [recorded(w, TRUTH, noise=noise, seed=s) for s in (0, 1)]
+    one, both = (identify(w, Box.full(PARAMS), x, QUICK).belief.cov for x in (logs[0], logs))
+    assert np.diag(both) == pytest.approx(np.diag(one) / 2, rel=0.25)
+
+
+def test_autocorrelation_is_found_and_whitened_away():
+    rng, r = stream(0, "ar"), np.zeros((4, 2000, 2))
+    r[:, 0] = rng.standard_normal((4, 2))
+    for k in range(1, 2000):
+        r[:, k] = [0.9, 0.0] * r[:, k - 1] + np.sqrt([1 - 0.81, 1.0]) * rng.standard_normal((4, 2))
+    noise = estimate([r], 0)
+    assert noise.rho == pytest.approx([0.9, 0.0], abs=0.02)
+    assert noise.sd == pytest.approx([1.0, 1.0], rel=0.05)
+    assert is_white([noise.whiten(r)]) and not is_white([r])
+
+
+def test_a_fixed_belief_and_a_wrong_world_are_refused():
+    log = recorded(pendulum(), TRUTH)
+    with pytest.raises(SurefootError, match="nothing is left to identify"):
+        identify(pendulum(), Box(PARAMS, PARAMS.nominal, PARAMS.nominal), log, QUICK)
+    with pytest.raises(SurefootError, match="the belief is about mass"):
+        identify(pendulum(Params()), Box.full(PARAMS), log, QUICK)
+
+
+LEGS = """<mujoco><worldbody>{}</worldbody><actuator>{}</actuator></mujoco>""".format(
+    "".join(
+        f'<body name="{s}_thigh"><joint name="{s}_hip_joint" damping=".5"/><geom size=".05"/>'
+        f'<body name="{s}_shin" pos="0 0 -.3"><joint name="{s}_knee_joint" armature=".01"/><geom size=".05"/></body></body>'
+        for s in ("FL", "FR", "RL", "RR")
+    ),
+    "".join(
+        f'<motor name="{s}_{j}" joint="{s}_{j}_joint"/>' for s in ("FL", "FR", "RL", "RR") for j in ("hip", "knee")
+    ),
+)
+
+
+@pytest.mark.parametrize("word, names", [
+    ("damping", ["damping"]),
+    ("armature:kinds", ["armature:hip_joint", "armature:knee_joint"]),
+    ("damping:mirror", ["damping:F*_hip_joint", "damping:F*_knee_joint", "damping:R*_hip_joint", "damping:R*_knee_joint"]),
+    ("frictionloss:FL_.*", ["frictionloss:FL_.*"]),
+    ("delay=0..0.02", ["action_delay"]),
+])  # fmt: skip
+def test_words_share_a_number_by_kind_pair_or_pattern(word, names):
+    assert learnable(mujoco.MjModel.from_xml_string(LEGS), [word]).names == names
+
+
+def test_ten_numbers_make_a_body_and_a_range_may_be_given():
+    model = mujoco.MjModel.from_xml_string(LEGS)
+    assert len(learnable(model, ["shape:FL_thigh"])) == 10
+    delay = learnable(model, ["delay=0..0.02"])["action_delay"]
+    assert (delay.low, delay.high, delay.op) == (0.0, 0.02, "set")
+
+
+@pytest.mark.parametrize("word, told", [
+    ("dampng", "did you mean damping"), ("damping:FL_kne_joint", "did you mean FL_knee_joint"), ("delay=0-1", "two dots"),
+    ("shape:FL_thig", "did you mean FL_thigh"),
+])  # fmt: skip
+def test_words_that_mean_nothing_are_refused_with_the_nearest_that_do(word, told):
+    with pytest.raises(SurefootError, match=told):
+        learnable(mujoco.MjModel.from_xml_string(LEGS), [word])

@@ -1,0 +1,109 @@
+"""A preflight names what is wrong with a log of a two-legged thing in the air, and nothing when nothing is."""
+
+import mujoco
+import numpy as np
+import pytest
+
+from surefoot.log import Log
+from surefoot.params import Params
+from surefoot.real2sim.plant import world
+from surefoot.real2sim.preflight import preflight
+from surefoot.world import Chance, Start
+
+
+def leg(side: str, tilt: float) -> str:
+    return f"""<body name="{side}_thigh" pos="0 {tilt} 0"><joint name="{side}_hip_joint" axis="{tilt} 1 0" range="-2 2" damping=".1" armature=".01"/>
+      <inertial pos="0 {tilt} -.15" mass="1" diaginertia=".01 .01 .005"/>
+      <body name="{side}_shin" pos="0 0 -.3"><joint name="{side}_knee_joint" axis="0 1 0" range="-2 2" damping=".1" armature=".01"/>
+      <inertial pos=".03 0 -.15" mass="{0.5 + tilt}" diaginertia=".005 .005 .001"/></body></body>"""
+
+
+NAMES = [f"{s}_{j}_joint" for s in ("left", "right") for j in ("hip", "knee")]
+XML = f"""<mujoco><compiler angle="radian"/><option timestep="0.005" integrator="implicitfast"/>
+<worldbody>{leg("left", 0.2)}{leg("right", -0.2)}</worldbody>
+<actuator>{"".join(f'<position name="{n}" joint="{n}" kp="8" kv=".3"/>' for n in NAMES)}</actuator></mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def log() -> Log:
+    w = world(mujoco.MjSpec.from_string(XML), Params(), 0.01)
+    t = w.dt * np.arange(601)
+    u = np.stack([0.5 * np.sin((1.5 + 0.7 * k) * t + k) + 0.2 * k for k in range(4)], 1)
+    w.reset(np.arange(1), np.zeros((1, 0)), Start(np.zeros((1, 4)), np.zeros((1, 4)), u[:1]))
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    q, v = (np.concatenate([np.zeros((1, 4)), x[0]]) for x in (m.q, m.v))
+    return Log(
+        t,
+        {"joint_pos": q, "joint_vel": v, "control": u},
+        meta={"names": {"joint_pos": NAMES, "joint_vel": NAMES, "control": NAMES}},
+    )
+
+
+def weak() -> object:
+    """The model is not quite the machine: gains and damping are off by a fifth."""
+    return world(
+        mujoco.MjSpec.from_string(XML.replace('kp="8"', 'kp="9.6"').replace('damping=".1"', 'damping=".08"')),
+        Params(),
+        0.01,
+    )
+
+
+def renamed(log: Log, names: list[str]) -> Log:
+    return Log(log.time, log.columns, meta={"names": dict.fromkeys(("joint_pos", "joint_vel", "control"), names)})
+
+
+def turned(log: Log, column: int, names: tuple[str, ...]) -> Log:
+    sign = np.where(np.arange(4) == column, -1.0, 1.0)
+    return Log(log.time, {k: v * sign if k in names else v for k, v in log.columns.items()}, meta=log.meta)
+
+
+def bad(log: Log) -> list:
+    return [c for c in preflight(weak(), log).checks if not c.holds]
+
+
+def test_a_good_log_passes_though_the_model_is_not_quite_right(log):
+    assert preflight(weak(), log).holds
+
+
+def test_legs_in_another_order_are_named(log):
+    (found,) = bad(renamed(log, [NAMES[2], NAMES[3], NAMES[0], NAMES[1]]))
+    assert found.name == "joint order" and "left right, not right left" in found.evidence
+
+
+def test_two_joints_exchanged_are_named(log):
+    (found,) = bad(renamed(log, [NAMES[1], NAMES[0], NAMES[2], NAMES[3]]))
+    assert found.name == "joint order" and "exchange left_knee_joint and left_hip_joint" in found.evidence
+
+
+def test_a_turned_sign_of_a_joint_or_of_its_control_is_named(log):
+    (found,) = bad(turned(log, 1, ("joint_pos", "joint_vel", "control")))
+    assert found.name == "signs" and "left_knee_joint" in found.evidence
+    (found,) = bad(turned(log, 2, ("control",)))
+    assert found.name == "signs of controls" and "right_hip_joint" in found.evidence
+
+
+def test_degrees_passed_as_radians_are_named(log):
+    degrees = Log(log.time, {**log.columns, "joint_pos": np.degrees(log["joint_pos"])}, meta=log.meta)
+    found = preflight(weak(), degrees).checks
+    assert any("degrees passed as radians" in c.evidence for c in found if not c.holds)
+    assert any("position in degrees, speed in radians" in c.evidence for c in found if not c.holds)
+
+
+def test_a_speed_with_the_wrong_sign_is_named_by_joint(log):
+    wrong = [c for c in preflight(weak(), turned(log, 3, ("joint_vel",))).checks if not c.holds]
+    assert any(c.name == "speed of right_knee_joint" and "sign" in c.evidence for c in wrong)
+
+
+def test_gravity_the_wrong_way_is_named(log):
+    up = world(mujoco.MjSpec.from_string(XML.replace("<option ", '<option gravity="0 0 9.81" ')), Params(), 0.01)
+    (found,) = [c for c in preflight(up, log).checks if not c.holds]
+    assert found.name == "direction of gravity" and "along -z" in found.evidence
+
+
+def test_stamps_that_jump_are_named_by_row(log):
+    time = log.time.copy()
+    time[300:] += 0.05
+    # windows need even rows, so what is left to look at is the stamps themselves
+    late = Log(time, {"base": np.zeros(601)})
+    (found,) = [c for c in preflight(weak(), late).checks if not c.holds]
+    assert found.name == "stamps are even" and "row 299" in found.evidence
