@@ -41,7 +41,9 @@ class Robot:
         self._parents = {"model": sha256(task.xml.encode()), "task": task.name}
         self._seed, self._reality = seed, reality.seed
         self._rows: list[dict[str, Any]] = []
-        self._time, self._gaps, self._now, self._told = 0.0, [], {}, None  # type: ignore[var-annotated]
+        self._gaps: list[list[float]] = []
+        self._now: dict[str, np.ndarray] = {}
+        self._told: np.ndarray | None = None
         self.ended = ""
         """why the last episode ended; empty while it goes on"""
 
@@ -74,12 +76,11 @@ class Robot:
         step = self._env.step(a)
         bounded = self._env.task.action.bounded(a)[0]
         control = np.broadcast_to(self._env.task.action.control(bounded), (len(self._columns.actuators),))
-        self._rows.append({"time": self._time, "action": bounded, "control": control, **self._now})
-        self._time, self.ended = self._time + self._env.world.dt, ""
+        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now})
+        self.ended = ""
         if step.episodes is not None and len(step.episodes.ids):
             self.ended = step.episodes.reason[0]
-            self._gaps.append([self._time, self._time + PAUSE])
-            self._time += PAUSE
+            self._gaps.append([self._clock(), self._clock() + PAUSE])
         self._told, self._now = step.obs["actor"][0], self._measure()
         return self.observe()
 
@@ -96,6 +97,9 @@ class Robot:
         }  # fmt: skip
         units = {k: u for k, u in UNITS.items() if k in columns}
         return Log(np.array([row["time"] for row in self._rows]), columns, units, meta)
+
+    def _clock(self) -> float:
+        return round(len(self._rows) * self._env.world.dt + len(self._gaps) * PAUSE, 9)
 
     def _measure(self) -> dict[str, np.ndarray]:
         """What its sensors say now; nan where the packet was lost."""

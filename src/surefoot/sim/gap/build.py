@@ -75,7 +75,7 @@ def _world(task: Task, make: Making, n: int, threads: int) -> World:
     substeps = task.substeps * _refine(make)
     _delay(make)
     model = compile_for(make.spec, task.params)
-    _check_nominal(task, make.plain.model)
+    _check_nominal(task)
     for tune in make.tunes:
         tune(model)
     mujoco.mj_setConst(model, mujoco.MjData(model))
@@ -111,12 +111,13 @@ def _delay(make: Making) -> None:
             thing.nsample = max(thing.nsample, math.ceil(thing.delay / h - 1e-9) + 1)
 
 
-def _check_nominal(task: Task, model: mujoco.MjModel) -> None:
+def _check_nominal(task: Task) -> None:
     """Nothing writes e here, so the model's own numbers have to be the nominal ones."""
+    model = compile_for(load_string(task.xml, task.name).spec, task.params)
     for p in task.params:
         if p.target not in TARGETS:
             continue
-        write = writer(compile_for(load_string(task.xml, task.name).spec, task.params), p)
+        write = writer(model, p)
         rows = {f: _field(model, f)[None].copy() for f in write.target.fields}
         write(rows, np.array([p.nominal]))
         for f, value in rows.items():

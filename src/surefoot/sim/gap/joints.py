@@ -32,7 +32,7 @@ def stiction(make: Making, s: float) -> None:
     for d in _unique(make.plain.drives):
         static = STATIC * s * make.plain.load(m.joint(d.joint).id)
         stiffness = static / BRISTLE
-        damping = 2.0 * float(np.sqrt(stiffness * m.dof_M0[d.dof]))
+        damping = 0.2 * float(np.sqrt(stiffness * m.dof_M0[d.dof]))
         brush = make.spec.add_actuator(name=f"stiction/{d.joint}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=d.joint)
         brush.set_to_dcmotor(
             motorconst=[0.0, 0.0],
@@ -40,7 +40,7 @@ def stiction(make: Making, s: float) -> None:
             lugre=[stiffness, damping, KINETIC * static, static, STRIBECK],
             ctrlspec=int(mujoco.mjtCtrlInput.mjINPUT_NONE),
         )
-        make.springs[d.joint] = stiffness
+        make.springs[d.joint] = 4 * stiffness  # the integrator takes damping for inertia, in proportion to its step
     make.added = True
 
 
@@ -48,7 +48,7 @@ def backlash(make: Making, s: float) -> None:
     for d in _unique(make.plain.drives):
         half = 0.5 * s * GAP[_hinge(make.plain, d)]
         edge = make.angle(half) if _hinge(make.plain, d) else half
-        make.behind(d.joint, "backlash", limited=True, range=[-edge, edge])
+        make.behind(d.joint, "backlash", limited=True, range=[-edge, edge], solref_limit=[0.01, 1])
 
 
 def series_elasticity(make: Making, s: float) -> None:

@@ -166,7 +166,7 @@ class Late(OnSense):
         late, width = self.delay / chance.dt, m.nq + m.nv
         k, share = int(late), late - int(late)
         if self.past.shape[1] != k + 2:
-            self.past = np.zeros((len(ids), k + 2, width))
+            self.past = np.repeat(z[:, None, :width], k + 2, 1)
         if chance.step != self.step:
             self.past, self.step = np.roll(self.past, -1, 1), chance.step
         self.past[ids, -1] = z[:, :width]
