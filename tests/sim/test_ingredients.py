@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
+from gap_models import BLOCK, INERTIA, LENGTH, LIMIT, MASS, MOTOR, SERVO, Machine, of, pendulum
 
 from surefoot import tasks
 from surefoot.errors import SurefootError
@@ -12,7 +13,6 @@ from surefoot.sim.gap.link import Held
 from surefoot.task import Env
 from surefoot.tasks.hover import ARM, GRAVITY, HOVER
 from surefoot.tasks.hover import MASS as DRONE
-from tests.sim.gap_models import BLOCK, INERTIA, LENGTH, LIMIT, MASS, MOTOR, SERVO, Machine, of, pendulum
 
 
 def played(task, strengths, seed=1, steps=15, n=2):
