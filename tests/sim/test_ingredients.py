@@ -54,6 +54,16 @@ def test_an_ingredient_moves_the_machine_or_only_what_its_sensors_say(ingredient
     assert not np.array_equal(told, PLAIN[name][1])
 
 
+@pytest.mark.parametrize("name", ["balance", "hover", "walk", "arm"])
+def test_all_ingredients_together_still_make_a_machine(name):
+    task = tasks.make(name)
+    env = Env(task, world_of(task, dict.fromkeys(fitting(task), 0.5), 0, 2), tasks.nominal(task), 3)
+    env.reset()
+    for _ in range(20):
+        assert np.isfinite(env.step(np.full((2, len(task.action.names)), 0.3)).obs["actor"]).all()
+    assert env.diverged == 0
+
+
 FIELDS = {
     "mass": {"body_mass", "body_inertia"}, "com": {"body_ipos"}, "inertia": {"body_inertia"},
     "contact_friction": {"geom_friction"}, "slippery_ground": {"geom_friction"}, "soft_ground": {"geom_solref"},

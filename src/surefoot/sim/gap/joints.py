@@ -71,6 +71,7 @@ def flexible_links(make: Making, s: float) -> None:
         across = np.cross(along, first) / np.linalg.norm(along)
         k = make.plain.load(j) / (s * BEND)
         damping = 0.1 * float(np.sqrt(k * m.dof_M0[d]))
+        make.wheel(name)
         for axis, way in ((first, "in"), (across, "across")):
             body.add_joint(
                 name=f"bend_{way}/{name}", type=mujoco.mjtJoint.mjJNT_HINGE, axis=axis, pos=m.jnt_pos[j] + 0.3 * along,

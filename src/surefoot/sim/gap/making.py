@@ -20,6 +20,7 @@ from surefoot.world import Term
 SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 HINGE, FREE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_FREE)
 SLOWEST, FASTEST = 0.005, 2e-4  # s: the longest and shortest engine steps of a world that has springs and bristles
+WHEEL = 0.05  # of a joint's inertia: of a rotor or a gear that the model leaves out
 
 
 @dataclass(frozen=True)
@@ -169,12 +170,17 @@ class Making:
         """As the spec counts angles."""
         return math.degrees(radians) if self.spec.compiler.degree else radians
 
+    def wheel(self, joint: str) -> None:
+        """Give what is before the next joint some inertia, without which the chain has none there: rotor or gear."""
+        m = self.plain.model
+        last = self.spec.joint(self.slack[joint][-1] if joint in self.slack else joint)
+        if not last.armature:
+            last.armature = WHEEL * float(m.dof_M0[m.joint(joint).dofadr[0]])
+
     def behind(self, joint: str, kind: str, **how: object) -> None:
-        """Add a joint behind this one, about the same axis; the motor's own joint needs a rotor to stay regular."""
-        first = self.spec.joint(joint)
-        if not first.armature:
-            first.armature = 0.02 * float(self.plain.model.dof_M0[self.plain.model.joint(joint).dofadr[0]])
-        name = f"{kind}/{joint}"
+        """Add a joint behind this one, about the same axis."""
+        first, name = self.spec.joint(joint), f"{kind}/{joint}"
+        self.wheel(joint)
         first.parent.add_joint(name=name, type=first.type, axis=first.axis, pos=first.pos, **how)
         self.slack.setdefault(joint, []).append(name)
         self.added = True

@@ -45,7 +45,7 @@ class Signals:
         """x as told by z."""
         m = self.plain.model
         for at in self.quats:
-            z[:, at] /= np.linalg.norm(z[:, at], axis=1, keepdims=True)
+            z[:, at] /= np.maximum(np.linalg.norm(z[:, at], axis=1, keepdims=True), 1e-9)  # 0 where one diverged
         y = {name: z[:, at] for name, at in self.columns.items()}
         return replace(x, q=z[:, : m.nq], v=z[:, m.nq : m.nq + m.nv], y=y)
 
