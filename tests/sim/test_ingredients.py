@@ -13,6 +13,7 @@ from surefoot.sim.gap.link import Held
 from surefoot.task import Env
 from surefoot.tasks.hover import ARM, GRAVITY, HOVER
 from surefoot.tasks.hover import MASS as DRONE
+from surefoot.world import Chance
 
 
 def played(task, strengths, seed=1, steps=15, n=2):
@@ -388,3 +389,14 @@ def test_an_imu_mounted_askew_turns_attitude_and_rates_alike():
 def test_encoders_sit_on_the_motors_side_of_a_spring():
     m = Machine(pendulum(SERVO, gravity=4.0), {"series_elasticity": 1.0}).start().step(0.0, 2000)
     assert m.told().q[0, 0] == pytest.approx(m.joint("hinge"), abs=1e-12) and m.q[0] - m.joint("hinge") > 0.05
+
+
+def test_a_rollout_of_what_is_shown_is_its_steps():
+    m = Machine(pendulum(SERVO, gravity=4.0), {"series_elasticity": 1.0, "stiction": 0.5}).start()
+    motion = m.world.rollout(np.full((1, 30, 1), 0.4), Chance(0, 0, m.world.dt))
+    m.start()
+    stepped = [m.step(0.4).q[0] for _ in range(30)]
+    assert motion.q.shape == (1, 30, 1) and motion.q[0, :, 0] == pytest.approx(stepped, abs=1e-12)
+    twin = Machine(pendulum(SERVO, gravity=4.0), {"series_elasticity": 1.0, "stiction": 0.5})
+    twin.world = twin.world.like(1)
+    assert twin.start().step(0.4, 30).q[0] == stepped[-1]

@@ -107,7 +107,7 @@ class Engine(World):
         writes: bool = True,
     ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
-        self.threads = threads
+        self.threads, self.writes = threads, writes
         self.dt = substeps * model.opt.timestep
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
         self.batch = Batch(model, n, threads)
@@ -262,7 +262,7 @@ class Engine(World):
 
     def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
         terms = self.terms if terms is None else terms
-        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.explicit)
+        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.explicit, self.writes)
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""

@@ -5,12 +5,15 @@ q_shown = q_joint + sum of the joints behind it (where the link is);  v likewise
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import mujoco
 import numpy as np
 
 from surefoot.sim.engine import Engine
-from surefoot.world import Chance, OnAction, OnBody, OnForce, OnSense, Start, State, Term, World
+from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, OnSense, Start, State, Term, World
+
+Seen = TypeVar("Seen", State, Motion)
 
 
 @dataclass(frozen=True)
@@ -24,17 +27,18 @@ class Layout:
     """q and v of a plain joint, q and v of a joint behind it in the whole model"""
     nv: int
 
-    def slack(self, x: State) -> tuple[np.ndarray, np.ndarray]:
+    def slack(self, x: Seen) -> tuple[np.ndarray, np.ndarray]:
         """How far links are from where their motors are, and how fast they leave; (n, nq), (n, nv)."""
-        q, v = np.zeros((len(x.q), len(self.q))), np.zeros((len(x.v), len(self.v)))
+        q, v = np.zeros((*x.q.shape[:-1], len(self.q))), np.zeros((*x.v.shape[:-1], len(self.v)))
         for shown_q, shown_v, own_q, own_v in self.behind:
-            q[:, shown_q] += x.q[:, own_q]
-            v[:, shown_v] += x.v[:, own_v]
+            q[..., shown_q] += x.q[..., own_q]
+            v[..., shown_v] += x.v[..., own_v]
         return q, v
 
-    def look(self, x: State) -> State:
+    def look(self, x: Seen) -> Seen:
+        """A state, or a motion, as the plain model has it."""
         q, v = self.slack(x)
-        return replace(x, q=x.q[:, self.q] + q, v=x.v[:, self.v] + v, act=x.act[:, self.act])
+        return replace(x, q=x.q[..., self.q] + q, v=x.v[..., self.v] + v, act=x.act[..., self.act])
 
     def lift(self, force: np.ndarray) -> np.ndarray:
         out = np.zeros((len(force), self.nv))
@@ -125,6 +129,15 @@ class Shown(World):
         diverged = self.engine.step(u, chance)
         self._look()
         return diverged
+
+    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Shown":
+        inner = None if terms is None else tuple(through(term, self.layout) for term in terms)
+        return Shown(self.engine.like(n, inner), self.model, self.layout)
+
+    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
+        motion = self.layout.look(self.engine.rollout(u, chance))
+        self._look()
+        return motion
 
     def save(self) -> dict[str, np.ndarray]:
         return self.engine.save()
