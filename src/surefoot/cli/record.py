@@ -61,7 +61,7 @@ class Record:
         if self.tell:
             facts["truth"] = real.to_json()
             shown += [f"  {k} {v['strength']:.2f}: {v['about']}" for k, v in facts["truth"]["ingredients"].items()]
-        return Answer(facts, shown, f"surefoot {f'play {self.policy}' if self.policy else f'train {self.task}'}")
+        return Answer(facts, shown, f"surefoot preflight {self.task} {self.out}")
 
     def _files(self) -> dict[str, Path]:
         from surefoot.deploy import bundle
