@@ -160,7 +160,9 @@ def efficiency(quick: bool) -> Iterator[Row]:
             held = np.array([h for _, h in found]).mean(0)
             mine = who == "surefoot"
             for p, eff, cover in zip(PARAMS.names, crlb / mse, held):
-                yield row(f"{name}, {who}: {p}, CRLB / MSE", eff, "ratio", at_least=0.9 if mine else None, note=f"{runs} runs")
+                yield row(
+                    f"{name}, {who}: {p}, CRLB / MSE", eff, "ratio", at_least=0.9 if mine else None, note=f"{runs} runs"
+                )
                 yield row(f"{name}, {who}: {p}, 95 % interval holds the truth", cover, "of runs", note=f"{runs} runs",
                           at_least=(0.90 if noise.rho else 0.93) if mine else None)  # fmt: skip
 
@@ -175,8 +177,12 @@ def basin(quick: bool) -> Iterator[Row]:
     wide = Params(tuple(Param(p.name, p.target, float(x), 0.2 * p.nominal, 3 * p.nominal, match=p.match, op=p.op)
                         for p, x in zip(PARAMS, TRUTH)))  # fmt: skip
     for start in starts:
-        params = Params(tuple(Param(p.name, p.target, float(x), p.low, p.high, match=p.match, op=p.op) for p, x in zip(wide, start)))
-        found = identify(world(mujoco.MjSpec.from_string(XML), params, DT), Box.full(params), log, Identify(starts="known", hold=0.0))
+        params = Params(
+            tuple(Param(p.name, p.target, float(x), p.low, p.high, match=p.match, op=p.op) for p, x in zip(wide, start))
+        )
+        found = identify(
+            world(mujoco.MjSpec.from_string(XML), params, DT), Box.full(params), log, Identify(starts="known", hold=0.0)
+        )
         reached.append(bool((np.abs(found.e - TRUTH) < 4 * sd).all()))
     yield row("starts within 50 % that end within 4 sd of the truth", np.mean(reached), "of starts", at_least=0.95,
               note=f"{len(starts)} starts")  # fmt: skip

@@ -105,7 +105,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are tasks, look, presets, log, try, train, eval, play, export, sweep, adapt, cross; did you mean train?",
+            "no verb matches 'tain'; there are tasks, look, presets, log, try, train, eval, play, export, sweep, adapt, record, ...; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),

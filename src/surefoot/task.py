@@ -18,7 +18,7 @@ from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param, Params
 from surefoot.rng import Draw, Rows, normal, stream
-from surefoot.world import Chance, OnObservation, Start, State, World
+from surefoot.world import Chance, OnObservation, OnSense, Start, State, World
 
 
 @dataclass(frozen=True)
@@ -267,6 +267,7 @@ class Env:
             _noises(world.params, task.sees["actor"]),
             _outside(world.params, "bias", task.sees["actor"]),
         )
+        self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
         self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
         self.diverged = 0
@@ -277,6 +278,14 @@ class Env:
         x = self.world.state
         x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
         return Moment(x, self.action, self.previous, self.command, self.age * self.world.dt, self.reward)
+
+    def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
+        """The moment as the robot's sensors tell it, of all envs or of ids."""
+        now, ids = now or self.moment, np.arange(self.n) if ids is None else ids
+        x, chance = now.x, Chance(self.seed, self.counter, self.world.dt)
+        for term in self.senses:
+            x = term(x, ids, chance)
+        return replace(now, x=x, known={})
 
     def reset(self, seed: int | None = None, e: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Begin everywhere; given a seed, from its streams' start; given e (n, ne), in those worlds, not in drawn ones.
@@ -435,6 +444,8 @@ class Env:
     def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
         """One frame of a group; the actor's as its sensors would tell it."""
         group = self.task.sees[g]
+        if g == "actor" and self.senses:
+            now = self.sensed(now, ids)
         frame = np.empty((len(now.q), group.frame), np.float32)
         with np.errstate(over="ignore"):  # readings of what diverged
             for t, at in zip(group.terms, group.columns):

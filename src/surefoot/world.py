@@ -1,8 +1,9 @@
-"""f: x' = f(x, u, e), for n simulations at once, with four sockets for what the engine does not know.
+"""f: x' = f(x, u, e), for n simulations at once, with five sockets for what the engine does not know.
 
 A World advances every simulation by one control period dt under held controls u. The sockets take Terms, learned or
 hand-written: on action (u -> u), on force (adds a generalised force to the engine's own), on body (pulls and twists
-named bodies), on observation (what the sensors say -> what the policy is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
+named bodies), on sense (what is -> what the sensors say of it), on observation (what the sensors say -> what the policy
+is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
 """
 
 from abc import ABC, abstractmethod
@@ -75,6 +76,14 @@ class OnBody(ABC):
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray: ...
 
 
+class OnSense(ABC):
+    """A Term between the world and the robot's sensors: returns the state as they tell it, to actor and log alone."""
+
+    @abstractmethod
+    def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
+        """x holds rows `ids` of the n simulations. It may be asked twice in one step, and answers the same."""
+
+
 class OnObservation(ABC):
     """A Term between the sensors and the policy: returns the observation the policy is told, (n, dim)."""
 
@@ -82,7 +91,7 @@ class OnObservation(ABC):
     def __call__(self, x: State, obs: np.ndarray, chance: Chance) -> np.ndarray: ...
 
 
-Term = OnAction | OnForce | OnBody | OnObservation
+Term = OnAction | OnForce | OnBody | OnSense | OnObservation
 
 
 @dataclass(frozen=True)

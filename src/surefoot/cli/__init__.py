@@ -11,6 +11,7 @@ from rich.console import Console
 import surefoot
 from surefoot.cli.logs import ReadLog
 from surefoot.cli.real import Identify, Preflight, Replay
+from surefoot.cli.record import Record
 from surefoot.cli.train import Train, parse_train
 from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
 from surefoot.console import show
@@ -30,6 +31,7 @@ VERBS: dict[str, Any] = {
     "export": Export,
     "sweep": Sweep,
     "adapt": Adapt,
+    "record": Record,
     "cross": Cross,
     "preflight": Preflight,
     "replay": Replay,

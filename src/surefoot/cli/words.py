@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -11,6 +12,9 @@ from surefoot.console import Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy
 from surefoot.task import Env, Task
+
+if TYPE_CHECKING:
+    from surefoot.sim.realities import Reality
 
 
 def belief_of(task: Task, name: str, say: Console) -> Belief:
@@ -50,6 +54,20 @@ def privileged(policy: Policy) -> list[str]:
     c = policy.contract
     robots = {"begun"} | {t.name for t in tasks.make(c.task).sees["actor"].terms} if c.task in tasks.TASKS else None
     return [t.name for t in c.observation if robots is not None and t.name not in robots]
+
+
+def reality_of(seed: int, words: tuple[str, ...]) -> "Reality":
+    """A reality of the ingredients that words such as stiction=0.5 name."""
+    from surefoot.sim.realities import Reality
+
+    strengths: dict[str, float] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            strengths[name] = float(value)
+        except ValueError:
+            raise SurefootError(f"--ingredient {word}: expected name=strength, such as stiction=0.5") from None
+    return Reality(seed, strengths)
 
 
 def count(episodes: int) -> int:

@@ -39,7 +39,8 @@ def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
         for joint in spec.joints if p.target in friction.LAWS else ():
             if re.fullmatch(p.match, joint.name):
                 joint.solimp_friction[:2] = STIFF
-        objects = {"action_delay": spec.actuators, "sensor_delay": spec.sensors}.get(p.target, [])
+        told = [a for a in spec.actuators if a.ctrlspec != int(mujoco.mjtCtrlInput.mjINPUT_NONE)]
+        objects = {"action_delay": told, "sensor_delay": spec.sensors}.get(p.target, [])
         for obj in objects:
             if re.fullmatch(p.match, obj.name):
                 obj.nsample = max(obj.nsample, math.ceil(p.high / dt - 1e-9) + 1)
@@ -103,15 +104,17 @@ class Engine(World):
         threads: int = 0,
         terms: tuple[Term, ...] = (),
         explicit: bool = False,
+        writes: bool = True,
     ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
-        self.threads = threads
+        self.threads, self.writes = threads, writes
         self.dt = substeps * model.opt.timestep
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
         self.batch = Batch(model, n, threads)
         for p in params:
             check_op(p)
-        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if p.target in TARGETS]
+        # not writes: the model is already what it is, and e is there for Terms and critics that read it
+        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if writes and p.target in TARGETS]
         names = {f for _, w in self.writers for f in w.target.fields}
         self.friction = friction.law(model, params)
         if self.friction:
@@ -259,7 +262,7 @@ class Engine(World):
 
     def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
         terms = self.terms if terms is None else terms
-        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.explicit)
+        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.explicit, self.writes)
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""

@@ -1,16 +1,29 @@
 """Hidden realities: seeded worlds a policy was not told about, to rehearse the crossing before there is a robot.
 
-A reality is one e. It is drawn from the outer fifth of a belief's range in every parameter, on the side away from
+`reality` is one e. It is drawn from the outer fifth of a belief's range in every parameter, on the side away from
 nominal where nominal sits at an edge (latency, drag), on a random side elsewhere: a machine that differs from its model
 in everything at once, as machines do.
+
+A `Reality` is a machine that differs from its model in what no e names: a seed and named ingredients (sim/gap) with
+strengths from 0, none, to 1, severe.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from surefoot.belief import Box
+from surefoot.errors import SurefootError
 from surefoot.rng import stream
+from surefoot.sim.gap.build import INGREDIENTS, check, fitting, world_of
+from surefoot.task import Task
+from surefoot.world import World
 
 OUTER = 0.2  # of a parameter's range
+FEWEST, MOST = 3, 5  # ingredients of a reality that is drawn
+WEAKEST, STRONGEST = 0.3, 0.8
 
 
 def reality(belief: Box, seed: int) -> np.ndarray:
@@ -23,3 +36,31 @@ def reality(belief: Box, seed: int) -> np.ndarray:
     side = np.where(nominal <= low, True, np.where(nominal >= high, False, side))
     depth = OUTER * rng.random(len(p))
     return belief.denormalise(np.where(side, high - depth * (high - low), low + depth * (high - low)))
+
+
+@dataclass(frozen=True)
+class Reality:
+    """A machine: what each ingredient does to it is drawn from the seed."""
+
+    seed: int
+    strengths: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self.strengths)
+
+    def world(self, task: Task, n: int = 1, threads: int = 1, torque: bool = False) -> World:
+        """n copies of the machine, for a task. With no ingredient, or strengths of 0, the plain world, bit for bit."""
+        return world_of(task, self.strengths, self.seed, n, threads, torque)
+
+    def to_json(self) -> dict[str, Any]:
+        told = {k: {"strength": float(s), "about": INGREDIENTS[k].about} for k, s in self.strengths.items()}
+        return {"seed": self.seed, "ingredients": told}
+
+
+def realities(seed: int, task: Task) -> Reality:
+    """The hidden reality of a task with this seed: 3 to 5 of the ingredients its model can have, of middling strength."""
+    rng, names = stream(seed, "ingredients of a reality"), fitting(task)
+    if len(names) < FEWEST:
+        raise SurefootError(f"task {task.name}: found {len(names)} ingredients that fit, expected at least {FEWEST}")
+    chosen = rng.choice(len(names), min(len(names), int(rng.integers(FEWEST, MOST + 1))), replace=False)
+    return Reality(seed, {names[i]: float(rng.uniform(WEAKEST, STRONGEST)) for i in sorted(chosen)})

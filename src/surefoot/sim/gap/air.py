@@ -1,0 +1,102 @@
+"""Air: drag and wind are the engine's own fluid model; the cushion under rotors is a Term.
+
+drag of a body's inertia box along its axis i:  -2 rho r_j r_k |v_i| v_i,   v: velocity against the wind
+ground effect (Cheeseman and Bennett):  T / T_free = 1 / (1 - (R / 4z)^2),   z: height of the rotor, R: its radius
+"""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.sim.gap.making import Ingredient, Making
+from surefoot.world import Chance, OnBody, State
+
+AIR, BLUFF = 1.2, 10.0  # kg/m^3; a hull and its rotors drag up to ten times as much as their inertia box
+WIND = 8.0  # m/s at s = 1
+CUSHION = 0.15  # of the thrust, where the flyer rests, at s = 1
+LOWEST = 0.5  # radii: below it the law says nothing
+
+
+def air_drag(make: Making, s: float) -> None:
+    def tune(m: mujoco.MjModel) -> None:
+        m.opt.density = max(m.opt.density, s * BLUFF * AIR)
+
+    make.tunes.append(tune)
+
+
+def wind(make: Making, s: float) -> None:
+    """A steady wind along the ground; air with no density would not carry it."""
+    way = make.rng.uniform(-np.pi, np.pi)
+
+    def tune(m: mujoco.MjModel) -> None:
+        m.opt.density = max(m.opt.density, AIR)
+        m.opt.wind[:2] += s * WIND * np.array([np.cos(way), np.sin(way)])
+
+    make.tunes.append(tune)
+
+
+def ground_effect(make: Making, s: float) -> None:
+    """The ground lies so close under where the flyer rests that thrust is 1 + 0.15 s there."""
+    plain = make.plain
+    m, d, rotors = plain.model, plain.data, plain.rotors
+    sites = m.actuator_trnid[rotors, 0]
+    arms = m.site_pos[sites]  # in the body's frame, from its origin
+    radius = float(np.linalg.norm(arms[:, :2], axis=1).max() + m.site_size[sites, 0].max())
+    below = radius / 4 / np.sqrt(1 - 1 / (1 + CUSHION * s))
+    body = int(m.site_bodyid[sites[0]])
+    ground = float(d.site_xpos[sites, 2].mean() - below)
+    gain = m.actuator_gainprm[rotors, 0] * m.actuator_gear[rotors, 2]
+    term = Cushion(m.body(body).name, int(m.jnt_qposadr[plain.free or 0]), arms, m.body_ipos[body].copy(), radius, ground,
+                   gain, m.actuator_actadr[rotors].copy(), m.actuator_ctrladr[rotors].copy())  # fmt: skip
+    make.terms.append(term)
+
+
+def ratio(z: np.ndarray, radius: float) -> np.ndarray:
+    """T / T_free at heights z."""
+    return 1.0 / (1.0 - np.square(radius / (4.0 * np.maximum(z, LOWEST * radius))))
+
+
+@dataclass(frozen=True)
+class Cushion(OnBody):
+    """The thrust that ground effect adds to each rotor, along the flyer's own z."""
+
+    body: str
+    address: int  # of the free joint in q
+    arms: np.ndarray  # (rotors, 3) m
+    com: np.ndarray  # (3,) m
+    radius: float  # m, of the whole flyer: its rotors blow as one
+    ground: float  # m
+    gain: np.ndarray  # (rotors,) N for each unit of state or control
+    states: np.ndarray  # (rotors,) where a rotor's own state is, -1 where it has none
+    controls: np.ndarray
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        return (self.body,)
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        q = x.q[:, self.address : self.address + 7]
+        turn = _matrices(q[:, 3:])  # (n, 3, 3) body to world
+        heights = q[:, None, 2] + np.einsum("nj,rj->nr", turn[:, 2], self.arms) - self.ground
+        told = np.stack([x.act[:, a] if a >= 0 else u[:, c] for a, c in zip(self.states, self.controls)], 1)
+        more = (ratio(heights, self.radius) - 1.0) * self.gain * told  # (n, rotors) N
+        force = np.zeros((len(q), len(self.arms), 3))
+        force[:, :, 2] = more
+        torque = np.cross(self.arms - self.com, force).sum(1)
+        parts = np.stack([force.sum(1), torque], 1)  # (n, 2, 3) body frame
+        return np.einsum("nij,nkj->nki", turn, parts).reshape(len(q), 1, 6)
+
+
+def _matrices(quat: np.ndarray) -> np.ndarray:
+    out = np.zeros((len(quat), 9))
+    for row, q in zip(out, quat):
+        mujoco.mju_quat2Mat(row, q)
+    return out.reshape(-1, 3, 3)
+
+
+AIRS = (
+    Ingredient("air_drag", "air as thick as 12 kg/m^3, ten times the drag of a smooth box", "moving bodies", lambda p: len(p.moving) > 0, air_drag),
+    Ingredient("wind", "a steady wind of up to 8 m/s", "moving bodies", lambda p: len(p.moving) > 0, wind),
+    Ingredient("ground_effect", "the ground so close that thrust is up to 1.15 of what it is in free air", "a free flyer with rotors", lambda p: bool(p.rotors), ground_effect),
+)  # fmt: skip

@@ -1,0 +1,208 @@
+"""A world in the making: what an ingredient of the reality gap may change before there is a world.
+
+    spec (joints, actuators, delays) -> compile -> tunes (numbers of the model) -> terms (what the engine does not have)
+
+An ingredient has a strength s: 0 is none, 1 is severe. Bodies, geoms, sites and sensors keep their numbers; joints and
+actuators may be added, so those are known by name.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.world import Term
+
+SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+HINGE, FREE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_FREE)
+SLOWEST, FASTEST = 0.005, 2e-4  # s: the longest and shortest engine steps of a world that has springs and bristles
+WHEEL = 0.05  # of a joint's inertia: of a rotor or a gear that the model leaves out
+
+
+@dataclass(frozen=True)
+class Drive:
+    """An actuator that turns or slides one joint."""
+
+    actuator: str
+    number: int  # of the actuator
+    joint: str
+    dof: int
+    gear: float
+    limit: float | None
+    """largest force at the actuator, N or N m; None: no limit is known"""
+    servo: bool
+    """holds a position: F = kp (u - q) - kd v"""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The model before anything was changed, and what ingredients ask of it."""
+
+    model: mujoco.MjModel
+
+    @cached_property
+    def data(self) -> mujoco.MjData:
+        data = mujoco.MjData(self.model)
+        mujoco.mj_forward(self.model, data)
+        return data
+
+    @cached_property
+    def drives(self) -> list[Drive]:
+        m, found = self.model, []
+        for i in range(m.nactuator):
+            j = int(m.actuator_trnid[i, 0])
+            on_joint = m.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_ctrlnum[i] == 1
+            if on_joint and m.jnt_type[j] in SCALAR:
+                servo = bool(m.actuator_biasprm[i, 1] < 0 and m.actuator_biasprm[i, 1] == -m.actuator_gainprm[i, 0])
+                gear, dof = float(m.actuator_gear[i, 0]), int(m.jnt_dofadr[j])
+                found.append(Drive(m.actuator(i).name, i, m.joint(j).name, dof, gear, self._limit(i, servo), servo))
+        return found
+
+    def _limit(self, i: int, servo: bool) -> float | None:
+        m = self.model
+        if m.actuator_forcelimited[i]:
+            return float(np.abs(m.actuator_forcerange[i]).max())
+        k = int(m.actuator_ctrladr[i])
+        if servo or not m.actuator_ctrllimited[k]:
+            return None
+        return float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0]))
+
+    @cached_property
+    def joints(self) -> list[int]:
+        """Hinges and slides."""
+        return [j for j in range(self.model.njnt) if self.model.jnt_type[j] in SCALAR]
+
+    @cached_property
+    def free(self) -> int | None:
+        """The first free joint."""
+        found = np.flatnonzero(self.model.jnt_type == FREE)
+        return int(found[0]) if len(found) else None
+
+    def load(self, j: int) -> float:
+        """The largest force a joint is made for, N or N m: its motor's, or the weight it carries at its lever."""
+        m, d = self.model, self.data
+        limits = [x.limit * abs(x.gear) for x in self.drives if x.joint == m.joint(j).name and x.limit is not None]
+        if limits:
+            return sum(limits)
+        body = int(m.jnt_bodyid[j])
+        weight = float(m.body_subtreemass[body] * (np.linalg.norm(m.opt.gravity) or 9.81))
+        lever = float(np.linalg.norm(d.subtree_com[body] - d.xanchor[j])) if m.jnt_type[j] == HINGE else 1.0
+        return weight * max(lever, 0.01)
+
+    @cached_property
+    def moving(self) -> np.ndarray:
+        """Bodies that have mass and can move."""
+        m = self.model
+        return np.array([b for b in range(1, m.nbody) if m.body_mass[b] > 0 and m.body_weldid[b] != 0], int)
+
+    @cached_property
+    def touching(self) -> np.ndarray:
+        """The ground, and the geoms that may touch it; empty where nothing can."""
+        m = self.model
+        if m.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_CONTACT):
+            return np.array([], int)
+        ground = [g for g in range(m.ngeom) if m.body_weldid[m.geom_bodyid[g]] == 0]
+        meets = lambda a, b: m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]  # noqa: E731
+        pairs = [(g, b) for g in ground for b in range(m.ngeom) if m.body_weldid[m.geom_bodyid[b]] and meets(g, b)]
+        return np.unique(np.array(pairs, int))
+
+    @cached_property
+    def rotors(self) -> list[int]:
+        """Actuators that push a free body along the axis of a site."""
+        m = self.model
+        return [
+            i
+            for i in range(m.nactuator)
+            if m.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_SITE
+            and m.actuator_gear[i, 2] != 0
+            and self.free is not None
+            and m.site_bodyid[m.actuator_trnid[i, 0]] == m.jnt_bodyid[self.free]
+        ]
+
+    def sensors(self, *kinds: mujoco.mjtSensor) -> list[int]:
+        return [i for i in range(self.model.nsensor) if self.model.sensor_type[i] in [int(k) for k in kinds]]
+
+
+@dataclass
+class Motor:
+    """What a DC motor has that an ideal one has not."""
+
+    free_speed: float = 1e4
+    """rad/s or m/s at which nothing is left of the torque"""
+    heat: float = 0.0
+    """share by which the resistance has grown after a long time at the limit"""
+
+
+@dataclass
+class Making:
+    """Ingredients edit it one after the other; build.py then makes the world."""
+
+    spec: mujoco.MjSpec
+    plain: Plain
+    rng: np.random.Generator
+    tunes: list[Callable[[mujoco.MjModel], None]] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
+    slack: dict[str, list[str]] = field(default_factory=dict)
+    """joint -> joints added behind it about the same axis: what the motor's side does not tell of the link's"""
+    motors: dict[str, Motor] = field(default_factory=dict)
+    springs: dict[str, float] = field(default_factory=dict)
+    """joint -> stiffness there of springs and bristles, which want a short step"""
+    added: bool = False
+    """has joints, or actuators with states, that the plain model has not"""
+    sending: float = 0.0
+    """s, from command to motor"""
+    reading: float = 0.0
+    """s, from the world to the model's sensors"""
+
+    def motor(self, name: str) -> Motor:
+        return self.motors.setdefault(name, Motor())
+
+    def off(self, n: int, most: float) -> np.ndarray:
+        """n factors, up or down, from half of the way to `most` to all of it: a number that is surely wrong."""
+        way = np.where(self.rng.random(n) < 0.5, -1.0, 1.0)
+        return most ** (way * self.rng.uniform(0.5, 1.0, n))
+
+    def angle(self, radians: float) -> float:
+        """As the spec counts angles."""
+        return math.degrees(radians) if self.spec.compiler.degree else radians
+
+    def wheel(self, joint: str) -> None:
+        """Give what is before the next joint some inertia, without which the chain has none there: rotor or gear."""
+        m = self.plain.model
+        last = self.spec.joint(self.slack[joint][-1] if joint in self.slack else joint)
+        if not last.armature:
+            last.armature = WHEEL * float(m.dof_M0[m.joint(joint).dofadr[0]])
+
+    def behind(self, joint: str, kind: str, **how: object) -> None:
+        """Add a joint behind this one, about the same axis."""
+        first, name = self.spec.joint(joint), f"{kind}/{joint}"
+        self.wheel(joint)
+        first.parent.add_joint(name=name, type=first.type, axis=first.axis, pos=first.pos, **how)
+        self.slack.setdefault(joint, []).append(name)
+        self.added = True
+
+
+Add = Callable[[Making, float], None]
+
+
+@dataclass(frozen=True)
+class Ingredient:
+    """One way in which a machine differs from its model."""
+
+    name: str
+    about: str
+    needs: str
+    """what a model must have, in words"""
+    fits: Callable[[Plain], bool]
+    add: Add
+    """add(making, s) with 0 < s <= 1"""
+
+    def check(self, plain: Plain, where: str) -> None:
+        if not self.fits(plain):
+            raise SurefootError(
+                f"{where}: ingredient {self.name}: expected a model with {self.needs}, found none there"
+            )

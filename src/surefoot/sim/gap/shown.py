@@ -1,0 +1,161 @@
+"""A World whose model has joints and actuators that its robot's makers do not know of, seen as they see it.
+
+q_shown = q_joint + sum of the joints behind it (where the link is);  v likewise;  what else was added is not shown
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import mujoco
+import numpy as np
+
+from surefoot.sim.engine import Engine
+from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, OnSense, Start, State, Term, World
+
+Seen = TypeVar("Seen", State, Motion)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the plain model's columns are in the whole model's."""
+
+    q: np.ndarray
+    v: np.ndarray
+    act: np.ndarray
+    behind: tuple[tuple[int, int, int, int], ...]
+    """q and v of a plain joint, q and v of a joint behind it in the whole model"""
+    nv: int
+
+    def slack(self, x: Seen) -> tuple[np.ndarray, np.ndarray]:
+        """How far links are from where their motors are, and how fast they leave; (n, nq), (n, nv)."""
+        q, v = np.zeros((*x.q.shape[:-1], len(self.q))), np.zeros((*x.v.shape[:-1], len(self.v)))
+        for shown_q, shown_v, own_q, own_v in self.behind:
+            q[..., shown_q] += x.q[..., own_q]
+            v[..., shown_v] += x.v[..., own_v]
+        return q, v
+
+    def look(self, x: Seen) -> Seen:
+        """A state, or a motion, as the plain model has it."""
+        q, v = self.slack(x)
+        return replace(x, q=x.q[..., self.q] + q, v=x.v[..., self.v] + v, act=x.act[..., self.act])
+
+    def lift(self, force: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(force), self.nv))
+        out[:, self.v] = force
+        return out
+
+
+def layout(plain: mujoco.MjModel, whole: mujoco.MjModel, slack: Mapping[str, list[str]]) -> Layout:
+    q, v, act, behind = [], [], [], []
+    for j in range(plain.njnt):
+        old, new = plain.joint(j), whole.joint(plain.joint(j).name)
+        q += [int(new.qposadr[0]) + k for k in range(len(old.qpos0))]
+        v += [int(new.dofadr[0]) + k for k in range(len(old.damping))]
+        for name in slack.get(old.name, ()):
+            extra = whole.joint(name)
+            behind.append((int(old.qposadr[0]), int(old.dofadr[0]), int(extra.qposadr[0]), int(extra.dofadr[0])))
+    for i in range(plain.nactuator):
+        act += [int(whole.actuator_actadr[i]) + k for k in range(int(plain.actuator_actnum[i]))]
+    return Layout(np.array(q, int), np.array(v, int), np.array(act, int), tuple(behind), whole.nv)
+
+
+@dataclass(frozen=True)
+class ActsShown(OnAction):
+    term: OnAction
+    layout: Layout
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        return self.term(self.layout.look(x), u, chance)
+
+
+@dataclass(frozen=True)
+class PushesShown(OnForce):
+    term: OnForce
+    layout: Layout
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        return self.layout.lift(self.term(self.layout.look(x), u, chance))
+
+
+@dataclass(frozen=True)
+class HoldsShown(OnBody):
+    term: OnBody
+    layout: Layout
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        return self.term.bodies
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        return self.term(self.layout.look(x), u, chance)
+
+
+def through(term: Term, how: Layout) -> Term:
+    """A Term made for the plain model, at work in the whole one."""
+    if isinstance(term, OnAction):
+        return ActsShown(term, how)
+    if isinstance(term, OnForce):
+        return PushesShown(term, how)
+    return HoldsShown(term, how) if isinstance(term, OnBody) else term
+
+
+class Shown(World):
+    """An Engine of the whole model, with the state and the model of the plain one."""
+
+    def __init__(self, engine: Engine, plain: mujoco.MjModel, how: Layout):
+        self.engine, self.model, self.layout = engine, plain, how
+        self.n, self.dt, self.params = engine.n, engine.dt, engine.params
+        self.terms = (MotorSide(self), *engine.terms)
+        self.state = how.look(engine.state)
+
+    def _look(self) -> None:
+        self.state = self.layout.look(self.engine.state)
+
+    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
+        whole, k = self.engine.model, len(ids)
+        q, v, act = np.tile(whole.qpos0, (k, 1)), np.zeros((k, whole.nv)), np.zeros((k, whole.na))
+        q[:, self.layout.q], v[:, self.layout.v] = start.q, start.v
+        if start.act is not None:
+            act[:, self.layout.act] = start.act
+        self.engine.reset(ids, e, Start(q, v, start.u, act))
+        self._look()
+
+    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
+        self.engine.change(ids, e)
+        self._look()
+
+    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
+        diverged = self.engine.step(u, chance)
+        self._look()
+        return diverged
+
+    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Shown":
+        inner = None if terms is None else tuple(through(term, self.layout) for term in terms)
+        return Shown(self.engine.like(n, inner), self.model, self.layout)
+
+    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
+        motion = self.layout.look(self.engine.rollout(u, chance))
+        self._look()
+        return motion
+
+    def save(self) -> dict[str, np.ndarray]:
+        return self.engine.save()
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.engine.load(saved)
+        self._look()
+
+    def bundle(self, i: int) -> dict[str, np.ndarray]:
+        return self.engine.bundle(i)
+
+
+@dataclass(frozen=True)
+class MotorSide(OnSense):
+    """Encoders sit on the motors: they tell nothing of the gap or the spring behind them."""
+
+    world: Shown
+
+    def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
+        q, v = self.world.layout.slack(self.world.engine.state)
+        return replace(x, q=x.q - q[ids], v=x.v - v[ids])

@@ -1,0 +1,83 @@
+"""Logs from a simulated robot whose reality is hidden: a policy, a plan or random controls, played on it.
+
+A plan is a Log with a column `control`: its rows are held until the next, from the plan's first time on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.policy import Policy
+from surefoot.rng import stream
+from surefoot.sim.realities import Reality
+from surefoot.sim.robot import Robot
+from surefoot.task import Task
+
+HOLD = 0.2  # s for which a random action is held: shorter ones hardly move a heavy robot
+
+Watch = Callable[[float, float], Any]  # seconds done, seconds in all
+
+
+def record(
+    task: Task,
+    reality: Reality,
+    how: Policy | Log | None = None,
+    seconds: float | None = None,
+    seed: int = 0,
+    watch: Watch = lambda done, all: None,
+    parents: Mapping[str, str] | None = None,
+) -> Log:
+    """Play a policy, a plan, or with None random actions; without seconds, for an episode or the whole plan.
+
+    `parents` are content hashes of what was played, for the log's provenance.
+    """
+    plan = isinstance(how, Log)
+    robot = Robot(task, reality, seed, "control" if plan else "action")
+    length = seconds or (_length(how, robot.rate) if isinstance(how, Log) else task.seconds)
+    if not (np.isfinite(length) and length * robot.rate >= 2):
+        raise SurefootError(f"seconds: expected at least two control periods of {1 / robot.rate:g} s, found {length:g}")
+    player = (
+        _plan(how, robot) if isinstance(how, Log) else _policy(how) if how is not None else _random(task, robot, seed)
+    )
+    told = robot.connect()
+    for k in range(round(length * robot.rate)):
+        told = robot.act(player(k, told))
+        watch((k + 1) / robot.rate, length)
+    log = robot.log()
+    return replace(log, meta=log.meta | {"parents": log.meta["parents"] | dict(parents or {})})
+
+
+def _policy(policy: Policy) -> Callable[[int, np.ndarray], np.ndarray]:
+    return lambda k, told: policy(told[None])[0]
+
+
+def _random(task: Task, robot: Robot, seed: int) -> Callable[[int, np.ndarray], np.ndarray]:
+    every, a = max(1, round(HOLD * robot.rate)), task.action
+    if a.choices:
+        return lambda k, told: stream(seed, "random controls", k // every).integers(0, a.choices, 1).astype(float)
+    high = min(a.limit, 1.0)
+    return lambda k, told: stream(seed, "random controls", k // every).uniform(-high, high, len(a.names))
+
+
+def _length(plan: Log, rate: float) -> float:
+    """From the first row to the end of the last."""
+    return float(plan.time[-1] - plan.time[0]) + (1 / plan.rate if len(plan) > 1 else 1 / rate)
+
+
+def _plan(plan: Log, robot: Robot) -> Callable[[int, np.ndarray], np.ndarray]:
+    control, names = plan["control"], robot.names["control"]
+    control = control[:, None] if control.ndim == 1 else control
+    theirs = plan.meta.get("names", {}).get("control", names)
+    if sorted(theirs) != sorted(names) or control.shape[1] != len(names):
+        raise SurefootError(
+            f"plan: control: expected {', '.join(names)}; found {control.shape[1]}: {', '.join(theirs)}"
+        )
+    if not np.isfinite(control).all():
+        raise SurefootError("plan: control: expected finite numbers, found nan or infinity")
+    control = control[:, [list(theirs).index(name) for name in names]]
+    since = plan.time - plan.time[0]
+    return lambda k, told: control[np.searchsorted(since, (k + 1e-6) / robot.rate, "right") - 1]
