@@ -50,5 +50,7 @@ print(f"II. a pole 4 % heavier, the same actions:                  falls after {
 
 log = Log(world.dt * np.arange(501), {"joint_pos": q, "joint_vel": v, "control": np.concatenate([u, u[-1:]])})
 rho = compounding(world, log, heavier, horizon=0.6)[0]["joint_pos"]
-print(f"the error grows by {100 * (rho - 1):.1f} % each step of {1000 * world.dt:.0f} ms: by {rho ** (1 / world.dt):.0f} in a second")
+print(
+    f"the error grows by {100 * (rho - 1):.1f} % each step of {1000 * world.dt:.0f} ms: by {rho ** (1 / world.dt):.0f} in a second"
+)
 assert other < again < 10 and rho > 1.02

@@ -23,7 +23,7 @@ from surefoot.real2sim.signals import has_base, joints_of, measured, slope
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
-GAIN = 1.1  # how much better an edit must predict, in the joints it is about, before the log is doubted
+GAIN = 1.05  # how much better an edit must predict, in the joints it is about, before the log is doubted
 PIECES, SECONDS = 12, 1.0  # of the log that are predicted, and how long each is: long enough for gravity to show
 OFTEN = 0.9  # of the pieces in which it must predict better
 LOST = 1e3  # rad: the error of a simulation that diverged
