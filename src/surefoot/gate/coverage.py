@@ -2,7 +2,7 @@
 
     inside = P(e in support of q),  e ~ p        all dimensions at once, and each alone: p the posterior, q what was trained
     gap_d  = the widest stretch of dimension d's range without a sample, as a share of that range (its ends count)
-    n_d    = 1 / sum (p_i)^2 over bins of q's range that hold samples: how many different values were really seen
+    even_d = 1 / (20 sum_b h_b^2),  h_b the share of samples in the b-th twentieth of the range: 1 where all are alike
 
 An unknown that q fixes is covered where p fixes it at the same value.
 """
@@ -16,8 +16,7 @@ from surefoot.belief import Belief, Box, Particles, Ranged
 from surefoot.errors import SurefootError
 from surefoot.gate.statistics import Estimate, rate
 
-GAP = 0.05  # of the range: more than that was hardly tried
-WITHIN = 1e-9  # of the range: a value on the edge is inside, whatever its last bit
+BINS = 20
 
 
 @dataclass(frozen=True)
@@ -40,30 +39,31 @@ def coverage(p: Belief, q: Belief, rng: np.random.Generator, n: int = 10_000, le
         raise SurefootError("coverage: found no unknowns, expected at least 1")
     e = p.sample(rng, n)
     low, high = support(q)
-    slack = WITHIN * np.maximum(np.abs(high - low), np.abs(high))
-    each = (e >= low - slack) & (e <= high + slack)
-    whole = each.all(1) if isinstance(q, Box) else q.inside(np.clip(e, low, high)) & each.all(1)
-    return Coverage(rate(whole, level), dict(zip(p.params.names, each.mean(0).tolist())))
+    each = ((e >= low) & (e <= high)).mean(0)
+    return Coverage(rate(q.inside(e), level), dict(zip(p.params.names, each.tolist())))
 
 
 def support(q: Belief) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of each unknown's range under q: of a range its own, of particles their own, else a 99.9 % interval's."""
+    """Ends of each unknown's range under q: a range's own, of particles the least and largest, of a Gaussian 95 %."""
     if isinstance(q, Ranged):
         return q.low, q.high
     if isinstance(q, Particles):
         held = q.points[q.weights > 0]
         return held.min(0), held.max(0)
-    return q.interval(0.999)
+    return q.interval(0.95)
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """Of one unknown: the widest untried stretch as a share of its range, where it begins and ends, and n_d."""
+    """Of one unknown: the widest untried stretch as a share of its range, where it begins and ends, and how even.
+
+    A gap above 0.05 was hardly tried.
+    """
 
     share: float
     low: float
     high: float
-    values: float
+    even: float
 
 
 def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
@@ -75,13 +75,12 @@ def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
     if e.ndim != 2 or e.shape[1] != len(q.params) or not len(e):
         raise SurefootError(f"e: found shape {e.shape}, expected (n >= 1, {len(q.params)})")
     low, high = support(q)
-    found = {}
+    box, found = Box(q.params, low, high), {}
     for d in np.flatnonzero(high > low):
-        box = Box(q.params, low, high)
         z = np.sort(np.clip(box.share(e)[:, d], 0.0, 1.0))
         ends = np.concatenate([[0.0], z, [1.0]])
         at = int(np.argmax(np.diff(ends)))
         where = box.at(np.array([[x] * len(q.params) for x in ends[at : at + 2]]))[:, d]
-        held = np.bincount(np.minimum((z / GAP).astype(int), round(1 / GAP) - 1)) / len(z)
-        found[q.params.names[d]] = Gaps(float(ends[at + 1] - ends[at]), *where.tolist(), float(1 / (held**2).sum()))
+        h = np.bincount(np.minimum((z * BINS).astype(int), BINS - 1)) / len(z)
+        found[q.params.names[d]] = Gaps(float(ends[at + 1] - ends[at]), *where.tolist(), float(1 / (BINS * (h**2).sum())))
     return found
