@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 
 from surefoot.errors import SurefootError
 from surefoot.gate.statistics import Estimate, outcomes
-from surefoot.verdict import clopper_pearson
+from surefoot.verdict import counted
 
 EXACT = 2000  # episodes: for longer horizons 1 / alpha is used, from which the exact threshold hardly differs
 Answer = Literal["holds", "fails", "undecided"]
@@ -36,8 +36,7 @@ def anytime(successes: int, episodes: int, level: float = 0.95) -> tuple[float, 
 
     Those p against which the mixture of likelihood ratios with weights Beta(1/2, 1/2) has not reached 1 / (1 - level).
     """
-    clopper_pearson(successes, episodes, level)  # refuses what is no count
-    k, n, most = int(successes), int(episodes), -math.log1p(-level)
+    (k, n), most = counted(successes, episodes, level, "anytime"), -math.log1p(-level)
     if n == 0:
         return 0.0, 1.0
     mixed = special.betaln(k + 0.5, n - k + 0.5) - special.betaln(0.5, 0.5)

@@ -78,13 +78,13 @@ def search(
     x, rng = _inputs(belief, pool), stream(seed, "worst")
     tried = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0))
     used: list[int] = []
-    guess = _find(score, pool, x[:FEWER], tried, used, find, rng)
+    guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
     if tried.success.all():
         return _none(score, belief, tried, learn + judge, level, rng)
     for _ in range(max(learn // (2 * BATCH), 1)):
         g, _ = _chances(guess, x[:FEWER], tried)
         _drawn(score, pool, g, tried, used, 2 * BATCH, rng)
-        guess = fit(x[used], tried.margin)[0]
+        guess, start = fit(x[used], tried.margin, start)
     g, G = _chances(guess, x, tried)
     fail, chosen = _drawn(score, pool, g, tried, used, judge, rng)
     w = 1.0 / (RHO + (1.0 - RHO) * g[chosen] / G)
@@ -102,7 +102,7 @@ def _inputs(belief: Belief, pool: np.ndarray) -> np.ndarray:
 
 def _find(
     score: Score, pool: np.ndarray, x: np.ndarray, tried: _Tried, used: list[int], most: int, rng: np.random.Generator
-) -> Surrogate:
+) -> tuple[Surrogate, np.ndarray]:
     """Episodes until the first failure; those of the first two batches are drawn from the belief."""
     used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
     tried.add(pool[used], score)
@@ -112,7 +112,7 @@ def _find(
         used += chosen
         tried.add(pool[chosen], score)
         guess, start = fit(x[used], tried.margin, start)
-    return guess
+    return guess, start
 
 
 def _lowest(
