@@ -5,9 +5,11 @@ margin (how near to failing an episode came) is fitted to the few that were run,
 
     find    e with the least m(e) - 2 s(e), until one fails
     learn   e drawn from q, and the surrogate fitted anew, some times over
-    judge   e drawn from q, which now stays:   q(e) = p(e) (rho + (1 - rho) g(e) / G)
-            g(e) = P(margin < t) by the surrogate,  G = E_p[g],  t the margin that best parts failures from successes
+    judge   e drawn from q, which now stays:   q(e) = p(e) (rho + (1 - rho) g(e) / G),   G = E_p[g]
+            g(e)^2 = P(margin < t) by the surrogate,  t the margin that best parts failures from successes
     P(fail) = E_q[w fail],   w = p / q = 1 / (rho + (1 - rho) g / G) <= 1 / rho
+
+Its root, for the variance of w fail is least where q goes as p sqrt(E[fail]).
 
 The share rho of q is p itself: where the surrogate is blind the estimate stays right on average, only less sure.
 """
@@ -132,13 +134,14 @@ def _lowest(
 
 
 def _chances(guess: Surrogate, x: np.ndarray, tried: _Tried) -> tuple[np.ndarray, float]:
-    """(g, G): the chance of failing in each world of the pool, and its mean."""
+    """(g, G): the root of the chance of failing in each world of the pool, and its mean."""
     t = _parting(tried)
     m = guess.mean(x)
     near = np.argsort(m)[: len(x) // 10]  # elsewhere the sd is not worth its time: taken to be the largest of these
     mean, s = guess(x[near])
     g = stats.norm.cdf((t - m) / s.max())
     g[near] = stats.norm.cdf((t - mean) / s)
+    g = np.sqrt(g)
     return g, float(g.mean())
 
 
