@@ -80,7 +80,9 @@ def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
         z = np.sort(np.clip(box.share(e)[:, d], 0.0, 1.0))
         ends = np.concatenate([[0.0], z, [1.0]])
         at = int(np.argmax(np.diff(ends)))
-        where = box.at(np.array([[x] * len(q.params) for x in ends[at : at + 2]]))[:, d]
+        since, until = box.at(np.array([[x] * len(q.params) for x in ends[at : at + 2]]))[:, d].tolist()
         h = np.bincount(np.minimum((z * BINS).astype(int), BINS - 1)) / len(z)
-        found[q.params.names[d]] = Gaps(float(ends[at + 1] - ends[at]), *where.tolist(), float(1 / (BINS * (h**2).sum())))
+        found[q.params.names[d]] = Gaps(
+            float(ends[at + 1] - ends[at]), since, until, float(1 / (BINS * (h**2).sum()))
+        )
     return found

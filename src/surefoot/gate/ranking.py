@@ -54,13 +54,15 @@ def proxy(*, sim: Table, real: Table, rng: np.random.Generator, level: float = 0
         raise SurefootError(f"level: found {level}, expected between 0 and 1, for example 0.95")
     if n < FEWEST:
         why = f"no interval: n = {n} policies, and it takes {FEWEST}"
-        return Proxy(*(Estimate(v, None, None, n, level, why) for v in values), n)
+        one, two = (Estimate(v, None, None, n, level, why) for v in values)
+        return Proxy(one, two, n)
     chosen = rng.integers(0, n, (draws, n))
     drawn_s, drawn_r = (_again(x, chosen, rng) for x in (s, r))
     vary = (np.ptp(drawn_s, 1) > 0) & (np.ptp(drawn_r, 1) > 0)
     found = _mmrv(drawn_s, drawn_r), _pearson(drawn_s[vary], drawn_r[vary])
     how = "bootstrap over policies" + (" and episodes" if s.ndim == 2 or r.ndim == 2 else "")
-    return Proxy(*(_estimate(v, f, n, level, how) for v, f in zip(values, found)), n)
+    one, two = (_estimate(v, f, n, level, how) for v, f in zip(values, found))
+    return Proxy(one, two, n)
 
 
 def _estimate(value: float, found: np.ndarray, n: int, level: float, how: str) -> Estimate:

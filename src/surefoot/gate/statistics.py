@@ -77,7 +77,9 @@ def claim(successes: int, episodes: int, failure: float, level: float = 0.95) ->
     failed = episodes - successes
     low, high = clopper_pearson(failed, episodes, 2 * level - 1)
     least = needed(failure, level, failed)
-    evidence = f"{failed} of {episodes} episodes failed; to claim {100 * failure:g} % at {100 * level:g} % takes {least}"
+    evidence = (
+        f"{failed} of {episodes} episodes failed; to claim {100 * failure:g} % at {100 * level:g} % takes {least}"
+    )
     return Check("failure rate", failed / episodes, failure, episodes >= least, evidence, low, high)
 
 

@@ -186,9 +186,7 @@ def _found(tried: _Tried, rate: Estimate) -> Worst:
     )  # fmt: skip
 
 
-def _none(
-    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator
-) -> Worst:
+def _none(score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator) -> Worst:
     """Nothing failed: the first episodes, drawn from the belief, and as many more as are left tell how rare it is."""
     failed = tried.add(belief.sample(rng, left), score)
     n, k = left + 2 * BATCH, int(failed.sum())
