@@ -94,7 +94,9 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
     d = (best - own).mean(0)
     found = facts["price"][run]
     assert own.shape == (2, 6) and found["mean"] == pytest.approx(np.mean(best) - np.mean(own))
-    assert found["high"] - found["low"] == pytest.approx(2 * 2.5706 * d.std(ddof=1) / np.sqrt(6), rel=1e-4)  # t of 5 degrees
+    assert found["high"] - found["low"] == pytest.approx(
+        2 * 2.5706 * d.std(ddof=1) / np.sqrt(6), rel=1e-4
+    )  # t of 5 degrees
     card = json.loads((tmp_path / "r" / "specialists" / "gravity-16" / "run.json").read_text())
     assert card["belief"]["low"][0] == card["belief"]["high"][0] == 16.0 and card["settings"]["hidden"] == [8]
     before = (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text()

@@ -82,7 +82,5 @@ def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
         at = int(np.argmax(np.diff(ends)))
         since, until = box.at(np.array([[x] * len(q.params) for x in ends[at : at + 2]]))[:, d].tolist()
         h = np.bincount(np.minimum((z * BINS).astype(int), BINS - 1)) / len(z)
-        found[q.params.names[d]] = Gaps(
-            float(ends[at + 1] - ends[at]), since, until, float(1 / (BINS * (h**2).sum()))
-        )
+        found[q.params.names[d]] = Gaps(float(ends[at + 1] - ends[at]), since, until, float(1 / (BINS * (h**2).sum())))
     return found
