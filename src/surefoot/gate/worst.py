@@ -110,16 +110,14 @@ def _find(
     tried.add(pool[used], score)
     guess, start = fit(x[used], tried.margin)
     while tried.success.all() and len(used) < most:
-        chosen = _lowest(guess, x, tried, used, min(BATCH, most - len(used)), rng)
+        chosen = _lowest(guess, x, used, min(BATCH, most - len(used)), rng)
         used += chosen
         tried.add(pool[chosen], score)
         guess, start = fit(x[used], tried.margin, start)
     return guess, start
 
 
-def _lowest(
-    guess: Surrogate, x: np.ndarray, tried: _Tried, used: list[int], count: int, rng: np.random.Generator
-) -> list[int]:
+def _lowest(guess: Surrogate, x: np.ndarray, used: list[int], count: int, rng: np.random.Generator) -> list[int]:
     """Worlds with the least m - 2 s, one after the other, each as if it had turned out as the surrogate says."""
     looked = np.argsort(guess.mean(x))[: LOOKED // 2]
     looked = np.concatenate([looked, rng.integers(0, len(x), LOOKED // 2)])
@@ -130,6 +128,7 @@ def _lowest(
         best = int(np.argmin(m - 2.0 * s))
         chosen.append(int(looked[best]))
         s = s * guess.away(x[looked], x[looked[best]])
+        m[best] = np.inf  # once is enough
     return chosen
 
 
