@@ -119,8 +119,8 @@ def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.
     """IQM of (runs, tasks) scores; each draw takes as many runs with replacement, for each task apart.
 
     A plain percentile interval is too narrow by sqrt((n - 1) / n), and by the normal quantile in place of Student's:
-    with 5 runs it covers 89 %. So its quantiles are taken further out, at Phi(+- t sqrt(n / (n - 1))), where t has the
-    (n - 1) tasks degrees of freedom there are.
+    with 5 runs it covers 89 %. So its quantiles are taken further out, at Phi(+- t sqrt(n / (n - 1))), where t has
+    n - 1 degrees of freedom: more tasks do not make up for few runs, since broken ones come in few of them.
     """
     x = _numbers(scores, "scores", None)
     if x.ndim not in (1, 2):
@@ -133,7 +133,7 @@ def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.
         return Estimate(iqm(x), None, None, n, level, why)
     drawn = x[rng.integers(0, n, (draws, n, m)), np.arange(m)]
     found = stats.trim_mean(drawn.reshape(draws, n * m), 0.25, axis=1)
-    far = stats.norm.cdf(stats.t.ppf((1 + level) / 2, (n - 1) * m) * math.sqrt(n / (n - 1)))
+    far = stats.norm.cdf(stats.t.ppf((1 + level) / 2, n - 1) * math.sqrt(n / (n - 1)))
     low, high = np.quantile(found, [1 - far, far])
     return Estimate(iqm(x), float(low), float(high), n, level, "stratified bootstrap, widened for few runs")
 
