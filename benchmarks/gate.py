@@ -2,8 +2,8 @@
 
     python -m benchmarks.gate [--only calibration|worst] [--quick] [--json] [--record]
 
-Everything is drawn from laws whose truth is known. A row's least and largest are over the cases it names, and where that
-is said a goal is held against the worst of them.
+Everything is drawn from laws whose truth is known. Where a row names several limits or rates its value is the worst of
+them; over laws of training seeds it is the mean, with the worst and the best beside it.
 """
 
 from collections.abc import Callable, Iterator
