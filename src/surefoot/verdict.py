@@ -106,17 +106,20 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[f
     P(X >= k | low) = P(X <= k | high) = (1 - level) / 2, X ~ Binomial(n, p). No trials tell nothing: (0, 1).
     One end alone is a one-sided bound at level (1 + level) / 2: level=0.90 gives one-sided 95 % bounds.
     """
-    k, n = successes, trials
-    if k != int(k) or n != int(n) or not 0 <= k <= n:
-        raise SurefootError(
-            f"clopper_pearson: found {k} successes in {n} trials, expected whole 0 <= successes <= trials"
-        )
-    if not 0 < level < 1:
-        raise SurefootError(f"clopper_pearson: level: found {level}, expected between 0 and 1, for example 0.95")
-    k, n, target = int(k), int(n), math.log((1 - level) / 2)
+    (k, n), target = counted(successes, trials, level, "clopper_pearson"), math.log((1 - level) / 2)
     low = 0.0 if k == 0 else _root(_log_binomial(np.arange(k, n + 1), n), target, rising=True)
     high = 1.0 if k == n else _root(_log_binomial(np.arange(k + 1), n), target, rising=False)
     return low, high
+
+
+def counted(successes: int, trials: int, level: float, where: str) -> tuple[int, int]:
+    """The two as whole numbers, or an error where they are no counts, or the level is none."""
+    k, n = successes, trials
+    if k != int(k) or n != int(n) or not 0 <= k <= n:
+        raise SurefootError(f"{where}: found {k} successes in {n} trials, expected whole 0 <= successes <= trials")
+    if not 0 < level < 1:
+        raise SurefootError(f"{where}: level: found {level}, expected between 0 and 1, for example 0.95")
+    return int(k), int(n)
 
 
 def _log_binomial(counts: np.ndarray, n: int) -> Callable[[float], float]:

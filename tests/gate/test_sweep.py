@@ -94,7 +94,9 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
     d = (best - own).mean(0)
     found = facts["price"][run]
     assert own.shape == (2, 6) and found["mean"] == pytest.approx(np.mean(best) - np.mean(own))
-    assert found["high"] - found["low"] == pytest.approx(2 * 1.96 * d.std(ddof=1) / np.sqrt(6))
+    assert found["high"] - found["low"] == pytest.approx(
+        2 * 2.5706 * d.std(ddof=1) / np.sqrt(6), rel=1e-4
+    )  # t of 5 degrees
     card = json.loads((tmp_path / "r" / "specialists" / "gravity-16" / "run.json").read_text())
     assert card["belief"]["low"][0] == card["belief"]["high"][0] == 16.0 and card["settings"]["hidden"] == [8]
     before = (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text()
@@ -113,7 +115,7 @@ def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
     facts = sweep(policies, task, "gravity", values, others, 8, seed=3)
     same = Each(policies["catches"].contract, (policies["catches"],) * 3)
     price_ = price(facts, same, task, others)["price"]
-    assert price_["catches"] == {"mean": 0.0, "low": 0.0, "high": 0.0} and price_["nobody"]["low"] > 0
+    assert price_["catches"]["mean"] == 0.0 and "are equal" in price_["catches"]["how"] and price_["nobody"]["low"] > 0
 
 
 def test_what_cannot_be_priced_is_refused_before_anything_is_trained(tmp_path, capsys):

@@ -18,6 +18,7 @@ from surefoot.belief import Belief, Box
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError, unknown
 from surefoot.gate import report
+from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
 from surefoot.learn.ppo import PPO
 from surefoot.policy import Contract, Policy
@@ -121,8 +122,8 @@ def price(facts: dict[str, Any], best: Each, task: Task, others: Belief) -> dict
     prices = {}
     for label, points in facts["policies"].items():
         d = np.mean([np.subtract(b["returns"], p["returns"]) for b, p in zip(found, points)], 0)
-        half = 1.96 * d.std(ddof=1) / np.sqrt(len(d))
-        prices[label] = {"mean": d.mean(), "low": d.mean() - half, "high": d.mean() + half}
+        it = mean(d)
+        prices[label] = {"mean": it.value, "low": it.low, "high": it.high, "how": it.how}
     return facts | {"specialists": found, "price": prices}
 
 
@@ -149,9 +150,13 @@ def table(facts: Mapping[str, Any]) -> Table:
 def sentences(facts: Mapping[str, Any]) -> list[str]:
     """What bearing many worlds cost each policy, in words; nothing where no specialists were trained."""
     return [
-        f"{label}: price of robustness {p['mean']:.3g} return (95 %: {p['low']:.3g} .. {p['high']:.3g}) against a specialist in each world"
+        f"{label}: price of robustness {p['mean']:.3g} return ({_sure(p)}) against a specialist in each world"
         for label, p in facts.get("price", {}).items()
     ]
+
+
+def _sure(p: Mapping[str, Any]) -> str:
+    return p["how"] if p["low"] is None else f"95 %: {p['low']:.3g} .. {p['high']:.3g}"
 
 
 def page(path: Path, facts: Mapping[str, Any]) -> Path:

@@ -1,0 +1,86 @@
+"""Does training cover what is believed? The share of one belief's mass that lies in another's support, and the gaps.
+
+    inside = P(e in support of q),  e ~ p        all dimensions at once, and each alone: p the posterior, q what was trained
+    gap_d  = the widest stretch of dimension d's range without a sample, as a share of that range (its ends count)
+    even_d = 1 / (20 sum_b h_b^2),  h_b the share of samples in the b-th twentieth of the range: 1 where all are alike
+
+An unknown that q fixes is covered where p fixes it at the same value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from surefoot.belief import Belief, Box, Particles, Ranged
+from surefoot.errors import SurefootError
+from surefoot.gate.statistics import Estimate, rate
+
+BINS = 20
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of p lies in q's support: altogether with an exact interval, and by unknown."""
+
+    inside: Estimate
+    each: Mapping[str, float]
+
+    @property
+    def worst(self) -> str:
+        return min(self.each, key=lambda name: self.each[name])
+
+
+def coverage(p: Belief, q: Belief, rng: np.random.Generator, n: int = 10_000, level: float = 0.95) -> Coverage:
+    """The share of p's mass inside q's support, by n draws. 10,000 draws tell 99 % from 98.8 %."""
+    if p.params.names != q.params.names:
+        raise SurefootError(f"coverage: found params {q.params.names}, expected {p.params.names}, in that order")
+    if not p.params.names:
+        raise SurefootError("coverage: found no unknowns, expected at least 1")
+    e = p.sample(rng, n)
+    low, high = support(q)
+    each = ((e >= low) & (e <= high)).mean(0)
+    return Coverage(rate(q.inside(e), level), dict(zip(p.params.names, each.tolist())))
+
+
+def support(q: Belief) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of each unknown's range under q: a range's own, of particles the least and largest, of a Gaussian 95 %."""
+    if isinstance(q, Ranged):
+        return q.low, q.high
+    if isinstance(q, Particles):
+        held = q.points[q.weights > 0]
+        return held.min(0), held.max(0)
+    return q.interval(0.95)
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Of one unknown: the widest untried stretch as a share of its range, where it begins and ends, and how even.
+
+    A gap above 0.05 was hardly tried.
+    """
+
+    share: float
+    low: float
+    high: float
+    even: float
+
+
+def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
+    """The gaps that samples e (n, d), for example those an evaluation met, leave in the ranges of q.
+
+    Distances are on each unknown's own scale: ratios where it is on a log scale. Unknowns that q fixes have none.
+    """
+    e = np.asarray(e, float)
+    if e.ndim != 2 or e.shape[1] != len(q.params) or not len(e):
+        raise SurefootError(f"e: found shape {e.shape}, expected (n >= 1, {len(q.params)})")
+    low, high = support(q)
+    box, found = Box(q.params, low, high), {}
+    for d in np.flatnonzero(high > low):
+        z = np.sort(np.clip(box.share(e)[:, d], 0.0, 1.0))
+        ends = np.concatenate([[0.0], z, [1.0]])
+        at = int(np.argmax(np.diff(ends)))
+        since, until = box.at(np.array([[x] * len(q.params) for x in ends[at : at + 2]]))[:, d].tolist()
+        h = np.bincount(np.minimum((z * BINS).astype(int), BINS - 1)) / len(z)
+        found[q.params.names[d]] = Gaps(float(ends[at + 1] - ends[at]), since, until, float(1 / (BINS * (h**2).sum())))
+    return found

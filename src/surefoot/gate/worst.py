@@ -1,0 +1,193 @@
+"""The worlds a policy fails in, found with few episodes, and how often they come up under the belief p(e).
+
+A world costs an episode to try and nothing to draw. So very many e are drawn from p, a surrogate m(e) +- s(e) of the
+margin (how near to failing an episode came) is fitted to the few that were run, and says which to run next:
+
+    find    e with the least m(e) - 2 s(e), until one fails
+    learn   e drawn from q, and the surrogate fitted anew, some times over
+    judge   e drawn from q, which now stays:   q(e) = p(e) (rho + (1 - rho) g(e) / G),   G = E_p[g]
+            g(e)^2 = P(margin < t) by the surrogate,  t the margin that best parts failures from successes
+    P(fail) = E_q[w fail],   w = p / q = 1 / (rho + (1 - rho) g / G) <= 1 / rho
+
+Its root, for the variance of w fail is least where q goes as p sqrt(E[fail]).
+
+The share rho of q is p itself: where the surrogate is blind the estimate stays right on average, only less sure.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from surefoot.belief import Belief
+from surefoot.errors import SurefootError
+from surefoot.gate.statistics import Estimate
+from surefoot.gate.surrogate import Surrogate, fit
+from surefoot.rng import stream
+from surefoot.verdict import clopper_pearson
+
+Score = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""e (n, d) -> success (n,), and margin (n,): the lower, the nearer to failing"""
+RHO = 0.1
+POOL = 200_000  # worlds drawn, hence no failure rarer than about 1e-4 of them is looked for
+FEWER = 50_000  # of them, while it is still being learned where to look
+LOOKED = 4000  # of those, weighed up with their sd
+BATCH = 10
+
+
+@dataclass(frozen=True)
+class Worst:
+    """What a search found. `first`: episodes up to and with the first failure, None if there was none."""
+
+    failures: np.ndarray  # (k, d), the worlds it failed in, the worst first
+    worst: np.ndarray  # (d,), the world with the least margin
+    margin: float
+    first: int | None
+    episodes: int
+    rate: Estimate
+
+
+@dataclass
+class _Tried:
+    """Episodes so far."""
+
+    e: np.ndarray
+    success: np.ndarray
+    margin: np.ndarray
+
+    def add(self, e: np.ndarray, score: Score) -> np.ndarray:
+        success, margin = (np.asarray(x) for x in score(e))
+        if success.shape != (len(e),) or margin.shape != (len(e),) or not np.isfinite(margin).all():
+            raise SurefootError(f"score: expected success and a finite margin for each of {len(e)} worlds")
+        self.e = np.concatenate([self.e, e])
+        self.success = np.concatenate([self.success, success.astype(bool)])
+        self.margin = np.concatenate([self.margin, margin.astype(float)])
+        return ~success.astype(bool)
+
+
+def search(
+    score: Score, belief: Belief, seed: int, find: int = 100, learn: int = 100, judge: int = 200, level: float = 0.95
+) -> Worst:
+    """Look for worlds where a policy fails: at most `find` episodes to find one, then `learn` and `judge` more.
+
+    Where none is found, the episodes left are drawn from the belief, and bound the failure rate from above.
+    """
+    if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
+        raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
+    pool = belief.sample(stream(seed, "worst pool"), POOL)
+    x, rng = _inputs(belief, pool), stream(seed, "worst")
+    tried = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0))
+    used: list[int] = []
+    guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
+    if tried.success.all():
+        return _none(score, belief, tried, learn + judge, level, rng)
+    for _ in range(max(learn // (2 * BATCH), 1)):
+        g, _ = _chances(guess, x[:FEWER], tried)
+        _drawn(score, pool, g, tried, used, 2 * BATCH, rng)
+        guess, start = fit(x[used], tried.margin, start)
+    g, G = _chances(guess, x, tried)
+    fail, chosen = _drawn(score, pool, g, tried, used, judge, rng)
+    w = 1.0 / (RHO + (1.0 - RHO) * g[chosen] / G)
+    return _found(tried, _estimate(w * fail, level))
+
+
+def _inputs(belief: Belief, pool: np.ndarray) -> np.ndarray:
+    """(n, r) what the surrogate sees of e: the unknowns that vary, on their own scale, with mean 0 and sd 1."""
+    z = belief.normalise(pool)
+    sd = z.std(0)
+    if not (sd > 0).any():
+        raise SurefootError("search: the belief leaves nothing to search: every unknown is fixed")
+    return ((z - z.mean(0)) / np.where(sd > 0, sd, 1.0))[:, sd > 0]
+
+
+def _find(
+    score: Score, pool: np.ndarray, x: np.ndarray, tried: _Tried, used: list[int], most: int, rng: np.random.Generator
+) -> tuple[Surrogate, np.ndarray]:
+    """Episodes until the first failure; those of the first two batches are drawn from the belief."""
+    used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
+    tried.add(pool[used], score)
+    guess, start = fit(x[used], tried.margin)
+    while tried.success.all() and len(used) < most:
+        chosen = _lowest(guess, x, used, min(BATCH, most - len(used)), rng)
+        used += chosen
+        tried.add(pool[chosen], score)
+        guess, start = fit(x[used], tried.margin, start)
+    return guess, start
+
+
+def _lowest(guess: Surrogate, x: np.ndarray, used: list[int], count: int, rng: np.random.Generator) -> list[int]:
+    """Worlds with the least m - 2 s, one after the other, each as if it had turned out as the surrogate says."""
+    looked = np.argsort(guess.mean(x))[: LOOKED // 2]
+    looked = np.concatenate([looked, rng.integers(0, len(x), LOOKED // 2)])
+    looked = looked[~np.isin(looked, used)]
+    chosen: list[int] = []
+    m, s = guess(x[looked])
+    for _ in range(count):
+        best = int(np.argmin(m - 2.0 * s))
+        chosen.append(int(looked[best]))
+        s = s * guess.away(x[looked], x[looked[best]])
+        m[best] = np.inf  # once is enough
+    return chosen
+
+
+def _chances(guess: Surrogate, x: np.ndarray, tried: _Tried) -> tuple[np.ndarray, float]:
+    """(g, G): the root of the chance of failing in each world of the pool, and its mean."""
+    t = _parting(tried)
+    m = guess.mean(x)
+    near = np.argsort(m)[: len(x) // 10]  # elsewhere the sd is not worth its time: taken to be the largest of these
+    mean, s = guess(x[near])
+    g = stats.norm.cdf((t - m) / s.max())
+    g[near] = stats.norm.cdf((t - mean) / s)
+    g = np.sqrt(g)
+    return g, float(g.mean())
+
+
+def _parting(tried: _Tried) -> float:
+    """The margin t that best parts failures (below) from successes, in the middle of those that do as well."""
+    edges = np.sort(tried.margin)
+    between = np.concatenate([[edges[0] - 1e-9], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1e-9]])
+    wrong = ((tried.margin[:, None] < between) == tried.success[:, None]).sum(0)
+    return float(np.median(between[wrong == wrong.min()]))
+
+
+def _drawn(
+    score: Score, pool: np.ndarray, g: np.ndarray, tried: _Tried, used: list[int], n: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """n episodes in worlds drawn from q: (failed, which)."""
+    q = RHO / len(g) + (1 - RHO) * g / g.sum()
+    chosen = np.searchsorted(np.cumsum(q), rng.random(n) * q.sum())
+    used += chosen.tolist()
+    return tried.add(pool[chosen], score), chosen
+
+
+def _estimate(x: np.ndarray, level: float) -> Estimate:
+    """The mean of weighted failures, with an interval on its logarithm, which cannot reach below 0.
+
+    Its variance is that of the episodes and that of the pool they were chosen from.
+    """
+    n, value = len(x), float(x.mean())
+    how = f"importance-weighted, {int((x > 0).sum())} failures in {n} episodes"
+    if not (x > 0).any():
+        return Estimate(0.0, 0.0, clopper_pearson(0, n, level)[1] / RHO, n, level, how)
+    sd = math.sqrt(x.var(ddof=1) / n + value / POOL)
+    far = math.exp(float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / value)
+    return Estimate(value, value / far, min(value * far, 1.0), n, level, how)
+
+
+def _found(tried: _Tried, rate: Estimate) -> Worst:
+    order = np.argsort(tried.margin, kind="stable")
+    failed = ~tried.success
+    return Worst(
+        tried.e[order[failed[order]]], tried.e[order[0]], float(tried.margin.min()),
+        int(np.argmax(failed)) + 1 if failed.any() else None, len(tried.e), rate,
+    )  # fmt: skip
+
+
+def _none(score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator) -> Worst:
+    """Nothing failed: the first episodes, drawn from the belief, and as many more as are left tell how rare it is."""
+    failed = tried.add(belief.sample(rng, left), score)
+    n, k = left + 2 * BATCH, int(failed.sum())
+    how = f"drawn from the belief, {k} failures in {n} episodes"
+    return _found(tried, Estimate(k / n, *clopper_pearson(k, n, level), n, level, how))
