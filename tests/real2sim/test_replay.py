@@ -96,6 +96,15 @@ def test_no_window_runs_across_a_gap():
     assert all(np.isfinite(pieces.target(s)).all() for s in pieces.signals)
 
 
+def test_two_lost_rows_are_borne_and_say_nothing_against_a_prediction():
+    log, w = recorded(pendulum()), pendulum()
+    q = log["joint_pos"].copy()
+    q[73:75] = np.nan
+    lost = Log(log.time, {**log.columns, "joint_pos": q})
+    assert 70 in windows(w, lost, 10).rows
+    assert replay(w, lost).scores[0].rmse == 0.0
+
+
 def test_uneven_stamps_are_refused_by_row():
     log = recorded(pendulum())
     time = log.time.copy()

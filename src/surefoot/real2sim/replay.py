@@ -17,6 +17,7 @@ from surefoot.log import Log
 from surefoot.real2sim.signals import Signal, controls, measured, signals, starts
 from surefoot.world import Chance, Motion, Start, World
 
+LOST = 2  # rows in a row without a measurement that a window may run across
 UNEVEN = 0.02  # of a step: how far stamps may be from even before a log must be resampled
 
 
@@ -40,9 +41,17 @@ class Windows:
         return measured(self.log, signal.name)[at]
 
     def errors(self, motion: Motion) -> dict[str, np.ndarray]:
-        """Signal -> (n, length, size) prediction minus measurement; n a multiple of w, all windows for each e in turn."""
+        """Signal -> (n, length, size) prediction minus measurement; n a multiple of w, all windows for each e in turn.
+
+        0 where nothing was measured: a lost packet says nothing against a prediction.
+        """
         copies = len(motion.q) // len(self)
-        return {s.name: s.error(s.read(motion), np.tile(self.target(s), (copies, 1, 1))) for s in self.signals}
+        found = {s.name: s.error(s.read(motion), np.tile(self.target(s), (copies, 1, 1))) for s in self.signals}
+        for s in self.signals:
+            missing = ~np.isfinite(self.target(s)).all(-1)
+            if missing.any():
+                found[s.name][np.tile(missing, (copies, 1))] = 0.0
+        return found
 
 
 def windows(
@@ -50,7 +59,8 @@ def windows(
 ) -> Windows:
     """Cut a log into windows of `length` steps, one every `stride`; without a length, one as long as the log.
 
-    Windows that begin in, or run across, rows where something is missing are left out: a gap is never bridged.
+    A window that begins where nothing was measured, runs across a row without a control, or across more than two rows
+    in a row without a measurement, is left out: a gap is never bridged.
     """
     even(world, log)
     chosen, u = signals(world, log, only), controls(world, log)
@@ -58,9 +68,13 @@ def windows(
     if not 1 <= length < len(log):
         raise SurefootError(f"window: found {length} steps, expected 1 to {len(log) - 1}: the log has {len(log)} rows")
     rows = np.arange(0, len(log) - length, stride or length)
-    whole = np.isfinite(u).all(1) & np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
-    missing = np.concatenate([[0], np.cumsum(~whole)])
-    rows = rows[missing[rows + length + 1] == missing[rows]]
+    seen = np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
+    hole = ~seen
+    for k in range(1, LOST + 1):  # rows that end a run of more than LOST without a measurement
+        hole[k:] &= ~seen[:-k]
+        hole[:k] = False
+    bad = np.concatenate([[0], np.cumsum(hole | ~np.isfinite(u).all(1))])
+    rows = rows[(bad[rows + length + 1] == bad[rows]) & seen[rows]]
     if not len(rows):
         raise SurefootError(f"log: no {length} steps in a row without a gap; try shorter windows")
     u = u[rows[:, None] + np.arange(length)]
@@ -176,7 +190,7 @@ def replay(
     motion = predict(world, pieces, e[None])
     errors = pieces.errors(motion)
     flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
-    scores = tuple(_score(s, flat(errors[s.name]), flat(pieces.target(s))) for s in pieces.signals)
+    scores = tuple(_score(s, *_seen(flat(errors[s.name]), flat(pieces.target(s)))) for s in pieces.signals)
     rows = (pieces.rows[:, None] + np.arange(1, pieces.length + 1)).ravel()
     growth, by_step = compounding(world, log, e, horizon, only)
     return Replay(
@@ -188,6 +202,12 @@ def replay(
         by_step,
         int(motion.diverged.sum()),
     )
+
+
+def _seen(error: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows where something was measured."""
+    rows = np.isfinite(target).all(1)
+    return error[rows], target[rows]
 
 
 def _score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
