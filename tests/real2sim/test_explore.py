@@ -197,9 +197,10 @@ def test_a_motion_found_tells_more_than_one_drawn_blindly(plan):
     world, limits = machine(load_string(ARM).spec, LINKS, 50.0), Limits(seconds=2.0, speed=5.0, torque=0.8)
     at = meter_for(world, Box.full(LINKS), {"joint_pos": 0.002})
     range_ = control_range(world.model, at.start.u[0], limits)
-    x = 0.5 + 0.6 * (np.random.default_rng(0).random((48, 14)) - 0.5)
-    drawn = told(at, Shape().controls(x, range_, plan.log.time)[:, :-1], np.full((1, 3), 0.5), guard(world.model, limits))
-    fine = score(at, drawn.F[drawn.broken == 0, 0], "logdet")
+    drawn = Shape().controls(np.random.default_rng(0).random((32, 14)), range_, plan.log.time)
+    drawn = range_.home + 0.5 * (drawn - range_.home)  # few larger ones keep the limits
+    known = told(at, drawn[:, :-1], np.full((1, 3), 0.5), guard(world.model, limits), central=False)
+    fine = score(at, known.F[known.broken == 0, 0], "logdet")
     assert len(fine) >= 3 and plan.score > np.median(fine) + 0.5
 
 

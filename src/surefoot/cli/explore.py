@@ -50,7 +50,9 @@ class Explore:
         line.end()
         out = found.log.save(self.out or Path(f"{Path(self.model).stem}-plan.npz"))
         shown = [_table(found), *_sentences(found), f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"]
-        return Answer(found.facts() | {"plan": str(out)}, shown, f"surefoot identify {self.model} LOG --learn {self.learn}")
+        return Answer(
+            found.facts() | {"plan": str(out)}, shown, f"surefoot identify {self.model} LOG --learn {self.learn}"
+        )
 
 
 def _noise(words: tuple[str, ...]) -> dict[str, float]:
@@ -65,9 +67,18 @@ def _noise(words: tuple[str, ...]) -> dict[str, float]:
 
 
 def _table(found: Explored) -> Table:
-    table = Table("unknown", "about", "sd now", "sd after", "unit", "", title="what the motion would tell", title_justify="left")
+    table = Table(
+        "unknown", "about", "sd now", "sd after", "unit", "", title="what the motion would tell", title_justify="left"
+    )
     for p in found.params:
-        table.add_row(p.name, f"{p.value:.4g}", f"{p.before:.3g}", f"{p.after:.3g}", p.unit or "-", "" if p.determined else "NOT DETERMINED")
+        table.add_row(
+            p.name,
+            f"{p.value:.4g}",
+            f"{p.before:.3g}",
+            f"{p.after:.3g}",
+            p.unit or "-",
+            "" if p.determined else "NOT DETERMINED",
+        )
     return table
 
 

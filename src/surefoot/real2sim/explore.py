@@ -21,14 +21,15 @@ from surefoot.log import Log
 from surefoot.real2sim.excitation import Guard, Limits, Range, Shape, control_range, guard, home, names_of, settled
 from surefoot.real2sim.fisher import Meter, meter, posterior, score, slopes, told
 from surefoot.real2sim.identify import DETERMINED
+from surefoot.real2sim.replay import repeated, sized
 from surefoot.rng import stream
-from surefoot.world import Chance, Start, World
+from surefoot.world import Chance, Motion, Start, World
 
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
 SMALLER = 0.9  # what the chosen motion is multiplied by until it keeps every limit
 LEAST = 0.05  # of the motion that was chosen: below this there is none
 NOISE = {"joint_pos": 0.002}  # rad: a good encoder behind a gear
-ROUNDS, SAMPLES = 16, 48
+ROUNDS, SAMPLES = 24, 40
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def explore(
     cost = _cost(at, shape, range_, watch, time, z, s, say)
     d = shape.size(float(time[-1])) * len(range_.home)
     rng = stream(s.seed, "explore search")
-    found = minimise(cost, np.full(d, 0.5), 0.35, CEM(0.15, 0.02), s.iterations, s.population, rng, (0.0, 1.0))
+    found = minimise(cost, np.full(d, 0.5), 0.35, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
     if found.cost >= BROKEN / 2:
         raise SurefootError(
             f"explore: none of {s.iterations * s.population} motions kept the limits; {_worst(at, watch, range_, time, z)}"
@@ -151,14 +152,11 @@ def _cost(
     return cost
 
 
-def _played(at: Meter, u: np.ndarray, z: np.ndarray) -> Any:
+def _played(at: Meter, u: np.ndarray, z: np.ndarray) -> Motion:
     """One motion at each z."""
-    n = len(z)
-    world = at.world.like(n)
-    many = lambda a: None if a is None else np.repeat(a, n, 0)  # noqa: E731
-    x = at.start
-    world.reset(np.arange(n), at.space.e(z), Start(many(x.q), many(x.v), many(x.u), many(x.act)))
-    return world.rollout(np.repeat(u[None, :-1], n, 0), Chance(0, 0, world.dt))
+    world = sized(at.world, len(z))
+    world.reset(np.arange(len(z)), at.space.e(z), repeated(at.start, len(z)))
+    return world.rollout(np.repeat(u[None, :-1], len(z), 0), Chance(0, 0, world.dt))
 
 
 def _kept(at: Meter, watch: Guard, range_: Range, u: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
@@ -205,8 +203,8 @@ def explored(
     )
     values = np.linalg.eigvalsh(np.median(F, 0) * np.outer(at.prior, at.prior))
     condition = float(values[-1] / max(values[0], 1e-300)) if values[-1] > 0 else math.inf
-    value = score(at, F, s.objective)
-    value = float(value.mean() if s.over == "mean" else value.min())
+    each = score(at, F, s.objective)
+    value = float(each.mean() if s.over == "mean" else each.min())
     meta = {
         "kind": "excitation", "names": names_of(at.world.model), "limits": vars(limits), "noise": dict(noise),
         "start": at.start.q[0].tolist(), "sd": {p.name: p.after for p in params}, "sd_before": {p.name: p.before for p in params},

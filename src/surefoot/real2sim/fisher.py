@@ -10,7 +10,7 @@ F_zz - F_zx F_xx^-1 F_xz.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -19,7 +19,7 @@ from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
 from surefoot.real2sim.fit import Space
-from surefoot.real2sim.replay import repeated
+from surefoot.real2sim.replay import encoder_shift, repeated, sized
 from surefoot.real2sim.signals import BASE, JOINT, Signal, has_base, movable, signals
 from surefoot.rng import stream
 from surefoot.world import Chance, Motion, Start, World
@@ -90,13 +90,15 @@ def told(
     each = len(z) * plan.rows
     record = u.shape[1] * getattr(at.world, "substeps", 1) * (model.nq + model.nv + model.nu + model.nsensordata)
     group = int(np.clip(NUMBERS // max(1, each * record), 1, len(u)))
-    world = at.world if at.world.n == each * group else at.world.like(each * group)
+    world, shift = sized(at.world, each * group), np.tile(encoder_shift(at.world, plan.e), (group, 1))
     F, outside = [], []
     for a in range(0, len(u), group):
         some = u[np.minimum(np.arange(a, a + group), len(u) - 1)]  # the last group is filled up
         kept = len(u[a : a + group])
-        world.reset(np.arange(world.n), np.tile(plan.e, (group, 1)), repeated(plan.start, group))
+        start = repeated(plan.start, group)
+        world.reset(np.arange(world.n), np.tile(plan.e, (group, 1)), replace(start, q=start.q - shift))
         motion = world.rollout(np.repeat(some, each, 0), Chance(0, 0, world.dt))
+        motion = replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion  # as the encoders read
         F.append(_information(at, motion, plan, (group, len(z)))[:kept])
         worst = np.where(motion.diverged, np.inf, broken(motion) if broken is not None else 0.0)
         outside.append(worst.reshape(group, -1).max(1)[:kept])
