@@ -1,19 +1,23 @@
 """What a motion would tell agrees with closed forms, and the motion found keeps its limits."""
 
+import json
+
 import mujoco
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 from surefoot.belief import Box
+from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
 from surefoot.real2sim.explore import Explore, explore, meter_for
 from surefoot.real2sim.fisher import meter, posterior, score, told
+from surefoot.real2sim.subject import subject
 from surefoot.sim.load import load_string
-from surefoot.world import Start
+from surefoot.world import Chance, Start
 
 M, C, K = 2.0, 0.8, 50.0  # kg, N s/m, N/m
 
@@ -154,8 +158,6 @@ def test_the_motion_found_keeps_every_limit_on_machines_it_was_not_searched_on(p
     start = np.tile(plan.log.meta["start"], (16, 1))
     u = plan.log["control"]
     world.reset(np.arange(16), e, Start(start, 0 * start, np.tile(u[0], (16, 1))))
-    from surefoot.world import Chance
-
     motion = world.rollout(np.repeat(u[None, :-1], 16, 0), Chance(0, 0, world.dt))
     assert np.abs(motion.v).max() < 5.0 * 1.03 and not motion.diverged.any()
     assert (np.abs(motion.y["actuator_force"]) < 0.83 * np.array([12.0, 6.0])).all()
@@ -238,3 +240,51 @@ def test_a_machine_settles_where_gravity_and_servo_agree():
     data.qpos[:], data.ctrl[:] = x.q[0], 0.0
     mujoco.mj_forward(world.model, data)
     assert np.abs(data.qfrc_bias - data.qfrc_actuator).max() < 0.01 and x.q[0, 0] < -0.05
+
+
+SMALL = "--limits.seconds 1 --search.iterations 2 --search.population 8 --search.samples 1 --search.verify 4".split()
+
+
+def test_the_command_tells_what_would_be_known_and_writes_a_plan(tmp_path, capsys):
+    out = tmp_path / "plan.npz"
+    words = ["explore", "arm", "--learn", "fore_mass,elbow_damping", "--out", str(out), *SMALL]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "fore_mass" in shown
+        and "sd after" in shown
+        and shown.splitlines()[-1].startswith("next: surefoot identify arm")
+    )
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [p["name"] for p in facts["params"]] == ["fore_mass", "elbow_damping"] and facts["undetermined"] == []
+    assert Log.load(out)["control"].shape == (51, 2)
+
+
+def test_a_model_file_that_holds_its_base_can_be_explored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.xml").write_text(ARM)
+    assert main(["explore", "two.xml", "--learn", "mass,damping", "--noise", "joint_pos=0.001", *SMALL]) == 0
+    assert (tmp_path / "two-plan.npz").exists()
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["arm", "--learn", "for_mass"], "did you mean fore_mass"),
+        (["arm", "--learn", "pull"], "no unknown matches 'pull'"),
+        (["arm", "--learn", "fore_mass", "--noise", "joint_pos"], "expected SIGNAL=SD"),
+        (["armm", "--learn", "fore_mass"], "did you mean arm"),
+        (["arm", "--learn", "fore_mass", "--fixed"], "no free joint"),
+    ],
+)
+def test_what_cannot_be_explored_is_said(words, said, capsys):
+    assert main(["explore", *words, *SMALL]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_quadruped_held_in_the_air_begins_at_its_stand():
+    who = subject("walk", ("armature", "kd"), 50.0, fixed=True)
+    assert who.world.model.nv == 12 and who.belief.params.names == ["kd", "armature"]
+    np.testing.assert_allclose(who.start.q[0], np.tile([0.0, 0.8, -1.6], 4))
+    np.testing.assert_allclose(who.start.u, who.start.q)
