@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -9,9 +10,11 @@ from tyro.conf import Positional
 
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError
+from surefoot.real2sim.excitation import Explore as Settings
 from surefoot.real2sim.excitation import Limits, Shape
-from surefoot.real2sim.explore import Explore as Settings
-from surefoot.real2sim.explore import Explored
+
+if TYPE_CHECKING:  # what fits takes a second to import
+    from surefoot.real2sim.explore import Explored
 
 
 @dataclass
@@ -66,7 +69,7 @@ def _noise(words: tuple[str, ...]) -> dict[str, float]:
     return found
 
 
-def _table(found: Explored) -> Table:
+def _table(found: "Explored") -> Table:
     table = Table(
         "unknown", "about", "sd now", "sd after", "unit", "", title="what the motion would tell", title_justify="left"
     )
@@ -82,7 +85,7 @@ def _table(found: Explored) -> Table:
     return table
 
 
-def _sentences(found: Explored) -> list[str]:
+def _sentences(found: "Explored") -> list[str]:
     used = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.used.items())
     said = [f"limits used, at most: {used}"]
     if found.undetermined:

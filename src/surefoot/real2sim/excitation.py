@@ -92,6 +92,33 @@ class Shape:
         return (offset + (size[..., None] * waves).sum(-2)) / total
 
 
+@dataclass(frozen=True)
+class Explore:
+    """How to look for the motion."""
+
+    objective: Literal["logdet", "a", "trace"] = "logdet"
+    """what to make large: logdet (D-optimal), a (A-optimal, mean square error), trace (of the information)"""
+    over: Literal["mean", "worst"] = "mean"
+    """of the samples of e: tell most on average, or in the worst of them"""
+    samples: int = 3
+    """samples of e during the search"""
+    verify: int = 32
+    """samples of e on which the chosen motion has to keep the limits"""
+    iterations: int = 24
+    """rounds of the search"""
+    population: int = 40
+    """motions tried in each round"""
+    seed: int = 0
+    """of the search and of the samples of e"""
+
+    def __post_init__(self) -> None:
+        for name in ("samples", "verify"):
+            if getattr(self, name) < 1:
+                raise SurefootError(f"explore.{name}: found {getattr(self, name)}, expected at least 1")
+        if self.over not in ("mean", "worst"):
+            raise SurefootError(f"explore.over: found {self.over!r}, expected mean or worst")
+
+
 def ramp(time: np.ndarray) -> np.ndarray:
     """w (T,): half a cosine up and down, half a second each, or a fifth of a short motion."""
     t, seconds = time - time[0], float(time[-1] - time[0])

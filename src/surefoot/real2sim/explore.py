@@ -10,7 +10,7 @@ and made smaller until it keeps every limit there, too.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,18 @@ from surefoot.belief import Belief
 from surefoot.control.sampling import CEM, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.excitation import Guard, Limits, Range, Shape, control_range, guard, home, names_of, settled
+from surefoot.real2sim.excitation import (
+    Explore,
+    Guard,
+    Limits,
+    Range,
+    Shape,
+    control_range,
+    guard,
+    home,
+    names_of,
+    settled,
+)
 from surefoot.real2sim.fisher import Meter, meter, posterior, score, slopes, told
 from surefoot.real2sim.identify import DETERMINED
 from surefoot.real2sim.replay import repeated, sized
@@ -29,34 +40,6 @@ BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
 SMALLER = 0.9  # what the chosen motion is multiplied by until it keeps every limit
 LEAST = 0.05  # of the motion that was chosen: below this there is none
 NOISE = {"joint_pos": 0.002}  # rad: a good encoder behind a gear
-ROUNDS, SAMPLES = 24, 40
-
-
-@dataclass(frozen=True)
-class Explore:
-    """How to look for the motion."""
-
-    objective: Literal["logdet", "a", "trace"] = "logdet"
-    """what to make large: logdet (D-optimal), a (A-optimal, mean square error), trace (of the information)"""
-    over: Literal["mean", "worst"] = "mean"
-    """of the samples of e: tell most on average, or in the worst of them"""
-    samples: int = 3
-    """samples of e during the search"""
-    verify: int = 32
-    """samples of e on which the chosen motion has to keep the limits"""
-    iterations: int = ROUNDS
-    """rounds of the search"""
-    population: int = SAMPLES
-    """motions tried in each round"""
-    seed: int = 0
-    """of the search and of the samples of e"""
-
-    def __post_init__(self) -> None:
-        for name in ("samples", "verify"):
-            if getattr(self, name) < 1:
-                raise SurefootError(f"explore.{name}: found {getattr(self, name)}, expected at least 1")
-        if self.over not in ("mean", "worst"):
-            raise SurefootError(f"explore.over: found {self.over!r}, expected mean or worst")
 
 
 @dataclass(frozen=True)
