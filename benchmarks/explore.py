@@ -22,7 +22,7 @@ from surefoot.real2sim.excitation import Limits, Range, Shape, control_range, gu
 from surefoot.real2sim.explore import Explore, Explored, explore, meter_for
 from surefoot.real2sim.fisher import Meter, told
 from surefoot.real2sim.identify import Identify, identify
-from surefoot.real2sim.plant import hold
+from surefoot.real2sim.subject import in_the_air
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
 from surefoot.sim.load import load_string
@@ -121,7 +121,7 @@ def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray
 def leg_spec() -> mujoco.MjSpec:
     """The front left leg, its trunk held; the others are its mirror images, and by a held trunk they never meet."""
     spec = load_string(tasks.make("walk").xml, "walk").spec
-    hold(spec, "walk")
+    in_the_air(spec, "walk")
     for leg in ("FR", "RL", "RR"):
         spec.delete(spec.body(f"{leg}_hip_link"))
     return spec
@@ -150,7 +150,7 @@ def legs(quick: bool) -> Iterator[Row]:
     start = Start(stand[None], np.zeros((1, 3)), stand[None])
     at = meter_for(world, belief, noise, start)
     range_, watch = control_range(world.model, at.start.u[0], limits), guard(world.model, limits)
-    small = {"iterations": 3, "population": 16} if quick else {"iterations": 24, "population": 40}
+    small = {"iterations": 3, "population": 16} if quick else {"iterations": 16, "population": 40}
     z = at.space.z(belief.sample(stream(3, "judges"), 4 if quick else 16))
     few, traces = at.space.z(belief.sample(stream(0, "explore"), 2)), {}
     for name in ("logdet", "a", "trace"):

@@ -208,7 +208,7 @@ def test_a_motion_found_tells_more_than_one_drawn_blindly(plan):
 
 def test_limits_that_cannot_be_kept_are_said():
     world = machine(load_string(ARM).spec, LINKS, 50.0)
-    with pytest.raises(SurefootError, match="even to hold still breaks one: torque"):
+    with pytest.raises(SurefootError, match="even to hold still breaks a limit: torque"):
         explore(world, Box.full(LINKS), Limits(seconds=1.0, torque=0.01), settings=QUICK)
     with pytest.raises(SurefootError, match="limits.speed"):
         Limits(speed=0.0)

@@ -98,13 +98,17 @@ def explore(
     range_, watch = control_range(world.model, at.start.u[0], limits), guard(world.model, limits)
     time = np.arange(max(2, round(limits.seconds / world.dt)) + 1) * world.dt
     z = at.space.z(belief.sample(stream(s.seed, "explore"), s.samples))
+    still = _worst(at, watch, range_, time, z)
+    if still:
+        raise SurefootError(f"explore: even to hold still breaks a limit: {still}")
     cost = _cost(at, shape, range_, watch, time, z, s, say)
     d = shape.size(float(time[-1])) * len(range_.home)
     rng = stream(s.seed, "explore search")
     found = minimise(cost, np.full(d, 0.5), 0.35, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
     if found.cost >= BROKEN / 2:
         raise SurefootError(
-            f"explore: none of {s.iterations * s.population} motions kept the limits; {_worst(at, watch, range_, time, z)}"
+            f"explore: none of {s.iterations * s.population} motions kept the limits; "
+            "try a longer or slower motion, a smaller reach or wider limits"
         )
     say("trying it on more of what is believed")
     many = at.space.z(belief.sample(stream(s.seed, "verify"), s.verify))
@@ -151,17 +155,17 @@ def _kept(at: Meter, watch: Guard, range_: Range, u: np.ndarray, z: np.ndarray) 
         if not motion.diverged.any() and not watch(motion).any():
             return tried, {k: float(v.max()) for k, v in watch.each(motion).items()}
         share *= SMALLER
-    raise SurefootError(f"explore: no motion keeps the limits for all that is believed; {_worst(at, watch, range_, np.arange(3.0), z)}")  # fmt: skip
+    raise SurefootError(
+        "explore: no motion keeps the limits for all that is believed; try wider limits, or believe less"
+    )
 
 
 def _worst(at: Meter, watch: Guard, range_: Range, time: np.ndarray, z: np.ndarray) -> str:
-    """Which limit holding still breaks, if it is that."""
+    """Which limit holding still breaks, if any."""
     motion = _played(at, np.repeat(range_.home[None], len(time), 0), z)
     used = {k: float(np.nanmax(v)) for k, v in watch.each(motion).items()}
     name = max(used, key=lambda k: used[k])
-    if used[name] <= 1:
-        return "to hold still keeps them: try a longer or slower motion, or wider limits"
-    return f"even to hold still breaks one: {name} is {used[name]:.3g} of its limit"
+    return f"{name} is {used[name]:.3g} of its limit" if used[name] > 1 else ""
 
 
 def explored(

@@ -39,7 +39,7 @@ def subject(
         )
     spec = (load_string(task.xml, task.name) if task else load_model(name)).spec
     if fixed:
-        hold(spec, name)
+        in_the_air(spec, name)
     if kp is not None:
         servos(spec, kp, kd)
     every = task.params if task else unknowns(spec.compile())
@@ -56,6 +56,13 @@ def subject(
             begun = Start(begun.q[:, 7:], begun.v[:, 6:], begun.u, begun.act)
         start = standing(world.model, begun, task.action.names, task.action.offset)
     return Subject(world, _believed(task.belief, params) if task else Box.full(params), start)
+
+
+def in_the_air(spec: mujoco.MjSpec, where: str) -> None:
+    """Its base held, a metre higher than it stands: what moves must not meet the ground."""
+    hold(spec, where)
+    for body in spec.worldbody.bodies:
+        body.pos[2] += 1.0
 
 
 def standing(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
