@@ -15,6 +15,7 @@ from surefoot.params import Param, Params
 from surefoot.real2sim.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
 from surefoot.real2sim.explore import Explore, explore, meter_for
 from surefoot.real2sim.fisher import meter, posterior, score, told
+from surefoot.real2sim.plant import Plant
 from surefoot.real2sim.subject import subject
 from surefoot.sim.load import load_string
 from surefoot.world import Chance, Start
@@ -264,7 +265,9 @@ def test_the_command_tells_what_would_be_known_and_writes_a_plan(tmp_path, capsy
 def test_a_model_file_that_holds_its_base_can_be_explored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "two.xml").write_text(ARM)
-    assert main(["explore", "two.xml", "--learn", "mass,damping", "--noise", "joint_pos=0.001", *SMALL]) == 0
+    assert (
+        main(["explore", "two.xml", "--learn", "mass:fore=0.4..0.6,damping", "--noise", "joint_pos=0.001", *SMALL]) == 0
+    )
     assert (tmp_path / "two-plan.npz").exists()
 
 
@@ -275,7 +278,7 @@ def test_a_model_file_that_holds_its_base_can_be_explored(tmp_path, monkeypatch)
         (["arm", "--learn", "pull"], "no unknown matches 'pull'"),
         (["arm", "--learn", "fore_mass", "--noise", "joint_pos"], "expected SIGNAL=SD"),
         (["armm", "--learn", "fore_mass"], "did you mean arm"),
-        (["arm", "--learn", "fore_mass", "--fixed"], "no free joint"),
+        (["arm", "--learn", "fore_mass", "--machine.fixed"], "no free joint"),
     ],
 )
 def test_what_cannot_be_explored_is_said(words, said, capsys):
@@ -284,7 +287,7 @@ def test_what_cannot_be_explored_is_said(words, said, capsys):
 
 
 def test_a_quadruped_held_in_the_air_begins_at_its_stand():
-    who = subject("walk", ("armature", "kd"), 50.0, fixed=True)
+    who = subject(Plant("walk", fixed=True), ("kd", "armature"), 50.0)
     assert who.world.model.nv == 12 and who.belief.params.names == ["kd", "armature"]
     np.testing.assert_allclose(who.start.q[0], np.tile([0.0, 0.8, -1.6], 4))
     np.testing.assert_allclose(who.start.u, who.start.q)

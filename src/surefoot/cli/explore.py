@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from surefoot.cli.real import Machine
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError
 from surefoot.real2sim.excitation import Explore as Settings
@@ -24,17 +25,13 @@ class Explore:
     model: Positional[str]
     """a model file (.xml MJCF, .urdf), or a task's name"""
     learn: str
-    """the unknowns to learn, with commas between, as `surefoot look MODEL` names them; all others are taken as known"""
+    """what to learn, by commas, as `surefoot identify` takes it: a task's unknowns, or armature:kinds,damping,delay of a
+    model file; all else is taken as known"""
     noise: tuple[str, ...] = ("joint_pos=0.002",)
     """what will be measured, and its standard deviation: joint_pos=0.002 joint_vel=0.05 gyro=0.01"""
     rate: float = 50.0
     """controls and measurements a second"""
-    fixed: bool = False
-    """the base is held: its free joint is taken out"""
-    kp: float | None = None
-    """position gain of servos that stand in for the model's motors, N m/rad"""
-    kd: float = 0.0
-    """velocity gain of those servos, N m s/rad"""
+    machine: Machine = field(default_factory=Machine)
     shape: Shape = field(default_factory=Shape)
     limits: Limits = field(default_factory=Limits)
     search: Settings = field(default_factory=Settings)
@@ -43,9 +40,12 @@ class Explore:
 
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.explore import explore
+        from surefoot.real2sim.plant import Plant
         from surefoot.real2sim.subject import subject
 
-        who = subject(self.model, tuple(self.learn.split(",")), self.rate, self.fixed, self.kp, self.kd)
+        how = self.machine
+        plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
+        who = subject(plant, tuple(self.learn.split(",")), self.rate)
         line = Line(say)
         found = explore(
             who.world, who.belief, self.limits, _noise(self.noise), self.shape, self.search, who.start, line.text

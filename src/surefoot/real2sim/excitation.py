@@ -70,6 +70,13 @@ class Shape:
             raise unknown("shape", self.kind, ["sines", "spline"])
         return 1 + 3 * self.count if self.kind == "sines" else max(3, round(3 * seconds))
 
+    def middle(self, seconds: float) -> np.ndarray:
+        """Numbers of one actuator to search around: small sines, because large ones seldom keep the limits."""
+        x = np.full(self.size(seconds), 0.5)
+        if self.kind == "sines":
+            x[1 : 1 + self.count] = 0.25
+        return x
+
     def controls(self, x: np.ndarray, range_: "Range", time: np.ndarray) -> np.ndarray:
         """(n, nu * size) numbers in 0..1 -> (n, T, nu) controls."""
         n, seconds, nu = len(x), float(time[-1] - time[0]), len(range_.home)

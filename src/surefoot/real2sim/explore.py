@@ -102,9 +102,9 @@ def explore(
     if still:
         raise SurefootError(f"explore: even to hold still breaks a limit: {still}")
     cost = _cost(at, shape, range_, watch, time, z, s, say)
-    d = shape.size(float(time[-1])) * len(range_.home)
+    x0 = np.tile(shape.middle(float(time[-1])), len(range_.home))
     rng = stream(s.seed, "explore search")
-    found = minimise(cost, np.full(d, 0.5), 0.35, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
+    found = minimise(cost, x0, 0.35, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
     if found.cost >= BROKEN / 2:
         raise SurefootError(
             f"explore: none of {s.iterations * s.population} motions kept the limits; "

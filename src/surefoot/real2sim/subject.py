@@ -11,9 +11,9 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, nearest, unknown
 from surefoot.params import Params
 from surefoot.real2sim.excitation import is_servo, machine
-from surefoot.real2sim.plant import hold, servos
+from surefoot.real2sim.learnable import learnable
+from surefoot.real2sim.plant import Plant, hold, servos
 from surefoot.rng import stream
-from surefoot.sim.audit import unknowns
 from surefoot.sim.engine import Engine
 from surefoot.sim.fields import TARGETS
 from surefoot.sim.load import load_model, load_string
@@ -28,34 +28,37 @@ class Subject:
     """where it stands before it moves; None: as the model says"""
 
 
-def subject(
-    name: str, learn: tuple[str, ...], rate: float, fixed: bool = False, kp: float | None = None, kd: float = 0.0
-) -> Subject:
-    """A task's robot with the task's belief, or a model file's with the unknowns any robot has."""
+def subject(plant: Plant, learn: tuple[str, ...], rate: float) -> Subject:
+    """A task's robot with the task's belief, or a model file's with what the words of `identify` mean in it."""
+    name = plant.model
     task = tasks.make(name) if name in tasks.TASKS else None
     if task is None and not Path(name).exists():
         raise SurefootError(
             f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
         )
     spec = (load_string(task.xml, task.name) if task else load_model(name)).spec
-    if fixed:
+    if plant.fixed:
         in_the_air(spec, name)
-    if kp is not None:
-        servos(spec, kp, kd)
-    every = task.params if task else unknowns(spec.compile())
-    known = [p.name for p in every if p.target in TARGETS]
-    for word in learn:
-        if word not in known:
-            raise unknown("unknown", word, known, "--learn")
-    params = Params(tuple(p for p in every if p.name in learn))
+    if plant.kp is not None:
+        servos(spec, plant.kp, plant.kd)
+    spec.option.timestep = plant.timestep or spec.option.timestep
+    params = _chosen(task.params, learn) if task else learnable(spec.compile(), learn)
     world = machine(spec, params, rate)
     start = None
     if task:
         begun = task.start(stream(0, "explore start"), 1)
-        if fixed:  # without the seven numbers of a base's pose, and the six of its velocity
+        if plant.fixed:  # without the seven numbers of a base's pose, and the six of its velocity
             begun = Start(begun.q[:, 7:], begun.v[:, 6:], begun.u, begun.act)
         start = standing(world.model, begun, task.action.names, task.action.offset)
     return Subject(world, _believed(task.belief, params) if task else Box.full(params), start)
+
+
+def _chosen(params: Params, learn: tuple[str, ...]) -> Params:
+    known = [p.name for p in params if p.target in TARGETS]
+    for word in learn:
+        if word not in known:
+            raise unknown("unknown", word, known, "--learn")
+    return params.only(learn)
 
 
 def in_the_air(spec: mujoco.MjSpec, where: str) -> None:
