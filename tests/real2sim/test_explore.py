@@ -67,7 +67,7 @@ def test_information_about_a_mass_on_a_spring_is_that_of_its_sensitivity_equatio
     J = sensitivities(u, world.dt) * (PARAMS.high - PARAMS.low) / sd
     np.testing.assert_allclose(F, J.T @ J, rtol=0.01)
     one_sided = told(at, u[None, :, None], z, central=False).F[0, 0]
-    np.testing.assert_allclose(one_sided, F, rtol=0.01)
+    np.testing.assert_allclose(one_sided, F, rtol=0.1)
 
 
 def test_a_start_that_has_to_be_estimated_costs_information_and_no_more_than_that():

@@ -70,12 +70,14 @@ class Shape:
             raise unknown("shape", self.kind, ["sines", "spline"])
         return 1 + 3 * self.count if self.kind == "sines" else max(3, round(3 * seconds))
 
-    def middle(self, seconds: float) -> np.ndarray:
-        """Numbers of one actuator to search around: small sines, because large ones seldom keep the limits."""
-        x = np.full(self.size(seconds), 0.5)
-        if self.kind == "sines":
-            x[1 : 1 + self.count] = 0.25
-        return x
+    def drawn(self, rng: np.random.Generator, n: int, nu: int, seconds: float) -> np.ndarray:
+        """(n, nu * size) motions of every kind, every other one of them of any size: large ones seldom keep the limits."""
+        x = rng.random((n, nu, self.size(seconds)))
+        size = np.where(np.arange(n) % 2, 1.0, rng.random(n))[:, None, None]
+        moved = slice(1, 1 + self.count) if self.kind == "sines" else slice(None)
+        rest = 0.0 if self.kind == "sines" else 0.5
+        x[..., moved] = rest + size * (x[..., moved] - rest)
+        return x.reshape(n, -1)
 
     def controls(self, x: np.ndarray, range_: "Range", time: np.ndarray) -> np.ndarray:
         """(n, nu * size) numbers in 0..1 -> (n, T, nu) controls."""

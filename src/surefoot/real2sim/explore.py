@@ -39,6 +39,7 @@ from surefoot.world import Chance, Motion, Start, World
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
 SMALLER = 0.9  # what the chosen motion is multiplied by until it keeps every limit
 LEAST = 0.05  # of the motion that was chosen: below this there is none
+FIRST, SPREAD = 4, 0.2  # rounds' worth of motions drawn at first; how far from the best of them the search begins
 NOISE = {"joint_pos": 0.002}  # rad: a good encoder behind a gear
 
 
@@ -102,9 +103,10 @@ def explore(
     if still:
         raise SurefootError(f"explore: even to hold still breaks a limit: {still}")
     cost = _cost(at, shape, range_, watch, time, z, s, say)
-    x0 = np.tile(shape.middle(float(time[-1])), len(range_.home))
     rng = stream(s.seed, "explore search")
-    found = minimise(cost, x0, 0.35, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
+    first = shape.drawn(rng, FIRST * s.population, len(range_.home), float(time[-1]))
+    x0 = first[np.argmin(cost(first))]  # the best of many of every kind: the cost has many valleys
+    found = minimise(cost, x0, SPREAD, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
     if found.cost >= BROKEN / 2:
         raise SurefootError(
             f"explore: none of {s.iterations * s.population} motions kept the limits; "
@@ -133,7 +135,7 @@ def _cost(
         value = value.mean(1) if s.over == "mean" else value.min(1)
         done += 1
         fine = found.broken == 0
-        say(f"round {done} of {s.iterations}: {fine.sum()} of {len(x)} motions keep the limits")
+        say(f"round {done} of {s.iterations + 1}: {fine.sum()} of {len(x)} motions keep the limits")
         return np.where(fine, -value, BROKEN * (1 + found.broken))
 
     return cost

@@ -28,6 +28,8 @@ NUMBERS = 8_000_000  # in one rollout's record: 64 MB
 Broken = Callable[[Motion], np.ndarray]
 """simulations -> (n,) how far each is outside some limits, 0 within them"""
 
+STEP = 0.02  # of a parameter's range. Not less: where a joint sticks, a motion jumps from one e to the next, and the
+# difference over a narrow step would be all jump; a search looks for such places, and no fit could use them
 START = 1e-4  # rad or m, and per second: the finite difference of a start
 
 
@@ -41,6 +43,7 @@ class Meter:
     signals: tuple[Signal, ...]
     sd: np.ndarray  # (C,) noise of each channel, in its signal's unit
     prior: np.ndarray  # (d,) standard deviation of z as believed now
+    step: float = STEP
 
     @property
     def d(self) -> int:
@@ -123,7 +126,8 @@ def _differences(at: Meter, z: np.ndarray, nx: int, central: bool) -> Difference
     p = d + nx
     rows, up = (2 * p, np.arange(p)) if central else (1 + p, 1 + np.arange(p))
     down = p + np.arange(p) if central else np.zeros(p, int)
-    steps = np.where(z + at.space.steps <= 1, at.space.steps, -at.space.steps)  # inward, where one side is all there is
+    wide = np.maximum(at.space.steps, at.step)
+    steps = np.where(z + wide <= 1, wide, -wide)  # inward, where one side is all there is
     moved, span = np.repeat(z[:, None], rows, 1), np.full((m, p), (1 + central) * START)
     for k in range(d):
         moved[:, up[k], k] = np.clip(z[:, k] + steps[:, k], 0.0, 1.0)
