@@ -74,9 +74,10 @@ class Shape:
         """(n, nu * size) motions of every kind, every other one of them of any size: large ones seldom keep the limits."""
         x = rng.random((n, nu, self.size(seconds)))
         size = np.where(np.arange(n) % 2, 1.0, rng.random(n))[:, None, None]
-        moved = slice(1, 1 + self.count) if self.kind == "sines" else slice(None)
-        rest = 0.0 if self.kind == "sines" else 0.5
-        x[..., moved] = rest + size * (x[..., moved] - rest)
+        moved, rest = (x[..., : 1 + self.count] if self.kind == "sines" else x), np.array(0.5)
+        if self.kind == "sines":
+            rest = np.r_[0.5, np.zeros(self.count)]  # no offset, no amplitude
+        moved[:] = rest + size * (moved - rest)
         return x.reshape(n, -1)
 
     def controls(self, x: np.ndarray, range_: "Range", time: np.ndarray) -> np.ndarray:
