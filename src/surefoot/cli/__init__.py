@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 import surefoot
+from surefoot.cli.explore import Explore
 from surefoot.cli.logs import ReadLog
 from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.record import Record
@@ -33,6 +34,7 @@ VERBS: dict[str, Any] = {
     "adapt": Adapt,
     "record": Record,
     "cross": Cross,
+    "explore": Explore,
     "preflight": Preflight,
     "replay": Replay,
     "identify": Identify,

@@ -1,0 +1,182 @@
+"""What a designed motion is worth: errors of identified unknowns, and information, against random motions and chirps.
+
+    python -m benchmarks.explore [--only arm|legs] [--quick] [--json] [--record]
+
+arm   a two-link arm in a vertical plane, five unknowns of +-35 %, joint angles at 50 Hz with 2 mrad of noise: every motion takes 2 s,
+      keeps the same limits, and is given to machines that were drawn from the belief; the same fit reads each log.
+legs  a leg of walk's quadruped, its trunk held in the air: what would be told, against the best of many chirps.
+"""
+
+from collections.abc import Iterator
+
+import mujoco
+import numpy as np
+
+from benchmarks import measure
+from benchmarks.measure import Row, row
+from surefoot import tasks
+from surefoot.belief import Box
+from surefoot.log import Log
+from surefoot.params import Param, Params
+from surefoot.real2sim.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
+from surefoot.real2sim.explore import Explore, Explored, explore, meter_for
+from surefoot.real2sim.fisher import Meter, told
+from surefoot.real2sim.identify import Identify, identify
+from surefoot.real2sim.subject import in_the_air
+from surefoot.rng import stream
+from surefoot.sim.engine import Engine
+from surefoot.sim.load import load_string
+from surefoot.world import Chance, Start
+
+NOISE = 0.002  # rad
+LC = 0.125  # m, from the elbow to the forearm's centre of mass
+ARM = Params((
+    Param("m2", "mass", 1.0, 0.65, 1.35, match="fore", op="set", unit="kg"),
+    Param("lc2", "com_x", LC, 0.65 * LC, 1.35 * LC, match="fore", op="set", unit="m"),
+    Param("I2", "inertia", 1.0, 0.65, 1.35, match="fore"),
+    Param("b1", "damping", 0.3, 0.195, 0.405, match="shoulder", op="set", unit="N m s/rad"),
+    Param("b2", "damping", 0.15, 0.0975, 0.2025, match="elbow", op="set", unit="N m s/rad"),
+))  # fmt: skip
+LEG = Params((
+    Param("thigh_mass", "mass", 1.0, 0.7, 1.4, match="FL_thigh", log=True),
+    Param("shank_mass", "mass", 1.0, 0.7, 1.4, match="FL_shank", log=True),
+    Param("shank_com", "com_z", 0.0, -0.03, 0.03, match="FL_shank", op="add", unit="m"),
+    *(Param(f"armature_{j}", "armature", 1.0, 0.5, 2.0, match=f"FL_{j}", log=True) for j in ("abduction", "hip", "knee")),
+    Param("damping", "damping", 1.0, 0.3, 3.0, match="FL_.*", log=True),
+    Param("joint_friction", "frictionloss", 1.0, 0.3, 3.0, match="FL_.*", log=True),
+))  # fmt: skip
+
+
+def random_motion(at: Meter, range_: Range, limits: Limits, time: np.ndarray, z: np.ndarray, seed: int) -> np.ndarray:
+    """(T + 1, nu) the first motion drawn blindly that keeps the limits at every z."""
+    shape, watch = Shape(), guard(at.world.model, limits)
+    for k in range(1000):
+        x = stream(seed, "random motion", k).random((1, shape.size(float(time[-1])) * len(range_.home)))
+        u = shape.controls(x, range_, time)
+        if told(at, u[:, :-1], z, watch, central=False).broken[0] == 0:
+            return u[0]
+    raise RuntimeError("no random motion keeps the limits")
+
+
+def played(world: Engine, at: Meter, u: np.ndarray, time: np.ndarray, e: np.ndarray, seed: int) -> Log:
+    """What an encoder reads of the machine e while it plays a motion."""
+    one = world.like(1)
+    one.reset(np.arange(1), e[None], at.start)
+    motion = one.rollout(u[None, :-1], Chance(0, 0, one.dt))
+    q = np.concatenate([at.start.q, motion.q[0]]) + NOISE * stream(seed, "encoder").standard_normal((len(time), 2))
+    return Log(time, {"control": u, "joint_pos": q}, meta={"names": names_of(world.model)})
+
+
+def fitted(world: Engine, belief: Box, log: Log) -> np.ndarray:
+    return identify(world, belief, log, Identify(hold=0.0)).e
+
+
+def arm(quick: bool) -> Iterator[Row]:
+    task, belief = tasks.make("arm"), Box.full(ARM)
+    world, limits = machine(load_string(task.xml, task.name).spec, ARM, 50.0), Limits(seconds=2.0)
+    at = meter_for(world, belief, {"joint_pos": NOISE})
+    range_ = control_range(world.model, at.start.u[0], limits)
+    small = {"iterations": 3, "population": 16} if quick else {"iterations": 24, "population": 40}
+    plans = {
+        name: explore(world, belief, limits, {"joint_pos": NOISE}, settings=Explore(name, samples=1, **small))  # type: ignore[arg-type]
+        for name in ("logdet", "trace", "a")
+    }
+    time = plans["logdet"].log.time
+    still = meter_and_still(world, belief, limits, range_.home, time)
+    truths = belief.sample(stream(7, "machines"), 3 if quick else 24)
+    found: dict[str, list[np.ndarray]] = {name: [] for name in ("logdet", "trace", "a", "random")}
+    for k, e in enumerate(truths):
+        motions = {name: plan.log["control"] for name, plan in plans.items()}
+        motions["random"] = random_motion(at, range_, limits, time, at.space.z(e[None]), k)
+        for name, u in motions.items():
+            if k < 12 or name == "logdet":
+                found[name].append(fitted(world, belief, played(world, at, u, time, e, k)) - e)
+    error = {name: 100 * np.mean(np.abs(x) / truths[: len(x)], 1) for name, x in found.items()}  # (truths,) %
+    for name, x in error.items():
+        yield row(f"{name}: mean relative error of five unknowns", x, "%")
+    for name in ("random", "trace", "a"):
+        goal = {"at_least": 3.0} if name == "random" else {}
+        yield row(
+            f"{name} / logdet, medians",
+            float(np.median(error[name]) / np.median(error["logdet"][:12])),
+            "ratio",
+            **goal,
+        )
+    sd = np.array([p.after for p in plans["logdet"].params])
+    scatter = np.sqrt(np.mean((np.array(found["logdet"]) / sd) ** 2))
+    yield row("realised / predicted sd", float(scatter), "ratio", note=f"root mean square over 5 unknowns of {len(truths)} machines: by chance +-{100 / np.sqrt(10 * len(truths)):.0f} %")  # fmt: skip
+    yield row("realised / predicted sd, how far from 1", float(abs(scatter - 1)), "", at_most=0.15)
+    yield row("static: unknowns flagged as not determined", len(still.undetermined), "of 5", at_least=1, note=", ".join(still.undetermined))  # fmt: skip
+
+
+def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray, time: np.ndarray) -> Explored:
+    """What holding still would tell."""
+    from surefoot.real2sim.explore import explored
+
+    at = meter_for(world, belief, {"joint_pos": NOISE})
+    z = at.space.z(belief.sample(stream(0, "verify"), 32))
+    return explored(at, np.repeat(home[None], len(time), 0), time, z, limits, {"joint_pos": NOISE}, Explore(), {})
+
+
+def leg_spec() -> mujoco.MjSpec:
+    """The front left leg, its trunk held; the others are its mirror images, and by a held trunk they never meet."""
+    spec = load_string(tasks.make("walk").xml, "walk").spec
+    in_the_air(spec, "walk")
+    for leg in ("FR", "RL", "RR"):
+        spec.delete(spec.body(f"{leg}_hip_link"))
+    return spec
+
+
+def chirps(range_: Range, time: np.ndarray) -> Iterator[np.ndarray]:
+    """0.1 Hz up to 2, 5 or 10 Hz, joints together or a third of a turn apart, of many sizes; linear in time."""
+    middle, half = (range_.low + range_.high) / 2, (range_.high - range_.low) / 2
+    nu, t = len(middle), time - time[0]
+    for top in (1.0, 2.0, 3.0, 5.0, 10.0):
+        turns = 0.1 * t + (top - 0.1) * t**2 / (2 * t[-1])
+        for apart in (0.0, 1 / 3):
+            wave = np.sin(2 * np.pi * (turns[:, None] + apart * np.arange(nu)))
+            for size in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0):
+                for centre in (middle, range_.home):
+                    room = np.minimum(range_.high - centre, centre - range_.low)
+                    yield range_.home + ramp(time)[:, None] * (
+                        centre - range_.home + size * np.minimum(half, room) * wave
+                    )
+
+
+def legs(quick: bool) -> Iterator[Row]:
+    belief, noise, limits = Box.full(LEG), {"joint_pos": NOISE}, Limits(seconds=3.0, speed=12.0)
+    world = machine(leg_spec(), LEG, 50.0)
+    stand = np.array([0.0, 0.8, -1.6])
+    start = Start(stand[None], np.zeros((1, 3)), stand[None])
+    at = meter_for(world, belief, noise, start)
+    range_, watch = control_range(world.model, at.start.u[0], limits), guard(world.model, limits)
+    small = {"iterations": 3, "population": 16} if quick else {"iterations": 16, "population": 40}
+    z = at.space.z(belief.sample(stream(3, "judges"), 4 if quick else 16))
+    few, traces = at.space.z(belief.sample(stream(0, "explore"), 2)), {}
+    for name in ("logdet", "a", "trace"):
+        plan = explore(world, belief, limits, noise, settings=Explore(name, samples=1, **small), start=start)  # type: ignore[arg-type]
+        time = plan.log.time
+        traces[name] = bound(at, plan.log["control"], z)
+    every = np.array(list(chirps(range_, time)))
+    judged = told(at, every[:, :-1], few, watch, central=False)
+    fine = np.flatnonzero(judged.broken == 0)
+    rough = np.array([np.trace(np.linalg.pinv(F).mean(0)) for F in judged.F[fine]])
+    best = every[fine[np.argsort(rough)[:5]]]
+    chirp = min((bound(at, u, z) for u in best), key=lambda b: float(np.median(b)))
+    for name, b in (*traces.items(), ("best chirp", chirp)):
+        yield row(f"{name}: root of the CRLB's trace", np.sqrt(b), "of the ranges")
+    yield row("best chirp / a, CRLB trace", chirp / traces["a"], "ratio", at_least=2.0, note=f"of {len(fine)} chirps that keep the limits")  # fmt: skip
+    yield row("best chirp / logdet, CRLB trace", chirp / traces["logdet"], "ratio")
+    yield row("best chirp / trace objective, CRLB trace", chirp / traces["trace"], "ratio")
+
+
+def bound(at: Meter, u: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """(m,) trace of the Cramer-Rao bound on z at each z: the state a log begins in is estimated, too, and nothing is believed."""
+    F = told(at, u[None, :-1], z, starts=True).F[0]
+    return np.trace(np.linalg.inv(F + 1e-9 * np.eye(at.d)), axis1=-2, axis2=-1)
+
+
+PARTS = {"arm": arm, "legs": legs}
+
+if __name__ == "__main__":
+    measure.main("explore", __doc__.split("\n")[0], PARTS)

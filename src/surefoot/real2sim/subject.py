@@ -1,0 +1,87 @@
+"""Whom to ask: a robot by the name of a task or a model file, with the unknowns to learn and where it stands at first."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from surefoot import tasks
+from surefoot.belief import Belief, Box
+from surefoot.errors import SurefootError, nearest, unknown
+from surefoot.params import Params
+from surefoot.real2sim.excitation import is_servo, machine
+from surefoot.real2sim.learnable import learnable
+from surefoot.real2sim.plant import Plant, hold, servos
+from surefoot.rng import stream
+from surefoot.sim.engine import Engine
+from surefoot.sim.fields import TARGETS
+from surefoot.sim.load import load_model, load_string
+from surefoot.world import Start
+
+
+@dataclass(frozen=True)
+class Subject:
+    world: Engine
+    belief: Belief
+    start: Start | None
+    """where it stands before it moves; None: as the model says"""
+
+
+def subject(plant: Plant, learn: tuple[str, ...], rate: float) -> Subject:
+    """A task's robot with the task's belief, or a model file's with what the words of `identify` mean in it."""
+    name = plant.model
+    task = tasks.make(name) if name in tasks.TASKS else None
+    if task is None and not Path(name).exists():
+        raise SurefootError(
+            f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
+        )
+    spec = (load_string(task.xml, task.name) if task else load_model(name)).spec
+    if plant.fixed:
+        in_the_air(spec, name)
+    if plant.kp is not None:
+        servos(spec, plant.kp, plant.kd)
+    spec.option.timestep = plant.timestep or spec.option.timestep
+    params = _chosen(task.params, learn) if task else learnable(spec.compile(), learn)
+    world = machine(spec, params, rate)
+    start = None
+    if task:
+        begun = task.start(stream(0, "explore start"), 1)
+        if plant.fixed:  # without the seven numbers of a base's pose, and the six of its velocity
+            begun = Start(begun.q[:, 7:], begun.v[:, 6:], begun.u, begun.act)
+        start = standing(world.model, begun, task.action.names, task.action.offset)
+    return Subject(world, _believed(task.belief, params) if task else Box.full(params), start)
+
+
+def _chosen(params: Params, learn: tuple[str, ...]) -> Params:
+    known = [p.name for p in params if p.target in TARGETS]
+    for word in learn:
+        if word not in known:
+            raise unknown("unknown", word, known, "--learn")
+    return params.only(learn)
+
+
+def in_the_air(spec: mujoco.MjSpec, where: str) -> None:
+    """Its base held, a metre higher than it stands: what moves must not meet the ground."""
+    hold(spec, where)
+    for body in spec.worldbody.bodies:
+        body.pos[2] += 1.0
+
+
+def standing(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
+    """A task's start with no speed, its servos and their joints at the middle of its actions: the same whatever the seed."""
+    q, u = begun.q.copy(), begun.u.copy()
+    actuators = [model.actuator(i).name for i in range(model.nu)]
+    for name, value in zip(names, middle):
+        if name in actuators and is_servo(model, actuators.index(name)):
+            i = actuators.index(name)
+            u[:, i] = q[:, model.jnt_qposadr[int(model.actuator_trnid[i, 0])]] = value
+    return Start(q, np.zeros_like(begun.v), u, begun.act)
+
+
+def _believed(belief: Belief, params: Params) -> Box:
+    """The part of a belief that is about some params, as ranges; one that is fixed there gets all that is possible."""
+    low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval(0.9999)
+    at = [belief.params.index(p.name) for p in params]
+    free = low[at] < high[at]
+    return Box(params, np.where(free, low[at], params.low), np.where(free, high[at], params.high))
