@@ -200,3 +200,8 @@ def test_ten_numbers_make_a_body_and_a_range_may_be_given():
 def test_words_that_mean_nothing_are_refused_with_the_nearest_that_do(word, told):
     with pytest.raises(SurefootError, match=told):
         learnable(mujoco.MjModel.from_xml_string(LEGS), [word])
+
+
+def test_cma_finds_what_least_squares_would_from_far_away():
+    how = Identify(horizons=(0.3,), starts="known", hold=0.0, iterations=20, how="cma")
+    assert identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), how).e == pytest.approx(TRUTH, rel=1e-3)

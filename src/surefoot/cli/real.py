@@ -39,17 +39,11 @@ class Machine:
     """longest step of the engine, s; the model's own unless told"""
 
     def world(self, model: str, params: Params | None, log: Log) -> "Engine":
-        """A World of one simulation at the log's rate: of a task, or of a model file."""
+        """A World of one simulation at the log's rate: of a task as it is, or of a model as it stood."""
         from surefoot.real2sim.plant import Plant
 
-        if model in tasks.TASKS:
-            task = tasks.make(model)
-            world = tasks.env(task, 1).world
-            if self != Machine():
-                raise SurefootError(f"{model}: a task says itself how it is held and driven; leave out --machine.*")
-            return world  # type: ignore[return-value]
-        if not Path(model).exists():
-            raise unknown("task or model file", model, tasks.TASKS)
+        if model in tasks.TASKS and self == Machine():
+            return tasks.env(tasks.make(model), 1).world  # type: ignore[return-value]
         return Plant(model, self.fixed, self.kp, self.kd, self.timestep).world(params or Params(), log)
 
 
@@ -233,16 +227,18 @@ class Identify:
         return Answer(facts, shown, f"surefoot replay {self.model} {self.logs[0]}{saved}")
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
-        words = [w for w in self.learn.split(",") if w]
+        from surefoot.real2sim.learnable import learnable
+        from surefoot.real2sim.subject import chosen
+
+        words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
         if self.model in tasks.TASKS:
             task = tasks.make(self.model)
-            free = words or [p.name for p in task.params if p.target not in ("noise", "bias", "push", "pull", "task")]
-            spans = {n: (task.params[n].low, task.params[n].high) for n in free}
-            return [self.machine.world(self.model, None, x) for x in logs], Box.ranges(task.params, spans)
-        from surefoot.real2sim.learnable import learnable
-
-        plain = [self.machine.world(self.model, None, x) for x in logs]
-        params = learnable(plain[0].model, words or ["armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"])
+            params = chosen(task.params, words)
+            if self.machine == Machine():
+                spans = {p.name: (p.low, p.high) for p in params}
+                return [self.machine.world(self.model, None, x) for x in logs], Box.ranges(task.params, spans)
+        else:
+            params = learnable(plain.model, words or ("armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"))
         return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
 
     def _preflight(self, world: "Engine", log: Log, say: Console) -> None:

@@ -17,11 +17,13 @@ import numpy as np
 from mujoco import minimize
 
 from surefoot.belief import Belief, Box, Gaussian
+from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.noise import Noise, estimate, is_white
 from surefoot.real2sim.replay import Windows, measured, windows
+from surefoot.rng import stream
 from surefoot.world import World
 
 Progress = Callable[[str], Any]
@@ -235,17 +237,10 @@ def _by_cma(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
 ) -> np.ndarray:
     """The lowest place of a rough cost, by CMA-ES over windows of the longest horizon to begin with."""
-    import cma
-
     problem = _problem(space, worlds, logs, only, s.horizons[-1], False, s.enough)
-    search = cma.CMAEvolutionStrategy(
-        z, 0.2, {"bounds": [0.0, 1.0], "seed": s.seed + 1, "verbose": -9, "popsize": 8 + 4 * len(z), "maxiter": 60}
-    )
-    while not search.stop():
-        asked = np.array(search.ask())
-        search.tell(list(asked), list(_costs(problem, asked)))
-        say(f"CMA-ES, generation {search.countiter}: cost {search.best.f:.4g}")
-    return np.clip(np.asarray(search.best.x), 0.0, 1.0)
+    say("by CMA-ES")
+    bounds, rng = (np.zeros(len(z)), np.ones(len(z))), stream(s.seed, "identify by CMA-ES")
+    return minimise(lambda x: _costs(problem, x), z, 0.2, CMA(), 60, 8 + 4 * len(z), rng, bounds).x
 
 
 def _costs(problem: Problem, z: np.ndarray) -> np.ndarray:

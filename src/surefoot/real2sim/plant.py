@@ -10,11 +10,12 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from surefoot.errors import SurefootError
+from surefoot import tasks
+from surefoot.errors import SurefootError, nearest
 from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.sim.engine import Engine, compile_for
-from surefoot.sim.load import load_model
+from surefoot.sim.load import load_model, load_string
 from surefoot.world import Term
 
 
@@ -23,8 +24,9 @@ class Plant:
     """How a model file becomes the machine that made a log."""
 
     model: str
+    """a model file, or a task's name"""
     fixed: bool = False
-    """the base is held: its free joint is taken out"""
+    """the base is held in the air: its free joint is taken out, a metre above where it stood"""
     kp: float | None = None
     """position gain of servos that stand in for the model's motors, N m/rad"""
     kd: float = 0.0
@@ -33,7 +35,12 @@ class Plant:
     """longest step of the engine, s; the model's own where not given"""
 
     def spec(self) -> mujoco.MjSpec:
-        spec = load_model(self.model).spec
+        task = tasks.make(self.model) if self.model in tasks.TASKS else None
+        if task is None and not Path(self.model).exists():
+            raise SurefootError(
+                f"{self.model}: neither a file nor a task{nearest(self.model, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
+            )
+        spec = (load_string(task.xml, task.name) if task else load_model(self.model)).spec
         if self.fixed:
             hold(spec, self.model)
         if self.kp is not None:
@@ -61,6 +68,7 @@ def hold(spec: mujoco.MjSpec, where: str | Path) -> None:
     if not free:
         raise SurefootError(f"{where}: fixed: found no free joint to take out; the base is already held")
     for joint in free:
+        joint.parent.pos[2] += 1.0  # what moves must not meet the ground
         spec.delete(joint)
     for key in list(spec.keys):
         spec.delete(key)  # their poses had a base

@@ -1,22 +1,20 @@
 """Whom to ask: a robot by the name of a task or a model file, with the unknowns to learn and where it stands at first."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import mujoco
 import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
-from surefoot.errors import SurefootError, nearest, unknown
+from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.real2sim.excitation import is_servo, machine
 from surefoot.real2sim.learnable import learnable
-from surefoot.real2sim.plant import Plant, hold, servos
+from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
 from surefoot.sim.fields import TARGETS
-from surefoot.sim.load import load_model, load_string
 from surefoot.world import Start
 
 
@@ -32,17 +30,8 @@ def subject(plant: Plant, learn: tuple[str, ...], rate: float) -> Subject:
     """A task's robot with the task's belief, or a model file's with what the words of `identify` mean in it."""
     name = plant.model
     task = tasks.make(name) if name in tasks.TASKS else None
-    if task is None and not Path(name).exists():
-        raise SurefootError(
-            f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
-        )
-    spec = (load_string(task.xml, task.name) if task else load_model(name)).spec
-    if plant.fixed:
-        in_the_air(spec, name)
-    if plant.kp is not None:
-        servos(spec, plant.kp, plant.kd)
-    spec.option.timestep = plant.timestep or spec.option.timestep
-    params = _chosen(task.params, learn) if task else learnable(spec.compile(), learn)
+    spec = plant.spec()
+    params = chosen(task.params, learn) if task else learnable(spec.compile(), learn)
     world = machine(spec, params, rate)
     start = None
     if task:
@@ -53,19 +42,13 @@ def subject(plant: Plant, learn: tuple[str, ...], rate: float) -> Subject:
     return Subject(world, _believed(task.belief, params) if task else Box.full(params), start)
 
 
-def _chosen(params: Params, learn: tuple[str, ...]) -> Params:
+def chosen(params: Params, learn: tuple[str, ...]) -> Params:
+    """The named unknowns of a task that are physics, or all of those."""
     known = [p.name for p in params if p.target in TARGETS]
     for word in learn:
         if word not in known:
             raise unknown("unknown", word, known, "--learn")
-    return params.only(learn)
-
-
-def in_the_air(spec: mujoco.MjSpec, where: str) -> None:
-    """Its base held, a metre higher than it stands: what moves must not meet the ground."""
-    hold(spec, where)
-    for body in spec.worldbody.bodies:
-        body.pos[2] += 1.0
+    return params.only(learn or known)
 
 
 def standing(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
