@@ -9,8 +9,8 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from surefoot.cli.real import Machine
+from surefoot.cli.words import numbers
 from surefoot.console import Answer, Line
-from surefoot.errors import SurefootError
 from surefoot.real2sim.excitation import Explore as Settings
 from surefoot.real2sim.excitation import Limits, Shape
 
@@ -48,7 +48,14 @@ class Explore:
         who = subject(plant, tuple(self.learn.split(",")), self.rate)
         line = Line(say)
         found = explore(
-            who.world, who.belief, self.limits, _noise(self.noise), self.shape, self.search, who.start, line.text
+            who.world,
+            who.belief,
+            self.limits,
+            numbers(self.noise, "--noise", "joint_pos=0.002"),
+            self.shape,
+            self.search,
+            who.start,
+            line.text,
         )
         line.end()
         out = found.log.save(self.out or Path(f"{Path(self.model).stem}-plan.npz"))
@@ -56,17 +63,6 @@ class Explore:
         return Answer(
             found.facts() | {"plan": str(out)}, shown, f"surefoot identify {self.model} LOG --learn {self.learn}"
         )
-
-
-def _noise(words: tuple[str, ...]) -> dict[str, float]:
-    found = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            raise SurefootError(f"--noise: found {word!r}, expected SIGNAL=SD such as joint_pos=0.002") from None
-    return found
 
 
 def _table(found: "Explored") -> Table:

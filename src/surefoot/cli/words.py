@@ -56,18 +56,23 @@ def privileged(policy: Policy) -> list[str]:
     return [t.name for t in c.observation if robots is not None and t.name not in robots]
 
 
+def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:
+    """Words such as stiction=0.5, as names with their numbers."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise SurefootError(f"{flag}: found {word!r}, expected NAME=NUMBER such as {example}") from None
+    return found
+
+
 def reality_of(seed: int, words: tuple[str, ...]) -> "Reality":
     """A reality of the ingredients that words such as stiction=0.5 name."""
     from surefoot.sim.realities import Reality
 
-    strengths: dict[str, float] = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        try:
-            strengths[name] = float(value)
-        except ValueError:
-            raise SurefootError(f"--ingredient {word}: expected name=strength, such as stiction=0.5") from None
-    return Reality(seed, strengths)
+    return Reality(seed, numbers(words, "--ingredient", "stiction=0.5"))
 
 
 def count(episodes: int) -> int:
