@@ -276,7 +276,7 @@ def test_a_model_file_that_holds_its_base_can_be_explored(tmp_path, monkeypatch)
     [
         (["arm", "--learn", "for_mass"], "did you mean fore_mass"),
         (["arm", "--learn", "pull"], "no unknown matches 'pull'"),
-        (["arm", "--learn", "fore_mass", "--noise", "joint_pos"], "expected SIGNAL=SD"),
+        (["arm", "--learn", "fore_mass", "--noise", "joint_pos"], "expected NAME=NUMBER"),
         (["armm", "--learn", "fore_mass"], "did you mean arm"),
         (["arm", "--learn", "fore_mass", "--machine.fixed"], "no free joint"),
     ],

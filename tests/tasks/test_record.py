@@ -97,7 +97,7 @@ def test_the_verb_takes_ingredients_by_name(tmp_path, capsys):
     _, facts = run(capsys, *words, "--ingredient", "stiction=0.5", "backlash=0.2")
     assert {k: v["strength"] for k, v in facts["truth"]["ingredients"].items()} == {"stiction": 0.5, "backlash": 0.2}
     for wrong, why in (
-        ("stiction", "expected name=strength"),
+        ("stiction", "expected NAME=NUMBER"),
         ("stition=0.5", "did you mean stiction"),
         ("ground_effect=1", "free flyer"),
     ):
