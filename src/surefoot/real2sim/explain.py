@@ -251,7 +251,7 @@ class Explained:
     """of the squared prediction error over the horizon, that is gone"""
     low: float
     """where the 95 % interval of that share begins, by resampling windows"""
-    errors: dict[str, dict[str, float]]
+    errors: dict[str, dict[str, Any]]
     """signal -> root mean square error after the horizon, without and with it, and its unit"""
     facts: dict[str, Any]
 
@@ -259,14 +259,13 @@ class Explained:
 def explain(world: World, belief: Belief, log: Log, push: Push, s: Fitting, seed: int = 0) -> Explained:
     """Learn what the model lacks. Refused where it explains nothing of the held-out part."""
     at = track(world, belief, log)
-    judges = at.pieces(s.horizon, max(1, round(s.horizon / world.dt / 5)))
+    judges = judging(at, s)[0]
     ends = [round(f * len(log)) for f in (1 - s.held_out - s.select, 1 - s.held_out)]
     chosen = part(judges, (judges.rows >= ends[0]) & (judges.rows + judges.length < ends[1]))
-    final = part(judges, judges.rows >= ends[1])
-    if min(len(chosen), len(final)) < 2:
+    if len(chosen) < 2:
         raise SurefootError(
-            f"log: found {len(log)} rows, of which {len(chosen)} and {len(final)} windows of {s.horizon:g} s are left to "
-            "choose and to judge by; expected a longer log"
+            f"log: found {len(log)} rows, of which {len(chosen)} windows of {s.horizon:g} s are left to choose by; "
+            "expected a longer log"
         )
     best, tried = None, []
     for k, span in [(0, span) for span in s.spans] + [(k, 0.0) for k in range(1, s.rounds)]:
@@ -278,7 +277,19 @@ def explain(world: World, belief: Belief, log: Log, push: Push, s: Fitting, seed
             best = (left, term, about[1])
     assert best is not None
     term = pruned(at, chosen, best[1], best[0])
-    return _judged(at, final, term, {"push": push, "span": best[2], "tried": tried}, seed)
+    return judged(at, term, {"push": push, "span": best[2], "tried": tried}, s, seed)
+
+
+def judging(at: Track, s: Fitting) -> tuple[Windows, Windows]:
+    """All windows as long as the horizon, and those of the held-out part."""
+    judges = at.pieces(s.horizon, max(1, round(s.horizon / at.world.dt / 5)))
+    final = part(judges, judges.rows >= round((1 - s.held_out) * len(at.log)))
+    if len(final) < 2:
+        raise SurefootError(
+            f"log: found {len(at.log)} rows, with {len(final)} windows of {s.horizon:g} s in the part to judge by; expected "
+            "a longer log"
+        )
+    return judges, final
 
 
 def pruned(at: Track, chosen: Windows, term: MissingForce | DeltaAction, left: float) -> MissingForce | DeltaAction:
@@ -334,7 +345,9 @@ def _misses(at: Track, pieces: Windows, terms: tuple[Term, ...]) -> np.ndarray:
     return np.nan_to_num(np.mean(each, 0), nan=np.inf, posinf=np.inf)
 
 
-def _judged(at: Track, final: Windows, term: MissingForce | DeltaAction, facts: dict[str, Any], seed: int) -> Explained:
+def judged(at: Track, term: MissingForce | DeltaAction, facts: dict[str, Any], s: Fitting, seed: int = 0) -> Explained:
+    """What a Term explains of the held-out part; refused where that is nothing."""
+    final = judging(at, s)[1]
     before, after = (_misses(at, final, terms) for terms in ((), (term,)))
     share = 1 - float(after.mean() / before.mean())
     rows = stream(seed, "resampled windows").integers(0, len(final), (2000, len(final)))
@@ -346,7 +359,9 @@ def _judged(at: Track, final: Windows, term: MissingForce | DeltaAction, facts: 
         )
     unit = {s.name: s.unit for s in final.signals}
     ends = [_ends(final, _errors(at, final, terms)) for terms in ((), (term,))]
-    errors = {k: {"without": a, "with": ends[1][k], "unit": unit[k]} for k, a in ends[0].items()}
+    errors: dict[str, dict[str, Any]] = {
+        k: {"without": a, "with": ends[1][k], "unit": unit[k]} for k, a in ends[0].items()
+    }
     about = facts | {"explained": share, "low": low, "windows": len(final), "rows": len(at.log), "errors": errors}
     return Explained(term, share, low, errors, about)
 

@@ -53,15 +53,15 @@ class Layout:
 
     @staticmethod
     def of(model: mujoco.MjModel) -> "Layout":
-        kinds = mujoco.mjtJoint
-        base = bool(model.njnt and model.jnt_type[0] == kinds.mjJNT_FREE)
+        free, hinge, slide = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "HINGE", "SLIDE"))
+        base = bool(model.njnt and model.jnt_type[0] == free)
         for j in range(int(base), model.njnt):
-            if model.jnt_type[j] not in (kinds.mjJNT_HINGE, kinds.mjJNT_SLIDE):
+            if model.jnt_type[j] not in (hinge, slide):
                 raise SurefootError(
                     f"model: joint {model.joint(j).name}: expected a hinge or a slide beside one free base, found another"
                 )
         own = range(int(base), model.njnt)
-        turns = tuple(bool(model.jnt_type[j] == kinds.mjJNT_HINGE and not model.jnt_limited[j]) for j in own)
+        turns = tuple(bool(model.jnt_type[j] == hinge and not model.jnt_limited[j]) for j in own)
         return Layout(
             base,
             tuple(model.joint(j).name for j in own),
@@ -248,7 +248,8 @@ def load(folder: Path, model: mujoco.MjModel | None = None) -> MissingForce | De
 
 def _layout(told: Any, where: Path) -> Layout:
     try:
-        return Layout(**{k: tuple(v) if isinstance(v, list) else v for k, v in told.items()})
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+        return Layout(**values)
     except (TypeError, AttributeError) as error:
         raise SurefootError(f"{where}: layout: {error}") from error
 
