@@ -21,7 +21,7 @@ from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.train import policy_of
 from surefoot.log import Log
 from surefoot.policy import Contract, Net, Policy
-from surefoot.real2sim.delta import inverted, practised
+from surefoot.real2sim.delta import SETTINGS, inverted, practised
 from surefoot.real2sim.explain import Fitting, Track, track
 from surefoot.real2sim.record import record
 from surefoot.real2sim.replay import predict
@@ -144,7 +144,7 @@ def delta(quick: bool) -> Iterator[Row]:
     nominal = {p.name: (p.nominal, p.nominal) for p in task.params}
     broad = Box.ranges(task.params, nominal | {"kp": (0.5, 1.5)})
     world = tasks.env(task, 1).world
-    settings = PPO(envs=128, steps=practice, horizon=32, gamma=0.9, hidden=(64, 64), activation="tanh", kl=0.02, learner_threads=1)  # fmt: skip
+    settings = PPO(**{**SETTINGS, "steps": practice})
     fitting = Fitting(spans=(0.1,), rounds=1, updates=100) if quick else Fitting()
     judge = lambda policy: float(evaluate(policy, tasks.env(task, 20 if quick else 500, real, JUDGED)).error.mean())  # noqa: E731
     for seed in range(1 if quick else SEEDS):

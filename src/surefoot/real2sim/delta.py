@@ -17,7 +17,7 @@ slower by far, but it needs no more than a simulator that can be set to a state:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.explain import Explained, Fitting, Track, explain, judged, part, track
+from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, part, track
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 ROW = "row"  # the unknown that says where in the log an episode begins
 PEAK = 3.0  # how steeply the reward falls with the error
 CALM = 0.1  # weight of exp|a| - 1
+SETTINGS: dict[str, Any] = {"envs": 128, "steps": 400_000, "horizon": 32, "gamma": 0.9, "hidden": (64, 64), "activation": "tanh", "kl": 0.02, "learner_threads": 1}  # fmt: skip
+"""of PPO: what delta does shows within a few steps, so the future counts little"""
 
 
 def delta(world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0) -> World:
@@ -45,9 +47,11 @@ def delta(world: World, belief: Belief, log: Log, settings: Fitting | None = Non
     return world.like(world.n, (*world.terms, inverted(world, belief, log, settings, seed).term))
 
 
-def inverted(world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0) -> Explained:
+def inverted(
+    world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0, watch: Watch | None = None
+) -> Explained:
     """delta by inversion, and what it explains."""
-    return explain(world, belief, log, "control", settings or Fitting(), seed)
+    return explain(world, belief, log, "control", settings or Fitting(), seed, watch)
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,9 @@ def following(task: Task, e: np.ndarray, count: int) -> Task:
             f"task {task.name}: expected continuous actions, which a delta can be added to; found a choice"
         )
     # no sensor stands between delta and the state: what would disturb one keeps its place in e and does nothing
-    params = Params(tuple(replace(p, target="task", op="set") if p.target in ("noise", "bias") else p for p in task.params))
+    params = Params(
+        tuple(replace(p, target="task", op="set") if p.target in ("noise", "bias") else p for p in task.params)
+    )
     bare = replace(
         task, name=f"{task.name}-delta", about=f"what to add to {task.name}'s controls to follow a log",
         params=params, belief=Box(params, e, e), ended={}, reward_floor=-np.inf, mirror=None, trial=1,

@@ -9,6 +9,7 @@ An ensemble of nets then learns g(x, u) from all windows. What counts is not how
 model with it inside predicts a log it was not shown.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -26,8 +27,9 @@ from surefoot.sim.learned import DeltaAction, Ensemble, Layout, MissingForce, do
 from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
 
 Push = Literal["force", "control"]
+Watch = Callable[[str], None]
 MOST = 8192  # simulations at once
-KNOWN = 0.99  # share of the data's own doubt below which a net is trusted in full
+KNOWN = 0.95  # share of the data whose doubt is below s: the rest lie at their edge, where little is known
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,9 @@ class Explained:
     facts: dict[str, Any]
 
 
-def explain(world: World, belief: Belief, log: Log, push: Push, s: Fitting, seed: int = 0) -> Explained:
+def explain(
+    world: World, belief: Belief, log: Log, push: Push, s: Fitting, seed: int = 0, watch: Watch | None = None
+) -> Explained:
     """Learn what the model lacks. Refused where it explains nothing of the held-out part."""
     at = track(world, belief, log)
     judges = judging(at, s)[0]
@@ -267,8 +271,11 @@ def explain(world: World, belief: Belief, log: Log, push: Push, s: Fitting, seed
             f"log: found {len(log)} rows, of which {len(chosen)} windows of {s.horizon:g} s are left to choose by; "
             "expected a longer log"
         )
-    best, tried = None, []
+    best: tuple[float, MissingForce | DeltaAction, float] | None = None
+    tried: list[dict[str, float]] = []
     for k, span in [(0, span) for span in s.spans] + [(k, 0.0) for k in range(1, s.rounds)]:
+        if watch is not None:
+            watch(f"learning, {len(tried) + 1} of {len(s.spans) + s.rounds - 1}")
         about = (best[1], best[2]) if k and best is not None else (None, span)
         term = learned(at, push, about[1], about[0], ends, s, seed)
         left = float(_misses(at, chosen, (term,)).mean())
@@ -362,7 +369,14 @@ def judged(at: Track, term: MissingForce | DeltaAction, facts: dict[str, Any], s
     errors: dict[str, dict[str, Any]] = {
         k: {"without": a, "with": ends[1][k], "unit": unit[k]} for k, a in ends[0].items()
     }
-    about = facts | {"explained": share, "low": low, "windows": len(final), "rows": len(at.log), "errors": errors}
+    about = facts | {
+        "explained": share,
+        "low": low,
+        "windows": len(final),
+        "horizon": s.horizon,
+        "rows": len(at.log),
+        "errors": errors,
+    }
     return Explained(term, share, low, errors, about)
 
 

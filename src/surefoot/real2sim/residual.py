@@ -9,7 +9,7 @@ never saw; where that is nothing, it is refused.
 
 from surefoot.belief import Belief
 from surefoot.log import Log
-from surefoot.real2sim.explain import Explained, Fitting, explain
+from surefoot.real2sim.explain import Explained, Fitting, Watch, explain
 from surefoot.world import World
 
 
@@ -18,6 +18,8 @@ def residual(world: World, belief: Belief, log: Log, settings: Fitting | None = 
     return world.like(world.n, (*world.terms, missing(world, belief, log, settings, seed).term))
 
 
-def missing(world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0) -> Explained:
+def missing(
+    world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0, watch: Watch | None = None
+) -> Explained:
     """The force the world lacks, and what it explains."""
-    return explain(world, belief, log, "force", settings or Fitting(), seed)
+    return explain(world, belief, log, "force", settings or Fitting(), seed, watch)
