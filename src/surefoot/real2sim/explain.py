@@ -29,14 +29,15 @@ from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
 Push = Literal["force", "control"]
 Watch = Callable[[str], None]
 MOST = 8192  # simulations at once
-KNOWN = 0.95  # share of the data whose doubt is below s: the rest lie at their edge, where little is known
+KNOWN = 0.99  # share of the data that are trusted in full: the rest lie at their edge, where little is known
+FAINT = 0.03  # of a push's usual effect: below it a window says nothing of that push, as a motor at its limit does not
 
 
 @dataclass(frozen=True)
 class Fitting:
     """Settings of learning what a model lacks."""
 
-    spans: tuple[float, ...] = (0.04, 0.1, 0.2)
+    spans: tuple[float, ...] = (0.02, 0.06, 0.15)
     """s: lengths of window over which a push is held; the one whose nets predict best is kept"""
     rounds: int = 2
     """how often pushes are worked out anew about what was learned so far"""
@@ -170,8 +171,11 @@ def _pushes(at: Track, pieces: Windows, push: Push, terms: tuple[Term, ...], siz
     J = np.moveaxis(r[1:] - r[0], 0, 2)  # (w, m, d), of one probe each
     JJ, Jr = np.einsum("wmi,wmj->wij", J, J), np.einsum("wmi,wm->wi", J, r[0])
     ridge = 1e-9 * np.trace(JJ, axis1=1, axis2=2)[:, None, None] * np.eye(d) + 1e-30 * np.eye(d)
-    found = -np.linalg.solve(JJ + ridge, Jr[..., None])[..., 0] * size
-    return np.where(np.isfinite(found).all(1, keepdims=True) & ~motion.diverged[:w, None], found, np.nan)
+    inverse = np.linalg.pinv(JJ + ridge, hermitian=True)
+    found = -np.einsum("wij,wj->wi", inverse, Jr) * size
+    told = 1 / np.sqrt(np.maximum(np.einsum("wii->wi", inverse), 1e-300))  # how much a window tells of each component
+    good = np.isfinite(found).all(1) & ~motion.diverged[:w] & (told > FAINT * np.median(told, 0)).all(1)
+    return np.where(good[:, None], found, np.nan)
 
 
 def probe(at: Track, push: Push) -> np.ndarray:

@@ -2,7 +2,7 @@
 
     z = (phi(x, u) - mean) / sd        phi: what is read, free of place and heading (see Layout)
     y_k(z) = f_k(z) + p_k(z)           k = 1..K members: f_k was fitted, p_k is random and was not
-    value = T(d) scale mean_k y_k,     d = sd_k y_k,     T(d) = exp(-(max(d / s - 1, 0))^2 / 2)
+    value = T(d) scale mean_k y_k,     d = sd_k y_k,     T(d) = exp(-(max(d / s - 1, 0))^2)
 
 The members agree where there were data and nowhere else, because off the data each follows its own p_k. s is the doubt d
 of the data themselves, so T is 1 there and fades to 0 elsewhere: where nothing was seen, the model stays as it was.
@@ -146,7 +146,7 @@ class Ensemble:
         s = float(self.arrays["doubt"])
         if s == 0:
             return np.ones((members.shape[1], 1))
-        return np.exp(-0.5 * np.square(np.maximum(doubt(members) / s - 1.0, 0.0)))[:, None]
+        return np.exp(-np.square(np.maximum(doubt(members) / s - 1.0, 0.0)))[:, None]
 
     def __call__(self, phi: np.ndarray) -> np.ndarray:
         y = self.members(phi)
