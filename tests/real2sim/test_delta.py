@@ -75,11 +75,17 @@ def test_inversion_finds_the_closed_form_of_weak_servos(log, found):
     assert (1 - np.square(delta_ - true).mean(0) / true.var(0)).min() > 0.8
 
 
-def test_the_world_with_delta_replays_actions_it_was_not_shown(log):
+def test_the_world_with_delta_replays_actions_it_was_not_shown(found):
     world, other = tasks.env(ARM, 1).world, moved(WEAK, 2, seed=7)
-    better = delta(world, HOME, log, SMALL)
+    better = world.like(1, (*world.terms, found.term))
     with_it, without = (replay(w, other, resync=50).scores[0].rmse for w in (better, world))
     assert with_it < 0.4 * without
+
+
+def test_a_world_comes_back_with_delta_behind_its_own_terms(log):
+    world = tasks.env(ARM, 1).world
+    better = delta(world, HOME, log, replace(SMALL, updates=100))
+    assert better.terms[:-1] == world.terms and isinstance(better.terms[-1], DeltaAction) and better.n == world.n
 
 
 def test_a_lesson_begins_where_the_log_was_and_its_best_action_is_the_closed_form(log):
@@ -166,7 +172,7 @@ def replace_scale(net):
 
 
 def test_the_verb_writes_a_delta_and_names_the_next_command(log, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("surefoot.real2sim.delta.Fitting", lambda: SMALL)
+    monkeypatch.setattr("surefoot.real2sim.delta.Fitting", lambda: replace(SMALL, updates=100))
     log.save(tmp_path / "real.npz")
     assert main(["delta", "arm", str(tmp_path / "real.npz")]) == 0
     said = capsys.readouterr().out
