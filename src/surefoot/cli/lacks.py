@@ -1,21 +1,19 @@
 """The verbs that learn from a log what a model lacks: a force, or a delta to the actions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, point
+from surefoot.cli.real import Machine, read, told
 from surefoot.cli.words import belief_of
 from surefoot.console import Answer, Line
-from surefoot.errors import SurefootError
-from surefoot.log import Log
-from surefoot.params import Params
-from surefoot.world import World
 
 if TYPE_CHECKING:
     from surefoot.real2sim.explain import Explained
@@ -28,15 +26,12 @@ class Missing:
     model: Positional[str]
     """a task's name, or a model file (.xml MJCF, .urdf)"""
     log: Positional[Path]
-    """a log (.npz) with the whole state and `control`"""
-    belief: str = "nominal"
-    """e of the model: the mean of `nominal`, `task`, or of a belief's JSON file"""
-    fixed: bool = False
-    """a model file's base was held when the log was made"""
-    kp: float | None = None
-    """position gain of servos that stand in for a model file's motors, N m/rad"""
-    kd: float = 0.0
-    """velocity gain of those servos, N m s/rad"""
+    """what the machine did, with the whole state and `control`: any file that `surefoot log` reads"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the log's columns are; see docs/logs.md"""
+    belief: str = ""
+    """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    machine: Machine = field(default_factory=Machine)
     seed: int = 0
     """seed of the nets"""
     out: Path | None = None
@@ -45,26 +40,15 @@ class Missing:
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.residual import missing
 
-        log, line = Log.load(self.log), Line(say)
-        world, belief = self._world(log, say)
-        found = missing(world, belief, log, seed=self.seed, watch=line.text)
+        line = Line(say)
+        log = read(self.log, self.mapping, line)
+        belief = Belief.from_json(files.read_json(Path(self.belief)), self.belief) if self.belief else None
+        world = self.machine.world(self.model, belief.params if belief else None, log)
+        e = told(self.belief, world.params)
+        found = missing(world, point(world.params, e), log, seed=self.seed, watch=line.text)
         line.end()
         task = self.model if self.model in tasks.TASKS else "TASK"
         return _answer(found, self.model, self.log, self.out, "missing", f"surefoot train {task} --terms")
-
-    def _world(self, log: Log, say: Console) -> tuple[World, Belief]:
-        from surefoot.real2sim.plant import Plant
-
-        if self.model in tasks.TASKS:
-            if self.fixed or self.kp is not None:
-                raise SurefootError("--fixed, --kp and --kd: only with a model file; a task has its own robot")
-            task = tasks.make(self.model)
-            return tasks.env(task, 1).world, belief_of(task, self.belief, say)
-        if self.belief not in ("nominal", "task"):
-            belief = Belief.from_json(files.read_json(Path(self.belief)), self.belief)
-            return Plant(self.model, self.fixed, self.kp, self.kd).world(belief.params, log), belief
-        none = Params(())
-        return Plant(self.model, self.fixed, self.kp, self.kd).world(none, log), point(none, none.nominal)
 
 
 @dataclass
@@ -74,7 +58,9 @@ class Delta:
     task: Positional[str]
     """see `surefoot tasks`"""
     log: Positional[Path]
-    """a log (.npz) with the whole state and `control`"""
+    """what the robot did, with the whole state and `control`: any file that `surefoot log` reads"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the log's columns are; see docs/logs.md"""
     by: Literal["inversion", "reinforcement"] = "inversion"
     """the offset that explains each piece of the log, and nets of it; or PPO on episodes that replay the log"""
     belief: str = "nominal"
@@ -89,7 +75,8 @@ class Delta:
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.delta import SETTINGS, inverted, practised
 
-        task, log, line = tasks.make(self.task), Log.load(self.log), Line(say)
+        task, line = tasks.make(self.task), Line(say)
+        log = read(self.log, self.mapping, line)
         belief = belief_of(task, self.belief, say)
         if self.by == "inversion":
             found = inverted(tasks.env(task, 1).world, belief, log, seed=self.seed, watch=line.text)

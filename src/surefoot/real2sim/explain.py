@@ -20,7 +20,7 @@ import numpy as np
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.replay import Windows, predict, windows
+from surefoot.real2sim.replay import Windows, encoder_shift, predict, windows
 from surefoot.real2sim.signals import controls, has_base, measured, starts
 from surefoot.rng import stream
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout, MissingForce, doubt
@@ -119,17 +119,17 @@ def track(world: World, belief: Belief, log: Log) -> Track:
     _whole(world, log)
     e, rows, one = belief.mean(), np.arange(len(log)), world.like(1)
     x, u = starts(world, log, rows), controls(world, log)
-    u = np.where(np.isfinite(u), u, 0.0)
+    u, at = np.where(np.isfinite(u), u, 0.0), x.q - encoder_shift(world, e[None])
     act = np.zeros((len(log), world.model.na))
     if world.model.na or (world.model.actuator_history[:, 0] > 0).any():
-        q, v = (_filled(a) for a in (x.q, x.v))
+        q, v = (_filled(a) for a in (at, x.v))
         first = None if x.act is None else _filled(x.act)[:1]
         one.reset(np.arange(1), e[None], Start(q[:1], v[:1], u[:1], first))
         for k in rows:
             one.set_back(q[k : k + 1], v[k : k + 1])
             act[k] = one.state.act[0]
             one.step(u[k : k + 1], Chance(0, int(k), world.dt))
-    return Track(world, log, e, x.q, x.v, u, act)
+    return Track(world, log, e, at, x.v, u, act)
 
 
 def _filled(a: np.ndarray) -> np.ndarray:
