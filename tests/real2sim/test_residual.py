@@ -122,7 +122,7 @@ def test_numpy_answers_as_torch_does():
 
     rng = stream(0, "data")
     x, y = rng.standard_normal((200, 3)), rng.standard_normal((200, 2))
-    net = fit(x, y, replace(SMALL, updates=20), 0)
+    net = fit(x[:, None], y, replace(SMALL, updates=20), 0)
     a = {k: torch.from_numpy(np.asarray(v)) for k, v in net.arrays.items()}
     z = ((torch.from_numpy(x) - a["mean"]) / a["sd"]).clamp(-10, 10)
     for k in range(SMALL.members):
@@ -135,10 +135,18 @@ def test_numpy_answers_as_torch_does():
         assert net.members(x)[k] == pytest.approx((f + p).detach().numpy(), abs=1e-12)
 
 
+def test_a_window_of_controls_that_jump_tells_the_law_of_each_of_them():
+    """y is the mean of 3 x along a window of white x: from the middle alone a third of the slope would be found."""
+    x = stream(0, "white").standard_normal((400, 3, 1))
+    net = fit(x, 3 * x.mean(1), SMALL, 0)
+    at = np.linspace(-1, 1, 21)[:, None]
+    assert np.polyfit(at[:, 0], net(at)[:, 0], 1)[0] == pytest.approx(3.0, rel=0.05)
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
     rng = stream(0, "data")
     x, y = rng.standard_normal((100, 2)), rng.standard_normal((100, 1))
-    first, again, other = (fit(x, y, replace(SMALL, updates=20), seed)(x) for seed in (1, 1, 2))
+    first, again, other = (fit(x[:, None], y, replace(SMALL, updates=20), seed)(x) for seed in (1, 1, 2))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 

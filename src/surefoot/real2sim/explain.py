@@ -5,7 +5,7 @@
 The engine is asked how a window's end moves with g (one simulation more for each component), and one Gauss-Newton step
 is taken: the engine is linear in a small push. g is a generalised force (N, N m), or an offset to the controls.
 
-An ensemble of nets then learns g(x, u) from all windows. What counts is not how well it fits the pushes but how well the
+An ensemble of nets then learns g(x, u) from all windows, so that its mean along each is g_w. What counts is not how well it fits the pushes but how well the
 model with it inside predicts a log it was not shown.
 """
 
@@ -203,20 +203,25 @@ def term_of(push: Push, layout: Layout, net: Ensemble) -> MissingForce | DeltaAc
 
 
 def fit(phi: np.ndarray, y: np.ndarray, s: Fitting, seed: int) -> Ensemble:
-    """An ensemble on standardised phi (n, i) -> y (n, o): members see other blocks of the data, and have other priors."""
+    """An ensemble whose mean along windows phi (n, h, i) is y (n, o): controls may jump within a window, a push does not.
+
+    Members see other blocks of the data, and have other priors.
+    """
     import torch
 
-    mean, sd = phi.mean(0), np.maximum(phi.std(0), 1e-6)
+    rows_ = phi.reshape(-1, phi.shape[2])
+    mean, sd = rows_.mean(0), np.maximum(rows_.std(0), 1e-6)
     scale = np.maximum(np.sqrt(np.square(y).mean(0)), 1e-12)
     z, K = np.clip((phi - mean) / sd, -10, 10), s.members
-    rng, sizes = stream(seed, "ensemble"), [phi.shape[1], *s.hidden, y.shape[1]]
+    rng, sizes = stream(seed, "ensemble"), [phi.shape[2], *s.hidden, y.shape[1]]
     a: dict[str, np.ndarray] = {}
     for k, (i, o) in enumerate(zip(sizes, sizes[1:])):
         a[f"w{k}"], a[f"b{k}"] = rng.standard_normal((K, o, i)) / np.sqrt(i), np.zeros((K, o))
     wide = 64
     a["p_w0"], a["p_b0"] = rng.standard_normal((K, wide, sizes[0])) / np.sqrt(sizes[0]), rng.standard_normal((K, wide))
     a["p_w1"] = s.prior * rng.standard_normal((K, sizes[-1], wide)) / np.sqrt(wide)
-    prior = np.maximum(z @ a["p_w0"].transpose(0, 2, 1) + a["p_b0"][:, None], 0) @ a["p_w1"].transpose(0, 2, 1)
+    hidden = np.maximum(z @ a["p_w0"].transpose(0, 2, 1)[:, None] + a["p_b0"][:, None, None], 0)  # (K, n, h, wide)
+    prior = (hidden @ a["p_w1"].transpose(0, 2, 1)[:, None]).mean(2)
     f = lambda x: torch.from_numpy(np.asarray(x, np.float32))  # noqa: E731
     inputs, target, weight = f(z), f(y / scale - prior), f(_blocks(len(y), K, rng))
     trained = {k: f(v).requires_grad_() for k, v in a.items() if not k.startswith("p_")}
@@ -224,10 +229,11 @@ def fit(phi: np.ndarray, y: np.ndarray, s: Fitting, seed: int) -> Ensemble:
     paces = torch.optim.lr_scheduler.OneCycleLR(adam, s.rate, s.updates)
     for _ in range(s.updates):
         rows = torch.from_numpy(rng.integers(0, len(z), min(s.batch, len(z))))
-        x = inputs[rows][None]
+        x = inputs[rows].flatten(0, 1)[None]
         for k in range(len(sizes) - 1):
             x = x @ trained[f"w{k}"].transpose(1, 2) + trained[f"b{k}"][:, None]
             x = torch.tanh(x) if k < len(sizes) - 2 else x
+        x = x.unflatten(1, (-1, phi.shape[1])).mean(2)
         # Huber's loss: a contact that breaks within a window gives a push that explains nothing else
         loss = torch.nn.functional.huber_loss(x, target[:, rows], reduction="none").mean(2) * weight[:, rows]
         adam.zero_grad()
@@ -236,7 +242,7 @@ def fit(phi: np.ndarray, y: np.ndarray, s: Fitting, seed: int) -> Ensemble:
         paces.step()
     a |= {k: v.detach().numpy().astype(float) for k, v in trained.items()}
     net = Ensemble(a | {"mean": mean, "sd": sd, "scale": scale, "doubt": np.zeros(())})
-    own = np.quantile(doubt(net.members(phi)), KNOWN)
+    own = np.quantile(doubt(net.members(rows_)), KNOWN)
     return Ensemble({**net.arrays, "doubt": np.array(own)})
 
 
@@ -325,9 +331,10 @@ def learned(
     middle = pieces.rows + pieces.length // 2
     y = pushes(at, pieces, push, at.world.terms if about is None else (*at.world.terms, about))
     y = layout.turned(at.q[middle], y, back=True) if push == "force" else y
-    phi = at.phi(middle)
-    y = y if about is None else y + about.net(phi)
-    good = np.isfinite(y).all(1) & np.isfinite(phi).all(1)
+    rows = pieces.rows[:, None] + np.arange(pieces.length)
+    phi = at.phi(rows.ravel()).reshape(*rows.shape, -1)  # (w, h, i)
+    y = y if about is None else y + along(about.net, phi)
+    good = np.isfinite(y).all(1) & np.isfinite(phi).all((1, 2))
     early, late = (good & mask for mask in (pieces.rows + pieces.length < ends[0], pieces.rows >= ends[0]))
     if min(early.sum(), late.sum()) < 20:
         raise SurefootError(
@@ -338,9 +345,14 @@ def learned(
     return term_of(push, layout, shrunk(net, phi[late], y[late]))
 
 
+def along(net: Ensemble, phi: np.ndarray) -> np.ndarray:
+    """(w, o) the mean of what a net says along windows phi (w, h, i)."""
+    return net(phi.reshape(-1, phi.shape[2])).reshape(*phi.shape[:2], -1).mean(1)
+
+
 def shrunk(net: Ensemble, phi: np.ndarray, y: np.ndarray) -> Ensemble:
     """Each output times b = <g, y> / <g, g> in [0, 1] on pushes it was not fitted to: what is only noise becomes 0."""
-    found = net(phi)
+    found = along(net, phi)
     b = np.clip((found * y).sum(0) / np.maximum(np.square(found).sum(0), 1e-30), 0.0, 1.0)
     return Ensemble({**net.arrays, "scale": net.arrays["scale"] * b})
 
