@@ -22,8 +22,8 @@ from surefoot.learn.train import policy_of
 from surefoot.log import Log
 from surefoot.policy import Contract, Net, Policy
 from surefoot.real2sim.delta import SETTINGS, inverted, practised
+from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.explain import Fitting, Track, track
-from surefoot.real2sim.record import record
 from surefoot.real2sim.replay import predict
 from surefoot.real2sim.residual import missing
 from surefoot.rng import stream
@@ -82,7 +82,7 @@ def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
     start = lambda rng, k: replace(task.start(rng, k), q=np.tile(level, (k, 1)), v=np.zeros((k, 6)))  # noqa: E731
     flown = replace(task, start=start, seconds=seconds, ended={})
     env = tasks.env(flown, n, seed=seed, terms=(Air(),))
-    return record(Pilot(contract(task, env.world.model), n, seed), env, AIR, stir=0.05)
+    return logged(Pilot(contract(task, env.world.model), n, seed), env, AIR, stir=0.05)
 
 
 def off(at: Track, seconds: float, terms: tuple[Term, ...]) -> dict[str, np.ndarray]:
@@ -149,9 +149,9 @@ def delta(quick: bool) -> Iterator[Row]:
     judge = lambda policy: float(evaluate(policy, tasks.env(task, 20 if quick else 500, real, JUDGED)).error.mean())  # noqa: E731
     for seed in range(1 if quick else SEEDS):
         untuned, learner = trained(task, home, seed, first)
-        log = record(untuned, tasks.env(task, 4 if quick else 16, real, seed), JOINTS, stir=0.1)
+        log = logged(untuned, tasks.env(task, 4 if quick else 16, real, seed), JOINTS, stir=0.1)
         at = track(
-            world, home, record(untuned, tasks.env(task, 2 if quick else 8, real, JUDGED + seed), JOINTS, stir=0.1)
+            world, home, logged(untuned, tasks.env(task, 2 if quick else 8, real, JUDGED + seed), JOINTS, stir=0.1)
         )
         terms = {
             "inversion": inverted(world, home, log, fitting, seed).term,

@@ -13,8 +13,8 @@ from surefoot.belief import point
 from surefoot.deploy import bundle
 from surefoot.learn.train import settings_for, train
 from surefoot.real2sim.delta import inverted
+from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.explain import Fitting
-from surefoot.real2sim.record import record
 from surefoot.sim import learned
 from surefoot.tasks.rollout import evaluate
 
@@ -33,7 +33,7 @@ with tempfile.TemporaryDirectory() as name:
     first, more = ({"steps": 8192}, {"steps": 4096}) if quick else ({"steps": 300_000}, {"steps": 100_000})
     home = train("arm", out / "home", settings=settings_for("arm", first))
     env = tasks.env(task, 6 if quick else 16, robot, seed=2)
-    log = record(bundle.load(home), env, {"joint_pos": 0.001, "joint_vel": 0.02}, stir=0.1)
+    log = logged(bundle.load(home), env, {"joint_pos": 0.001, "joint_vel": 0.02}, stir=0.1)
     found = inverted(
         tasks.env(task, 1).world,
         tasks.nominal(task),

@@ -14,8 +14,8 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.train import resume, settings_for, train
 from surefoot.policy import Random
 from surefoot.real2sim.delta import SETTINGS, Practice, Replayed, delta, frozen, inverted, lesson, practised
+from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.explain import Fitting, track
-from surefoot.real2sim.record import record
 from surefoot.real2sim.replay import replay
 from surefoot.sim import learned
 from surefoot.sim.learned import DeltaAction, Layout
@@ -42,7 +42,7 @@ class Wander(Random):
 
 def moved(belief, n=6, seed=0):
     env = tasks.env(ARM, n, belief, seed)
-    return record(Wander(contract(ARM, env.world.model), seed), env)
+    return logged(Wander(contract(ARM, env.world.model), seed), env)
 
 
 @pytest.fixture(scope="module")

@@ -125,6 +125,12 @@ class Shown(World):
         self.engine.change(ids, e)
         self._look()
 
+    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+        whole_q, whole_v = self.engine.state.q.copy(), self.engine.state.v.copy()  # what is hidden stays as it is
+        whole_q[:, self.layout.q], whole_v[:, self.layout.v] = q, v
+        self.engine.set_back(whole_q, whole_v)
+        self._look()
+
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         diverged = self.engine.step(u, chance)
         self._look()

@@ -1,4 +1,4 @@
-"""record: what a machine that is really a simulation did, as a log of a real one would have it.
+"""logged: what a machine that is really a simulation did, as a log of a real one would have it.
 
 Row k: what was measured at time k, and `control`, what the actuators were told from then until time k + 1, before any Term
 that stands for how this machine differs. Episodes follow each other with one empty row (nan) between them.
@@ -18,7 +18,7 @@ from surefoot.world import State
 UNITS = {**JOINT, "base_pos": "m", "base_lin_vel": "m/s", "base_ang_vel": "rad/s"}
 
 
-def record(
+def logged(
     policy: Policy, env: Env, noise: Mapping[str, float] | None = None, stir: float = 0.0, episodes: int | None = None
 ) -> Log:
     """The first episode of each env, or of the first few, one after the other.
