@@ -127,7 +127,8 @@ class Shown(World):
 
     def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
         whole_q, whole_v = self.engine.state.q.copy(), self.engine.state.v.copy()  # what is hidden stays as it is
-        whole_q[:, self.layout.q], whole_v[:, self.layout.v] = q, v
+        slack_q, slack_v = self.layout.slack(self.engine.state)
+        whole_q[:, self.layout.q], whole_v[:, self.layout.v] = q - slack_q, v - slack_v
         self.engine.set_back(whole_q, whole_v)
         self._look()
 
