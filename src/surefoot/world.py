@@ -135,6 +135,10 @@ class World(ABC):
         """Go on from the same state under other unknowns in simulations ids: a load is dropped, a motor weakens."""
 
     @abstractmethod
+    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+        """Go on from other positions (n, nq) and velocities (n, nv); actuators keep what they have reached and remember."""
+
+    @abstractmethod
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         """Advance by dt. Returns (n,) bool: the simulations that diverged, whose state means nothing until reset."""
 

@@ -400,3 +400,11 @@ def test_a_rollout_of_what_is_shown_is_its_steps():
     twin = Machine(pendulum(SERVO, gravity=4.0), {"series_elasticity": 1.0, "stiction": 0.5})
     twin.world = twin.world.like(1)
     assert twin.start().step(0.4, 30).q[0] == stepped[-1]
+
+
+def test_to_set_a_machine_back_leaves_its_hidden_parts_as_they_are():
+    m = Machine(pendulum(SERVO, gravity=0.2), {"backlash": 1.0}).start().step(0.3, 20)
+    shown = m.world.layout.q
+    hidden = np.delete(m.engine.state.q[0], shown)
+    m.world.set_back(np.full((1, 1), 0.1), np.zeros((1, 1)))
+    assert m.q == pytest.approx(0.1, abs=1e-12) and len(hidden) and np.array_equal(np.delete(m.engine.state.q[0], shown), hidden)

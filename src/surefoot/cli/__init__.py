@@ -10,6 +10,7 @@ from rich.console import Console
 
 import surefoot
 from surefoot.cli.explore import Explore
+from surefoot.cli.lacks import Delta, Missing
 from surefoot.cli.logs import ReadLog
 from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.record import Record
@@ -38,6 +39,8 @@ VERBS: dict[str, Any] = {
     "preflight": Preflight,
     "replay": Replay,
     "identify": Identify,
+    "missing": Missing,
+    "delta": Delta,
 }
 
 

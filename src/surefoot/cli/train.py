@@ -47,6 +47,8 @@ class Train(Generic[Settings, Lesson]):
     """begin with the nets of this run, such as one over another belief"""
     base: Path | None = None
     """a run or policy that nearly works: keep it as it is, and learn what to add to it"""
+    terms: tuple[Path, ...] = ()
+    """folders that `surefoot missing` or `surefoot delta` wrote: what the model lacked, put into it"""
     through: tuple[str, ...] = ()
     """beliefs to train through, one after the other, each beginning with what the last one learned"""
     adapt: Literal["none", "rma", "dagger"] = "none"
@@ -106,7 +108,9 @@ class Train(Generic[Settings, Lesson]):
         belief = belief_of(task, self.belief, say)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
         if self.adapt == "none":
-            return learn.train(self.task, out, self.seed, belief, s, *how, ranges, sees, self.start, *base)
+            return learn.train(
+                self.task, out, self.seed, belief, s, *how, ranges, sees, self.start, *base, terms=self.terms
+            )
         teacher = self.teacher
         if teacher is None:
             told = tasks.teachers(task, self.sees)
@@ -149,6 +153,8 @@ class Train(Generic[Settings, Lesson]):
             raise SurefootError(
                 f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
             )
+        if self.terms and (self.through or self.adapt != "none"):
+            raise SurefootError("--terms: with --through or --adapt they are not there yet; leave one of both out")
         if self.residual != Residual() and self.base is None:
             raise SurefootError("--residual.*: only with --base")
         if self.adapt == "rma" and self.student.label != "latent":

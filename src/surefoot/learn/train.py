@@ -25,6 +25,7 @@ from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
 from surefoot.policy import Net
+from surefoot.sim import learned
 from surefoot.task import Env, Task
 from surefoot.tasks import Sees
 from surefoot.tasks.rollout import contract
@@ -87,12 +88,14 @@ def train(
     base: Path | Net | None = None,
     residual: Residual | None = None,
     again: bool = False,
+    terms: Sequence[Path] = (),
 ) -> Path:
     """Train over a belief (None: the nominal world), or growing towards it; returns the policy's path.
 
     `start` is a run whose nets and normalisers to begin with; its belief may have been another. `base` is a policy that
     the one to learn adds to, as `residual` says; the run keeps its files. With `again`, a run that was begun alike in
-    `out` goes on: it is one of several that belong together.
+    `out` goes on: it is one of several that belong together. `terms` are folders of learned Terms, such as a missing force
+    or a delta to the actions, to put into the world; the run keeps their files.
     """
     settings = settings or settings_for(task_name)
     belief = belief or tasks.nominal(tasks.make(task_name))
@@ -104,6 +107,9 @@ def train(
         about["sees"] = asdict(sees)
     below = None if base is None else base if isinstance(base, Net) else bundle.load(base)
     about |= upon(below, residual)
+    inside = _fitting(task_name, terms)
+    if inside:
+        about["terms"] = [files.sha256(learned.weights(term)) for term in inside]
     given = None if start is None else _nets(start, about)
     if given is not None:
         about["start"] = {"run": str(start), "sha256": given[1]}
@@ -114,6 +120,8 @@ def train(
         with _or_nothing(run):
             if below is not None:
                 _keep_policy(run, "base", below)
+            for k, term in enumerate(inside):
+                learned.save(term, run.folder / "terms" / str(k))
             learner = _learner(run, about, threads)
             if given is not None and isinstance(learner, Learner):
                 learner.adopt(given[0], str(start))
@@ -122,6 +130,25 @@ def train(
         return _go(run, learner, watch, save_every, again)
     finally:
         run.close()
+
+
+def _fitting(task_name: str, terms: Sequence[Path]) -> list[Any]:
+    """Learned Terms from their folders, refused where they were learned on another robot."""
+    if not terms:
+        return []
+    model = tasks.env(tasks.make(task_name), 1).world.model
+    return [learned.load(folder, model) for folder in terms]
+
+
+def _terms(run: Run, about: dict[str, Any]) -> tuple[Any, ...]:
+    """The learned Terms a run keeps."""
+    found = []
+    for k, wanted in enumerate(about.get("terms", [])):
+        term = learned.load(run.folder / "terms" / str(k))
+        if files.sha256(learned.weights(term)) != wanted:
+            raise SurefootError(f"{run.folder / 'terms' / str(k)}: not the Term this run began with (its hash differs)")
+        found.append(term)
+    return tuple(found)
 
 
 def upon(base: Net | None, residual: Residual | None) -> dict[str, Any]:
@@ -186,7 +213,20 @@ def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-SAME = ("task", "seed", "belief", "settings", "ranges", "sees", "start", "base", "residual", "student", "teacher")
+SAME = (
+    "task",
+    "seed",
+    "belief",
+    "settings",
+    "ranges",
+    "sees",
+    "start",
+    "base",
+    "residual",
+    "student",
+    "teacher",
+    "terms",
+)
 
 
 def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | None, save_every: float) -> Path:
@@ -202,7 +242,7 @@ def settings_of(run: Path, task_name: str) -> tuple[PPO, Sees]:
     """How a run learns and sees, to train others alike; the task's own way where it is no run."""
     path = Path(run) / "run.json"
     about = files.read_json(path) if path.exists() else {}
-    for k in ("base", "student"):
+    for k in ("base", "student", "terms"):
         if k in about:
             raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
     settings = _settings(PPO, about["settings"], str(path)) if "settings" in about else settings_for(task_name)
@@ -306,7 +346,7 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
         env.on_divergence = lambda i, why: _keep(run, env, i)
         return Apprentice(env, lesson, seed, teacher)
     task, settings = _told(task, about.get("sees"), where), _settings(PPO, about["settings"], where)
-    env = tasks.env(task, settings.envs, belief, seed, threads, stagger=True)
+    env = tasks.env(task, settings.envs, belief, seed, threads, stagger=True, terms=_terms(run, about))
     env.on_divergence = lambda i, why: _keep(run, env, i)
     return Learner(env, settings, seed, _ranges(about.get("ranges"), env, where), _upon(run, about, env))
 

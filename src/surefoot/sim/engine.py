@@ -182,6 +182,11 @@ class Engine(World):
         self._write_fields(ids)
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
+    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+        self.state.q[:], self.state.v[:] = q, v
+        self.kept[:], self.since[:] = self.batch.state, 0
+        self.given.clear()
+
     def _clear(self, ids: np.ndarray) -> None:
         """The state of a reset; by the engine's own hand only where it has stopped, which costs more than a copy."""
         stopped = ids[self.stopped[ids]]

@@ -125,6 +125,13 @@ class Shown(World):
         self.engine.change(ids, e)
         self._look()
 
+    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+        whole_q, whole_v = self.engine.state.q.copy(), self.engine.state.v.copy()  # what is hidden stays as it is
+        slack_q, slack_v = self.layout.slack(self.engine.state)
+        whole_q[:, self.layout.q], whole_v[:, self.layout.v] = q - slack_q, v - slack_v
+        self.engine.set_back(whole_q, whole_v)
+        self._look()
+
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         diverged = self.engine.step(u, chance)
         self._look()

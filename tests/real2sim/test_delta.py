@@ -1,0 +1,180 @@
+"""What to add to an action so that the model answers as a robot with weak servos does; and the loop around it."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.belief import point
+from surefoot.cli import main
+from surefoot.errors import SurefootError
+from surefoot.learn.ppo import PPO
+from surefoot.learn.train import resume, settings_for, train
+from surefoot.policy import Random
+from surefoot.real2sim.delta import SETTINGS, Practice, Replayed, delta, frozen, inverted, lesson, practised
+from surefoot.real2sim.episodes import logged
+from surefoot.real2sim.explain import Fitting, track
+from surefoot.real2sim.replay import replay
+from surefoot.sim import learned
+from surefoot.sim.learned import DeltaAction, Layout
+from surefoot.task import Env
+from surefoot.tasks.rollout import contract
+
+ARM = tasks.make("arm")
+HOME = tasks.nominal(ARM)
+WEAK = point(ARM.params, ARM.params.vector({"kp": 0.65}))
+SMALL = Fitting(spans=(0.02,), rounds=1, updates=1000)
+FEW = PPO(**{**SETTINGS, "envs": 16, "horizon": 8, "steps": 256, "hidden": (8,), "minibatches": 2})
+
+
+class Wander(Random):
+    """Random targets, each held for 0.4 s."""
+
+    def __call__(self, obs):
+        asked = self.asked
+        self.asked = asked // 20
+        action = super().__call__(obs)
+        self.asked = asked + 1
+        return 0.4 * action
+
+
+def moved(belief, n=6, seed=0):
+    env = tasks.env(ARM, n, belief, seed)
+    return logged(Wander(contract(ARM, env.world.model), seed), env)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return moved(WEAK)
+
+
+@pytest.fixture(scope="module")
+def found(log):
+    return inverted(tasks.env(ARM, 1).world, HOME, log, SMALL)
+
+
+def test_a_recorded_log_is_predicted_by_the_world_that_made_it(log):
+    world = tasks.env(ARM, 1).world
+    own = replay(world, log, WEAK.mean(), resync=50)
+    assert max(s.rmse for s in own.scores) < 1e-9 and replay(world, log, resync=50).scores[0].rmse > 0.01
+
+
+def test_episodes_of_a_recorded_log_are_apart_by_an_empty_row(log):
+    assert len(log) == 6 * 200 + 5 and np.isnan(log["joint_pos"][200]).all() and np.isnan(log["control"][200]).all()
+    assert log.meta["names"]["control"] == ["shoulder", "elbow"]
+
+
+def test_inversion_finds_the_closed_form_of_weak_servos(log, found):
+    """0.65 kp (u - q) = kp (u + delta - q) for delta = -0.35 (u - q)."""
+    at = track(tasks.env(ARM, 1).world, HOME, log)
+    good = np.isfinite(at.q).all(1)
+    q, u = at.q[good], at.u[good]
+    delta_, true = found.term.net(at.phi(good)), -0.35 * (u - q)
+    assert (1 - np.square(delta_ - true).mean(0) / true.var(0)).min() > 0.8
+
+
+def test_the_world_with_delta_replays_actions_it_was_not_shown(found):
+    world, other = tasks.env(ARM, 1).world, moved(WEAK, 2, seed=7)
+    better = world.like(1, (*world.terms, found.term))
+    with_it, without = (replay(w, other, resync=50).scores[0].rmse for w in (better, world))
+    assert with_it < 0.4 * without
+
+
+def test_a_world_comes_back_with_delta_behind_its_own_terms(log):
+    world = tasks.env(ARM, 1).world
+    better = delta(world, HOME, log, replace(SMALL, updates=100))
+    assert better.terms[:-1] == world.terms and isinstance(better.terms[-1], DeltaAction) and better.n == world.n
+
+
+def test_a_lesson_begins_where_the_log_was_and_its_best_action_is_the_closed_form(log):
+    at = track(tasks.env(ARM, 1).world, HOME, log)
+    pieces = at.pieces(1.0)
+    task = lesson(ARM, at, pieces, Practice())
+    returns = {}
+    for share in (0.0, 1.0):
+        inner = tasks.env(task, 8, task.belief, seed=3)
+        env = Env(task, Replayed(inner.world, pieces), task.belief, seed=3)
+        env.reset()
+        w = env.world.state.e[:, -1].astype(int)
+        assert np.array_equal(env.world.state.q, pieces.start.q[w])
+        total = 0.0
+        for k in range(50):
+            a = share * -0.35 * (pieces.u[w, k] - env.world.state.q) / task.action.scale
+            step = env.step(a)
+            total += step.reward
+        returns[share] = total
+    calm = 0.1 * np.expm1(0.6)  # the most that a delta within reach of 0.6 costs a second
+    assert (returns[1.0] > 2.0 - 0.4 - calm).all() and (returns[1.0] > returns[0.0]).all()
+
+
+def test_a_frozen_policy_answers_as_the_policy_and_never_beyond_its_reach():
+    rng = np.random.default_rng(0)
+    sizes = (6, 8, 2)
+    arrays = {f"w{k}": rng.standard_normal((b, a)).astype(np.float32) for k, (a, b) in enumerate(zip(sizes, sizes[1:]))}
+    arrays |= {f"b{k}": rng.standard_normal(b).astype(np.float32) for k, b in enumerate(sizes[1:])}
+    arrays |= {"mean": np.zeros(6, np.float32), "sd": np.ones(6, np.float32)}
+    scale, env = np.array([0.9, 0.75]), tasks.env(ARM, 5)
+    term = DeltaAction(Layout.of(env.world.model), frozen(arrays, scale))
+    env.reset()
+    x, u = env.world.state, rng.standard_normal((5, 2))
+    z = np.clip(np.concatenate([x.q, x.v, u], 1), -10, 10)
+    net = np.tanh(z @ arrays["w0"].T + arrays["b0"]) @ arrays["w1"].T + arrays["b1"]
+    assert term.delta(x, u) == pytest.approx(np.clip(net, -1, 1) * scale, abs=1e-6)
+
+
+def test_practice_is_the_same_for_the_same_seed(log):
+    found = []
+    for _ in range(2):
+        with suppress(SurefootError):  # 256 steps may teach nothing, and that is said
+            practised(ARM, HOME, log, FEW, watch=found.append)
+    half = len(found) // 2
+    assert half == FEW.iterations and found[:half] == found[half:]
+
+
+@pytest.mark.slow
+def test_practice_finds_the_closed_form_too():
+    log = moved(WEAK, 16)
+    found = practised(ARM, HOME, log, PPO(**{**SETTINGS, "steps": 300_000}))
+    at = track(tasks.env(ARM, 1).world, HOME, log)
+    good = np.isfinite(at.q).all(1)
+    true = -0.35 * (at.u[good] - at.q[good])
+    assert (1 - np.square(found.term.net(at.phi(good)) - true).mean(0) / true.var(0)).min() > 0.8
+
+
+def test_actions_that_are_choices_have_no_delta(log):
+    with pytest.raises(SurefootError, match="continuous"):
+        from surefoot.real2sim.delta import following
+
+        following(tasks.make("balance-discrete"), np.zeros(0), 3)
+
+
+def test_a_run_keeps_the_delta_it_was_trained_in_and_notices_another(found, tmp_path):
+    learned.save(found.term, tmp_path / "delta")
+    small = settings_for("arm", {"envs": 8, "horizon": 8, "steps": 128, "hidden": (8,), "minibatches": 2})
+    inside = train("arm", tmp_path / "in", settings=small, terms=[tmp_path / "delta"])
+    plain = train("arm", tmp_path / "plain", settings=small)
+    assert inside.read_bytes() != plain.read_bytes()
+    (tmp_path / "in" / "checkpoints" / "00000002.json").unlink()
+    assert resume(tmp_path / "in").read_bytes() == inside.read_bytes()
+    other = replace(found.term, net=replace_scale(found.term.net))
+    learned.save(other, tmp_path / "in" / "terms" / "0")
+    with pytest.raises(SurefootError, match="not the Term this run began with"):
+        resume(tmp_path / "in")
+    with pytest.raises(SurefootError, match="not the same robot"):
+        train("hover", tmp_path / "hover", terms=[tmp_path / "delta"])
+    assert not (tmp_path / "hover").exists()
+
+
+def replace_scale(net):
+    return learned.Ensemble({**net.arrays, "scale": 2 * net.arrays["scale"]})
+
+
+def test_the_verb_writes_a_delta_and_names_the_next_command(log, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("surefoot.real2sim.delta.Fitting", lambda: replace(SMALL, updates=100))
+    log.save(tmp_path / "real.npz")
+    assert main(["delta", "arm", str(tmp_path / "real.npz")]) == 0
+    said = capsys.readouterr().out
+    assert "explains" in said and f"next: surefoot train arm --start RUN --terms {tmp_path / 'real-delta'}" in said
+    assert isinstance(learned.load(tmp_path / "real-delta", tasks.env(ARM, 1).world.model), DeltaAction)
