@@ -407,4 +407,8 @@ def test_to_set_a_machine_back_leaves_its_hidden_parts_as_they_are():
     shown = m.world.layout.q
     hidden = np.delete(m.engine.state.q[0], shown)
     m.world.set_back(np.full((1, 1), 0.1), np.zeros((1, 1)))
-    assert m.q == pytest.approx(0.1, abs=1e-12) and len(hidden) and np.array_equal(np.delete(m.engine.state.q[0], shown), hidden)
+    assert (
+        m.q == pytest.approx(0.1, abs=1e-12)
+        and len(hidden)
+        and np.array_equal(np.delete(m.engine.state.q[0], shown), hidden)
+    )
