@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from surefoot.belief import Belief, Beta, Box, Gaussian, Particles, point
+from surefoot.belief import Belief, Beta, Box, Gaussian, Particles, Truncated, point
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.rng import stream
@@ -39,6 +39,10 @@ def a_gaussian() -> Gaussian:
     return Gaussian.around(E, [1.1, 0.5, 0.02], CORRELATED)
 
 
+def a_truncated() -> Truncated:
+    return Truncated(E, [1.3, math.log(0.4), 0.02], [0.2, 1.5, 0.005], [0.6, 0.1, 0.0], [1.4, 2.5, 0.04])
+
+
 def some_particles() -> Particles:
     points = Box.full(E).sample(stream(0, "points"), 40)
     return Particles(E, points, np.linspace(0.0, 3.0, 40))
@@ -50,12 +54,13 @@ def nothing() -> list[Belief]:
         Box(NONE, [], []),
         Beta(NONE, [], [], [], []),
         Gaussian(NONE, none, np.empty((0, 0))),
+        Truncated(NONE, [], [], [], []),
         Particles(NONE, np.empty((2, 0)), [1, 2]),
     ]
 
 
-BELIEFS = [a_box(), a_fixed_box(), a_beta(), a_gaussian(), some_particles()]
-SPREAD = [a_box(), a_beta(), a_gaussian(), some_particles()]  # no dimension fixed
+BELIEFS = [a_box(), a_fixed_box(), a_beta(), a_gaussian(), a_truncated(), some_particles()]
+SPREAD = [a_box(), a_beta(), a_gaussian(), a_truncated(), some_particles()]  # no dimension fixed
 ALL = [*BELIEFS, *nothing()]
 
 
@@ -249,6 +254,28 @@ def test_kl_of_betas_and_boxes_matches_quadrature():
     assert p.kl(box) == pytest.approx(quadrature_kl(sp, flat, 0.6, 1.6), rel=1e-7)
     assert box.kl(p) == pytest.approx(quadrature_kl(flat, sp, 0.6, 1.6), rel=1e-7)
     assert p.kl(Box.full(one)) == pytest.approx(p.kl(box) + math.log(1.5), rel=1e-9)
+
+
+def scipy_truncated(belief: Truncated, i: int):
+    """Of y, which is e or its logarithm."""
+    ends = [math.log(end[i]) if belief.params.log[i] else end[i] for end in (belief.low, belief.high)]
+    mu, sd = belief.mu[i], belief.spread[i]
+    return stats.truncnorm((ends[0] - mu) / sd, (ends[1] - mu) / sd, mu, sd)
+
+
+def test_truncated_normals_match_scipy():
+    belief = a_truncated()
+    mass, friction, _ = (scipy_truncated(belief, i) for i in range(3))
+    e = belief.sample(stream(0, "ks"), 1000)
+    assert stats.kstest(e[:, 0], mass.cdf).pvalue > 0.01 and stats.kstest(np.log(e[:, 1]), friction.cdf).pvalue > 0.01
+    assert belief.mean()[0] == pytest.approx(mass.mean(), rel=1e-10)
+    assert belief.mean()[1] == pytest.approx(friction.expect(np.exp), rel=1e-8)
+    assert belief.interval()[0][0] == pytest.approx(mass.ppf(0.025), rel=1e-10)
+    expected = sum(scipy_truncated(belief, i).logpdf(y) for i, y in enumerate((1.0, math.log(0.7), 0.01)))
+    assert belief.log_prob([1.0, 0.7, 0.01])[0] == pytest.approx(expected - math.log(0.7), rel=1e-10)
+    other = Truncated(E, [1.0, 0.0, 0.01], [0.1, 0.3, 0.01], belief.low, belief.high)
+    pairs = [(scipy_truncated(belief, i), scipy_truncated(other, i)) for i in range(3)]
+    assert belief.kl(other) == pytest.approx(sum(quadrature_kl(p, q, *p.support()) for p, q in pairs), rel=1e-7)
 
 
 def test_kl_of_particles_is_that_of_their_probabilities():

@@ -20,7 +20,15 @@ import numpy as np
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.rng import Draw
-from surefoot.special import beta_quantile, chi2_quantile, exp_moments, log_beta, log_moment
+from surefoot.special import (
+    beta_quantile,
+    chi2_quantile,
+    exp_moments,
+    log_beta,
+    log_moment,
+    normal_cdf,
+    normal_quantile,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,6 +367,100 @@ class Gaussian(Belief):
 
 @final
 @dataclass(frozen=True, eq=False)
+class Truncated(Belief):
+    """Independent y ~ N(mu, spread^2) cut off at y(low) and y(high), not clipped onto them; low == high fixes one.
+
+    Integrals are sums over 128 nodes in t = (y - mu) / spread within 9 of 0.
+    """
+
+    mu: np.ndarray
+    spread: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def __post_init__(self) -> None:
+        _check_range(self)
+        for name in ("mu", "spread"):
+            _freeze(self, name, (len(self.params),))
+        _require(self, "spread", self.spread > 0, "more than 0")
+        _check_physical(self, "mu", _y(self.params, self.low), _y(self.params, self.high))
+
+    @cached_property
+    def _cut(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Each (d,): the cuts in t, and the probabilities of N(0, 1) below them."""
+        ends = np.array([(_y(self.params, end) - self.mu) / self.spread for end in (self.low, self.high)])
+        return ends, normal_cdf(ends[0]), normal_cdf(ends[1])
+
+    @cached_property
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """y (128, d) and weights that sum to 1: E[f(y)] = sum w f(y)."""
+        (a, b), (x, w) = np.clip(self._cut[0], -9.0, 9.0), np.polynomial.legendre.leggauss(128)
+        t = (a + b) / 2 + (b - a) / 2 * x[:, None]  # (128, d)
+        w = w[:, None] * np.exp(-(t**2) / 2)
+        return self.mu + self.spread * t, w / w.sum(0)
+
+    def _at(self, share: np.ndarray | float) -> np.ndarray:
+        """e below which lies so much of the probability."""
+        ends, below, until = self._cut
+        t = normal_quantile(np.clip(below + (until - below) * share, 1e-300, 1 - 1e-16))
+        return np.clip(_e(self.params, self.mu + self.spread * np.clip(t, *ends)), self.low, self.high)
+
+    def _log_each(self, y: np.ndarray) -> np.ndarray:
+        """(n, d) log density of each y; 0 where it is fixed."""
+        _, below, until = self._cut
+        free = self.low < self.high
+        scale = np.log(self.spread * math.sqrt(2 * math.pi) * np.where(free, until - below, 1.0))
+        return np.where(free, -0.5 * ((y - self.mu) / self.spread) ** 2 - scale, 0.0)
+
+    def sample(self, rng: Draw, n: int) -> np.ndarray:
+        return self._at(rng.random((n, len(self.params))))
+
+    def log_prob(self, e: np.ndarray) -> np.ndarray:
+        e, free = _rows(self, e), self.low < self.high
+        y = _y(self.params, np.clip(e, self.low, self.high))
+        jacobian = np.where(self.params.log & free, y, 0.0)
+        return np.where(self.inside(e), (self._log_each(y) - jacobian).sum(-1), -np.inf)
+
+    def entropy(self) -> float:
+        y, w = self._nodes
+        h = float((w * (np.where(self.params.log, y, 0.0) - self._log_each(y))).sum())
+        return h if (self.low < self.high).all() else -math.inf
+
+    def kl(self, other: Belief) -> float:
+        _comparable(self, other)
+        if not isinstance(other, Truncated):
+            raise _no_kl(self, other)
+        fixed = (self.low == self.high) != (other.low == other.high)
+        if (fixed | (self.low < other.low) | (other.high < self.high)).any():
+            return math.inf
+        y, w = self._nodes
+        return float((w * (self._log_each(y) - other._log_each(y))).sum())
+
+    def widen(self, factor: float) -> "Truncated":
+        y, w = self._nodes
+        centre = (w * y).sum(0)
+        scaled = lambda y: _e(self.params, centre + _positive(factor) * (y - centre))  # noqa: E731
+        low, high = (scaled(_y(self.params, end)) for end in (self.low, self.high))
+        mu = np.clip(_y(self.params, scaled(self.mu)), _y(self.params, low), _y(self.params, high))
+        return Truncated(self.params, mu, self.spread * factor, low, high)
+
+    def inside(self, e: np.ndarray) -> np.ndarray:
+        return _within(_rows(self, e), self.low, self.high)
+
+    def mean(self) -> np.ndarray:
+        y, w = self._nodes
+        return (w * _e(self.params, y)).sum(0)
+
+    def sd(self) -> np.ndarray:
+        y, w = self._nodes
+        return np.sqrt((w * (_e(self.params, y) - self.mean()) ** 2).sum(0))
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        return self._at(_tail(level)), self._at(1 - _tail(level))
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Particles(Belief):
     """e is points[i] with probability weights[i] / sum(weights): a discrete law, so its numbers are discrete ones.
 
@@ -427,7 +529,7 @@ class Particles(Belief):
         return low, high
 
 
-KINDS: dict[str, Any] = {"box": Box, "beta": Beta, "gaussian": Gaussian, "particles": Particles}
+KINDS: dict[str, Any] = {"box": Box, "beta": Beta, "gaussian": Gaussian, "truncated": Truncated, "particles": Particles}
 
 
 def _y(params: Params, e: np.ndarray) -> np.ndarray:
@@ -529,7 +631,7 @@ def _check_physical(belief: Belief, name: str, low: np.ndarray, high: np.ndarray
     _require(belief, name, getattr(belief, name) <= high, "at most the physical bound", high)
 
 
-def _check_range(belief: Ranged) -> None:
+def _check_range(belief: Any) -> None:
     for name in ("low", "high"):
         _freeze(belief, name, (len(belief.params),))
         _check_physical(belief, name, belief.params.low, belief.params.high)

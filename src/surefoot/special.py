@@ -1,7 +1,8 @@
-"""Special functions the nouns need, since they may use numpy alone: psi, log B, and quantiles of Beta and chi2."""
+"""Special functions the nouns need, since they may use numpy alone: psi, log B, and quantiles of normal, Beta and chi2."""
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 
@@ -17,6 +18,8 @@ def _digamma(x: float) -> float:
 
 digamma = np.vectorize(_digamma, otypes=[float])
 log_gamma = np.vectorize(math.lgamma, otypes=[float])
+normal_cdf = np.vectorize(NormalDist().cdf, otypes=[float])
+normal_quantile = np.vectorize(NormalDist().inv_cdf, otypes=[float])  # of 0 < p < 1
 
 
 def log_beta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
