@@ -17,18 +17,11 @@ from typing import Any, final
 
 import numpy as np
 
+from surefoot import special
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.rng import Draw
-from surefoot.special import (
-    beta_quantile,
-    chi2_quantile,
-    exp_moments,
-    log_beta,
-    log_moment,
-    normal_cdf,
-    normal_quantile,
-)
+from surefoot.special import beta_quantile, chi2_quantile, exp_moments, log_beta, log_moment
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +382,7 @@ class Truncated(Belief):
     def _cut(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Each (d,): the cuts in t, and the probabilities of N(0, 1) below them."""
         ends = np.array([(_y(self.params, end) - self.mu) / self.spread for end in (self.low, self.high)])
-        return ends, normal_cdf(ends[0]), normal_cdf(ends[1])
+        return ends, special.normal_cdf(ends[0]), special.normal_cdf(ends[1])
 
     @cached_property
     def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -399,10 +392,10 @@ class Truncated(Belief):
         w = w[:, None] * np.exp(-(t**2) / 2)
         return self.mu + self.spread * t, w / w.sum(0)
 
-    def _at(self, share: np.ndarray | float) -> np.ndarray:
-        """e below which lies so much of the probability."""
+    def quantile(self, share: np.ndarray | float) -> np.ndarray:
+        """e below which lies so much of each one's probability."""
         ends, below, until = self._cut
-        t = normal_quantile(np.clip(below + (until - below) * share, 1e-300, 1 - 1e-16))
+        t = special.normal_quantile(np.clip(below + (until - below) * share, 1e-300, 1 - 1e-16))
         return np.clip(_e(self.params, self.mu + self.spread * np.clip(t, *ends)), self.low, self.high)
 
     def _log_each(self, y: np.ndarray) -> np.ndarray:
@@ -413,7 +406,7 @@ class Truncated(Belief):
         return np.where(free, -0.5 * ((y - self.mu) / self.spread) ** 2 - scale, 0.0)
 
     def sample(self, rng: Draw, n: int) -> np.ndarray:
-        return self._at(rng.random((n, len(self.params))))
+        return self.quantile(rng.random((n, len(self.params))))
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         e, free = _rows(self, e), self.low < self.high
@@ -456,7 +449,7 @@ class Truncated(Belief):
         return np.sqrt((w * (_e(self.params, y) - self.mean()) ** 2).sum(0))
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        return self._at(_tail(level)), self._at(1 - _tail(level))
+        return self.quantile(_tail(level)), self.quantile(1 - _tail(level))
 
 
 @final

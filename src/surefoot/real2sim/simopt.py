@@ -1,0 +1,224 @@
+"""SimOpt: run the policy on the robot, run it in simulation, and move p(e) to where both do the same; again and again.
+
+    D(e) = mean |d| + mean d^2     d: smoothed difference of robot and simulation, in units of each signal's own spread
+    p'   = argmin_p' E_p'[D(e)]    with KL(p' || p) <= kl            p, p' normal in y (log e on log dimensions)
+
+The minimum has weights w_i ~ exp(-D(e_i) / t) on draws e_i ~ p, with the temperature t that makes the dual
+g(t) = t kl + t log mean exp(-D / t) least (relative entropy policy search). p' is the normal fitted to them, taken back
+towards p until its own KL is within the bound, which is worked out, not presumed. (Chebotar et al. 2019.)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.ndimage import gaussian_filter1d
+from scipy.optimize import brentq, minimize_scalar
+
+from surefoot import tasks
+from surefoot.belief import Belief, Gaussian
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.policy import Policy
+from surefoot.real2sim.replay import Windows, predict, repeated, windows
+from surefoot.rng import stream
+from surefoot.task import Env, Task
+from surefoot.world import Motion, World
+
+FAR = 1e3  # spreads of a signal: where a simulation that diverged is put
+
+Collect = Callable[[Policy], Log]
+"""the robot: runs a policy once and tells what was measured"""
+Imitate = Callable[[Policy, Windows, np.ndarray], Motion]
+"""the simulation: the same run under every row of e"""
+
+
+@dataclass(frozen=True)
+class SimOpt:
+    """How far and how fast p(e) moves."""
+
+    rollouts: int = 5
+    """runs on the robot in each round"""
+    samples: int = 64
+    """e drawn in each round; every run is imitated under each"""
+    kl: float = 1.0
+    """nats that p(e) may move in one round"""
+    smooth: float = 0.02
+    """s: width of the filter over the differences, so that noise does not count"""
+    l1: float = 1.0
+    """weight of mean |d|"""
+    l2: float = 1.0
+    """weight of mean d^2"""
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did."""
+
+    number: int
+    belief: Gaussian
+    """after it"""
+    policy: Policy
+    logs: tuple[Log, ...]
+    discrepancy: float
+    """mean D over draws of the belief before it"""
+    temperature: float
+    kl: float
+    """KL(after || before), nats"""
+
+
+PLAIN = SimOpt()
+
+
+def simopt(
+    world: World,
+    belief: Belief,
+    collect: Collect,
+    train: Callable[[Belief], Policy],
+    imitate: Imitate | None = None,
+    rounds: int = 4,
+    how: SimOpt = PLAIN,
+    seed: int = 0,
+    watch: Callable[[Round], None] | None = None,
+) -> Gaussian:
+    """A belief under which the simulation does what the robot did, as far as its unknowns allow.
+
+    `train` makes a policy for a belief; to keep one policy, give `lambda belief: policy`. `imitate` is `acted(task)`,
+    which runs the policy in simulation, or by default `replayed(world)`, which gives the simulation the robot's controls.
+    """
+    now, imitate = normal(belief, seed), imitate or replayed(world)
+    for k in range(rounds):
+        policy = train(now)
+        logs = tuple(collect(policy) for _ in range(how.rollouts))
+        e = now.sample(stream(seed, "simopt", k), how.samples)
+        cost = np.mean([discrepancy(world, imitate, policy, log, e, how) for log in logs], 0)  # (samples,)
+        after, temperature = reps(now, e, cost, how.kl)
+        moved = after.kl(now)
+        if watch is not None:
+            watch(Round(k, after, policy, logs, float(cost.mean()), temperature, moved))
+        now = after
+    return now
+
+
+def normal(belief: Belief, seed: int = 0, draws: int = 4096) -> Gaussian:
+    """The Gaussian with a belief's mean and covariance in y."""
+    if isinstance(belief, Gaussian):
+        return belief
+    y = _y(belief, belief.sample(stream(seed, "simopt prior"), draws))
+    spread = y - y.mean(0)
+    spread[:, np.ptp(y, axis=0) < 1e-12 * (1 + np.abs(y[0]))] = 0.0  # fixed: rounding is no variance
+    return Gaussian(belief.params, y.mean(0), spread.T @ spread / draws)
+
+
+def _y(belief: Belief, e: np.ndarray) -> np.ndarray:
+    log = belief.params.log
+    return np.where(log, np.log(np.where(log, e, 1.0)), e)
+
+
+def discrepancy(
+    world: World, imitate: Imitate, policy: Policy, log: Log, e: np.ndarray, how: SimOpt = PLAIN
+) -> np.ndarray:
+    """(n,) D of one run under every row of e."""
+    pieces = windows(world, log)
+    if len(pieces) != 1:
+        raise SurefootError(f"simopt: log: found {len(pieces)} pieces, expected one run without gaps")
+    errors, parts = pieces.errors(imitate(policy, pieces, e)), []
+    for s in pieces.signals:
+        x = pieces.target(s)
+        spread = np.sqrt(np.square(s.error(x, np.median(x, 1, keepdims=True))).mean((0, 1)))  # (k,)
+        d = errors[s.name] / np.maximum(spread, 1e-3 * spread.max() + 1e-9)
+        d = np.clip(np.nan_to_num(d, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)
+        parts.append(gaussian_filter1d(d, how.smooth / world.dt, axis=1) if how.smooth > 0 else d)
+    d = np.concatenate(parts, 2)  # (n, T, k)
+    return how.l1 * np.abs(d).mean((1, 2)) + how.l2 * np.square(d).mean((1, 2))
+
+
+def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[Gaussian, float]:
+    """The Gaussian of least cost within kl nats of this one, judged by draws e (n, d) of it; and the temperature."""
+    temperature = _temperature(cost, kl)
+    w = np.exp(-(cost - cost.min()) / temperature)
+    w, y = w / w.sum(), _y(belief, e)
+    mu = w @ y
+    cov = (y - mu).T @ ((y - mu) * w[:, None])
+    fixed = np.diag(belief.cov) == 0
+    mu[fixed], cov[fixed], cov[:, fixed] = belief.mu[fixed], 0.0, 0.0
+
+    def part(a: float) -> Gaussian:
+        """A share a of the way."""
+        return Gaussian(belief.params, belief.mu + a * (mu - belief.mu), belief.cov + a * (cov - belief.cov))
+
+    most = 0.99  # beyond, too few draws that count would leave a covariance without width
+    if part(most).kl(belief) <= kl:
+        return part(most), temperature
+    return part(float(brentq(lambda a: part(a).kl(belief) - 0.999 * kl, 0.0, most, xtol=1e-6))), temperature
+
+
+def _temperature(cost: np.ndarray, kl: float) -> float:
+    """t where g(t) = t kl + t log mean exp(-cost / t) is least."""
+    above = cost - cost.min()
+    if not above.any():
+        return 1.0  # all alike: any temperature gives equal weights
+
+    def dual(log_t: float) -> float:
+        t = float(np.exp(log_t))
+        return t * kl + t * float(np.log(np.exp(-above / t).mean()))
+
+    middle = float(np.log(above.mean()))
+    found = minimize_scalar(dual, bounds=(middle - 12, middle + 12), method="bounded", options={"xatol": 1e-8})
+    return float(np.exp(found.x))
+
+
+def replayed(world: World) -> Imitate:
+    """Give the simulation the controls the robot was given: for what does not fall over by itself."""
+    return lambda policy, pieces, e: predict(world, pieces, e)
+
+
+def acted(task: Task) -> Imitate:
+    """Let the policy act in simulation, from where the robot began and told the commands in the log's column `command`."""
+
+    def imitate(policy: Policy, pieces: Windows, e: np.ndarray) -> Motion:
+        steps, x = pieces.length, pieces.start
+        own = replace(
+            task,
+            start=lambda rng, n: repeated(x, n),
+            ended={},
+            command=None,
+            trial=1,
+            seconds=(steps + 2) * (1 / pieces.log.rate),
+        )
+        return _run(policy, tasks.env(own, len(e)), e, pieces.log, steps)
+
+    return imitate
+
+
+def _run(policy: Policy, env: Env, e: np.ndarray, log: Log, steps: int) -> Motion:
+    commands = log.columns.get("command", np.zeros((steps + 1, env.command.shape[1])))
+    env.command[:] = commands[0]
+    obs, found, diverged = env.reset(e=e), [], np.zeros(env.n, bool)
+    for k in range(steps):
+        env.command[:] = commands[k + 1]  # what is observed at the end of this period goes with the next one's
+        step = env.step(policy(obs["actor"]))
+        obs, x = step.obs, env.world.state
+        diverged |= step.terminated
+        found.append((x.q.copy(), x.v.copy(), x.act.copy(), {name: y.copy() for name, y in x.y.items()}))
+    q, v, act = (np.stack([f[i] for f in found], 1) for i in range(3))
+    q[diverged], v[diverged] = np.nan, np.nan
+    return Motion(q, v, act, {name: np.stack([f[3][name] for f in found], 1) for name in found[0][3]}, diverged)
+
+
+def recorded(policy: Policy, env: Env, e: np.ndarray, seed: int | None = None) -> Log:
+    """One episode of an env of one, as a robot would log it: for rehearsals in which a hidden world is the robot."""
+    x = env.world.state
+    obs = env.reset(seed, e[None])
+    rows: dict[str, list[np.ndarray]] = {"joint_pos": [], "joint_vel": [], "command": [], "control": []}
+    for k in range(env.steps):
+        now = {"joint_pos": x.q[0].copy(), "joint_vel": x.v[0].copy(), "command": env.command[0].copy()}
+        action = env.task.action.bounded(policy(obs["actor"]))
+        step = env.step(action)
+        for name, value in (now | {"control": env.task.action.control(action)[0]}).items():
+            rows[name].append(value)
+        if k + 1 == env.steps or step.terminated[0]:
+            break
+        obs = step.obs
+    columns = {name: np.array(values) for name, values in rows.items() if len(values[0])}
+    return Log(env.world.dt * np.arange(len(rows["control"])), columns)
