@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 import surefoot
+from surefoot.cli.believe import Believe
 from surefoot.cli.explore import Explore
 from surefoot.cli.lacks import Delta, Missing
 from surefoot.cli.logs import ReadLog
@@ -39,6 +40,7 @@ VERBS: dict[str, Any] = {
     "preflight": Preflight,
     "replay": Replay,
     "identify": Identify,
+    "believe": Believe,
     "missing": Missing,
     "delta": Delta,
 }

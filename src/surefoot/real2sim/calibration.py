@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import kstest
 
 from surefoot.errors import SurefootError
 from surefoot.rng import stream
@@ -57,6 +56,8 @@ class Calibration:
 
 def calibration(truths: np.ndarray, draws: np.ndarray, names: Sequence[str] = (), seed: int = 0) -> Calibration:
     """Truths (runs, d) against draws (runs, L, d) of the posterior each led to. Ties are broken at random."""
+    from scipy.stats import kstest  # which takes a second to import
+
     truths, draws = np.asarray(truths, float), np.asarray(draws, float)
     if truths.ndim != 2 or draws.ndim != 3 or draws.shape[::2] != truths.shape:
         raise SurefootError(

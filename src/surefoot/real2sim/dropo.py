@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats.qmc import Halton
 
 from surefoot.belief import Belief, Box, Gaussian, Ranged, Truncated
 from surefoot.errors import SurefootError
@@ -64,6 +63,8 @@ def dropo(
     if not len(free):
         raise SurefootError("dropo: belief: found every param fixed, expected at least one that is not")
     pieces = thinned(windows(world, log, length, only=only), how.windows)
+    from scipy.stats.qmc import Halton  # which takes a second to import
+
     shares = Halton(len(belief.params), rng=key(seed, "dropo shares")).random(how.draws)  # (draws, d)
     world = world.like(how.population * how.draws * len(pieces))
     candidate = lambda x: _phi(Box(belief.params, low, high), free, x)  # noqa: E731

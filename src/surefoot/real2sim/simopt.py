@@ -194,16 +194,19 @@ def acted(task: Task) -> Imitate:
 def _run(policy: Policy, env: Env, e: np.ndarray, log: Log, steps: int) -> Motion:
     commands = log.columns.get("command", np.zeros((steps + 1, env.command.shape[1])))
     env.command[:] = commands[0]
-    obs, found, diverged = env.reset(e=e), [], np.zeros(env.n, bool)
+    obs, diverged = env.reset(e=e), np.zeros(env.n, bool)
+    states: list[tuple[np.ndarray, ...]] = []
+    readings: list[dict[str, np.ndarray]] = []
     for k in range(steps):
         env.command[:] = commands[k + 1]  # what is observed at the end of this period goes with the next one's
         step = env.step(policy(obs["actor"]))
         obs, x = step.obs, env.world.state
         diverged |= step.terminated
-        found.append((x.q.copy(), x.v.copy(), x.act.copy(), {name: y.copy() for name, y in x.y.items()}))
-    q, v, act = (np.stack([f[i] for f in found], 1) for i in range(3))
+        states.append((x.q.copy(), x.v.copy(), x.act.copy()))
+        readings.append({name: y.copy() for name, y in x.y.items()})
+    q, v, act = (np.stack(each, 1) for each in zip(*states))
     q[diverged], v[diverged] = np.nan, np.nan
-    return Motion(q, v, act, {name: np.stack([f[3][name] for f in found], 1) for name in found[0][3]}, diverged)
+    return Motion(q, v, act, {name: np.stack([y[name] for y in readings], 1) for name in readings[0]}, diverged)
 
 
 def recorded(policy: Policy, env: Env, e: np.ndarray, seed: int | None = None) -> Log:
