@@ -50,7 +50,7 @@ def swung(e, seed=0, steps=100):
 @pytest.fixture(scope="module")
 def posterior():
     pytest.importorskip("sbi", reason="needs the sbi extra")
-    how = NPE(simulations=1500, density="mdn", epochs=60)
+    how = NPE(simulations=1500, epochs=40)
     return learn(experiment(pendulum(), PRIOR, swung([1.0, 0.0]), NOISE, how=how), how)
 
 
@@ -77,7 +77,7 @@ def test_draws_are_a_belief_within_the_prior_and_have_the_density_they_say(poste
     log = swung([1.2, 0.1])
     belief = posterior.belief(log, 500)
     assert isinstance(belief, Particles) and PRIOR.inside(belief.points).all()
-    assert belief.points.mean(0) == pytest.approx([1.2, 0.1], abs=0.15)
+    assert (np.abs(belief.mean() - [1.2, 0.1]) < 3 * belief.sd()).all() and (belief.sd() < 0.5 * PRIOR.sd()).all()
     around = posterior.log_prob(belief.points, log).mean()
     assert around > posterior.log_prob(PRIOR.sample(stream(0, "p"), 500), log).mean() + 3
 

@@ -95,13 +95,9 @@ class Believe:
 
     def _sbi(self, world: World, prior: Box, log: Log, line: Line) -> tuple[Belief, dict[str, Any], list[Any]]:
         done = experiment(world, prior, log, _noise(self.noise), self.window, self.npe)
-        total = self.npe.simulations
-        say = lambda k: line.text(f"simulated {k} of {total}{'; learning' if k == total else ''}", k == total)  # noqa: E731
-        posterior = learn(done, self.npe, self.seed, say)
-        facts: dict[str, Any] = {"window": self.window, "finished": posterior.finished}
-        notes: list[Any] = (
-            [] if posterior.finished else ["note: training used up its epochs; more --npe.epochs may help"]
-        )
+        posterior = learn(done, self.npe, self.seed, line.text)
+        facts: dict[str, Any] = {"window": self.window, "gained": posterior.gained}
+        notes: list[Any] = [f"the truth is {posterior.gained:.2g} nats likelier than before, in simulations held out"]
         if self.check:
             line.text(f"testing on {self.check} simulated truths", True)
             verdict = checked(posterior, self.check, seed=self.seed + 1).verdict()

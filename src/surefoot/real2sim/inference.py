@@ -11,10 +11,8 @@ q is amortised: once learned it answers for any log of the same experiment, so t
 (calibration.py). It is as wrong as the simulator is: noise and unknowns that are left out are not in the posterior.
 """
 
-import io
-import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -32,6 +30,7 @@ from surefoot.world import Motion, World
 
 CHUNK = 2000  # simulations at once
 EDGE = 1e-6  # of the range: logit(share) stays finite
+BATCH, RATE = 100, 2e-3  # simulations in a step of training, and its first length
 FRAMES = 50  # of a motion that a learned summary is told
 
 
@@ -47,8 +46,8 @@ class NPE:
     """of what kind the neural density is: flows, or a mixture of Gaussians (mdn), as BayesSim had"""
     windows: int = 20
     """at most so many windows of the log are used, where a window is shorter than the log"""
-    epochs: int = 200
-    """at most; training ends when held-out simulations get no likelier"""
+    epochs: int = 80
+    """passes over the simulations"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +58,8 @@ class Posterior:
     experiment: "Experiment"
     net: Any
     """sbi's density over logit(share) given statistics, scaled"""
-    finished: bool
-    """training ended because held-out simulations got no likelier, not because the epochs were used up"""
+    gained: float
+    """nats by which the truth of a simulation held out is likelier than under the prior, on average"""
     middle: np.ndarray  # (k,) median of the simulations' statistics
     unit: np.ndarray  # (k,) and their interquartile range
 
@@ -104,7 +103,7 @@ class Experiment:
         low, high = support(self.belief)
         return low < high
 
-    def simulate(self, e: np.ndarray, seed: int, say: Callable[[int], None] | None = None) -> np.ndarray:
+    def simulate(self, e: np.ndarray, seed: int, say: Callable[[str], None] | None = None) -> np.ndarray:
         """(n, k) statistics of what the model does under each row of e, sensor noise added; nan where it diverged."""
         found, count = [], max(1, CHUNK // len(self.pieces))
         world = self.world.like(count * len(self.pieces))
@@ -113,7 +112,7 @@ class Experiment:
             whole = np.concatenate([chunk, np.repeat(chunk[-1:], count - len(chunk), 0)])
             found.append(self._statistics(predict(world, self.pieces, whole), stream(seed, "noise", k))[: len(chunk)])
             if say is not None:
-                say(k + len(chunk))
+                say(f"simulated {k + len(chunk)} of {len(e)}")
         return np.concatenate(found)
 
     def _statistics(self, motion: Motion, rng: np.random.Generator) -> np.ndarray:
@@ -196,9 +195,9 @@ def experiment(
 
 
 def learn(
-    done: Experiment, how: NPE | None = None, seed: int = 0, say: Callable[[int], None] | None = None
+    done: Experiment, how: NPE | None = None, seed: int = 0, say: Callable[[str], None] | None = None
 ) -> Posterior:
-    """Simulate the experiment under draws of the prior, and learn q. say(simulations done)."""
+    """Simulate the experiment under draws of the prior, and learn q; say is told how far it is."""
     how = how or NPE()
     _library()
     e = done.belief.sample(stream(seed, "inference"), how.simulations)
@@ -211,8 +210,11 @@ def learn(
     e, x = e[good], x[good]
     low, middle, high = np.quantile(x, (0.25, 0.5, 0.75), axis=0)
     unit = np.where(high > low, high - low, np.inf)  # what never changes tells nothing
-    net, finished = _trained(done.forward(e)[0], _scaled(x, middle, unit), how, seed)
-    return Posterior(done.belief, done, net, finished, middle, unit)
+    z, jacobian = done.forward(e)
+    net, held = _trained(z, _scaled(x, middle, unit), how, seed, say)
+    first = slice(0, max(1, len(z) // 10))
+    before = done.belief.log_prob(e[first]) - jacobian[first]  # in z, as q is
+    return Posterior(done.belief, done, net, held - float(before.mean()), middle, unit)
 
 
 def _scaled(x: np.ndarray, middle: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -229,7 +231,7 @@ def infer(
     how: NPE | None = None,
     seed: int = 0,
     draws: int = 2000,
-    say: Callable[[int], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Particles:
     """Belief -> Belief: draws of the posterior of e given a log."""
     return learn(experiment(world, belief, log, noise, length, how), how, seed, say).belief(log, draws, seed)
@@ -247,44 +249,48 @@ def checked(posterior: Posterior, runs: int = 300, draws: int = 99, seed: int = 
 
 def _library() -> Any:
     try:
-        import sbi.inference
+        import sbi.neural_nets
     except ImportError:
         raise MissingExtra("simulation-based inference", "sbi") from None
     return sbi
 
 
-class _Silent:
-    """sbi tells a tracker how training goes; without one it writes folders into the working directory."""
+def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, say: Callable[[str], None] | None) -> tuple[Any, float]:
+    """sbi's density of z (n, r) given x (n, k), and the mean log density it gives to simulations held out.
 
-    log_dir = None
-
-    def log_metric(self, name: str, value: float, step: int | None = None) -> None: ...
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None: ...
-
-    def log_params(self, params: dict[str, Any]) -> None: ...
-
-    def add_figure(self, name: str, figure: Any, step: int | None = None) -> None: ...
-
-    def flush(self) -> None: ...
-
-
-def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int) -> tuple[Any, bool]:
-    """sbi's density of z (n, r) given x (n, k), and whether its training came to an end by itself."""
+    The step falls to nothing along a cosine: a posterior far narrower than the prior would else be moved by the last
+    few steps by a good part of its own width. The weights kept are those of the epoch that was best held out.
+    """
     import torch
-    from sbi.inference import NPE as Trainer
     from sbi.neural_nets import posterior_nn
     from sbi.neural_nets.embedding_nets import FCEmbedding
 
+    theta, told = torch.as_tensor(z, dtype=torch.float32), torch.as_tensor(x)
+    held = max(1, len(z) // 10)
     with _seeded(seed, "inference"):
-        net = {"embedding_net": FCEmbedding(x.shape[1], 4 * z.shape[1])} if how.statistics == "learned" else {}
-        build = posterior_nn(how.density, z_score_x="none", hidden_features=50, **net)
-        trainer = Trainer(density_estimator=build, show_progress_bars=False, tracker=_Silent())
-        trainer.append_simulations(torch.as_tensor(z, dtype=torch.float32), torch.as_tensor(x))
-        with redirect_stdout(io.StringIO()), warnings.catch_warnings():  # it prints, and warns of what we return
-            warnings.filterwarnings("ignore", message="Maximum number of epochs")
-            found = trainer.train(max_num_epochs=how.epochs, training_batch_size=100, learning_rate=1e-3)
-    return found.eval(), trainer.epoch <= how.epochs
+        embed = {"embedding_net": FCEmbedding(x.shape[1], 4 * z.shape[1])} if how.statistics == "learned" else {}
+        net = posterior_nn(how.density, z_score_x="none", hidden_features=50, **embed)(theta, told)
+        steps = how.epochs * -(-(len(z) - held) // BATCH)
+        learner = torch.optim.Adam(net.parameters(), lr=RATE)
+        falling = torch.optim.lr_scheduler.CosineAnnealingLR(learner, steps)
+        best, kept = -np.inf, net.state_dict()
+        for epoch in range(how.epochs):
+            net.train()
+            for rows in (held + torch.randperm(len(z) - held)).split(BATCH):
+                learner.zero_grad()
+                net.loss(theta[rows], told[rows]).mean().backward()
+                torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
+                learner.step()
+                falling.step()
+            net.eval()
+            with torch.no_grad():
+                found = -float(net.loss(theta[:held], told[:held]).mean())
+            if found > best:
+                best, kept = found, {name: value.clone() for name, value in net.state_dict().items()}
+            if say is not None:
+                say(f"epoch {epoch + 1} of {how.epochs}: log density of what was held out {found:.3f}")
+    net.load_state_dict(kept)
+    return net.eval(), best
 
 
 @contextmanager
