@@ -38,12 +38,12 @@ FRAMES = 50  # of a motion that a learned summary is told
 class NPE:
     """Neural posterior estimation."""
 
-    simulations: int = 3000
+    simulations: int = 5000
     """e drawn from the prior, each simulated once"""
     statistics: Literal["moments", "learned"] = "moments"
     """what is told of a motion: a few numbers after BayesSim, or what a net makes of the motion itself"""
-    density: Literal["maf", "nsf", "mdn", "made"] = "maf"
-    """of what kind the neural density is: flows, or a mixture of Gaussians (mdn), as BayesSim had"""
+    density: Literal["mdn", "maf", "nsf", "made"] = "mdn"
+    """of what kind the neural density is: a mixture of Gaussians (mdn), or flows, which need more simulations"""
     windows: int = 20
     """at most so many windows of the log are used, where a window is shorter than the log"""
     epochs: int = 80
@@ -130,6 +130,8 @@ class Experiment:
         """(k,) statistics of what was measured, at the windows of the experiment."""
         if len(log) <= int(self.pieces.rows.max()) + self.pieces.length:
             raise SurefootError(f"log: found {len(log)} rows, expected as many as the experiment has")
+        if len(self.pieces) > 1 and log is not self.pieces.log:
+            raise SurefootError("log: found another than the windows were cut from, whose starts were simulated from")
         pieces = replace(self.pieces, log=log)
         x = self._sum_up([pieces.target(s)[None] for s in pieces.signals])[0]
         if not np.isfinite(x).all():
