@@ -33,7 +33,7 @@ def pendulum(n=1):
     return world(mujoco.MjSpec.from_string(PENDULUM), PARAMS, 0.02, n)
 
 
-def swung(e, seed=0, steps=40):
+def swung(e, seed=0, steps=40, noise=NOISE):
     """A log of a torque that comes and goes, from rest at 0.5 rad, with noise."""
     w, rng = pendulum(), stream(seed, "swing")
     u = np.sin(4.0 * w.dt * np.arange(steps))[:, None]
@@ -42,7 +42,7 @@ def swung(e, seed=0, steps=40):
     moved = w.rollout(u[None], Chance(0, 0, w.dt))
     noisy = lambda a, sd: np.concatenate([a[0], a[1] + sd * rng.standard_normal(a[1].shape)])  # noqa: E731
     return Log(w.dt * np.arange(steps + 1), {
-        "joint_pos": noisy((rest.q, moved.q[0]), NOISE["joint_pos"]), "joint_vel": noisy((rest.v, moved.v[0]), NOISE["joint_vel"]),
+        "joint_pos": noisy((rest.q, moved.q[0]), noise["joint_pos"]), "joint_vel": noisy((rest.v, moved.v[0]), noise["joint_vel"]),
         "control": np.concatenate([u, u[-1:]]),
     })  # fmt: skip
 
@@ -90,16 +90,22 @@ def test_the_same_seed_gives_the_same_belief_and_another_does_not():
 
 
 def test_windows_are_told_as_the_log_has_them_and_only_for_their_own_log():
-    """Under the truth, and without noise, statistics of simulated windows are those of the log."""
-    log = swung([1.2, 0.1])
-    done = experiment(pendulum(), PRIOR, log, {}, 10, NPE(windows=3))
-    free = experiment(pendulum(), PRIOR, log, {})
-    assert len(done.pieces) == 3
-    for each in (done, free):
+    """Without noise, statistics of what is simulated under the truth are those of the log, and others are not."""
+    log = swung([1.2, 0.1], noise={"joint_pos": 0.0, "joint_vel": 0.0})
+    done, whole = (experiment(pendulum(), PRIOR, log, {}, length, NPE(windows=3)) for length in (10, None))
+    assert len(done.pieces) == 3 and len(whole.pieces) == 1
+    for each in (done, whole):
         x = each.simulate(np.array([[1.2, 0.1], [0.6, -0.2]]), 0)
-        assert np.abs(x[0] - each.of(log)).sum() < 0.3 * np.abs(x[1] - each.of(log)).sum()
+        assert x[0] == pytest.approx(each.of(log), rel=1e-6, abs=1e-9) and x[1] != pytest.approx(each.of(log), rel=0.1)
     with pytest.raises(SurefootError, match="windows were cut from"):
-        done.of(swung([1.2, 0.1], 1))
+        done.of(swung([1.2, 0.1]))
+
+
+def test_a_windows_start_is_doubted_as_its_sensors_are():
+    done = experiment(pendulum(), PRIOR, swung([1.2, 0.1]), NOISE, 10)
+    found = done._starts(500, stream(0, "s"))
+    spread = (found.v - np.tile(done.pieces.start.v, (500, 1))).std()
+    assert spread == pytest.approx(NOISE["joint_vel"], rel=0.05)
 
 
 def test_what_is_fixed_stays_fixed():

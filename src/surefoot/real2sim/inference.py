@@ -23,10 +23,10 @@ from surefoot.errors import MissingExtra, SurefootError, unknown
 from surefoot.log import Log
 from surefoot.real2sim.calibration import Calibration, calibration
 from surefoot.real2sim.dropo import support, thinned
-from surefoot.real2sim.replay import Windows, predict, windows
-from surefoot.real2sim.signals import measured
+from surefoot.real2sim.replay import Windows, predict, repeated, windows
+from surefoot.real2sim.signals import joints_of, measured
 from surefoot.rng import key, stream
-from surefoot.world import Motion, World
+from surefoot.world import Motion, Start, World
 
 CHUNK = 2000  # simulations at once
 EDGE = 1e-6  # of the range: logit(share) stays finite
@@ -110,10 +110,23 @@ class Experiment:
         for k in range(0, len(e), count):
             chunk = e[k : k + count]
             whole = np.concatenate([chunk, np.repeat(chunk[-1:], count - len(chunk), 0)])
-            found.append(self._statistics(predict(world, self.pieces, whole), stream(seed, "noise", k))[: len(chunk)])
+            motion = predict(world, self.pieces, whole, self._starts(count, stream(seed, "starts", k)))
+            found.append(self._statistics(motion, stream(seed, "noise", k))[: len(chunk)])
             if say is not None:
                 say(f"simulated {k + len(chunk)} of {len(e)}")
         return np.concatenate(found)
+
+    def _starts(self, count: int, rng: np.random.Generator) -> Start:
+        """Where windows may have begun: what was measured there, give or take the joint sensors' noise.
+
+        One run from the log's first row is taken to begin where that says, mostly at rest.
+        """
+        start, m = repeated(self.pieces.start, count), self.world.model
+        for name, into, at in (("joint_pos", start.q, m.jnt_qposadr), ("joint_vel", start.v, m.jnt_dofadr)):
+            if len(self.pieces) > 1 and self.noise.get(name, 0.0) > 0:
+                where = at[joints_of(m, self.pieces.log, name)]
+                into[:, where] += self.noise[name] * rng.standard_normal((len(into), len(where)))
+        return start
 
     def _statistics(self, motion: Motion, rng: np.random.Generator) -> np.ndarray:
         y = []
