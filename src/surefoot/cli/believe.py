@@ -1,24 +1,24 @@
 """The verb that turns a log into p(e)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import tyro
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box
+from surefoot.cli.real import Machine, read
 from surefoot.console import Answer, Line
-from surefoot.errors import SurefootError, nearest
+from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.params import Params
-from surefoot.real2sim.dropo import Dropo, dropo
+from surefoot.real2sim.dropo import Dropo, dropo, support
 from surefoot.real2sim.inference import NPE, checked, experiment, learn
-from surefoot.real2sim.plant import Plant
-from surefoot.sim.audit import unknowns
+from surefoot.real2sim.learnable import learnable
 from surefoot.sim.fields import TARGETS
 from surefoot.world import World
 
@@ -32,60 +32,53 @@ class Believe:
     model: Positional[str]
     """a task's name, or a model file (.xml MJCF, .urdf)"""
     log: Positional[Path]
-    """an npz log, at the task's rate: see the page on distributions"""
+    """what the machine did: any file that `surefoot log` reads"""
     how: Literal["dropo", "sbi"] = "dropo"
     """dropo: the width tells of what the model lacks; sbi: of what the log leaves open, if the model lacks nothing"""
     learn: str = ""
-    """unknowns, as `surefoot look` names them, with commas between; the rest stays nominal. All of them unless told"""
+    """what to learn, by commas, as in `surefoot identify`; the rest stays as the model has it"""
     noise: str = ""
     """sd of each sensor in its unit, for sbi, such as joint_pos=0.001,joint_vel=0.02"""
     window: int | None = None
     """control periods after which the model is set back to what was measured; 10 for dropo, the whole log for sbi"""
     check: int = 1000
     """simulated truths that a posterior of sbi is tested on; 0: it is not"""
-    fixed: bool = False
-    """the base was held: take the model's free joint out"""
-    kp: float | None = None
-    """position gain of servos in place of the model's motors, N m/rad"""
-    kd: float = 0.0
-    """and their velocity gain, N m s/rad"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the log's columns are"""
+    machine: Machine = field(default_factory=Machine)
     seed: int = 0
     """seed of all that is random"""
-    out: Path | None = None
-    """the belief's JSON file; LOG-HOW.json beside the log unless told"""
+    save: Path | None = None
+    """the belief's file, to train over or to replay with; LOG-HOW.json beside the log unless told"""
     dropo: Dropo = Dropo()
     npe: NPE = NPE()
 
     def run(self, say: Console) -> Answer:
-        log = Log.load(self.log)
-        world, prior = self._prior(log)
         line = Line(say)
+        log = read(self.log, self.mapping, line)
+        world, prior = self._prior(log)
         found, facts, notes = (self._dropo if self.how == "dropo" else self._sbi)(world, prior, log, line)
         line.end()
-        out = self.out or self.log.with_name(f"{self.log.stem}-{self.how}.json")
+        out = self.save or self.log.with_name(f"{self.log.stem}-{self.how}.json")
         files.write_json(out, found.to_json())
         facts |= {"belief": str(out), "how": self.how, "unknowns": _facts(prior, found)}
-        following = f"surefoot train {self.model} --belief {out}" if self.model in tasks.TASKS else f"surefoot look {self.model}"  # fmt: skip
+        following = f"surefoot train {self.model} --belief {out}" if self.model in tasks.TASKS else f"surefoot replay {self.model} {self.log} --belief {out}"  # fmt: skip
         code = FAILED if facts.get("calibration", {}).get("holds") is False else 0
         return Answer(facts, [_table(facts["unknowns"]), *notes, f"belief: {out}"], following, code)
 
     def _prior(self, log: Log) -> tuple[World, Box]:
         """The model in a world, and the ranges of what is to be learned; all else is fixed at its nominal value."""
+        words = [w.strip() for w in self.learn.split(",") if w.strip()]
+        world = self.machine.world(self.model, None, log)
         if self.model in tasks.TASKS:
             task = tasks.make(self.model)
-            params, belief = task.params, task.belief
-            world: World = tasks.env(task, 1).world
-        elif Path(self.model).exists():
-            plant = Plant(self.model, self.fixed, self.kp, self.kd)
-            params = unknowns(plant.spec().compile())
-            world, belief = plant.world(params, log), Box.full(params)
-        else:
-            raise SurefootError(
-                f"{self.model}: neither a file nor a task{nearest(self.model, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
-            )
-        names = [name.strip() for name in self.learn.split(",") if name.strip()] or _physical(params)
-        low, high = belief.interval(1 - 1e-12) if not isinstance(belief, Box) else (belief.low, belief.high)
-        return world, Box.ranges(params, {name: (low[params.index(name)], high[params.index(name)]) for name in names})
+            params = task.params
+            low, high = support(task.belief)
+            names = words or [p.name for p in params if p.target in TARGETS]
+            spans = {n: (low[params.index(n)], high[params.index(n)]) for n in names}
+            return world, Box.ranges(params, spans)
+        params = learnable(world.model, words or ["armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"])
+        return self.machine.world(self.model, params, log), Box.full(params)
 
     def _dropo(self, world: World, prior: Box, log: Log, line: Line) -> tuple[Belief, dict[str, Any], list[str]]:
         rounds = self.dropo.rounds
@@ -108,11 +101,6 @@ class Believe:
                 table.add_row(*row)
             notes.append(table)
         return posterior.belief(log, seed=self.seed), facts, notes
-
-
-def _physical(params: Params) -> list[str]:
-    """The unknowns that the engine itself has: not noise, nor what only a task's Terms do."""
-    return [p.name for p in params if p.target in TARGETS]
 
 
 def _noise(text: str) -> dict[str, float]:
