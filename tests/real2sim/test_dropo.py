@@ -89,8 +89,14 @@ def test_what_is_fixed_stays_and_what_is_found_lies_within_the_prior():
         dropo(machine(), point(MASSES, TRUE), moved())
 
 
-def test_windows_are_thinned_evenly():
-    pieces = windows(machine(), moved(), 10)
-    few = thinned(pieces, 4)
+def test_windows_are_thinned_evenly_and_those_whose_end_was_lost_are_left_out():
+    log = moved()
+    pieces = windows(machine(), log, 10)
+    few = thinned(pieces, 4, slice(-1, None))
     assert few.rows.tolist() == [0, 100, 190, 290] and len(few.u) == len(few.start.q) == 4
     assert np.array_equal(few.target(few.signals[0])[1], pieces.target(pieces.signals[0])[10])
+    q = log["joint_pos"].copy()
+    q[[20, 33]] = np.nan
+    lossy = windows(machine(), Log(log.time, {**log.columns, "joint_pos": q}), 10)
+    ends = thinned(lossy, 100, slice(-1, None)).rows.tolist()
+    assert 10 not in ends and 30 in ends and 30 not in thinned(lossy, 100, slice(None)).rows

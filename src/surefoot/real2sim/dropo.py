@@ -62,7 +62,7 @@ def dropo(
     free = np.flatnonzero(low < high)
     if not len(free):
         raise SurefootError("dropo: belief: found every param fixed, expected at least one that is not")
-    pieces = thinned(windows(world, log, length, only=only), how.windows)
+    pieces = thinned(windows(world, log, length, only=only), how.windows, slice(-1, None))
     from scipy.stats.qmc import Halton  # which takes a second to import
 
     shares = Halton(len(belief.params), rng=key(seed, "dropo shares")).random(how.draws)  # (draws, d)
@@ -85,11 +85,13 @@ def support(belief: Belief) -> tuple[np.ndarray, np.ndarray]:
     return belief.params.low, belief.params.high
 
 
-def thinned(pieces: Windows, most: int) -> Windows:
-    """At most so many windows, evenly chosen."""
-    if len(pieces) <= most:
-        return pieces
-    at = np.round(np.linspace(0, len(pieces) - 1, most)).astype(int)
+def thinned(pieces: Windows, most: int, measured_at: slice) -> Windows:
+    """At most so many windows, evenly chosen, of those with no lost packet at the given steps."""
+    seen = [np.isfinite(pieces.target(s)[:, measured_at]).all((1, 2)) for s in pieces.signals]
+    whole = np.flatnonzero(np.all(seen, 0))
+    if not len(whole):
+        raise SurefootError("log: every window has lost packets where it is judged; try shorter ones")
+    at = whole[np.unique(np.round(np.linspace(0, len(whole) - 1, most)).astype(int))]
     x = pieces.start
     start = Start(x.q[at], x.v[at], x.u[at], None if x.act is None else x.act[at])
     return replace(pieces, rows=pieces.rows[at], start=start, u=pieces.u[at])

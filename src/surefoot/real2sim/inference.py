@@ -199,7 +199,7 @@ def experiment(
     Without a length the model runs free from the log's first row; unstable machines need windows of some steps.
     """
     how = how or NPE()
-    pieces = thinned(windows(world, log, length, only=only), how.windows)
+    pieces = thinned(windows(world, log, length, only=only), how.windows, slice(None))
     names = [s.name for s in pieces.signals]
     for name in noise:
         if name not in names:

@@ -17,7 +17,6 @@ from scipy.optimize import brentq, minimize_scalar
 
 from surefoot import tasks
 from surefoot.belief import Belief, Gaussian
-from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
@@ -120,12 +119,10 @@ def discrepancy(
 ) -> np.ndarray:
     """(n,) D of one run under every row of e."""
     pieces = windows(world, log)
-    if len(pieces) != 1:
-        raise SurefootError(f"simopt: log: found {len(pieces)} pieces, expected one run without gaps")
     errors, parts = pieces.errors(imitate(policy, pieces, e)), []
     for s in pieces.signals:
         x = pieces.target(s)
-        spread = np.sqrt(np.square(s.error(x, np.median(x, 1, keepdims=True))).mean((0, 1)))  # (k,)
+        spread = np.sqrt(np.nanmean(np.square(s.error(x, np.nanmedian(x, 1, keepdims=True))), (0, 1)))  # (k,)
         d = errors[s.name] / np.maximum(spread, 1e-3 * spread.max() + 1e-9)
         d = np.clip(np.nan_to_num(d, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)
         parts.append(gaussian_filter1d(d, how.smooth / world.dt, axis=1) if how.smooth > 0 else d)
