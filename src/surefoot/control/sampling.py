@@ -211,7 +211,7 @@ class CMA(Rule):
             es = cma.CMAEvolutionStrategy(at.mean.tolist(), 1.0, settings | silent)
         else:
             es = copy.deepcopy(at.memory)
-        es.sm.randn = normal
+        es.sm.randn = es.opts["randn"] = normal  # the second: for samples it puts in by itself
         return es
 
 

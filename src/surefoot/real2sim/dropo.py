@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surefoot.belief import Belief, Box, Gaussian, Ranged, Truncated
+from surefoot.control.sampling import CMA, begin
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, predict, windows
@@ -130,17 +131,12 @@ def _search(
     cost: Callable[[np.ndarray], np.ndarray], d: int, how: Dropo, seed: int, watch: Callable[[int, float], None] | None
 ) -> np.ndarray:
     """CMA-ES in [0, 1]^(2 d), from the middle of the range and half the largest spread."""
-    import cma
-
     half = 1 - np.log(2) / np.log(MOST / LEAST)
-    rng, x0 = stream(seed, "dropo search"), [0.5] * d + [half] * d
-    own = {"popsize": how.population, "bounds": [0.0, 1.0], "verbose": -9, "seed": np.nan, "verb_log": 0}
-    es = cma.CMAEvolutionStrategy(x0, 0.2, own | {"randn": lambda *shape: rng.standard_normal(shape)})
+    rng, x0 = stream(seed, "dropo search"), np.repeat([0.5, half], d)
+    search = begin(CMA(), x0, 0.2, (0.0, 1.0))
     for k in range(how.rounds):
-        X = es.ask()
-        es.tell(X, cost(np.array(X)).tolist())
+        X = search.ask(how.population, rng)
+        search = search.tell(X, cost(X))
         if watch is not None:
-            watch(k, -float(es.result.fbest))
-        if es.stop():
-            break
-    return np.clip(np.array(es.result.xbest), 0.0, 1.0)
+            watch(k, -search.cost)
+    return search.x

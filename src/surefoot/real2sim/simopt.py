@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from surefoot import tasks
 from surefoot.belief import Belief, Gaussian
+from surefoot.control.sampling import softmax, temperature_of
 from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
@@ -132,9 +133,8 @@ def discrepancy(
 
 def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[Gaussian, float]:
     """The Gaussian of least cost within kl nats of this one, judged by draws e (n, d) of it; and the temperature."""
-    temperature = _temperature(cost, kl)
-    w = np.exp(-(cost - cost.min()) / temperature)
-    w, y = w / w.sum(), _y(belief, e)
+    temperature = temperature_of(cost, kl)
+    w, y = softmax(cost, temperature), _y(belief, e)
     mu = w @ y
     cov = (y - mu).T @ ((y - mu) * w[:, None])
     fixed = np.diag(belief.cov) == 0
@@ -148,21 +148,6 @@ def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[
     if part(most).kl(belief) <= kl:
         return part(most), temperature
     return part(float(brentq(lambda a: part(a).kl(belief) - 0.999 * kl, 0.0, most, xtol=1e-6))), temperature
-
-
-def _temperature(cost: np.ndarray, kl: float) -> float:
-    """t where g(t) = t kl + t log mean exp(-cost / t) is least."""
-    above = cost - cost.min()
-    if not above.any():
-        return 1.0  # all alike: any temperature gives equal weights
-
-    def dual(log_t: float) -> float:
-        t = float(np.exp(log_t))
-        return t * kl + t * float(np.log(np.exp(-above / t).mean()))
-
-    middle = float(np.log(above.mean()))
-    found = minimize_scalar(dual, bounds=(middle - 12, middle + 12), method="bounded", options={"xatol": 1e-8})
-    return float(np.exp(found.x))
 
 
 def replayed(world: World) -> Imitate:
