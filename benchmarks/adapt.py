@@ -42,7 +42,7 @@ def hover(quick: bool) -> Iterator[Row]:
     """A drone of half to twice its mass, motors of 30 to 100 ms: randomized, told e, and three kinds of student."""
     task = tasks.make("hover")
     belief = wide(task)
-    steps, lessons = (8192, 4096) if quick else (3_000_000, 500_000)
+    steps, lessons = (8192, 4096) if quick else (3_000_000, 1_500_000)
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     told = tasks.seeing(task, Sees(also=("e",)))
     for seed in range(1 if quick else SEEDS):
@@ -165,7 +165,7 @@ def walk(quick: bool) -> Iterator[Row]:
     """
     task = tasks.make("walk")
     belief = within(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
-    steps, lessons = (32_768, 8192) if quick else (5_000_000, 1_000_000)
+    steps, lessons = (32_768, 8192) if quick else (4_000_000, 1_000_000)
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     told = tasks.seeing(task, Sees(also=("e",)))
     for seed in range(1 if quick else SEEDS):
