@@ -19,7 +19,7 @@ from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.policy import CLIP
-from surefoot.real2sim.actuator_net import ActuatorNet, Card, Drive, Kind, drives, response
+from surefoot.real2sim.actuator_net import TOLD, ActuatorNet, Card, Drive, Kind, drives, response
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.real2sim.signals import controls, joints_of, measured, starts
 from surefoot.rng import key, stream
@@ -28,6 +28,7 @@ from surefoot.world import Start, World
 BLOCK = 0.5  # s, where the log is long enough for 28 of them
 OF = 7  # blocks in a round: the last but one stops, the last judges
 LEAST = 0.1  # share of the squared error that a net must take away where it is judged
+SLOW = 0.05  # v_slow, of a joint's usual speed
 WARM = 5  # periods before a GRU's word counts
 CHUNK = 4096  # simulations asked at once
 Watch = Callable[[str], None]
@@ -50,7 +51,7 @@ class Settings:
     hidden: int = 32
     """width of each layer, or of a GRU's state"""
     rounds: int | None = None
-    """epochs with labels, updates without; 300 and 200 unless told"""
+    """epochs with labels (300 for an MLP, 100 for a GRU), updates without (100)"""
     window: float = 0.25
     """without labels: s of each piece of the log that is to be followed"""
     limit: float = 1.0
@@ -75,7 +76,7 @@ class Lesson:
     e: np.ndarray  # (ne,)
     blank: ActuatorNet  # says 0; knows places, scales and limits
     pieces: Windows
-    features: np.ndarray  # (b, B, U, 2 k)
+    features: np.ndarray  # (b, B, U, 3 k)
     own: np.ndarray  # (b, B, J) mean over each period
     label: np.ndarray | None  # (b, B, J) likewise
     part: np.ndarray  # (b,) 0 learned from, 1 stops, 2 judges
@@ -128,8 +129,11 @@ def prepared(world: World, e: np.ndarray, log: Log, s: Settings, labels: bool) -
         raise SurefootError(f"log: found columns {', '.join(log.columns)}; expected joint_pos among them")
     pieces, x = windows(world, log, length, length, only), starts(world, log, np.arange(len(log)))
     together = len(what) if s.by == "ppo" and not labels else 1
-    card = Card(s.net, world.dt, what, _groups(what, s.types, together), (1.0,) * len(what), s.history, s.hidden, together)
+    every = (1.0,) * len(what)
+    card = Card(s.net, world.dt, what, _groups(what, s.types, together), every, every, s.history, s.hidden, together)
     blank = ActuatorNet.on(world.model, card, {"w_out": np.zeros((1, 1, 1))})
+    slow = np.maximum(SLOW * np.nanstd(x.v[:, blank.v_at], 0), 1e-6)
+    blank = replace(blank, card=replace(card, slow=tuple(map(float, slow))))
     u, tau = controls(world, log), _labels(world, log, what) if labels else None
     at = pieces.rows[:, None] + np.arange(length)
     own = own_forces(world, e, log, x, u)[:, blank.v_at]
@@ -214,15 +218,15 @@ def _scales(lesson: Lesson, s: Settings) -> ActuatorNet:
     """A net that says 0, with inputs and outputs scaled to what the blocks to learn from hold."""
     card, learn = lesson.blank.card, lesson.part == 0
     J, k = len(card.drives), card.together
-    x = lesson.features[learn].reshape(-1, card.units, 2 * k)
+    x = lesson.features[learn].reshape(-1, card.units, TOLD * k)
     y = (lesson.own if lesson.label is None else lesson.label - lesson.own)[learn].reshape(-1, card.units, k)
     frames = card.history if card.kind == "mlp" else 1
     count = max(card.groups) + 1
     arrays = {k_: np.zeros((count, 1, w), np.float32) for k_, w in
-              {"shift": frames * 2 * k, "scale": frames * 2 * k, "gain": k, "offset": k}.items()}  # fmt: skip
+              {"shift": frames * TOLD * k, "scale": frames * TOLD * k, "gain": k, "offset": k}.items()}  # fmt: skip
     for g in range(count):
         mine = np.array(card.groups) == g
-        xs, ys = x[:, mine].reshape(-1, 2 * k), y[:, mine].reshape(-1, k)
+        xs, ys = x[:, mine].reshape(-1, TOLD * k), y[:, mine].reshape(-1, k)
         arrays["shift"][g, 0] = np.tile(xs.mean(0), frames)
         arrays["scale"][g, 0] = np.tile(np.maximum(xs.std(0), 1e-6), frames)
         arrays["gain"][g, 0] = np.maximum(ys.std(0), 1e-9)
@@ -259,7 +263,7 @@ def with_weights(blank: ActuatorNet, w: Mapping[str, torch.Tensor]) -> ActuatorN
 
 def regressed(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
     """Least squares on the labels, by Adam; the weights that do best on the blocks that stop."""
-    blank, rounds = lesson.blank, s.rounds or 300
+    blank, rounds = lesson.blank, s.rounds or (300 if s.net == "mlp" else 100)
     x, y = _table(lesson)
     w = begun(blank, s.hidden, s.seed)
     for v in w.values():
@@ -293,7 +297,7 @@ def _table(lesson: Lesson) -> tuple[tuple[torch.Tensor, int, np.ndarray], torch.
     assert lesson.label is not None
     y = (lesson.label - lesson.own).reshape(*f.shape[:3], c.together)
     H, B = (c.history, f.shape[1]) if c.kind == "mlp" else (1, f.shape[1])
-    frames = np.stack([f[:, H - 1 - i : B - i] for i in range(H)], 3)  # (b, B - H + 1, U, H, 2 k), newest first
+    frames = np.stack([f[:, H - 1 - i : B - i] for i in range(H)], 3)  # (b, B - H + 1, U, H, 3 k), newest first
     x = (frames.reshape(*frames.shape[:3], -1) - a["shift"][0, :, 0]) / a["scale"][0, :, 0]
     by_unit = lambda v: torch.from_numpy(v.astype(np.float32)).permute(2, 0, 1, 3).contiguous()  # noqa: E731
     x_, y_ = by_unit(np.clip(x, -CLIP, CLIP)), by_unit(y[:, H - 1 :])

@@ -1,9 +1,10 @@
 """Actuator nets: what a real actuator does beyond the model's own, as a Term that is put into the world.
 
-    tau_j = own_j(q, v, u) + r_j,   r_j = f(p_j(t), v_j(t), p_j(t - dt), v_j(t - dt), ...) within +-limit_j,   p = u - q
+    tau_j = own_j(q, v, u) + r_j,   r_j = f(p_j, v_j, s_j at t, t - dt, ...) within +-limit_j,   p = u - q
 
 own: what the model's actuator puts on joint j, which the engine goes on working out step by step; r: what is learned,
-held for one control period dt. p is the error of a servo in rad (a motor's p is its command u), v in rad/s, tau in N m.
+held for one control period dt. p is the error of a servo in rad (a motor's p is its command u), v in rad/s, tau in N m;
+s = v / (|v| + v_slow) is v again with its turning points drawn apart, because friction lives there.
 f is an MLP on the last `history` periods, or a GRU with a state of its own. A net knows its dt and the actuators it
 was learned on, and goes into no other world: called at another rate, its history would mean something else.
 
@@ -29,6 +30,7 @@ from surefoot.world import Chance, OnForce, Remembers, State
 FORMAT = "surefoot.actuator/1"
 Kind = Literal["mlp", "gru"]
 SAME = 1e-6  # relative: how far a period, gain or limit may be from the one a net was learned with
+TOLD = 3  # numbers a net is told of each joint in each period: p, v, s
 GOLDEN = 1e-5  # relative: how far an answer may be from the one that was written with the net
 Arrays = Mapping[str, np.ndarray]
 
@@ -88,6 +90,8 @@ class Card:
     """of each unit, which of the nets is its own"""
     limit: tuple[float, ...]
     """of each joint, largest |r| in N m or N"""
+    slow: tuple[float, ...]
+    """of each joint, v_slow in rad/s or m/s"""
     history: int = 1
     """periods an MLP is told, this one among them"""
     hidden: int = 16
@@ -101,9 +105,14 @@ class Card:
         return len(self.groups)
 
     @property
+    def servo(self) -> np.ndarray:
+        """(J,) by how much p falls as the joint moves on."""
+        return np.array([d.gear if d.servo else 0.0 for d in self.drives])
+
+    @property
     def remembered(self) -> int:
         """Numbers of the past, of all units."""
-        past = 2 * self.together * (self.history - 1) if self.kind == "mlp" else self.hidden
+        past = TOLD * self.together * (self.history - 1) if self.kind == "mlp" else self.hidden
         return self.units * past
 
 
@@ -167,11 +176,11 @@ class ActuatorNet(OnForce, Remembers):
         return {k: np.ascontiguousarray(v[:, list(self.card.groups)]) for k, v in each.items()}
 
     def features(self, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """(..., U, 2 k) p and v of each joint of each unit, from whole states and controls."""
-        d = self.card.drives
-        servo = np.array([x.gear if x.servo else 0.0 for x in d])
-        f = np.stack([u[..., self.u_at] - servo * q[..., self.q_at], v[..., self.v_at]], -1)
-        return f.reshape(*f.shape[:-2], self.card.units, 2 * self.card.together)
+        """(..., U, 3 k) p, v and s of each joint of each unit, from whole states and controls."""
+        v = v[..., self.v_at]
+        p = u[..., self.u_at] - self.card.servo * q[..., self.q_at]
+        f = np.stack([p, v, v / (np.abs(v) + np.array(self.card.slow))], -1)
+        return f.reshape(*f.shape[:-2], self.card.units, TOLD * self.card.together)
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
         self.fits(chance.dt)
@@ -182,7 +191,7 @@ class ActuatorNet(OnForce, Remembers):
         return out
 
     def answer(self, now: np.ndarray, past: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """r (n, J) for features now (n, U, 2 k), and the past that the next period is to know."""
+        """r (n, J) for features now (n, U, 3 k), and the past that the next period is to know."""
         c, n = self.card, len(now)
         h, inputs = np.zeros((1, 1, 1, 1), np.float32), now
         if c.kind == "gru":
@@ -208,7 +217,7 @@ class ActuatorNet(OnForce, Remembers):
         return x.swapaxes(1, 2).reshape(n, self.card.units, -1)
 
     def along(self, features: np.ndarray) -> np.ndarray:
-        """r (b, T, J) along b recordings of features (b, T, U, 2 k), each with a past of its own."""
+        """r (b, T, J) along b recordings of features (b, T, U, 3 k), each with a past of its own."""
         past, r = np.zeros((len(features), self.card.remembered), np.float32), []
         for t in range(features.shape[1]):
             now = features[:, t].astype(np.float32)
@@ -266,7 +275,7 @@ def load(path: str | Path, model: mujoco.MjModel) -> ActuatorNet:
 
 def _card(told: Any, where: str) -> Card:
     try:
-        tuples = {k: tuple(told[k]) for k in ("groups", "limit")}
+        tuples = {k: tuple(told[k]) for k in ("groups", "limit", "slow")}
         card = Card(**told | tuples | {"drives": tuple(Drive(**d) for d in told["drives"])})
     except (TypeError, KeyError) as error:
         raise SurefootError(f"{where}: card: {error}") from None
@@ -280,6 +289,6 @@ def _card(told: Any, where: str) -> Card:
 def _golden(net: ActuatorNet) -> tuple[np.ndarray, np.ndarray]:
     """Features of three periods, and what the net says to them."""
     c = net.card
-    shape = (1, 3, c.units, 2 * c.together)
+    shape = (1, 3, c.units, TOLD * c.together)
     told = (0.1 * np.sin(1.0 + np.arange(np.prod(shape)))).reshape(shape)
     return told, net.along(told)

@@ -17,7 +17,7 @@ from surefoot.errors import SurefootError
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.params import Param, Params
 from surefoot.real2sim.actuator import Lesson, Settings, Watch, moved
-from surefoot.real2sim.actuator_net import ActuatorNet
+from surefoot.real2sim.actuator_net import TOLD, ActuatorNet
 from surefoot.real2sim.unlabelled import ROUNDS, Course, Held, budget, course
 from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
 from surefoot.world import Chance, Motion, Start, State, Term, World
@@ -101,7 +101,7 @@ def task_of(world: Replayed) -> Task:
         signal = next(x for x in pieces.signals if x.name == name)
         return signal.error(signal.read(s.x), targets[name][window, np.maximum(k, 1) - 1]) / way.sd[name]
 
-    width = 2 * len(card.drives)
+    width = TOLD * len(card.drives)
     seen = Seen("drives", lambda s: net.features(s.q, s.v, world.controls(s.x)).reshape(len(s.q), -1), width, sensed=False)
     near = {name: Reward(1.0, lambda s, name=name: np.exp(-np.square(missed(s, name)).mean(1)), f"{name} as logged") for name in targets}  # type: ignore[misc]
     strayed = tuple(Seen(f"missed {name}", lambda s, name=name: missed(s, name), len(way.sd[name]), clip=10.0) for name in targets)  # type: ignore[misc]

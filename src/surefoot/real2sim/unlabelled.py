@@ -20,13 +20,13 @@ import torch
 from surefoot.errors import SurefootError
 from surefoot.policy import CLIP
 from surefoot.real2sim.actuator import Lesson, Settings, Watch, _some, begun, moved, spread, with_weights
-from surefoot.real2sim.actuator_net import ActuatorNet, response
+from surefoot.real2sim.actuator_net import TOLD, ActuatorNet, response
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.signals import joints_of, starts
 from surefoot.rng import stream
 from surefoot.world import Chance, OnForce, Start, State
 
-ROUNDS = 200
+ROUNDS = 100
 WINDOWS = 16  # in a round
 SMALL = 1e-3  # c
 STEP = {"q": 1e-4, "v": 1e-3, "r": 1e-3}  # of differences: rad, rad/s, and of the largest force
@@ -130,13 +130,14 @@ def _cost(
 ) -> torch.Tensor:  # fmt: skip
     """(windows,) the cost as a function of the weights: its value is that of the rollout, its slope goes through A, B."""
     c, a, model = net.card, spread(net, w), way.lesson.world.model
-    servo = torch.tensor([d.gear if d.servo else 0.0 for d in c.drives])
-    n, T = f.shape[:2]
+    servo, slow, (n, T) = torch.from_numpy(c.servo).float(), torch.tensor(c.slow), f.shape[:2]
+    p, v = f.reshape(n, T, -1, TOLD)[..., :2].unbind(-1)  # (n, T, J)
     dx, cost, past = torch.zeros(n, model.nq + model.nv), torch.zeros(n), []
     h, limit = torch.zeros(1, c.units, n, c.hidden), torch.tensor(c.limit)
     for t in range(T):
-        change = torch.stack([-servo * dx[:, net.q_at], dx[:, model.nq + net.v_at]], -1).reshape(f[:, t].shape)
-        past = ([f[:, t] + change] + (past or [f[:, t] + change] * c.history))[: c.history if c.kind == "mlp" else 1]
+        p_, v_ = p[:, t] - servo * dx[:, net.q_at], v[:, t] + dx[:, model.nq + net.v_at]
+        now = torch.stack([p_, v_, v_ / (v_.abs() + slow)], -1).reshape(f[:, t].shape)
+        past = [now, *(past or [now] * c.history)][: c.history if c.kind == "mlp" else 1]
         z = torch.stack(past, 2).flatten(2).transpose(0, 1)[None]  # (1, U, n, in)
         said, h = response(c.kind, a, ((z - a["shift"]) / a["scale"]).clamp(-CLIP, CLIP), h, torch)
         r = torch.clamp(said[0].transpose(0, 1).reshape(n, -1), -limit, limit)
