@@ -87,7 +87,10 @@ def free(quick: bool) -> Iterator[Row]:
         yield row(f"no labels, {name}: joint position", values["with"], "mrad RMSE")
         yield row(f"no labels, {name}: 2 s rollout RMSE cut", values["rollout"], "of ideal PD's", at_least=0.6)
         yield row(
-            f"no labels, {name}: correlation with the true residual", values["correlation"], "r, worse joint", at_least=0.8
+            f"no labels, {name}: correlation with the true residual",
+            values["correlation"],
+            "r, worse joint",
+            at_least=0.8,
         )
 
 

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 import surefoot
+from surefoot.cli.actuator import Actuator
 from surefoot.cli.logs import ReadLog
 from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.record import Record
@@ -36,6 +37,7 @@ VERBS: dict[str, Any] = {
     "preflight": Preflight,
     "replay": Replay,
     "identify": Identify,
+    "actuator": Actuator,
 }
 
 

@@ -102,9 +102,16 @@ def task_of(world: Replayed) -> Task:
         return signal.error(signal.read(s.x), targets[name][window, np.maximum(k, 1) - 1]) / way.sd[name]
 
     width = TOLD * len(card.drives)
-    seen = Seen("drives", lambda s: net.features(s.q, s.v, world.controls(s.x)).reshape(len(s.q), -1), width, sensed=False)
-    near = {name: Reward(1.0, lambda s, name=name: np.exp(-np.square(missed(s, name)).mean(1)), f"{name} as logged") for name in targets}  # type: ignore[misc]
-    strayed = tuple(Seen(f"missed {name}", lambda s, name=name: missed(s, name), len(way.sd[name]), clip=10.0) for name in targets)  # type: ignore[misc]
+    seen = Seen(
+        "drives", lambda s: net.features(s.q, s.v, world.controls(s.x)).reshape(len(s.q), -1), width, sensed=False
+    )
+    near = {
+        name: Reward(1.0, lambda s, name=name: np.exp(-np.square(missed(s, name)).mean(1)), f"{name} as logged")
+        for name in targets
+    }  # type: ignore[misc]
+    strayed = tuple(
+        Seen(f"missed {name}", lambda s, name=name: missed(s, name), len(way.sd[name]), clip=10.0) for name in targets
+    )  # type: ignore[misc]
     m = world.model
     return Task(
         name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
@@ -139,7 +146,9 @@ def matched(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
             cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
             if cost < best:
                 best, kept = cost, net
-            watch(f"update {learner.iteration} of {settings.iterations}: {100 * cost:.1f} % of the squared error is left")
+            watch(
+                f"update {learner.iteration} of {settings.iterations}: {100 * cost:.1f} % of the squared error is left"
+            )
     return kept
 
 

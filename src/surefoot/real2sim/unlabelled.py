@@ -113,7 +113,9 @@ def by_gradient(way: Course, s: Settings, w: Mapping[str, torch.Tensor], k: int)
     net = with_weights(lesson.blank, w)
     world = lesson.world.like(len(pieces), (*lesson.world.terms, net))
     motion = predict(world, pieces, lesson.e[None])
-    q, v = (np.concatenate([a[:, None], b[:, :-1]], 1) for a, b in ((pieces.start.q, motion.q), (pieces.start.v, motion.v)))
+    q, v = (
+        np.concatenate([a[:, None], b[:, :-1]], 1) for a, b in ((pieces.start.q, motion.q), (pieces.start.v, motion.v))
+    )
     features = net.features(q, v, pieces.u)
     A, B = linearised(lesson, pieces, q, v, motion.act, net.along(features))
     errors = {name: torch.from_numpy(e).float() for name, e in pieces.errors(motion).items()}
@@ -141,7 +143,9 @@ def _cost(
         z = torch.stack(past, 2).flatten(2).transpose(0, 1)[None]  # (1, U, n, in)
         said, h = response(c.kind, a, ((z - a["shift"]) / a["scale"]).clamp(-CLIP, CLIP), h, torch)
         r = torch.clamp(said[0].transpose(0, 1).reshape(n, -1), -limit, limit)
-        dx = torch.einsum("nij,nj->ni", A[:, t], dx) + torch.einsum("nij,nj->ni", B[:, t][:, :, net.v_at], r - r.detach())
+        dx = torch.einsum("nij,nj->ni", A[:, t], dx) + torch.einsum(
+            "nij,nj->ni", B[:, t][:, :, net.v_at], r - r.detach()
+        )
         for name, e in errors.items():
             scale = torch.from_numpy(way.sd[name]).float()
             cost = cost + ((e[:, t] + dx[:, way.reads[name]]) / scale).square().mean(1) / (T * len(errors))
@@ -154,7 +158,9 @@ def linearised(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A (w, T, nx, nx) and B (w, T, nx, nv) at every point of some rollouts: one period, each direction at once."""
     m, (w, T), at = lesson.world.model, q.shape[:2], lesson.blank.v_at
-    steps = np.concatenate([np.full(m.nv, STEP["q"]), np.full(m.nv, STEP["v"]), np.full(m.nv, STEP["r"] * max(lesson.blank.card.limit))])
+    steps = np.concatenate(
+        [np.full(m.nv, STEP["q"]), np.full(m.nv, STEP["v"]), np.full(m.nv, STEP["r"] * max(lesson.blank.card.limit))]
+    )
     force = np.zeros((w * T, m.nv))
     force[:, at] = r.reshape(w * T, -1)
     x = np.concatenate([q.reshape(w * T, -1), v.reshape(w * T, -1), force], 1)
@@ -175,12 +181,16 @@ def linearised(
     return whole[..., : 2 * m.nv], whole[..., 2 * m.nv :]
 
 
-def by_evolution(way: Course, s: Settings, w: Mapping[str, torch.Tensor], k: int, sd: float = 0.05) -> dict[str, torch.Tensor]:
+def by_evolution(
+    way: Course, s: Settings, w: Mapping[str, torch.Tensor], k: int, sd: float = 0.05
+) -> dict[str, torch.Tensor]:
     """The cost's slope, from how mirrored pairs of weights rank."""
     lesson, pieces = way.lesson, way.some(s.seed, k, WINDOWS // 2)
     pairs = max(4, budget(lesson, s) // (2 * len(pieces) * pieces.length))
     noise = {name: stream(s.seed, f"es {name}", k).standard_normal((pairs, *t.shape)) for name, t in w.items()}
-    arrays = {name: np.concatenate([t.numpy() + sd * noise[name], t.numpy() - sd * noise[name]]) for name, t in w.items()}
+    arrays = {
+        name: np.concatenate([t.numpy() + sd * noise[name], t.numpy() - sd * noise[name]]) for name, t in w.items()
+    }
     fixed = {name: np.repeat(a[None], 2 * pairs, 0) for name, a in lesson.blank.arrays.items() if name not in w}
     nets = replace(lesson.blank, arrays={**fixed, **{name: a.astype(np.float32) for name, a in arrays.items()}})
     world = lesson.world.like(2 * pairs * len(pieces), (*lesson.world.terms, nets))
