@@ -209,7 +209,7 @@ def _driven(world: World, e: np.ndarray, at: Start) -> np.ndarray:
     good = np.isfinite(at.q).all(1) & np.isfinite(at.v).all(1) & np.isfinite(at.u).all(1)
     for rows in np.array_split(np.arange(len(at.q)), -(-len(at.q) // CHUNK)):
         many, part = world.like(len(rows), ()), _some(at, rows)
-        clean = Start(*(np.nan_to_num(a) for a in (part.q, part.v, part.u)), part.act)
+        clean = Start(np.nan_to_num(part.q), np.nan_to_num(part.v), np.nan_to_num(part.u), part.act)
         many.reset(np.arange(len(rows)), np.repeat(e[None], len(rows), 0), clean)
         found.append(many.drive())
     return np.where(good[:, None], np.concatenate(found), np.nan)
@@ -361,8 +361,8 @@ def moved(lesson: Lesson, net: ActuatorNet, which: np.ndarray) -> dict[str, dict
         motion = predict(lesson.world.like(len(pieces), terms), pieces, lesson.e[None], repeated(pieces.start, 1))
         for signal, error in pieces.errors(motion).items():
             found.setdefault(signal, {})[name] = float(np.sqrt(np.square(error).mean()))
-    for signal in found.values():
-        signal["explained"] = 1 - (signal["with"] / signal["without"]) ** 2
+    for both in found.values():
+        both["explained"] = 1 - (both["with"] / both["without"]) ** 2
     return found
 
 

@@ -20,9 +20,11 @@ from typing import Any, Literal
 
 import mujoco
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
 
 from surefoot import files
-from surefoot.deploy.bundle import read_tensors
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import CLIP
 from surefoot.world import Chance, OnForce, Remembers, State
@@ -239,8 +241,6 @@ def _same(was: Drive, now: Drive, where: str) -> None:
 
 def save(net: ActuatorNet, path: str | Path, facts: Mapping[str, Any] | None = None) -> Path:
     """Write PATH.safetensors and, last, PATH.json, which commits it. Returns the JSON's path."""
-    from safetensors.numpy import save as save_tensors
-
     path = Path(path).with_suffix(".json")
     data = save_tensors({k: np.ascontiguousarray(v) for k, v in net.arrays.items()})
     files.write(path.with_suffix(".safetensors"), data)
@@ -266,9 +266,12 @@ def load(path: str | Path, model: mujoco.MjModel) -> ActuatorNet:
         raise SurefootError(f"{weights}: {error.strerror}; expected the weights beside {path.name}") from None
     if files.sha256(data) != told.get("sha256"):
         raise SurefootError(f"{weights}: not the weights {path.name} was written with (sha256 differs)")
-    net = ActuatorNet.on(model, _card(told.get("card"), where), read_tensors(data, str(weights)), where)
-    features, said = _golden(net)
-    if not np.allclose(said, np.array(told["golden"]["r"]), rtol=GOLDEN, atol=GOLDEN * max(net.card.limit)):
+    try:
+        arrays = load_tensors(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise SurefootError(f"{weights}: not a safetensors file: {error}") from None
+    net = ActuatorNet.on(model, _card(told.get("card"), where), arrays, where)
+    if not np.allclose(_golden(net)[1], np.array(told["golden"]["r"]), rtol=GOLDEN, atol=GOLDEN * max(net.card.limit)):
         raise SurefootError(f"{where}: golden: the net answers differently from when it was written")
     return net
 

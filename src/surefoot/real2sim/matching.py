@@ -7,8 +7,9 @@ r, within its limits. sd: how far the world strays without a net. The actor is t
 joints together; its weights then become that net's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -89,6 +90,10 @@ class Replayed(World):
         return self.inner.bundle(i)
 
 
+def _near(missed: Callable[[Moment], np.ndarray], s: Moment) -> np.ndarray:
+    return np.asarray(np.exp(-np.square(missed(s)).mean(1)))
+
+
 def task_of(world: Replayed) -> Task:
     """The task whose policies are actuator nets."""
     way, net, pieces = world.way, world.net, world.way.pieces
@@ -105,13 +110,9 @@ def task_of(world: Replayed) -> Task:
     seen = Seen(
         "drives", lambda s: net.features(s.q, s.v, world.controls(s.x)).reshape(len(s.q), -1), width, sensed=False
     )
-    near = {
-        name: Reward(1.0, lambda s, name=name: np.exp(-np.square(missed(s, name)).mean(1)), f"{name} as logged")
-        for name in targets
-    }  # type: ignore[misc]
-    strayed = tuple(
-        Seen(f"missed {name}", lambda s, name=name: missed(s, name), len(way.sd[name]), clip=10.0) for name in targets
-    )  # type: ignore[misc]
+    missing = {name: partial(missed, name=name) for name in targets}
+    near = {name: Reward(1.0, partial(_near, missing[name]), f"{name} as logged") for name in targets}
+    strayed = tuple(Seen(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
     m = world.model
     return Task(
         name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,

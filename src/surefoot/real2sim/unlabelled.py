@@ -134,7 +134,8 @@ def _cost(
     c, a, model = net.card, spread(net, w), way.lesson.world.model
     servo, slow, (n, T) = torch.from_numpy(c.servo).float(), torch.tensor(c.slow), f.shape[:2]
     p, v = f.reshape(n, T, -1, TOLD)[..., :2].unbind(-1)  # (n, T, J)
-    dx, cost, past = torch.zeros(n, model.nq + model.nv), torch.zeros(n), []
+    dx, cost = torch.zeros(n, model.nq + model.nv), torch.zeros(n)
+    past: list[torch.Tensor] = []
     h, limit = torch.zeros(1, c.units, n, c.hidden), torch.tensor(c.limit)
     for t in range(T):
         p_, v_ = p[:, t] - servo * dx[:, net.q_at], v[:, t] + dx[:, model.nq + net.v_at]

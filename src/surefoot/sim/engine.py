@@ -147,7 +147,8 @@ class Engine(World):
         y = {name: data[:, first:end] for name, (first, end) in sensor_columns(m).items()}
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = np.tile(self.params.nominal, (self.n, 1))
-        wrench, memory = bind("xfrc_applied"), {}
+        wrench = bind("xfrc_applied")
+        memory: dict[Remembers, np.ndarray] = {}
         for term in self.terms:
             if isinstance(term, Remembers):
                 term.fits(self.dt)
