@@ -18,6 +18,7 @@ from surefoot.real2sim.actuator_net import ActuatorNet, Card, drives, load, save
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
 from surefoot.real2sim.unlabelled import by_evolution, by_gradient, course, followed
+from surefoot.sim.gap.shown import layout, through
 from surefoot.tasks.arm import xml
 from surefoot.world import Chance, Start
 
@@ -122,6 +123,12 @@ def test_what_a_net_remembers_is_the_worlds_and_goes_on_from_a_save(kind):
     other.load(saved)
     assert np.array_equal(other.rollout(go, Chance(0, 20, w.dt)).q, first)
     assert np.array_equal(moved(w), moved(w.like(2)))  # a reset forgets
+
+
+def test_a_net_remembers_also_where_the_world_has_joints_it_is_not_shown():
+    net, w = some_net(), rehearsal.model(n=2)
+    seen = through(net, layout(w.model, w.model, {}))
+    assert np.array_equal(moved(w.like(2, (net,))), moved(w.like(2, (seen,))))
 
 
 def test_nets_tried_together_do_what_each_does_alone():

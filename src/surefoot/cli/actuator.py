@@ -1,18 +1,18 @@
 """The verb that learns actuators from a log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import numpy as np
+import tyro
 from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.belief import Belief, point
+from surefoot.cli.real import Machine, read, told
 from surefoot.console import Answer, Line
-from surefoot.log import Log
 from surefoot.params import Params
 
 
@@ -21,9 +21,11 @@ class Actuator:
     """Learn from a log what real actuators do beyond the model's: a net that goes into worlds as a term."""
 
     model: Positional[str]
-    """a model file (.xml MJCF, .urdf)"""
+    """a task's name, or a model file (.xml MJCF, .urdf)"""
     log: Positional[Path]
-    """a log (.npz) with control, joint_pos and, for labels, joint_torque"""
+    """what the machine did: control, joint_pos and, for labels, joint_torque; any file that `surefoot log` reads"""
+    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    """JSON file that says what the log's columns are; see docs/logs.md"""
     labels: bool = True
     """learn from measured torque; without, from motion alone"""
     net: Literal["mlp", "gru"] = "mlp"
@@ -38,14 +40,9 @@ class Actuator:
     """width of the net"""
     rounds: int | None = None
     """epochs with labels, updates without"""
-    fixed: bool = False
-    """the base was held while the log was made"""
-    kp: float | None = None
-    """position gain of the robot's servos, where the model has bare motors, N m/rad"""
-    kd: float = 0.0
-    """velocity gain of those servos, N m s/rad"""
-    belief: Path | None = None
-    """unknowns that were identified before, a belief's JSON file: its mean is taken"""
+    belief: str = ""
+    """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    machine: Machine = field(default_factory=Machine)
     seed: int = 0
     """seed of all that is random in learning"""
     out: Path = Path("actuator.json")
@@ -54,26 +51,24 @@ class Actuator:
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.actuator import Settings, fit
         from surefoot.real2sim.actuator_net import save
-        from surefoot.real2sim.plant import Plant
 
-        log = Log.load(self.log)
-        belief = self._belief()
-        world = Plant(self.model, self.fixed, self.kp, self.kd).world(belief.params, log)
+        line = Line(say)
+        log, params = read(self.log, self.mapping, line), Params()
+        if self.belief:
+            params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
+        world = self.machine.world(self.model, params, log)
         settings = Settings(
             net=self.net, labels=self.labels, by=self.by, types=self.types, history=self.history, hidden=self.hidden,
             rounds=self.rounds, seed=self.seed,
         )  # fmt: skip
-        line = Line(say)
-        fitted = fit(world, belief, log, settings, line.text)
+        fitted = fit(world, point(world.params, told(self.belief, world.params)), log, settings, line.text)
         line.end()
-        parents = {"model": files.sha256(Path(self.model).read_bytes()), "log": files.sha256(self.log.read_bytes())}
+        named = {"model": Path(self.model), "log": self.log, "belief": Path(self.belief)}
+        parents = {k: files.sha256(p.read_bytes()) for k, p in named.items() if p.is_file()}
         path = save(fitted.net, self.out, fitted.facts | {"parents": parents})
-        return Answer(fitted.facts | {"actuator": str(path)}, [table(fitted.facts), f"net: {path}"])
-
-    def _belief(self) -> Belief:
-        if self.belief is None:
-            return point(Params(()), np.zeros(0))
-        return Belief.from_json(files.read_json(self.belief), str(self.belief))
+        shown = [table(fitted.facts), f"net: {path}", "these blocks are of the same motions: try it on a log of others"]
+        next_ = f"surefoot replay {self.model} OTHER_LOG --machine.net {path}"
+        return Answer(fitted.facts | {"actuator": str(path)}, shown, next_)
 
 
 def table(facts: dict[str, Any]) -> Table:

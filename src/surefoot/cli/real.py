@@ -37,6 +37,8 @@ class Machine:
     """their velocity gain, N m s/rad"""
     timestep: float | None = None
     """longest step of the engine, s; the model's own unless told"""
+    net: str | None = None
+    """a net of its actuators, such as `surefoot actuator` writes"""
 
     def world(self, model: str, params: Params | None, log: Log) -> "Engine":
         """A World of one simulation at the log's rate: of a task, or of a model file."""
@@ -50,7 +52,7 @@ class Machine:
             return world  # type: ignore[return-value]
         if not Path(model).exists():
             raise unknown("task or model file", model, tasks.TASKS)
-        return Plant(model, self.fixed, self.kp, self.kd, self.timestep).world(params or Params(), log)
+        return Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
 
 
 def read(file: Path, mapping: Path | None, line: Line) -> Log:
