@@ -8,7 +8,7 @@ is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne un
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class State:
     e: np.ndarray  # (n, ne) the unknowns, which no actor may see
     gravity: np.ndarray  # (n, 3) or (1, 3) m/s^2, tilted where the ground slopes
     wrench: np.ndarray  # (n, bodies, 6) force N and torque N m that Terms put on each body during the last period
+    memory: Mapping["Remembers", np.ndarray] = field(default_factory=dict)  # Term -> (n, width), its own to write to
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,22 @@ class OnObservation(ABC):
     def __call__(self, x: State, obs: np.ndarray, chance: Chance) -> np.ndarray: ...
 
 
+class Remembers(ABC):
+    """A Term with a past: what it writes into x.memory[self] is there in the next period, and 0 where an episode begins.
+
+    It is part of the world's state, so the Term itself stays the same for every world it is put into.
+    """
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Numbers it remembers of each simulation."""
+
+    @abstractmethod
+    def fits(self, dt: float) -> None:
+        """Raise where a world's control period is not the one this Term was made for."""
+
+
 Term = OnAction | OnForce | OnBody | OnSense | OnObservation
 
 
@@ -149,6 +166,14 @@ class World(ABC):
     @abstractmethod
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """Advance by T periods under given controls (n, T, nu), as T calls of step would."""
+
+    @abstractmethod
+    def delays(self) -> np.ndarray:
+        """(n, nu) s from a control to the actuator that obeys it."""
+
+    @abstractmethod
+    def drive(self) -> np.ndarray:
+        """(n, nv) generalised force of the actuators at this state, under the controls last given."""
 
     @abstractmethod
     def save(self) -> dict[str, np.ndarray]:

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 import surefoot
+from surefoot.cli.actuator import Actuator
 from surefoot.cli.believe import Believe
 from surefoot.cli.explore import Explore
 from surefoot.cli.lacks import Delta, Missing
@@ -43,6 +44,7 @@ VERBS: dict[str, Any] = {
     "believe": Believe,
     "missing": Missing,
     "delta": Delta,
+    "actuator": Actuator,
 }
 
 

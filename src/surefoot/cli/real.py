@@ -37,6 +37,8 @@ class Machine:
     """their velocity gain, N m s/rad"""
     timestep: float | None = None
     """longest step of the engine, s; the model's own unless told"""
+    net: str | None = None
+    """a net of its actuators, such as `surefoot actuator` writes"""
 
     def world(self, model: str, params: Params | None, log: Log) -> "Engine":
         """A World of one simulation at the log's rate: of a task as it is, or of a model as it stood."""
@@ -44,7 +46,7 @@ class Machine:
 
         if model in tasks.TASKS and self == Machine():
             return tasks.env(tasks.make(model), 1).world  # type: ignore[return-value]
-        return Plant(model, self.fixed, self.kp, self.kd, self.timestep).world(params or Params(), log)
+        return Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
 
 
 def read(file: Path, mapping: Path | None, line: Line) -> Log:

@@ -97,6 +97,12 @@ class Replayed(World):
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         return self.inner.rollout(self.pieces.u[self.window(self.state.e), : u.shape[1]] + u, chance)
 
+    def delays(self) -> np.ndarray:
+        return self.inner.delays()
+
+    def drive(self) -> np.ndarray:
+        return self.inner.drive()
+
     def save(self) -> dict[str, np.ndarray]:
         return self.inner.save()
 

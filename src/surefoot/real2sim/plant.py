@@ -14,6 +14,7 @@ from surefoot import tasks
 from surefoot.errors import SurefootError, nearest
 from surefoot.log import Log
 from surefoot.params import Params
+from surefoot.real2sim.actuator_net import load
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.load import load_model, load_string
 from surefoot.world import Term
@@ -33,6 +34,8 @@ class Plant:
     """velocity gain of those servos, N m s/rad"""
     timestep: float | None = None
     """longest step of the engine, s; the model's own where not given"""
+    net: str | None = None
+    """an actuator net that `surefoot actuator` wrote, to go with the model's actuators"""
 
     def spec(self) -> mujoco.MjSpec:
         task = tasks.make(self.model) if self.model in tasks.TASKS else None
@@ -51,7 +54,8 @@ class Plant:
 
     def world(self, params: Params, log: Log, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:
         """A World whose control period is the log's step."""
-        return world(self.spec(), params, 1 / log.rate, n, terms)
+        made = world(self.spec(), params, 1 / log.rate, n, terms)
+        return made if self.net is None else made.like(n, (*terms, load(self.net, made.model)))
 
 
 def world(spec: mujoco.MjSpec, params: Params, dt: float, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:

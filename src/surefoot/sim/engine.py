@@ -16,7 +16,7 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
-from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Start, State, Term, World
+from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
 
 DIVERGED = [
     int(w)
@@ -148,7 +148,12 @@ class Engine(World):
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = np.tile(self.params.nominal, (self.n, 1))
         wrench = bind("xfrc_applied")
-        return State(bind("time"), bind("qpos"), bind("qvel"), bind("ctrl"), bind("act"), y, e, gravity, wrench)
+        memory: dict[Remembers, np.ndarray] = {}
+        for term in self.terms:
+            if isinstance(term, Remembers):
+                term.fits(self.dt)
+                memory[term] = np.zeros((self.n, term.width))
+        return State(bind("time"), bind("qpos"), bind("qvel"), bind("ctrl"), bind("act"), y, e, gravity, wrench, memory)
 
     def _bodies(self, term: OnBody) -> np.ndarray:
         """The bodies a Term holds, as the model numbers them."""
@@ -194,6 +199,8 @@ class Engine(World):
             self.batch.reset(stopped, stage=mujoco.mjtStage.mjSTAGE_NONE)
             self.warned[stopped], self.stopped[stopped] = 0, False
         self.batch.state[ids] = self.blank
+        for memory in self.state.memory.values():
+            memory[ids] = 0.0
 
     def _write_fields(self, ids: np.ndarray) -> None:
         """The model's own values, then each Param's op in order, so that ops on one field compose."""
@@ -292,6 +299,15 @@ class Engine(World):
         y = {name: data[..., a:b] for name, (a, b) in sensor_columns(m).items()}
         return Motion(ends["qpos"], ends["qvel"], ends.get("act", np.zeros((self.n, count, 0))), y, diverged)
 
+    def delays(self) -> np.ndarray:
+        shared = np.tile(self.model.actuator_delay, (self.n, 1))
+        return np.array(self.fields.get("actuator_delay", shared))
+
+    def drive(self) -> np.ndarray:
+        force = self.batch.bind("qfrc_actuator")
+        self.batch.forward()
+        return force.copy()
+
     def _step_by_step(self, u: np.ndarray, chance: Chance) -> Motion:
         x, count, m = self.state, u.shape[1], self.model
         q, v, act = (np.empty((self.n, count, k)) for k in (m.nq, m.nv, m.na))
@@ -324,7 +340,8 @@ class Engine(World):
         self.given.append(Given(self.state.u.copy(), applied.copy(), wrench))
 
     def save(self) -> dict[str, np.ndarray]:
-        return {"state": self.batch.state.copy(), "e": self.state.e.copy()}
+        memory = {f"memory{k}": a.copy() for k, a in enumerate(self.state.memory.values())}
+        return {"state": self.batch.state.copy(), "e": self.state.e.copy()} | memory
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         everyone = np.arange(self.n)
@@ -333,6 +350,8 @@ class Engine(World):
         self.state.e[:] = saved["e"]
         self._write_fields(everyone)
         self.batch.state[:] = saved["state"]
+        for k, memory in enumerate(self.state.memory.values()):
+            memory[:] = saved[f"memory{k}"]
         self.kept[:], self.since[:] = self.batch.state, 0
         self.given.clear()
 

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from surefoot.sim.engine import Engine
-from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, OnSense, Start, State, Term, World
+from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, OnSense, Remembers, Start, State, Term, World
 
 Seen = TypeVar("Seen", State, Motion)
 
@@ -78,6 +78,26 @@ class PushesShown(OnForce):
         return self.layout.lift(self.term(self.layout.look(x), u, chance))
 
 
+@dataclass(frozen=True, eq=False)
+class RemembersShown(OnForce, Remembers):
+    """A force with a past, which is kept under this Term's name."""
+
+    term: OnForce
+    memory: Remembers  # the same Term
+    layout: Layout
+
+    @property
+    def width(self) -> int:
+        return self.memory.width
+
+    def fits(self, dt: float) -> None:
+        self.memory.fits(dt)
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        seen = replace(self.layout.look(x), memory={self.memory: x.memory[self]})
+        return self.layout.lift(self.term(seen, u, chance))
+
+
 @dataclass(frozen=True)
 class HoldsShown(OnBody):
     term: OnBody
@@ -96,7 +116,7 @@ def through(term: Term, how: Layout) -> Term:
     if isinstance(term, OnAction):
         return ActsShown(term, how)
     if isinstance(term, OnForce):
-        return PushesShown(term, how)
+        return RemembersShown(term, term, how) if isinstance(term, Remembers) else PushesShown(term, how)
     return HoldsShown(term, how) if isinstance(term, OnBody) else term
 
 
@@ -145,6 +165,12 @@ class Shown(World):
         motion = self.layout.look(self.engine.rollout(u, chance))
         self._look()
         return motion
+
+    def delays(self) -> np.ndarray:
+        return self.engine.delays()
+
+    def drive(self) -> np.ndarray:
+        return self.engine.drive()[:, self.layout.v]
 
     def save(self) -> dict[str, np.ndarray]:
         return self.engine.save()

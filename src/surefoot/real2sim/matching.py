@@ -1,0 +1,170 @@
+"""Actuator nets without torque labels, by reinforcement learning: the policy is the net, its action the force it adds.
+
+    reward = exp(-k_q |q - q_log|^2 / J) + exp(-k_v |q' - q'_log|^2 / J) - c |r / limit|^2 / J,    k = 1 / sd^2
+
+An episode is a window of the log: it begins at the measured state, the recorded controls are given, and the action is
+r, within its limits. sd: how far the world strays without a net. The actor is told what an actuator net is told, of all
+joints together; its weights then become that net's.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from surefoot.belief import Box
+from surefoot.errors import SurefootError
+from surefoot.learn.ppo import PPO, Learner
+from surefoot.params import Param, Params
+from surefoot.real2sim.actuator import Lesson, Settings, Watch, moved
+from surefoot.real2sim.actuator_net import TOLD, ActuatorNet
+from surefoot.real2sim.unlabelled import ROUNDS, Course, Held, budget, course
+from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
+from surefoot.world import Chance, Motion, Start, State, Term, World
+
+SMALL = 0.02  # c
+ENVS, HORIZON = 64, 25
+
+
+class Replayed(World):
+    """A world whose controls are a log's and whose u is the force r to add, (n, J); its e is which window it is in."""
+
+    def __init__(self, way: Course, n: int):
+        self.way, self.n = way, n
+        lesson = way.lesson
+        self.net, self.dt, self.terms, self.model = lesson.blank, lesson.world.dt, (), lesson.world.model
+        self.held = np.zeros((n, self.model.nv))
+        self.inner = lesson.world.like(n, (*lesson.world.terms, Held(self.held)))
+        self.params = Params((Param("window", "task", 0.0, 0.0, float(len(way.pieces)), op="set"),))
+        self.state = State(**{**vars(self.inner.state), "e": np.zeros((n, 1))})
+
+    def window(self, e: np.ndarray) -> np.ndarray:
+        """(n,) which window, of those that e tells."""
+        return np.minimum(e[:, 0].astype(int), len(self.way.pieces) - 1)
+
+    def now(self, x: State) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) window and period of each row."""
+        return self.window(x.e), np.rint(x.time / self.dt).astype(int)
+
+    def controls(self, x: State) -> np.ndarray:
+        """(n, nu) what the log gives next; at its end, what it gave last."""
+        window, k = self.now(x)
+        return self.way.pieces.u[window, np.minimum(k, self.way.pieces.length - 1)]
+
+    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
+        if not len(ids):
+            return
+        at, s = self.window(e), self.way.pieces.start
+        begin = Start(s.q[at], s.v[at], s.u[at], None if s.act is None else s.act[at])
+        self.inner.reset(ids, np.repeat(self.way.lesson.e[None], len(ids), 0), begin)
+        self.state.e[ids] = e
+
+    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
+        self.held[:, self.net.v_at] = u
+        return self.inner.step(self.controls(self.state), chance)
+
+    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
+        raise SurefootError("a window of a log does not change while it is replayed")
+
+    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Replayed":
+        return Replayed(self.way, n)
+
+    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
+        raise SurefootError("a replayed world is stepped by a policy")
+
+    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+        self.inner.set_back(q, v)
+
+    def delays(self) -> np.ndarray:
+        return self.inner.delays()
+
+    def drive(self) -> np.ndarray:
+        return self.inner.drive()
+
+    def save(self) -> dict[str, np.ndarray]:
+        return self.inner.save() | {"window": self.state.e.copy()}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.inner.load(saved)
+        self.state.e[:] = saved["window"]
+
+    def bundle(self, i: int) -> dict[str, np.ndarray]:
+        return self.inner.bundle(i)
+
+
+def _near(missed: Callable[[Moment], np.ndarray], s: Moment) -> np.ndarray:
+    return np.asarray(np.exp(-np.square(missed(s)).mean(1)))
+
+
+def task_of(world: Replayed) -> Task:
+    """The task whose policies are actuator nets."""
+    way, net, pieces = world.way, world.net, world.way.pieces
+    card = net.card
+    targets = {s.name: pieces.target(s) for s in pieces.signals}
+
+    def missed(s: Moment, name: str) -> np.ndarray:
+        """(n, size) error of a signal, in units of sd."""
+        window, k = world.now(s.x)
+        signal = next(x for x in pieces.signals if x.name == name)
+        return signal.error(signal.read(s.x), targets[name][window, np.maximum(k, 1) - 1]) / way.sd[name]
+
+    width = TOLD * len(card.drives)
+    seen = Seen(
+        "drives", lambda s: net.features(s.q, s.v, world.controls(s.x)).reshape(len(s.q), -1), width, sensed=False
+    )
+    missing = {name: partial(missed, name=name) for name in targets}
+    near = {name: Reward(1.0, partial(_near, missing[name]), f"{name} as logged") for name in targets}
+    strayed = tuple(Seen(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
+    m = world.model
+    return Task(
+        name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
+        belief=Box.full(world.params), substeps=1, seconds=pieces.length * world.dt,
+        action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
+        sees={"actor": Group((seen,), card.history), "critic": Group((seen, *strayed, Seen("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
+        rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
+        ended={}, start=lambda rng, n: Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu))),
+        error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,
+        window=pieces.length * world.dt, measure="mean",
+    )  # fmt: skip
+
+
+def matched(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
+    """PPO for as many periods as the other ways would simulate; the net that does best on the blocks that stop."""
+    if s.net != "mlp":
+        raise SurefootError("actuator: by ppo: expected an mlp; a gru learns with labels, by gradient or by es")
+    way, steps = course(lesson, s), (s.rounds or ROUNDS) * budget(lesson, s)
+    settings = PPO(
+        envs=ENVS, horizon=HORIZON, steps=steps, epochs=4, minibatches=4, gamma=0.9, lr=1e-3, kl=0.01, entropy=0.0,
+        hidden=(s.hidden, s.hidden), activation="tanh", spread=(0.01, 0.1, 0.3), learner_threads=1,
+    )  # fmt: skip
+    world = Replayed(way, ENVS)
+    env = Env(task_of(world), world, Box.full(world.params), s.seed, stagger=False)
+    learner = Learner(env, settings, s.seed)
+    best, kept, every = np.inf, lesson.blank, max(1, settings.iterations // 20)
+    while learner.iteration < settings.iterations:
+        learner.iterate()
+        if learner.iteration % every == 0 or learner.iteration == settings.iterations:
+            net = as_net(lesson.blank, learner.policy_parts()[0])
+            found = moved(lesson, net, lesson.part == 1)
+            cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
+            if cost < best:
+                best, kept = cost, net
+            watch(
+                f"update {learner.iteration} of {settings.iterations}: {100 * cost:.1f} % of the squared error is left"
+            )
+    return kept
+
+
+def as_net(blank: ActuatorNet, arrays: Mapping[str, np.ndarray]) -> ActuatorNet:
+    """An actor of the task as a net: its frames newest first, its normaliser as scales, its action times the limit."""
+    c, a = blank.card, arrays
+    order = np.arange(len(a["mean"])).reshape(c.history, -1)[::-1].ravel()
+    found = {"shift": a["mean"][order][None, None], "scale": a["sd"][order][None, None]}
+    found["gain"] = np.array(c.limit, np.float32)[None, None]
+    found["offset"] = np.zeros_like(found["gain"])
+    last = sum(k.startswith("w") for k in a) - 1
+    for k in range(last + 1):
+        w, name = a[f"w{k}"].T, str(k) if k < last else "_out"
+        found |= {f"w{name}": (w[order] if k == 0 else w)[None], f"b{name}": a[f"b{k}"][None, None]}
+    return replace(blank, arrays={k: np.ascontiguousarray(v, np.float32) for k, v in found.items()})
