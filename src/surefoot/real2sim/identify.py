@@ -4,8 +4,8 @@
 
 Fitted on windows whose length grows: one long shot has many false minima, a short one has few. The noise of each channel
 and its autocorrelation are estimated from what is left, and used. Where what is left is not noise (physics that the model
-has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time, widened to all e that predict within 1 %
-as well, and that is said. What a log cannot tell stays as wide as it was believed, and is named, with the combination that
+has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time and from what each channel would have
+otherwise, widened to all e that predict within 1 % as well, and that is said. What a log cannot tell stays as wide as it was believed, and is named, with the combination that
 the log does tell.
 """
 
@@ -28,7 +28,9 @@ from surefoot.world import World
 
 Progress = Callable[[str], Any]
 MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
-DETERMINED = 0.5  # of what was believed before: an interval that shrank to less was determined by the log
+NARROW = 0.05  # of the range: an interval whose half is less was determined by the log
+KNOWN = 0.25  # of the value: or whose half is less than this
+LOOSE = 0.5  # of what was believed before: what is still wider alone may be told in combination
 TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
 AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
 WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
@@ -261,7 +263,7 @@ def _answer(
     J, r = _without_starts(problem, J, r)
     white = all(is_white([n.whiten(x)]) for n, x in zip(problem.noise, raw))
     F = J.T @ J
-    B = F if white else _between_blocks(problem, J, r) + 2 * AS_GOOD * len(r) * F
+    B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
     cov, told = _covariance(F, B, problem.space)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e, before = problem.space.e(z), problem.space.e(began)
@@ -272,7 +274,7 @@ def _answer(
         tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
         white,
         _errors(problem.cases, before, e),
-        _held(held, problem.cases[0].free_start, before, e),
+        _held(held, problem.cases, before, e),
         float(r @ r) / len(r),
     )
 
@@ -310,6 +312,21 @@ def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int 
     return B * blocks / max(blocks - problem.d, 1)
 
 
+def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """B as above, over channels: where joints that share a number would have it different, the log does not tell it.
+
+    What the model has not got stays the same in one joint for the whole log, so blocks of time agree on what is wrong.
+    """
+    B, row = np.zeros((problem.d, problem.d)), 0
+    for case in problem.cases:
+        height, C = len(case.pieces) * case.rows * case.channels, case.channels
+        rows = slice(row, row + height)
+        g = (J[rows] * r[rows, None]).reshape(-1, C, problem.d).sum(0)  # (C, d)
+        B += g.T @ g * C / max(C - 1, 1)
+        row += height
+    return B
+
+
 def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray, tuple[str, ...]]:
     """cov of z: the sandwich along what the log tells, the belief's own width along what it does not."""
     values, vectors = np.linalg.eigh(F)
@@ -325,7 +342,7 @@ def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray,
 
 def _told(cov: np.ndarray, space: Space) -> tuple[str, ...]:
     """Combinations with a small sd among parameters that alone have a large one."""
-    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > DETERMINED * WIDTH)
+    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > LOOSE * WIDTH)
     if len(loose) < 2:
         return ()
     values, vectors = np.linalg.eigh(cov[np.ix_(loose, loose)])
@@ -358,9 +375,21 @@ def _learned(space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov
     full[space.free] = z
     return tuple(
         Learned(q.name, q.unit, float(before[i]), float(e[i]), float(low[i]), float(high[i]),
-                bool(sd[i] <= DETERMINED * WIDTH), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
+                _determined(space, i, sd[i], e[i]), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
         for i, q in enumerate(space.params)
     )  # fmt: skip
+
+
+def _determined(space: Space, i: int, sd: float, value: float) -> bool:
+    """Whether the log told a parameter: its 95 % interval, in the parameter's own scale, is narrow by itself.
+
+    An interval that is narrower than a belief over three decades may still say no more than 'somewhere about 0.1'.
+    """
+    q, half = space.params.items[i], 1.96 * sd
+    if half <= NARROW:
+        return True
+    low, high = float(space.low[i]), float(space.high[i])
+    return bool(half * np.log(high / low) <= np.log1p(KNOWN) if q.log else half * (high - low) <= KNOWN * abs(value))
 
 
 def _noise_facts(case: Case, noise: Noise) -> dict[str, Any]:
@@ -408,8 +437,21 @@ def settled(case: Case, e: np.ndarray, rounds: int = 3) -> np.ndarray:
 
 
 def _held(
-    held: tuple[list[World], list[Log | None], tuple[str, ...]], free: bool, before: np.ndarray, after: np.ndarray
+    held: tuple[list[World], list[Log | None], tuple[str, ...]],
+    fitted: tuple[Case, ...],
+    before: np.ndarray,
+    after: np.ndarray,
 ) -> dict[str, tuple[float, float]]:
-    worlds, logs, only = held
-    cases = tuple(Case(w, windows(w, x, only=only), free) for w, x in zip(worlds, logs) if x is not None)
-    return _errors(cases, before, after) if cases else {}
+    """Errors in one go over what was kept aside, or over windows as long as the fitted ones where it has gaps."""
+    cases = []
+    for world, log, only, case in zip(held[0], held[1], [held[2]] * len(fitted), fitted):
+        if log is None:
+            continue
+        try:
+            pieces = windows(world, log, only=only)
+        except SurefootError:
+            if case.pieces.length >= len(log):
+                continue
+            pieces = windows(world, log, case.pieces.length, only=only)
+        cases.append(Case(world, pieces, case.free_start))
+    return _errors(tuple(cases), before, after) if cases else {}
