@@ -9,19 +9,20 @@ otherwise, widened to all e that predict within 1 % as well, and that is said. W
 the log does tell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from mujoco import minimize
+from scipy import stats
 
 from surefoot.belief import Belief, Box, Gaussian
 from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.fit import Case, Problem, Space
-from surefoot.real2sim.noise import Noise, estimate, is_white
+from surefoot.real2sim.noise import WHITE, Noise, estimate, is_white
 from surefoot.real2sim.replay import Windows, measured, windows
 from surefoot.rng import stream
 from surefoot.world import World
@@ -217,10 +218,11 @@ def _last(
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
     p = _solve(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
+    plain, began = problem, p
     for k in range(s.rounds):
         raw = problem.raw(p)
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
-        if not all(is_white([n.whiten(r)]) for n, r in zip(noise, raw)):  # model error: weigh, do not difference
+        if not _white(noise, raw):  # as yet: a noisy channel may have bent the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
         settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
                             for a, b in zip(noise, problem.noise))  # fmt: skip
@@ -228,7 +230,26 @@ def _last(
         if settled:
             break
         p = _solve(problem, p, s.iterations, say, f"in the noise's metric, round {k + 1}")
+    raw = problem.raw(p)
+    if not s.rounds:
+        problem = replace(problem, noise=tuple(estimate([r], _freedom(problem)) for r in raw))
+    if not _white(problem.noise, raw):
+        return replace(plain, noise=_model_error(plain.noise, plain.raw(began))), began
     return problem, p
+
+
+def _white(noise: tuple[Noise, ...], raw: list[np.ndarray]) -> bool:
+    return all(is_white([n.whiten(r)]) for n, r in zip(noise, raw))
+
+
+def _model_error(scales: tuple[Noise, ...], raw: list[np.ndarray]) -> tuple[Noise, ...]:
+    """What the model has not got, as a noise: the same share of every channel's spread, in every log.
+
+    A channel weighed by its own error would win or lose everything: the better it is fitted, the more it weighs.
+    """
+    squares = [np.square(r / a.s) for r, a in zip(raw, scales)]
+    share = float(np.sqrt(sum(x.sum() for x in squares) / sum(x.size for x in squares)))
+    return tuple(Noise(a.s * max(share, 1e-12), np.zeros(len(a.s))) for a in scales)
 
 
 def _freedom(problem: Problem) -> int:
@@ -261,7 +282,7 @@ def _answer(
     J, raw = problem.jacobian(p, np.zeros(0)), problem.raw(p)
     r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
     J, r = _without_starts(problem, J, r)
-    white = all(is_white([n.whiten(x)]) for n, x in zip(problem.noise, raw))
+    white = _white(problem.noise, raw) and _agree(problem, J, r)
     F = J.T @ J
     B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
     cov, told = _covariance(F, B, problem.space)
@@ -312,19 +333,38 @@ def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int 
     return B * blocks / max(blocks - problem.d, 1)
 
 
+def _channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each channel of each log: g = J^T r, where it would move e to, and F = J^T J, how strongly."""
+    row = 0
+    for case in problem.cases:
+        rows = slice(row, row + len(case.pieces) * case.rows * case.channels)
+        Jc, rc = J[rows].reshape(-1, case.channels, problem.d), r[rows].reshape(-1, case.channels)
+        for c in range(case.channels):
+            yield Jc[:, c].T @ rc[:, c], Jc[:, c].T @ Jc[:, c]
+        row = rows.stop
+
+
+def _agree(problem: Problem, J: np.ndarray, r: np.ndarray) -> bool:
+    """Whether all channels would have the same e, but for noise: sum g^T F^-1 g is chi-square where they would.
+
+    Noise that is smooth enough looks white once it is whitened, even where it is one joint's own friction.
+    """
+    total, rank = 0.0, -problem.d
+    for g, F in _channels(problem, J, r):
+        values, vectors = np.linalg.eigh(F)
+        seen = values > 1e-9 * max(float(values.max()), 1e-30)
+        total += float(np.square(g @ vectors[:, seen]) @ (1 / values[seen]))
+        rank += int(seen.sum())
+    return rank <= 0 or bool(stats.chi2.sf(total, rank) > WHITE)
+
+
 def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndarray:
     """B as above, over channels: where joints that share a number would have it different, the log does not tell it.
 
     What the model has not got stays the same in one joint for the whole log, so blocks of time agree on what is wrong.
     """
-    B, row = np.zeros((problem.d, problem.d)), 0
-    for case in problem.cases:
-        height, C = len(case.pieces) * case.rows * case.channels, case.channels
-        rows = slice(row, row + height)
-        g = (J[rows] * r[rows, None]).reshape(-1, C, problem.d).sum(0)  # (C, d)
-        B += g.T @ g * C / max(C - 1, 1)
-        row += height
-    return B
+    g = np.array([g for g, _ in _channels(problem, J, r)])
+    return g.T @ g * len(g) / max(len(g) - 1, 1)
 
 
 def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray, tuple[str, ...]]:
