@@ -31,7 +31,7 @@ Progress = Callable[[str], Any]
 MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
 NARROW = 0.05  # of the range: an interval whose half is less was determined by the log
 KNOWN = 0.25  # of the value: or whose half is less than this
-LOOSE = 0.5  # of what was believed before: what is still wider alone may be told in combination
+DETERMINED = 0.5  # of what was believed before: what is still wider alone may be told in combination
 TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
 AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
 WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
@@ -382,7 +382,7 @@ def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray,
 
 def _told(cov: np.ndarray, space: Space) -> tuple[str, ...]:
     """Combinations with a small sd among parameters that alone have a large one."""
-    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > LOOSE * WIDTH)
+    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > DETERMINED * WIDTH)
     if len(loose) < 2:
         return ()
     values, vectors = np.linalg.eigh(cov[np.ix_(loose, loose)])

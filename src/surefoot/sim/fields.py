@@ -194,9 +194,7 @@ def _axis(quat: np.ndarray, k: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Target:
-    objects: (
-        str  # body, geom, joint, actuator, sensor, tendon, light, camera: whose names `match` is tried on; "" for the world
-    )
+    objects: str  # body, geom, joint, actuator, sensor, tendon, light, camera: whose names `match` is tried on; "" for the world
     fields: tuple[str, ...]  # engine fields it writes
     write: Write
     about: str
@@ -220,8 +218,12 @@ TARGETS: dict[str, Target] = {
     ),
     "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
     "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
-    "stop_low": Target("joint", ("jnt_range",), column("jnt_range", 0), "where a joint's lower stop is, rad or m", ("add",)),
-    "stop_high": Target("joint", ("jnt_range",), column("jnt_range", 1), "where a joint's upper stop is, rad or m", ("add",)),
+    "stop_low": Target(
+        "joint", ("jnt_range",), column("jnt_range", 0), "where a joint's lower stop is, rad or m", ("add",)
+    ),
+    "stop_high": Target(
+        "joint", ("jnt_range",), column("jnt_range", 1), "where a joint's upper stop is, rad or m", ("add",)
+    ),
     "strength": Target(
         "actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law", ("scale",)
     ),
