@@ -4,31 +4,34 @@
 
 Fitted on windows whose length grows: one long shot has many false minima, a short one has few. The noise of each channel
 and its autocorrelation are estimated from what is left, and used. Where what is left is not noise (physics that the model
-has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time, widened to all e that predict within 1 %
-as well, and that is said. What a log cannot tell stays as wide as it was believed, and is named, with the combination that
+has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time and from what each channel would have
+otherwise, widened to all e that predict within 1 % as well, and that is said. What a log cannot tell stays as wide as it was believed, and is named, with the combination that
 the log does tell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from mujoco import minimize
+from scipy import stats
 
 from surefoot.belief import Belief, Box, Gaussian
 from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.fit import Case, Problem, Space
-from surefoot.real2sim.noise import Noise, estimate, is_white
+from surefoot.real2sim.noise import WHITE, Noise, estimate, is_white
 from surefoot.real2sim.replay import Windows, measured, windows
 from surefoot.rng import stream
 from surefoot.world import World
 
 Progress = Callable[[str], Any]
 MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
-DETERMINED = 0.5  # of what was believed before: an interval that shrank to less was determined by the log
+NARROW = 0.05  # of the range: an interval whose half is less was determined by the log
+KNOWN = 0.25  # of the value: or whose half is less than this
+DETERMINED = 0.5  # of what was believed before: what is still wider alone may be told in combination
 TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
 AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
 WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
@@ -215,10 +218,11 @@ def _last(
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
     p = _solve(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
+    plain, began = problem, p
     for k in range(s.rounds):
         raw = problem.raw(p)
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
-        if not all(is_white([n.whiten(r)]) for n, r in zip(noise, raw)):  # model error: weigh, do not difference
+        if not _white(noise, raw):  # as yet: a noisy channel may have bent the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
         settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
                             for a, b in zip(noise, problem.noise))  # fmt: skip
@@ -226,7 +230,26 @@ def _last(
         if settled:
             break
         p = _solve(problem, p, s.iterations, say, f"in the noise's metric, round {k + 1}")
+    raw = problem.raw(p)
+    if not s.rounds:
+        problem = replace(problem, noise=tuple(estimate([r], _freedom(problem)) for r in raw))
+    if not _white(problem.noise, raw):
+        return replace(plain, noise=_model_error(plain.noise, plain.raw(began))), began
     return problem, p
+
+
+def _white(noise: tuple[Noise, ...], raw: list[np.ndarray]) -> bool:
+    return all(is_white([n.whiten(r)]) for n, r in zip(noise, raw))
+
+
+def _model_error(scales: tuple[Noise, ...], raw: list[np.ndarray]) -> tuple[Noise, ...]:
+    """What the model has not got, as a noise: the same share of every channel's spread, in every log.
+
+    A channel weighed by its own error would win or lose everything: the better it is fitted, the more it weighs.
+    """
+    squares = [np.square(r / a.s) for r, a in zip(raw, scales)]
+    share = float(np.sqrt(sum(x.sum() for x in squares) / sum(x.size for x in squares)))
+    return tuple(Noise(a.s * max(share, 1e-12), np.zeros(len(a.s))) for a in scales)
 
 
 def _freedom(problem: Problem) -> int:
@@ -259,9 +282,9 @@ def _answer(
     J, raw = problem.jacobian(p, np.zeros(0)), problem.raw(p)
     r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
     J, r = _without_starts(problem, J, r)
-    white = all(is_white([n.whiten(x)]) for n, x in zip(problem.noise, raw))
+    white = _white(problem.noise, raw) and _agree(problem, J, r)
     F = J.T @ J
-    B = F if white else _between_blocks(problem, J, r) + 2 * AS_GOOD * len(r) * F
+    B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
     cov, told = _covariance(F, B, problem.space)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e, before = problem.space.e(z), problem.space.e(began)
@@ -272,7 +295,7 @@ def _answer(
         tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
         white,
         _errors(problem.cases, before, e),
-        _held(held, problem.cases[0].free_start, before, e),
+        _held(held, problem.cases, before, e),
         float(r @ r) / len(r),
     )
 
@@ -308,6 +331,40 @@ def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int 
             B += np.outer(g, g)
         row += count * case.channels
     return B * blocks / max(blocks - problem.d, 1)
+
+
+def _channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each channel of each log: g = J^T r, where it would move e to, and F = J^T J, how strongly."""
+    row = 0
+    for case in problem.cases:
+        rows = slice(row, row + len(case.pieces) * case.rows * case.channels)
+        Jc, rc = J[rows].reshape(-1, case.channels, problem.d), r[rows].reshape(-1, case.channels)
+        for c in range(case.channels):
+            yield Jc[:, c].T @ rc[:, c], Jc[:, c].T @ Jc[:, c]
+        row = rows.stop
+
+
+def _agree(problem: Problem, J: np.ndarray, r: np.ndarray) -> bool:
+    """Whether all channels would have the same e, but for noise: sum g^T F^-1 g is chi-square where they would.
+
+    Noise that is smooth enough looks white once it is whitened, even where it is one joint's own friction.
+    """
+    total, rank = 0.0, -problem.d
+    for g, F in _channels(problem, J, r):
+        values, vectors = np.linalg.eigh(F)
+        seen = values > 1e-9 * max(float(values.max()), 1e-30)
+        total += float(np.square(g @ vectors[:, seen]) @ (1 / values[seen]))
+        rank += int(seen.sum())
+    return rank <= 0 or bool(stats.chi2.sf(total, rank) > WHITE)
+
+
+def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """B as above, over channels: where joints that share a number would have it different, the log does not tell it.
+
+    What the model has not got stays the same in one joint for the whole log, so blocks of time agree on what is wrong.
+    """
+    g = np.array([g for g, _ in _channels(problem, J, r)])
+    return g.T @ g * len(g) / max(len(g) - 1, 1)
 
 
 def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -358,9 +415,21 @@ def _learned(space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov
     full[space.free] = z
     return tuple(
         Learned(q.name, q.unit, float(before[i]), float(e[i]), float(low[i]), float(high[i]),
-                bool(sd[i] <= DETERMINED * WIDTH), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
+                _determined(space, i, sd[i], e[i]), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
         for i, q in enumerate(space.params)
     )  # fmt: skip
+
+
+def _determined(space: Space, i: int, sd: float, value: float) -> bool:
+    """Whether the log told a parameter: its 95 % interval, in the parameter's own scale, is narrow by itself.
+
+    An interval that is narrower than a belief over three decades may still say no more than 'somewhere about 0.1'.
+    """
+    q, half = space.params.items[i], 1.96 * sd
+    if half <= NARROW:
+        return True
+    low, high = float(space.low[i]), float(space.high[i])
+    return bool(half * np.log(high / low) <= np.log1p(KNOWN) if q.log else half * (high - low) <= KNOWN * abs(value))
 
 
 def _noise_facts(case: Case, noise: Noise) -> dict[str, Any]:
@@ -408,8 +477,21 @@ def settled(case: Case, e: np.ndarray, rounds: int = 3) -> np.ndarray:
 
 
 def _held(
-    held: tuple[list[World], list[Log | None], tuple[str, ...]], free: bool, before: np.ndarray, after: np.ndarray
+    held: tuple[list[World], list[Log | None], tuple[str, ...]],
+    fitted: tuple[Case, ...],
+    before: np.ndarray,
+    after: np.ndarray,
 ) -> dict[str, tuple[float, float]]:
-    worlds, logs, only = held
-    cases = tuple(Case(w, windows(w, x, only=only), free) for w, x in zip(worlds, logs) if x is not None)
-    return _errors(cases, before, after) if cases else {}
+    """Errors in one go over what was kept aside, or over windows as long as the fitted ones where it has gaps."""
+    cases = []
+    for world, log, only, case in zip(held[0], held[1], [held[2]] * len(fitted), fitted):
+        if log is None:
+            continue
+        try:
+            pieces = windows(world, log, only=only)
+        except SurefootError:
+            if case.pieces.length >= len(log):
+                continue
+            pieces = windows(world, log, case.pieces.length, only=only)
+        cases.append(Case(world, pieces, case.free_start))
+    return _errors(tuple(cases), before, after) if cases else {}

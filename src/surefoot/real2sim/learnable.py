@@ -26,7 +26,7 @@ FREE = {  # target -> the range a number has where the model says 0, and its uni
     "armature": (1e-4, 0.1, "kg m^2"), "damping": (1e-3, 5.0, "N m s/rad"), "frictionloss": (0.0, 2.0, "N m"),
     "action_delay": (0.0, 0.04, "s"), "friction_load": (0.0, 0.5, ""), "stiction": (0.0, 1.0, "N m"),
     "stribeck": (0.02, 2.0, "rad/s"), "encoder_offset": (-0.2, 0.2, "rad"), "com_x": (-0.1, 0.1, "m"),
-    "com_y": (-0.1, 0.1, "m"), "com_z": (-0.1, 0.1, "m"), "motor_time": (0.001, 0.1, "s"),
+    "com_y": (-0.1, 0.1, "m"), "com_z": (-0.1, 0.1, "m"), "stop_low": (-0.2, 0.2, "rad"), "stop_high": (-0.2, 0.2, "rad"), "motor_time": (0.001, 0.1, "s"),
 }  # fmt: skip
 MULTIPLES = {"armature": (0.1, 10.0), "damping": (0.01, 10.0), "frictionloss": (0.0, 10.0), "gravity": (0.9, 1.1)}
 ADDED = ("action_delay", "sensor_delay", "com_x", "com_y", "com_z")  # never as a multiple of what the model has
@@ -115,7 +115,7 @@ def _param(model: mujoco.MjModel, target: str, label: str, names: list[str], spa
     op: Op = "set" if "set" in ops and not target.startswith("com_") else "add"
     log = target in LOG and low > 0
     middle = np.sqrt(low * high) if log else (low + high) / 2
-    nominal = float(np.clip(value if value is not None and op == "set" and low < value < high else
+    nominal = float(np.clip(value if value is not None and op == "set" and low <= value <= high else
                             0.0 if op == "add" else middle, low, high))  # fmt: skip
     return Param(called, target, nominal, float(low), float(high), match, op, unit, log)
 

@@ -81,10 +81,12 @@ def _signal(world: World, log: Log, name: str) -> Signal | None:
         joints = joints_of(m, log, name)
         at = (m.jnt_qposadr if name == "joint_pos" else m.jnt_dofadr)[joints]
         parts = tuple(m.joint(j).name for j in joints)
+        slides = bool((m.jnt_type[joints] == mujoco.mjtJoint.mjJNT_SLIDE).all())
+        unit = JOINT[name].replace("rad", "m") if slides else JOINT[name]
         if name == "joint_vel":
-            return Signal(name, parts, JOINT[name], lambda x: x.v[..., at])
+            return Signal(name, parts, unit, lambda x: x.v[..., at])
         turns = (m.jnt_type[joints] == mujoco.mjtJoint.mjJNT_HINGE) & (m.jnt_limited[joints] == 0)
-        return Signal(name, parts, JOINT[name], lambda x: x.q[..., at], "turn", turns)
+        return Signal(name, parts, unit, lambda x: x.q[..., at], "turn", turns)
     if name in BASE and has_base(m):
         unit, count = BASE[name]
         where = {"base_pos": slice(0, 3), "base_quat": slice(3, 7)}.get(name)

@@ -194,9 +194,7 @@ def _axis(quat: np.ndarray, k: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Target:
-    objects: (
-        str  # body, geom, joint, actuator, sensor, light, camera: whose names `match` is tried on; "" for the world
-    )
+    objects: str  # body, geom, joint, actuator, sensor, tendon, light, camera: whose names `match` is tried on; "" for the world
     fields: tuple[str, ...]  # engine fields it writes
     write: Write
     about: str
@@ -220,6 +218,12 @@ TARGETS: dict[str, Target] = {
     ),
     "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
     "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
+    "stop_low": Target(
+        "joint", ("jnt_range",), column("jnt_range", 0), "where a joint's lower stop is, rad or m", ("add",)
+    ),
+    "stop_high": Target(
+        "joint", ("jnt_range",), column("jnt_range", 1), "where a joint's upper stop is, rad or m", ("add",)
+    ),
     "strength": Target(
         "actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law", ("scale",)
     ),
@@ -229,6 +233,13 @@ TARGETS: dict[str, Target] = {
         "actuator", ("actuator_biasprm",), encoder_offset, "what a joint's encoder reads above the truth, rad", ("add",)
     ),
     "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
+    "tendon_limit": Target(
+        "tendon",
+        ("tendon_actfrcrange",),
+        column("tendon_actfrcrange"),
+        "largest force of all actuators together on a tendon, as a multiple",
+        ("scale",),
+    ),
     "motor_time": Target(
         "actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "first-order motor time constant, s"
     ),
@@ -288,7 +299,7 @@ class Writer:
 
     param: Param
     target: Target
-    ids: np.ndarray  # objects, or dofs for joint targets; empty for the whole world
+    ids: np.ndarray  # objects, or dofs for fields of dofs; empty for the whole world
 
     def __call__(self, rows: Rows, value: np.ndarray) -> None:
         self.target.write(rows, self.ids, value[:, None], self.param.op)
@@ -301,6 +312,7 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
         "joint": model.njnt,
         "actuator": model.nu,
         "sensor": model.nsensor,
+        "tendon": model.ntendon,
         "light": model.nlight,
         "camera": model.ncam,
     }[kind]
@@ -331,8 +343,11 @@ def writer(model: mujoco.MjModel, param: Param) -> Writer:
         ids = [i for i in ids if model.body_mass[i] > 0]
     if not ids:
         raise unknown(target.objects, param.match, [n for n in names if n], where)
-    if target.objects == "joint":
+    if target.fields[0].startswith("dof_"):
         ids = _dofs(model, ids, param.target)
+    elif target.objects == "joint" and not model.jnt_limited[ids].all():
+        free = [names[i] for i in ids if not model.jnt_limited[i]]
+        raise SurefootError(f"{where}: target {param.target}: expected joints with a range, {', '.join(free)} has none")
     _check_buffers(model, param, np.array(ids))
     return Writer(param, target, np.array(ids))
 
