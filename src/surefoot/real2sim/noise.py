@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 LAGS = 10
-WHITE = 1e-3  # probability, over all channels, of calling white noise coloured
+WHITE = 1e-6  # probability, over all channels, of calling white noise coloured: what a model lacks is seen far beyond it
 COLOURED = 0.1  # and the smallest autocorrelation worth the word: a long log finds any departure from white
 LARGEST = 0.999
 
