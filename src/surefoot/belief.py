@@ -68,14 +68,14 @@ class Belief(ABC):
 
     def normalise(self, e: np.ndarray) -> np.ndarray:
         """e -> [0, 1]: 0 at the physical low, 1 at the physical high, straight in y. Any leading shape."""
-        low, high = _y(self.params, self.params.low), _y(self.params, self.params.high)
-        return (_y(self.params, e) - low) / (high - low)
+        low, high = self.params.y(self.params.low), self.params.y(self.params.high)
+        return (self.params.y(e) - low) / (high - low)
 
     def denormalise(self, z: np.ndarray) -> np.ndarray:
         """The inverse of normalise; z beyond [0, 1] lands on the bound."""
-        low, high = _y(self.params, self.params.low), _y(self.params, self.params.high)
+        low, high = self.params.y(self.params.low), self.params.y(self.params.high)
         z = np.clip(z, 0.0, 1.0)
-        return _e(self.params, (1 - z) * low + z * high)
+        return self.params.e((1 - z) * low + z * high)
 
     def to_json(self) -> dict[str, Any]:
         rest = {f.name: getattr(self, f.name).tolist() for f in fields(self)[1:]}
@@ -118,28 +118,28 @@ class Ranged(Belief):
 
     @cached_property
     def _width(self) -> np.ndarray:
-        return _y(self.params, self.high) - _y(self.params, self.low)  # (d,)
+        return self.params.y(self.high) - self.params.y(self.low)  # (d,)
 
     @cached_property
     def _least(self) -> np.ndarray:
-        return _y(self.params, self.low)  # (d,)
+        return self.params.y(self.low)  # (d,)
 
     def at(self, z: np.ndarray) -> np.ndarray:
         """e at a share z of the way from low to high, straight in y."""
-        return np.clip(_e(self.params, self._least + z * self._width), self.low, self.high)
+        return np.clip(self.params.e(self._least + z * self._width), self.low, self.high)
 
     def share(self, e: np.ndarray) -> np.ndarray:
         """The inverse of at: 0 at low, 1 at high; where both are the same, 0."""
         width = self._width
-        return np.where(width > 0, (_y(self.params, e) - self._least) / np.where(width > 0, width, 1.0), 0.0)
+        return np.where(width > 0, (self.params.y(e) - self._least) / np.where(width > 0, width, 1.0), 0.0)
 
     def sample(self, rng: Draw, n: int) -> np.ndarray:
         return self.at(self._draw(rng, n))
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         (a, b), e, free = self._shape(), _rows(self, e), self.low < self.high
-        y, width = _y(self.params, np.clip(e, self.low, self.high)), np.where(free, self._width, 1.0)
-        z = np.clip((y - _y(self.params, self.low)) / width, 0.0, 1.0)
+        y, width = self.params.y(np.clip(e, self.low, self.high)), np.where(free, self._width, 1.0)
+        z = np.clip((y - self.params.y(self.low)) / width, 0.0, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):  # at an edge where a or b is 1: 0 log 0 = 0
             shape = np.where(a == 1, 0.0, (a - 1) * np.log(z)) + np.where(b == 1, 0.0, (b - 1) * np.log1p(-z))
         each = shape - log_beta(a, b) - np.log(width) - np.where(self.params.log, y, 0.0)
@@ -149,7 +149,7 @@ class Ranged(Belief):
         a, b = self._shape()
         with np.errstate(divide="ignore"):
             h_y = np.log(self._width) + log_beta(a, b) + log_moment(a, b, 1 - a, 1 - b)
-        y_mean = _y(self.params, self.low) + self._width * a / (a + b)
+        y_mean = self.params.y(self.low) + self._width * a / (a + b)
         return float(h_y.sum() + y_mean[self.params.log].sum())
 
     def kl(self, other: Belief) -> float:
@@ -187,9 +187,9 @@ class Ranged(Belief):
         return self.at(low), self.at(high)
 
     def _widened(self, factor: float) -> tuple[np.ndarray, np.ndarray]:
-        (a, b), (low, high) = self._shape(), (_y(self.params, self.low), _y(self.params, self.high))
+        (a, b), (low, high) = self._shape(), (self.params.y(self.low), self.params.y(self.high))
         centre, free = low + self._width * a / (a + b), self.low < self.high
-        low, high = (_e(self.params, centre + _positive(factor) * (y - centre)) for y in (low, high))
+        low, high = (self.params.e(centre + _positive(factor) * (y - centre)) for y in (low, high))
         return np.where(free, low, self.low), np.where(free, high, self.high)
 
 
@@ -221,8 +221,8 @@ class Box(Ranged):
             raise SurefootError(f"box.around: fraction: found {fraction}, expected a number >= 0")
         if fraction == 0:
             return point(params, params.nominal)
-        y, half = _y(params, params.nominal), fraction / 2 * (_y(params, params.high) - _y(params, params.low))
-        return Box(params, _e(params, y - half), _e(params, y + half))
+        y, half = params.y(params.nominal), fraction / 2 * (params.y(params.high) - params.y(params.low))
+        return Box(params, params.e(y - half), params.e(y + half))
 
     def _shape(self) -> tuple[np.ndarray, np.ndarray]:
         return np.ones(len(self.params)), np.ones(len(self.params))
@@ -281,14 +281,14 @@ class Gaussian(Belief):
     def __post_init__(self) -> None:
         d = len(self.params)
         _freeze(self, "mu", (d,))
-        _check_physical(self, "mu", _y(self.params, self.params.low), _y(self.params, self.params.high))
+        _check_physical(self, "mu", self.params.y(self.params.low), self.params.y(self.params.high))
         _freeze(self, "cov", (d, d))
         _check_covariance(self.cov)
 
     @staticmethod
     def around(params: Params, e: np.ndarray, cov: np.ndarray) -> "Gaussian":
         """Median e in physical units, cov of y."""
-        return Gaussian(params, _y(params, np.asarray(e, float)), cov)
+        return Gaussian(params, params.y(np.asarray(e, float)), cov)
 
     @cached_property
     def _factor(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -314,10 +314,10 @@ class Gaussian(Belief):
         # term by term: a matrix product or a sum adds in another order for another n
         for k, column in enumerate(root.T):
             dy += z[:, k, None] * column
-        return _e(self.params, self.mu + dy)
+        return self.params.e(self.mu + dy)
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
-        (free, s, _, log_det), y = self._factor, _y(self.params, _rows(self, e))
+        (free, s, _, log_det), y = self._factor, self.params.y(_rows(self, e))
         jacobian = np.where(np.isfinite(y) & free & self.params.log, y, 0.0).sum(-1)
         return -0.5 * (self._distance2(y) + log_det + len(s) * math.log(2 * math.pi)) - jacobian
 
@@ -342,7 +342,7 @@ class Gaussian(Belief):
 
     def inside(self, e: np.ndarray) -> np.ndarray:
         e = _rows(self, e)
-        near = self._distance2(_y(self.params, e)) <= chi2_quantile(0.95, len(self._factor[1]))
+        near = self._distance2(self.params.y(e)) <= chi2_quantile(0.95, len(self._factor[1]))
         return near & _within(e, self.params.low, self.params.high)
 
     def mean(self) -> np.ndarray:
@@ -355,7 +355,7 @@ class Gaussian(Belief):
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         half = -NormalDist().inv_cdf(_tail(level)) * np.sqrt(np.diag(self.cov))
-        return _e(self.params, self.mu - half), _e(self.params, self.mu + half)
+        return self.params.e(self.mu - half), self.params.e(self.mu + half)
 
 
 @final
@@ -376,12 +376,12 @@ class Truncated(Belief):
         for name in ("mu", "spread"):
             _freeze(self, name, (len(self.params),))
         _require(self, "spread", self.spread > 0, "more than 0")
-        _check_physical(self, "mu", _y(self.params, self.low), _y(self.params, self.high))
+        _check_physical(self, "mu", self.params.y(self.low), self.params.y(self.high))
 
     @cached_property
     def _cut(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Each (d,): the cuts in t, and the probabilities of N(0, 1) below them."""
-        ends = np.array([(_y(self.params, end) - self.mu) / self.spread for end in (self.low, self.high)])
+        ends = np.array([(self.params.y(end) - self.mu) / self.spread for end in (self.low, self.high)])
         return ends, special.normal_cdf(ends[0]), special.normal_cdf(ends[1])
 
     @cached_property
@@ -396,7 +396,7 @@ class Truncated(Belief):
         """e below which lies so much of each one's probability."""
         ends, below, until = self._cut
         t = special.normal_quantile(np.clip(below + (until - below) * share, 1e-300, 1 - 1e-16))
-        return np.clip(_e(self.params, self.mu + self.spread * np.clip(t, *ends)), self.low, self.high)
+        return np.clip(self.params.e(self.mu + self.spread * np.clip(t, *ends)), self.low, self.high)
 
     def _log_each(self, y: np.ndarray) -> np.ndarray:
         """(n, d) log density of each y; 0 where it is fixed."""
@@ -410,7 +410,7 @@ class Truncated(Belief):
 
     def log_prob(self, e: np.ndarray) -> np.ndarray:
         e, free = _rows(self, e), self.low < self.high
-        y = _y(self.params, np.clip(e, self.low, self.high))
+        y = self.params.y(np.clip(e, self.low, self.high))
         jacobian = np.where(self.params.log & free, y, 0.0)
         return np.where(self.inside(e), (self._log_each(y) - jacobian).sum(-1), -np.inf)
 
@@ -432,9 +432,9 @@ class Truncated(Belief):
     def widen(self, factor: float) -> "Truncated":
         y, w = self._nodes
         centre = (w * y).sum(0)
-        scaled = lambda y: _e(self.params, centre + _positive(factor) * (y - centre))  # noqa: E731
-        low, high = (scaled(_y(self.params, end)) for end in (self.low, self.high))
-        mu = np.clip(_y(self.params, scaled(self.mu)), _y(self.params, low), _y(self.params, high))
+        scaled = lambda y: self.params.e(centre + _positive(factor) * (y - centre))  # noqa: E731
+        low, high = (scaled(self.params.y(end)) for end in (self.low, self.high))
+        mu = np.clip(self.params.y(scaled(self.mu)), self.params.y(low), self.params.y(high))
         return Truncated(self.params, mu, self.spread * factor, low, high)
 
     def inside(self, e: np.ndarray) -> np.ndarray:
@@ -442,11 +442,11 @@ class Truncated(Belief):
 
     def mean(self) -> np.ndarray:
         y, w = self._nodes
-        return (w * _e(self.params, y)).sum(0)
+        return (w * self.params.e(y)).sum(0)
 
     def sd(self) -> np.ndarray:
         y, w = self._nodes
-        return np.sqrt((w * (_e(self.params, y) - self.mean()) ** 2).sum(0))
+        return np.sqrt((w * (self.params.e(y) - self.mean()) ** 2).sum(0))
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         return self.quantile(_tail(level)), self.quantile(1 - _tail(level))
@@ -499,9 +499,9 @@ class Particles(Belief):
         return float((self._p[held] * (self.log_prob(self.points[held]) - other.log_prob(self.points[held]))).sum())
 
     def widen(self, factor: float) -> "Particles":
-        y = _y(self.params, self.points)
+        y = self.params.y(self.points)
         centre = self._p @ y
-        return Particles(self.params, _e(self.params, centre + _positive(factor) * (y - centre)), self.weights)
+        return Particles(self.params, self.params.e(centre + _positive(factor) * (y - centre)), self.weights)
 
     def inside(self, e: np.ndarray) -> np.ndarray:
         held = self.points[self._p > 0]
@@ -523,19 +523,6 @@ class Particles(Belief):
 
 
 KINDS: dict[str, Any] = {"box": Box, "beta": Beta, "gaussian": Gaussian, "truncated": Truncated, "particles": Particles}
-
-
-def _y(params: Params, e: np.ndarray) -> np.ndarray:
-    """log e on log dimensions (-inf from 0 down), e elsewhere."""
-    with np.errstate(divide="ignore"):
-        return np.where(params.log, np.log(np.maximum(np.where(params.log, e, 1.0), 0.0)), e)
-
-
-def _e(params: Params, y: np.ndarray) -> np.ndarray:
-    """The inverse of _y, clipped to the physical bounds and exactly on them at and beyond y(low), y(high)."""
-    low, high = _y(params, params.low), _y(params, params.high)
-    e = np.where(params.log, np.exp(np.where(params.log, np.clip(y, low, high), 0.0)), y)
-    return np.where(y >= high, params.high, np.where(y <= low, params.low, np.clip(e, params.low, params.high)))
 
 
 def _rows(belief: Belief, e: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from surefoot.belief import Belief
 from surefoot.control.sampling import CEM, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
+from surefoot.real2sim.certainty import determined
 from surefoot.real2sim.excitation import (
     Explore,
     Guard,
@@ -31,7 +32,6 @@ from surefoot.real2sim.excitation import (
     settled,
 )
 from surefoot.real2sim.fisher import Meter, meter, posterior, score, slopes, told
-from surefoot.real2sim.identify import DETERMINED
 from surefoot.real2sim.replay import repeated, sized
 from surefoot.rng import stream
 from surefoot.world import Chance, Motion, Start, World
@@ -181,14 +181,13 @@ def explored(
     e = at.space.e(z)
     slope = slopes(at.space, e)
     after, before = (np.sqrt(np.mean((slope * x) ** 2, 0)) for x in (sd, np.broadcast_to(at.prior, sd.shape)))
-    alone = np.sqrt(np.mean(sd**2, 0)) <= DETERMINED * at.prior
     units = [p.unit for p in at.space.params if p.name in at.space.names]
     middle = np.median(e[:, at.space.free], 0)
+    free = zip(np.flatnonzero(at.space.free), np.sqrt(np.mean(sd**2, 0)), middle)
+    alone = [determined(at.space, int(i), float(x), float(value)) for i, x, value in free]
     params = tuple(
         Prospect(*row)
-        for row in zip(
-            at.space.names, units, map(float, middle), map(float, before), map(float, after), map(bool, alone)
-        )
+        for row in zip(at.space.names, units, map(float, middle), map(float, before), map(float, after), alone)
     )
     values = np.linalg.eigvalsh(np.median(F, 0) * np.outer(at.prior, at.prior))
     condition = float(values[-1] / max(values[0], 1e-300)) if values[-1] > 0 else math.inf

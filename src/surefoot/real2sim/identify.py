@@ -3,38 +3,30 @@
     e^ = argmin sum |y(k) - h(x(k; e))|^2 in the noise's own metric          F = J^T J        cov = F^-1
 
 Fitted on windows whose length grows: one long shot has many false minima, a short one has few. The noise of each channel
-and its autocorrelation are estimated from what is left, and used. Where what is left is not noise (physics that the model
-has not got), the covariance is the sandwich F^-1 B F^-1 with B from blocks of time and from what each channel would have
-otherwise, widened to all e that predict within 1 % as well, and that is said. What a log cannot tell stays as wide as it was believed, and is named, with the combination that
-the log does tell.
+and its autocorrelation are estimated from what is left, and used. How sure that makes us is certainty.py's; what a log
+cannot tell stays as wide as it was believed, and is named, with the combination that the log does tell.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from mujoco import minimize
-from scipy import stats
 
 from surefoot.belief import Belief, Box, Gaussian
 from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
+from surefoot.real2sim.certainty import belief_of, certainty, combinations, determined
 from surefoot.real2sim.fit import Case, Problem, Space
-from surefoot.real2sim.noise import WHITE, Noise, estimate, is_white
+from surefoot.real2sim.noise import Noise, all_white, estimate
 from surefoot.real2sim.replay import Windows, measured, windows
 from surefoot.rng import stream
 from surefoot.world import World
 
 Progress = Callable[[str], Any]
 MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
-NARROW = 0.05  # of the range: an interval whose half is less was determined by the log
-KNOWN = 0.25  # of the value: or whose half is less than this
-DETERMINED = 0.5  # of what was believed before: what is still wider alone may be told in combination
-TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
-AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
-WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
 
 
 @dataclass(frozen=True)
@@ -222,7 +214,7 @@ def _last(
     for k in range(s.rounds):
         raw = problem.raw(p)
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
-        if not _white(noise, raw):  # as yet: a noisy channel may have bent the others
+        if not all_white(noise, raw):  # as yet: a noisy channel may have bent the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
         settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
                             for a, b in zip(noise, problem.noise))  # fmt: skip
@@ -233,13 +225,9 @@ def _last(
     raw = problem.raw(p)
     if not s.rounds:
         problem = replace(problem, noise=tuple(estimate([r], _freedom(problem)) for r in raw))
-    if not _white(problem.noise, raw):
+    if not all_white(problem.noise, raw):
         return replace(plain, noise=_model_error(plain.noise, plain.raw(began))), began
     return problem, p
-
-
-def _white(noise: tuple[Noise, ...], raw: list[np.ndarray]) -> bool:
-    return all(is_white([n.whiten(r)]) for n, r in zip(noise, raw))
 
 
 def _model_error(scales: tuple[Noise, ...], raw: list[np.ndarray]) -> tuple[Noise, ...]:
@@ -279,157 +267,32 @@ def _answer(
     problem: Problem, p: np.ndarray, began: np.ndarray, belief: Belief, held: tuple[list[World], list[Log | None], tuple[str, ...]], say: Progress
 ) -> Identified:  # fmt: skip
     say("how sure")
-    J, raw = problem.jacobian(p, np.zeros(0)), problem.raw(p)
-    r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
-    J, r = _without_starts(problem, J, r)
-    white = _white(problem.noise, raw) and _agree(problem, J, r)
-    F = J.T @ J
-    B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
-    cov, told = _covariance(F, B, problem.space)
+    sure = certainty(problem, p)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e, before = problem.space.e(z), problem.space.e(began)
     return Identified(
-        _belief(problem.space, e, cov),
-        _learned(problem.space, z, before, e, cov),
-        told,
+        belief_of(problem.space, e, sure.cov),
+        _learned(problem.space, z, before, e, sure.cov),
+        combinations(sure.cov, problem.space),
         tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
-        white,
+        sure.white,
         _errors(problem.cases, before, e),
         _held(held, problem.cases, before, e),
-        float(r @ r) / len(r),
+        sure.cost,
     )
 
 
-def _without_starts(problem: Problem, J: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """J and r with what the windows' unknown starts could explain taken out: each window by a projection of its own."""
-    out_J, out_r, row = [], [], 0
-    for case, _, _, at in problem.split(np.zeros(problem.size)):
-        height = case.rows * case.channels
-        for i in range(len(case.pieces)):
-            rows = slice(row, row + height)
-            Je, re = J[rows, : problem.d], r[rows]
-            if case.nx:
-                Q, R = np.linalg.qr(J[rows, at + i * case.nx : at + (i + 1) * case.nx])
-                Q = Q[:, np.abs(np.diag(R)) > 1e-9 * max(float(np.abs(np.diag(R)).max()), 1e-30)]
-                Je, re = Je - Q @ (Q.T @ Je), re - Q @ (Q.T @ re)
-            out_J.append(Je)
-            out_r.append(re)
-            row += height
-    return np.concatenate(out_J), np.concatenate(out_r)
-
-
-def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int = 30) -> np.ndarray:
-    """B = sum of g g^T over blocks of time, g = J^T r of a block: as noisy as the gradient really is."""
-    B, row = np.zeros((problem.d, problem.d)), 0
-    total = sum(len(c.pieces) * c.rows for c in problem.cases)
-    for case in problem.cases:
-        count = len(case.pieces) * case.rows
-        edges = np.linspace(0, count, max(2, round(blocks * count / total)) + 1).astype(int)
-        for a, b in zip(edges[:-1], edges[1:]):
-            rows = slice(row + a * case.channels, row + b * case.channels)
-            g = J[rows].T @ r[rows]
-            B += np.outer(g, g)
-        row += count * case.channels
-    return B * blocks / max(blocks - problem.d, 1)
-
-
-def _channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of each channel of each log: g = J^T r, where it would move e to, and F = J^T J, how strongly."""
-    row = 0
-    for case in problem.cases:
-        rows = slice(row, row + len(case.pieces) * case.rows * case.channels)
-        Jc, rc = J[rows].reshape(-1, case.channels, problem.d), r[rows].reshape(-1, case.channels)
-        for c in range(case.channels):
-            yield Jc[:, c].T @ rc[:, c], Jc[:, c].T @ Jc[:, c]
-        row = rows.stop
-
-
-def _agree(problem: Problem, J: np.ndarray, r: np.ndarray) -> bool:
-    """Whether all channels would have the same e, but for noise: sum g^T F^-1 g is chi-square where they would.
-
-    Noise that is smooth enough looks white once it is whitened, even where it is one joint's own friction.
-    """
-    total, rank = 0.0, -problem.d
-    for g, F in _channels(problem, J, r):
-        values, vectors = np.linalg.eigh(F)
-        seen = values > 1e-9 * max(float(values.max()), 1e-30)
-        total += float(np.square(g @ vectors[:, seen]) @ (1 / values[seen]))
-        rank += int(seen.sum())
-    return rank <= 0 or bool(stats.chi2.sf(total, rank) > WHITE)
-
-
-def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """B as above, over channels: where joints that share a number would have it different, the log does not tell it.
-
-    What the model has not got stays the same in one joint for the whole log, so blocks of time agree on what is wrong.
-    """
-    g = np.array([g for g, _ in _channels(problem, J, r)])
-    return g.T @ g * len(g) / max(len(g) - 1, 1)
-
-
-def _covariance(F: np.ndarray, B: np.ndarray, space: Space) -> tuple[np.ndarray, tuple[str, ...]]:
-    """cov of z: the sandwich along what the log tells, the belief's own width along what it does not."""
-    values, vectors = np.linalg.eigh(F)
-    seen = values > max(float(values.max()), 0.0) * 1e-13
-    seen &= values > 0
-    root = vectors[:, seen] / values[seen]
-    data = root.T @ B @ root if seen.any() else np.zeros((0, 0))  # covariance along the seen directions
-    # in those coordinates the belief before adds 1 / WIDTH^2 of precision to each
-    inner = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(len(data))) + np.eye(len(data)) / WIDTH**2)
-    cov = vectors[:, seen] @ inner @ vectors[:, seen].T + WIDTH**2 * vectors[:, ~seen] @ vectors[:, ~seen].T
-    return (cov + cov.T) / 2, _told(cov, space)
-
-
-def _told(cov: np.ndarray, space: Space) -> tuple[str, ...]:
-    """Combinations with a small sd among parameters that alone have a large one."""
-    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > DETERMINED * WIDTH)
-    if len(loose) < 2:
-        return ()
-    values, vectors = np.linalg.eigh(cov[np.ix_(loose, loose)])
-    found = []
-    for value, vector in zip(values, vectors.T):
-        if np.sqrt(value) < TOLD * WIDTH:
-            big = [
-                (float(c), space.names[loose[i]]) for i, c in enumerate(vector / np.abs(vector).max()) if abs(c) > 0.1
-            ]
-            if len(big) > 1:
-                words = " ".join(f"{c:+.2f} {name}" for c, name in big)
-                found.append(f"{words} (in units of their ranges; sd {np.sqrt(value):.2g})")
-    return tuple(found)
-
-
-def _belief(space: Space, e: np.ndarray, cov: np.ndarray) -> Gaussian:
-    """cov of z as a Gaussian in y: log e where the scale is log."""
-    y = lambda x: np.where(space.params.log, np.log(np.where(space.params.log, x, 1.0)), x)  # noqa: E731
-    scale = (y(space.high) - y(space.low))[space.free]
-    full = np.zeros((len(space.params), len(space.params)))
-    full[np.ix_(space.free, space.free)] = cov * np.outer(scale, scale)
-    return Gaussian.around(space.params, e, full)
-
-
 def _learned(space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov: np.ndarray) -> tuple[Learned, ...]:
-    low, high = _belief(space, e, cov).interval()
+    low, high = belief_of(space, e, cov).interval()
     sd = np.zeros(len(space.params))
     sd[space.free] = np.sqrt(np.diag(cov))
     full = np.full(len(space.params), 0.5)
     full[space.free] = z
     return tuple(
         Learned(q.name, q.unit, float(before[i]), float(e[i]), float(low[i]), float(high[i]),
-                _determined(space, i, sd[i], e[i]), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
+                determined(space, i, sd[i], e[i]), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
         for i, q in enumerate(space.params)
     )  # fmt: skip
-
-
-def _determined(space: Space, i: int, sd: float, value: float) -> bool:
-    """Whether the log told a parameter: its 95 % interval, in the parameter's own scale, is narrow by itself.
-
-    An interval that is narrower than a belief over three decades may still say no more than 'somewhere about 0.1'.
-    """
-    q, half = space.params.items[i], 1.96 * sd
-    if half <= NARROW:
-        return True
-    low, high = float(space.low[i]), float(space.high[i])
-    return bool(half * np.log(high / low) <= np.log1p(KNOWN) if q.log else half * (high - low) <= KNOWN * abs(value))
 
 
 def _noise_facts(case: Case, noise: Noise) -> dict[str, Any]:

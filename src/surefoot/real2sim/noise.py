@@ -6,13 +6,16 @@ A residual whitened by it, (r(k) - rho r(k-1)) / s, counts as often as it tells 
 rows are worth one. What is left after that and is not white is no noise: it is physics the model has not got.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 LAGS = 10
-WHITE = 1e-6  # probability, over all channels, of calling white noise coloured: what a model lacks is seen far beyond it
+WHITE = (
+    1e-6  # probability, over all channels, of calling white noise coloured: what a model lacks is seen far beyond it
+)
 COLOURED = 0.1  # and the smallest autocorrelation worth the word: a long log finds any departure from white
 LARGEST = 0.999
 
@@ -68,3 +71,8 @@ def is_white(whitened: list[np.ndarray]) -> bool:
         largest = np.maximum(largest, np.abs(c))
     p = stats.chi2.sf(statistic, LAGS)
     return not bool(((p < WHITE / channels) & (largest > COLOURED)).any())
+
+
+def all_white(noise: Sequence[Noise], residuals: Sequence[np.ndarray]) -> bool:
+    """Whether each log's residuals (w, T, C) are white once whitened by its noise."""
+    return all(is_white([n.whiten(r)]) for n, r in zip(noise, residuals))

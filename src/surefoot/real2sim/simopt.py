@@ -104,15 +104,10 @@ def normal(belief: Belief, seed: int = 0, draws: int = 4096) -> Gaussian:
     """The Gaussian with a belief's mean and covariance in y."""
     if isinstance(belief, Gaussian):
         return belief
-    y = _y(belief, belief.sample(stream(seed, "simopt prior"), draws))
+    y = belief.params.y(belief.sample(stream(seed, "simopt prior"), draws))
     spread = y - y.mean(0)
     spread[:, np.ptp(y, axis=0) < 1e-12 * (1 + np.abs(y[0]))] = 0.0  # fixed: rounding is no variance
     return Gaussian(belief.params, y.mean(0), spread.T @ spread / draws)
-
-
-def _y(belief: Belief, e: np.ndarray) -> np.ndarray:
-    log = belief.params.log
-    return np.where(log, np.log(np.where(log, e, 1.0)), e)
 
 
 def discrepancy(
@@ -134,7 +129,7 @@ def discrepancy(
 def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[Gaussian, float]:
     """The Gaussian of least cost within kl nats of this one, judged by draws e (n, d) of it; and the temperature."""
     temperature = temperature_of(cost, kl)
-    w, y = softmax(cost, temperature), _y(belief, e)
+    w, y = softmax(cost, temperature), belief.params.y(e)
     mu = w @ y
     cov = (y - mu).T @ ((y - mu) * w[:, None])
     fixed = np.diag(belief.cov) == 0
