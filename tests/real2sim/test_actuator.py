@@ -309,14 +309,14 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     """With no action the replay is the prediction; the policy's mean action times the limit is what the net says."""
     from surefoot.belief import Box
     from surefoot.learn.ppo import PPO, Learner
-    from surefoot.real2sim.matching import Replayed, as_net, task_of
+    from surefoot.real2sim.matching import as_net, following, task_of
     from surefoot.task import Env
 
     s = Settings(labels=False, by="ppo", history=3, hidden=8, window=0.1)
     lesson = prepared(rehearsal.model(), np.zeros(0), log, s, False)
     way = course(lesson, s)
-    world_ = Replayed(way, 8)
-    env = Env(task_of(world_), world_, Box.full(world_.params), 0)
+    world_ = following(way, 8)
+    env = Env(task_of(way, world_), world_, Box.full(world_.params), 0)
     settings = PPO(envs=8, horizon=8, steps=128, hidden=(8,), activation="tanh", learner_threads=1)
     learner = Learner(env, settings, 0)
     learner.iterate()

@@ -13,7 +13,7 @@ from surefoot.errors import SurefootError
 from surefoot.learn.ppo import PPO
 from surefoot.learn.train import resume, settings_for, train
 from surefoot.policy import Random
-from surefoot.real2sim.delta import SETTINGS, Practice, Replayed, delta, frozen, inverted, lesson, practised
+from surefoot.real2sim.delta import SETTINGS, Practice, delta, following, frozen, inverted, lesson, practised
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.explain import Fitting, track
 from surefoot.real2sim.replay import replay
@@ -91,11 +91,11 @@ def test_a_world_comes_back_with_delta_behind_its_own_terms(log):
 def test_a_lesson_begins_where_the_log_was_and_its_best_action_is_the_closed_form(log):
     at = track(tasks.env(ARM, 1).world, HOME, log)
     pieces = at.pieces(1.0)
-    task = lesson(ARM, at, pieces, Practice())
     returns = {}
     for share in (0.0, 1.0):
-        inner = tasks.env(task, 8, task.belief, seed=3)
-        env = Env(task, Replayed(inner.world, pieces), task.belief, seed=3)
+        world = following(ARM, at, pieces, 8)
+        task = lesson(ARM, at, world, Practice())
+        env = Env(task, world, task.belief, seed=3)
         env.reset()
         w = env.world.state.e[:, -1].astype(int)
         assert np.array_equal(env.world.state.q, pieces.start.q[w])
@@ -144,10 +144,9 @@ def test_practice_finds_the_closed_form_too():
 
 
 def test_actions_that_are_choices_have_no_delta(log):
+    at = track(tasks.env(ARM, 1).world, HOME, log)
     with pytest.raises(SurefootError, match="continuous"):
-        from surefoot.real2sim.delta import following
-
-        following(tasks.make("balance-discrete"), np.zeros(0), 3)
+        following(tasks.make("balance-discrete"), at, at.pieces(1.0), 3)
 
 
 def test_a_run_keeps_the_delta_it_was_trained_in_and_notices_another(found, tmp_path):

@@ -22,20 +22,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surefoot import tasks
-from surefoot.belief import Belief, Box
+from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.params import Param, Params
 from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, part, track
+from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
-from surefoot.world import Chance, Motion, Start, State, Term, World
+from surefoot.world import Start, World
 
 if TYPE_CHECKING:
     from surefoot.learn.ppo import PPO
 
-ROW = "row"  # the unknown that says where in the log an episode begins
 PEAK = 3.0  # how steeply the reward falls with the error
 CALM = 0.1  # weight of exp|a| - 1
 SETTINGS: dict[str, Any] = {"envs": 128, "steps": 400_000, "horizon": 32, "gamma": 0.9, "hidden": (64, 64), "activation": "tanh", "kl": 0.02, "learner_threads": 1}  # fmt: skip
@@ -64,70 +63,18 @@ class Practice:
     """largest delta, as a share of the action's scale"""
 
 
-class Replayed(World):
-    """A world that begins where a log was and is given its controls, to which u is added.
-
-    The last of e says which window of the log; the starts it is told are not looked at.
-    """
-
-    def __init__(self, inner: World, pieces: Windows):
-        self.inner, self.pieces = inner, pieces
-        self.n, self.dt, self.params, self.terms = inner.n, inner.dt, inner.params, inner.terms
-        self.state, self.model = inner.state, inner.model
-
-    def window(self, e: np.ndarray) -> np.ndarray:
-        return np.clip(e[:, -1].astype(int), 0, len(self.pieces) - 1)
-
-    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
-        s, w = self.pieces.start, self.window(e)
-        self.inner.reset(ids, e, Start(s.q[w], s.v[w], s.u[w], None if s.act is None else s.act[w]))
-
-    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.inner.step(recorded(self.state, self.pieces, self.dt) + u, chance)
-
-    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
-        self.inner.set_back(q, v)
-
-    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
-        self.inner.change(ids, e)
-
-    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Replayed":
-        return Replayed(self.inner.like(n, terms), self.pieces)
-
-    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
-        return self.inner.rollout(self.pieces.u[self.window(self.state.e), : u.shape[1]] + u, chance)
-
-    def delays(self) -> np.ndarray:
-        return self.inner.delays()
-
-    def drive(self) -> np.ndarray:
-        return self.inner.drive()
-
-    def save(self) -> dict[str, np.ndarray]:
-        return self.inner.save()
-
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        self.inner.load(saved)
-
-    def bundle(self, i: int) -> dict[str, np.ndarray]:
-        return self.inner.bundle(i)
+def following(task: Task, at: Track, pieces: Windows, n: int) -> Followed:
+    """Windows of a log as episodes of a task's robot, its controls those of the log and what a policy adds."""
+    if task.action.choices:
+        raise SurefootError(
+            f"task {task.name}: expected continuous actions, which a delta can be added to; found a choice"
+        )
+    return Followed(at.world.like(n), pieces, at.e, lambda controls, u: controls + u)
 
 
-def _at(x: State, pieces: Windows, dt: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of each simulation: its window, and how many steps it is into it."""
-    step = np.rint(x.time / dt).astype(int)
-    return np.clip(x.e[:, -1].astype(int), 0, len(pieces) - 1), np.clip(step, 0, pieces.length)
-
-
-def recorded(x: State, pieces: Windows, dt: float) -> np.ndarray:
-    """(n, nu) what the log's machine was told from now on; at a window's end, its last control."""
-    w, k = _at(x, pieces, dt)
-    return pieces.u[w, np.minimum(k, pieces.length - 1)]
-
-
-def lesson(task: Task, at: Track, pieces: Windows, practice: Practice) -> Task:
+def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
     """The task of following a log: made of any robot's task and of windows of the log as states of its world."""
-    layout, dt, scale = Layout.of(at.world.model), at.world.dt, practice.reach * task.action.scale
+    pieces, layout, scale = world.pieces, Layout.of(at.world.model), practice.reach * task.action.scale
     bare = pieces.errors(predict(at.world.like(len(pieces)), pieces, at.e[None]))
     sigma = {k: max(float(np.sqrt(np.square(x).mean())), 1e-9) for k, x in bare.items()}
     targets = {g.name: pieces.target(g) for g in pieces.signals}
@@ -135,7 +82,7 @@ def lesson(task: Task, at: Track, pieces: Windows, practice: Practice) -> Task:
 
     def errors(s: Moment) -> np.ndarray:
         """(n, all) of every signal, over its sigma; 0 where an episode begins, which is where the log was."""
-        w, k = _at(s.x, pieces, dt)
+        w, k = world.now(s.x)
         each = [g.error(g.read(s.x), targets[g.name][w, np.maximum(k - 1, 0)]) / sigma[g.name] for g in pieces.signals]
         return np.where(k[:, None] > 0, np.concatenate(each, 1), 0.0)
 
@@ -147,36 +94,20 @@ def lesson(task: Task, at: Track, pieces: Windows, practice: Practice) -> Task:
     }
     rewards["calm"] = Reward(-CALM, lambda s: np.expm1(np.abs(s.action)).mean(1), "size of delta")
     reads = Seen(
-        "state", lambda s: layout.read(s.q, s.v, recorded(s.x, pieces, dt), s.x.act), len(layout.names), sensed=False
+        "state", lambda s: layout.read(s.q, s.v, world.controls(s.x), s.x.act), len(layout.names), sensed=False
     )
     off = Seen("off", errors, int(ends[-1]), "of sigma", sensed=False, clip=100.0)
     return replace(
-        following(task, at.e, len(pieces)),
+        task, name=f"{task.name}-delta", about=f"what to add to {task.name}'s controls to follow a log",
+        params=world.params, belief=world.belief, ended={}, reward_floor=-np.inf, mirror=None, trial=1,
+        command=None, command_names=(), error_unit="sigma", tolerance=0.4, window=np.inf, measure="mean",
         seconds=practice.seconds,
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),
         sees={"actor": Group((reads,)), "critic": Group((reads, off))},
         rewards=rewards,
         start=lambda rng, n: Start(np.tile(at.q[:1], (n, 1)), np.tile(at.v[:1], (n, 1)), np.tile(at.u[:1], (n, 1))),
         error=lambda s: np.sqrt(np.square(s.once(errors)).mean(1)),
-    )
-
-
-def following(task: Task, e: np.ndarray, count: int) -> Task:
-    """The robot of a task at one e, with nothing to do yet but to begin in one of `count` windows."""
-    if task.action.choices:
-        raise SurefootError(
-            f"task {task.name}: expected continuous actions, which a delta can be added to; found a choice"
-        )
-    # no sensor stands between delta and the state: what would disturb one keeps its place in e and does nothing
-    params = Params(
-        tuple(replace(p, target="task", op="set") if p.target in ("noise", "bias") else p for p in task.params)
-    )
-    bare = replace(
-        task, name=f"{task.name}-delta", about=f"what to add to {task.name}'s controls to follow a log",
-        params=params, belief=Box(params, e, e), ended={}, reward_floor=-np.inf, mirror=None, trial=1,
-        command=None, command_names=(), error_unit="sigma", tolerance=0.4, window=np.inf, measure="mean",
     )  # fmt: skip
-    return tasks.with_unknown(bare, Param(ROW, "task", 0.0, 0.0, float(count), op="set"), 0.0, float(count))
 
 
 def practised(
@@ -198,9 +129,9 @@ def practised(
     at = track(tasks.env(task, 1).world, belief, log)
     pieces = at.pieces(practice.seconds)
     pieces = part(pieces, pieces.rows + pieces.length < round((1 - fitting.held_out) * len(log)))
-    lessons = lesson(task, at, pieces, practice)
-    inner = tasks.env(lessons, settings.envs, lessons.belief, seed)
-    env = Env(lessons, Replayed(inner.world, pieces), lessons.belief, seed, stagger=True)
+    world = following(task, at, pieces, settings.envs)
+    lessons = lesson(task, at, world, practice)
+    env = Env(lessons, world, lessons.belief, seed, stagger=True)
     learner = Learner(env, settings, seed)
     for _ in range(settings.iterations):
         row = learner.iterate()

@@ -13,93 +13,38 @@ from functools import partial
 
 import numpy as np
 
-from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.learn.ppo import PPO, Learner
-from surefoot.params import Param, Params
 from surefoot.real2sim.actuator import Lesson, Settings, Watch, moved
 from surefoot.real2sim.actuator_net import TOLD, ActuatorNet
+from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.unlabelled import ROUNDS, Course, Held, budget, course
 from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
-from surefoot.world import Chance, Motion, Start, State, Term, World
+from surefoot.world import Start
 
 SMALL = 0.02  # c
 ENVS, HORIZON = 64, 25
 
 
-class Replayed(World):
-    """A world whose controls are a log's and whose u is the force r to add, (n, J); its e is which window it is in."""
+def following(way: Course, n: int) -> Followed:
+    """The lesson's windows for n simulations; what a policy adds is the force of each driven joint, (n, J)."""
+    lesson, held = way.lesson, np.zeros((n, way.lesson.world.model.nv))
 
-    def __init__(self, way: Course, n: int):
-        self.way, self.n = way, n
-        lesson = way.lesson
-        self.net, self.dt, self.terms, self.model = lesson.blank, lesson.world.dt, (), lesson.world.model
-        self.held = np.zeros((n, self.model.nv))
-        self.inner = lesson.world.like(n, (*lesson.world.terms, Held(self.held)))
-        self.params = Params((Param("window", "task", 0.0, 0.0, float(len(way.pieces)), op="set"),))
-        self.state = State(**{**vars(self.inner.state), "e": np.zeros((n, 1))})
+    def give(controls: np.ndarray, force: np.ndarray) -> np.ndarray:
+        held[:, lesson.blank.v_at] = force
+        return controls
 
-    def window(self, e: np.ndarray) -> np.ndarray:
-        """(n,) which window, of those that e tells."""
-        return np.minimum(e[:, 0].astype(int), len(self.way.pieces) - 1)
-
-    def now(self, x: State) -> tuple[np.ndarray, np.ndarray]:
-        """(n,) window and period of each row."""
-        return self.window(x.e), np.rint(x.time / self.dt).astype(int)
-
-    def controls(self, x: State) -> np.ndarray:
-        """(n, nu) what the log gives next; at its end, what it gave last."""
-        window, k = self.now(x)
-        return self.way.pieces.u[window, np.minimum(k, self.way.pieces.length - 1)]
-
-    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
-        if not len(ids):
-            return
-        at, s = self.window(e), self.way.pieces.start
-        begin = Start(s.q[at], s.v[at], s.u[at], None if s.act is None else s.act[at])
-        self.inner.reset(ids, np.repeat(self.way.lesson.e[None], len(ids), 0), begin)
-        self.state.e[ids] = e
-
-    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
-        self.held[:, self.net.v_at] = u
-        return self.inner.step(self.controls(self.state), chance)
-
-    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
-        raise SurefootError("a window of a log does not change while it is replayed")
-
-    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Replayed":
-        return Replayed(self.way, n)
-
-    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
-        raise SurefootError("a replayed world is stepped by a policy")
-
-    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
-        self.inner.set_back(q, v)
-
-    def delays(self) -> np.ndarray:
-        return self.inner.delays()
-
-    def drive(self) -> np.ndarray:
-        return self.inner.drive()
-
-    def save(self) -> dict[str, np.ndarray]:
-        return self.inner.save() | {"window": self.state.e.copy()}
-
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        self.inner.load(saved)
-        self.state.e[:] = saved["window"]
-
-    def bundle(self, i: int) -> dict[str, np.ndarray]:
-        return self.inner.bundle(i)
+    inner = lesson.world.like(n, (*lesson.world.terms, Held(held)))
+    return Followed(inner, way.pieces, lesson.e, give)
 
 
 def _near(missed: Callable[[Moment], np.ndarray], s: Moment) -> np.ndarray:
     return np.asarray(np.exp(-np.square(missed(s)).mean(1)))
 
 
-def task_of(world: Replayed) -> Task:
+def task_of(way: Course, world: Followed) -> Task:
     """The task whose policies are actuator nets."""
-    way, net, pieces = world.way, world.net, world.way.pieces
+    net, pieces = way.lesson.blank, way.pieces
     card = net.card
     targets = {s.name: pieces.target(s) for s in pieces.signals}
 
@@ -119,7 +64,7 @@ def task_of(world: Replayed) -> Task:
     m = world.model
     return Task(
         name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
-        belief=Box.full(world.params), substeps=1, seconds=pieces.length * world.dt,
+        belief=world.belief, substeps=1, seconds=pieces.length * world.dt,
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
         sees={"actor": Group((seen,), card.history), "critic": Group((seen, *strayed, Seen("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
@@ -138,8 +83,8 @@ def matched(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
         envs=ENVS, horizon=HORIZON, steps=steps, epochs=4, minibatches=4, gamma=0.9, lr=1e-3, kl=0.01, entropy=0.0,
         hidden=(s.hidden, s.hidden), activation="tanh", spread=(0.01, 0.1, 0.3), learner_threads=1,
     )  # fmt: skip
-    world = Replayed(way, ENVS)
-    env = Env(task_of(world), world, Box.full(world.params), s.seed, stagger=False)
+    world = following(way, ENVS)
+    env = Env(task_of(way, world), world, world.belief, s.seed, stagger=False)
     learner = Learner(env, settings, s.seed)
     best, kept, every = np.inf, lesson.blank, max(1, settings.iterations // 20)
     while learner.iteration < settings.iterations:
