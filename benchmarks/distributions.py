@@ -20,9 +20,10 @@ from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.policy import Contract, Policy
 from surefoot.real2sim.dropo import Dropo, dropo
+from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.inference import NPE, checked, experiment, learn
 from surefoot.real2sim.plant import world
-from surefoot.real2sim.simopt import Round, SimOpt, acted, discrepancy, recorded, simopt
+from surefoot.real2sim.simopt import Round, SimOpt, acted, discrepancy, simopt
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
 from surefoot.tasks.arm import FORE, GRAVITY, KP, MASS, MIDDLE, PARAMS, UPPER, arm, xml
@@ -111,7 +112,7 @@ def rehearsed(seed: int, rounds: int, how: SimOpt) -> tuple[float, list[float], 
     cov = np.diag([sd.get(name, 0.0) ** 2 for name in task.params.names])
     prior = Gaussian.around(task.params, task.params.vector({"payload": 0.2}), cov)
     env, runs = tasks.env(task, 1, seed=seed), iter(range(10_000))
-    collect = lambda policy: recorded(policy, env, true, 1000 * seed + next(runs))  # noqa: E731
+    collect = lambda policy: logged(policy, env, e=true[None], seed=1000 * seed + next(runs))  # noqa: E731
     model, told = env.world.model, env.world
     c = contract(task, model)
 

@@ -107,7 +107,8 @@ def test_cma_learns_the_bend_of_rosenbrocks_valley():
 
 
 def test_cma_walks_as_the_library_by_itself():
-    cma = pytest.importorskip("cma")
+    import cma
+
     mine, theirs = np.random.default_rng(5), np.random.default_rng(5)
     settings = {"popsize": 12, "verbose": -9, "verb_log": 0, "seed": np.nan, "CMA_stds": [0.4, 0.8, 0.4, 0.4]}
     normal = lambda n, d: theirs.standard_normal((n, d))  # noqa: E731

@@ -83,7 +83,7 @@ def test_draws_are_a_belief_within_the_prior_and_have_the_density_they_say(poste
 
 
 def test_the_same_seed_gives_the_same_belief_and_another_does_not():
-    pytest.importorskip("sbi")
+    pytest.importorskip("sbi", reason="needs the sbi extra")
     how, log = NPE(simulations=200, epochs=2, statistics="learned", density="mdn"), swung([1.2, 0.1])
     found = [infer(pendulum(), PRIOR, log, NOISE, how=how, seed=k, draws=50) for k in (0, 0, 1)]
     assert found[0] == found[1] and found[0] != found[2]

@@ -11,7 +11,8 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
-from surefoot.real2sim.simopt import SimOpt, acted, discrepancy, normal, recorded, replayed, reps, simopt
+from surefoot.real2sim.episodes import logged
+from surefoot.real2sim.simopt import SimOpt, acted, discrepancy, normal, replayed, reps, simopt
 from surefoot.rng import stream
 from surefoot.tasks.arm import FORE, GRAVITY, KP, MASS, MIDDLE, UPPER, arm
 from surefoot.tasks.rollout import contract, evaluate
@@ -90,7 +91,7 @@ def train(belief):
 
 def robot(seed=0):
     env, count = tasks.env(TASK, 1, seed=seed), iter(range(1000))
-    return lambda policy: recorded(policy, env, TRUE, 1000 * seed + next(count))
+    return lambda policy: logged(policy, env, e=TRUE[None], seed=1000 * seed + next(count))
 
 
 def returned(policy, episodes=16):
@@ -129,14 +130,14 @@ def test_the_same_seed_gives_the_same_belief_and_another_does_not():
 def test_the_policy_in_the_right_simulation_does_what_the_robot_did_and_in_a_wrong_one_does_not():
     quiet = TASK.params.vector({"upper_mass": 2.4, "fore_mass": 1.5, "payload": 0.6, "noise": 0.0})
     world, policy = tasks.env(TASK, 1).world, train(prior())
-    log = recorded(policy, tasks.env(TASK, 1), quiet)
+    log = logged(policy, tasks.env(TASK, 1), e=quiet[None])
     same, other = discrepancy(world, acted(TASK), policy, log, np.array([quiet, TASK.params.nominal]))
     assert same < 1e-6 < 0.05 < other
 
 
 def test_a_lost_packet_is_borne_and_a_gap_is_refused():
     world, policy = tasks.env(TASK, 1).world, train(prior())
-    log = recorded(policy, tasks.env(TASK, 1), TRUE)
+    log = logged(policy, tasks.env(TASK, 1), e=TRUE[None])
 
     def without(rows):
         q = log["joint_pos"].copy()

@@ -19,14 +19,20 @@ UNITS = {**JOINT, "base_pos": "m", "base_lin_vel": "m/s", "base_ang_vel": "rad/s
 
 
 def logged(
-    policy: Policy, env: Env, noise: Mapping[str, float] | None = None, stir: float = 0.0, episodes: int | None = None
+    policy: Policy,
+    env: Env,
+    noise: Mapping[str, float] | None = None,
+    stir: float = 0.0,
+    episodes: int | None = None,
+    e: np.ndarray | None = None,
+    seed: int | None = None,
 ) -> Log:
-    """The first episode of each env, or of the first few, one after the other.
+    """The first episode of each env, or of the first few, one after the other; in worlds e (n, ne), or as env believes.
 
     `noise` is the sd of each column's sensor noise, in its unit; `stir` that of what is added to the actions, in theirs,
     to visit more than the policy's own path.
     """
-    obs, count = env.reset(), env.n if episodes is None else episodes
+    obs, count = env.reset(seed, e), env.n if episodes is None else episodes
     rows: list[dict[str, np.ndarray]] = []
     alive, last = np.ones(env.n, bool), np.full(env.n, env.steps)
     for k in range(env.steps):
@@ -58,6 +64,8 @@ def columns(env: Env, x: State) -> dict[str, np.ndarray]:
     joints = movable(m)
     if joints:
         found |= {"joint_pos": x.q[:, m.jnt_qposadr[joints]], "joint_vel": x.v[:, m.jnt_dofadr[joints]]}
+    if env.command.shape[1]:
+        found["command"] = env.command
     return {k: np.array(a) for k, a in found.items()}
 
 

@@ -184,21 +184,3 @@ def _run(policy: Policy, env: Env, e: np.ndarray, log: Log, steps: int) -> Motio
     q, v, act = (np.stack(each, 1) for each in zip(*states))
     q[diverged], v[diverged] = np.nan, np.nan
     return Motion(q, v, act, {name: np.stack([y[name] for y in readings], 1) for name in readings[0]}, diverged)
-
-
-def recorded(policy: Policy, env: Env, e: np.ndarray, seed: int | None = None) -> Log:
-    """One episode of an env of one, as a robot would log it: for rehearsals in which a hidden world is the robot."""
-    x = env.world.state
-    obs = env.reset(seed, e[None])
-    rows: dict[str, list[np.ndarray]] = {"joint_pos": [], "joint_vel": [], "command": [], "control": []}
-    for k in range(env.steps):
-        now = {"joint_pos": x.q[0].copy(), "joint_vel": x.v[0].copy(), "command": env.command[0].copy()}
-        action = env.task.action.bounded(policy(obs["actor"]))
-        step = env.step(action)
-        for name, value in (now | {"control": env.task.action.control(action)[0]}).items():
-            rows[name].append(value)
-        if k + 1 == env.steps or step.terminated[0]:
-            break
-        obs = step.obs
-    columns = {name: np.array(values) for name, values in rows.items() if len(values[0])}
-    return Log(env.world.dt * np.arange(len(rows["control"])), columns)

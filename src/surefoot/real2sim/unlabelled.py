@@ -84,7 +84,9 @@ def course(lesson: Lesson, s: Settings) -> Course:
 def followed(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
     """The net that does best on the blocks that stop, among those a search passes through."""
     if s.by == "gradient" and lesson.world.model.nq != lesson.world.model.nv:
-        raise SurefootError("actuator: by gradient: found a free or ball joint; hold the base (--fixed), or --by es")
+        raise SurefootError(
+            "actuator: by gradient: found a free or ball joint; hold the base (--machine.fixed), or --by es"
+        )
     way, rounds = course(lesson, s), s.rounds or ROUNDS
     w = begun(lesson.blank, s.hidden, s.seed)
     optimiser = torch.optim.Adam(list(w.values()), 5e-3 if s.by == "gradient" else 2e-2)
