@@ -56,6 +56,7 @@ def hover(quick: bool) -> Iterator[Row]:
             result = judged(policy, task, belief, quick)
             found[name]["success"].append(result.rate)
             found[name]["return"].append(float(result.returns.mean()))
+            measure.said(f"hover, seed {seed}, {name}: success {result.rate:.3f}")
         facts = inferred(policies["rma"], task, belief, "mass", episodes=40 if quick else 400, seed=JUDGED)
         found["latent"]["r2"].append(facts["r2"]["mass"]["soon"])
         found["latent"]["settles"].append(facts["settles"] if facts["settles"] is not None else np.nan)
@@ -182,6 +183,7 @@ def walk(quick: bool) -> Iterator[Row]:
             found[name]["upright"].append(result.reasons.get("time", 0) / len(result.success))
             found[name]["success"].append(result.rate)
             found[name]["worst decile"].append(float(np.quantile(result.returns, 0.1)))
+            measure.said(f"walk, seed {seed}, {name}: " + ", ".join(f"{k} {v[-1]:.3g}" for k, v in found[name].items()))
     for name, what in found.items():
         for k, unit in (
             ("error", "m/s"),

@@ -65,6 +65,11 @@ def skipped(name: str, why: str) -> Row:
     return Row(name, None, None, None, "", note=why)
 
 
+def said(what: str) -> None:
+    """A line of progress, for parts that take an hour; on stderr, as tables and JSON have stdout."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
 def seconds(work: Callable[[], Any]) -> float:
     began = time.perf_counter()
     work()
