@@ -47,7 +47,7 @@ class Spring(OnForce):
         return force
 
 
-def logged(w: Engine, e: np.ndarray, u: np.ndarray, q0: np.ndarray, noise: dict[str, float], seed: int) -> Log:
+def driven(w: Engine, e: np.ndarray, u: np.ndarray, q0: np.ndarray, noise: dict[str, float], seed: int) -> Log:
     """What a world does under controls u (T, nu) from rest at q0, with sensor noise."""
     rng, rest = stream(seed, "sensors"), Start(q0[None], np.zeros((1, w.model.nv)), u[:1])
     w.reset(np.arange(1), e[None], rest)
@@ -64,7 +64,7 @@ def arm_log(e: np.ndarray, seed: int, spring: float = 0.0) -> tuple[Engine, Log]
     t = w.dt * np.arange(300)[:, None]
     turns = [(rng.uniform(0.1, 0.35, 2), f, rng.uniform(0, 2 * np.pi, 2)) for f in (0.4, 0.9, 1.7)]
     u = MIDDLE + np.sum([a * np.sin(2 * np.pi * f * t + p) for a, f, p in turns], 0)
-    return make(()), logged(w, e, u, u[0], {"joint_pos": 0.001, "joint_vel": 0.02}, seed)
+    return make(()), driven(w, e, u, u[0], {"joint_pos": 0.001, "joint_vel": 0.02}, seed)
 
 
 def offline(quick: bool) -> Iterator[Row]:
@@ -162,7 +162,7 @@ def swung(e: np.ndarray, seed: int) -> tuple[Engine, Log]:
     """A pendulum of unknown mass and length, let go at 0.5 rad under a torque that comes and goes, for 0.8 s."""
     w = world(mujoco.MjSpec.from_string(PENDULUM), BOB, 0.02)
     u = np.sin(4.0 * w.dt * np.arange(40))[:, None]
-    return w, logged(w, e, u, np.array([0.5]), SENSORS, seed)
+    return w, driven(w, e, u, np.array([0.5]), SENSORS, seed)
 
 
 def posteriors(quick: bool) -> Iterator[Row]:

@@ -8,6 +8,8 @@ basin       100 fits that begin anywhere within 50 % of the truth: how many end 
 speed       512 candidate parameter vectors x 2 s of the quadruped, against the engine's own limit.
 """
 
+import contextlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +32,7 @@ from surefoot.rng import stream
 from surefoot.sim.engine import Engine
 from surefoot.world import Chance, Start
 
-RUNS = 300
+RUNS = 1000  # CRLB / MSE is then known to 4.5 %, a coverage of 95 % to 0.7 %
 STEPS, DT = 200, 0.01
 XML = """<mujoco><compiler angle="radian"/><option timestep="0.01" integrator="implicitfast"/>
 <worldbody><body name="arm"><joint name="hinge" axis="0 1 0" damping=".1" armature=".02"/>
@@ -138,11 +140,14 @@ def sysid(log: Log) -> tuple[np.ndarray, np.ndarray]:
     })  # fmt: skip
     model = spec.compile()
     control = peer.TimeSeries(log.time[:-1], log["control"][:-1])
-    sensors = peer.TimeSeries.from_names(log.time, np.stack([log["joint_pos"][:, 0], log["joint_vel"][:, 0]], 1), model)
+    y = np.concatenate([log["joint_pos"], log["joint_vel"]], 1)
+    # the state, as the log has it: the engine's sensors are those of the state a step before
+    sensors = peer.TimeSeries.from_names(log.time, y, model, ["hinge_qpos", "hinge_qvel"])
     start = peer.create_initial_state(model, np.zeros(1), np.zeros(1))
     sequences = peer.ModelSequences("arm", spec, "run", start, control, sensors)
     residual = peer.build_residual_fn(models_sequences=[sequences], n_threads=1)
-    best, result = peer.optimize(params, residual, verbose=False)
+    with contextlib.redirect_stdout(io.StringIO()):  # it tells of every iteration, asked or not
+        best, result = peer.optimize(params, residual, verbose=False)
     final, _, _ = residual(result.x, best)
     _, half = peer.calculate_intervals(final, result.jac)
     x = np.asarray(result.x)
@@ -156,6 +161,7 @@ def efficiency(quick: bool) -> Iterator[Row]:
         crlb = np.diag(bound(w, recorded(w, clean, noise, 0), noise))
         for who, fit in (("surefoot", lambda x: ours(w, x)), ("mujoco.sysid", sysid)):
             found = [fit(recorded(w, clean, noise, seed)) for seed in range(runs)]
+            measure.said(f"{name}, {who}")
             mse = np.square(np.array([x for x, _ in found]) - TRUTH).mean(0)
             held = np.array([h for _, h in found]).mean(0)
             mine = who == "surefoot"

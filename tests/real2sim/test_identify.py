@@ -11,7 +11,7 @@ from surefoot.params import Param, Params
 from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.learnable import learnable
-from surefoot.real2sim.noise import Noise, estimate, is_white
+from surefoot.real2sim.noise import Noise, estimate, is_white, shared
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream
@@ -153,6 +153,39 @@ def test_autocorrelation_is_found_and_whitened_away():
     assert noise.rho == pytest.approx([0.9, 0.0], abs=0.02)
     assert noise.sd == pytest.approx([1.0, 1.0], rel=0.05)
     assert is_white([noise.whiten(r)]) and not is_white([r])
+
+
+def coloured(rho, count, seed):
+    """(1, count, C) stationary, of unit spread."""
+    rng, rho = stream(seed, "ar"), np.array(rho)
+    r = rng.standard_normal((1, count, len(rho)))
+    for k in range(1, count):
+        r[:, k] = rho * r[:, k - 1] + np.sqrt(1 - rho**2) * r[:, k]
+    return r
+
+
+def test_channels_share_an_autocorrelation_unless_the_log_tells_theirs_apart():
+    line = np.tile(np.linspace(-1, 1, 1000)[None, :, None, None], (1, 1, 2, 1))
+    alike, apart = coloured([0.9, 0.9], 1000, 0), coloured([0.5, 0.95], 1000, 0)
+    (same,), (own,) = (shared([estimate([r], 1)], [r], [line]) for r in (alike, apart))
+    assert same.rho[0] == same.rho[1] == pytest.approx(0.9, abs=0.03)
+    assert own.rho == pytest.approx([0.5, 0.95], abs=0.06)
+    assert same.sd == pytest.approx([1.0, 1.0], rel=0.2)
+
+
+def test_the_autocorrelation_counts_what_the_fit_took_out():
+    k = np.arange(200)
+    slow = np.stack([np.cos(np.pi * i * (k + 0.5) / 200) for i in range(8)], -1)  # 8 numbers that look like slow noise
+    J = np.tile(slow[None, :, None, :], (1, 1, 2, 1))
+    found = []
+    for seed in range(40):
+        r = coloured([0.9, 0.9], 200, seed)
+        x = np.linalg.lstsq(J.reshape(-1, 8), r.ravel(), rcond=None)[0]
+        r = r - J @ x
+        (fair,) = shared([estimate([r], 8)], [r], [J])
+        found.append((estimate([r], 8).rho.mean(), fair.rho.mean()))
+    plain, fair = np.mean(found, 0)
+    assert abs(fair - 0.9) < 0.02 and abs(fair - 0.9) < abs(plain - 0.9) / 2
 
 
 def test_a_fixed_belief_and_a_wrong_world_are_refused():

@@ -7,7 +7,7 @@ windows begin in: as measured, or unknowns of their own (dq, dv), for which row 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import mujoco
@@ -171,6 +171,13 @@ class Problem:
     def _one(self, p: np.ndarray) -> np.ndarray:
         raw = self.raw(p)
         return np.concatenate([_finite(noise.whiten(r)).ravel() for r, noise in zip(raw, self.noise)])
+
+    def jacobians(self, p: np.ndarray) -> list[np.ndarray]:
+        """(w, rows, C, size) of each case, in the units of its signals."""
+        plain = replace(self, noise=tuple(Noise(np.ones_like(n.s), np.zeros_like(n.rho)) for n in self.noise))
+        shapes = [(len(c.pieces), c.rows, c.channels) for c in self.cases]
+        parts = np.split(plain.jacobian(p, np.zeros(0)), np.cumsum([np.prod(x) for x in shapes])[:-1])
+        return [part.reshape(*shape, self.size) for part, shape in zip(parts, shapes)]
 
     def jacobian(self, p: np.ndarray, _: np.ndarray) -> np.ndarray:
         """(nr, size) by central differences; all of them, for all windows, in one rollout of each case."""

@@ -20,7 +20,7 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.certainty import belief_of, certainty, combinations, determined
 from surefoot.real2sim.fit import Case, Problem, Space
-from surefoot.real2sim.noise import Noise, all_white, estimate
+from surefoot.real2sim.noise import Noise, all_white, estimate, shared
 from surefoot.real2sim.replay import Windows, measured, windows
 from surefoot.rng import stream
 from surefoot.world import World
@@ -216,6 +216,8 @@ def _last(
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
         if not all_white(noise, raw):  # as yet: a noisy channel may have bent the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
+        elif any(n.rho.any() for n in noise):
+            noise = shared(noise, raw, problem.jacobians(p))
         settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
                             for a, b in zip(noise, problem.noise))  # fmt: skip
         problem = replace(problem, noise=noise)
