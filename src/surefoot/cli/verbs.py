@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from rich.console import Console
-from tyro.conf import FlagConversionOff, Positional
+from tyro.conf import FlagConversionOff, Positional, arg
 
 from surefoot import tasks
 from surefoot.belief import Belief
@@ -16,6 +16,7 @@ from surefoot.cli.words import belief_of, count, privileged, seconds, task_for
 from surefoot.console import Answer, Line, goal, ready, results
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy, Random, Zero
+from surefoot.sim import engines
 from surefoot.task import Task
 from surefoot.tasks.rollout import contract, evaluate, trials
 
@@ -114,17 +115,22 @@ class Eval:
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     threads: int = 0
     """threads of the physics; 0: every core"""
+    engine: Annotated[str, arg(name="in")] = engines.DEFAULT
+    """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name is answered with all of them)"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.deploy import bundle
 
+        engines.known(self.engine, "--in")
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task)
-        env = tasks.env(task, count(self.episodes), belief_of(task, self.belief, say), self.seed, self.threads)
+        belief = belief_of(task, self.belief, say)
+        env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, engine=self.engine)
         line = Line(say)
         first, *rest = found = trials(policy, env, seconds(line, task))
         line.end()
-        facts = {"policy": str(self.policy), "task": task.name, "belief": self.belief} | first.to_json()
+        asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
+        facts = asked | first.to_json()
         if rest:
             facts["trial"] = [x.to_json() for x in found]
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}

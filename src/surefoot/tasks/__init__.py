@@ -10,7 +10,7 @@ from surefoot.belief import Belief, Box, point
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param, Params
 from surefoot.policy import Contract
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim import engines
 from surefoot.sim.load import load_string
 from surefoot.task import MEMORY, Env, Group, Task
 from surefoot.tasks.arm import arm
@@ -121,8 +121,10 @@ def env(
     threads: int = 0,
     stagger: bool = False,
     terms: tuple[Term, ...] = (),
+    engine: str = engines.DEFAULT,
 ) -> Env:
-    """n episodes of a task side by side; without a belief, in its nominal world."""
-    model = compile_for(load_string(task.xml, task.name).spec, task.params)
-    world = Engine(model, task.params, n, task.substeps, threads, (*task.terms, *terms), task.explicit)
+    """n episodes of a task side by side, in an engine of sim/engines.py; without a belief, in its nominal world."""
+    engines.known(engine)
+    spec, terms = load_string(task.xml, task.name).spec, (*task.terms, *terms)
+    world = engines.make(engine, spec, task.params, n, task.substeps, threads, terms, task.explicit)
     return Env(task, world, belief or nominal(task), seed, stagger)
