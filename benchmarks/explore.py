@@ -19,10 +19,10 @@ from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
-from surefoot.real2sim.explore import Explore, Explored, explore, meter_for
+from surefoot.real2sim.explore import Explore, Explored, explore, meter_for, outside
 from surefoot.real2sim.fisher import Meter, told
 from surefoot.real2sim.identify import Identify, identify
-from surefoot.real2sim.subject import in_the_air
+from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
 from surefoot.sim.load import load_string
@@ -53,7 +53,7 @@ def random_motion(at: Meter, range_: Range, limits: Limits, time: np.ndarray, z:
     for k in range(1000):
         x = stream(seed, "random motion", k).random((1, shape.size(float(time[-1])) * len(range_.home)))
         u = shape.controls(x, range_, time)
-        if told(at, u[:, :-1], z, watch, central=False).broken[0] == 0:
+        if outside(at, watch, u, z)[0] == 0:
             return u[0]
     raise RuntimeError("no random motion keeps the limits")
 
@@ -120,8 +120,7 @@ def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray
 
 def leg_spec() -> mujoco.MjSpec:
     """The front left leg, its trunk held; the others are its mirror images, and by a held trunk they never meet."""
-    spec = load_string(tasks.make("walk").xml, "walk").spec
-    in_the_air(spec, "walk")
+    spec = Plant("walk", fixed=True).spec()
     for leg in ("FR", "RL", "RR"):
         spec.delete(spec.body(f"{leg}_hip_link"))
     return spec
@@ -158,10 +157,9 @@ def legs(quick: bool) -> Iterator[Row]:
         time = plan.log.time
         traces[name] = bound(at, plan.log["control"], z)
     every = np.array(list(chirps(range_, time)))
-    judged = told(at, every[:, :-1], few, watch, central=False)
-    fine = np.flatnonzero(judged.broken == 0)
-    rough = np.array([np.trace(np.linalg.pinv(F).mean(0)) for F in judged.F[fine]])
-    best = every[fine[np.argsort(rough)[:5]]]
+    fine = every[outside(at, watch, every, few) == 0]
+    rough = np.array([np.trace(np.linalg.pinv(F).mean(0)) for F in told(at, fine[:, :-1], few, central=False)])
+    best = fine[np.argsort(rough)[:5]]
     chirp = min((bound(at, u, z) for u in best), key=lambda b: float(np.median(b)))
     for name, b in (*traces.items(), ("best chirp", chirp)):
         yield row(f"{name}: root of the CRLB's trace", np.sqrt(b), "of the ranges")
@@ -172,7 +170,7 @@ def legs(quick: bool) -> Iterator[Row]:
 
 def bound(at: Meter, u: np.ndarray, z: np.ndarray) -> np.ndarray:
     """(m,) trace of the Cramer-Rao bound on z at each z: the state a log begins in is estimated, too, and nothing is believed."""
-    F = told(at, u[None, :-1], z, starts=True).F[0]
+    F = told(at, u[None, :-1], z, starts=True)[0]
     return np.trace(np.linalg.inv(F + 1e-9 * np.eye(at.d)), axis1=-2, axis2=-1)
 
 

@@ -111,7 +111,9 @@ class Explore:
     over: Literal["mean", "worst"] = "mean"
     """of the samples of e: tell most on average, or in the worst of them"""
     samples: int = 3
-    """samples of e during the search"""
+    """samples of e at which the search asks what a motion tells"""
+    wary: int = 8
+    """more samples at which the search asks whether it keeps the limits"""
     verify: int = 32
     """samples of e on which the chosen motion has to keep the limits"""
     iterations: int = 24
@@ -122,7 +124,7 @@ class Explore:
     """of the search and of the samples of e"""
 
     def __post_init__(self) -> None:
-        for name in ("samples", "verify"):
+        for name in ("samples", "wary", "verify"):
             if getattr(self, name) < 1:
                 raise SurefootError(f"explore.{name}: found {getattr(self, name)}, expected at least 1")
         if self.over not in ("mean", "worst"):

@@ -31,10 +31,10 @@ from surefoot.real2sim.excitation import (
     names_of,
     settled,
 )
-from surefoot.real2sim.fisher import Meter, meter, posterior, score, slopes, told
-from surefoot.real2sim.replay import repeated, sized
+from surefoot.real2sim.fisher import Meter, meter, played, posterior, score, slopes, told
+from surefoot.real2sim.replay import repeated
 from surefoot.rng import stream
-from surefoot.world import Chance, Motion, Start, World
+from surefoot.world import Start, World
 
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
 SMALLER = 0.9  # what the chosen motion is multiplied by until it keeps every limit
@@ -102,7 +102,8 @@ def explore(
     still = _worst(at, watch, range_, time, z)
     if still:
         raise SurefootError(f"explore: even to hold still breaks a limit: {still}")
-    cost = _cost(at, shape, range_, watch, time, z, s, say)
+    many = at.space.z(belief.sample(stream(s.seed, "verify"), s.verify))
+    cost = _cost(at, shape, range_, watch, time, (z, np.concatenate([z, many[: s.wary]])), s, say)
     rng = stream(s.seed, "explore search")
     first = shape.drawn(rng, FIRST * s.population, len(range_.home), float(time[-1]))
     x0 = first[np.argmin(cost(first))]  # the best of many of every kind: the cost has many valleys
@@ -113,7 +114,6 @@ def explore(
             "try a longer or slower motion, a smaller reach or wider limits"
         )
     say("trying it on more of what is believed")
-    many = at.space.z(belief.sample(stream(s.seed, "verify"), s.verify))
     u, used = _kept(at, watch, range_, shape.controls(found.x[None], range_, time), many)
     return explored(at, u[0], time, many, limits, noise, s, used, tuple(-found.history))
 
@@ -124,28 +124,40 @@ def meter_for(world: World, belief: Belief, noise: dict[str, float], start: Star
 
 
 def _cost(
-    at: Meter, shape: Shape, range_: Range, watch: Guard, time: np.ndarray, z: np.ndarray, s: Explore, say: Callable[[str], Any]
+    at: Meter, shape: Shape, range_: Range, watch: Guard, time: np.ndarray, samples: tuple[np.ndarray, np.ndarray],
+    s: Explore, say: Callable[[str], Any],
 ) -> Callable[[np.ndarray], np.ndarray]:  # fmt: skip
-    done = 0
+    """What motions tell at the first samples, of those that keep the limits at the second, which are cheaper: no slopes."""
+    z, wary = samples
+    done, best = 0, -math.inf
 
     def cost(x: np.ndarray) -> np.ndarray:
-        nonlocal done
-        found = told(at, shape.controls(x, range_, time)[:, :-1], z, watch, central=False)
-        value = score(at, found.F, s.objective)  # (n, m)
-        value = value.mean(1) if s.over == "mean" else value.min(1)
-        done += 1
-        fine = found.broken == 0
-        say(f"round {done} of {s.iterations + 1}: {fine.sum()} of {len(x)} motions keep the limits")
-        return np.where(fine, -value, BROKEN * (1 + found.broken))
+        nonlocal done, best
+        u = shape.controls(x, range_, time)
+        broken = outside(at, watch, u, wary)
+        fine = np.flatnonzero(broken == 0)
+        value = np.full(len(x), -math.inf)
+        if len(fine):
+            found = score(at, told(at, u[fine, :-1], z, central=False), s.objective)  # (n, m)
+            value[fine] = found.mean(1) if s.over == "mean" else found.min(1)
+        done, best = done + 1, max(best, float(value.max()))
+        say(f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}")
+        return np.where(broken == 0, -value, BROKEN * (1 + np.minimum(broken, BROKEN)))
 
     return cost
 
 
-def _played(at: Meter, u: np.ndarray, z: np.ndarray) -> Motion:
-    """One motion at each z."""
-    world = sized(at.world, len(z))
-    world.reset(np.arange(len(z)), at.space.e(z), repeated(at.start, len(z)))
-    return world.rollout(np.repeat(u[None, :-1], len(z), 0), Chance(0, 0, world.dt))
+def outside(at: Meter, watch: Guard, u: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """(n,) how far each of the motions (n, T + 1, nu) is outside the limits at the worst z; inf where it diverges."""
+    start = repeated(at.start, len(z))
+    each = [np.where(m.diverged, np.inf, watch(m)) for m in played(at, u[:, :-1], at.space.e(z), start)]
+    return np.concatenate(each).reshape(len(u), len(z)).max(1)
+
+
+def _used(at: Meter, watch: Guard, u: np.ndarray, z: np.ndarray) -> dict[str, float]:
+    """The most of each limit that one motion (T + 1, nu) uses at any z, as a share."""
+    (motion,) = played(at, u[None, :-1], at.space.e(z), repeated(at.start, len(z)))
+    return {k: float(np.nanmax(v)) for k, v in watch.each(motion).items()}
 
 
 def _kept(at: Meter, watch: Guard, range_: Range, u: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
@@ -153,9 +165,8 @@ def _kept(at: Meter, watch: Guard, range_: Range, u: np.ndarray, z: np.ndarray) 
     share = 1.0
     while share > LEAST:
         tried = range_.home + share * (u - range_.home)
-        motion = _played(at, tried[0], z)
-        if not motion.diverged.any() and not watch(motion).any():
-            return tried, {k: float(v.max()) for k, v in watch.each(motion).items()}
+        if not outside(at, watch, tried, z).any():
+            return tried, _used(at, watch, tried[0], z)
         share *= SMALLER
     raise SurefootError(
         "explore: no motion keeps the limits for all that is believed; try wider limits, or believe less"
@@ -164,8 +175,7 @@ def _kept(at: Meter, watch: Guard, range_: Range, u: np.ndarray, z: np.ndarray) 
 
 def _worst(at: Meter, watch: Guard, range_: Range, time: np.ndarray, z: np.ndarray) -> str:
     """Which limit holding still breaks, if any."""
-    motion = _played(at, np.repeat(range_.home[None], len(time), 0), z)
-    used = {k: float(np.nanmax(v)) for k, v in watch.each(motion).items()}
+    used = _used(at, watch, np.repeat(range_.home[None], len(time), 0), z)
     name = max(used, key=lambda k: used[k])
     return f"{name} is {used[name]:.3g} of its limit" if used[name] > 1 else ""
 
@@ -175,7 +185,7 @@ def explored(
     s: Explore, used: dict[str, float], history: tuple[float, ...] = (),
 ) -> Explored:  # fmt: skip
     """What a motion u (T + 1, nu) would tell, as identify would fit it: the state it begins in is estimated, too."""
-    F = told(at, u[None, :-1], z, starts=True).F[0]  # (m, d, d)
+    F = told(at, u[None, :-1], z, starts=True)[0]  # (m, d, d)
     cov = posterior(at, F)
     sd = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))  # (m, d)
     e = at.space.e(z)

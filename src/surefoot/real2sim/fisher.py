@@ -9,7 +9,7 @@ F_zz - F_zx F_xx^-1 F_xz.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import mujoco
@@ -25,8 +25,6 @@ from surefoot.rng import stream
 from surefoot.world import Chance, Motion, Start, World
 
 NUMBERS = 8_000_000  # in one rollout's record: 64 MB
-Broken = Callable[[Motion], np.ndarray]
-"""simulations -> (n,) how far each is outside some limits, 0 within them"""
 
 STEP = 0.02  # of a parameter's range. Not less: where a joint sticks, a motion jumps from one e to the next, and the
 # difference over a narrow step would be all jump; a search looks for such places, and no fit could use them
@@ -74,38 +72,32 @@ def _blank(world: World, names: tuple[str, ...]) -> Log:
     return Log(np.arange(2.0), {name: np.zeros((2, size[name])) for name in names})
 
 
-@dataclass(frozen=True)
-class Told:
-    """For n motions under m samples of e."""
+def told(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, central: bool = True) -> np.ndarray:
+    """(n, m, d, d) information about z in motions under controls u (n, T, nu) at samples z (m, d).
 
-    F: np.ndarray  # (n, m, d, d) information about z
-    broken: np.ndarray  # (n,) how far the worst of its simulations is outside the limits; 0 within, inf if it diverged
-
-
-def told(
-    at: Meter, u: np.ndarray, z: np.ndarray, broken: Broken | None = None, starts: bool = False, central: bool = True
-) -> Told:
-    """The information in motions under controls u (n, T, nu) at samples z (m, d); `starts`: have to be estimated, too.
-
-    Differences to one side cost half as much as central ones, and are good enough to search by.
+    `starts`: have to be estimated, too. Differences to one side cost half as much as central ones, and are good enough
+    to search by.
     """
-    plan, model = _differences(at, z, 2 * at.world.model.nv if starts else 0, central), at.world.model
-    each = len(z) * plan.rows
+    plan = _differences(at, z, 2 * at.world.model.nv if starts else 0, central)
+    return np.concatenate([
+        _information(at, motion, plan, (len(motion.q) // len(plan.e), len(z)))
+        for motion in played(at, u, plan.e, plan.start)
+    ])  # fmt: skip
+
+
+def played(at: Meter, u: np.ndarray, e: np.ndarray, start: Start) -> Iterator[Motion]:
+    """Each of the motions (n, T, nu) at every e (m, ne), as its encoders read it: a few motions at a time, m rows each."""
+    each, model = len(e), at.world.model
     record = u.shape[1] * getattr(at.world, "substeps", 1) * (model.nq + model.nv + model.nu + model.nsensordata)
     group = int(np.clip(NUMBERS // max(1, each * record), 1, len(u)))
-    world, shift = sized(at.world, each * group), np.tile(encoder_shift(at.world, plan.e), (group, 1))
-    F, outside = [], []
     for a in range(0, len(u), group):
-        some = u[np.minimum(np.arange(a, a + group), len(u) - 1)]  # the last group is filled up
-        kept = len(u[a : a + group])
-        start = repeated(plan.start, group)
-        world.reset(np.arange(world.n), np.tile(plan.e, (group, 1)), replace(start, q=start.q - shift))
+        some = u[a : a + group]
+        n = len(some)
+        world, shift = sized(at.world, each * n), np.tile(encoder_shift(at.world, e), (n, 1))
+        begun = repeated(start, n)
+        world.reset(np.arange(world.n), np.tile(e, (n, 1)), replace(begun, q=begun.q - shift))
         motion = world.rollout(np.repeat(some, each, 0), Chance(0, 0, world.dt))
-        motion = replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion  # as the encoders read
-        F.append(_information(at, motion, plan, (group, len(z)))[:kept])
-        worst = np.where(motion.diverged, np.inf, broken(motion) if broken is not None else 0.0)
-        outside.append(worst.reshape(group, -1).max(1)[:kept])
-    return Told(np.concatenate(F), np.concatenate(outside))
+        yield replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion
 
 
 @dataclass(frozen=True)
