@@ -1,5 +1,6 @@
 """What to add to an action so that the model answers as a robot with weak servos does; and the loop around it."""
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.learn.ppo import PPO
-from surefoot.learn.train import resume, settings_for, train
+from surefoot.learn.student import Student
+from surefoot.learn.train import follow, progressive, resume, settings_for, train
 from surefoot.policy import Random
 from surefoot.real2sim.delta import SETTINGS, Practice, delta, following, frozen, inverted, lesson, practised
 from surefoot.real2sim.episodes import logged
@@ -164,6 +166,27 @@ def test_a_run_keeps_the_delta_it_was_trained_in_and_notices_another(found, tmp_
     with pytest.raises(SurefootError, match="not the same robot"):
         train("hover", tmp_path / "hover", terms=[tmp_path / "delta"])
     assert not (tmp_path / "hover").exists()
+
+
+def test_students_stages_and_judges_meet_the_delta_too(found, tmp_path, capsys):
+    learned.save(found.term, tmp_path / "delta")
+    small = settings_for("arm", {"envs": 8, "horizon": 8, "steps": 128, "hidden": (8,), "minibatches": 2})
+    inside = [tmp_path / "delta"]
+    stages = [tasks.nominal(ARM), ARM.belief]
+    through = progressive("arm", tmp_path / "through", stages, settings=small, terms=inside)
+    assert [(p.parent / "terms" / "0").is_dir() for p in through] == [True, True]
+    teacher = train("arm", tmp_path / "teacher", settings=small, sees=tasks.Sees(also=("e",)), terms=inside)
+    lesson = Student(envs=8, horizon=8, steps=128, history=5, label="action", hidden=(8,))
+    told, alone = (
+        follow("arm", tmp_path / name, teacher, settings=lesson, terms=terms).read_bytes()
+        for name, terms in (("told", inside), ("alone", ()))
+    )
+    assert told != alone
+    returns = []
+    for more in ((), ("--terms", str(inside[0]))):
+        assert main(["eval", str(tmp_path / "through/stage2"), "--episodes", "4", *more, "--json"]) == 0
+        returns.append(json.loads(capsys.readouterr().out)["return"])
+    assert returns[0] != returns[1]
 
 
 def replace_scale(net):

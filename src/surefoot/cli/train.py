@@ -104,7 +104,9 @@ class Train(Generic[Settings, Lesson]):
         how = (self.threads, line, self.save_every)
         if self.through:
             stages = [belief_of(task, name, say) for name in self.through]
-            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start, *base)[-1]
+            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start, *base, self.terms)[
+                -1
+            ]
         belief = belief_of(task, self.belief, say)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
         if self.adapt == "none":
@@ -116,10 +118,21 @@ class Train(Generic[Settings, Lesson]):
             told = tasks.teachers(task, self.sees)
             s = replace(s, encoder="e") if self.adapt == "rma" else s
             teacher = learn.train(
-                self.task, out / "teacher", self.seed, belief, s, *how, ranges, told, self.start, *base, again=True
+                self.task,
+                out / "teacher",
+                self.seed,
+                belief,
+                s,
+                *how,
+                ranges,
+                told,
+                self.start,
+                *base,
+                True,
+                self.terms,
             )
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
-        return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, again=True)
+        return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
 
     def _base(self, task: Task) -> tuple[Net | None, Residual | None]:
         """What to learn upon, and how."""
@@ -153,8 +166,6 @@ class Train(Generic[Settings, Lesson]):
             raise SurefootError(
                 f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
             )
-        if self.terms and (self.through or self.adapt != "none"):
-            raise SurefootError("--terms: with --through or --adapt they are not there yet; leave one of both out")
         if self.residual != Residual() and self.base is None:
             raise SurefootError("--residual.*: only with --base")
         if self.adapt == "rma" and self.student.label != "latent":

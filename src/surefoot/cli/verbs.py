@@ -117,6 +117,8 @@ class Eval:
     """threads of the physics; 0: every core"""
     engine: Annotated[str, arg(name="in")] = engines.DEFAULT
     """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name is answered with all of them)"""
+    terms: tuple[Path, ...] = ()
+    """folders that `surefoot missing` or `surefoot delta` wrote: what the model lacked, put into it"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.deploy import bundle
@@ -125,7 +127,8 @@ class Eval:
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task)
         belief = belief_of(task, self.belief, say)
-        env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, engine=self.engine)
+        inside = tasks.learned(task, self.terms)
+        env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
         line = Line(say)
         first, *rest = found = trials(policy, env, seconds(line, task))
         line.end()

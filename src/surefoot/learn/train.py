@@ -107,9 +107,8 @@ def train(
         about["sees"] = asdict(sees)
     below = None if base is None else base if isinstance(base, Net) else bundle.load(base)
     about |= upon(below, residual)
-    inside = _fitting(task_name, terms)
-    if inside:
-        about["terms"] = [files.sha256(learned.weights(term)) for term in inside]
+    inside = tasks.learned(tasks.make(task_name), terms)
+    about |= _inside(inside)
     given = None if start is None else _nets(start, about)
     if given is not None:
         about["start"] = {"run": str(start), "sha256": given[1]}
@@ -120,8 +119,7 @@ def train(
         with _or_nothing(run):
             if below is not None:
                 _keep_policy(run, "base", below)
-            for k, term in enumerate(inside):
-                learned.save(term, run.folder / "terms" / str(k))
+            _keep_terms(run, inside)
             learner = _learner(run, about, threads)
             if given is not None and isinstance(learner, Learner):
                 learner.adopt(given[0], str(start))
@@ -132,12 +130,14 @@ def train(
         run.close()
 
 
-def _fitting(task_name: str, terms: Sequence[Path]) -> list[Any]:
-    """Learned Terms from their folders, refused where they were learned on another robot."""
-    if not terms:
-        return []
-    model = tasks.env(tasks.make(task_name), 1).world.model
-    return [learned.load(folder, model) for folder in terms]
+def _inside(terms: Sequence[Any]) -> dict[str, Any]:
+    """What a run is told of the learned Terms in its world."""
+    return {"terms": [files.sha256(learned.weights(term)) for term in terms]} if terms else {}
+
+
+def _keep_terms(run: Run, terms: Sequence[Any]) -> None:
+    for k, term in enumerate(terms):
+        learned.save(term, run.folder / "terms" / str(k))
 
 
 def _terms(run: Run, about: dict[str, Any]) -> tuple[Any, ...]:
@@ -262,6 +262,7 @@ def progressive(
     start: Path | None = None,
     base: Path | Net | None = None,
     residual: Residual | None = None,
+    terms: Sequence[Path] = (),
 ) -> list[Path]:
     """Train through a sequence of beliefs, each stage beginning with what the last one learned.
 
@@ -270,7 +271,7 @@ def progressive(
     found, how = [], (threads, watch, save_every)
     for k, belief in enumerate(stages):
         folder = Path(out) / f"stage{k + 1}"
-        path = train(task_name, folder, seed, belief, settings, *how, None, sees, start, base, residual, again=True)
+        path = train(task_name, folder, seed, belief, settings, *how, None, sees, start, base, residual, True, terms)
         found.append(path)
         start = found[-1].parent
     return found
@@ -287,10 +288,11 @@ def follow(
     watch: Watcher | None = None,
     save_every: float = SAVE_EVERY,
     again: bool = False,
+    terms: Sequence[Path] = (),
 ) -> Path:
     """Train a student of a teacher over a belief; returns the path of its policy. The run keeps the teacher's files.
 
-    With `again`, a run that was begun alike in `out` goes on.
+    With `again`, a run that was begun alike in `out` goes on. `terms` are learned Terms to put into the student's world.
     """
     task = tasks.make(task_name)
     settings, belief = settings or Student(**task.lesson), belief or task.belief
@@ -299,12 +301,15 @@ def follow(
         "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),
         "teacher": bundle.digest(master),
     }  # fmt: skip
+    inside = tasks.learned(task, terms)
+    about |= _inside(inside)
     if again and (Path(out) / "run.json").exists():
         return _go_on(Path(out), about, threads, watch, save_every)
     run = Run.create(out, about)
     try:
         with _or_nothing(run):
             _keep_policy(run, "teacher", master)
+            _keep_terms(run, inside)
             learner = _learner(run, about, threads)
         return _go(run, learner, watch, save_every, again)
     finally:
@@ -342,7 +347,8 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
         lesson, teacher = _settings(Student, about["student"], where), bundle.load(run.folder / "teacher")
         if bundle.digest(teacher) != about["teacher"]:
             raise SurefootError(f"{run.folder / 'teacher'}: not the teacher this run began with (its hash differs)")
-        env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, threads, stagger=True)
+        room = classroom(task, teacher, lesson.history)
+        env = tasks.env(room, lesson.envs, belief, seed, threads, stagger=True, terms=_terms(run, about))
         env.on_divergence = lambda i, why: _keep(run, env, i)
         return Apprentice(env, lesson, seed, teacher)
     task, settings = _told(task, about.get("sees"), where), _settings(PPO, about["settings"], where)

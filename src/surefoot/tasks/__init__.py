@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param, Params
 from surefoot.policy import Contract
 from surefoot.sim import engines
+from surefoot.sim.learned import load
 from surefoot.sim.load import load_string
 from surefoot.task import MEMORY, Env, Group, Task
 from surefoot.tasks.arm import arm
@@ -128,3 +130,11 @@ def env(
     spec, terms = load_string(task.xml, task.name).spec, (*task.terms, *terms)
     world = engines.make(engine, spec, task.params, n, task.substeps, threads, terms, task.explicit)
     return Env(task, world, belief or nominal(task), seed, stagger)
+
+
+def learned(task: Task, folders: Sequence[Path]) -> tuple[Term, ...]:
+    """Learned Terms from the folders they were saved to, refused where they were learned on another robot."""
+    if not folders:
+        return ()
+    model = env(task, 1).world.model
+    return tuple(load(folder, model) for folder in folders)
