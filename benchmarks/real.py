@@ -193,7 +193,7 @@ def xl330(quick: bool) -> Iterator[Row]:
     logs = {(k, m): servo_log(f"xl330_pendulum/raw/kp{k}_{m}.json") for k in GAINS for m in MOTIONS}
     if quick:
         logs = {key: log.slice(0, 0.5) for key, log in logs.items()}
-    how = replace(WHOLE, iterations=1) if quick else WHOLE
+    how = replace(WHOLE, iterations=1) if quick else replace(WHOLE, how="cma")  # what sticks has many minima
     splits = [f"gain {k}" for k in GAINS] + [f"motion {m}" for m in MOTIONS]
     errors: dict[str, list[float]] = {"Coulomb-viscous": [], "load": []}
     for split in splits[:1] if quick else splits:
@@ -201,7 +201,8 @@ def xl330(quick: bool) -> Iterator[Row]:
         for name, (w, e) in servo_fits([log for key, log in logs.items() if key not in out], how).items():
             errors[name].append(1e3 * float(np.mean([scored(w, logs[key], e).mae for key in sorted(out)])))
             yield row(f"{split} unseen, {name}: mean absolute error", errors[name][-1], "mrad")
-    yield row("Coulomb-viscous: mean absolute error, unseen", errors["Coulomb-viscous"], "mrad", at_most=66.0)
+            measure.said(f"{split} unseen, {name}: {errors[name][-1]:.1f} mrad")
+    yield row("Coulomb-viscous: mean absolute error, unseen", errors["Coulomb-viscous"], "mrad")
     yield row("load: mean absolute error, unseen", errors["load"], "mrad", at_most=66.0)
     worst = float(np.max(np.array(errors["load"]) / np.array(errors["Coulomb-viscous"])))
     yield row("load / Coulomb-viscous, worst split", worst, "ratio", at_most=1.0)

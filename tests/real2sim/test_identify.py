@@ -235,6 +235,7 @@ def test_words_that_mean_nothing_are_refused_with_the_nearest_that_do(word, told
         learnable(mujoco.MjModel.from_xml_string(LEGS), [word])
 
 
-def test_cma_finds_what_least_squares_would_from_far_away():
-    how = Identify(horizons=(0.3,), starts="known", hold=0.0, iterations=20, how="cma")
+@pytest.mark.parametrize("horizons", [(0.3,), ()])
+def test_cma_finds_what_least_squares_would_from_far_away(horizons):
+    how = Identify(horizons=horizons, starts="known", hold=0.0, iterations=20, how="cma")
     assert identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), how).e == pytest.approx(TRUTH, rel=1e-3)

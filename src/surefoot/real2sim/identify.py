@@ -249,8 +249,8 @@ def _freedom(problem: Problem) -> int:
 def _by_cma(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
 ) -> np.ndarray:
-    """The lowest place of a rough cost, by CMA-ES over windows of the longest horizon to begin with."""
-    problem = _problem(space, worlds, logs, only, s.horizons[-1], False, s.enough)
+    """The lowest place of a rough cost, by CMA-ES over windows of the longest horizon to begin with, or the last."""
+    problem = _problem(space, worlds, logs, only, s.horizons[-1] if s.horizons else s.last, False, s.enough)
     say("by CMA-ES")
     bounds, rng = (np.zeros(len(z)), np.ones(len(z))), stream(s.seed, "identify by CMA-ES")
     return minimise(lambda x: _costs(problem, x), z, 0.2, CMA(), 60, 8 + 4 * len(z), rng, bounds).x
