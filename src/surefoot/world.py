@@ -140,6 +140,8 @@ class World(ABC):
     params: Params
     terms: tuple[Term, ...]
     state: State
+    substeps: int = 1
+    """the engine's own steps in a control period"""
     model: Any
     """the engine's own model, for whoever needs names, gains or pictures"""
 

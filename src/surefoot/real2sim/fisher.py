@@ -88,7 +88,7 @@ def told(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, central:
 def played(at: Meter, u: np.ndarray, e: np.ndarray, start: Start) -> Iterator[Motion]:
     """Each of the motions (n, T, nu) at every e (m, ne), as its encoders read it: a few motions at a time, m rows each."""
     each, model = len(e), at.world.model
-    record = u.shape[1] * getattr(at.world, "substeps", 1) * (model.nq + model.nv + model.nu + model.nsensordata)
+    record = u.shape[1] * at.world.substeps * (model.nq + model.nv + model.nu + model.nsensordata)
     group = int(np.clip(NUMBERS // max(1, each * record), 1, len(u)))
     for a in range(0, len(u), group):
         some = u[a : a + group]

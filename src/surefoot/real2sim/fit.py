@@ -107,7 +107,7 @@ class Case:
         """(m, w, rows, C) prediction minus measurement, for e (m, ne) and starts moved by dx (m, w, nx)."""
         w, found = len(self.pieces), []
         size = self.world.model.nq + 2 * self.world.model.nv + self.world.model.nsensordata + 1
-        most = max(1, int(NUMBERS // max(1, w * self.pieces.length * getattr(self.world, "substeps", 1) * size)))
+        most = max(1, int(NUMBERS // max(1, w * self.pieces.length * self.world.substeps * size)))
         for a in range(0, len(e), most):
             rows = slice(a, a + most)
             start = repeated(self.pieces.start, len(e[rows])) if dx is None else self.moved(dx[rows])
