@@ -160,10 +160,7 @@ def trial(quick: bool) -> Iterator[Row]:
 
 
 def walk(quick: bool) -> Iterator[Row]:
-    """Payload of -3 to 3 kg, friction 0.3 to 1.2, motors of 80 to 120 %: tracking of nominal, randomized, rma, teacher.
-
-    None uses the robot's left-right symmetry, which an encoder of e would break.
-    """
+    """Payload of -3 to 3 kg, friction 0.3 to 1.2, motors of 80 to 120 %: tracking of nominal, randomized, rma, teacher."""
     task = tasks.make("walk")
     belief = within(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
     steps, lessons = (32_768, 8192) if quick else (4_000_000, 1_000_000)
@@ -172,8 +169,8 @@ def walk(quick: bool) -> Iterator[Row]:
     for seed in range(1 if quick else SEEDS):
         teacher = learned(told, belief, seed, steps, encoder="e")[0]
         policies = {
-            "nominal": learned(task, tasks.nominal(task), seed, steps, symmetric=False)[0],
-            "randomized": learned(task, belief, seed, steps, symmetric=False)[0],
+            "nominal": learned(task, tasks.nominal(task), seed, steps)[0],
+            "randomized": learned(task, belief, seed, steps)[0],
             "rma": taught(task, belief, teacher, seed, Student(steps=lessons, history=50)),
             "teacher": teacher,
         }

@@ -175,14 +175,31 @@ def test_an_actor_may_be_told_more_and_its_policy_is_judged_with_what_it_was_tol
     assert "actor" == json.loads((tmp_path / "blind" / "run.json").read_text())["sees"]["critic"]
 
 
-def test_a_mirror_image_of_history_gives_the_mirror_image_of_the_action(tmp_path, capsys):
-    """walk's actor is symmetric with five frames as with one."""
-    said(capsys, "train", "walk", "--out", tmp_path / "r", "--sees.history", "5", *SMALL)
-    policy, m = bundle.load(tmp_path / "r"), tasks.make("walk").mirror
-    obs = np.random.default_rng(0).standard_normal((7, 5, 47)).astype(np.float32)
-    turned = (obs[:, :, m.obs_order] * m.obs_sign).astype(np.float32)
-    straight, flipped = (policy(x.reshape(7, -1)) for x in (obs, turned))
+TINY = ["--student.steps", "128", "--student.envs", "8", "--student.horizon", "4", "--student.history", "5"]
+
+
+@pytest.mark.parametrize("args, made", [
+    (["--sees.history", "5"], "r"),
+    (["--sees.history", "5", "--encoder", "conv"], "r"),
+    (["--sees.history", "5", "--encoder", "gru"], "r"),
+    (["--adapt", "rma", *TINY], "r/teacher"),
+    (["--adapt", "rma", *TINY], "r/student"),
+    (["--adapt", "dagger", *TINY], "r/student"),
+])  # fmt: skip
+def test_a_mirror_image_of_what_is_told_gives_the_mirror_image_of_the_action(args, made, tmp_path, capsys):
+    """walk's actor is symmetric with five frames as with one, told e, and where it works out e; so is what is exported."""
+    import onnxruntime
+
+    said(capsys, "train", "walk", "--out", tmp_path / "r", *args, *SMALL)
+    policy, task = bundle.load(tmp_path / made), tasks.make("walk")
+    m = task.symmetry.of(tasks.fitting(task, policy.contract).sees["actor"])
+    obs = np.random.default_rng(0).standard_normal((7, policy.contract.obs_dim)).astype(np.float32)
+    turned = (obs[:, m.obs_order] * m.obs_sign).astype(np.float32)
+    straight, flipped = (policy(x) for x in (obs, turned))
     assert np.abs(straight).max() > 0 and np.allclose(flipped, straight[:, m.action_order] * m.action_sign, atol=1e-6)
+    said(capsys, "export", tmp_path / made, "--out", tmp_path / "policy.onnx")
+    exported = onnxruntime.InferenceSession(tmp_path / "policy.onnx").run(None, {"obs": obs})[0]
+    assert np.allclose(exported, straight, atol=1e-5)
 
 
 @pytest.mark.parametrize("args", [["--out", "walk", "hover"], ["hover", "--out", "walk"], ["--no-symmetric", "hover"]])

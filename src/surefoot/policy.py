@@ -286,8 +286,6 @@ class Net(Policy):
     def own(self, obs: np.ndarray) -> np.ndarray:
         """What this net adds to its base."""
         a, z = self.arrays, self.normalised(obs)
-        if self.encoder:
-            z = np.concatenate([z[:, a["keeps"]], self.latent(z)], 1)
         if not self.mirrored:
             return self._mlp(z)
         flipped = self._mlp(z[:, a["obs_order"]] * a["obs_sign"])
@@ -314,8 +312,9 @@ class Net(Policy):
                 x = act(_conv(x, a[f"enc_k{k}"]) + a[f"enc_c{k}"])
         return x.reshape(len(x), -1) @ a["latent_w"].T + a["latent_b"]
 
-    def _mlp(self, x: np.ndarray) -> np.ndarray:
+    def _mlp(self, z: np.ndarray) -> np.ndarray:
         act = ACTIVATIONS[self.activation]
+        x = np.concatenate([z[:, self.arrays["keeps"]], self.latent(z)], 1) if self.encoder else z
         for k in range(self.depth):
             x = x @ self.arrays[f"w{k}"].T + self.arrays[f"b{k}"]
             x = act(x) if k < self.depth - 1 else x

@@ -156,18 +156,35 @@ class Action:
 
 @dataclass(frozen=True)
 class Mirror:
-    """A left-right symmetry: mirrored = sign * values[order], of one frame the actor is told and of the action."""
+    """mirrored = sign * values[order], of all that an actor is told and of its action."""
 
     obs_order: np.ndarray
     obs_sign: np.ndarray
     action_order: np.ndarray
     action_sign: np.ndarray
 
-    def frames(self, k: int) -> "Mirror":
-        """The same, of k frames of history."""
-        width = len(self.obs_order)
-        order = np.concatenate([self.obs_order + j * width for j in range(k)])
-        return replace(self, obs_order=order, obs_sign=np.tile(self.obs_sign, k))
+
+Turned = tuple[np.ndarray, np.ndarray]
+"""(order, sign) of some numbers' mirror image"""
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Left and right exchanged: what becomes of each term that an actor may be told, and of its action."""
+
+    terms: Mapping[str, Turned]
+    action: Turned
+
+    def of(self, group: Group) -> Mirror | None:
+        """For an actor that is told this group; None where one of its terms has no mirror image."""
+        known = [self.terms.get(t.name) for t in group.terms]
+        if any(turned is None or len(turned[0]) != t.dim for t, turned in zip(group.terms, known)):
+            return None
+        found = [turned for turned in known if turned is not None]
+        frame = np.concatenate([at.start + order for at, (order, _) in zip(group.columns, found)])
+        order = np.concatenate([frame + k * group.frame for k in range(group.history)])
+        sign = np.tile(np.concatenate([sign for _, sign in found]), group.history)
+        return Mirror(order, sign, *self.action)
 
 
 @dataclass(frozen=True)
@@ -200,7 +217,7 @@ class Task:
     reward_floor: float = -np.inf
     explicit: bool = False
     """textbook Euler, q' = q + h v, in place of the engine's integrator"""
-    mirror: Mirror | None = None
+    symmetry: Symmetry | None = None
     trial: int = 1
     """episodes in one world; their history is one, so that what the first one tells serves the next"""
     terms: tuple[Any, ...] = ()

@@ -116,7 +116,8 @@ def test_a_normaliser_fed_in_parts_knows_the_whole():
 
 
 def test_a_mirrored_actor_answers_the_mirrored_question_with_the_mirrored_answer():
-    mirror = tasks.make("walk").mirror
+    task = tasks.make("walk")
+    mirror = task.symmetry.of(task.sees["actor"])
     actor = Actor(mlp(47, (16,), 12, "relu", 1.0, torch.Generator().manual_seed(0)), mirror)
     obs = torch.randn(6, 47, generator=torch.Generator().manual_seed(1))
     turned = obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float()
@@ -136,7 +137,7 @@ def test_walks_mirror_is_a_symmetry_of_its_physics():
     task = tasks.make("walk")
     env = tasks.env(task, 2, seed=0)
     env.reset()
-    rng, m = np.random.default_rng(0), task.mirror
+    rng, m = np.random.default_rng(0), task.symmetry.of(task.sees["actor"])
     start = task.start(rng, 1)
     q = np.repeat(start.q, 2, 0)
     q[:, :3], q[:, 3:7] = [0.0, 0.0, 2.0], [1, 0, 0, 0]

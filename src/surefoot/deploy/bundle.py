@@ -197,6 +197,9 @@ def _nodes(policy: Net) -> tuple[list[Any], dict[str, np.ndarray]]:
         return out if isinstance(out, str) else out[-1]
 
     def body(x: str, tag: str) -> str:
+        if policy.encoder:
+            latent = _encoder(policy, lambda op, i, out, **kw: node(op, i, _tagged(out, tag), **kw), constants, x)
+            x = node("Concat", [node("Gather", [x, "keeps"], f"{tag}kept", axis=1), latent], f"{tag}told", axis=1)
         for k in range(policy.depth):
             x = node("Gemm", [x, f"w{k}", f"b{k}"], f"{tag}h{k}", transB=1)
             if k < policy.depth - 1:
@@ -204,9 +207,6 @@ def _nodes(policy: Net) -> tuple[list[Any], dict[str, np.ndarray]]:
         return x
 
     z = node("Clip", [node("Div", [node("Sub", ["obs", "mean"], "o"), "sd"], "s"), "low", "high"], "z")
-    if policy.encoder:
-        latent = _encoder(policy, node, constants, z)
-        z = node("Concat", [node("Gather", [z, "keeps"], "kept", axis=1), latent], "told", axis=1)
     out = body(z, "x")
     if policy.mirrored:
         turned = node("Mul", [node("Gather", [z, "obs_order"], "zo", axis=1), "obs_sign"], "zm")
@@ -231,6 +231,11 @@ def _renamed(node: Any) -> Any:
     return node
 
 
+def _tagged(out: str | tuple[str, ...], tag: str) -> str | tuple[str, ...]:
+    """Names of outputs, apart from those of the same nodes for a mirror image; an output nobody wants has no name."""
+    return tag + out if isinstance(out, str) else tuple(tag + name if name else "" for name in out)
+
+
 def _encoder(policy: Net, node: Callable[..., str], constants: dict[str, np.ndarray], z: str) -> str:
     """The encoder's nodes; constants it needs beside the policy's arrays are added to those."""
     a, history, act = policy.arrays, policy.contract.history, ACTS[policy.activation]
@@ -245,8 +250,9 @@ def _encoder(policy: Net, node: Callable[..., str], constants: dict[str, np.ndar
         constants |= {"onnx_wi": gates["enc_wi"], "onnx_wh": gates["enc_wh"], "onnx_b": np.concatenate(biases, 1)}
         constants["in_frames"] = np.array([0, history, len(a["reads"]) // history], np.int64)
         x = node("Transpose", [node("Reshape", [x, "in_frames"], "frames")], "by_time", perm=[1, 0, 2])
-        node("GRU", [x, "onnx_wi", "onnx_wh", "onnx_b"], ("", "last"), hidden_size=hidden, linear_before_reset=1)
-        x = node("Squeeze", ["last", "zero"], "state")
+        told = [x, "onnx_wi", "onnx_wh", "onnx_b"]
+        x = node("GRU", told, ("", "last"), hidden_size=hidden, linear_before_reset=1)
+        x = node("Squeeze", [x, "zero"], "state")
         constants["zero"] = np.array([0], np.int64)
     else:
         for k in range(sum(name.startswith("enc_w") for name in a)):

@@ -38,7 +38,7 @@ def as_torch(policy: Net) -> Actor:
         width,
     )
     encoder.adopt(a)
-    return Actor(torch.nn.Sequential(*layers), None, encoder, a["keeps"])
+    return Actor(torch.nn.Sequential(*layers), mirror, encoder, a["keeps"])
 
 
 @torch.no_grad()

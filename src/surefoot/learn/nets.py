@@ -256,13 +256,15 @@ class Actor(nn.Module):
                 self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).float(), persistent=False)
 
     def forward(self, obs: Tensor) -> Tensor:
-        if self.encoder is not None:
-            return self.body(torch.cat([obs[:, self.keeps], self.encoder(obs)], 1))
         if not self.mirrored:
-            return self.body(obs)
-        both = self.body(torch.cat([obs, obs[:, self.obs_order] * self.obs_sign]))
+            return self.body(self.told(obs))
+        both = self.body(self.told(torch.cat([obs, obs[:, self.obs_order] * self.obs_sign])))
         straight, flipped = both.chunk(2)
         return 0.5 * (straight + flipped[:, self.action_order] * self.action_sign)
+
+    def told(self, obs: Tensor) -> Tensor:
+        """What the body is told."""
+        return obs if self.encoder is None else torch.cat([obs[:, self.keeps], self.encoder(obs)], 1)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """As a Net keeps them."""

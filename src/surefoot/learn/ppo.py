@@ -183,7 +183,7 @@ def actor_net(
         reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
     encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
     body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, last, rng)
-    return Actor(body, None, encoder, keeps)
+    return Actor(body, mirror, encoder, keeps)
 
 
 class Learner:
@@ -211,8 +211,7 @@ class Learner:
         s, task = self.settings, self.env.task
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         dims = {g: group.dim for g, group in task.sees.items()}
-        mirror = task.mirror if s.symmetric and s.encoder == "none" else None
-        mirror = mirror.frames(task.sees["actor"].history) if mirror else None
+        mirror = task.symmetry.of(task.sees["actor"]) if s.symmetric and task.symmetry else None
         self.head: Categorical | Gaussian = (
             Categorical(task.action.choices)
             if task.action.choices

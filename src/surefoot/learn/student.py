@@ -78,7 +78,7 @@ def classroom(task: Task, teacher: Net, history: int) -> Task:
         raise SurefootError("student: a teacher that remembers several episodes cannot be followed yet")
     told = tasks.fitting(task, teacher.contract)
     student = Group(task.sees["actor"].terms, history)
-    return replace(task, sees={"actor": student, "teacher": told.sees["actor"]}, mirror=None)
+    return replace(task, sees={"actor": student, "teacher": told.sees["actor"]})
 
 
 def _scales(teacher: Net, master: Group, student: Group, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -135,15 +135,16 @@ class Apprentice:
         self.base = t.base if s.label == "latent" else None
         env = self.env
         self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
+        mirror = env.task.symmetry.of(group) if t.mirrored and env.task.symmetry else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
         latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
         if s.label == "latent":
-            self.actor = Actor(self.master.body, None, encoder, every[-master.history :].ravel())
+            self.actor = Actor(self.master.body, mirror, encoder, every[-master.history :].ravel())
             self.learned = dict(encoder.named_parameters())
         else:
             body = mlp(group.frame + latent, s.hidden, len(t.contract.action_names), t.activation, 0.01, rng)
-            self.actor = Actor(body, None, encoder, every[-1])
+            self.actor = Actor(body, mirror, encoder, every[-1])
             self.learned = dict(self.actor.named_parameters())
         self.optimiser = torch.optim.Adam(self.learned.values(), s.lr, fused=True)
 

@@ -99,7 +99,7 @@ def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
     off = Seen("off", errors, int(ends[-1]), "of sigma", sensed=False, clip=100.0)
     return replace(
         task, name=f"{task.name}-delta", about=f"what to add to {task.name}'s controls to follow a log",
-        params=world.params, belief=world.belief, ended={}, reward_floor=-np.inf, mirror=None, trial=1,
+        params=world.params, belief=world.belief, ended={}, reward_floor=-np.inf, symmetry=None, trial=1,
         command=None, command_names=(), error_unit="sigma", tolerance=0.4, window=np.inf, measure="mean",
         seconds=practice.seconds,
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),

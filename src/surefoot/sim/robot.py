@@ -157,7 +157,7 @@ def _sensible(task: Task, drive: str) -> Task:
     """The task with its actor alone, whose noise is the sensors' own; driven by controls, nothing ends it."""
     actor = task.sees["actor"]
     actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    task = replace(task, sees={"actor": actor}, mirror=None)
+    task = replace(task, sees={"actor": actor}, symmetry=None)
     if drive == "action":
         return task
     width = len(task.action.names)

@@ -87,8 +87,7 @@ def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> T
     if history < 1:
         raise SurefootError(f"history: expected at least 1 frame, found {history}")
     actor = Group(tuple(known[name] for name in names), history)
-    same = [t.name for t in task.sees["actor"].terms] == list(names)
-    return replace(task, sees={**task.sees, "actor": actor}, mirror=task.mirror if same else None, trial=trial)
+    return replace(task, sees={**task.sees, "actor": actor}, trial=trial)
 
 
 def fitting(task: Task, contract: Contract) -> Task:

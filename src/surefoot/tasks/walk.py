@@ -11,7 +11,7 @@ from surefoot.belief import Box
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
 from surefoot.sim.events import Push
-from surefoot.task import Action, Group, Mirror, Moment, Reward, Seen, Task
+from surefoot.task import Action, Group, Moment, Reward, Seen, Symmetry, Task
 from surefoot.tasks.frames import norm2, to_body
 from surefoot.tasks.ground import Ground
 from surefoot.world import Start
@@ -215,13 +215,22 @@ def _command(rng: Draw, n: int) -> np.ndarray:
     return command * (rng.random((n, 3)) < 0.7)
 
 
-def _mirror() -> Mirror:
-    """Left-right: y and roll, yaw change sign, left legs become right legs, the trot's clock shifts by half a turn."""
-    legs = np.array([3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8])
-    leg_sign = np.tile([-1.0, 1.0, 1.0], 4)
-    order = np.concatenate([np.arange(9), 9 + legs, 21 + legs, 33 + legs, [45, 46]])
-    sign = np.concatenate([[-1, 1, -1], [1, -1, 1], [1, -1, -1], leg_sign, leg_sign, leg_sign, [-1, -1]])
-    return Mirror(order, sign, legs, leg_sign)
+def _symmetry() -> Symmetry:
+    """Left-right: y and roll, yaw change sign, left legs become right legs, the trot's clock shifts by half a turn.
+
+    Of the unknowns, those of one side change sign. A gyro's bias, one number for all its axes, has no mirror image: it
+    is taken as it is.
+    """
+    legs = (np.array([3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8]), np.tile([-1.0, 1.0, 1.0], 4))
+    signs = {
+        "base_ang_vel": [-1, 1, -1],
+        "projected_gravity": [1, -1, 1],
+        "command": [1, -1, -1],
+        "gait_clock": [-1, -1],
+    }
+    signs |= {"base_lin_vel": [1, -1, 1], "e": [-1 if p.name in ("com_y", "slope_x") else 1 for p in PARAMS]}
+    terms = {name: (np.arange(len(sign)), np.array(sign, float)) for name, sign in signs.items()}
+    return Symmetry(terms | dict.fromkeys(("joint_pos", "joint_vel", "last_action"), legs), legs)
 
 
 def _rewards(r: Rewards) -> dict[str, Reward]:
@@ -288,7 +297,7 @@ def walk(rough: bool = False) -> Task:
         command_names=("vx", "vy", "yaw_rate"),
         command_every=5.0,
         reward_floor=0.0,
-        mirror=_mirror(),
+        symmetry=_symmetry(),
         terms=(Push(joint_dofs=slice(0, 2), force=60.0, seconds=0.1, every=4.0, params=PARAMS),),
         settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
         robot="legged",
