@@ -16,6 +16,7 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
+from surefoot.sim.mover import Makes
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
 
 DIVERGED = [
@@ -106,6 +107,7 @@ class Engine(World):
         terms: tuple[Term, ...] = (),
         explicit: bool = False,
         writes: bool = True,
+        makes: Makes | None = None,
     ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
         self.threads, self.writes = threads, writes
@@ -126,7 +128,10 @@ class Engine(World):
         self.nominal: Rows = {f: rows[0].copy() for f, rows in self.fields.items()}
         self.loss = self.fields["dof_frictionloss"].copy() if self.friction else None  # before the law adds to it
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
+        self.makes = makes
+        self.mover = makes(model, self.fields, n) if makes else None  # who moves the bodies, if not MuJoCo
         self.senses = model.nsensor > 0
+        self.readings = np.zeros((n, model.nsensordata)) if makes else None  # MuJoCo's, corrected by the mover
         self.remembers = model.nhistory > 0
         one = np.ones(model.nu, int)
         self.control_memory = _memory(model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one)
@@ -145,6 +150,7 @@ class Engine(World):
     def _views(self) -> State:
         bind, m = self.batch.bind, self.model
         data = bind("sensordata") if self.senses else np.zeros((self.n, 0))
+        data = data if self.readings is None else self.readings
         y = {name: data[:, first:end] for name, (first, end) in sensor_columns(m).items()}
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = np.tile(self.params.nominal, (self.n, 1))
@@ -181,11 +187,17 @@ class Engine(World):
             self._remember_controls(ids)
         if self.senses:
             self._sense(ids)
+        if self.mover is not None:
+            self.mover.begin(ids)
+        if self.readings is not None and self.senses:
+            self.readings[ids] = self.batch.bind("sensordata")[ids]
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
     def change(self, ids: np.ndarray, e: np.ndarray) -> None:
         self.state.e[ids] = e
         self._write_fields(ids)
+        if self.mover is not None:
+            self.mover.begin(ids)
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
     def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
@@ -256,9 +268,7 @@ class Engine(World):
         listener = mujoco.get_mju_user_warning()
         mujoco.set_mju_user_warning(_heard)
         try:
-            self.batch.step(nstep=self.substeps)
-        except SimulationError as error:  # the others ran on
-            diverged[error.ids] = True
+            self._advance(diverged)
         finally:
             mujoco.set_mju_user_warning(listener)
         if HEARD:
@@ -273,13 +283,36 @@ class Engine(World):
         self.stopped |= diverged
         return diverged
 
+    def _advance(self, diverged: np.ndarray) -> None:
+        """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
+        if self.mover is None:
+            self._mujoco(self.substeps, diverged)
+            return
+        smooth, bias, lift = (self.batch.bind(f"qfrc_{k}") for k in ("smooth", "bias", "gravcomp"))
+        for _ in range(self.substeps):
+            q, v = self.state.q.copy(), self.state.v.copy()
+            self._mujoco(1, diverged)
+            force = smooth + bias - 2 * lift  # all but Coriolis; gravity is -lift, and MuJoCo had added lift
+            self.state.q[:], self.state.v[:] = self.mover.move(q, v, force)
+        if self.readings is not None and self.senses:
+            self.readings[:] = self.batch.bind("sensordata")
+            self.mover.read(self.readings, self.state.wrench)
+
+    def _mujoco(self, steps: int, diverged: np.ndarray) -> None:
+        try:
+            self.batch.step(nstep=steps)
+        except SimulationError as error:  # the others ran on
+            diverged[error.ids] = True
+
     def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
         terms = self.terms if terms is None else terms
-        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.explicit, self.writes)
+        return Engine(
+            self.model, self.params, n, self.substeps, self.threads, terms, self.explicit, self.writes, self.makes
+        )
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""
-        if self.terms or self.explicit or self.friction:
+        if self.terms or self.explicit or self.friction or self.mover:
             return self._step_by_step(u, chance)
         m, count = self.model, u.shape[1]
         record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses
@@ -341,6 +374,8 @@ class Engine(World):
         self.given.append(Given(self.state.u.copy(), applied.copy(), wrench))
 
     def save(self) -> dict[str, np.ndarray]:
+        if self.mover is not None:
+            self.mover.begin(np.arange(self.n))  # what it remembers of its contacts is not kept, so it must not count
         memory = {f"memory{k}": a.copy() for k, a in enumerate(self.state.memory.values())}
         return {"state": self.batch.state.copy(), "e": self.state.e.copy()} | memory
 
@@ -353,6 +388,8 @@ class Engine(World):
         self.batch.state[:] = saved["state"]
         for k, memory in enumerate(self.state.memory.values()):
             memory[:] = saved[f"memory{k}"]
+        if self.mover is not None:
+            self.mover.begin(everyone)
         self.kept[:], self.since[:] = self.batch.state, 0
         self.given.clear()
 

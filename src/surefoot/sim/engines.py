@@ -12,7 +12,9 @@ import mujoco
 
 from surefoot.errors import unknown
 from surefoot.params import Params
+from surefoot.sim.bullet import Bullet
 from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.mover import Makes, shadowed
 from surefoot.world import Term, World
 
 INTEGRATOR, SOLVER, CONE = mujoco.mjtIntegrator, mujoco.mjtSolver, mujoco.mjtCone
@@ -28,10 +30,14 @@ class Kind:
     """the model's options that are not what its makers wrote"""
     finer: int = 1
     """engine steps for each one of the task's; the control period stays"""
+    mover: Makes | None = None
+    """who moves the bodies; MuJoCo where it is None"""
 
 
 ENGINES: dict[str, Kind] = {
     "mujoco": Kind("MuJoCo as the task's model asks for it"),
+    "bullet": Kind("PyBullet: articulated bodies, hard contacts", mover=Bullet),
+    "bullet:half-step": Kind("PyBullet at half the timestep", finer=2, mover=Bullet),
     "mujoco:euler": Kind("semi-implicit Euler, joint damping implicit", {"integrator": INTEGRATOR.mjINT_EULER}),
     "mujoco:implicit": Kind("implicit in all velocities", {"integrator": INTEGRATOR.mjINT_IMPLICIT}),
     "mujoco:implicitfast": Kind("implicit but for Coriolis", {"integrator": INTEGRATOR.mjINT_IMPLICITFAST}),
@@ -71,5 +77,8 @@ def make(
     for option, value in kind.options.items():
         setattr(spec.option, option, value)
     spec.option.timestep /= kind.finer
-    explicit = explicit and kind.finer == 1 and "integrator" not in kind.options
-    return Engine(compile_for(spec, params), params, n, substeps * kind.finer, threads, terms, explicit)
+    if kind.mover is not None:
+        shadowed(spec)
+    own = kind.finer > 1 or "integrator" in kind.options or kind.mover is not None
+    model, steps = compile_for(spec, params), substeps * kind.finer
+    return Engine(model, params, n, steps, threads, terms, explicit and not own, makes=kind.mover)

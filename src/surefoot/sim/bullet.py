@@ -1,0 +1,450 @@
+"""Bullet moves the bodies: Featherstone's articulated bodies and projected Gauss-Seidel for what holds them.
+
+    v+ = v + h (M + X)^-1 (force - C),   then impulses until no contact closes, no stop is passed, no dry friction is overcome
+    q+ = q + h v+
+
+Built from the compiled MjModel and each simulation's own numbers, so every unknown that is a model field acts here. What
+Bullet has otherwise, or not at all:
+
+- contacts are hard, MuJoCo's are springs with dampers: solref, solimp and margins are not read; nothing bounces
+- friction is the smaller of what the cone bears and what stops the slip, solved by sweeps; its coefficient is that of the
+  geom with the ground by MuJoCo's rule (priority, or the larger), and between two moving geoms the product of both
+- dry friction of joints and joint stops are hard constraints
+- forces, damping among them, are explicit: they act as they were at the beginning of a step
+- armature is inertia of the links: see sim/multibody.py; X is what that adds
+- ball joints, tendons, equality constraints, ellipsoids and flexible parts are refused by name
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import MissingExtra, SurefootError
+from surefoot.sim.feeling import Readers, Touch
+from surefoot.sim.mover import Mover, Numbers
+from surefoot.sim.multibody import HERE, RATIO, Placed, Pose, Tree, matrix, placed, quaternion, then, touching, trees
+
+GEOM, JOINT = mujoco.mjtGeom, mujoco.mjtJoint
+WORLDS = 64  # Bullet's own worlds at most: each takes 30 MB. More simulations than that share them
+SWEEPS = 25  # of the solver: 16 times as many move walk's joints by 1 mrad in 40 control periods
+NEAR = (
+    0.05  # rad or m from a stop, where it is told to Bullet: one that is out of reach costs as much as one that is met
+)
+SOON = 10  # engine steps within which a joint may reach a stop
+FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged
+STILL, MOVING = 1, 2  # groups of shapes: what is fixed touches what moves, and other simulations' shapes never meet
+
+
+def pybullet() -> Any:
+    with _hush():  # its import tells stderr when it was built
+        try:
+            import pybullet
+        except ImportError:
+            raise MissingExtra("the engine bullet", "bullet") from None
+    return pybullet
+
+
+@contextlib.contextmanager
+def _hush() -> Iterator[None]:
+    if "pybullet" in sys.modules:
+        yield
+        return
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
+
+
+def _xyzw(R: np.ndarray) -> list[float]:
+    w, x, y, z = quaternion(R).tolist()
+    return [x, y, z, w]
+
+
+class Client:
+    """One Bullet world with what never moves in it; simulations that share it do not meet."""
+
+    def __init__(self, p: Any, model: mujoco.MjModel, still: dict[int, Pose], pairs: list[tuple[int, int]]):
+        self.p, self.model, self.id = p, model, p.connect(p.DIRECT)
+        if self.id < 0:
+            raise SurefootError("engine bullet: no more clients can be opened in this process")
+        p.setPhysicsEngineParameter(
+            fixedTimeStep=model.opt.timestep, numSolverIterations=SWEEPS, numSubSteps=1, enableConeFriction=1,
+            solverResidualThreshold=0.0, deterministicOverlappingPairs=1, physicsClientId=self.id,
+        )  # fmt: skip
+        p.setGravity(0, 0, 0, physicsClientId=self.id)
+        self.shapes = {g: self._shape(g) for pair in pairs for g in pair}
+        self.ground: dict[int, int] = {}  # geom -> body
+        for g in self.shapes:
+            b = int(model.geom_bodyid[g])
+            if model.body_weldid[b] == 0:
+                at, R = then(then(still[b], (model.geom_pos[g], matrix(model.geom_quat[g]))), self._middle(g))
+                self.ground[g] = self.call("createMultiBody", 0, self.shapes[g], -1, at.tolist(), _xyzw(R))
+                self.call("changeDynamics", self.ground[g], -1, lateralFriction=1.0)
+                self.call("setCollisionFilterGroupMask", self.ground[g], -1, STILL, MOVING)
+
+    def call(self, name: str, *args: Any, **options: Any) -> Any:
+        return getattr(self.p, name)(*args, physicsClientId=self.id, **options)
+
+    def close(self) -> None:
+        self.p.disconnect(self.id)
+
+    def _shape(self, g: int) -> int:
+        p, m, size = self.p, self.model, self.model.geom_size[g].tolist()
+        kind = GEOM(int(m.geom_type[g]))
+        if kind == GEOM.mjGEOM_PLANE:
+            return self.call("createCollisionShape", p.GEOM_PLANE)
+        if kind == GEOM.mjGEOM_SPHERE:
+            return self.call("createCollisionShape", p.GEOM_SPHERE, radius=size[0])
+        if kind == GEOM.mjGEOM_BOX:
+            return self.call("createCollisionShape", p.GEOM_BOX, halfExtents=size)
+        if kind in (GEOM.mjGEOM_CAPSULE, GEOM.mjGEOM_CYLINDER):
+            shape = p.GEOM_CAPSULE if kind == GEOM.mjGEOM_CAPSULE else p.GEOM_CYLINDER
+            return self.call("createCollisionShape", shape, radius=size[0], height=2 * size[1])
+        if kind == GEOM.mjGEOM_MESH:
+            first = int(m.mesh_vertadr[m.geom_dataid[g]])
+            corners = m.mesh_vert[first : first + int(m.mesh_vertnum[m.geom_dataid[g]])]
+            return self.call("createCollisionShape", p.GEOM_MESH, vertices=corners.tolist())
+        if kind == GEOM.mjGEOM_HFIELD:
+            return self._hills(g)
+        raise SurefootError(f"engine bullet: geom {m.geom(g).name or g}: it has no {kind.name[7:].lower()}s")
+
+    def _heights(self, g: int) -> np.ndarray:
+        m, k = self.model, int(self.model.geom_dataid[g])
+        first, count = int(m.hfield_adr[k]), int(m.hfield_nrow[k]) * int(m.hfield_ncol[k])
+        return m.hfield_size[k, 2] * m.hfield_data[first : first + count].astype(float)
+
+    def _hills(self, g: int) -> int:
+        m, k = self.model, int(self.model.geom_dataid[g])
+        rows, cols = int(m.hfield_nrow[k]), int(m.hfield_ncol[k])
+        x, y = m.hfield_size[k, :2].tolist()
+        return self.call(
+            "createCollisionShape", self.p.GEOM_HEIGHTFIELD, heightfieldData=self._heights(g).tolist(),
+            numHeightfieldRows=cols, numHeightfieldColumns=rows, meshScale=[2 * x / (cols - 1), 2 * y / (rows - 1), 1.0],
+        )  # fmt: skip
+
+    def _middle(self, g: int) -> Pose:
+        """Where Bullet has a shape's origin in MuJoCo's frame: a height field's halfway between its least and largest."""
+        if self.model.geom_type[g] != GEOM.mjGEOM_HFIELD:
+            return HERE
+        heights = self._heights(g)
+        return np.array([0.0, 0.0, 0.5 * (heights.min() + heights.max())]), np.eye(3)
+
+
+class Copies:
+    """One tree of the model, grown once in each of n simulations."""
+
+    def __init__(self, model: mujoco.MjModel, tree: Tree, n: int):
+        self.model, self.tree = model, tree
+        self.links = [i for i, link in enumerate(tree.links) if link.joint >= 0]
+        joints = [tree.links[i].joint for i in self.links]
+        self.q, self.v = model.jnt_qposadr[joints].astype(int), model.jnt_dofadr[joints].astype(int)
+        self.rest, self.limited = model.qpos0[self.q], model.jnt_limited[joints].astype(bool)
+        self.joints, self.stopped = joints, np.zeros((n, len(joints)), bool)
+        first = int(model.body_jntadr[tree.root]) if tree.root else 0
+        self.root_q, self.root_v = int(model.jnt_qposadr[first]), int(model.jnt_dofadr[first])
+        self.rotors = [(i, link.rotor) for i, link in enumerate(tree.links) if link.rotor >= 0]
+        at = {link.joint: i for i, link in enumerate(tree.links) if link.joint >= 0}
+        self.geared = [(at[joint], i) for i, joint in self.rotors]
+        self.gears: list[list[int]] = [[] for _ in range(n)]
+        self.uid = np.full(n, -1)
+        self.centre, self.turn = (
+            np.zeros((n, 3)),
+            np.tile([1.0, 0.0, 0.0, 0.0], (n, 1)),
+        )  # the root's frame in its body's
+
+    def grow(self, i: int, client: Client, has: Placed, q: np.ndarray, v: np.ndarray) -> None:
+        """Simulation i's tree anew, at its q and v."""
+        self.cut(i, client)
+        self.uid[i] = uid = self._create(client, has)
+        self.centre[i], self.turn[i] = has.root[0], quaternion(has.root[1])
+        # Bullet's own damping and speed limit; a call that sets them of a link would move its other numbers to the root
+        client.call("changeDynamics", uid, -1, linearDamping=0.0, angularDamping=0.0, maxJointVelocity=FASTEST)
+        masses, inertias = [has.root_mass, *has.masses.tolist()], [has.root_inertia, *has.inertias]
+        for k, (mass, inertia) in enumerate(zip(masses, inertias)):
+            client.call(
+                "changeDynamics", uid, k - 1, mass=mass, localInertiaDiagonal=inertia.tolist(), jointDamping=0.0
+            )
+        if self.tree.root:
+            body = q[self.root_q : self.root_q + 3], matrix(q[self.root_q + 3 : self.root_q + 7])
+            at, R = then(body, has.root)
+            spin = body[1] @ v[self.root_v + 3 : self.root_v + 6]
+            speed = v[self.root_v : self.root_v + 3] + np.cross(spin, at - body[0])
+            client.call("resetBasePositionAndOrientation", uid, at.tolist(), _xyzw(R))
+            client.call("resetBaseVelocity", uid, speed.tolist(), spin.tolist())
+        for k, x, speed in zip(self.links, (q[self.q] - self.rest).tolist(), v[self.v].tolist()):
+            client.call("resetJointState", uid, k, x, speed)
+        for joint, rotor in self.geared:
+            speed = v[self.v[self.links.index(joint)]]
+            client.call("resetJointState", uid, rotor, 0.0, RATIO * float(speed))
+            client.call("setJointMotorControl2", uid, rotor, client.p.VELOCITY_CONTROL, force=0.0)
+            gear = client.call(
+                "createConstraint", uid, joint, uid, rotor, client.p.JOINT_GEAR, [0, 0, 1], [0] * 3, [0] * 3
+            )
+            client.call("changeConstraint", gear, gearRatio=-1.0 / RATIO, maxForce=FASTEST)
+            self.gears[i].append(gear)
+
+    def _create(self, client: Client, has: Placed) -> int:
+        p, links, kind = client.p, self.tree.links, self.model.jnt_type
+        kinds = {int(JOINT.mjJNT_HINGE): p.JOINT_REVOLUTE, int(JOINT.mjJNT_SLIDE): p.JOINT_PRISMATIC}
+        return client.call(
+            "createMultiBody",
+            baseMass=has.root_mass,
+            linkMasses=has.masses.tolist(),
+            linkCollisionShapeIndices=[client.shapes[link.geom] if link.geom >= 0 else -1 for link in links],
+            linkVisualShapeIndices=[-1] * len(links),
+            linkPositions=[at.tolist() for at, _ in has.poses],
+            linkOrientations=[_xyzw(R) for _, R in has.poses],
+            linkInertialFramePositions=[at.tolist() for at, _ in has.inertial],
+            linkInertialFrameOrientations=[_xyzw(R) for _, R in has.inertial],
+            linkParentIndices=[link.parent + 1 for link in links],
+            linkJointTypes=[
+                kinds[int(kind[x.joint])] if x.joint >= 0 else p.JOINT_REVOLUTE if x.rotor >= 0 else p.JOINT_FIXED
+                for x in links
+            ],
+            linkJointAxis=has.axes.tolist(),
+            flags=p.URDF_USE_SELF_COLLISION_INCLUDE_PARENT,
+        )
+
+    def cut(self, i: int, client: Client) -> None:
+        for gear in self.gears[i]:
+            client.call("removeConstraint", gear)
+        self.gears[i].clear()
+        self.stopped[i] = False
+        if self.uid[i] >= 0:
+            client.call("removeBody", int(self.uid[i]))
+            self.uid[i] = -1
+
+    def hold(self, i: int, client: Client, loss: np.ndarray) -> None:
+        """Dry friction: a motor that wants no speed and has no more than that force."""
+        if self.links:
+            forces, mode = loss[self.v].tolist(), client.p.VELOCITY_CONTROL
+            client.call("setJointMotorControlArray", int(self.uid[i]), self.links, mode, forces=forces)
+
+    def stop(self, k: int, i: int, client: Client, low: float, high: float) -> None:
+        """Tell Bullet of a joint's stops; they stay until the tree is grown anew."""
+        low, high = float(low - self.rest[k]), float(high - self.rest[k])
+        client.call("changeDynamics", int(self.uid[i]), self.links[k], jointLowerLimit=low, jointUpperLimit=high)
+        self.stopped[i, k] = True
+
+    def within_reach(self, q: np.ndarray, v: np.ndarray, stops: np.ndarray, h: float) -> np.ndarray:
+        """(simulation, joint) pairs whose stops are near and not yet told."""
+        q, reach = q[:, self.q], NEAR + SOON * h * np.abs(v[:, self.v])
+        low, high = stops[:, self.joints, 0], stops[:, self.joints, 1]
+        return np.argwhere(self.limited & ~self.stopped & ((q - low < reach) | (high - q < reach)))
+
+    def push(self, i: int, client: Client, force: np.ndarray, wrench: np.ndarray) -> None:
+        """Joints' forces, and the root's: (point, force, torque) in the world."""
+        uid, p = int(self.uid[i]), client.p
+        if self.links:
+            client.call("setJointMotorControlArray", uid, self.links, p.TORQUE_CONTROL, forces=force[self.v].tolist())
+        if self.tree.root:
+            client.call("applyExternalForce", uid, -1, wrench[3:6].tolist(), wrench[:3].tolist(), p.WORLD_FRAME)
+            client.call("applyExternalTorque", uid, -1, wrench[6:].tolist(), p.WORLD_FRAME)
+
+    def wrenches(self, q: np.ndarray, force: np.ndarray) -> np.ndarray:
+        """(n, 9) where a root's centre of mass is, and the force there and torque that its free joint's forces are."""
+        if not self.tree.root:
+            return np.zeros((len(q), 9))
+        quat, b = q[:, self.root_q + 3 : self.root_q + 7], self.root_v
+        arm, pull = _turned(quat, self.centre), force[:, b : b + 3]
+        twist = _turned(quat, force[:, b + 3 : b + 6]) - _cross(arm, pull)
+        return np.concatenate([q[:, self.root_q : self.root_q + 3] + arm, pull, twist], 1)
+
+    def read(self, rows: np.ndarray, clients: list[Client], q: np.ndarray, v: np.ndarray) -> None:
+        """Write where they are into the model's q and v."""
+        base, joints = np.zeros((len(rows), 13)), np.zeros((len(rows), 2, len(self.links)))
+        for k, i in enumerate(rows):
+            client, uid = clients[k], int(self.uid[i])
+            if self.tree.root:
+                at, xyzw = client.call("getBasePositionAndOrientation", uid)
+                base[k] = (*at, xyzw[3], *xyzw[:3], *sum(client.call("getBaseVelocity", uid), ()))
+            if self.links:
+                joints[k] = list(zip(*client.call("getJointStates", uid, self.links)))[:2]
+        if self.links:
+            q[np.ix_(rows, self.q)], v[np.ix_(rows, self.v)] = joints[:, 0] + self.rest, joints[:, 1]
+        if self.tree.root:
+            a, b = self.root_q, self.root_v
+            quat = _product(base[:, 3:7], self.turn[rows] * (1, -1, -1, -1))
+            quat *= np.where((quat * q[rows, a + 3 : a + 7]).sum(1) < 0, -1.0, 1.0)[:, None]
+            arm, spin = _turned(quat, self.centre[rows]), base[:, 10:]
+            q[rows, a : a + 3], q[rows, a + 3 : a + 7] = base[:, :3] - arm, quat
+            v[rows, b : b + 3] = base[:, 7:10] - _cross(spin, arm)
+            v[rows, b + 3 : b + 6] = _turned(quat * (1, -1, -1, -1), spin)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Quaternions (n, 4), w first."""
+    w = a[:, :1] * b[:, :1] - (a[:, 1:] * b[:, 1:]).sum(1, keepdims=True)
+    return np.concatenate([w, a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + _cross(a[:, 1:], b[:, 1:])], 1)
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]  # a third of numpy's overhead
+
+
+def _turned(quat: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Vectors (n, 3) turned by unit quaternions (n, 4)."""
+    t = 2 * _cross(quat[:, 1:], x)
+    return x + quat[:, :1] * t + _cross(quat[:, 1:], t)
+
+
+class Bullet(Mover):
+    """n simulations in Bullet, up to WORLDS of them each in a world of its own.
+
+    Those that share one do not touch, but the solver takes their constraints in an order that depends on all of them: it
+    moves the fifth digit of what a simulation does. Same calls, same bits, in any case.
+    """
+
+    def __init__(self, model: mujoco.MjModel, numbers: Numbers, n: int):
+        p = pybullet()
+        self.model, self.numbers, self.n, self.crowd = model, numbers, n, -(-n // WORLDS)
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        self.still = {
+            b: (data.xpos[b].copy(), data.xmat[b].reshape(3, 3).copy())
+            for b in range(model.nbody)
+            if model.body_weldid[b] == 0
+        }
+        self.pairs = touching(model)
+        free = model.jnt_type[model.dof_jntid] == int(JOINT.mjJNT_FREE)
+        geared = (model.dof_armature > 0) | (~free & ("dof_armature" in numbers))
+        self.copies = [Copies(model, tree, n) for tree in trees(model, geared)]
+        self.readers = Readers(model)
+        self.clients = [Client(p, model, self.still, self.pairs) for _ in range(-(-n // self.crowd))]
+        self.fresh = np.ones(n, bool)  # to be grown anew
+        self.known = np.full((n, model.nq), np.nan), np.full((n, model.nv), np.nan)  # as the last move left them
+        self.last = (*self.known, self.known[1])  # q and v before it, and the change of v
+        self.loss = np.full((n, model.nv), np.nan)
+
+    def __del__(self) -> None:
+        for client in getattr(self, "clients", ()):
+            client.close()
+
+    def begin(self, ids: np.ndarray) -> None:
+        self.fresh[ids] = True
+
+    def _field(self, name: str, i: int) -> np.ndarray:
+        if name in self.numbers:
+            return self.numbers[name][i]
+        return getattr(self.model.opt if name.startswith("opt.") else self.model, name.removeprefix("opt."))
+
+    def move(self, q: np.ndarray, v: np.ndarray, force: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        start = q, v
+        sound = np.isfinite(q).all(1) & np.isfinite(force).all(1) & (np.abs(v) < FASTEST).all(1)
+        elsewhere = (q != self.known[0]).any(1) | (v != self.known[1]).any(1)
+        for i in np.flatnonzero(self.fresh | elsewhere | ~sound):
+            self._grow(int(i), q[i], v[i]) if sound[i] else self._cut(int(i))
+        rows = np.flatnonzero(sound)
+        self._hold(rows, q, v)
+        for copies in self.copies:
+            wrench = copies.wrenches(q, force)
+            for i in rows:
+                copies.push(int(i), self.clients[i // self.crowd], force[i], wrench[i])
+        for client in self.clients:
+            client.call("stepSimulation")
+        q, v = np.where(sound[:, None], q, np.nan), np.where(sound[:, None], v, np.nan)
+        for copies in self.copies:
+            copies.read(rows, [self.clients[i // self.crowd] for i in rows], q, v)
+        self.fresh[:] = ~sound
+        self.last, self.known = (*start, v - start[1]), (q.copy(), v.copy())
+        return q, v
+
+    def _cut(self, i: int) -> None:
+        for copies in self.copies:
+            copies.cut(i, self.clients[i // self.crowd])
+
+    def _grow(self, i: int, q: np.ndarray, v: np.ndarray) -> None:
+        """Simulation i's bodies anew, with its own numbers, and nothing that the old ones remembered."""
+        client = self.clients[i // self.crowd]
+        where: dict[int, tuple[int, int]] = {}  # geom -> body, link
+        for copies in self.copies:
+            has = placed(self.model, copies.tree, lambda f: self._field(f, i), self.still)
+            copies.grow(i, client, has, q, v)
+            where |= {x.geom: (int(copies.uid[i]), k) for k, x in enumerate(copies.tree.links) if x.geom >= 0}
+        for g, (uid, link) in where.items():
+            slide, spin, roll = _friction(self.model, self._field("geom_friction", i), g, self.pairs)
+            client.call("changeDynamics", uid, link, lateralFriction=slide, spinningFriction=spin, rollingFriction=roll)
+            client.call("setCollisionFilterGroupMask", uid, link, MOVING, 0)
+        everything = where | {g: (uid, -1) for g, uid in client.ground.items()}
+        for a, b in self.pairs:
+            (x, j), (y, k) = everything[a], everything[b]
+            client.call("setCollisionFilterPair", x, y, j, k, 1)
+        self.loss[i] = np.nan
+
+    def _hold(self, rows: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
+        """Dry friction where it has changed, and stops that have come near."""
+        loss, stops = self._rows("dof_frictionloss"), self._rows("jnt_range")
+        for i in rows[(loss[rows] != self.loss[rows]).any(1)]:
+            for copies in self.copies:
+                copies.hold(i, self.clients[i // self.crowd], loss[i])
+            self.loss[i] = loss[i]
+        sound = np.isin(np.arange(self.n), rows)
+        for copies in self.copies:
+            for i, k in copies.within_reach(q, v, stops, self.model.opt.timestep):
+                if sound[i]:
+                    copies.stop(k, i, self.clients[i // self.crowd], *stops[i, copies.joints[k]])
+
+    def _rows(self, name: str) -> np.ndarray:
+        """A field of all simulations."""
+        if name in self.numbers:
+            return self.numbers[name]
+        own = getattr(self.model, name)
+        return np.broadcast_to(own, (self.n, *own.shape))
+
+    def read(self, data: np.ndarray, wrench: np.ndarray) -> None:
+        if self.readers.any:
+            for client, first in zip(self.clients, range(0, self.n, self.crowd)):
+                at = self._owners(first)
+                touched: dict[int, list[Touch]] = {}
+                for c in client.call("getContactPoints"):
+                    for uid, link, sign in ((c[1], c[3], 1.0), (c[2], c[4], -1.0)):
+                        if (uid, link) in at and c[9] > 0:
+                            i, g = at[uid, link]
+                            touched.setdefault(i, []).append(_touch(c, g, sign))
+                for i in range(first, min(first + self.crowd, self.n)):
+                    if not self.fresh[i]:
+                        self._read(i, touched.get(i, []), data[i], wrench[i])
+
+    def _owners(self, first: int) -> dict[tuple[int, int], tuple[int, int]]:
+        """(body, link) in a client -> simulation, geom."""
+        return {
+            (int(copies.uid[i]), k): (i, link.geom)
+            for copies in self.copies
+            for k, link in enumerate(copies.tree.links)
+            if link.geom >= 0
+            for i in range(first, min(first + self.crowd, self.n))
+        }
+
+    def _read(self, i: int, touches: list[Touch], data: np.ndarray, wrench: np.ndarray) -> None:
+        q, v, change = (rows[i] for rows in self.last)
+        self.readers(lambda f: self._field(f, i), q, v, change / self.model.opt.timestep, touches, wrench, data)
+
+
+def _touch(c: tuple[Any, ...], geom: int, sign: float) -> Touch:
+    """One of Bullet's contact points, as what it does to the geom that is first (sign 1) or second (-1) in it."""
+    normal = np.array(c[7])  # towards the first
+    force = c[9] * normal + c[10] * np.array(c[11]) + c[12] * np.array(c[13])
+    return Touch(geom, 0.5 * (np.array(c[5]) + np.array(c[6])), sign * force, -sign * normal, float(c[9]))
+
+
+def _friction(model: mujoco.MjModel, friction: np.ndarray, g: int, pairs: list[tuple[int, int]]) -> list[float]:
+    """Sliding, spinning and rolling friction of a geom on what stands still; its own, where it touches nothing such."""
+    others = [b if a == g else a for a, b in pairs if g in (a, b)]
+    grounds = [x for x in others if model.body_weldid[model.geom_bodyid[x]] == 0]
+    found = [friction[g]]
+    for x in grounds:
+        mine, its = int(model.geom_priority[g]), int(model.geom_priority[x])
+        found.append(friction[g] if mine > its else friction[x] if its > mine else np.maximum(friction[g], friction[x]))
+    slide, spin, roll = (found[1:] or found)[0].tolist()
+    dims = int(model.geom_condim[g])
+    return [slide, spin if dims >= 4 else 0.0, roll if dims >= 6 else 0.0]

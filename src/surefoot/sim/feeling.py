@@ -1,0 +1,104 @@
+"""Readings of sensors that feel forces and accelerations, from what another engine than MuJoCo found of them.
+
+Touch is the sum of normal forces on a site's body within the site's volume. The others are MuJoCo's own formulas, given
+the accelerations that came about and the contact forces as wrenches on the bodies they act on.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError
+
+SENSOR = mujoco.mjtSensor
+TOUCH = int(SENSOR.mjSENS_TOUCH)
+MOVED = {
+    int(s)
+    for s in (
+        SENSOR.mjSENS_ACCELEROMETER, SENSOR.mjSENS_FORCE, SENSOR.mjSENS_TORQUE,
+        SENSOR.mjSENS_FRAMELINACC, SENSOR.mjSENS_FRAMEANGACC,
+    )
+}  # fmt: skip
+KNOWN = {int(SENSOR.mjSENS_ACTUATORFRC), int(SENSOR.mjSENS_JOINTACTFRC)}  # MuJoCo works them out all the same
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A contact point of a geom."""
+
+    geom: int
+    at: np.ndarray  # (3,) m
+    force: np.ndarray  # (3,) N on the geom's body
+    outward: np.ndarray  # (3,) the normal, away from the body
+    normal: float  # N
+
+
+class Readers:
+    """The sensors of a model that another engine has to answer for; says which of them none can."""
+
+    def __init__(self, model: mujoco.MjModel):
+        kinds, late = model.sensor_type, model.sensor_needstage == int(mujoco.mjtStage.mjSTAGE_ACC)
+        for k in np.flatnonzero(late):
+            name = model.sensor(k).name or f"number {k}"
+            if int(kinds[k]) not in MOVED | KNOWN | {TOUCH}:
+                raise SurefootError(f"sensor {name}: {SENSOR(int(kinds[k])).name[7:].lower()} is read by MuJoCo alone")
+            if model.sensor_history[k, 0] > 0 and int(kinds[k]) not in KNOWN:
+                raise SurefootError(f"sensor {name}: a delayed sensor of forces is read by MuJoCo alone")
+        self.model = copy.copy(model)
+        self.data = mujoco.MjData(self.model)
+        self.touch = np.flatnonzero(kinds == TOUCH)
+        self.moved = np.flatnonzero(np.isin(kinds, list(MOVED)))
+        self.any = bool(len(self.touch) or len(self.moved))
+
+    def __call__(
+        self,
+        field: Callable[[str], np.ndarray],
+        q: np.ndarray,
+        v: np.ndarray,
+        a: np.ndarray,
+        touches: list[Touch],
+        wrench: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """Write one simulation's readings, at q and v with the acceleration a."""
+        m, d = self.model, self.data
+        d.qpos[:], d.qvel[:] = q, v
+        mujoco.mj_kinematics(m, d)
+        for k in self.touch:
+            out[m.sensor_adr[k]] = self._pressed(int(m.sensor_objid[k]), touches)
+        if len(self.moved):
+            self._accelerated(field, a, touches, wrench, out)
+
+    def _pressed(self, site: int, touches: list[Touch]) -> float:
+        m, d = self.model, self.data
+        at, R, size, kind = d.site_xpos[site], d.site_xmat[site], m.site_size[site], int(m.site_type[site])
+        mine = [t for t in touches if m.geom_bodyid[t.geom] == m.site_bodyid[site]]
+        return sum(t.normal for t in mine if mujoco.mju_rayGeom(at, R, size, t.at, t.outward, kind, None) >= 0)
+
+    def _accelerated(
+        self,
+        field: Callable[[str], np.ndarray],
+        a: np.ndarray,
+        touches: list[Touch],
+        wrench: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        m, d = self.model, self.data
+        for name in ("body_mass", "body_inertia", "body_ipos", "body_iquat"):
+            getattr(m, name)[:] = field(name)
+        m.opt.gravity[:] = field("opt.gravity")
+        mujoco.mj_fwdPosition(m, d)
+        mujoco.mj_fwdVelocity(m, d)
+        d.xfrc_applied[:], d.qacc[:] = wrench, a
+        for t in touches:
+            b = int(m.geom_bodyid[t.geom])
+            d.xfrc_applied[b, :3] += t.force
+            d.xfrc_applied[b, 3:] += np.cross(t.at - d.xipos[b], t.force)
+        mujoco.mj_rnePostConstraint(m, d)
+        mujoco.mj_sensorAcc(m, d)
+        for k in self.moved:
+            at = slice(int(m.sensor_adr[k]), int(m.sensor_adr[k]) + int(m.sensor_dim[k]))
+            out[at] = d.sensordata[at]
