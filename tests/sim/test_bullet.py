@@ -12,6 +12,7 @@ from surefoot.params import Param, Params
 from surefoot.sim.engines import make
 from surefoot.world import Chance, OnAction, OnBody, OnForce, Start, World
 
+pytest.importorskip("pybullet", reason="needs the bullet extra")
 G = 9.81
 CRAB = """
 <mujoco><compiler angle="radian"/><option timestep=".002" gravity="1 .5 -9.81" integrator="Euler"><flag contact="disable"/></option>

@@ -4,6 +4,8 @@ h is the engine's timestep. All but RK4 are of first order in it: x' = x + h v',
 seconds is a h t / 2 off, and a motion of amplitude A and rate w is off by up to A w h.
 """
 
+from importlib.util import find_spec
+
 import mujoco
 import numpy as np
 import pytest
@@ -16,7 +18,8 @@ from surefoot.sim.engines import ENGINES, make
 from surefoot.world import Chance, Start, World
 
 G = 9.81
-every = pytest.mark.parametrize("name", ENGINES)
+bullets = find_spec("pybullet") is not None  # the bullet extra
+every = pytest.mark.parametrize("name", [k for k in ENGINES if bullets or not k.startswith("bullet")])
 
 
 def world(name: str, xml: str, params: Params | None = None, n: int = 1, substeps: int = 2, terms=()) -> World:

@@ -1,6 +1,6 @@
 """Bullet moves the bodies: Featherstone's articulated bodies and projected Gauss-Seidel for what holds them.
 
-    v+ = v + h (M + X)^-1 (force - C),   then impulses until no contact closes, no stop is passed, no dry friction is overcome
+    v+ = v + h M^-1 (force - C),   then impulses until no contact closes, no stop is passed, no dry friction is overcome
     q+ = q + h v+
 
 Built from the compiled MjModel and each simulation's own numbers, so every unknown that is a model field acts here. What
@@ -11,7 +11,7 @@ Bullet has otherwise, or not at all:
   geom with the ground by MuJoCo's rule (priority, or the larger), and between two moving geoms the product of both
 - dry friction of joints and joint stops are hard constraints
 - forces, damping among them, are explicit: they act as they were at the beginning of a step
-- armature is inertia of the links: see sim/multibody.py; X is what that adds
+- armature is a rotor behind a gear, held to its joint by the solver: see sim/multibody.py
 - ball joints, tendons, equality constraints, ellipsoids and flexible parts are refused by name
 """
 
@@ -148,19 +148,16 @@ class Copies:
         self.links = [i for i, link in enumerate(tree.links) if link.joint >= 0]
         joints = [tree.links[i].joint for i in self.links]
         self.q, self.v = model.jnt_qposadr[joints].astype(int), model.jnt_dofadr[joints].astype(int)
-        self.rest, self.limited = model.qpos0[self.q], model.jnt_limited[joints].astype(bool)
+        free = bool(model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_LIMIT)
+        self.rest, self.limited = model.qpos0[self.q], model.jnt_limited[joints].astype(bool) & (not free)
         self.joints, self.stopped = joints, np.zeros((n, len(joints)), bool)
         first = int(model.body_jntadr[tree.root]) if tree.root else 0
         self.root_q, self.root_v = int(model.jnt_qposadr[first]), int(model.jnt_dofadr[first])
-        self.rotors = [(i, link.rotor) for i, link in enumerate(tree.links) if link.rotor >= 0]
-        at = {link.joint: i for i, link in enumerate(tree.links) if link.joint >= 0}
-        self.geared = [(at[joint], i) for i, joint in self.rotors]
+        place = {joint: k for k, joint in enumerate(joints)}
+        self.rotors = [(i, place[link.rotor]) for i, link in enumerate(tree.links) if link.rotor >= 0]
         self.gears: list[list[int]] = [[] for _ in range(n)]
         self.uid = np.full(n, -1)
-        self.centre, self.turn = (
-            np.zeros((n, 3)),
-            np.tile([1.0, 0.0, 0.0, 0.0], (n, 1)),
-        )  # the root's frame in its body's
+        self.centre, self.turn = np.zeros((n, 3)), np.zeros((n, 4))  # the root's frame in its body's
 
     def grow(self, i: int, client: Client, has: Placed, q: np.ndarray, v: np.ndarray) -> None:
         """Simulation i's tree anew, at its q and v."""
@@ -175,7 +172,8 @@ class Copies:
                 "changeDynamics", uid, k - 1, mass=mass, localInertiaDiagonal=inertia.tolist(), jointDamping=0.0
             )
         if self.tree.root:
-            body = q[self.root_q : self.root_q + 3], matrix(q[self.root_q + 3 : self.root_q + 7])
+            quat = q[self.root_q + 3 : self.root_q + 7]
+            body = q[self.root_q : self.root_q + 3], matrix(quat / np.linalg.norm(quat))
             at, R = then(body, has.root)
             spin = body[1] @ v[self.root_v + 3 : self.root_v + 6]
             speed = v[self.root_v : self.root_v + 3] + np.cross(spin, at - body[0])
@@ -183,13 +181,11 @@ class Copies:
             client.call("resetBaseVelocity", uid, speed.tolist(), spin.tolist())
         for k, x, speed in zip(self.links, (q[self.q] - self.rest).tolist(), v[self.v].tolist()):
             client.call("resetJointState", uid, k, x, speed)
-        for joint, rotor in self.geared:
-            speed = v[self.v[self.links.index(joint)]]
-            client.call("resetJointState", uid, rotor, 0.0, RATIO * float(speed))
+        for rotor, k in self.rotors:
+            client.call("resetJointState", uid, rotor, 0.0, RATIO * float(v[self.v[k]]))
             client.call("setJointMotorControl2", uid, rotor, client.p.VELOCITY_CONTROL, force=0.0)
-            gear = client.call(
-                "createConstraint", uid, joint, uid, rotor, client.p.JOINT_GEAR, [0, 0, 1], [0] * 3, [0] * 3
-            )
+            ends = uid, self.links[k], uid, rotor
+            gear = client.call("createConstraint", *ends, client.p.JOINT_GEAR, [0, 0, 1], [0] * 3, [0] * 3)
             client.call("changeConstraint", gear, gearRatio=-1.0 / RATIO, maxForce=FASTEST)
             self.gears[i].append(gear)
 
@@ -384,6 +380,8 @@ class Bullet(Mover):
     def _hold(self, rows: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
         """Dry friction where it has changed, and stops that have come near."""
         loss, stops = self._rows("dof_frictionloss"), self._rows("jnt_range")
+        if self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS:
+            loss = np.zeros_like(loss)
         for i in rows[(loss[rows] != self.loss[rows]).any(1)]:
             for copies in self.copies:
                 copies.hold(i, self.clients[i // self.crowd], loss[i])

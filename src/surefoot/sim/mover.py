@@ -46,6 +46,9 @@ def shadowed(spec: mujoco.MjSpec) -> None:
     A body's gravcomp becomes the share of gravity that is left, so qfrc_gravcomp is the negative of gravity's force.
     """
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER  # one forward pass a step, at its beginning
-    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
+    off = mujoco.mjtDisableBit
+    if spec.option.disableflags & off.mjDSBL_CONSTRAINT:  # say so where a Mover will look
+        spec.option.disableflags |= int(off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_FRICTIONLOSS)
+    spec.option.disableflags |= int(off.mjDSBL_CONSTRAINT)
     for body in spec.bodies:
         body.gravcomp = 1.0 - body.gravcomp

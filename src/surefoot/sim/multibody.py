@@ -91,7 +91,7 @@ def touching(model: mujoco.MjModel) -> list[tuple[int, int]]:
             )
             if meet and wx != wy and not family and ((x << 16) + y) not in barred:
                 pairs.append((int(a), int(b)))
-    return pairs
+    return pairs + [(int(a), int(b)) for a, b in zip(model.pair_geom1, model.pair_geom2) if (a, b) not in pairs]
 
 
 def trees(model: mujoco.MjModel, geared: np.ndarray) -> tuple[Tree, ...]:
