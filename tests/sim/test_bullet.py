@@ -1,6 +1,8 @@
 """Bullet moves the bodies of an MjModel: the same inertia, forces and frames to rounding, and a World's promises about bits."""
 
+import os
 import sys
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -216,7 +218,8 @@ TABLE = """<mujoco><option timestep=".002"/><worldbody><geom name="floor" type="
 <body name="box" pos="0 0 .1"><freejoint/><geom name="box" type="box" size=".1 .1 .1" mass="2"/><site name="imu" size=".3"/>
 <body name="lid" pos="0 0 .1"><joint name="hinge" axis="0 1 0" range="-.001 .001" limited="true"/><geom name="lid" type="box" size=".1 .1 .01" mass=".5" contype="0" conaffinity="0"/>
 <site name="seam"/></body></body></worldbody>
-<sensor><touch name="touch" site="imu"/><accelerometer name="acc" site="imu"/><force name="force" site="seam"/><gyro name="gyro" site="imu"/></sensor></mujoco>"""
+<sensor><touch name="touch" site="imu"/><accelerometer name="acc" site="imu"/><force name="force" site="seam"/><gyro name="gyro" site="imu"/>
+<contact name="met" geom1="box" geom2="floor" reduce="mindist" num="1" data="found"/></sensor></mujoco>"""
 
 
 def test_a_box_at_rest_feels_its_weight_and_in_the_air_none():
@@ -227,6 +230,7 @@ def test_a_box_at_rest_feels_its_weight_and_in_the_air_none():
     run(w, 500)
     y = w.state.y
     assert np.allclose(y["touch"][:, 0], [2.5 * G, 0.0], rtol=1e-3)
+    assert y["met"][0] >= 3 and y["met"][1] == 0, "corners on the floor"
     assert np.allclose(y["acc"], [[0, 0, G], [0, 0, 0]], atol=0.02)
     assert np.allclose(np.abs(y["force"]), [[0, 0, 0.5 * G], [0, 0, 0]], atol=0.02), "what the box bears of the lid"
 
@@ -303,6 +307,46 @@ WALK_MASS = 5.0 + 4 * (0.66 + 1.0 + 0.265)  # kg
 def test_what_bullet_cannot_have_is_refused_by_name(part, error):
     with pytest.raises(SurefootError, match=error):
         world(f"<mujoco><worldbody>{part}</worldbody></mujoco>")
+
+
+@pytest.mark.parametrize(
+    "sensor, error",
+    [
+        ('<contact name="c" geom1="box" data="force"/>', "sensor c: of contacts"),
+        ('<jointlimitfrc name="l" joint="hinge"/>', "sensor l: jointlimitfrc is read by MuJoCo alone"),
+        ('<accelerometer name="a" site="imu" delay=".01" nsample="9"/>', "sensor a: a sensor of forces with a delay"),
+    ],
+)
+def test_readings_that_bullet_cannot_give_are_refused_by_name(sensor, error):
+    with pytest.raises(SurefootError, match=error):
+        world(TABLE.replace("<sensor>", f"<sensor>{sensor}"))
+
+
+def test_a_walking_policy_of_other_people_walks_in_bullet_too():
+    """MuJoCo Playground's Go1 policy, told to go at 1 m/s: it was seen at 1.02 m/s in MuJoCo."""
+    runtime = pytest.importorskip("onnxruntime", reason="needs the export extra")
+    models = Path(os.environ.get("SUREFOOT_MODELS", "no models given"))
+    path, net = models / "unitree_go1_flat.xml", models.parent / "policies" / "go1_joystick.onnx"
+    if not (path.exists() and net.exists()):
+        pytest.skip(f"{path} or {net} is not here; point SUREFOOT_MODELS at a directory that has the model")
+    policy, w = runtime.InferenceSession(str(net)), make("bullet", mujoco.MjSpec.from_file(str(path)), Params(), 1, 5)
+    home, last, where = w.model.key("home"), np.zeros(12), []
+    start = Start(home.qpos[None].copy(), np.zeros((1, w.model.nv)), home.ctrl[None].copy())
+    w.reset(np.array([0]), np.zeros((1, 0)), start)
+    for k in range(200):
+        x, y = w.state, {name: rows[0] for name, rows in w.state.y.items()}
+        down = -np.array([[0, 0, 1.0]] @ _rotation(y["orientation"]))[0]
+        told = [y["local_linvel"], y["gyro"], down, x.q[0, 7:] - home.ctrl, x.v[0, 6:], last, [1.0, 0.0, 0.0]]
+        last = policy.run(None, {"obs": np.concatenate(told, dtype=np.float32)[None]})[0][0]
+        assert not w.step((home.ctrl + 0.5 * last)[None], Chance(0, k, w.dt)).any()
+        where.append(x.q[0, 0])
+    assert abs((where[-1] - where[99]) / 2.0 - 1.02) < 0.03 and w.state.q[0, 2] > 0.25
+
+
+def _rotation(quat: np.ndarray) -> np.ndarray:
+    R = np.zeros(9)
+    mujoco.mju_quat2Mat(R, quat)
+    return R.reshape(3, 3)
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):

@@ -32,9 +32,7 @@ from surefoot.sim.multibody import HERE, RATIO, Placed, Pose, Tree, matrix, plac
 GEOM, JOINT = mujoco.mjtGeom, mujoco.mjtJoint
 WORLDS = 64  # Bullet's own worlds at most: each takes 30 MB. More simulations than that share them
 SWEEPS = 25  # of the solver: 16 times as many move walk's joints by 1 mrad in 40 control periods
-NEAR = (
-    0.05  # rad or m from a stop, where it is told to Bullet: one that is out of reach costs as much as one that is met
-)
+NEAR = 0.05  # rad or m from a stop, where Bullet is told of it: one out of reach costs as much as one that is met
 SOON = 10  # engine steps within which a joint may reach a stop
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged
 STILL, MOVING = 1, 2  # groups of shapes: what is fixed touches what moves, and other simulations' shapes never meet
@@ -400,22 +398,24 @@ class Bullet(Mover):
         return np.broadcast_to(own, (self.n, *own.shape))
 
     def read(self, data: np.ndarray, wrench: np.ndarray) -> None:
-        if self.readers.any:
-            for client, first in zip(self.clients, range(0, self.n, self.crowd)):
-                at = self._owners(first)
-                touched: dict[int, list[Touch]] = {}
-                for c in client.call("getContactPoints"):
-                    for uid, link, sign in ((c[1], c[3], 1.0), (c[2], c[4], -1.0)):
-                        if (uid, link) in at and c[9] > 0:
-                            i, g = at[uid, link]
-                            touched.setdefault(i, []).append(_touch(c, g, sign))
-                for i in range(first, min(first + self.crowd, self.n)):
-                    if not self.fresh[i]:
-                        self._read(i, touched.get(i, []), data[i], wrench[i])
+        if not self.readers.any:
+            return
+        for client, first in zip(self.clients, range(0, self.n, self.crowd)):
+            at = self._owners(first, client)
+            felt: dict[int, list[Touch]] = {i: [] for i in range(first, min(first + self.crowd, self.n))}
+            for c in client.call("getContactPoints"):
+                (i, a), (j, b) = at[c[1], c[3]], at[c[2], c[4]]
+                if c[9] > 0:
+                    for owner, touch in ((i, _touch(c, a, b, 1.0)), (j, _touch(c, b, a, -1.0))):
+                        if owner >= 0:
+                            felt[owner].append(touch)
+            for i, touches in felt.items():
+                if not self.fresh[i]:
+                    self._read(i, touches, data[i], wrench[i])
 
-    def _owners(self, first: int) -> dict[tuple[int, int], tuple[int, int]]:
-        """(body, link) in a client -> simulation, geom."""
-        return {
+    def _owners(self, first: int, client: Client) -> dict[tuple[int, int], tuple[int, int]]:
+        """(body, link) in a client -> simulation (-1: the ground), geom."""
+        return {(uid, -1): (-1, g) for g, uid in client.ground.items()} | {
             (int(copies.uid[i]), k): (i, link.geom)
             for copies in self.copies
             for k, link in enumerate(copies.tree.links)
@@ -428,11 +428,11 @@ class Bullet(Mover):
         self.readers(lambda f: self._field(f, i), q, v, change / self.model.opt.timestep, touches, wrench, data)
 
 
-def _touch(c: tuple[Any, ...], geom: int, sign: float) -> Touch:
+def _touch(c: tuple[Any, ...], geom: int, other: int, sign: float) -> Touch:
     """One of Bullet's contact points, as what it does to the geom that is first (sign 1) or second (-1) in it."""
     normal = np.array(c[7])  # towards the first
     force = c[9] * normal + c[10] * np.array(c[11]) + c[12] * np.array(c[13])
-    return Touch(geom, 0.5 * (np.array(c[5]) + np.array(c[6])), sign * force, -sign * normal, float(c[9]))
+    return Touch(geom, other, 0.5 * (np.array(c[5]) + np.array(c[6])), sign * force, -sign * normal, float(c[9]))
 
 
 def _friction(model: mujoco.MjModel, friction: np.ndarray, g: int, pairs: list[tuple[int, int]]) -> list[float]:

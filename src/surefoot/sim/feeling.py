@@ -1,7 +1,8 @@
 """Readings of sensors that feel forces and accelerations, from what another engine than MuJoCo found of them.
 
-Touch is the sum of normal forces on a site's body within the site's volume. The others are MuJoCo's own formulas, given
-the accelerations that came about and the contact forces as wrenches on the bodies they act on.
+Touch is the sum of normal forces on a site's body within the site's volume; a contact sensor may count the points where
+two geoms touch. The others are MuJoCo's own formulas, given the accelerations that came about and the contact forces as
+wrenches on the bodies they act on.
 """
 
 import copy
@@ -14,7 +15,8 @@ import numpy as np
 from surefoot.errors import SurefootError
 
 SENSOR = mujoco.mjtSensor
-TOUCH = int(SENSOR.mjSENS_TOUCH)
+TOUCH, CONTACT = int(SENSOR.mjSENS_TOUCH), int(SENSOR.mjSENS_CONTACT)
+FOUND = 1 << int(mujoco.mjtConDataField.mjCONDATA_FOUND)
 MOVED = {
     int(s)
     for s in (
@@ -30,6 +32,8 @@ class Touch:
     """A contact point of a geom."""
 
     geom: int
+    other: int
+    """the geom it touches"""
     at: np.ndarray  # (3,) m
     force: np.ndarray  # (3,) N on the geom's body
     outward: np.ndarray  # (3,) the normal, away from the body
@@ -40,18 +44,15 @@ class Readers:
     """The sensors of a model that another engine has to answer for; says which of them none can."""
 
     def __init__(self, model: mujoco.MjModel):
-        kinds, late = model.sensor_type, model.sensor_needstage == int(mujoco.mjtStage.mjSTAGE_ACC)
-        for k in np.flatnonzero(late):
-            name = model.sensor(k).name or f"number {k}"
-            if int(kinds[k]) not in MOVED | KNOWN | {TOUCH}:
-                raise SurefootError(f"sensor {name}: {SENSOR(int(kinds[k])).name[7:].lower()} is read by MuJoCo alone")
-            if model.sensor_history[k, 0] > 0 and int(kinds[k]) not in KNOWN:
-                raise SurefootError(f"sensor {name}: a delayed sensor of forces is read by MuJoCo alone")
+        kinds = model.sensor_type
+        for k in range(model.nsensor):
+            _check(model, k)
         self.model = copy.copy(model)
         self.data = mujoco.MjData(self.model)
         self.touch = np.flatnonzero(kinds == TOUCH)
+        self.met = np.flatnonzero(kinds == CONTACT)
         self.moved = np.flatnonzero(np.isin(kinds, list(MOVED)))
-        self.any = bool(len(self.touch) or len(self.moved))
+        self.any = bool(len(self.touch) + len(self.met) + len(self.moved))
 
     def __call__(
         self,
@@ -69,6 +70,9 @@ class Readers:
         mujoco.mj_kinematics(m, d)
         for k in self.touch:
             out[m.sensor_adr[k]] = self._pressed(int(m.sensor_objid[k]), touches)
+        for k in self.met:
+            pair = {int(m.sensor_objid[k]), int(m.sensor_refid[k])}
+            out[m.sensor_adr[k]] = len({tuple(t.at) for t in touches if {t.geom, t.other} == pair})
         if len(self.moved):
             self._accelerated(field, a, touches, wrench, out)
 
@@ -102,3 +106,19 @@ class Readers:
         for k in self.moved:
             at = slice(int(m.sensor_adr[k]), int(m.sensor_adr[k]) + int(m.sensor_dim[k]))
             out[at] = d.sensordata[at]
+
+
+def _check(model: mujoco.MjModel, k: int) -> None:
+    kind, where = int(model.sensor_type[k]), f"sensor {model.sensor(k).name or k}"
+    felt = kind == CONTACT or model.sensor_needstage[k] == int(mujoco.mjtStage.mjSTAGE_ACC)
+    if not felt or kind in KNOWN:
+        return
+    if kind == CONTACT:
+        geom = int(mujoco.mjtObj.mjOBJ_GEOM)
+        between = model.sensor_objtype[k] == geom == model.sensor_reftype[k]
+        if not between or model.sensor_intprm[k, 0] != FOUND or model.sensor_intprm[k, 2] != 1:
+            raise SurefootError(f"{where}: of contacts, MuJoCo alone reads more than whether two geoms touch")
+    elif kind not in MOVED | {TOUCH}:
+        raise SurefootError(f"{where}: {SENSOR(kind).name[7:].lower()} is read by MuJoCo alone")
+    if model.sensor_history[k, 0] > 0:
+        raise SurefootError(f"{where}: a sensor of forces with a delay is read by MuJoCo alone")
