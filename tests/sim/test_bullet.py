@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
@@ -12,6 +13,7 @@ from surefoot import tasks
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.sim.engines import make
+from surefoot.sim.fields import TARGETS
 from surefoot.world import Chance, OnAction, OnBody, OnForce, Start, World
 
 pytest.importorskip("pybullet", reason="needs the bullet extra")
@@ -270,6 +272,32 @@ def test_hills_are_where_mujoco_has_them():
     begin(w)
     run(w, 600)
     assert np.allclose(1 + w.state.q[0] - 0.01 + 0.2, 0.4 * np.array([0.6, 1.0, 0.0, 0.3]), atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk"])
+def test_every_unknown_that_is_a_number_of_the_model_acts_in_bullet(name):
+    """One simulation as the model says, and one for each unknown at a bound: all go another way."""
+    task = tasks.make(name)
+    moved = [i for i, p in enumerate(task.params) if p.target in TARGETS]
+    e = np.tile(task.params.nominal, (len(moved) + 1, 1))
+    for row, i in enumerate(moved):
+        p = tuple(task.params)[i]
+        e[row + 1, i] = p.high if p.nominal == p.low else p.low
+    env = tasks.env(replace(task, start=_alike(task), terms=()), len(e), seed=2, engine="bullet")
+    env.reset(e=e)
+    for k in range(25):
+        env.step(np.full((len(e), len(task.action.names)), 0.4 * np.sin(0.7 * k)))
+    x = env.world.state
+    seen = np.concatenate([x.q, x.v, *x.y.values()], 1)
+    idle = [task.params.names[i] for row, i in enumerate(moved) if np.abs(seen[row + 1] - seen[0]).max() < 1e-6]
+    assert not idle
+
+
+def _alike(task):
+    """The same start in every simulation."""
+    one = task.start(np.random.default_rng(0), 1)
+    fill = lambda x, n: None if x is None else np.repeat(x, n, 0)  # noqa: E731
+    return lambda rng, n: Start(fill(one.q, n), fill(one.v, n), fill(one.u, n), fill(one.act, n))
 
 
 @pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk", "walk-rough"])

@@ -4,6 +4,7 @@ h is the engine's timestep. All but RK4 are of first order in it: x' = x + h v',
 seconds is a h t / 2 off, and a motion of amplitude A and rate w is off by up to A w h.
 """
 
+import json
 from importlib.util import find_spec
 
 import mujoco
@@ -12,9 +13,12 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cli import main
+from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
+from surefoot.policy import linear
 from surefoot.sim.engines import ENGINES, make
+from surefoot.tasks.rollout import contract
 from surefoot.world import Chance, Start, World
 
 G = 9.81
@@ -59,6 +63,19 @@ def test_an_engine_that_does_not_exist_is_answered_with_those_that_do(capsys):
         tasks.env(tasks.make("balance"), 1, engine="mujco")
     assert main(["eval", "/nowhere", "--in", "bulet"]) == 2
     assert "--in: no engine matches 'bulet'" in capsys.readouterr().err
+
+
+def test_eval_judges_a_policy_in_the_engine_it_is_told(capsys, tmp_path):
+    """A feedback that catches the pole does so in each of them, on the same starts, and not with the same numbers."""
+    task = tasks.make("balance")
+    law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
+    bundle.save(law, tmp_path)
+    found = {}
+    for name in ("mujoco", "mujoco:rk4", *["bullet"] * bullets):
+        assert main(["eval", str(tmp_path), "--in", name, "--episodes", "10", "--belief", "nominal", "--json"]) == 0
+        found[name] = json.loads(capsys.readouterr().out)
+        assert found[name]["engine"] == name and found[name]["success"] == 1.0
+    assert len({f["error"] for f in found.values()}) == len(found)
 
 
 @every
