@@ -34,7 +34,7 @@ class Ground:
         if not self.rough:
             return ""
         k = len(self.heights)
-        data = " ".join(f"{h:.4f}" for h in (self.heights / AMPLITUDE).ravel())
+        data = " ".join(f"{h:.4f}" for h in (self.heights[::-1] / AMPLITUDE).ravel())  # XML begins at the largest y
         return f'<hfield name="hills" nrow="{k}" ncol="{k}" size="{SIZE} {SIZE} {AMPLITUDE} .1" elevation="{data}"/>'
 
     def geom(self) -> str:
