@@ -256,6 +256,25 @@ def test_every_shape_rests_where_its_size_says(shape):
     assert abs(0.5 + w.state.q[0, 0] - half - ground) < 1e-3
 
 
+@pytest.mark.parametrize(
+    "floor, block, expected",
+    [
+        ('friction=".2"', 'friction=".4"', 0.4),
+        ('friction=".2" priority="1"', 'friction=".4"', 0.2),
+        ('friction=".2"', 'friction=".1" priority="2"', 0.1),
+        ('friction=".2" condim="1"', 'friction=".4" condim="1"', 0.0),
+        ('friction=".2" condim="3" priority="1"', 'friction=".4" condim="1"', 0.2),
+    ],
+)
+def test_two_surfaces_rub_by_mujocos_rule(floor, block, expected):
+    xml = f"""<mujoco><option timestep=".002"/><worldbody><geom type="plane" size="0 0 1" {floor}/><body pos="0 0 .1">
+    <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><geom type="box" size=".1 .1 .1" {block}/></body></worldbody></mujoco>"""
+    w = world(xml)
+    begin(w, v=[2.0, 0.0])
+    run(w, 100)
+    assert np.isclose((2.0 - w.state.v[0, 0]) / 0.2, expected * G, rtol=0.02, atol=1e-9)
+
+
 def test_hills_are_where_mujoco_has_them():
     """A ball of 1 cm dropped on four quarters of different height; the XML's first row is the one with the largest y."""
     quarters = np.zeros((21, 31))

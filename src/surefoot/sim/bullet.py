@@ -25,6 +25,7 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import MissingExtra, SurefootError
+from surefoot.sim.engine import FASTEST
 from surefoot.sim.feeling import Readers, Touch
 from surefoot.sim.mover import Mover, Numbers
 from surefoot.sim.multibody import HERE, RATIO, Placed, Pose, Tree, matrix, placed, quaternion, then, touching, trees
@@ -34,7 +35,6 @@ WORLDS = 64  # Bullet's own worlds at most: each takes 30 MB. More simulations t
 SWEEPS = 25  # of the solver: 16 times as many move walk's joints by 1 mrad in 40 control periods
 NEAR = 0.05  # rad or m from a stop, where Bullet is told of it: one out of reach costs as much as one that is met
 SOON = 10  # engine steps within which a joint may reach a stop
-FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged
 STILL, MOVING = 1, 2  # groups of shapes: what is fixed touches what moves, and other simulations' shapes never meet
 
 
@@ -436,13 +436,14 @@ def _touch(c: tuple[Any, ...], geom: int, other: int, sign: float) -> Touch:
 
 
 def _friction(model: mujoco.MjModel, friction: np.ndarray, g: int, pairs: list[tuple[int, int]]) -> list[float]:
-    """Sliding, spinning and rolling friction of a geom on what stands still; its own, where it touches nothing such."""
+    """Sliding, spinning and rolling friction of a geom on the first thing that stands still and may touch it.
+
+    MuJoCo's rule: coefficients and condim are those of the geom with priority, or else the larger of both.
+    """
     others = [b if a == g else a for a, b in pairs if g in (a, b)]
-    grounds = [x for x in others if model.body_weldid[model.geom_bodyid[x]] == 0]
-    found = [friction[g]]
-    for x in grounds:
-        mine, its = int(model.geom_priority[g]), int(model.geom_priority[x])
-        found.append(friction[g] if mine > its else friction[x] if its > mine else np.maximum(friction[g], friction[x]))
-    slide, spin, roll = (found[1:] or found)[0].tolist()
-    dims = int(model.geom_condim[g])
-    return [slide, spin if dims >= 4 else 0.0, roll if dims >= 6 else 0.0]
+    x = next((x for x in others if model.body_weldid[model.geom_bodyid[x]] == 0), g)
+    both = sorted((g, x), key=lambda k: model.geom_priority[k])
+    ruling = both if model.geom_priority[g] == model.geom_priority[x] else both[1:]
+    slide, spin, roll = friction[ruling].max(0).tolist()
+    dims = int(model.geom_condim[ruling].max())
+    return [slide if dims >= 3 else 0.0, spin if dims >= 4 else 0.0, roll if dims >= 6 else 0.0]
