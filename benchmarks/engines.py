@@ -180,8 +180,10 @@ def apart(quick: bool) -> Iterator[Row]:
     yield row("walk: bullet from mujoco:elliptic", parting("walk", "bullet", elliptic, 0.02), "s")
 
 
-STEPS = {"balance": 200_000, "arm": 400_000, "hover": 1_000_000}
-"""hover's own is twice that: half is enough to come home"""
+STEPS = {"balance": 200_000, "arm": 400_000, "hover": 600_000}
+"""hover's own is three times that, and its success higher: here it only has to be the same policy everywhere"""
+JUDGES = ("mujoco", "mujoco:euler", "mujoco:rk4", "mujoco:half-step", "mujoco:eighth-step", "bullet")
+"""nothing touches in these tasks, so solvers and cones of contacts are left out"""
 
 
 def policies(quick: bool) -> Iterator[Row]:
@@ -189,7 +191,8 @@ def policies(quick: bool) -> Iterator[Row]:
         task = tasks.make(name)
         measure.said(f"{name}: training")
         policy, _, _ = learned(task, task.belief, 0, 4096 if quick else steps)
-        for engine in ENGINES:
+        for engine in JUDGES:
+            measure.said(engine)
             found = evaluate(policy, _judge(name, 8 if quick else 200, engine))
             low, high = found.interval
             error = f"error {np.nanmean(found.error):.4g} {task.error_unit}" if np.isfinite(found.error).any() else ""
