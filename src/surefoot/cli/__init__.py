@@ -12,6 +12,7 @@ import surefoot
 from surefoot.cli.actuator import Actuator
 from surefoot.cli.believe import Believe
 from surefoot.cli.explore import Explore
+from surefoot.cli.gate import Gate
 from surefoot.cli.lacks import Delta, Missing
 from surefoot.cli.logs import ReadLog
 from surefoot.cli.real import Identify, Preflight, Replay
@@ -36,6 +37,7 @@ VERBS: dict[str, Any] = {
     "sweep": Sweep,
     "adapt": Adapt,
     "record": Record,
+    "gate": Gate,
     "cross": Cross,
     "explore": Explore,
     "preflight": Preflight,

@@ -12,7 +12,7 @@ from tyro.conf import FlagConversionOff, Positional, arg
 
 from surefoot import tasks
 from surefoot.belief import Belief
-from surefoot.cli.words import belief_of, count, privileged, seconds, task_for
+from surefoot.cli.words import belief_of, count, seconds, task_for
 from surefoot.console import Answer, Line, goal, ready, results
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy, Random, Zero
@@ -199,7 +199,7 @@ class Export:
         policy = bundle.load(self.policy)
         out = self.out or bundle.find(self.policy).with_suffix(".onnx")
         bundle.export_onnx(policy, out)
-        worst, unseen = onnx_difference(policy, out), privileged(policy)
+        worst, unseen = onnx_difference(policy, out), tasks.privileged(policy.contract)
         facts = {
             "onnx": str(out),
             "bytes": out.stat().st_size,

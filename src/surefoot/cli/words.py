@@ -49,13 +49,6 @@ def task_for(policy: Policy, name: str) -> Task:
     return task
 
 
-def privileged(policy: Policy) -> list[str]:
-    """What the policy must be told that its task's own actor is not: a teacher's knowledge."""
-    c = policy.contract
-    robots = {"begun"} | {t.name for t in tasks.make(c.task).sees["actor"].terms} if c.task in tasks.TASKS else None
-    return [t.name for t in c.observation if robots is not None and t.name not in robots]
-
-
 def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:
     """Words such as stiction=0.5, as names with their numbers."""
     found: dict[str, float] = {}

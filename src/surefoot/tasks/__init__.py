@@ -95,6 +95,14 @@ def fitting(task: Task, contract: Contract) -> Task:
     return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
 
 
+def privileged(contract: Contract) -> list[str]:
+    """What a policy must be told that its task's own actor is not: a teacher's knowledge, which no robot has."""
+    if contract.task not in TASKS:
+        return []
+    robots = {"begun"} | {t.name for t in make(contract.task).sees["actor"].terms}
+    return [t.name for t in contract.observation if t.name not in robots]
+
+
 def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term) -> Task:
     """The same task with one more unknown, believed to lie from low to high, and Terms that it may steer.
 

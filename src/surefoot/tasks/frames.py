@@ -10,6 +10,12 @@ def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     return v + w * t + cross(u, t)
 
 
+def pointing(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Direction in the body frame of a world vector, one for all rows or one for each: gravity's is (0, 0, -1) when level."""
+    unit = v / np.sqrt(norm2(v))[:, None]
+    return to_body(quat, np.broadcast_to(unit, (len(quat), 3)))
+
+
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a x b row by row; written out because np.cross costs ten times as much on small rows."""
     ax, ay, az = a[:, 0], a[:, 1], a[:, 2]

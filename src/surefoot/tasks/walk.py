@@ -12,7 +12,7 @@ from surefoot.params import Param, Params
 from surefoot.rng import Draw
 from surefoot.sim.events import Push
 from surefoot.task import Action, Group, Moment, Reward, Seen, Symmetry, Task
-from surefoot.tasks.frames import norm2, to_body
+from surefoot.tasks.frames import norm2, pointing, to_body
 from surefoot.tasks.ground import Ground
 from surefoot.world import Start
 
@@ -131,8 +131,7 @@ RANGES = {
 
 def _gravity(s: Moment) -> np.ndarray:
     """Direction of gravity in the body frame, as an attitude filter reports it: (0, 0, -1) when level."""
-    g = s.x.gravity / np.sqrt(norm2(s.x.gravity))[:, None]
-    return to_body(s.y["attitude"], np.broadcast_to(g, (len(s.q), 3)))
+    return pointing(s.y["attitude"], s.x.gravity)
 
 
 def _moving(s: Moment) -> np.ndarray:

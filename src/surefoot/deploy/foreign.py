@@ -1,0 +1,253 @@
+"""Policies from ONNX files: our own, whose contract is inside, and other people's, with a contract file.
+
+A contract is read from JSON (wiring.py), from the metadata mjlab writes into its ONNX files, or from a deploy.yaml as
+unitree_rl_lab writes it. What the last two leave open is said in `notes`, never guessed silently.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot import files
+from surefoot.deploy.bundle import GOLDEN
+from surefoot.deploy.onnx_file import Graph, numbers
+from surefoot.errors import MissingExtra, SurefootError
+from surefoot.policy import Contract, Policy
+from surefoot.wiring import ALIASES, COMMANDS, Wiring, known
+
+LARGEST = 2**20  # bytes of a contract file
+MJLAB = ("joint_names", "default_joint_pos", "action_scale", "observation_names")
+RATE = 50.0  # Hz, where a file does not tell
+
+
+@dataclass(frozen=True)
+class Ours(Policy):
+    """An ONNX file that `surefoot export` wrote."""
+
+    contract: Contract
+    graph: Graph
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        out = self.graph(obs)
+        return out.argmax(1)[:, None].astype(np.float32) if self.contract.choices else out
+
+
+@dataclass(frozen=True)
+class Foreign(Policy):
+    """Another's net in a task of ours: told its columns in its order, its answers put where the task's actuators are."""
+
+    contract: Contract
+    """of the task"""
+    graph: Graph
+    columns: np.ndarray
+    """of the task's observation, for each number the net is told"""
+    actuators: np.ndarray
+    """of the task's action, for each number the net answers"""
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(obs), len(self.contract.action_names)), np.float32)
+        out[:, self.actuators] = self.graph(np.take(obs, self.columns, 1))
+        return out
+
+
+def ours(path: Path, graph: Graph) -> Ours:
+    """The policy of an ONNX file of ours; refused where it no longer answers as it did when it was written."""
+    contract = Contract.from_json(numbers(graph.metadata["surefoot"]), f"{path}: metadata surefoot")
+    if contract.obs_dim != graph.width:
+        raise SurefootError(f"{path}: expected an input of {contract.obs_dim} numbers, found {graph.width}")
+    golden = numbers(graph.metadata.get("golden", ""))
+    try:
+        obs, out = (np.array(golden[k], np.float32) for k in ("obs", "out"))
+        same = np.allclose(graph(obs), out, rtol=100 * GOLDEN, atol=100 * GOLDEN)
+    except Exception as error:  # whatever a file that is not ours holds there
+        raise SurefootError(f"{path}: golden: expected observations and answers of ours in its metadata") from error
+    if not same:
+        raise SurefootError(
+            f"{path}: golden: it answers differently from when it was written; it is not the same policy"
+        )
+    return Ours(contract, graph)
+
+
+def check_fits(graph: Graph, wiring: Wiring, where: str) -> None:
+    """The net takes and gives as many numbers as its contract says."""
+    if wiring.obs_dim != graph.width:
+        told = ", ".join(f"{w.name} {wiring.width(w) * w.history}" for w in wiring.observation)
+        raise SurefootError(
+            f"{where}: the net takes {graph.width} numbers, the contract tells {wiring.obs_dim}: {told}"
+        )
+    if len(wiring.joints) != graph.wide:
+        raise SurefootError(
+            f"{where}: the net gives {graph.wide} numbers, the contract has {len(wiring.joints)} joints"
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """A contract, and what its source left open."""
+
+    wiring: Wiring
+    notes: tuple[str, ...] = ()
+
+
+def contract_of(path: Path | None, metadata: Mapping[str, str], motors: Sequence[str], where: str) -> Found:
+    """The contract in a file (.json, .yaml), over what the ONNX file's own metadata say, where they say something.
+
+    `motors` are the model's driven joints in the order of its actuators.
+    """
+    inside = from_metadata(metadata, where) if all(k in metadata for k in MJLAB) else {}
+    if path is None:
+        if not inside:
+            raise SurefootError(
+                f"{where}: no contract in it, neither surefoot's nor mjlab's; give one with --contract (docs/gate.md)"
+            )
+        return Found(Wiring.from_json(_open(inside), where), _left(inside))
+    if path.suffix in (".yaml", ".yml"):
+        inside |= from_deploy(_yaml(path), motors, str(path))
+        return Found(Wiring.from_json(_open(inside), str(path)), _left(inside))
+    if path.exists() and path.stat().st_size > LARGEST:
+        raise SurefootError(f"{path}: {path.stat().st_size} bytes, expected at most {LARGEST}")
+    data = files.read_json(path)
+    if not isinstance(data, dict):
+        raise SurefootError(f"{path}: expected an object, found {type(data).__name__}")
+    whole = inside | data
+    return Found(Wiring.from_json(_open(whole), str(path)), _left(whole) if inside else ())
+
+
+def _open(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"rate": RATE} | dict(data)
+
+
+def _left(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What had to be assumed."""
+    notes = [] if "rate" in data else [f"rate: not told, taken as {RATE:g} Hz"]
+    if not data.get("frame"):
+        notes.append("frame: not told, velocities and gravity are those of the base")
+    return tuple(notes)
+
+
+def from_metadata(data: Mapping[str, str], where: str) -> dict[str, Any]:
+    """mjlab's keys: lists as text parted by commas, the parts of a list in a list by semicolons; 3 decimals."""
+    listed = lambda key: [w.strip() for w in data.get(key, "").split(",") if w.strip()]  # noqa: E731
+    real = lambda key: [_number(w, f"{where}: metadata {key}") for w in listed(key)]  # noqa: E731
+    names = listed("observation_names")
+    each = {k: listed(f"observation_terms_{k}") or [""] * len(names) for k in ("scale", "clip", "history_length")}
+    for key, words in each.items():
+        if len(words) != len(names):
+            raise SurefootError(f"{where}: metadata observation_terms_{key}: expected {len(names)}, found {len(words)}")
+    rows = zip(names, each["scale"], each["clip"], each["history_length"])
+    terms = [_mjlab_term(*row, where) for row in rows]
+    found: dict[str, Any] = {
+        "joints": listed("joint_names"), "home": real("default_joint_pos"), "action_scale": real("action_scale"),
+        "observation": terms, "layout": "terms", "commands": {k: [-1.0, 1.0] for k in COMMANDS},
+    }  # fmt: skip
+    sites = {w for w in listed("observation_terms_sensor_site") if w not in ("None", "none", "")}
+    if len(sites) == 1:
+        found["frame"] = sites.pop()
+    for key, name in (("joint_stiffness", "kp"), ("joint_damping", "kd")):
+        if listed(key):
+            found[name] = real(key)
+    return found
+
+
+def _mjlab_term(name: str, scale: str, clip: str, history: str, where: str) -> dict[str, Any]:
+    place = f"{where}: metadata: {name}"
+    found: dict[str, Any] = {"name": name, "history": max(1, int(_number(history or "1", place)))}
+    if scale:
+        found["scale"] = [_number(w, place) for w in scale.split(";")]
+    ends = [_number(w, place) for w in clip.split(";")] if clip else []
+    if ends and np.isfinite(ends).any():
+        found["clip"] = _symmetric(ends, place)
+    return found
+
+
+def from_deploy(data: Any, motors: Sequence[str], where: str) -> dict[str, Any]:
+    """unitree_rl_lab's deploy.yaml: poses and scales in the policy's order, gains in that of the SDK's motors.
+
+    The model's actuators are taken to be in the order of the SDK's motors, as in Unitree's own models.
+    """
+    need = ("joint_ids_map", "step_dt", "default_joint_pos", "actions", "observations")
+    if not isinstance(data, Mapping) or any(k not in data for k in need):
+        raise SurefootError(f"{where}: expected a deploy.yaml with {', '.join(need)}")
+    ids = data["joint_ids_map"]
+    if not isinstance(ids, list) or not all(isinstance(i, int) and 0 <= i < len(motors) for i in ids):
+        raise SurefootError(
+            f"{where}: joint_ids_map: expected motors 0..{len(motors) - 1} of the model, found {str(ids)[:80]}"
+        )
+    action = data["actions"].get("JointPositionAction") if isinstance(data["actions"], Mapping) else None
+    if not isinstance(action, Mapping):
+        raise SurefootError(f"{where}: actions: expected JointPositionAction, found {str(data['actions'])[:80]}")
+    if not isinstance(data["observations"], Mapping):
+        raise SurefootError(f"{where}: observations: expected terms by name")
+    found: dict[str, Any] = {
+        "joints": [motors[i] for i in ids], "home": data["default_joint_pos"], "rate": 1.0 / _real(data["step_dt"], f"{where}: step_dt"),
+        "action_scale": action.get("scale", 1.0), "layout": "terms",
+        "observation": [_unitree_term(k, v, where) for k, v in data["observations"].items()],
+    }  # fmt: skip
+    if action.get("offset") is not None:
+        found["action_offset"] = action["offset"]
+    for key, name in (("stiffness", "kp"), ("damping", "kd")):
+        gains = data.get(key)
+        if isinstance(gains, list) and len(gains) > max(ids):
+            found[name] = [gains[i] for i in ids]
+    found["commands"] = _unitree_commands(data.get("commands"))
+    return found
+
+
+def _unitree_term(name: Any, body: Any, where: str) -> dict[str, Any]:
+    term = str(name) if ALIASES.get(str(name), str(name)) in known() else str(name)
+    body = body if isinstance(body, Mapping) else {}
+    found: dict[str, Any] = {"name": term, "history": max(1, body.get("history_length") or 1)}
+    if body.get("scale") is not None:
+        found["scale"] = body["scale"]
+    if body.get("clip") is not None:
+        found["clip"] = _symmetric([_real(v, f"{where}: {name}: clip") for v in body["clip"]], f"{where}: {name}")
+    return found
+
+
+def _unitree_commands(data: Any) -> dict[str, Any]:
+    try:
+        ranges = data["base_velocity"]["ranges"]
+        return {ours_: ranges[theirs] for ours_, theirs in zip(COMMANDS, ("lin_vel_x", "lin_vel_y", "ang_vel_z"))}
+    except (TypeError, KeyError):
+        return {}
+
+
+def _symmetric(ends: Sequence[float], where: str) -> float:
+    if len(ends) == 1:
+        return abs(ends[0])
+    if len(ends) != 2 or ends[0] != -ends[1]:
+        raise SurefootError(f"{where}: clip: expected -c and c, found {list(ends)}")
+    return abs(ends[1])
+
+
+def _number(word: str, where: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise SurefootError(f"{where}: expected a number, found {word[:80]!r}") from None
+
+
+def _real(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value:
+        raise SurefootError(f"{where}: expected a number other than 0, found {value!r}")
+    return float(value)
+
+
+def _yaml(path: Path) -> Any:
+    """Plain YAML: no tags that make objects, no aliases that multiply."""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("reading a deploy.yaml", "export") from None
+    if not path.exists() or path.stat().st_size > LARGEST:
+        raise SurefootError(f"{path}: expected a file of at most {LARGEST} bytes")
+    try:
+        text = path.read_text()
+        if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+            raise SurefootError(f"{path}: found an alias (*name), expected plain values")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise SurefootError(f"{path}: expected YAML, found {' '.join(str(error).split())[:200]}") from None

@@ -1,0 +1,101 @@
+"""Who stands at the gate: a policy with the task it is for, from a run, a bundle, or an ONNX file of ours or of others."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from surefoot import files, tasks
+from surefoot.deploy import bundle, foreign
+from surefoot.deploy.onnx_file import read
+from surefoot.errors import SurefootError
+from surefoot.policy import Policy
+from surefoot.task import Task
+from surefoot.tasks import foreign as strangers
+from surefoot.tasks.rollout import contract
+from surefoot.wiring import Wiring
+
+Rewire = Callable[[Wiring], tuple[Policy, Task]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    name: str
+    policy: Policy
+    task: Task
+    parents: dict[str, str]
+    """content hashes"""
+    wiring: Wiring | None = None
+    rewire: Rewire | None = None
+    """the same net under another contract"""
+    notes: tuple[str, ...] = field(default=())
+
+    def facts(self) -> dict[str, Any]:
+        return {"policy": self.name, "task": self.task.name, "parents": self.parents, "notes": list(self.notes)}
+
+
+def candidate(
+    path: Path,
+    task: str = "",
+    model: Path | None = None,
+    contract_file: Path | None = None,
+    command: tuple[float, ...] | None = None,
+    seconds: float | None = None,
+) -> Candidate:
+    """A policy and its task; `model` and a contract for one of others."""
+    path = Path(path)
+    if path.suffix != ".onnx":
+        _no_strangers(path, model, contract_file, command)
+        policy = bundle.load(path)
+        found = bundle.find(path)
+        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(found.read_bytes())})
+    given, wanted = _ports(contract_file)
+    graph = read(path, given, wanted)
+    parents = {"policy": files.sha256(path.read_bytes())}
+    if "surefoot" in graph.metadata and contract_file is None:
+        _no_strangers(path, model, contract_file, command)
+        policy_ = foreign.ours(path, graph)
+        return Candidate(str(path), policy_, _own(policy_, task), parents)
+    if model is None:
+        raise SurefootError(f"{path}: a policy of others: expected the robot it drives, --model robot.xml")
+    found_ = foreign.contract_of(contract_file, graph.metadata, strangers.motors(model), str(path))
+    foreign.check_fits(graph, found_.wiring, str(path))
+
+    def rewire(wiring: Wiring) -> tuple[Policy, Task]:
+        made, robot = strangers.foreign(model, wiring, command, seconds or strangers.SECONDS)
+        own = contract(made, tasks.env(made, 1).world.model)
+        return foreign.Foreign(own, graph, wiring.columns(), robot.actuators), made
+
+    parents |= {"model": files.sha256(model.read_bytes())}
+    if contract_file is not None:
+        parents["contract"] = files.sha256(contract_file.read_bytes())
+    policy_2, made = rewire(found_.wiring)
+    return Candidate(str(path), policy_2, made, parents, found_.wiring, rewire, found_.notes)
+
+
+def _own(policy: Policy, name: str) -> Task:
+    """The task a policy of ours was made for, or another that it fits."""
+    c = policy.contract
+    task = tasks.fitting(tasks.make(name or c.task), c)
+    task = replace(task, sees={"actor": task.sees["actor"]})  # nobody learns here, so no critic is told anything
+    if task.action.names != c.action_names:
+        raise SurefootError(
+            f"the policy drives {', '.join(c.action_names)}; {task.name} {', '.join(task.action.names)}"
+        )
+    return task
+
+
+def _ports(contract_file: Path | None) -> tuple[str, str]:
+    """Names of the net's input and output, if a contract file gives them."""
+    if contract_file is None or contract_file.suffix != ".json":
+        return "", ""
+    data = files.read_json(contract_file)
+    names = [data.get(k, "") if isinstance(data, dict) else "" for k in ("input", "output")]
+    return tuple(n if isinstance(n, str) else "" for n in names)  # type: ignore[return-value]
+
+
+def _no_strangers(path: Path, *given: object) -> None:
+    if any(g is not None for g in given):
+        raise SurefootError(
+            f"{path}: has its own contract; --model, --contract and --command are for policies of others"
+        )

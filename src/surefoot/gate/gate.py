@@ -1,0 +1,243 @@
+"""gate: may this policy leave the simulator? A Verdict, line by line, each with its interval and evidence.
+
+    home    success in the nominal world, and, where that fails, what in the contract would explain it
+    worlds  over the belief, in the worst decile of its worlds, by a search for rare failures
+    other   in each engine asked for, in each hidden reality
+    motion  torque, speed, smoothness, energy        margins  latency, push
+
+Every column meets the same episodes, and stops as soon as its answer is clear. Stopped by hand, what is known stays.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from surefoot import tasks
+from surefoot.belief import Belief
+from surefoot.errors import SurefootError
+from surefoot.gate import checks, margins, suspects
+from surefoot.gate.candidate import Candidate
+from surefoot.gate.checks import Limits
+from surefoot.gate.motion import watched
+from surefoot.gate.runs import Make, Runs, episodes, plain, until_clear
+from surefoot.gate.sequential import RateTest
+from surefoot.gate.statistics import needed
+from surefoot.gate.worst import search
+from surefoot.sim.realities import Reality, realities
+from surefoot.task import Env
+from surefoot.verdict import Check, Verdict
+
+Say = Callable[[str], None]
+JUDGED = 1000  # seed of the gate's episodes, which no training uses
+TENTH = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked, and how many episodes it may take."""
+
+    engines: tuple[str, ...] = ("mujoco",)
+    realities: tuple[int, ...] = ()
+    episodes: int = 200
+    """at most, in each column"""
+    claim: float | None = None
+    """a success rate to be claimed over the belief"""
+    level: float = 0.95
+    seed: int = JUDGED
+    rungs: int = 40
+    """episodes at each load of a margin"""
+    watched: int = 30
+    """episodes whose motion is looked at"""
+    again: int = 5
+    """fresh episodes in each world of the worst decile"""
+    search: tuple[int, int, int] = (60, 40, 100)
+    """episodes to find a failure, to learn where they are, to judge how often they come up"""
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.episodes < 20:
+            raise SurefootError(
+                f"episodes: found {self.episodes}, expected at least 20 to say anything of a tenth of them"
+            )
+        if self.claim is not None:
+            if not 0.5 <= self.claim < 1:
+                raise SurefootError(f"claim: found {self.claim}, expected a success rate from 0.5 to below 1")
+            least = needed(round(1 - self.claim, 12), self.level)
+            if self.episodes < least:
+                raise SurefootError(
+                    f"claim: {self.episodes} episodes cannot bear 'at most {100 * (1 - self.claim):g} % fail' at "
+                    f"{100 * self.level:g} %, not even without a failure: it takes {least}; expected --episodes {least} or more"
+                )
+
+    def thorough(self) -> "Plan":
+        return replace(self, episodes=max(self.episodes, 1000), rungs=100, watched=100, search=(200, 200, 400))
+
+
+@dataclass
+class Found:
+    """What is known so far."""
+
+    checks: list[Check] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    suspects: list[dict[str, Any]] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def gate(who: Candidate, belief: Belief, plan: Plan, limits: Limits, say: Say = lambda _: None, note: Say = lambda _: None) -> Verdict:  # fmt: skip
+    """The verdict; where it is stopped by hand, of what was known by then."""
+    began, found = time.monotonic(), Found()
+    try:
+        for check in _lines(who, belief, plan, limits, found, say):
+            found.checks.append(check)
+            note(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.evidence}")
+    except KeyboardInterrupt:
+        found.interrupted = True
+    meta = who.facts() | {
+        "seconds": round(time.monotonic() - began, 1), "seed": plan.seed, "plan": asdict(plan), "limits": asdict(limits),
+        "level": plan.level, "interrupted": found.interrupted, "skipped": found.skipped, "suspects": found.suspects,
+        "evidence": found.evidence,
+    }  # fmt: skip
+    return Verdict(tuple(found.checks), _next(who, found), f"{who.name} at the gate", plain(meta))
+
+
+def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+    unseen = tasks.privileged(who.policy.contract)
+    if unseen:
+        yield Check("told only what a robot measures", len(unseen), 0, False, f"it must be told {', '.join(unseen)}")
+    home = yield from _column(who, "nominal", _place(who, None, "mujoco", plan), plan, limits.success, found, say)
+    if not found.checks[-1].holds:
+        found.suspects = suspects.why(who, home, plan, say)
+    yield from _worlds(who, belief, plan, limits, found, say)
+    for engine in plan.engines:
+        if engine != "mujoco":
+            place = _place(who, None, engine, plan)
+            yield from _column(who, f"engine {engine}", place, plan, limits.success, found, say)
+    for seed in plan.realities:
+        real = realities(seed, who.task)
+        yield from _column(who, f"reality {seed}", _machine(who, real, plan), plan, limits.reality, found, say)
+        found.evidence[f"reality {seed}"]["made of"] = sorted(real.strengths)
+    yield from _motion(who, belief, plan, limits, found, say)
+    yield from _margins(who, plan, limits, found, say)
+
+
+def _place(who: Candidate, belief: Belief | None, engine: str, plan: Plan) -> Make:
+    kw: dict[str, Any] = {} if engine == "mujoco" else {"engine": engine}
+    return lambda n, seed: tasks.env(who.task, n, belief, seed, plan.threads, **kw)
+
+
+def _machine(who: Candidate, real: Reality, plan: Plan) -> Make:
+    nominal = tasks.nominal(who.task)
+    return lambda n, seed: Env(who.task, real.world(who.task, n, plan.threads), nominal, seed)
+
+
+def _column(who: Candidate, name: str, make: Make, plan: Plan, limit: float, found: Found, say: Say, all_: bool = False) -> Any:  # fmt: skip
+    """Success in one kind of world; a generator that yields its check and returns its runs."""
+    test = RateTest(limit, level=plan.level, most=plan.episodes)
+    tell = lambda share: say(f"{name}: {100 * share:3.0f} % of at most {plan.episodes} episodes")  # noqa: E731
+    runs, decision = until_clear(who.policy, make, test, plan.seed, tell, early=not all_)
+    check = checks.success(f"success, {name}", runs, decision, limit, plan.level)
+    found.evidence[name] = _facts(check, runs)
+    yield check
+    return runs
+
+
+def _facts(check: Check, runs: Runs) -> dict[str, Any]:
+    error = runs.error[np.isfinite(runs.error)]
+    return {
+        "success": check.value, "low": check.low, "high": check.high, "limit": check.limit, "episodes": len(runs),
+        "error": float(error.mean()) if len(error) else None, "ended": dict(runs.reasons),
+    }  # fmt: skip
+
+
+def _worlds(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+    """Over the belief, in its worst decile, and where failures are rare."""
+    if not (belief.sd() > 0).any():
+        found.skipped["belief"] = "it leaves nothing open: every unknown is fixed"
+        return
+    place, params = _place(who, belief, "mujoco", plan), who.task.params
+    runs = yield from _column(who, "belief", place, plan, limits.success, found, say, all_=plan.claim is not None)
+    found.evidence["belief"]["fails where"] = checks.where_it_fails(runs, params)
+    if plan.claim is not None:
+        yield checks.claimed(runs, plan.level, plan.claim)
+    while len(runs) < min(plan.episodes, 200):  # a tenth of fewer is too few
+        b = len(runs) // 50
+        say(f"more worlds, to find the hardest of them: {len(runs)}")
+        runs = runs + episodes(who.policy, place(50, plan.seed + b))
+    tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
+    say(f"the hardest {len(tenth)} worlds again")
+    e = np.repeat(runs.e[tenth], plan.again, 0)
+    worst = episodes(who.policy, place(len(e), plan.seed + 500), e)
+    found.evidence["worst decile"] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
+    yield checks.worst_decile(worst, len(tenth), limits.worst_decile, params)
+    yield _rare(who, belief, plan, limits, found, say)
+
+
+def _rare(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Check:
+    done = 0
+
+    def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        nonlocal done
+        say(f"looking for rare failures: {done} of {sum(plan.search)} episodes")
+        runs = episodes(who.policy, tasks.env(who.task, len(e), belief, plan.seed + 600 + done, plan.threads), e)
+        done += len(e)
+        return runs.success, runs.margin
+
+    it = search(score, belief, plan.seed, *plan.search, level=plan.level)
+    names = who.task.params.names
+    found.evidence["rare failures"] = {
+        "rate": it.rate.value, "how": it.rate.how, "episodes": it.episodes, "first": it.first,
+        "worst": dict(zip(names, it.worst)), "failures": [dict(zip(names, e)) for e in it.failures[:10]],
+    }  # fmt: skip
+    return checks.rare_failures(it, round(1 - (plan.claim or limits.success), 12), who.task.params)
+
+
+def _motion(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+    say(f"motion of {plan.watched} episodes")
+    seen = watched(who.policy, tasks.env(who.task, plan.watched, belief, plan.seed, plan.threads))
+    made, left = checks.motion(seen, limits)
+    found.skipped |= left
+    found.evidence["motion"] = {
+        "power": None if seen.power is None else float(seen.power.mean()), "busiest": seen.busiest, "peak": seen.peak,
+        "action change": seen.change, "at limit": seen.at_limit,
+    }  # fmt: skip
+    yield from made
+
+
+def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+    env = tasks.env(who.task, 1)
+    late = margins.latency(
+        who.policy, who.task, plan.rungs, plan.seed, limits.success, lambda w: say(f"latency margin: {w}")
+    )
+    found.evidence["latency"] = [r.facts() for r in late.rungs]
+    yield checks.latency(late, limits.latency, env.world.dt)
+    blow = margins.push(who.policy, who.task, plan.rungs, plan.seed, limits.success, lambda w: say(f"push margin: {w}"))
+    found.evidence["push"] = [r.facts() for r in blow.rungs]
+    yield checks.push(blow, limits.push, margins.handle(env.world.model)[2])
+
+
+def _next(who: Candidate, found: Found) -> str:
+    """The one next thing to do."""
+    failed = {c.name for c in found.checks if not c.holds}
+    own, name = who.wiring is None, who.name
+    if found.interrupted:
+        return f"surefoot gate {name}"
+    if "success, nominal" in failed:
+        if own:
+            return f"surefoot play {name}"
+        best = found.suspects[0] if found.suspects else None
+        return (
+            f"in the contract, {best['change']}"
+            if best and best["holds"]
+            else "look at the contract, term by term: docs/gate.md"
+        )
+    if failed & {"success, belief", "worst decile", "rare failures"} and own:
+        fails = found.evidence.get("belief", {}).get("fails where", "")
+        over = fails.split()[3] if fails else who.task.params.names[0]
+        return f"surefoot sweep {name} --over {over}"
+    if failed:
+        return f"surefoot train {who.task.name}" if own else f"surefoot gate {name} --limits limits.json"
+    return f"surefoot export {name}" if own and not name.endswith(".onnx") else f"surefoot gate {name} --reality all"

@@ -1,0 +1,129 @@
+"""How a policy moves a robot: torque at its limit, joint speeds, changes of action, power, cost of transport.
+
+    share at limit = mean over time and actuators of [|force| >= 0.99 limit]     at the instant each action arrives
+    change         = sqrt(mean (a_t - a_(t-1))^2), in units of the action, between two control periods
+    power          = mean sum_j |tau_j v_j|, W          cost of transport = power time / (m g distance)
+
+An actuator on a joint is at its limit by force; any other (a rotor) by its command at an end of its range. Each number is
+that of an episode; the interval is over episodes.
+"""
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from surefoot.policy import Policy
+from surefoot.sim.gap.making import HINGE, Plain
+from surefoot.task import Env
+
+NEAR = 0.99  # of a limit
+TRAVEL = 0.5  # m: a robot that went less has no cost of transport
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Of n episodes; None where the model does not tell."""
+
+    at_limit: np.ndarray | None
+    """(n,) share of time and actuators"""
+    busiest: tuple[str, float] | None
+    """the actuator most at its limit, and its share of the time"""
+    peak: float | None
+    """largest force / limit"""
+    turning: np.ndarray | None
+    """(n,) rad/s: fastest of the driven hinges"""
+    sliding: np.ndarray | None
+    """(n,) m/s: fastest of the driven slides"""
+    change: np.ndarray | None
+    power: np.ndarray | None
+    transport: np.ndarray | None
+
+
+class _Gauge:
+    """What is read off a robot in each control period."""
+
+    def __init__(self, env: Env):
+        m = env.world.model
+        self.env, plain = env, Plain(m)
+        self.drives = plain.drives
+        self.dofs = np.array([d.dof for d in self.drives], int)
+        self.limits = np.array([np.inf if d.limit is None else d.limit * abs(d.gear) for d in self.drives])
+        self.hinge = np.array([m.jnt_type[m.dof_jntid[d.dof]] == HINGE for d in self.drives], bool)
+        driven = {int(m.actuator_ctrladr[d.number]) for d in self.drives}
+        others = [i for i in range(m.nu) if i not in driven and m.actuator_ctrllimited[i]]
+        self.others, self.ends = np.array(others, int), m.actuator_ctrlrange[others]
+        names = [m.actuator(i).name for i in range(m.nu)]
+        self.names = [d.actuator for d in self.drives] + [names[i] for i in others]
+        self.known = np.concatenate([np.isfinite(self.limits), np.ones(len(others), bool)])
+        self.base = None if plain.free is None else int(m.jnt_qposadr[plain.free])
+        self.weight = float(m.body_subtreemass[0] * np.linalg.norm(m.opt.gravity))
+        self.model: mujoco.MjModel = m
+
+    def place(self) -> np.ndarray | None:
+        """(n, 2) where on the ground a free robot is."""
+        return None if self.base is None else np.array(self.env.world.state.q[:, self.base : self.base + 2])
+
+    def read(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(n, actuators) force / limit under the control that is about to be given, (n, drives) speed, (n,) power."""
+        x = self.env.world.state
+        x.u[:] = u
+        force, v = self.env.world.drive()[:, self.dofs], np.array(x.v[:, self.dofs])
+        share = np.abs(force) / self.limits
+        middle, half = self.ends.mean(1), np.maximum(np.ptp(self.ends, axis=1) / 2, 1e-12)
+        return np.concatenate([share, np.abs(u[:, self.others] - middle) / half], 1), v, np.abs(force * v).sum(1)
+
+
+def watched(policy: Policy, env: Env) -> Motion:
+    """Run the first episode of each env and read what it does to the robot."""
+    gauge, n = _Gauge(env), env.n
+    obs, alive = env.reset(), np.ones(n, bool)
+    steps, power, way = np.zeros(n), np.zeros(n), np.zeros(n)
+    at = np.zeros((n, len(gauge.names)))
+    peak, fastest, change = np.zeros(len(gauge.names)), np.zeros((n, len(gauge.drives))), np.zeros(n)
+    was, place = None, None
+    for _ in range(env.steps):
+        a = policy(obs["actor"])
+        bounded = env.task.action.bounded(a)
+        u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.model.nu))
+        share, v, watts = gauge.read(np.asarray(u, float))
+        at += alive[:, None] * (share >= NEAR)
+        peak = np.maximum(peak, np.where(alive[:, None], share, 0.0).max(0))
+        fastest = np.maximum(fastest, alive[:, None] * np.abs(v))
+        power += alive * watts
+        if was is not None:
+            change += alive * np.square(bounded - was).mean(1)
+        was, steps = bounded, steps + alive
+        place = gauge.place()
+        step = env.step(a)
+        obs = step.obs
+        alive = alive & ~(step.terminated | step.truncated)
+        if place is not None:
+            way += alive * np.linalg.norm(gauge.place() - place, axis=1)
+        if not alive.any():
+            break
+    return _motion(gauge, steps, at / steps[:, None], peak, fastest, change, power, way)
+
+
+def _motion(
+    gauge: _Gauge, steps: np.ndarray, at: np.ndarray, peak: np.ndarray, fastest: np.ndarray, change: np.ndarray,
+    power: np.ndarray, way: np.ndarray,
+) -> Motion:  # fmt: skip
+    known, dt = gauge.known, gauge.env.world.dt
+    busiest = None
+    if known.any():
+        i = int(np.argmax(np.where(known, at.mean(0), -1.0)))
+        busiest = gauge.names[i], float(at[:, i].mean())
+    went = way > TRAVEL
+    walks = gauge.base is not None and len(gauge.drives) and bool(went.all()) and gauge.weight > 0
+    part = lambda mask: fastest[:, mask].max(1) if mask.any() else None  # noqa: E731
+    return Motion(
+        at[:, known].mean(1) if known.any() else None,
+        busiest,
+        float(peak[known].max()) if known.any() else None,
+        part(gauge.hinge),
+        part(~gauge.hinge),
+        None if gauge.env.task.action.choices else np.sqrt(change / np.maximum(steps - 1, 1)),
+        power / steps if len(gauge.drives) else None,
+        power * dt / (gauge.weight * way) if walks else None,
+    )

@@ -1,0 +1,115 @@
+"""Episodes for the gate: how near each came to failing, and how many it takes until a success rate is clear.
+
+    margin = 1 - error / tolerance, at least -1, of an episode that lasted;   length / longest - 2  of one that ended early
+So failures are below 0, those that fell below -1, and the sooner one falls the lower. Batch b of every column is run with
+seed + b: the same starts, draws and noise in each world, so that two columns differ by the world alone.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from surefoot.gate.sequential import Decision, RateTest
+from surefoot.policy import Policy
+from surefoot.task import Env
+from surefoot.tasks.rollout import Evaluation, evaluate
+
+Make = Callable[[int, int], Env]
+"""n, seed -> n episodes of a world"""
+Watch = Callable[[str, float], None]
+"""what is going on, and what share of it is done"""
+BATCH = 50
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Episodes, a row each."""
+
+    success: np.ndarray
+    margin: np.ndarray
+    lasted: np.ndarray
+    """(n,) bool: did not end before its time"""
+    error: np.ndarray
+    """nan of those that ended early"""
+    e: np.ndarray
+    reasons: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.success)
+
+    @staticmethod
+    def of(found: Evaluation, env: Env) -> "Runs":
+        lasted = np.isfinite(found.error)
+        near = 1.0 - np.minimum(np.where(lasted, found.error, 0.0) / env.task.tolerance, 2.0)
+        margin = np.where(lasted, near, found.lengths / env.steps - 2.0)
+        return Runs(found.success, margin, lasted, found.error, found.e, found.reasons)
+
+    def __add__(self, other: "Runs") -> "Runs":
+        join = lambda k: np.concatenate([getattr(self, k), getattr(other, k)])  # noqa: E731
+        reasons = Counter(self.reasons) + Counter(other.reasons)
+        return Runs(join("success"), join("margin"), join("lasted"), join("error"), join("e"), reasons)
+
+    def why(self) -> str:
+        """Why those that ended early did, in words."""
+        ended = {k: n for k, n in self.reasons.items() if k != "time"}
+        late = int((self.lasted & ~self.success).sum())
+        words = [f"{k} {n}" for k, n in sorted(ended.items(), key=lambda kv: -kv[1])]
+        return ", ".join(words + ([f"error too large {late}"] if late else []))
+
+
+def episodes(policy: Policy, env: Env, e: np.ndarray | None = None, say: Callable[[float], None] | None = None) -> Runs:
+    """One episode in each of env's worlds, or in worlds e."""
+    watch = None if say is None else (lambda k, env: say((k + 1) / env.steps))
+    return Runs.of(evaluate(policy, env, watch, e), env)
+
+
+def until_clear(
+    policy: Policy, make: Make, test: RateTest, seed: int, say: Callable[[float], None] | None = None, early: bool = True
+) -> tuple[Runs, Decision]:  # fmt: skip
+    """Batches of episodes until the test says holds or fails, or `test.most` have been run; not `early`: all of them."""
+    most, done, found, b = test.most or 10 * BATCH, 0, None, 0
+    while True:
+        n = min(BATCH, most - done)
+        tell = None if say is None else (lambda share, at=done, n=n: say((at + share * n) / most))  # noqa: B023
+        more = episodes(policy, make(n, seed + b), say=tell)
+        found = more if found is None else found + more
+        done, b = done + n, b + 1
+        decision = test.decide(found.success)
+        if done >= most or (early and decision.answer != "undecided"):
+            return found, decision
+
+
+def suspect_unknown(runs: Runs, names: list[str]) -> tuple[str, str, float] | None:
+    """The unknown that parts failures from successes best: (name, high or low, AUC). None where nothing failed, or all did.
+
+    AUC: the chance that it is higher in a failure than in a success; 0.5 tells nothing.
+    """
+    bad = ~runs.success
+    if not bad.any() or bad.all():
+        return None
+    above = (runs.e[bad][:, None] > runs.e[~bad][None]).mean((0, 1)) + 0.5 * (
+        runs.e[bad][:, None] == runs.e[~bad][None]
+    ).mean((0, 1))
+    i = int(np.argmax(np.abs(above - 0.5)))
+    auc = float(above[i])
+    return names[i], "high" if auc > 0.5 else "low", max(auc, 1 - auc)
+
+
+def plain(x: Any) -> Any:
+    """Arrays and numpy numbers as JSON has them; what is not finite as None."""
+    if isinstance(x, dict):
+        return {k: plain(v) for k, v in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [plain(v) for v in x]
+    if isinstance(x, np.ndarray):
+        return plain(x.tolist())
+    if isinstance(x, (np.bool_, bool)):
+        return bool(x)
+    if isinstance(x, np.integer):
+        return int(x)
+    if isinstance(x, (float, np.floating)):
+        return float(x) if np.isfinite(x) else None
+    return x

@@ -1,0 +1,222 @@
+"""Why a policy of others fails at home: the contract is doubted, one thing at a time, and each doubt is tried.
+
+A policy that walks where it was made and falls here is seldom a bad policy; nearly always a number does not mean what
+the contract says: joints in another order, a sign, a scale, a delay, a gain. Each hypothesis is a contract with one such
+change. It is screened with a few episodes; those that look well are put to the same test as the contract itself.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surefoot import tasks
+from surefoot.errors import SurefootError
+from surefoot.gate.runs import Runs, episodes, until_clear
+from surefoot.gate.sequential import RateTest
+from surefoot.verdict import clopper_pearson
+from surefoot.wiring import JOINTED, Wiring
+
+if TYPE_CHECKING:
+    from surefoot.gate.candidate import Candidate
+    from surefoot.gate.gate import Plan, Say
+
+SCREEN = 6  # episodes of each hypothesis
+KEPT = 4  # hypotheses that are tested in full
+MOST_GROUPS = 4  # legs whose every order is tried; of more, only exchanges of two
+BAR = 0.9
+DEGREES = 180 / np.pi
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    kind: str
+    change: str
+    """what to write in the contract, in words"""
+    wiring: Wiring
+
+
+def why(who: "Candidate", home: Runs, plan: "Plan", say: "Say") -> list[dict[str, Any]]:
+    """The changes of the contract under which the policy succeeds, best first; those that come nearest where none does."""
+    if who.wiring is None or who.rewire is None:
+        return []
+    tried: list[tuple[float, Hypothesis]] = []
+    ideas = list(hypotheses(who.wiring))
+    for i, idea in enumerate(ideas):
+        say(f"what is wrong with the contract? {i + 1} of {len(ideas)}: {idea.change}")
+        try:
+            policy, task = who.rewire(idea.wiring)
+        except SurefootError:
+            continue  # a change that the model cannot have is no explanation
+        runs = episodes(policy, tasks.env(task, SCREEN, seed=plan.seed, threads=plan.threads))
+        tried.append((float(runs.margin.mean()), idea))
+    tried.sort(key=lambda pair: -pair[0])
+    best = [idea for margin, idea in tried[:KEPT] if margin > home.margin.mean()]
+    found = [_tested(who, idea, home, plan, say) for idea in best]
+    return sorted(found, key=lambda f: (-f["holds"], -f["success"], -f["margin"]))
+
+
+def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", say: "Say") -> dict[str, Any]:
+    say(f"is it that? {idea.change}")
+    assert who.rewire is not None  # why() has seen to it
+    policy, task = who.rewire(idea.wiring)
+    make = lambda n, seed: tasks.env(task, n, seed=seed, threads=plan.threads)  # noqa: E731
+    runs, decision = until_clear(policy, make, RateTest(BAR, level=plan.level, most=plan.episodes), plan.seed)
+    low, high = clopper_pearson(int(runs.success.sum()), len(runs))
+    return {
+        "kind": idea.kind, "change": idea.change, "holds": decision.answer == "holds", "success": float(runs.success.mean()),
+        "low": low, "high": high, "episodes": len(runs), "without": float(home.success.mean()),
+        "margin": float(runs.margin.mean()),
+    }  # fmt: skip
+
+
+def sentences(found: list[dict[str, Any]]) -> list[str]:
+    """What would make it pass, in words."""
+    if not found:
+        return []
+    passes = [f for f in found if f["holds"]]
+    if not passes:
+        best = found[0]
+        return [
+            f"no single change of the contract makes it pass; nearest: {best['change']} ({100 * best['success']:.0f} % success)"
+        ]
+    return [
+        f"it would pass if, in the contract, {f['change']}: success {100 * f['success']:.0f} % "
+        f"({100 * f['low']:.0f} - {100 * f['high']:.0f}) of {f['episodes']}, {100 * f['without']:.0f} % without"
+        for f in passes
+    ]
+
+
+def hypotheses(w: Wiring) -> Iterator[Hypothesis]:
+    yield from _delays(w)
+    yield from _gains(w)
+    yield from _orders(w)
+    yield from _signs(w)
+    yield from _scales(w)
+    yield from _poses(w)
+    yield from _layouts(w)
+
+
+def _delays(w: Wiring) -> Iterator[Hypothesis]:
+    if w.latency > 0:
+        yield Hypothesis("delay", f"latency were 0 in place of {1000 * w.latency:g} ms", replace(w, latency=0.0))
+        yield Hypothesis("delay", f"latency were {500 * w.latency:g} ms in place of {1000 * w.latency:g} ms", replace(w, latency=w.latency / 2))  # fmt: skip
+
+
+def _gains(w: Wiring) -> Iterator[Hypothesis]:
+    for name in ("kp", "kd"):
+        if getattr(w, name):
+            own: dict[str, Any] = {name: ()}
+            yield Hypothesis("gain", f"{name} were the model's own", replace(w, **own))
+            for factor in (0.5, 0.7, 1.4, 2.0):
+                many: dict[str, Any] = {name: tuple(factor * w.each(name))}
+                yield Hypothesis("gain", f"{name} were {factor:g} times as large", replace(w, **many))
+
+
+def groups(joints: tuple[str, ...]) -> list[list[str]]:
+    """Joints that belong together, such as a leg's: alike up to the first underscore, as many in each; else none."""
+    found: dict[str, list[str]] = {}
+    for name in joints:
+        found.setdefault(name.split("_")[0], []).append(name)
+    legs = list(found.values())
+    return legs if len(legs) > 1 and len({len(leg) for leg in legs}) == 1 and len(legs[0]) > 1 else []
+
+
+def orders(joints: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Other orders that joints are often in, with a name for each."""
+    legs = groups(joints)
+    if not legs:
+        return
+    k = len(legs)
+    swaps = (
+        tuple(j if i == a else a if i == j else i for i in range(k)) for a, j in itertools.combinations(range(k), 2)
+    )
+    for p in itertools.permutations(range(k)) if k <= MOST_GROUPS else swaps:
+        if list(p) != list(range(k)):
+            yield " ".join(legs[i][0].split("_")[0] for i in p), tuple(name for i in p for name in legs[i])
+    by_kind = tuple(leg[j] for j in range(len(legs[0])) for leg in legs)
+    yield "all first joints, all second joints, ...", by_kind
+
+
+def _orders(w: Wiring) -> Iterator[Hypothesis]:
+    told = [t.name for t in w.observation if t.name in JOINTED and t.name != "last_action"]
+    read = next((t.joints for t in w.observation if t.name in told and t.joints), w.joints)
+    if any(t.joints for t in w.observation):
+        names = [t.name for t in w.observation if t.joints]
+        own = f"{' and '.join(names)} were read in the order of the actions, {_legs(w.joints)}"
+        yield Hypothesis("order", own, w.with_terms(names, joints=()))
+    for words, order in orders(read):
+        if told and order != w.joints:
+            yield Hypothesis(
+                "order", f"{' and '.join(told)} were read in the order {words}", w.with_terms(told, joints=order)
+            )
+    for words, order in orders(w.joints):
+        every = replace(w.with_terms(JOINTED, joints=()), joints=order)
+        yield Hypothesis("order", f"joints were in the order {words}, in observation and action", every)
+        if told:
+            acts = replace(w.with_terms(told, joints=read), joints=order)
+            yield Hypothesis("order", f"actions were in the order {words}, observations as they are", acts)
+
+
+def _legs(joints: tuple[str, ...]) -> str:
+    legs = groups(joints)
+    return " ".join(leg[0].split("_")[0] for leg in legs) if legs else ", ".join(joints)
+
+
+def _signs(w: Wiring) -> Iterator[Hypothesis]:
+    for t in w.observation:
+        if t.name not in ("last_action", "command"):
+            yield Hypothesis(
+                "sign", f"{t.name} had the other sign", w.with_terms([t.name], scale=tuple(-s for s in t.scale))
+            )
+    yield Hypothesis("sign", "actions had the other sign", replace(w, action_scale=tuple(-s for s in w.action_scale)))
+
+
+SCALES = {
+    "base_lin_vel": (2.0, 0.5), "base_ang_vel": (0.2, 0.25, 4.0, 5.0), "joint_vel": (0.05, 0.1, 10.0, 20.0),
+    "joint_pos": (DEGREES, 1 / DEGREES), "command": (2.0, 0.5),
+}  # fmt: skip
+
+
+def _scales(w: Wiring) -> Iterator[Hypothesis]:
+    for t in w.observation:
+        for factor in SCALES.get(t.name, ()):
+            many = tuple(factor * s for s in t.scale)
+            yield Hypothesis(
+                "scale", f"the scale of {t.name} were {factor:.3g} times as large", w.with_terms([t.name], scale=many)
+            )
+    for factor in (0.25, 0.5, 2.0, 4.0):
+        many = tuple(factor * s for s in w.action_scale)
+        yield Hypothesis("scale", f"action_scale were {factor:g} times as large", replace(w, action_scale=many))
+
+
+def _poses(w: Wiring) -> Iterator[Hypothesis]:
+    if any(w.home):
+        absolute = replace(w, home=tuple(0.0 for _ in w.home), action_offset=w.offset)
+        yield Hypothesis("pose", "joint_pos were told as it is, not less home", absolute)
+    if w.action_offset and w.action_offset != w.home:
+        yield Hypothesis("pose", "an action of 0 meant home", replace(w, action_offset=()))
+    if w.frame:
+        yield Hypothesis(
+            "frame", "velocities and gravity were those of the base, not of the site", replace(w, frame="")
+        )
+
+
+def _layouts(w: Wiring) -> Iterator[Hypothesis]:
+    alike = itertools.combinations(range(len(w.observation)), 2)
+    for i, j in alike:
+        a, b = w.observation[i], w.observation[j]
+        if w.width(a) * a.history == w.width(b) * b.history:
+            terms = list(w.observation)
+            terms[i], terms[j] = b, a
+            yield Hypothesis("order", f"{a.name} and {b.name} changed places", replace(w, observation=tuple(terms)))
+    if w.history > 1:
+        other: Any = "terms" if w.layout == "frames" else "frames"
+        yield Hypothesis("history", f"layout were {other}", replace(w, layout=other))
+        yield Hypothesis("history", "the newest frame came " + ("first" if w.newest == "last" else "last"), replace(w, newest="first" if w.newest == "last" else "last"))  # fmt: skip
+    for factor in (0.5, 2.0):
+        yield Hypothesis(
+            "rate", f"rate were {factor * w.rate:g} Hz in place of {w.rate:g}", replace(w, rate=factor * w.rate)
+        )

@@ -1,0 +1,313 @@
+"""A robot model and another's contract, as a Task: follow a commanded velocity, told what the contract says.
+
+    control_j = offset_j + scale_j a_j at the servo of joint j;  error = |(vx, vy, ARM w) - commanded|, in the base's frame
+An episode succeeds when it lasts and its mean error, after the first SETTLE seconds, stays within TOLERANCE.
+Fallen: tilted by more than 60 degrees, or the base below 40 % of its standing height.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from surefoot.belief import Box
+from surefoot.errors import SurefootError, unknown
+from surefoot.params import Param, Params
+from surefoot.rng import Draw
+from surefoot.sim.events import Push
+from surefoot.sim.gap.making import Plain
+from surefoot.sim.load import load_model
+from surefoot.task import Action, Group, Moment, Reward, Seen, Task
+from surefoot.tasks.frames import norm2, pointing, to_body
+from surefoot.wiring import COMMANDS, Wire, Wiring
+from surefoot.world import Start
+
+SECONDS, SETTLE = 10.0, 1.0
+TOLERANCE = 0.25  # m/s
+ARM = 0.25  # m: a turn rate counts as the speed of a point this far from the axis
+LOWEST, TILT = 0.4, 0.5  # of the standing height; cosine
+SHOVE = 4.7  # m/s^2 for 0.1 s, of the whole robot: a push of strength 1
+NOISE = {"base_lin_vel": 0.05, "base_ang_vel": 0.1, "projected_gravity": 0.02, "joint_pos": 0.01, "joint_vel": 0.5}
+UNITS = {"base_lin_vel": "m/s", "base_ang_vel": "rad/s", "joint_pos": "rad from home", "joint_vel": "rad/s"}
+SENSORS = {"base_ang_vel": ("gyro", mujoco.mjtSensor.mjSENS_GYRO), "base_lin_vel": ("velocimeter", mujoco.mjtSensor.mjSENS_VELOCIMETER), "projected_gravity": ("framequat", mujoco.mjtSensor.mjSENS_FRAMEQUAT)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Robot:
+    """A model that a contract is wired to: where in it everything is."""
+
+    spec: mujoco.MjSpec
+    wiring: Wiring
+    where: str
+    substeps: int
+
+    @cached_property
+    def model(self) -> mujoco.MjModel:
+        return self.spec.compile()
+
+    @cached_property
+    def free(self) -> int:
+        found = Plain(self.model).free
+        if found is None:
+            raise SurefootError(f"{self.where}: found no free joint, expected a robot whose base is free to move")
+        return found
+
+    @property
+    def base(self) -> tuple[int, int]:
+        """Where the base is in q and in v."""
+        return int(self.model.jnt_qposadr[self.free]), int(self.model.jnt_dofadr[self.free])
+
+    def joints(self, names: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+        """Where joints, in the order of the contract, are in q and in v."""
+        ids = [self.model.joint(name).id for name in names or self.wiring.joints]
+        return self.model.jnt_qposadr[ids].astype(int), self.model.jnt_dofadr[ids].astype(int)
+
+    @cached_property
+    def actuators(self) -> np.ndarray:
+        """The control that drives each joint of the contract."""
+        number = {d.joint: int(self.model.actuator_ctrladr[d.number]) for d in Plain(self.model).drives}
+        return np.array([number[name] for name in self.wiring.joints])
+
+    @cached_property
+    def standing(self) -> tuple[np.ndarray, np.ndarray]:
+        """q and u at home: of the keyframe called home, or the first, or as the model begins."""
+        m = self.model
+        names = [m.key(i).name for i in range(m.nkey)]
+        k = names.index("home") if "home" in names else 0
+        q, u = (m.key_qpos[k].copy(), m.key_ctrl[k].copy()) if m.nkey else (m.qpos0.copy(), np.zeros(m.nu))
+        q[self.joints()[0]] = self.wiring.home
+        u[self.actuators] = self.wiring.offset
+        if not m.nkey:
+            q[self.base[0] + 2] += _lift(m, q)
+        return q, u
+
+
+def motors(path: Path) -> list[str]:
+    """The driven joints of a model, in the order of its actuators."""
+    return [d.joint for d in Plain(load_model(path).model).drives]
+
+
+def foreign(path: Path, wiring: Wiring, command: tuple[float, ...] | None = None, seconds: float = SECONDS) -> tuple[Task, Robot]:  # fmt: skip
+    """The task of a contract on a model; a `command` (vx, vy, yaw_rate) in place of the contract's ranges."""
+    robot = wired(path, wiring)
+    params, ranges = unknowns(robot)
+    low, high = _commands(wiring, command)
+    q, u = robot.standing
+    nq, nv = robot.base
+    controls = np.zeros(robot.model.nu)
+    controls[robot.actuators] = wiring.each("action_scale")
+    names = tuple(robot.model.actuator(i).name for i in range(robot.model.nu))
+
+    def start(rng: Draw, n: int) -> Start:
+        """At home, joints up to 0.05 rad off, speeds up to 0.1."""
+        rest = rng.uniform(-1.0, 1.0, (n, robot.model.nv + len(wiring.joints)))
+        begun = np.tile(q, (n, 1))
+        begun[:, robot.joints()[0]] += 0.05 * rest[:, robot.model.nv :]
+        return Start(begun, 0.1 * rest[:, : robot.model.nv], np.tile(u, (n, 1)))
+
+    def velocity(s: Moment) -> np.ndarray:
+        """(n, 3) vx, vy, yaw rate of the base in its own frame."""
+        v = to_body(s.q[:, nq + 3 : nq + 7], s.v[:, nv : nv + 3])
+        return np.concatenate([v[:, :2], s.v[:, nv + 5 : nv + 6]], 1)
+
+    task = Task(
+        name=Path(path).stem,
+        about="follow a commanded velocity, driven by a policy of others",
+        xml=robot.spec.to_xml(),
+        params=params,
+        belief=Box.ranges(params, ranges),
+        substeps=robot.substeps,
+        seconds=seconds,
+        action=Action(names, u.copy(), controls, "rad", wiring.action_limit),
+        sees={"actor": Group(tuple(_seen(robot, w) for w in wiring.observation), wiring.history)},
+        rewards={"up": Reward(1.0, lambda s: np.ones(len(s.q)), "for each second on its feet")},
+        ended={
+            "fell": lambda s: 1 - 2 * (s.q[:, nq + 4] ** 2 + s.q[:, nq + 5] ** 2) < TILT,
+            "base on the ground": lambda s: s.q[:, nq + 2] < LOWEST * q[nq + 2],
+        },
+        start=start,
+        error=lambda s: np.sqrt(norm2((velocity(s) - s.command) * (1.0, 1.0, ARM))),
+        error_unit="m/s",
+        tolerance=TOLERANCE,
+        window=seconds - min(SETTLE, seconds / 2),
+        measure="mean",
+        command=lambda rng, n: rng.uniform(low, high, (n, 3)),
+        command_names=COMMANDS,
+        terms=(Push(slice(nv, nv + 2), SHOVE * float(robot.model.body_mass.sum()), 0.1, 4.0, params),),
+        robot="legged",
+    )
+    return task, robot
+
+
+def _commands(wiring: Wiring, command: tuple[float, ...] | None) -> tuple[np.ndarray, np.ndarray]:
+    if command is not None:
+        if len(command) != len(COMMANDS) or not np.isfinite(command).all():
+            raise SurefootError(f"command: expected {', '.join(COMMANDS)}: three numbers, found {list(command)}")
+        return np.array(command, float), np.array(command, float)
+    ends = np.array([wiring.commands.get(name, (0.0, 0.0)) for name in COMMANDS], float)
+    return ends[:, 0], ends[:, 1]
+
+
+def wired(path: Path, wiring: Wiring) -> Robot:
+    """The model with the contract's rate, gains, delay and IMU; every other number as it is."""
+    spec, where = load_model(path).spec, str(path)
+    _without_pictures(spec, where)
+    for kind in (spec.bodies, spec.joints, spec.geoms, spec.actuators, spec.sensors):
+        for i, thing in enumerate(kind):
+            thing.name = thing.name or f"unnamed {i}"
+    model = spec.compile()
+    names = [model.joint(j).name for j in range(model.njnt)]
+    drives = {d.joint: d for d in Plain(model).drives}
+    for name in wiring.joints:
+        if name not in names:
+            raise unknown("joint", name, names, f"{where}: joints of the contract")
+        if name not in drives:
+            raise SurefootError(f"{where}: joint {name}: found no actuator that drives it")
+    substeps = max(1, math.ceil(1 / (wiring.rate * spec.option.timestep) - 1e-6))
+    spec.option.timestep = 1 / (wiring.rate * substeps)
+    _servos(spec, wiring, {k: d.actuator for k, d in drives.items()}, where)
+    for actuator in spec.actuators if wiring.latency else ():
+        actuator.delay = wiring.latency
+        actuator.nsample = max(actuator.nsample, math.ceil(wiring.latency / spec.option.timestep - 1e-9) + 1)
+    _imu(spec, wiring, where)
+    if not len(Plain(spec.compile()).touching):
+        spec.worldbody.add_geom(name="ground of surefoot", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05])
+    return Robot(spec, wiring, where, substeps)
+
+
+def _servos(spec: mujoco.MjSpec, wiring: Wiring, drives: dict[str, str], where: str) -> None:
+    """The contract's gains on its joints' servos; bare motors become servos, within their own limits."""
+    kp, kd = (wiring.each(k) if getattr(wiring, k) else None for k in ("kp", "kd"))
+    for i, joint in enumerate(wiring.joints):
+        a = spec.actuator(drives[joint])
+        servo = a.biasprm[1] < 0
+        if not servo and kp is None:
+            raise SurefootError(f"{where}: joint {joint}: driven by a motor, no servo: give kp and kd in the contract")
+        if kp is not None:
+            limit = np.array(a.ctrlrange if not servo and not a.forcelimited == 1 else a.forcerange)
+            a.gainprm[0], a.biasprm[1] = kp[i], -kp[i]
+            a.gaintype, a.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+            if not servo:
+                a.ctrllimited = 0
+                if limit[1] > limit[0]:
+                    a.forcerange, a.forcelimited = limit, 1
+        if kd is not None:
+            a.biasprm[2] = -kd[i]
+
+
+def _imu(spec: mujoco.MjSpec, wiring: Wiring, where: str) -> None:
+    """A gyro, a velocimeter and an attitude at the contract's site, where the model has none there."""
+    if not wiring.frame:
+        return
+    sites = [s.name for s in spec.sites if s.name]
+    if wiring.frame not in sites:
+        raise unknown("site", wiring.frame, sites, f"{where}: frame of the contract")
+    for word, kind in SENSORS.values():
+        if not any(s.type == kind and s.objname == wiring.frame and not s.refname for s in spec.sensors):
+            spec.add_sensor(name=f"{word} at {wiring.frame}", type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=wiring.frame)  # fmt: skip
+
+
+def _without_pictures(spec: mujoco.MjSpec, where: str) -> None:
+    """Shapes that are only seen, and their files, taken out; the masses of bodies stay what they were."""
+    model = spec.compile()
+    for geom in list(spec.geoms):
+        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
+            if geom.contype or geom.conaffinity:
+                raise SurefootError(
+                    f"{where}: geom {geom.name or geom.meshname}: a mesh that touches things; "
+                    "expected plain shapes (box, capsule, sphere ...) for what touches"
+                )
+            spec.delete(geom)
+    for body in spec.bodies[1:]:
+        i = model.body(body.name).id if body.name else -1
+        if i > 0 and not body.explicitinertial and model.body_mass[i] > 0:
+            body.mass, body.ipos, body.iquat = model.body_mass[i], model.body_ipos[i], model.body_iquat[i]
+            body.inertia, body.explicitinertial = model.body_inertia[i], 1
+    for kind in (spec.meshes, spec.materials, spec.textures):
+        for thing in list(kind):
+            spec.delete(thing)
+    for geom in spec.geoms:
+        geom.material = ""
+
+
+def _lift(m: mujoco.MjModel, q: np.ndarray) -> float:
+    """How far up the base has to go for the lowest shape that touches things to be just above the ground."""
+    data = mujoco.MjData(m)
+    data.qpos[:] = q
+    mujoco.mj_kinematics(m, data)
+    low = [data.geom_xpos[g][2] - m.geom_rbound[g] for g in range(m.ngeom) if m.body_weldid[m.geom_bodyid[g]]]
+    return -min(low, default=0.0)
+
+
+def _seen(robot: Robot, wire: Wire) -> Seen:
+    """A term of the contract, as the task computes it."""
+    wiring, scale, clip = robot.wiring, np.array(wire.scale), np.inf if wire.clip is None else wire.clip
+    plain, noise = _compute(robot, wire), NOISE.get(wire.name, 0.0)
+    unit, sensed = UNITS.get(wire.name, ""), wire.name in NOISE
+    if len(scale) == 1:
+        return Seen(wire.name, plain, wiring.width(wire), unit, noise, float(scale[0]), clip, sensed)
+    both = lambda s: np.clip(plain(s), -clip, clip) * scale  # noqa: E731
+    return Seen(wire.name, both, wiring.width(wire), unit, noise * float(np.abs(scale).mean()), 1.0, np.inf, sensed)
+
+
+def _compute(robot: Robot, wire: Wire) -> Callable[[Moment], np.ndarray]:
+    wiring, (nq, nv) = robot.wiring, robot.base
+    order = np.array([wiring.joints.index(j) for j in wire.joints or wiring.joints])
+    q_at, v_at = robot.joints(wire.joints)
+    home, told = np.array(wiring.home)[order], robot.actuators[order]
+    plain = {
+        "joint_pos": lambda s: s.q[:, q_at] - home,
+        "joint_vel": lambda s: s.v[:, v_at],
+        "last_action": lambda s: s.action[:, told],
+        "command": lambda s: s.command,
+    }
+    if wire.name in plain:
+        return plain[wire.name]
+    if not wiring.frame:
+        quat = lambda s: s.q[:, nq + 3 : nq + 7]  # noqa: E731
+        return {
+            "base_lin_vel": lambda s: to_body(quat(s), s.v[:, nv : nv + 3]),
+            "base_ang_vel": lambda s: s.v[:, nv + 3 : nv + 6],
+            "projected_gravity": lambda s: pointing(quat(s), s.x.gravity),
+        }[wire.name]
+    kind = SENSORS[wire.name][1]
+    name = next(s.name for s in robot.spec.sensors if s.type == kind and s.objname == wiring.frame and not s.refname)
+    if wire.name == "projected_gravity":
+        return lambda s: pointing(s.y[name], s.x.gravity)
+    return lambda s: s.y[name]
+
+
+def unknowns(robot: Robot) -> tuple[Params, dict[str, tuple[float, float]]]:
+    """What may be wrong of a legged robot, as far as this model has it, and by how much it is believed to be."""
+    m, plain, latency = robot.model, Plain(robot.model), robot.wiring.latency
+    mass, base = float(m.body_mass.sum()), m.body(m.jnt_bodyid[robot.free]).name
+    _, dofs = robot.joints()
+    any_of = lambda names: "|".join(re.escape(n) for n in names)  # noqa: E731
+    own, joints = any_of([base]), any_of(robot.wiring.joints)
+    driven = [m.actuator(int(np.flatnonzero(m.actuator_ctrladr == i)[0])).id for i in robot.actuators]
+    servos = any_of([m.actuator(i).name for i in driven])
+    ground = any_of([m.geom(g).name for g in plain.touching])
+    lightest = -0.8 * float(m.body_mass[m.body(base).id])
+    rows = [
+        (Param("payload", "mass", 0.0, max(-0.3 * mass, lightest), 0.5 * mass, own, "add", "kg", about="mass carried by the base"), (max(-0.04 * mass, lightest), 0.15 * mass), True),
+        (Param("com_x", "com_x", 0.0, -0.1, 0.1, own, "add", "m", about="base's centre of mass, forward"), (-0.03, 0.03), True),
+        (Param("com_y", "com_y", 0.0, -0.05, 0.05, own, "add", "m", about="base's centre of mass, left"), (-0.02, 0.02), True),
+        (Param("friction", "friction", 1.0, 0.1, 3.0, ground, log=True, about="ground and what touches it, as a multiple"), (0.6, 1.5), True),
+        (Param("strength", "strength", 1.0, 0.5, 1.4, servos, about="servos' whole torque law, as a multiple"), (0.9, 1.1), True),
+        (Param("kp", "kp", 1.0, 0.4, 2.0, servos, about="servos' stiffness, as a multiple"), (0.9, 1.1), True),
+        (Param("kd", "kd", 1.0, 0.3, 3.0, servos, about="servos' damping, as a multiple"), (0.8, 1.2), (m.actuator_biasprm[driven, 2] < 0).all()),
+        (Param("joint_damping", "damping", 1.0, 0.3, 3.0, joints, about="joints' damping, as a multiple"), (0.8, 1.2), (m.dof_damping[dofs] > 0).any()),
+        (Param("torque_limit", "force_limit", 1.0, 0.4, 1.2, servos, about="largest torque, as a multiple"), (0.9, 1.0), m.actuator_forcelimited[driven].all()),
+        (Param("armature", "armature", 1.0, 0.4, 2.5, joints, log=True, about="rotor inertia, as a multiple"), (0.7, 1.4), (m.dof_armature[dofs] > 0).any()),
+        (Param("joint_friction", "frictionloss", 1.0, 0.0, 4.0, joints, about="dry joint friction, as a multiple"), (0.5, 1.5), (m.dof_frictionloss[dofs] > 0).any()),
+        (Param("latency", "action_delay", latency, 0.0, 0.1 + latency, op="set", unit="s", about="from action to motor"), (latency, latency + 0.01), True),
+        (Param("noise", "noise", 0.0, 0.0, 5.0, about="sensor noise, as a multiple of an ordinary sensor's; a contract names none"), (0.0, 1.0), any(w.name in NOISE for w in robot.wiring.observation)),
+        (Param("push", "push", 0.0, 0.0, 3.0, op="set", about=f"sideways pushes, as a multiple of {SHOVE * mass:.3g} N for 0.1 s"), (0.0, 1.0), True),
+    ]  # fmt: skip
+    kept = [(p, ends) for p, ends, there in rows if there]
+    return Params(tuple(p for p, _ in kept)), {p.name: ends for p, ends in kept}
