@@ -5,7 +5,8 @@
     other   in each engine asked for, in each hidden reality
     motion  torque, speed, smoothness, energy        margins  latency, push
 
-Every column meets the same episodes, and stops as soon as its answer is clear. Stopped by hand, what is known stays.
+Every column meets the same episodes, and stops as soon as its answer is clear. What fails at home is not taken further.
+Stopped by hand, what is known stays.
 """
 
 import time
@@ -111,6 +112,8 @@ def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Fo
     home = yield from _column(who, "nominal", _place(who, None, "mujoco", plan), plan, limits.success, found, say)
     if not found.checks[-1].holds:
         found.suspects = suspects.why(who, home, plan, say)
+        found.skipped["everything else"] = "it fails at home, so nothing else could hold"
+        return
     yield from _worlds(who, belief, plan, limits, found, say)
     for engine in plan.engines:
         if engine != "mujoco":
@@ -230,7 +233,7 @@ def _next(who: Candidate, found: Found) -> str:
             return f"surefoot play {name}"
         best = found.suspects[0] if found.suspects else None
         return (
-            f"in the contract, {best['change']}"
+            f"the contract: it passes if {best['change']}"
             if best and best["holds"]
             else "look at the contract, term by term: docs/gate.md"
         )

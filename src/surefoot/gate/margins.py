@@ -25,7 +25,7 @@ from surefoot.world import Chance, OnBody, State
 LATEST = 0.2  # s of added delay that is tried at most
 BLOW = 0.1  # s that a push lasts
 SPEED = 0.05  # m/s: the step in which pushes grow, as the speed they give the whole robot
-FASTEST = 3.2  # m/s, likewise the largest
+FASTEST = 6.4  # m/s, likewise the largest
 BETWEEN = (0.2, 0.5)  # shares of an episode between which the push comes
 
 
