@@ -170,7 +170,7 @@ class Wiring:
                 body[name] = _row(body[name], f"{where}: {name}")
         for name in ("rate", "action_limit", "latency"):
             if name in body:
-                body[name] = _row(body[name], f"{where}: {name}")[0]
+                body[name] = _one(body[name], f"{where}: {name}")
         for name, choices in (("layout", ("frames", "terms")), ("newest", ("last", "first"))):
             if body.get(name, choices[0]) not in choices:
                 raise unknown(name, body[name], choices, where)
@@ -200,7 +200,7 @@ def _wire(data: Any, where: str) -> Wire:
     if "scale" in body:
         body["scale"] = _row(body["scale"], f"{where}: scale")
     if body.get("clip") is not None:
-        body["clip"] = _row(body["clip"], f"{where}: clip")[0]
+        body["clip"] = _one(body["clip"], f"{where}: clip")
     history = body.get("history", 1)
     if isinstance(history, bool) or not isinstance(history, int):
         raise SurefootError(f"{where}: history: expected a whole number of frames, found {history!r}")
@@ -225,9 +225,16 @@ def _row(value: Any, where: str) -> tuple[float, ...]:
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     if len(values) > MOST or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
         raise SurefootError(f"{where}: expected a number or a list of numbers, found {str(value)[:80]}")
-    if not values or not all(abs(v) < 1e9 for v in values):  # also for nan
+    if not all(abs(v) < 1e9 for v in values):  # also for nan
         raise SurefootError(f"{where}: expected finite numbers, found {str(value)[:80]}")
     return tuple(float(v) for v in values)
+
+
+def _one(value: Any, where: str) -> float:
+    values = _row(value, where)
+    if len(values) != 1:
+        raise SurefootError(f"{where}: expected one number, found {len(values)}")
+    return values[0]
 
 
 def _text(value: Any, where: str, many: bool) -> Any:

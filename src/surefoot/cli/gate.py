@@ -92,7 +92,7 @@ class Gate:
             raise SurefootError(f"--claim: expected a success rate from 0.5 to below 1, found {self.claim:g}")
         least = 200 if self.claim is None else max(200, needed(round(1 - self.claim, 12)))
         episodes = least if self.episodes is None else self.episodes
-        plan = Plan(self.engines or ("mujoco",), seeds, episodes, self.claim, seed=self.seed, threads=self.threads)
+        plan = Plan(self.engines or Plan.engines, seeds, episodes, self.claim, seed=self.seed, threads=self.threads)
         if self.thorough:
             plan = replace(plan.thorough(), realities=seeds or ALL)
         return plan

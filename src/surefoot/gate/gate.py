@@ -27,6 +27,7 @@ from surefoot.gate.runs import Make, Runs, episodes, plain, until_clear
 from surefoot.gate.sequential import RateTest
 from surefoot.gate.statistics import needed
 from surefoot.gate.worst import search
+from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.realities import Reality, realities
 from surefoot.task import Env
 from surefoot.verdict import Check, Verdict
@@ -40,7 +41,7 @@ TENTH = 0.1
 class Plan:
     """What is asked, and how many episodes it may take."""
 
-    engines: tuple[str, ...] = ("mujoco",)
+    engines: tuple[str, ...] = (DEFAULT,)
     realities: tuple[int, ...] = ()
     episodes: int = 200
     """at most, in each column"""
@@ -63,6 +64,8 @@ class Plan:
             raise SurefootError(
                 f"episodes: found {self.episodes}, expected at least 20 to say anything of a tenth of them"
             )
+        for engine in self.engines:
+            known(engine, "--in")
         if self.claim is not None:
             if not 0.5 <= self.claim < 1:
                 raise SurefootError(f"claim: found {self.claim}, expected a success rate from 0.5 to below 1")
@@ -109,27 +112,37 @@ def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Fo
     unseen = tasks.privileged(who.policy.contract)
     if unseen:
         yield Check("told only what a robot measures", len(unseen), 0, False, f"it must be told {', '.join(unseen)}")
-    home = yield from _column(who, "nominal", _place(who, None, "mujoco", plan), plan, limits.success, found, say)
+    home = yield from _column(who, "nominal", _place(who, None, DEFAULT, plan), plan, limits.success, found, say)
     if not found.checks[-1].holds:
         found.suspects = suspects.why(who, home, plan, say)
         found.skipped["everything else"] = "it fails at home, so nothing else could hold"
         return
     yield from _worlds(who, belief, plan, limits, found, say)
     for engine in plan.engines:
-        if engine != "mujoco":
+        if engine != DEFAULT:
             place = _place(who, None, engine, plan)
-            yield from _column(who, f"engine {engine}", place, plan, limits.success, found, say)
+            yield from _other(
+                _column(who, f"engine {engine}", place, plan, limits.success, found, say), engine, limits.success
+            )
     for seed in plan.realities:
         real = realities(seed, who.task)
-        yield from _column(who, f"reality {seed}", _machine(who, real, plan), plan, limits.reality, found, say)
-        found.evidence[f"reality {seed}"]["made of"] = sorted(real.strengths)
+        column = _column(who, f"reality {seed}", _machine(who, real, plan), plan, limits.reality, found, say)
+        yield from _other(column, f"reality {seed}", limits.reality)
+        found.evidence.setdefault(f"reality {seed}", {})["made of"] = sorted(real.strengths)
     yield from _motion(who, belief, plan, limits, found, say)
     yield from _margins(who, plan, limits, found, say)
 
 
+def _other(column: Iterator[Check], name: str, limit: float) -> Iterator[Check]:
+    """A column that was asked for; where that world cannot be had, a check that does not hold, and says why."""
+    try:
+        yield from column
+    except SurefootError as error:
+        yield Check(f"success, {name}", float("nan"), limit, False, f"could not be run: {error}")
+
+
 def _place(who: Candidate, belief: Belief | None, engine: str, plan: Plan) -> Make:
-    kw: dict[str, Any] = {} if engine == "mujoco" else {"engine": engine}
-    return lambda n, seed: tasks.env(who.task, n, belief, seed, plan.threads, **kw)
+    return lambda n, seed: tasks.env(who.task, n, belief, seed, plan.threads, engine=engine)
 
 
 def _machine(who: Candidate, real: Reality, plan: Plan) -> Make:
@@ -161,7 +174,7 @@ def _worlds(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: F
     if not (belief.sd() > 0).any():
         found.skipped["belief"] = "it leaves nothing open: every unknown is fixed"
         return
-    place, params = _place(who, belief, "mujoco", plan), who.task.params
+    place, params = _place(who, belief, DEFAULT, plan), who.task.params
     runs = yield from _column(who, "belief", place, plan, limits.success, found, say, all_=plan.claim is not None)
     found.evidence["belief"]["fails where"] = checks.where_it_fails(runs, params)
     if plan.claim is not None:

@@ -3,7 +3,7 @@
 A policy that walks where it was made and falls here is seldom a bad policy; nearly always a number does not mean what
 the contract says: joints in another order, a sign, a scale, a delay, a gain. Each hypothesis is a contract with one such
 change. It is screened with a few short episodes; those that look well are put to the same test as the contract itself.
-Kinds are tried in the order in which they are common, until one explains it: delay, gain, order, sign, scale, pose, layout.
+They are tried in the order in which they are common, until one explains it: delay, gain, order, sign, scale, pose, layout.
 """
 
 import itertools
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from surefoot.gate.gate import Plan, Say
 
 SCREEN, SHORT = 4, 4.0  # episodes of each hypothesis, and their length in s
-KEPT = 3  # hypotheses of a kind that are tested in full
+KEPT = 1  # of a kind that all but explain it: tested in full, to be told as the nearest
 MOST_GROUPS = 4  # legs whose every order is tried; of more, only exchanges of two
 BAR = 0.9
 CLOSER = 0.5  # of a margin: what fails, but so much later, is told as the nearest
@@ -46,17 +46,24 @@ def why(who: "Candidate", home: Runs, plan: "Plan", say: "Say") -> list[dict[str
         return []
     found: list[dict[str, Any]] = []
     for kind in KINDS:
-        tried = [(m, idea) for idea in kind(who.wiring) if (m := _screened(who, idea, plan, say)) is not None]
-        tried.sort(key=lambda pair: -pair[0])
-        best = [idea for margin, idea in tried[:KEPT] if margin >= 0 or margin > home.margin.mean() + CLOSER]
-        found += [_tested(who, idea, home, plan, say) for idea in best]
-        if any(f["holds"] for f in found):
-            break
+        near: list[tuple[float, Hypothesis]] = []
+        for idea in kind(who.wiring):
+            runs = _screened(who, idea, plan, say)
+            if runs is None:
+                continue
+            if not runs.success.all():
+                near.append((float(runs.margin.mean()), idea))
+                continue
+            found.append(_tested(who, idea, home, plan, say))
+            if found[-1]["holds"]:
+                return found[-1:] + found[:-1]
+        near = [x for x in sorted(near, key=lambda x: -x[0])[:KEPT] if x[0] > home.margin.mean() + CLOSER]
+        found += [_tested(who, idea, home, plan, say) for _, idea in near]
     return sorted(found, key=lambda f: (-f["holds"], -f["success"], -f["margin"]))
 
 
-def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> float | None:
-    """The mean margin of a few short episodes; None where the model cannot have the change, which then explains nothing."""
+def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> Runs | None:
+    """A few short episodes; None where the model cannot have the change, which then explains nothing."""
     say(f"what is wrong with the contract? perhaps {idea.change}")
     assert who.rewire is not None  # why() has seen to it
     try:
@@ -64,7 +71,7 @@ def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> f
     except SurefootError:
         return None
     task = replace(task, seconds=min(SHORT, task.seconds), window=min(SHORT / 2, task.window))
-    return float(episodes(policy, tasks.env(task, SCREEN, seed=plan.seed, threads=plan.threads)).margin.mean())
+    return episodes(policy, tasks.env(task, SCREEN, seed=plan.seed, threads=plan.threads))
 
 
 def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", say: "Say") -> dict[str, Any]:

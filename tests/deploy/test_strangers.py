@@ -1,0 +1,272 @@
+"""Other people's ONNX files and contracts: what they mean is read, what they must not do is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from surefoot.deploy import onnx_file
+from surefoot.deploy.foreign import check_fits, contract_of, from_deploy, from_metadata, ours
+from surefoot.deploy.onnx_file import read
+from surefoot.errors import SurefootError
+from surefoot.wiring import Wire, Wiring
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+WEIGHTS = np.array([[1, 0, 2], [0, 1, -1]], np.float32)
+
+
+def saved(path, nodes=None, inputs=("obs",), kind=TensorProto.FLOAT, batch=1, opset=17, extra=(), domain="", meta=None):
+    """actions = W obs, with W of (2, 3), as other people's exporters write it: one row at a time."""
+    nodes = nodes or [helper.make_node("Gemm", [inputs[0], "w"], ["actions"], transB=1)]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info(name, kind, [batch, 3]) for name in inputs],
+        [helper.make_tensor_value_info("actions", TensorProto.FLOAT, [batch, 2])],
+        [numpy_helper.from_array(WEIGHTS, "w"), *extra],
+    )
+    imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    model = helper.make_model(graph, opset_imports=imports)
+    model.ir_version = 8
+    helper.set_model_props(model, meta or {})
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_a_net_made_for_one_row_answers_many_as_it_answers_each(tmp_path):
+    graph = read(saved(tmp_path / "p.onnx"))
+    obs = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert not graph.rows and (graph.width, graph.wide) == (3, 2)
+    assert np.allclose(graph(obs), obs @ WEIGHTS.T)
+
+
+def test_a_net_that_cannot_take_several_rows_is_given_one_at_a_time(tmp_path):
+    shape = numpy_helper.from_array(np.array([1, 3], np.int64), "shape")
+    nodes = [
+        helper.make_node("Reshape", ["obs", "shape"], ["one"]),
+        helper.make_node("Gemm", ["one", "w"], ["actions"], transB=1),
+    ]
+    graph = read(saved(tmp_path / "p.onnx", nodes, extra=[shape]))
+    obs = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert graph.rows and np.allclose(graph(obs), obs @ WEIGHTS.T)
+
+
+def test_a_file_of_ours_is_known_by_its_contract_and_its_golden_answers(tmp_path):
+    from surefoot import tasks
+    from surefoot.deploy import bundle
+    from surefoot.policy import linear
+    from surefoot.tasks.rollout import contract
+
+    task = tasks.make("balance")
+    policy = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
+    path = bundle.export_onnx(policy, tmp_path / "p.onnx")
+    again = ours(path, read(path))
+    obs = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    assert again.contract.task == "balance" and np.allclose(again(obs), policy(obs), atol=1e-5)
+    model = onnx.load(path)
+    for p in model.metadata_props:
+        if p.key == "golden":
+            golden = json.loads(p.value)
+            golden["out"][0][0] += 1.0
+            p.value = json.dumps(golden)
+    onnx.save(model, path)
+    with pytest.raises(SurefootError, match="answers differently"):
+        ours(path, read(path))
+
+
+def external(name):
+    tensor = TensorProto(name="stolen", data_type=1, dims=[3], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", name), ("offset", "0"), ("length", str(2**50))):
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+HOSTILE = {
+    "data outside": (dict(extra=[external("../../etc/passwd")]), "kept in another file"),
+    "data at an absolute path": (dict(extra=[external("/etc/passwd")]), "kept in another file"),
+    "an operator of its own": (dict(nodes=[helper.make_node("Gemm", ["obs", "w"], ["actions"], domain="evil", transB=1)], domain="evil"), "operator evil.Gemm"),
+    "two inputs": (dict(inputs=("obs", "memory")), "found obs, memory"),
+    "whole numbers": (dict(kind=TensorProto.INT64), "expected float32"),
+    "an unknown opset": (dict(opset=99), "opset 99"),
+    "shapes that do not fit": (dict(nodes=[helper.make_node("Gemm", ["obs", "w"], ["actions"])]), "no answer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_or_broken_onnx_is_refused_by_name(tmp_path, name):
+    how, message = HOSTILE[name]
+    with pytest.raises(SurefootError, match=message) as refused:
+        read(saved(tmp_path / "p.onnx", **how))
+    assert "p.onnx" in str(refused.value)
+
+
+def test_a_loop_is_refused_before_it_runs(tmp_path):
+    body = helper.make_graph([helper.make_node("Identity", ["c"], ["d"])], "body", [], [])
+    nodes = [helper.make_node("Loop", ["", "", "obs"], ["actions"], body=body)]
+    with pytest.raises(SurefootError, match="operator Loop"):
+        read(saved(tmp_path / "p.onnx", nodes))
+
+
+def test_bytes_that_are_no_onnx_and_files_too_large_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "p.onnx").write_bytes(b"\x80\x04\x95 not a model" * 9)
+    with pytest.raises(SurefootError, match="p.onnx"):
+        read(tmp_path / "p.onnx")
+    monkeypatch.setattr(onnx_file, "LARGEST", 100)
+    with pytest.raises(SurefootError, match="expected at most 100"):
+        read(saved(tmp_path / "q.onnx"))
+    with pytest.raises(SurefootError, match="No such file"):
+        read(tmp_path / "r.onnx")
+
+
+def test_ports_are_known_by_name(tmp_path):
+    with pytest.raises(SurefootError, match="did you mean actions"):
+        read(saved(tmp_path / "p.onnx"), wanted="action")
+
+
+# ---- contracts
+
+
+def two(**more):
+    return Wiring(("hip", "knee"), (0.1, -0.2), (Wire("joint_pos", history=3), Wire("command", history=2)), **more)
+
+
+def test_frames_of_history_are_laid_out_as_the_contract_says():
+    """Three whole frames of (q1 q2 | c1 c2 c3), newest last, are columns 0..14; the command is told for two of them."""
+    assert two().columns().tolist() == [0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert two(layout="terms").columns().tolist() == [0, 1, 5, 6, 10, 11, 7, 8, 9, 12, 13, 14]
+    assert two(layout="terms", newest="first").columns().tolist() == [10, 11, 5, 6, 0, 1, 12, 13, 14, 7, 8, 9]
+    assert two().obs_dim == 12
+
+
+def test_a_contract_survives_json():
+    wiring = two(kp=(20.0,), commands={"vx": (-1.0, 1.0)}, latency=0.02)
+    assert Wiring.from_json(json.loads(json.dumps(wiring.to_json()))) == wiring
+
+
+GOOD = {"joints": ["hip", "knee"], "home": [0, 0], "observation": ["joint_pos", "velocity_commands"], "rate": 50}
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"jonts": []}, "did you mean joints"),
+        ({"home": [0]}, "home: expected one for each of 2 joints"),
+        ({"home": [0, "x"]}, "home: expected a number"),
+        ({"home": [0, float("nan")]}, "home: expected finite"),
+        ({"observation": ["joint_poss"]}, "did you mean joint_pos"),
+        ({"observation": [{"name": "joint_pos", "joints": ["hip", "kne"]}]}, "did you mean knee"),
+        ({"observation": "joint_pos"}, "expected a list of terms"),
+        ({"observation": [{"name": "joint_pos", "history": 10**9}]}, "history"),
+        ({"rate": 0}, "rate 1..10000"),
+        ({"layout": "frame"}, "did you mean frames"),
+        ({"commands": {"vz": [0, 1]}}, "did you mean v"),
+        ({"commands": {"vx": [1, -1]}}, "low <= high"),
+        ({"latency": -1}, "latency 0..1"),
+        ({"joints": ["hip", "hip"]}, "each once"),
+    ],
+)
+def test_a_contract_that_cannot_be_meant_is_refused_by_field(change, message):
+    with pytest.raises(SurefootError, match=message):
+        Wiring.from_json(GOOD | change, "c.json")
+
+
+def test_names_others_use_are_known():
+    wiring = Wiring.from_json(GOOD | {"observation": ["gyro", "gravity_vec", "dof_pos", "joint_vel_rel", "actions"]})
+    assert [w.name for w in wiring.observation] == ["base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action"]  # fmt: skip
+
+
+MJLAB = {
+    "run_path": "x", "joint_names": "hip,knee", "default_joint_pos": "-0.312,0.669", "joint_stiffness": "40.000,41.000",
+    "joint_damping": "1.000,2.000", "action_scale": "0.500,0.250", "command_names": "velocity",
+    "observation_names": "base_ang_vel,joint_pos,command", "observation_terms_scale": "0.250,1.000;0.500,2.000",
+    "observation_terms_clip": "-inf;inf,-100.000;100.000,-inf;inf", "observation_terms_history_length": "0.000,3.000,0.000",
+}  # fmt: skip
+
+
+def test_mjlabs_metadata_are_a_contract():
+    found = contract_of(None, MJLAB, ["hip", "knee"], "p.onnx")
+    w = found.wiring
+    assert w.joints == ("hip", "knee") and w.home == (-0.312, 0.669) and w.action_scale == (0.5, 0.25)
+    assert w.kp == (40, 41) and w.kd == (1, 2) and w.layout == "terms"
+    assert w.observation == (Wire("base_ang_vel", (0.25,)), Wire("joint_pos", (1.0, 0.5), 100.0, 3), Wire("command", (2.0,)))  # fmt: skip
+    assert any("rate: not told" in n for n in found.notes)
+
+
+def test_a_contract_file_goes_over_the_metadata(tmp_path):
+    (tmp_path / "c.json").write_text('{"rate": 100, "frame": "imu"}')
+    found = contract_of(tmp_path / "c.json", MJLAB, ["hip", "knee"], "p.onnx")
+    assert found.wiring.rate == 100 and found.wiring.frame == "imu" and not found.notes
+
+
+def test_metadata_that_do_not_fit_each_other_are_refused():
+    with pytest.raises(SurefootError, match="observation_terms_scale: expected 3, found 2"):
+        from_metadata(MJLAB | {"observation_terms_scale": "1,2"}, "p.onnx")
+    with pytest.raises(SurefootError, match="expected a number, found '0.5x'"):
+        from_metadata(MJLAB | {"action_scale": "0.5x,1"}, "p.onnx")
+    with pytest.raises(SurefootError, match="no contract in it"):
+        contract_of(None, {}, ["hip"], "p.onnx")
+
+
+DEPLOY = """
+joint_ids_map: [2, 0, 1]
+step_dt: 0.02
+stiffness: [20.0, 30.0, 40.0]
+damping: [0.5, 0.6, 0.7]
+default_joint_pos: [0.1, 0.2, 0.3]
+commands: {base_velocity: {ranges: {lin_vel_x: [-0.5, 1.0], lin_vel_y: [-0.3, 0.3], ang_vel_z: [-1.2, 1.2], heading: null}}}
+actions:
+  JointPositionAction: {clip: null, joint_names: [.*], scale: [0.25, 0.25, 0.25], offset: [0.1, 0.2, 0.3], joint_ids: null}
+observations:
+  base_ang_vel: {params: {}, clip: null, scale: [0.2, 0.2, 0.2], history_length: 5}
+  joint_pos_rel: {params: {}, clip: [-100, 100], scale: [1.0, 1.0, 1.0], history_length: 5}
+  last_action: {params: {}, clip: null, scale: [1.0, 1.0, 1.0], history_length: 1}
+"""
+
+
+def test_a_deploy_yaml_is_a_contract_with_gains_in_the_order_of_the_motors(tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "deploy.yaml").write_text(DEPLOY)
+    w = contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx").wiring
+    assert w.joints == ("c", "a", "b") and w.home == (0.1, 0.2, 0.3) and w.rate == 50
+    assert w.kp == (40, 20, 30) and w.kd == (0.7, 0.5, 0.6)  # the policy's first joint is motor 2
+    assert w.commands["yaw_rate"] == (-1.2, 1.2) and w.layout == "terms" and w.obs_dim == 15 + 15 + 3
+    assert [t.clip for t in w.observation] == [None, 100.0, None]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a: &a [x]\nb: [*a, *a]\n", "alias"),
+        ("joint_ids_map: !!python/object/apply:os.system ['true']\n", "expected YAML"),
+        ("a: [1, 2\n", "expected YAML"),
+        ("a: 1\n", "expected a deploy.yaml with"),
+        (DEPLOY.replace("[2, 0, 1]", "[2, 0, 9]"), "expected motors 0..2"),
+        (DEPLOY.replace("[-100, 100]", "[-100, 50]"), "expected -c and c"),
+    ],
+)
+def test_a_hostile_or_broken_deploy_yaml_is_refused(tmp_path, text, message):
+    pytest.importorskip("yaml")
+    (tmp_path / "deploy.yaml").write_text(text)
+    with pytest.raises(SurefootError, match=message):
+        contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx")
+
+
+def test_gains_of_fewer_motors_than_the_map_names_are_left_to_the_model():
+    import copy
+
+    yaml = pytest.importorskip("yaml")
+    data = yaml.safe_load(DEPLOY)
+    few = copy.deepcopy(data) | {"stiffness": [1.0]}
+    assert "kp" not in from_deploy(few, ["a", "b", "c"], "deploy.yaml")
+
+
+def test_a_net_of_another_size_than_its_contract_is_refused(tmp_path):
+    graph = read(saved(tmp_path / "p.onnx"))
+    wiring = Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"), Wire("joint_pos")))
+    with pytest.raises(SurefootError, match="takes 3 numbers, the contract tells 5: command 3, joint_pos 2"):
+        check_fits(graph, wiring, "p.onnx")
+    check_fits(graph, Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"),)), "p.onnx")
+    with pytest.raises(SurefootError, match="gives 2 numbers, the contract has 1 joints"):
+        check_fits(graph, Wiring(("hip",), (0.0,), (Wire("command"),)), "p.onnx")
