@@ -69,8 +69,9 @@ def candidate(
     parents |= {"model": files.sha256(model.read_bytes())}
     if contract_file is not None:
         parents["contract"] = files.sha256(contract_file.read_bytes())
+    notes = (*found_.notes, *strangers.differences(model, found_.wiring))
     policy_2, made = rewire(found_.wiring)
-    return Candidate(str(path), policy_2, made, parents, found_.wiring, rewire, found_.notes)
+    return Candidate(str(path), policy_2, made, parents, found_.wiring, rewire, notes)
 
 
 def _own(policy: Policy, name: str) -> Task:

@@ -224,15 +224,16 @@ def _motion(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: F
 
 
 def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
-    env = tasks.env(who.task, 1)
-    late = margins.latency(
-        who.policy, who.task, plan.rungs, plan.seed, limits.success, lambda w: say(f"latency margin: {w}")
-    )
-    found.evidence["latency"] = [r.facts() for r in late.rungs]
-    yield checks.latency(late, limits.latency, env.world.dt)
-    blow = margins.push(who.policy, who.task, plan.rungs, plan.seed, limits.success, lambda w: say(f"push margin: {w}"))
-    found.evidence["push"] = [r.facts() for r in blow.rungs]
-    yield checks.push(blow, limits.push, margins.handle(env.world.model)[2])
+    env = tasks.env(who.task, 1, threads=1)
+
+    def margin(of: Callable[..., margins.Margin], name: str) -> margins.Margin:
+        tell = lambda words: say(f"{name} margin: {words}")  # noqa: E731
+        it = of(who.policy, who.task, plan.rungs, plan.seed, limits.success, tell, plan.threads)
+        found.evidence[name] = [r.facts() for r in it.rungs]
+        return it
+
+    yield checks.latency(margin(margins.latency, "latency"), limits.latency, env.world.dt)
+    yield checks.push(margin(margins.push, "push"), limits.push, margins.handle(env.world.model)[2])
 
 
 def _next(who: Candidate, found: Found) -> str:

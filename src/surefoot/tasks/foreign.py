@@ -92,6 +92,32 @@ def motors(path: Path) -> list[str]:
     return [d.joint for d in Plain(load_model(path).model).drives]
 
 
+def differences(path: Path, wiring: Wiring) -> list[str]:
+    """Where the contract and the model disagree about the robot, in words; the contract is obeyed."""
+    model = load_model(path).model
+    drives = {d.joint: d.number for d in Plain(model).drives}
+    ids = [drives[j] for j in wiring.joints if j in drives]
+    found = []
+    for name, column in (("kp", 1), ("kd", 2)):
+        own = -model.actuator_biasprm[ids, column]
+        if getattr(wiring, name) and len(own) == len(wiring.joints) and (own > 0).all():
+            ratio = wiring.each(name) / own
+            if not np.allclose(ratio, 1, atol=0.02):
+                found.append(f"{name}: the contract's are {_span(ratio)} times the model's; the contract's are used")
+    names = [model.key(i).name for i in range(model.nkey)]
+    if "home" in names and len(ids) == len(wiring.joints):
+        at = [int(model.jnt_qposadr[model.joint(j).id]) for j in wiring.joints]
+        off = float(np.abs(model.key_qpos[names.index("home")][at] - wiring.home).max())
+        if off > 0.01:
+            found.append(f"home: the contract's is up to {off:.2f} rad from the model's keyframe home")
+    return found
+
+
+def _span(x: np.ndarray) -> str:
+    low, high = float(x.min()), float(x.max())
+    return f"{low:.3g}" if high - low < 0.01 else f"{low:.3g} to {high:.3g}"
+
+
 def foreign(path: Path, wiring: Wiring, command: tuple[float, ...] | None = None, seconds: float = SECONDS) -> tuple[Task, Robot]:  # fmt: skip
     """The task of a contract on a model; a `command` (vx, vy, yaw_rate) in place of the contract's ranges."""
     robot = wired(path, wiring)

@@ -1,0 +1,205 @@
+"""The gate as a person, a machine and a CI service use it, with a law by hand that balances a pole."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.cli import main
+from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.gate.candidate import candidate
+from surefoot.gate.checks import Limits
+from surefoot.gate.gate import Plan, gate
+from surefoot.gate.junit import junit
+from surefoot.policy import linear
+from surefoot.tasks.rollout import contract, evaluate
+from surefoot.verdict import Check, Verdict
+
+QUICK = Plan(threads=1, episodes=50, rungs=10, watched=5, again=2, search=(20, 10, 20))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A good law, and one with its sign turned."""
+    folder = tmp_path_factory.mktemp("runs")
+    task = tasks.make("balance")
+    c = contract(task, tasks.env(task, 1).world.model)
+    for name, sign in (("good", 1.0), ("bad", -1.0)):
+        bundle.save(linear(c, {"cart_pole": sign * np.array([[1.0, 2.0, 20.0, 4.0]])}), folder / name)
+    bundle.export_onnx(bundle.load(folder / "good"), folder / "good.onnx")
+    return folder
+
+
+def short(who):
+    """The same candidate with episodes of 3 s."""
+    return replace(who, task=replace(who.task, seconds=3.0, window=3.0))
+
+
+def judged(path, plan=QUICK, limits=None, belief=None, **kw):
+    who = short(candidate(path, **kw))
+    return gate(who, belief or tasks.nominal(who.task), plan, limits or Limits())
+
+
+def test_a_law_that_holds_the_pole_passes_and_its_numbers_are_those_of_an_evaluation(runs):
+    verdict = judged(runs / "good")
+    lines = {c.name: c for c in verdict.checks}
+    assert verdict.holds and verdict.next_step == f"surefoot export {runs / 'good'}"
+    assert {"success, nominal", "torque at its limit", "action change", "latency margin", "push borne"} <= set(lines)
+    assert all(c.evidence for c in verdict.checks) and lines["success, nominal"].low > 0.9
+    assert verdict.meta["skipped"]["belief"].startswith("it leaves nothing open")
+    who = short(candidate(runs / "good"))
+    again = evaluate(who.policy, tasks.env(who.task, 50, seed=QUICK.seed, threads=1))
+    assert lines["success, nominal"].value == again.rate == 1.0
+    assert json.loads(json.dumps(verdict.to_json()))["holds"] and Verdict.from_json(verdict.to_json()) == verdict
+
+
+def test_an_onnx_of_ours_gets_the_verdict_of_its_net(runs):
+    a, b = judged(runs / "good"), judged(runs / "good.onnx")
+    assert [(c.name, c.holds) for c in a.checks] == [(c.name, c.holds) for c in b.checks]
+    assert a.checks[0].value == b.checks[0].value and b.meta["parents"]["policy"] != a.meta["parents"]["policy"]
+
+
+def test_what_fails_at_home_is_taken_no_further(runs):
+    verdict = judged(runs / "bad")
+    assert not verdict.holds and [c.name for c in verdict.checks] == ["success, nominal"]
+    assert "pole fell 50" in verdict.checks[0].evidence and verdict.checks[0].high < 0.1
+    assert verdict.meta["skipped"]["everything else"] and not verdict.meta["suspects"]
+
+
+def test_over_a_belief_it_names_the_worlds_it_fails_in(runs):
+    """With latency up to 80 ms and all else nominal, what parts failures from successes is latency."""
+    from surefoot.belief import Box
+
+    who = short(candidate(runs / "good"))
+    belief = Box.ranges(who.task.params, {"latency": (0.0, 0.08), "cart_mass": (0.9, 1.1)})
+    verdict = judged(runs / "good", belief=belief)
+    lines = {c.name: c for c in verdict.checks}
+    assert not lines["success, belief"].holds and not lines["worst decile"].holds and not lines["rare failures"].holds
+    assert lines["worst decile"].value <= lines["success, belief"].value
+    assert "latency is high" in verdict.meta["evidence"]["belief"]["fails where"]
+    assert verdict.next_step == f"surefoot sweep {runs / 'good'} --over latency"
+    low, high = lines["rare failures"].low, lines["rare failures"].high
+    assert low <= 1 - lines["success, belief"].value <= high or lines["rare failures"].value > 0.1
+
+
+def test_columns_meet_the_same_episodes(runs):
+    """A reality without ingredients is the nominal world, bit for bit: so is what comes of the same seeds in it."""
+    from surefoot.gate.gate import _machine, _place
+    from surefoot.gate.runs import episodes
+    from surefoot.sim.realities import Reality
+
+    who = short(candidate(runs / "good"))
+    there = episodes(who.policy, _machine(who, Reality(3), QUICK)(20, 9))
+    home = episodes(who.policy, _place(who, None, "mujoco", QUICK)(20, 9))
+    assert np.array_equal(there.error, home.error) and np.array_equal(there.success, home.success)
+    finer = episodes(who.policy, _place(who, None, "mujoco:half-step", QUICK)(20, 9))
+    assert np.array_equal(finer.e, home.e) and not np.array_equal(finer.error, home.error)
+
+
+def test_engines_and_realities_are_columns_of_their_own(runs):
+    plan = replace(QUICK, engines=("mujoco", "mujoco:rk4"), realities=(0, 1))
+    verdict = judged(runs / "good", plan)
+    names = [c.name for c in verdict.checks]
+    assert "success, engine mujoco:rk4" in names and "success, reality 0" in names and "success, reality 1" in names
+    assert 3 <= len(verdict.meta["evidence"]["reality 0"]["made of"]) <= 5
+
+
+def test_a_claim_that_the_episodes_cannot_bear_is_refused_before_any_is_run(runs, capsys):
+    for episodes in ("50", "298"):
+        assert main(["gate", str(runs / "good"), "--claim", "0.99", "--episodes", episodes]) == 2
+        assert "it takes 299" in capsys.readouterr().err
+    Plan(episodes=299, claim=0.99)
+    with pytest.raises(SurefootError, match="it takes 59"):
+        Plan(episodes=58, claim=0.95)
+
+
+def test_a_claim_is_judged_by_all_of_its_episodes(runs):
+    from surefoot.belief import Box
+
+    who = short(candidate(runs / "good"))
+    belief = Box.ranges(who.task.params, {"cart_mass": (0.9, 1.1)})
+    verdict = judged(runs / "good", replace(QUICK, episodes=59, claim=0.95), belief=belief)
+    line = next(c for c in verdict.checks if c.name.startswith("claim"))
+    assert line.holds and "0 of 59 episodes failed" in line.evidence
+    assert line.high == pytest.approx(1 - 0.05 ** (1 / 59))  # the exact one-sided bound of no failure in 59
+
+
+def test_stopped_by_hand_it_keeps_what_is_known_and_is_no_pass(runs):
+    who, said = short(candidate(runs / "good")), []
+
+    def say(words):
+        said.append(words)
+        if words.startswith("latency margin"):
+            raise KeyboardInterrupt
+
+    verdict = gate(who, tasks.nominal(who.task), QUICK, Limits(), say)
+    assert verdict.meta["interrupted"] and verdict.checks[0].holds and len(verdict.checks) >= 3
+    assert not any(c.name == "latency margin" for c in verdict.checks)
+
+
+def test_the_verb_exits_by_its_verdict_and_leaves_page_json_and_junit(runs, tmp_path, capsys, monkeypatch):
+    from surefoot.cli.gate import Gate
+
+    whole = Gate._plan
+    monkeypatch.setattr(Gate, "_plan", lambda self: replace(whole(self), rungs=10, watched=5))
+    asked = ["--belief", "nominal", "--episodes", "50", "--out", str(tmp_path), "--junit", str(tmp_path / "j.xml"), "--threads", "1", "--json"]  # fmt: skip
+    assert main(["gate", str(runs / "good"), *asked, "--limit", "latency=1"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["holds"] and json.loads((tmp_path / "gate.json").read_text())["checks"] == facts["checks"]
+    text = (tmp_path / "gate.html").read_text()
+    assert "may leave" in text and "data:image/svg+xml" in text
+    assert "http://" not in text.replace("http://www.w3.org", "")
+    suite = ET.parse(tmp_path / "j.xml").getroot()[0]
+    assert int(suite.get("failures")) == 0 and len(suite) == int(suite.get("tests")) >= len(facts["checks"])
+    assert main(["gate", str(runs / "bad"), *asked]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert not facts["holds"] and "held back" in (tmp_path / "gate.html").read_text()
+    assert ET.parse(tmp_path / "j.xml").getroot()[0].get("failures") == "1"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--in", "mujocco"], "did you mean mujoco"),
+        (["--reality", "some"], "expected a seed or `all`"),
+        (["--limit", "latencyy=2"], "did you mean latency"),
+        (["--limit", "success=2"], "expected a rate between 0 and 1"),
+        (["--claim", "99"], "expected a success rate from 0.5"),
+        (["--episodes", "3"], "expected at least 20"),
+        (["--model", "robot.xml"], "has its own contract"),
+        (["--limits", "nowhere.json"], "no such file"),
+    ],
+)
+def test_bad_input_is_exit_code_2_with_the_nearest_name(runs, capsys, words, message):
+    assert main(["gate", str(runs / "good"), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_junit_shows_what_failed_and_holds_hostile_names():
+    verdict = Verdict(
+        (
+            Check("fine", 1.0, 0.9, True, "50 of 50", 0.93, 1.0),
+            Check('<script>"&\x00', 12.0, 20.0, False, "]]> half fall \x1b", 12.0, 16.0, "ms"),
+        ),
+        "",
+        "a policy",
+        {"seconds": 3.0, "skipped": {"speed": "no joint"}},
+    )
+    suite = ET.fromstring(junit(verdict))[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    failed = suite[1]
+    assert failed.get("name") == '<script>"&' and failed[0].get("message") == "12 ms (12 .. 16), limit 20 ms"
+    assert failed[0].text == "]]> half fall "
+
+
+def test_limits_come_from_a_file_and_are_checked(tmp_path):
+    limits = Limits().but({"latency": 2, "push": 0.5}, "limits.json")
+    assert limits.latency == 2.0 and limits.push == 0.5 and limits.success == 0.9
+    with pytest.raises(SurefootError, match="did you mean joint_speed"):
+        Limits().but({"joint_sped": 1}, "limits.json")
+    with pytest.raises(SurefootError, match="expected a number, found 'x'"):
+        Limits().but({"push": "x"}, "limits.json")
