@@ -114,7 +114,7 @@ def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Fo
         yield Check("told only what a robot measures", len(unseen), 0, False, f"it must be told {', '.join(unseen)}")
     home = yield from _column(who, "nominal", _place(who, None, DEFAULT, plan), plan, limits.success, found, say)
     if not found.checks[-1].holds:
-        found.suspects = suspects.why(who, home, plan, say)
+        found.suspects = suspects.why(who, home, plan, limits.success, say)
         found.skipped["everything else"] = "it fails at home, so nothing else could hold"
         return
     yield from _worlds(who, belief, plan, limits, found, say)

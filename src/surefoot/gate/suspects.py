@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 SCREEN, SHORT = 4, 4.0  # episodes of each hypothesis, and their length in s
 KEPT = 1  # of a kind that all but explain it: tested in full, to be told as the nearest
 MOST_GROUPS = 4  # legs whose every order is tried; of more, only exchanges of two
-BAR = 0.9
 CLOSER = 0.5  # of a margin: what fails, but so much later, is told as the nearest
 DEGREES = 180 / np.pi
 
@@ -40,7 +39,7 @@ class Hypothesis:
     wiring: Wiring
 
 
-def why(who: "Candidate", home: Runs, plan: "Plan", say: "Say") -> list[dict[str, Any]]:
+def why(who: "Candidate", home: Runs, plan: "Plan", bar: float, say: "Say") -> list[dict[str, Any]]:
     """The changes of the contract under which the policy succeeds, best first; those that come nearest where none does."""
     if who.wiring is None or who.rewire is None:
         return []
@@ -54,11 +53,11 @@ def why(who: "Candidate", home: Runs, plan: "Plan", say: "Say") -> list[dict[str
             if not runs.success.all():
                 near.append((float(runs.margin.mean()), idea))
                 continue
-            found.append(_tested(who, idea, home, plan, say))
+            found.append(_tested(who, idea, home, plan, bar, say))
             if found[-1]["holds"]:
                 return found[-1:] + found[:-1]
         near = [x for x in sorted(near, key=lambda x: -x[0])[:KEPT] if x[0] > home.margin.mean() + CLOSER]
-        found += [_tested(who, idea, home, plan, say) for _, idea in near]
+        found += [_tested(who, idea, home, plan, bar, say) for _, idea in near]
     return sorted(found, key=lambda f: (-f["holds"], -f["success"], -f["margin"]))
 
 
@@ -74,12 +73,12 @@ def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> R
     return episodes(policy, tasks.env(task, SCREEN, seed=plan.seed, threads=plan.threads))
 
 
-def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", say: "Say") -> dict[str, Any]:
+def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", bar: float, say: "Say") -> dict[str, Any]:
     say(f"is it that? {idea.change}")
     assert who.rewire is not None  # why() has seen to it
     policy, task = who.rewire(idea.wiring)
     make = lambda n, seed: tasks.env(task, n, seed=seed, threads=plan.threads)  # noqa: E731
-    runs, decision = until_clear(policy, make, RateTest(BAR, level=plan.level, most=plan.episodes), plan.seed)
+    runs, decision = until_clear(policy, make, RateTest(bar, level=plan.level, most=plan.episodes), plan.seed)
     low, high = clopper_pearson(int(runs.success.sum()), len(runs))
     return {
         "kind": idea.kind, "change": idea.change, "holds": decision.answer == "holds", "success": float(runs.success.mean()),
