@@ -1,0 +1,135 @@
+"""Does a simulator rank policies as a hidden reality does, before it has seen a log of it, and after?
+
+Policies of graded skill are judged in the task's nominal world, in hidden realities (sim/realities), and in the world that
+`identify` makes of a log of each: MMRV and Pearson between simulator and reality, with bootstrap intervals.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.measure import Row, row, said, skipped
+from surefoot import tasks
+from surefoot.belief import Belief, Box, point
+from surefoot.errors import SurefootError
+from surefoot.gate.ranking import Proxy, proxy
+from surefoot.policy import Contract, Policy, linear
+from surefoot.real2sim.episodes import logged
+from surefoot.real2sim.identify import Identify, identify
+from surefoot.rng import normal, stream
+from surefoot.sim.fields import TARGETS
+from surefoot.sim.realities import Reality, realities
+from surefoot.task import Env, Task
+from surefoot.tasks.rollout import contract, evaluate
+
+JUDGED = 2000
+REALITIES = 5
+
+
+@dataclass(frozen=True)
+class Shaky(Policy):
+    """A policy whose hand shakes: white noise of `sd` on its actions, drawn from what it is told."""
+
+    contract: Contract
+    policy: Policy
+    sd: float
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        a = self.policy(obs)
+        key = int(np.abs(np.asarray(obs, np.float64)).sum() * 1e6) % 2**31
+        return a + self.sd * normal(key, "shaky", 0, a.shape)
+
+
+def laws(task: Task, quick: bool) -> list[Policy]:
+    """Twelve regulators of a pole: gains from timid to rash, hands from calm to shaking."""
+    c = contract(task, tasks.env(task, 1).world.model)
+    gains = [linear(c, {"cart_pole": k * np.array([[1.0, 2.0, 20.0, 4.0]])}) for k in (0.45, 0.7, 1.0, 1.6, 2.4, 3.5)]
+    return [Shaky(c, g, sd) for g in gains for sd in (0.0, 0.6)]
+
+
+def nets(task: Task, quick: bool) -> list[Policy]:
+    """Ten pilots: trained in the nominal world and over the belief, hands from calm to shaking."""
+    from surefoot.deploy import bundle
+    from surefoot.learn.train import settings_for, train
+
+    found: list[Policy] = []
+    small = {"envs": 32, "horizon": 8, "steps": 512, "hidden": (16,)} if quick else {}
+    beliefs: tuple[Belief, ...] = (tasks.nominal(task), task.belief)
+    for belief in beliefs:
+        with tempfile.TemporaryDirectory() as folder:
+            path = train("hover", Path(folder) / "run", 0, belief, settings_for("hover", small))
+            net = bundle.load(path)
+        found += [Shaky(net.contract, net, sd) for sd in (0.0, 0.15, 0.3, 0.5, 0.8)]
+    return found
+
+
+def ranking(quick: bool) -> Iterator[Row]:
+    makers: dict[str, Callable[[Task, bool], list[Policy]]] = {"balance": laws, "hover": nets}
+    for name, make in makers.items():
+        task = tasks.make(name)
+        policies = make(task, quick)
+        said(f"{name}: {len(policies)} policies")
+        yield from _ranked(task, policies, 1 if quick else REALITIES, 10 if quick else 100)
+
+
+def _ranked(task: Task, policies: list[Policy], count: int, episodes: int) -> Iterator[Row]:
+    home = _judged(policies, lambda seed: tasks.env(task, episodes, seed=seed))
+    before: list[Proxy] = []
+    after: list[Proxy] = []
+    for seed in range(count):
+        real = realities(seed, task)
+        there = _judged(policies, lambda s, real=real: _machine(task, real, episodes, s))
+        e, told = identified(task, policies[0], real, seed)
+        near = _judged(policies, lambda s, e=e: tasks.env(task, episodes, point(task.params, e), s))
+        said(
+            f"{task.name} in reality {seed}: {', '.join(real.strengths)}; {told}; real {there.mean(1).round(2).tolist()}"
+        )
+        try:
+            pair = [proxy(sim=s, real=there, rng=stream(seed, "ranking")) for s in (home, near)]
+        except SurefootError as error:  # all policies alike, in one of the worlds
+            yield skipped(f"{task.name}, reality {seed}", str(error))
+            continue
+        before.append(pair[0])
+        after.append(pair[1])
+    for words, found, goal in (("before", before, False), ("after", after, True)):
+        if found:
+            yield _row(
+                f"{task.name}, {words} identification: MMRV", [f.mmrv for f in found], {"at_most": 0.04} if goal else {}
+            )
+            yield _row(
+                f"{task.name}, {words} identification: Pearson",
+                [f.pearson for f in found],
+                {"at_least": 0.9} if goal else {},
+            )
+
+
+def _row(name, estimates, goal) -> Row:
+    ends = [f"{e.low:.2f} .. {e.high:.2f}" if e.low is not None else "none" for e in estimates]
+    note = f"95 % intervals over policies and episodes, a reality each: {'; '.join(ends)}"
+    return row(name, [e.value for e in estimates], f"over {estimates[0].n} policies", note=note, **goal)
+
+
+def _judged(policies: list[Policy], make: Callable[[int], Env]) -> np.ndarray:
+    """(policies, episodes) successes, on the same seeds."""
+    return np.array([evaluate(p, make(JUDGED)).success for p in policies])
+
+
+def _machine(task: Task, real: Reality, n: int, seed: int) -> Env:
+    return Env(task, real.world(task, n, 0), tasks.nominal(task), seed)
+
+
+def identified(task: Task, policy: Policy, real: Reality, seed: int) -> tuple[np.ndarray, str]:
+    """e of the world that a log of the machine speaks for: four episodes of the first policy, a little stirred."""
+    log = logged(policy, _machine(task, real, 4, seed), stir=0.1)
+    names = [p.name for p in task.params if p.target in TARGETS]
+    params = task.params.only(names)
+    plain = replace(task, params=params, belief=Box.full(params), terms=(), sees={"actor": task.sees["actor"]})
+    low, high = params.low, params.high
+    found = identify(
+        tasks.env(plain, 1).world, Box(params, low, high), log, Identify(how="cma", longest=1.0, hold=0.0, rounds=1)
+    )
+    told = ", ".join(f"{p.name} {p.value:.3g}" for p in found.params if p.determined)
+    return task.params.vector(dict(zip(names, found.e))), f"identified {told or 'nothing'}"
