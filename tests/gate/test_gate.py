@@ -15,6 +15,7 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.junit import junit
+from surefoot.gate.sequential import anytime
 from surefoot.policy import linear
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.verdict import Check, Verdict
@@ -49,7 +50,9 @@ def test_a_law_that_holds_the_pole_passes_and_its_numbers_are_those_of_an_evalua
     lines = {c.name: c for c in verdict.checks}
     assert verdict.holds and verdict.next_step == f"surefoot export {runs / 'good'}"
     assert {"success, nominal", "torque at its limit", "action change", "latency margin", "push borne"} <= set(lines)
-    assert all(c.evidence for c in verdict.checks) and lines["success, nominal"].low > 0.9
+    assert all(c.evidence for c in verdict.checks) and lines["success, nominal"].low == pytest.approx(
+        anytime(50, 50)[0]
+    )
     assert verdict.meta["skipped"]["belief"].startswith("it leaves nothing open")
     who = short(candidate(runs / "good"))
     again = evaluate(who.policy, tasks.env(who.task, 50, seed=QUICK.seed, threads=1))
@@ -66,7 +69,7 @@ def test_an_onnx_of_ours_gets_the_verdict_of_its_net(runs):
 def test_what_fails_at_home_is_taken_no_further(runs):
     verdict = judged(runs / "bad")
     assert not verdict.holds and [c.name for c in verdict.checks] == ["success, nominal"]
-    assert "pole fell 50" in verdict.checks[0].evidence and verdict.checks[0].high < 0.1
+    assert "pole fell 50" in verdict.checks[0].evidence and verdict.checks[0].high < 0.11
     assert verdict.meta["skipped"]["everything else"] and not verdict.meta["suspects"]
 
 
@@ -203,3 +206,18 @@ def test_limits_come_from_a_file_and_are_checked(tmp_path):
         Limits().but({"joint_sped": 1}, "limits.json")
     with pytest.raises(SurefootError, match="expected a number, found 'x'"):
         Limits().but({"push": "x"}, "limits.json")
+
+
+def test_a_teacher_is_told_what_no_robot_measures():
+    from surefoot.policy import Told
+
+    task = tasks.make("balance")
+    c = contract(task, tasks.env(task, 1, threads=1).world.model)
+    assert tasks.privileged(c) == []
+    assert tasks.privileged(replace(c, observation=(*c.observation, Told("e", 7, "", 1.0, None)))) == ["e"]
+
+
+def test_where_nothing_can_be_written_it_is_said_before_minutes_are_spent(runs, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["gate", str(runs / "good"), "--out", str(tmp_path / "file" / "x")]) == 2
+    assert "expected a folder that can be written to" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The verb that decides: may this policy leave the simulator?"""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,6 @@ from surefoot.errors import SurefootError
 from surefoot.verdict import Verdict
 
 FAILED, INTERRUPTED = 1, 130
-ALL = tuple(range(10))  # realities
 
 
 @dataclass
@@ -64,6 +64,10 @@ class Gate:
         from surefoot.gate.gate import gate
 
         plan, limits = self._plan(), self._limits()
+        out = self.out or (self.policy if self.policy.is_dir() else self.policy.parent)
+        _writable(out / "gate.html", "--out")
+        if self.junit is not None:
+            _writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
         for note in who.notes:
             say.print(f"note: {note}", highlight=False, soft_wrap=True)
@@ -71,7 +75,6 @@ class Gate:
         verdict = gate(who, belief_of(who.task, self.belief, say), plan, limits, line.text)
         line.end()
         verdict = replace(verdict, next_step=self._next(verdict))
-        out = self.out or (self.policy if self.policy.is_dir() else self.policy.parent)
         files.write_json(out / "gate.json", verdict.to_json())
         page.page(out / "gate.html", verdict)
         if self.junit is not None:
@@ -81,7 +84,7 @@ class Gate:
         return Answer(verdict.to_json() | {"page": str(out / "gate.html")}, shown, verdict.next_step, code)
 
     def _plan(self) -> Any:
-        from surefoot.gate.gate import Plan
+        from surefoot.gate.gate import ALL, Plan
         from surefoot.gate.statistics import needed
 
         try:
@@ -94,7 +97,7 @@ class Gate:
         episodes = least if self.episodes is None else self.episodes
         plan = Plan(self.engines or Plan.engines, seeds, episodes, self.claim, seed=self.seed, threads=self.threads)
         if self.thorough:
-            plan = replace(plan.thorough(), realities=seeds or ALL)
+            plan = plan.thorough()
         return plan
 
     def _limits(self) -> Any:
@@ -113,6 +116,15 @@ class Gate:
         more = "".join(f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
         step = verdict.next_step
         return step.replace(str(self.policy), f"{self.policy}{more}", 1) if step.startswith("surefoot gate") else step
+
+
+def _writable(path: Path, flag: str) -> None:
+    """Refuse now, not after minutes, to write where nothing can be written."""
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise SurefootError(f"{flag}: {path}: expected a folder that can be written to; {folder} cannot")
 
 
 def table(verdict: Verdict) -> Table:

@@ -40,13 +40,7 @@ def belief_of(task: Task, name: str, say: Console) -> Belief:
 
 def task_for(policy: Policy, name: str) -> Task:
     """The task a policy was made for, or another whose contract it fits."""
-    c = policy.contract
-    task = tasks.fitting(tasks.make(name or c.task), c)
-    if task.action.names != c.action_names:
-        raise SurefootError(
-            f"the policy drives {', '.join(c.action_names)}; {task.name} {', '.join(task.action.names)}"
-        )
-    return task
+    return tasks.of(policy.contract, name)
 
 
 def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from surefoot import files
 from surefoot.deploy.bundle import GOLDEN
-from surefoot.deploy.onnx_file import Graph, numbers
+from surefoot.deploy.onnx_file import Graph, parsed
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.policy import Contract, Policy
 from surefoot.wiring import ALIASES, COMMANDS, Wiring, known
@@ -55,10 +55,10 @@ class Foreign(Policy):
 
 def ours(path: Path, graph: Graph) -> Ours:
     """The policy of an ONNX file of ours; refused where it no longer answers as it did when it was written."""
-    contract = Contract.from_json(numbers(graph.metadata["surefoot"]), f"{path}: metadata surefoot")
+    contract = Contract.from_json(parsed(graph.metadata["surefoot"]), f"{path}: metadata surefoot")
     if contract.obs_dim != graph.width:
         raise SurefootError(f"{path}: expected an input of {contract.obs_dim} numbers, found {graph.width}")
-    golden = numbers(graph.metadata.get("golden", ""))
+    golden = parsed(graph.metadata.get("golden", ""))
     try:
         obs, out = (np.array(golden[k], np.float32) for k in ("obs", "out"))
         same = np.allclose(graph(obs), out, rtol=100 * GOLDEN, atol=100 * GOLDEN)

@@ -208,7 +208,7 @@ def _trial(data: bytes, width: int, where: str) -> list[int]:
     return answered
 
 
-def numbers(text: str) -> Any:
+def parsed(text: str) -> Any:
     """JSON kept in a file's metadata; None where it is not JSON."""
     try:
         return json.loads(text)

@@ -76,14 +76,8 @@ def candidate(
 
 def _own(policy: Policy, name: str) -> Task:
     """The task a policy of ours was made for, or another that it fits."""
-    c = policy.contract
-    task = tasks.fitting(tasks.make(name or c.task), c)
-    task = replace(task, sees={"actor": task.sees["actor"]})  # nobody learns here, so no critic is told anything
-    if task.action.names != c.action_names:
-        raise SurefootError(
-            f"the policy drives {', '.join(c.action_names)}; {task.name} {', '.join(task.action.names)}"
-        )
-    return task
+    task = tasks.of(policy.contract, name)
+    return replace(task, sees={"actor": task.sees["actor"]})  # nobody learns here, so no critic is told anything
 
 
 def _ports(contract_file: Path | None) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.gate.margins import Margin
 from surefoot.gate.motion import Motion
 from surefoot.gate.runs import Runs, suspect_unknown
-from surefoot.gate.sequential import Decision
+from surefoot.gate.sequential import Decision, anytime
 from surefoot.gate.statistics import claim, mean, rate
 from surefoot.gate.worst import Worst
 from surefoot.params import Params
@@ -67,13 +67,14 @@ class Limits:
         return replace(self, **{k: float(v) for k, v in changes.items()})
 
 
-def success(name: str, runs: Runs, decision: Decision, limit: float, level: float) -> Check:
-    """A rate looked at while it came in: shown above its limit, shown below, or open."""
+def success(name: str, runs: Runs, decision: Decision, limit: float, level: float, planned: bool = False) -> Check:
+    """A rate looked at while it came in: shown above its limit, shown below, or open.
+
+    The interval is valid at every look; the exact one where the number of episodes was `planned`.
+    """
     k, n = int(runs.success.sum()), len(runs)
     said = {"holds": "shown above the limit", "fails": "shown below the limit", "undecided": "open: too near the limit for so few episodes"}  # fmt: skip
-    low, high = (decision.rate.low, decision.rate.high) if decision.rate else (0.0, 1.0)
-    if n > decision.episodes:  # more were run than the answer took, for a claim
-        low, high = clopper_pearson(k, n, level)
+    low, high = clopper_pearson(k, n, level) if planned else anytime(k, n, level)
     why = f"; {runs.why()}" if k < n else ""
     return Check(
         name, k / n, limit, decision.answer == "holds", f"{k} of {n} episodes: {said[decision.answer]}{why}", low, high

@@ -35,6 +35,7 @@ from surefoot.verdict import Check, Verdict
 Say = Callable[[str], None]
 JUDGED = 1000  # seed of the gate's episodes, which no training uses
 TENTH = 0.1
+ALL = tuple(range(10))  # realities
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,10 @@ class Plan:
                 )
 
     def thorough(self) -> "Plan":
-        return replace(self, episodes=max(self.episodes, 1000), rungs=100, watched=100, search=(200, 200, 400))
+        """More of everything, in a finer engine and in all realities too, unless others were asked for."""
+        engines = self.engines if self.engines != (DEFAULT,) else (DEFAULT, "mujoco:half-step")
+        more = replace(self, episodes=max(self.episodes, 1000), rungs=100, watched=100, search=(200, 200, 400))
+        return replace(more, engines=engines, realities=self.realities or ALL)
 
 
 @dataclass
@@ -155,7 +159,7 @@ def _column(who: Candidate, name: str, make: Make, plan: Plan, limit: float, fou
     test = RateTest(limit, level=plan.level, most=plan.episodes)
     tell = lambda share: say(f"{name}: {100 * share:3.0f} % of at most {plan.episodes} episodes")  # noqa: E731
     runs, decision = until_clear(who.policy, make, test, plan.seed, tell, early=not all_)
-    check = checks.success(f"success, {name}", runs, decision, limit, plan.level)
+    check = checks.success(f"success, {name}", runs, decision, limit, plan.level, planned=all_)
     found.evidence[name] = _facts(check, runs)
     yield check
     return runs

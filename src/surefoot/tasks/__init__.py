@@ -95,6 +95,15 @@ def fitting(task: Task, contract: Contract) -> Task:
     return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
 
 
+def of(contract: Contract, name: str = "") -> Task:
+    """The task a policy with this contract was made for, or another one that it fits."""
+    task = fitting(make(name or contract.task), contract)
+    if task.action.names != contract.action_names:
+        theirs, own = ", ".join(contract.action_names), ", ".join(task.action.names)
+        raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
+    return task
+
+
 def privileged(contract: Contract) -> list[str]:
     """What a policy must be told that its task's own actor is not: a teacher's knowledge, which no robot has."""
     if contract.task not in TASKS:
