@@ -27,7 +27,7 @@ from surefoot.tasks.rollout import contract, evaluate
 
 JUDGED = 2000
 REALITIES = 5
-HOW = Identify(how="cma", horizons=(0.1, 0.3), longest=0.5, hold=0.0, rounds=1)
+HOW = Identify(how="cma", horizons=(0.1, 0.3), longest=0.5, hold=0.0, rounds=0)
 
 
 @dataclass(frozen=True)

@@ -95,23 +95,36 @@ def worst_decile(runs: Runs, worlds: int, limit: float, params: Params) -> Check
     return Check("worst decile", found.value, limit, bool(found.low is not None and found.low >= limit), evidence, found.low, found.high)  # fmt: skip
 
 
-def rare_failures(found: Worst, limit: float, params: Params) -> Check:
-    """The failure rate by a search that goes where failures are; its interval's high end has to be within the limit."""
-    r = found.rate
-    where = f"; worst: {world(params, found.worst)}"
+def rare_failures(found: Worst, drawn: Runs, limit: float, level: float, params: Params) -> Check:
+    """The failure rate by a search that goes where failures are, and by worlds drawn from the belief: the surer of both.
+
+    Each bound is at (1 + level) / 2, so that both hold together at `level`; the high end has to be within the limit.
+    """
+    r, k, n = found.rate, int((~drawn.success).sum()), len(drawn)
+    low, high = anytime(k, n, (1 + level) / 2)
+    searched = 1.0 if r.high is None else r.high
+    value = r.value if searched <= high else k / n
     first = (
-        "no failure" if found.first is None else f"the first failure after {found.first}, {len(found.failures)} in all"
+        "none failed" if found.first is None else f"the first failure after {found.first}, {len(found.failures)} in all"
     )
-    high = 1.0 if r.high is None else r.high
-    return Check("rare failures", r.value, limit, high <= limit, f"{found.episodes} episodes, {first}{where}", r.low, r.high)  # fmt: skip
+    evidence = (
+        f"{found.episodes} episodes of search: {first}; {k} of {n} drawn fail; worst: {world(params, found.worst)}"
+    )
+    least = max(low, r.low or 0.0) if searched <= high else low
+    return Check("rare failures", value, limit, min(searched, high) <= limit, evidence, min(least, value), min(searched, high))  # fmt: skip
 
 
 def world(params: Params, e: np.ndarray, most: int = 3) -> str:
-    """What sets a world apart, in words: the unknowns furthest from nominal, as shares of their bounds."""
-    y, low, high = params.y(e), params.y(params.low), params.y(params.high)
-    far = np.abs(y - params.y(params.nominal)) / (high - low)
-    names = [i for i in np.argsort(-far)[:most] if far[i] > 0.01]
-    return ", ".join(f"{params.names[i]} {e[i]:.3g} {params.items[i].unit}".strip() for i in names) or "the nominal one"
+    """What sets a world apart, in words: the unknowns furthest from nominal."""
+    names = furthest(params, e)[:most]
+    told = (f"{name} {e[params.index(name)]:.3g} {params[name].unit}".strip() for name in names)
+    return ", ".join(told) or "the nominal one"
+
+
+def furthest(params: Params, e: np.ndarray) -> list[str]:
+    """Unknowns in the order of how far they are from nominal, as shares of their bounds; those that are there left out."""
+    far = np.abs(params.y(e) - params.y(params.nominal)) / (params.y(params.high) - params.y(params.low))
+    return [params.names[i] for i in np.argsort(-far, kind="stable") if far[i] > 0.01]
 
 
 def where_it_fails(runs: Runs, params: Params) -> str:

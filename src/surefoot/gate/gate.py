@@ -130,9 +130,10 @@ def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Fo
             )
     for seed in plan.realities:
         real = realities(seed, who.task)
+        made = f"; made of {', '.join(real.strengths)}"
         column = _column(who, f"reality {seed}", _machine(who, real, plan), plan, limits.reality, found, say)
-        yield from _other(column, f"reality {seed}", limits.reality)
-        found.evidence.setdefault(f"reality {seed}", {})["made of"] = sorted(real.strengths)
+        for check in _other(column, f"reality {seed}", limits.reality):
+            yield replace(check, evidence=check.evidence + made)
     yield from _motion(who, belief, plan, limits, found, say)
     yield from _margins(who, plan, limits, found, say)
 
@@ -193,10 +194,10 @@ def _worlds(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: F
     worst = episodes(who.policy, place(len(e), plan.seed + 500), e)
     found.evidence["worst decile"] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
     yield checks.worst_decile(worst, len(tenth), limits.worst_decile, params)
-    yield _rare(who, belief, plan, limits, found, say)
+    yield _rare(who, belief, runs, plan, limits, found, say)
 
 
-def _rare(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Check:
+def _rare(who: Candidate, belief: Belief, drawn: Runs, plan: Plan, limits: Limits, found: Found, say: Say) -> Check:
     done = 0
 
     def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -206,13 +207,14 @@ def _rare(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Fou
         done += len(e)
         return runs.success, runs.margin
 
-    it = search(score, belief, plan.seed, *plan.search, level=plan.level)
+    it = search(score, belief, plan.seed, *plan.search, level=(1 + plan.level) / 2)
     names = who.task.params.names
     found.evidence["rare failures"] = {
         "rate": it.rate.value, "how": it.rate.how, "episodes": it.episodes, "first": it.first,
         "worst": dict(zip(names, it.worst)), "failures": [dict(zip(names, e)) for e in it.failures[:10]],
     }  # fmt: skip
-    return checks.rare_failures(it, round(1 - (plan.claim or limits.success), 12), who.task.params)
+    most = round(1 - (plan.claim or limits.success), 12)
+    return checks.rare_failures(it, drawn, most, plan.level, who.task.params)
 
 
 def _motion(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
@@ -255,10 +257,25 @@ def _next(who: Candidate, found: Found) -> str:
             if best and best["holds"]
             else "look at the contract, term by term: docs/gate.md"
         )
-    if failed & {"success, belief", "worst decile", "rare failures"} and own:
-        fails = found.evidence.get("belief", {}).get("fails where", "")
-        over = fails.split()[3] if fails else who.task.params.names[0]
-        return f"surefoot sweep {name} --over {over}"
+    if not own:
+        return f"surefoot gate {name} --limits limits.json" if failed else f"surefoot gate {name} --reality all"
+    if failed & {"success, belief", "worst decile", "rare failures"}:
+        return f"surefoot sweep {name} --over {_blamed(who, found)}"
+    realities_ = [c.name.split()[-1] for c in found.checks if not c.holds and c.name.startswith("success, reality")]
+    if realities_:
+        return f"surefoot record {who.task.name} --policy {name} --reality {realities_[0]} --tell"
+    if "latency margin" in failed and "latency" in who.task.params.names:
+        return f"surefoot sweep {name} --over latency"
     if failed:
-        return f"surefoot train {who.task.name}" if own else f"surefoot gate {name} --limits limits.json"
-    return f"surefoot export {name}" if own and not name.endswith(".onnx") else f"surefoot gate {name} --reality all"
+        return f"surefoot train {who.task.name}"
+    return f"surefoot gate {name} --reality all" if name.endswith(".onnx") else f"surefoot export {name}"
+
+
+def _blamed(who: Candidate, found: Found) -> str:
+    """The unknown that parts failures from successes; else what sets the worst world apart."""
+    fails = found.evidence["belief"]["fails where"]
+    if fails:
+        return str(fails.split()[3])
+    worst = found.evidence.get("rare failures", {}).get("worst", {})
+    far = checks.furthest(who.task.params, who.task.params.vector(worst))
+    return far[0] if far else who.task.params.names[0]
