@@ -270,3 +270,11 @@ def test_a_net_of_another_size_than_its_contract_is_refused(tmp_path):
     check_fits(graph, Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"),)), "p.onnx")
     with pytest.raises(SurefootError, match="gives 2 numbers, the contract has 1 joints"):
         check_fits(graph, Wiring(("hip",), (0.0,), (Wire("command"),)), "p.onnx")
+
+
+def test_the_example_contract_is_one_of_48_numbers():
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / "contracts" / "go1_joystick.json"
+    wiring = contract_of(path, {}, [], "p.onnx").wiring
+    assert wiring.obs_dim == 48 and len(wiring.joints) == 12 and wiring.frame == "imu" and wiring.rate == 50

@@ -222,3 +222,17 @@ def test_where_nothing_can_be_written_it_is_said_before_minutes_are_spent(runs, 
     (tmp_path / "file").write_text("")
     assert main(["gate", str(runs / "good"), "--out", str(tmp_path / "file" / "x")]) == 2
     assert "expected a folder that can be written to" in capsys.readouterr().err
+
+
+def test_the_ci_example_calls_the_gate_with_flags_that_exist():
+    import re
+    from pathlib import Path
+
+    from surefoot.cli import _parse
+
+    yaml = pytest.importorskip("yaml")
+    text = (Path(__file__).parents[2] / "examples" / "ci" / "policy-gate.yml").read_text()
+    steps = yaml.safe_load(text)["jobs"]["gate"]["steps"]
+    lines = [s["run"] for s in steps if "surefoot gate" in s.get("run", "")]
+    asked = _parse(re.sub(r"\$\{\{.*?\}\}", "hover", lines[0]).split()[1:])
+    assert len(lines) == 1 and asked.reality == ("all",) and asked.junit is not None

@@ -23,7 +23,7 @@ def outcome(good: int, n: int = 10) -> Runs:
 
 
 @pytest.mark.parametrize("breaks", [1, 2, 3, 7, 13, 40])
-def test_a_climb_ends_one_step_below_what_breaks_it(breaks):
+def test_a_climb_ends_just_below_what_breaks_it(breaks):
     """Loads of 0.5; at `breaks` steps and above nothing succeeds."""
     tried = []
 
@@ -32,7 +32,8 @@ def test_a_climb_ends_one_step_below_what_breaks_it(breaks):
         return outcome(0 if load >= 0.5 * breaks - 1e-9 else 10)
 
     found = climb(run, 0.5, 50.0, 0.9)
-    assert found.borne == pytest.approx(0.5 * (breaks - 1)) and found.broken == pytest.approx(0.5 * breaks)
+    assert found.borne < 0.5 * breaks - 1e-9 <= found.broken
+    assert found.broken - found.borne <= max(0.5, 0.1 * found.borne) + 1e-9  # a step, or a tenth
     assert found.falls == found.broken and len(tried) <= 2 + 2 * np.log2(breaks + 1) + 1
 
 

@@ -169,7 +169,7 @@ def _column(who: Candidate, name: str, make: Make, plan: Plan, limit: float, fou
 def _facts(check: Check, runs: Runs) -> dict[str, Any]:
     error = runs.error[np.isfinite(runs.error)]
     return {
-        "success": check.value, "low": check.low, "high": check.high, "limit": check.limit, "episodes": len(runs),
+        "success": check.value, "holds": check.holds, "low": check.low, "high": check.high, "limit": check.limit, "episodes": len(runs),
         "error": float(error.mean()) if len(error) else None, "ended": dict(runs.reasons),
     }  # fmt: skip
 

@@ -71,7 +71,7 @@ class Margin:
 
 
 def climb(run: Callable[[float], Runs], unit: float, most: float, bar: float) -> Margin:
-    """Loads 0, 1, 2, 4, ... units until one breaks it, then between the last two."""
+    """Loads 0, 1, 2, 4, ... units until one breaks it, then between the last two, to a unit or a tenth."""
     rungs: dict[int, Rung] = {}
 
     def bears(k: int) -> bool:
@@ -86,7 +86,7 @@ def climb(run: Callable[[float], Runs], unit: float, most: float, bar: float) ->
             step = min(step, top)
             good, bad = (step, None) if bears(step) else (good, step)
             step *= 2
-        while bad is not None and bad - good > 1:
+        while bad is not None and bad - good > max(1, good // 10):
             middle = (good + bad) // 2
             good, bad = (middle, bad) if bears(middle) else (good, middle)
     return Margin(tuple(rungs[k] for k in sorted(rungs)), bar)

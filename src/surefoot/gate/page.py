@@ -46,7 +46,7 @@ def page(path: Path, verdict: Verdict) -> Path:
 
 def _rates(axes: Any, rates: dict[str, dict[str, Any]]) -> None:
     for i, (_, r) in enumerate(rates.items()):
-        colour = GOOD if r["low"] is not None and r["low"] >= r["limit"] else BAD
+        colour = GOOD if r["holds"] else BAD
         axes.plot([100 * r["low"], 100 * r["high"]], [i, i], color=colour, lw=3, solid_capstyle="butt")
         axes.plot(100 * r["success"], i, "o", color=colour)
         axes.plot(100 * r["limit"], i, "|", color="0.4", ms=14)
