@@ -16,17 +16,20 @@ from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.errors import SurefootError
 from surefoot.gate.ranking import Proxy, proxy
+from surefoot.gate.statistics import Estimate
 from surefoot.policy import Contract, Policy, linear
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.rng import normal, stream
 from surefoot.sim.fields import TARGETS
-from surefoot.sim.realities import Reality, realities
+from surefoot.sim.realities import Reality, realities, reality
 from surefoot.task import Env, Task
 from surefoot.tasks.rollout import contract, evaluate
 
+Machine = Callable[[int, int], Env]
+"""n, seed -> n episodes of it"""
 JUDGED = 2000
-REALITIES = 5
+REALITIES = 3  # of each kind
 HOW = Identify(how="cma", horizons=(0.1, 0.3), longest=0.5, hold=0.0, rounds=0)
 
 
@@ -79,65 +82,59 @@ def ranking(quick: bool) -> Iterator[Row]:
     for name, (make, pilot, mild) in makers.items():
         task = tasks.make(name)
         policies = make(task, quick)
-        said(f"{name}: {len(policies)} policies")
-        yield from _ranked(task, policies, pilot, mild, 1 if quick else REALITIES, 10 if quick else 100)
+        for kind in ("wrong numbers", "missing physics"):
+            said(f"{name}, {kind}: {len(policies)} policies")
+            machines = [machine(task, kind, seed, mild) for seed in range(1 if quick else REALITIES)]
+            yield from _ranked(task, policies, pilot, kind, machines, 10 if quick else 100)
 
 
-def _ranked(task: Task, policies: list[Policy], pilot: int, mild: float, count: int, episodes: int) -> Iterator[Row]:
+def machine(task: Task, kind: str, seed: int, mild: float) -> Machine:
+    """wrong numbers: every unknown of e is off at once. missing physics: 3 to 5 ingredients that no e names."""
+    if kind == "wrong numbers":
+        assert isinstance(task.belief, Box)
+        e = point(task.params, reality(task.belief, seed))
+        return lambda n, s: tasks.env(task, n, e, s)
+    real = Reality(seed, {k: mild * s for k, s in realities(seed, task).strengths.items()})
+    return lambda n, s: Env(task, real.world(task, n, 0), tasks.nominal(task), s)
+
+
+def _ranked(
+    task: Task, policies: list[Policy], pilot: int, kind: str, machines: list[Machine], episodes: int
+) -> Iterator[Row]:
     """`pilot` is the one whose log is identified: a calm hand of middle gain, or trained over the belief."""
-    home = _judged(policies, lambda seed: tasks.env(task, episodes, seed=seed))
-    before: list[Proxy] = []
-    after: list[Proxy] = []
-    for seed in range(count):
-        real = Reality(seed, {k: mild * s for k, s in realities(seed, task).strengths.items()})
-        there = _judged(policies, lambda s, real=real: _machine(task, real, episodes, s))
+    home = _judged(policies, lambda n, s: tasks.env(task, n, seed=s), episodes)
+    pairs: list[tuple[Proxy, Proxy]] = []
+    for seed, real in enumerate(machines):
+        there = _judged(policies, real, episodes)
         try:
             e, told = identified(task, policies[pilot], real, seed)
-        except SurefootError as error:  # nothing lasted long enough to be identified
-            yield skipped(f"{task.name}, reality {seed}", str(error))
-            continue
-        near = _judged(policies, lambda s, e=e: tasks.env(task, episodes, point(task.params, e), s))
-        rates = "; ".join(
-            f"{k} {x.mean(1).round(2).tolist()}" for k, x in (("sim", home), ("real", there), ("after", near))
-        )
-        said(f"{task.name} in reality {seed}: {', '.join(real.strengths)}; {told}; {rates}")
-        try:
-            pair = [proxy(sim=s, real=there, rng=stream(seed, "ranking")) for s in (home, near)]
-        except SurefootError as error:  # all policies alike, in one of the worlds
-            yield skipped(f"{task.name}, reality {seed}", str(error))
-            continue
-        before.append(pair[0])
-        after.append(pair[1])
-    for words, found, goal in (("before", before, False), ("after", after, True)):
-        if found:
-            yield _row(
-                f"{task.name}, {words} identification: MMRV", [f.mmrv for f in found], {"at_most": 0.04} if goal else {}
-            )
-            yield _row(
-                f"{task.name}, {words} identification: Pearson",
-                [f.pearson for f in found],
-                {"at_least": 0.9} if goal else {},
-            )
+            near = _judged(policies, lambda n, s, e=e: tasks.env(task, n, point(task.params, e), s), episodes)
+            rates = {"sim": home, "real": there, "after": near}
+            said("; ".join([f"{seed}: {told}", *(f"{k} {x.mean(1).round(2).tolist()}" for k, x in rates.items())]))
+            before, after = (proxy(sim=s, real=there, rng=stream(seed, "ranking")) for s in (home, near))
+            pairs.append((before, after))
+        except SurefootError as error:  # nothing lasted long enough to be identified, or all policies are alike
+            yield skipped(f"{task.name}, {kind}, reality {seed}", str(error))
+    for k, words in enumerate(("before", "after") if pairs else ()):
+        name = f"{task.name}, {kind}, {words} identification"
+        yield _row(f"{name}: MMRV", [p[k].mmrv for p in pairs], {"at_most": 0.04} if k else {})
+        yield _row(f"{name}: Pearson", [p[k].pearson for p in pairs], {"at_least": 0.9} if k else {})
 
 
-def _row(name, estimates, goal) -> Row:
+def _row(name: str, estimates: list[Estimate], goal: dict[str, float]) -> Row:
     ends = [f"{e.low:.2f} .. {e.high:.2f}" if e.low is not None else "none" for e in estimates]
     note = f"95 % intervals over policies and episodes, a reality each: {'; '.join(ends)}"
     return row(name, [e.value for e in estimates], f"over {estimates[0].n} policies", note=note, **goal)
 
 
-def _judged(policies: list[Policy], make: Callable[[int], Env]) -> np.ndarray:
+def _judged(policies: list[Policy], make: Machine, episodes: int) -> np.ndarray:
     """(policies, episodes) successes, on the same seeds."""
-    return np.array([evaluate(p, make(JUDGED)).success for p in policies])
+    return np.array([evaluate(p, make(episodes, JUDGED)).success for p in policies])
 
 
-def _machine(task: Task, real: Reality, n: int, seed: int) -> Env:
-    return Env(task, real.world(task, n, 0), tasks.nominal(task), seed)
-
-
-def identified(task: Task, policy: Policy, real: Reality, seed: int) -> tuple[np.ndarray, str]:
+def identified(task: Task, policy: Policy, real: Machine, seed: int) -> tuple[np.ndarray, str]:
     """e of the world that a log of the machine speaks for: four episodes of one policy, a little stirred."""
-    log = logged(policy, _machine(task, real, 4, seed), stir=0.1)
+    log = logged(policy, real(4, seed), stir=0.1)
     names = [p.name for p in task.params if p.target in TARGETS]
     params = task.params.only(names)
     plain = replace(task, params=params, belief=Box.full(params), terms=(), sees={"actor": task.sees["actor"]})

@@ -7,7 +7,7 @@ from typing import Any
 
 from surefoot import files, tasks
 from surefoot.deploy import bundle, foreign
-from surefoot.deploy.onnx_file import read
+from surefoot.deploy.onnx_file import Graph, read
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy
 from surefoot.task import Task
@@ -43,35 +43,37 @@ def candidate(
     seconds: float | None = None,
 ) -> Candidate:
     """A policy and its task; `model` and a contract for one of others."""
-    path = Path(path)
+    path, told = Path(path), (model, contract_file, command)
     if path.suffix != ".onnx":
-        _no_strangers(path, model, contract_file, command)
-        policy = bundle.load(path)
-        found = bundle.find(path)
-        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(found.read_bytes())})
-    given, wanted = _ports(contract_file)
-    graph = read(path, given, wanted)
-    parents = {"policy": files.sha256(path.read_bytes())}
+        _no_stranger(path, told)
+        net = bundle.load(path)
+        return Candidate(str(path), net, _own(net, task), {"policy": files.sha256(bundle.find(path).read_bytes())})
+    graph = read(path, *_ports(contract_file))
     if "surefoot" in graph.metadata and contract_file is None:
-        _no_strangers(path, model, contract_file, command)
-        policy_ = foreign.ours(path, graph)
-        return Candidate(str(path), policy_, _own(policy_, task), parents)
+        _no_stranger(path, told)
+        policy = foreign.ours(path, graph)
+        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(path.read_bytes())})
     if model is None:
         raise SurefootError(f"{path}: a policy of others: expected the robot it drives, --model robot.xml")
-    found_ = foreign.contract_of(contract_file, graph.metadata, strangers.motors(model), str(path))
-    foreign.check_fits(graph, found_.wiring, str(path))
+    return _stranger(path, graph, model, contract_file, command, seconds or strangers.SECONDS)
+
+
+def _stranger(
+    path: Path, graph: Graph, model: Path, contract_file: Path | None, command: tuple[float, ...] | None, seconds: float
+) -> Candidate:
+    found = foreign.contract_of(contract_file, graph.metadata, strangers.motors(model), str(path))
+    foreign.check_fits(graph, found.wiring, str(path))
 
     def rewire(wiring: Wiring) -> tuple[Policy, Task]:
-        made, robot = strangers.foreign(model, wiring, command, seconds or strangers.SECONDS)
+        made, robot = strangers.foreign(model, wiring, command, seconds)
         own = contract(made, tasks.env(made, 1).world.model)
         return foreign.Foreign(own, graph, wiring.columns(), robot.actuators), made
 
-    parents |= {"model": files.sha256(model.read_bytes())}
-    if contract_file is not None:
-        parents["contract"] = files.sha256(contract_file.read_bytes())
-    notes = (*found_.notes, *strangers.differences(model, found_.wiring))
-    policy_2, made = rewire(found_.wiring)
-    return Candidate(str(path), policy_2, made, parents, found_.wiring, rewire, notes)
+    policy, task = rewire(found.wiring)
+    notes = (*found.notes, *strangers.differences(model, found.wiring))
+    sources = {"policy": path, "model": model} | ({} if contract_file is None else {"contract": contract_file})
+    parents = {name: files.sha256(source.read_bytes()) for name, source in sources.items()}
+    return Candidate(str(path), policy, task, parents, found.wiring, rewire, notes)
 
 
 def _own(policy: Policy, name: str) -> Task:
@@ -89,8 +91,8 @@ def _ports(contract_file: Path | None) -> tuple[str, str]:
     return tuple(n if isinstance(n, str) else "" for n in names)  # type: ignore[return-value]
 
 
-def _no_strangers(path: Path, *given: object) -> None:
-    if any(g is not None for g in given):
+def _no_stranger(path: Path, told: tuple[object, ...]) -> None:
+    if any(x is not None for x in told):
         raise SurefootError(
             f"{path}: has its own contract; --model, --contract and --command are for policies of others"
         )
