@@ -30,6 +30,7 @@ Machine = Callable[[int, int], Env]
 """n, seed -> n episodes of it"""
 JUDGED = 2000
 REALITIES = 3  # of each kind
+STIR = 0.3  # sd of what is added to the actions while the log is made, so that it tells something
 HOW = Identify(how="cma", horizons=(0.1, 0.3), longest=0.5, hold=0.0, rounds=0)
 
 
@@ -133,13 +134,13 @@ def _judged(policies: list[Policy], make: Machine, episodes: int) -> np.ndarray:
 
 
 def identified(task: Task, policy: Policy, real: Machine, seed: int) -> tuple[np.ndarray, str]:
-    """e of the world that a log of the machine speaks for: four episodes of one policy, a little stirred."""
-    log = logged(policy, real(4, seed), stir=0.1)
+    """The best e within the task's belief for a log of the machine: four episodes of one policy, stirred."""
+    assert isinstance(task.belief, Box)
+    log = logged(policy, real(4, seed), stir=STIR)
     names = [p.name for p in task.params if p.target in TARGETS]
-    params = task.params.only(names)
-    plain = replace(task, params=params, belief=Box.full(params), terms=(), sees={"actor": task.sees["actor"]})
-    low, high = params.low, params.high
-    found = identify(tasks.env(plain, 1).world, Box(params, low, high), log, HOW)
-    told = ", ".join(f"{p.name} {p.value:.3g}" for p in found.params if p.determined)
-    e = {p.name: p.value for p in found.params if p.determined}  # what the log cannot tell stays as it was
-    return task.params.vector(e), f"identified {told or 'nothing'}"
+    params, at = task.params.only(names), [task.params.index(name) for name in names]
+    prior = Box(params, task.belief.low[at], task.belief.high[at])
+    plain = replace(task, params=params, belief=prior, terms=(), sees={"actor": task.sees["actor"]})
+    found = identify(tasks.env(plain, 1).world, prior, log, HOW)
+    told = ", ".join(f"{p.name} {p.value:.3g}{'' if p.determined else '?'}" for p in found.params)
+    return task.params.vector(dict(zip(names, found.e))), f"identified {told}"

@@ -34,7 +34,7 @@ SABOTAGE: dict[str, tuple[dict[str, Any], str]] = {
     "joint_pos and joint_vel in another joint order": (_told(joint_pos={"joints": OTHER}, joint_vel={"joints": OTHER}), "order"),
     "observations and actions in another joint order": ({"joints": OTHER}, "order"),
     "gravity with the other sign": (_told(projected_gravity={"scale": -1.0}), "sign"),
-    "joint_vel scaled by 0.05": (_told(joint_vel={"scale": 0.05}), "scale"),
+    "joint_pos in degrees": (_told(joint_pos={"scale": 57.3}), "scale"),
     "actions scaled by a quarter": ({"action_scale": 0.125}, "scale"),
 }  # fmt: skip
 

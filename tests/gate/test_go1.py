@@ -85,7 +85,7 @@ def test_gains_at_sixty_percent_are_said_and_it_walks_slower(tmp_path):
         ({"latency": 0.06}, "delay"),
         ({"joints": "swapped"}, "order"),
         ({"projected_gravity": -1.0}, "sign"),
-        ({"joint_vel": 0.05}, "scale"),
+        ({"joint_pos": 57.3}, "scale"),
         ({"action_scale": 0.125}, "scale"),
     ],
 )
@@ -93,7 +93,7 @@ def test_other_mistakes_are_named_too(tmp_path, change, kind):
     data = json.loads(CONTRACT.read_text())
     if "joints" in change:
         change = {"joints": [data["joints"][i] for i in LEFT_RIGHT]}
-    for term in ("projected_gravity", "joint_vel"):
+    for term in ("projected_gravity", "joint_pos"):
         if term in change:
             change = {
                 "observation": [{"name": t, "scale": change[term]} if t == term else t for t in data["observation"]]
