@@ -216,7 +216,7 @@ def _last(
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
         if not all_white(noise, raw):  # as yet: a noisy channel may have bent the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
-        elif any(n.rho.any() for n in noise):
+        elif any(n.rho.any() for n in noise) and all(np.isfinite(r).all() for r in raw):
             noise = shared(noise, raw, problem.jacobians(p))
         settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
                             for a, b in zip(noise, problem.noise))  # fmt: skip
