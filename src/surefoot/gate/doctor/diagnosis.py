@@ -1,0 +1,100 @@
+"""diagnose: the decision tree, with evidence at each branch.
+
+    contract   what was told, against what was logged       contract.py        what was sent, against what was answered   sent.py
+    timing     rate, stamps, losses                         timing.py          latency and late commands                  physics.py, held.py
+    numbers    which number of the model is wrong           suspects.py, physics.py
+    physics    which effect the model has not got           physics.py
+
+Every cause of every branch is weighed in nats against "nothing is wrong" (cause.py). Healthy is a verdict: nothing weighs more
+than HEALTHY, and noise explains what is left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from surefoot.gate.doctor.cause import Cause
+from surefoot.gate.doctor.contract import mismatch, observed
+from surefoot.gate.doctor.physics import Examined, examine
+from surefoot.gate.doctor.sent import sent
+from surefoot.gate.doctor.timing import timed
+from surefoot.gate.doctor.told import Told, rebuilt
+from surefoot.log import Log
+from surefoot.policy import Policy
+from surefoot.real2sim.signals import measured
+from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.load import load_string
+from surefoot.task import Task
+
+HEALTHY = 10.0  # nats: below it, what was found may be chance; odds of 1 to 22,000 a cause, of which some fifty are tried
+PLAIN = 0.98  # of a contract's mismatch: an edit that explains so much is the fault
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    causes: tuple[Cause, ...]
+    """one of each kind, most telling first; all that were weighed"""
+    mismatch: float
+    """of the policy's answers, as a share of their spread"""
+    told: Told
+    physics: Examined | None
+
+    @property
+    def found(self) -> tuple[Cause, ...]:
+        """The causes that weigh more than chance."""
+        return tuple(c for c in self.causes if c.evidence > HEALTHY)
+
+    @property
+    def healthy(self) -> bool:
+        return not self.found
+
+    def chances(self) -> dict[str, float]:
+        """Kind -> probability, healthy among them, were one thing wrong and all alike before the log was seen."""
+        names = ["healthy", *(c.kind for c in self.causes)]
+        weight = np.array([HEALTHY, *(c.evidence for c in self.causes)])
+        p = np.exp(np.clip(weight - weight.max(), -700, 0))
+        return dict(zip(names, (p / p.sum()).tolist()))
+
+    def to_json(self) -> dict[str, Any]:
+        chances = self.chances()
+        rows = [c.to_json() | {"probability": chances[c.kind]} for c in self.causes]
+        return {"healthy": self.healthy, "mismatch": self.mismatch, "causes": rows, "chance_healthy": chances["healthy"]}
+
+
+def diagnose(
+    policy: Policy, task: Task, log: Log, watch: Callable[[str], Any] = lambda _: None, whole: bool = False
+) -> Diagnosis:
+    """What is wrong between a policy of a task and the robot that a log is of.
+
+    A broken contract that is explained ends the search, as what is below it is to be looked at when it is mended; with
+    `whole`, all branches are.
+    """
+    c = policy.contract
+    model = compile_for(load_string(task.xml, task.name).spec, task.params)
+    world = Engine(model, task.params, 1, task.substeps, 1, (), task.explicit)
+    watch("rebuilding what the policy was told")
+    told = rebuilt(task, c, world, log)
+    watch("asking the policy")
+    off = mismatch(told, policy)
+    causes = [*observed(told, policy), *sent(told, measured(log, "control")), *timed(log, c)]
+    plain = any(c.share > PLAIN and c.evidence > HEALTHY for c in causes if c.branch == "contract")
+    physics = None if plain and not whole else examine(task, log, watch)
+    if physics is not None:
+        causes += physics.causes
+    return Diagnosis(tuple(_ranked(causes)), off, told, physics)
+
+
+def _ranked(causes: list[Cause]) -> list[Cause]:
+    """The best of each kind, in order. What was lost on the way in was lost on the way out, too."""
+    best: dict[str, Cause] = {}
+    for c in causes:
+        if c.kind not in best or c.evidence > best[c.kind].evidence:
+            best[c.kind] = c
+    if "drops" in best and "jitter" in best and best["jitter"].evidence > 0:
+        late = best["jitter"]
+        best["drops"] = replace(
+            best["drops"], evidence=best["drops"].evidence + late.evidence, told=f"{best['drops'].told}; {late.told}"
+        )
+    return sorted(best.values(), key=lambda c: -c.evidence)
