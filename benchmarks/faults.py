@@ -21,7 +21,9 @@ from surefoot.task import Task
 from surefoot.world import Chance, OnAction, OnForce, State, Term
 
 SECONDS = 30.0  # of log, on the robot's clock, pauses and all
-NOISE = 0.05  # strength of the sensor noise that every machine has: 1 mrad, 25 mrad/s, 1 mm, 5 mm/s, 10 mrad/s of a gyro
+NOISE = (
+    0.05  # strength of the sensor noise that every machine has: 1 mrad, 25 mrad/s, 1 mm, 5 mm/s, 10 mrad/s of a gyro
+)
 
 
 class Runtime:

@@ -23,6 +23,7 @@ FLOOR = 0.01  # of an action's spread: what a log's rounding may do to a policy'
 BROKEN = 0.03  # of an action's spread: from here on the answers are not those to what was logged
 EXPLAINS = 0.5  # of the mismatch: an edit that explains less explains nothing
 UNIT = 180 / np.pi
+ENOUGH = 400  # rows, spread over a log, by which edits are judged
 LAGS = 5  # periods: the oldest observation that is suspected
 MOST_PAIRS = 300
 
@@ -43,28 +44,52 @@ def observed(told: Told, policy: Policy) -> list[Cause]:
     """Causes between sensors and policy, best first; none where the answers are those to what was logged."""
     if told.missing:
         return []
-    good = np.isfinite(told.raw).all(1) & np.isfinite(told.action).all(1)
-    judge = _Judge(told, policy, good)
+    judge = _Judge(told, policy)
     plain = judge.mismatch(told.stacked(told.frames(told.raw)))
-    if np.sqrt(plain) < BROKEN or good.sum() < 10:
-        return []
-    found = [judge.tried(x, plain) for x in _edits(told)]
-    return sorted((c for c in found if c.share > EXPLAINS), key=lambda c: -c.evidence)
+    if np.sqrt(plain) < BROKEN or len(judge.rows) < 10:
+        return list(_another(judge))
+    found = [c for x in _edits(told) if (c := judge.tried(x, plain)).share > EXPLAINS]
+    if not found:
+        words = f"answers are off by {np.sqrt(plain):.2g} of their spread from those to what was logged, and no single edit explains it"
+        found = [Cause("contract", words, judge.size * float(np.log(1 + plain / FLOOR**2)) / 4, 0.0, words, "contract")]
+    return sorted([*found, *_another(judge)], key=lambda c: -c.evidence)
 
 
 def mismatch(told: Told, policy: Policy) -> float:
     """How far answers are from those to what was logged, as a share of their spread; nan where that cannot be said."""
     if told.missing:
         return float("nan")
-    good = np.isfinite(told.raw).all(1) & np.isfinite(told.action).all(1)
-    return float(np.sqrt(_Judge(told, policy, good).mismatch(told.stacked(told.frames(told.raw)))))
+    judge = _Judge(told, policy)
+    off = judge.answers(told.stacked(told.frames(told.raw))[judge.rows]) - told.action[judge.rows]
+    return float(np.sqrt(np.square(off).mean() / judge.spread)) if len(judge.rows) else float("nan")
+
+
+def _another(judge: "_Judge") -> Iterator[Cause]:
+    """Where the log holds what the policy was told: answers that are not this policy's."""
+    told = judge.told
+    if told.observation is None:
+        return
+    off = judge.answers(told.observation[judge.rows].astype(np.float32)) - told.action[judge.rows]
+    m = float(np.square(off).mean() / judge.spread)
+    if np.sqrt(m) >= BROKEN:
+        words = f"to what it was told, this policy answers otherwise, by {np.sqrt(m):.2g} of the answers' spread"
+        size = 0.5 * off.size
+        yield Cause("policy", words, float(size * np.log(1 + m / FLOOR**2)), 1.0, words, "contract")
 
 
 class _Judge:
-    def __init__(self, told: Told, policy: Policy, good: np.ndarray):
-        self.told, self.policy, self.good = told, policy, good
+    """Mismatch of answers; or, where the log holds it, of what was told."""
+
+    def __init__(self, told: Told, policy: Policy):
+        self.told, self.policy = told, policy
+        good = np.flatnonzero(np.isfinite(told.raw).all(1) & np.isfinite(told.action).all(1))
+        self.rows = good[np.unique(np.linspace(0, len(good) - 1, ENOUGH).astype(int))] if len(good) > ENOUGH else good
         self.limit = np.inf if told.contract.choices else told.contract.action_limit
         self.spread = max(float(np.nanvar(told.action, 0).mean()), 1e-12)
+        self.size = 0.5 * len(self.rows) * told.action.shape[1]
+        if told.observation is not None:
+            spread = np.tile(np.nanstd(told.frames(told.raw), 0), told.contract.history)
+            self.widths = np.maximum(np.nanstd(told.observation, 0), spread) + 1e-6
 
     def answers(self, obs: np.ndarray) -> np.ndarray:
         a = np.asarray(self.policy(obs), float)
@@ -73,19 +98,22 @@ class _Judge:
         return np.clip(a, -self.limit, self.limit)
 
     def mismatch(self, obs: np.ndarray) -> float:
-        error = (self.answers(obs[self.good]) - self.told.action[self.good]) / np.sqrt(self.spread)
+        if self.told.observation is not None:
+            return float(np.square((obs[self.rows] - self.told.observation[self.rows]) / self.widths).mean())
+        error = (self.answers(obs[self.rows]) - self.told.action[self.rows]) / np.sqrt(self.spread)
         return float(np.square(error).mean())
 
     def tried(self, edit: Edit, plain: float) -> Cause:
         left, number = self._fitted(edit)
-        size = 0.5 * self.told.action[self.good].size
+        size = self.size
         evidence = size * np.log((plain + FLOOR**2) / (left + FLOOR**2))
         evidence -= 0.5 * bool(edit.guesses) * np.log(2 * size)
         kind = edit.kind
         if kind == "observation scale" and min(abs(np.log(abs(number) * f)) for f in (UNIT, 1 / UNIT)) < 0.02:
             kind = "unit"
         words = edit.about.format(number)
-        told = f"{words}: answers are then off by {np.sqrt(left):.2g} of their spread, not {np.sqrt(plain):.2g}"
+        what = "answers are" if self.told.observation is None else "what it was told is"
+        told = f"{words}: {what} then off by {np.sqrt(left):.2g} of the usual spread, not {np.sqrt(plain):.2g}"
         return Cause(kind, words, float(evidence), 1 - left / plain, told, "contract")
 
     def _fitted(self, edit: Edit) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from surefoot.world import Chance, Start, World
 
 LENGTH, WARM = 60, 10  # rows of a segment that count, and rows before them in which the filter settles
 SETTLED = 7.0  # time constants of a slow motor after which it has forgotten where it began
+MOST = 16  # segments, spread over a log: twenty seconds say enough
 SHORTEST = 6  # rows of an episode that are worth following
 ALIVE = 0.05  # process noise over measurement noise, at least: a filter that trusts its model alone goes blind
 
@@ -58,7 +59,9 @@ def track(world: World, log: Log) -> Track:
     settle = _settle(world.model, world.dt)
     rows, counts = _segments(begins, seen & told, seen, told, settle + WARM)
     filled = np.where(np.isfinite(x.q), x.q, np.tile(world.model.qpos0, (len(log), 1)))
-    return Track(world.model, world.dt, filled, np.nan_to_num(x.v), np.nan_to_num(u), seen, rows, counts, begins, settle)
+    return Track(
+        world.model, world.dt, filled, np.nan_to_num(x.v), np.nan_to_num(u), seen, rows, counts, begins, settle
+    )
 
 
 def _settle(model: mujoco.MjModel, dt: float) -> int:
@@ -89,7 +92,20 @@ def _segments(
             counts.append((np.arange(width) >= warm) & (np.arange(width) < len(piece)) & seen[rows[-1]])
     if not rows:
         return np.zeros((0, width), int), np.zeros((0, width), bool)
-    return np.array(rows), np.array(counts)
+    kept = _spread([int(c.sum()) for c in counts])
+    return np.array([rows[k] for k in kept]), np.array([counts[k] for k in kept])
+
+
+def _spread(counted: list[int]) -> list[int]:
+    """The segments to follow: all, or so many, spread over the log, as have rows enough between them."""
+    enough, step = MOST * LENGTH, 1
+    while sum(counted[::step]) > enough:
+        step += 1
+    if step == 1:
+        return list(range(len(counted)))
+    order = [k for first in range(step) for k in range(first, len(counted), step)]
+    total = np.cumsum([counted[k] for k in order])
+    return sorted(order[: int(np.searchsorted(total, enough)) + 1])
 
 
 @dataclass(frozen=True)
@@ -224,7 +240,7 @@ def follow(world: World, at: Track, variants: list[Variant], gain: Gain) -> np.n
         found = np.concatenate([difference(at.model, q, y_q), y_v - v], 1)
         fix = (found if k < at.settle else gain(found)) * np.tile(at.seen[rows], m)[:, None]
         world.set_back(moved(at.model, q, fix[:, :nv]) + gap_q, v + fix[:, nv:] + gap_v)
-        eps[:, :, k + 1] = np.where(
-            (np.tile(at.counts[:, k + 1], m) & ~bad)[:, None], found, np.nan
-        ).reshape(m, s, 2 * nv)
+        eps[:, :, k + 1] = np.where((np.tile(at.counts[:, k + 1], m) & ~bad)[:, None], found, np.nan).reshape(
+            m, s, 2 * nv
+        )
     return eps

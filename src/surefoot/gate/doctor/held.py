@@ -28,8 +28,9 @@ def held(
         weight = 1 / (1 + np.exp(np.clip(a - b, -500, 500)))
         believed = np.where((share > 0.5)[..., None], late, fresh)
         L = float(np.logaddexp(a, b).sum())
-        if L > found[0]:
-            found = (L, p, believed)
+        if not L > found[0]:
+            break
+        found = (L, p, believed)
         p = float(np.clip(weight.mean(), FEWEST, 1 - FEWEST))
         r, q = fresh[good], late[good]
         S = ((1 - weight)[:, None] * r).T @ r / len(r) + (weight[:, None] * q).T @ q / len(r) + np.diag(floor**2)
@@ -46,7 +47,9 @@ def _walk(
     last = at.u[at.before(first)]
     twice = lambda a: np.concatenate([a, a])  # noqa: E731
     act = twice(last) if at.model.na == at.model.nu else None
-    world.reset(np.arange(2 * s), np.tile(e, (2 * s, 1)), Start(twice(at.q[first]), twice(at.v[first]), twice(last), act))
+    world.reset(
+        np.arange(2 * s), np.tile(e, (2 * s, 1)), Start(twice(at.q[first]), twice(at.v[first]), twice(last), act)
+    )
     fresh, late, share = np.full((s, w, 2 * nv), np.nan), np.full((s, w, 2 * nv), np.nan), np.zeros((s, w))
     for k in range(w - 1):
         now = at.u[at.rows[:, k]]

@@ -19,7 +19,7 @@ from surefoot.world import Chance, OnForce, State
 
 Reads = tuple[np.ndarray, np.ndarray, np.ndarray]  # q, v, u of every row
 LONGEST = 0.12  # s: of a latency
-DELAY = "latency"
+DELAY = "delay of every control"
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,20 @@ def suspects(model: mujoco.MjModel) -> Suspects:
                 names[k.name] = len(knobs)
                 knobs.append(k)
             at.append(names[k.name])
-        B = np.array([[1.0], [-1.0]]) if together == "against" else np.ones((len(own), 1)) if together else np.eye(len(own))
+        B = (
+            np.array([[1.0], [-1.0]])
+            if together == "against"
+            else np.ones((len(own), 1))
+            if together
+            else np.eye(len(own))
+        )
         found.append(Suspect(kind, branch, tuple(at), B))
     return Suspects(tuple(knobs), tuple(found))
 
 
-Kind = tuple[str, str, list[Knob], bool | str]  # kind, branch, knobs, whether they turn together, or one against the other
+Kind = tuple[
+    str, str, list[Knob], bool | str
+]  # kind, branch, knobs, whether they turn together, or one against the other
 
 
 def _scaled(name: str, target: str, match: str, step: float = 0.1) -> Knob:
@@ -169,9 +177,25 @@ def _friction(plain: Plain) -> Iterator[Kind]:
         n, d = m.joint(j).name, int(m.jnt_dofadr[j])
         scale = plain.load(j)
         low = float(m.dof_damping[d])
-        viscous.append(Knob(f"damping of {n}", 0.02 * scale, "N m s/rad", Param(f"damping of {n}", "damping", 0.0, -low, 10 * scale, match=re.escape(n), op="add"), least=-low))
+        viscous.append(
+            Knob(
+                f"damping of {n}",
+                0.02 * scale,
+                "N m s/rad",
+                Param(f"damping of {n}", "damping", 0.0, -low, 10 * scale, match=re.escape(n), op="add"),
+                least=-low,
+            )
+        )
         low = float(m.dof_frictionloss[d])
-        dry.append(Knob(f"dry friction of {n}", 0.02 * scale, "N m", Param(f"dry friction of {n}", "frictionloss", 0.0, -low, scale, match=re.escape(n), op="add"), least=-low))
+        dry.append(
+            Knob(
+                f"dry friction of {n}",
+                0.02 * scale,
+                "N m",
+                Param(f"dry friction of {n}", "frictionloss", 0.0, -low, scale, match=re.escape(n), op="add"),
+                least=-low,
+            )
+        )
     yield from _each("friction", "numbers", viscous)
     driven = {d.joint for d in plain.drives}
     dry = [k for k in dry if k.name.removeprefix("dry friction of ") in driven]
@@ -179,7 +203,20 @@ def _friction(plain: Plain) -> Iterator[Kind]:
 
 
 def _air(plain: Plain) -> Iterator[Kind]:
-    yield "drag", "physics", [Knob("density of the air", 2.0, "kg/m^3", Param("density of the air", "air_density", 0.0, 0.0, 1e3, op="add"), least=0.0)], False
+    yield (
+        "drag",
+        "physics",
+        [
+            Knob(
+                "density of the air",
+                2.0,
+                "kg/m^3",
+                Param("density of the air", "air_density", 0.0, 0.0, 1e3, op="add"),
+                least=0.0,
+            )
+        ],
+        False,
+    )
     m = plain.model
     for j in plain.joints:
         n, c = m.joint(j).name, 0.02 * plain.load(j)
@@ -187,13 +224,28 @@ def _air(plain: Plain) -> Iterator[Kind]:
     if plain.free is not None:
         n = plain.model.joint(plain.free).name
         b = 0.1 * float(plain.model.body_subtreemass[plain.model.jnt_bodyid[plain.free]])
-        yield "drag", "physics", [Knob("linear drag", b, "N s/m", Param("linear drag", "drag", 0.0, 0.0, 1e3 * b, match=re.escape(n), op="add"), least=0.0)], False
+        yield (
+            "drag",
+            "physics",
+            [
+                Knob(
+                    "linear drag",
+                    b,
+                    "N s/m",
+                    Param("linear drag", "drag", 0.0, 0.0, 1e3 * b, match=re.escape(n), op="add"),
+                    least=0.0,
+                )
+            ],
+            False,
+        )
         yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], False
 
 
 def _quadratic(joint: str, step: float, unit: str) -> Knob:
     name = f"quadratic drag of {joint}"
-    return Knob(name, step, unit, Param(name, "task", 0.0, 0.0, 1e4 * step, match=re.escape(joint), op="set"), least=0.0)
+    return Knob(
+        name, step, unit, Param(name, "task", 0.0, 0.0, 1e4 * step, match=re.escape(joint), op="set"), least=0.0
+    )
 
 
 @dataclass(frozen=True)
@@ -239,7 +291,12 @@ def _sensors(plain: Plain) -> Iterator[Kind]:
     zeros = [_zero(f"zero of {d.joint}", d.dof, int(m.actuator_ctrladr[d.number]), d.gear) for d in servos]
     yield from _each("encoder offset", "sensors", zeros)
     if plain.free is not None:
-        yield "imu misalignment", "sensors", [_askew(f"IMU turned about {a}", k, int(m.jnt_dofadr[plain.free])) for k, a in enumerate("xyz")], False
+        yield (
+            "imu misalignment",
+            "sensors",
+            [_askew(f"IMU turned about {a}", k, int(m.jnt_dofadr[plain.free])) for k, a in enumerate("xyz")],
+            False,
+        )
 
 
 def _bias(name: str, dof: int, place: bool) -> Knob:

@@ -6,7 +6,7 @@
 the log has not got is nan throughout, and named in `missing`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import mujoco
@@ -17,6 +17,7 @@ from surefoot.log import Log
 from surefoot.policy import Contract
 from surefoot.real2sim.signals import measured, starts
 from surefoot.sim.engine import sensor_columns
+from surefoot.sim.learned import rotation
 from surefoot.task import Moment, Task
 from surefoot.world import State, World
 
@@ -33,6 +34,7 @@ class Told:
     begins: np.ndarray  # (T,) the row in which each row's episode begins
     action: np.ndarray  # (T, na) what the policy answered, bounded
     missing: tuple[str, ...]
+    observation: np.ndarray | None = None  # (T, obs_dim) what the log says the policy was told
 
     @cached_property
     def columns(self) -> dict[str, slice]:
@@ -95,8 +97,8 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     raw, missing = _raw(task, moment)
     turn = None
     if world.model.njnt and world.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE and "base_quat" in log.columns:
-        turn = _matrices(q[:, 3:7])
-    return Told(contract, raw, turn, begins, action, missing)
+        turn = rotation(q[:, 3:7])
+    return Told(contract, raw, turn, begins, action, missing, _logged(contract, log))
 
 
 def episodes(log: Log) -> np.ndarray:
@@ -146,14 +148,12 @@ def _held(a: np.ndarray, begins: np.ndarray) -> np.ndarray:
     return np.asarray(np.where((last >= begins)[:, None], a[np.maximum(last, 0)], a), float)
 
 
-def _matrices(quat: np.ndarray) -> np.ndarray:
-    from surefoot.sim.learned import rotation
-
-    return rotation(quat)
-
-
-def without(told: Told, rows: np.ndarray) -> Told:
-    """The same, with the answers of some rows not known."""
-    action = told.action.copy()
-    action[rows] = np.nan
-    return replace(told, action=action)
+def _logged(contract: Contract, log: Log) -> np.ndarray | None:
+    if "observation" not in log.columns:
+        return None
+    found = measured(log, "observation")
+    if found.shape[1] != contract.obs_dim:
+        raise SurefootError(
+            f"log: column observation: found {found.shape[1]} numbers a row, expected {contract.obs_dim}"
+        )
+    return found
