@@ -174,7 +174,7 @@ def test_a_latency_is_found_and_measured():
     policy = balancer()
     found = diagnose(policy, tasks.make("balance"), flown(policy, {"action_latency": 2 / 3}))  # 40 ms
     first = found.found[0]
-    assert first.kind == "latency" and first.share > 0.9
+    assert first.kind == "latency" and first.evidence > 50
     assert (
         20 <= float(first.about.split()[2]) <= 40
     )  # this engine's step is 20 ms, and a control waits for the next one
@@ -184,7 +184,7 @@ def test_late_commands_are_counted():
     policy = balancer()
     found = diagnose(policy, tasks.make("balance"), flown(policy, {"action_jitter": 0.6}))  # 30 % of them
     assert found.found[0].kind == "jitter"
-    assert 0.2 < float(found.found[0].about.split("%")[0]) / 100 < 0.4
+    assert 0.2 <= float(found.found[0].about.split("%")[0]) / 100 < 0.4
 
 
 def test_a_log_without_answers_is_refused_in_words():
@@ -200,7 +200,7 @@ def test_the_verb_says_the_cause_the_prescription_and_fails(tmp_path, capsys):
     bundle.save(policy, tmp_path)
     path = flown(policy, tell=FAULTS["sign"], seconds=4.0).save(tmp_path / "fall.npz")
     page = tmp_path / "page.html"
-    assert main(["doctor", str(tmp_path), str(path), "--no-success", "--out", str(page), "--json"]) == 1
+    assert main(["doctor", str(tmp_path), str(path), "--success", "False", "--out", str(page), "--json"]) == 1
     facts = json.loads(capsys.readouterr().out)
     assert facts["causes"][0]["kind"] == "sign" and not facts["healthy"]
     assert (

@@ -79,7 +79,8 @@ class Robot:
 
     def act(self, action: np.ndarray) -> np.ndarray:
         """Do this for one control period; returns the observation at its end."""
-        told = {"observation": self.observe()} if self._tells else {}
+        observation = self.observe()
+        told = {"observation": observation} if self._tells else {}
         a = np.asarray(action, float).reshape(1, -1)
         step = self._env.step(a)
         bounded = self._env.task.action.bounded(a)[0]

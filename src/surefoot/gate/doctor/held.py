@@ -30,8 +30,8 @@ def held(
         L = float(np.logaddexp(a, b).sum())
         if not L > found[0]:
             break
-        found = (L, p, believed)
         p = float(np.clip(weight.mean(), FEWEST, 1 - FEWEST))
+        found = (L, p, believed)
         r, q = fresh[good], late[good]
         S = ((1 - weight)[:, None] * r).T @ r / len(r) + (weight[:, None] * q).T @ q / len(r) + np.diag(floor**2)
     return found
