@@ -26,6 +26,7 @@ from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.real2sim.signals import measured
 from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.gap.making import Plain
 from surefoot.sim.load import load_string
 from surefoot.task import Task
 
@@ -34,6 +35,7 @@ HEALTHY = (
 )
 PRIOR = {"mass": -2.0, "inertia": -3.0, "gravity": -5.0, "motor time": -2.0}
 """nats: of two that predict alike, the commoner comes first. Motors weaken and warm; masses have been weighed"""
+CLEAR = 0.5  # of the surprise: what a cause must explain where there are contacts
 PLAIN = 0.98  # of a contract's mismatch: an edit that explains so much is the fault
 
 
@@ -138,9 +140,24 @@ def diagnose(
     causes = [*observed(told, policy), *sent(told, measured(log, "control")), *timed(log, c)]
     plain = any(c.share > PLAIN and c.evidence > HEALTHY for c in causes if c.branch == "contract")
     physics = None if plain and not whole else examine(task, log, watch)
+    if physics is not None and len(Plain(model).touching):
+        physics = clear(physics)
     if physics is not None:
         causes += [x.cause for x in physics.weighed]
     return Diagnosis(tuple(_ranked(causes)), off, told, physics)
+
+
+def clear(found: Examined) -> Examined:
+    """Only what explains most of the surprise counts.
+
+    Where feet meet the ground, a millimetre of noise is an impact: surprises are not Gaussian, any number that softens them
+    seems to explain something, and nats say too much.
+    """
+    less = [
+        x if x.cause.share >= CLEAR else replace(x, cause=replace(x.cause, evidence=min(x.cause.evidence, 0.0)))
+        for x in found.weighed
+    ]
+    return replace(found, weighed=tuple(sorted(less, key=lambda x: -x.cause.evidence)))
 
 
 def _ranked(causes: list[Cause]) -> list[Cause]:

@@ -59,7 +59,7 @@ class Fits:
         plain = self.judge.rows(self.judge.plain)
         for s in self.known.suspects:
             X = np.stack([self.J[i] for i in s.knobs], -1) @ s.B
-            z = self.solve(plain, X)
+            z = self._within(s, self.solve(plain, X))
             eps = self.judge.plain.copy()
             eps[self.judge.good] = plain + X @ z
             found.setdefault(s.kind, []).append((self.judge.evidence(eps, s.size), Fitted(s, z, eps)))
@@ -91,6 +91,13 @@ class Fits:
             columns.append(np.stack(own, -1))
         return columns
 
+    def _within(self, s: Suspect, z: np.ndarray) -> np.ndarray:
+        """z whose knobs stay where they can be."""
+        knobs = [self.known.knobs[i] for i in s.knobs]
+        theta = s.B @ z
+        inside = np.clip(theta, [k.least for k in knobs], [k.most for k in knobs])
+        return z if np.allclose(inside, theta) else np.linalg.lstsq(s.B, inside, rcond=None)[0]
+
     def _variant(self, s: Suspect, z: np.ndarray) -> Variant:
         return self.known.variant(self.at, self.params, dict(zip(s.knobs, (s.B @ z).tolist())))
 
@@ -113,8 +120,8 @@ class Fits:
         for k, X in zip(order, self.columns([found[k] for k in order])):
             rows = self.judge.rows(found[k].eps)
             if np.isfinite(X).all() and np.isfinite(rows).all():
-                d = self.solve(rows, X)
-                better += [(k, found[k].z + d), (k, found[k].z + 0.5 * d)]
+                d, s = self.solve(rows, X), found[k].suspect
+                better += [(k, self._within(s, found[k].z + d)), (k, self._within(s, found[k].z + 0.5 * d))]
         if not better:
             return found
         found = list(found)

@@ -126,6 +126,13 @@ def trusting(nv: int) -> Gain:
     return Gain(np.tile(np.eye(2), (nv, 1, 1)))
 
 
+def noise_of(eps: np.ndarray) -> np.ndarray:
+    """(2 nv,) variance of the measurements' noise, from such surprises."""
+    second = eps[:, 2:] - 2 * eps[:, 1:-1] + eps[:, :-2]
+    power = np.nanmean(np.square(eps), (0, 1))
+    return np.asarray(np.maximum(np.minimum(np.nanmean(np.square(second), (0, 1)) / 20, 0.5 * power), 1e-16))
+
+
 def gain_of(eps: np.ndarray, dt: float) -> Gain:
     """K from surprises (s, w, 2 nv) of a filter that trusts measurements: nan where they do not count.
 
@@ -133,10 +140,7 @@ def gain_of(eps: np.ndarray, dt: float) -> Gain:
     is slow; what r has beyond twice the noise is the model's.
     """
     nv = eps.shape[-1] // 2
-    second = eps[:, 2:] - 2 * eps[:, 1:-1] + eps[:, :-2]
-    r = np.nanmean(np.square(second), (0, 1)) / 20
-    power = np.nanmean(np.square(eps), (0, 1))
-    r = np.maximum(np.minimum(r, 0.5 * power), 1e-16)
+    power, r = np.nanmean(np.square(eps), (0, 1)), noise_of(eps)
     found = []
     for i in range(nv):
         rq, rv = r[i], r[nv + i]

@@ -69,10 +69,16 @@ def examine(task: Task, log: Log, watch: Watch = lambda _: None) -> Examined | N
     found.append(unnamed(fits)[0])
     found = sorted(found, key=lambda x: -x.cause.evidence)
     _, generic = unnamed(fits, found[0].eps)
+    varies = varying(fits, fitted) if found[0].cause.branch in ("numbers", "sensors") else ""
     left = np.where(fits.judge.good[..., None], found[0].eps, 0.0)
     noise = estimate([left], 0)
     return Examined(
-        tuple(found), fits.judge, tuple(latencies), generic, is_white([noise.whiten(left)]), varying(fits, fitted)
+        tuple(found),
+        fits.judge,
+        tuple(latencies),
+        generic,
+        is_white([noise.whiten(left)]),
+        varying(fits, fitted),
     )
 
 

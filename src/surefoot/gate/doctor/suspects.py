@@ -8,16 +8,19 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 import mujoco
 import numpy as np
 
 from surefoot.gate.doctor.follow import Track, Variant, moved, turned
 from surefoot.params import Param, Params
+from surefoot.real2sim.learnable import kind_of
 from surefoot.sim.gap.making import Plain
 from surefoot.world import Chance, OnForce, State
 
 Reads = tuple[np.ndarray, np.ndarray, np.ndarray]  # q, v, u of every row
+FEW = 6  # joints or bodies: of more, those of one kind are suspected together
 LONGEST = 0.12  # s: of a latency
 DELAY = "delay of every control"
 
@@ -100,20 +103,31 @@ def suspects(model: mujoco.MjModel) -> Suspects:
                 names[k.name] = len(knobs)
                 knobs.append(k)
             at.append(names[k.name])
-        B = (
-            np.array([[1.0], [-1.0]])
-            if together == "against"
-            else np.ones((len(own), 1))
-            if together
-            else np.eye(len(own))
-        )
-        found.append(Suspect(kind, branch, tuple(at), B))
+        found.append(Suspect(kind, branch, tuple(at), _turning(len(own), together)))
     return Suspects(tuple(knobs), tuple(found))
 
 
+Turn = Literal["own", "same", "against"]
 Kind = tuple[
-    str, str, list[Knob], bool | str
-]  # kind, branch, knobs, whether they turn together, or one against the other
+    str, str, list[Knob], Turn
+]  # kind, branch, knobs, and how they turn: each its own way, all the same, or against
+
+
+def _turning(n: int, how: Turn) -> np.ndarray:
+    """B (n, z)"""
+    if how == "against":
+        return np.array([[1.0], [-1.0]])
+    return np.ones((n, 1)) if how == "same" else np.eye(n)
+
+
+def _alike(names: list[str]) -> list[tuple[str, str]]:
+    """(words, match): each by itself; of many, those of one kind together, as all knees."""
+    if len(names) <= FEW:
+        return [(n, re.escape(n)) for n in names]
+    groups: dict[str, list[str]] = {}
+    for n in names:
+        groups.setdefault(kind_of(n), []).append(re.escape(n))
+    return [(kind if len(own) == 1 else f"every {kind}", "|".join(own)) for kind, own in groups.items()]
 
 
 def _scaled(name: str, target: str, match: str, step: float = 0.1) -> Knob:
@@ -123,11 +137,11 @@ def _scaled(name: str, target: str, match: str, step: float = 0.1) -> Knob:
 def _each(kind: str, branch: str, knobs: list[Knob], together: bool = True) -> Iterator[Kind]:
     """Each knob alone, all by the same, and each by its own."""
     for k in knobs:
-        yield kind, branch, [k], False
+        yield kind, branch, [k], "own"
     if len(knobs) > 1:
         if together:
-            yield kind, branch, knobs, True
-        yield kind, branch, knobs, False
+            yield kind, branch, knobs, "same"
+        yield kind, branch, knobs, "own"
 
 
 def _motors(plain: Plain) -> Iterator[Kind]:
@@ -135,71 +149,67 @@ def _motors(plain: Plain) -> Iterator[Kind]:
     names = [m.actuator(i).name for i in range(m.nu)]
     servos = [d.actuator for d in plain.drives if d.servo]
     if servos and len(servos) == len(names):
-        kp = [_scaled(f"kp of {n}", "kp", re.escape(n)) for n in names]
-        kd = [_scaled(f"kd of {n}", "kd", re.escape(n)) for n in names]
+        kp = [_scaled(f"kp of {n}", "kp", match) for n, match in _alike(names)]
+        kd = [_scaled(f"kd of {n}", "kd", match) for n, match in _alike(names)]
         yield from _each("gain", "numbers", kp)
         yield from _each("gain", "numbers", kd)
-        yield "gain", "numbers", kp + kd, False
+        yield "gain", "numbers", kp + kd, "own"
     else:
-        yield from _each("gain", "numbers", [_scaled(f"strength of {n}", "strength", re.escape(n)) for n in names])
+        yield from _each(
+            "gain", "numbers", [_scaled(f"strength of {n}", "strength", match) for n, match in _alike(names)]
+        )
     if (m.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE).any():
-        yield "motor time", "numbers", [_scaled("time constant of the motors", "motor_time", ".*")], False
+        yield "motor time", "numbers", [_scaled("time constant of the motors", "motor_time", ".*")], "own"
 
 
 def _bodies(plain: Plain) -> Iterator[Kind]:
     m = plain.model
     names = [m.body(b).name for b in plain.moving]
-    mass = [_scaled(f"mass of {n}", "mass", re.escape(n)) for n in names]
+    mass = [_scaled(f"mass of {n}", "mass", match) for n, match in _alike(names)]
     yield from _each("mass", "numbers", mass, together=False)
-    inertia = [_scaled(f"inertia of {n}", "inertia", re.escape(n)) for n in names]
+    inertia = [_scaled(f"inertia of {n}", "inertia", match) for n, match in _alike(names)]
     yield from _each("inertia", "numbers", inertia, together=False)
     if plain.free is not None:  # a load at the middle: weight without inertia
         yield "mass", "numbers", [mass[0], inertia[0]], "against"
     shifts = []
-    for b, n in zip(plain.moving, names):
+    heavy = plain.moving if len(names) <= FEW else plain.moving[[int(np.argmax(m.body_mass[plain.moving]))]]
+    for b, n in ((b, m.body(b).name) for b in heavy):
         size = float(np.sqrt(m.body_inertia[b].max() / m.body_mass[b])) or 0.01
         own = [
             Knob(f"centre of mass of {n}, {axis}", 0.05 * size, "m",
                  Param(f"com_{axis} of {n}", f"com_{axis}", 0.0, -3 * size, 3 * size, match=re.escape(n), op="add"))
             for axis in "xyz"
         ]  # fmt: skip
-        yield "centre of mass", "numbers", own, False
+        yield "centre of mass", "numbers", own, "own"
         shifts += own
-    if len(names) > 1:
-        yield "centre of mass", "numbers", shifts, False
-    yield "gravity", "numbers", [_scaled("gravity", "gravity", ".*", 0.02)], False
+    if len(heavy) > 1:
+        yield "centre of mass", "numbers", shifts, "own"
+    yield "gravity", "numbers", [_scaled("gravity", "gravity", ".*", 0.02)], "own"
 
 
 def _friction(plain: Plain) -> Iterator[Kind]:
     m = plain.model
-    viscous, dry = [], []
-    for j in plain.joints:
-        n, d = m.joint(j).name, int(m.jnt_dofadr[j])
-        scale = plain.load(j)
-        low = float(m.dof_damping[d])
-        viscous.append(
-            Knob(
-                f"damping of {n}",
-                0.02 * scale,
-                "N m s/rad",
-                Param(f"damping of {n}", "damping", 0.0, -low, 10 * scale, match=re.escape(n), op="add"),
-                least=-low,
-            )
-        )
-        low = float(m.dof_frictionloss[d])
-        dry.append(
-            Knob(
-                f"dry friction of {n}",
-                0.02 * scale,
-                "N m",
-                Param(f"dry friction of {n}", "frictionloss", 0.0, -low, scale, match=re.escape(n), op="add"),
-                least=-low,
-            )
-        )
-    yield from _each("friction", "numbers", viscous)
     driven = {d.joint for d in plain.drives}
-    dry = [k for k in dry if k.name.removeprefix("dry friction of ") in driven]
+    joints = {m.joint(j).name: j for j in plain.joints}
+    viscous, dry = [], []
+    for words, match in _alike(list(joints)):
+        own = [j for n, j in joints.items() if re.fullmatch(match, n)]
+        scale = min(plain.load(j) for j in own)
+        low = float(m.dof_damping[m.jnt_dofadr[own]].min())
+        viscous.append(_more(f"damping of {words}", "damping", match, 0.02 * scale, low, 10 * scale, "N m s/rad"))
+        if any(m.joint(j).name in driven for j in own):
+            low = float(m.dof_frictionloss[m.jnt_dofadr[own]].min())
+            dry.append(_more(f"dry friction of {words}", "frictionloss", match, 0.02 * scale, low, scale, "N m"))
+    yield from _each("friction", "numbers", viscous)
     yield from _each("stiction", "physics", dry)
+    feet = [m.geom(g).name for g in plain.touching if m.geom(g).name and m.body_weldid[m.geom_bodyid[g]]]
+    if feet:
+        match = "|".join(map(re.escape, feet))
+        yield "contact friction", "numbers", [_scaled("friction on the ground", "friction", match)], "own"
+
+
+def _more(name: str, target: str, match: str, step: float, low: float, high: float, unit: str) -> Knob:
+    return Knob(name, step, unit, Param(name, target, 0.0, -low, high, match=match, op="add"), least=-low)
 
 
 def _air(plain: Plain) -> Iterator[Kind]:
@@ -218,9 +228,9 @@ def _air(plain: Plain) -> Iterator[Kind]:
         False,
     )
     m = plain.model
-    for j in plain.joints:
+    for j in plain.joints if len(plain.joints) <= FEW else ():
         n, c = m.joint(j).name, 0.02 * plain.load(j)
-        yield "drag", "physics", [_quadratic(n, c, "N m s^2/rad^2")], False
+        yield "drag", "physics", [_quadratic(n, c, "N m s^2/rad^2")], "own"
     if plain.free is not None:
         n = plain.model.joint(plain.free).name
         b = 0.1 * float(plain.model.body_subtreemass[plain.model.jnt_bodyid[plain.free]])
@@ -238,7 +248,7 @@ def _air(plain: Plain) -> Iterator[Kind]:
             ],
             False,
         )
-        yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], False
+        yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], "own"
 
 
 def _quadratic(joint: str, step: float, unit: str) -> Knob:
@@ -280,14 +290,14 @@ def _sensors(plain: Plain) -> Iterator[Kind]:
             parts = {"attitude": (True, 3), "lin_vel": (False, 0), "ang_vel": (False, 3)}
             for name, (place, first) in parts.items():
                 groups[name] = [_bias(f"{name} {a}", d + first + k, place) for k, a in enumerate("xyz")]
-        else:
+        elif len(plain.joints) <= FEW:
             groups.setdefault("joint_pos", []).append(_bias(f"position of {n}", d, True))
             groups.setdefault("joint_vel", []).append(_bias(f"speed of {n}", d, False))
     for own in groups.values():
         yield from _each("sensor bias", "sensors", own)
     if len(groups) > 1:
-        yield "sensor bias", "sensors", [k for own in groups.values() for k in own], False
-    servos = [d for d in plain.drives if d.servo]
+        yield "sensor bias", "sensors", [k for own in groups.values() for k in own], "own"
+    servos = [d for d in plain.drives if d.servo and len(plain.joints) <= FEW]
     zeros = [_zero(f"zero of {d.joint}", d.dof, int(m.actuator_ctrladr[d.number]), d.gear) for d in servos]
     yield from _each("encoder offset", "sensors", zeros)
     if plain.free is not None:
@@ -347,6 +357,8 @@ def wirings(model: mujoco.MjModel) -> Iterator[tuple[str, np.ndarray, np.ndarray
     """Controls that reach another motor, or their own with its sign turned: words, order and sign."""
     names = [model.actuator(i).name for i in range(model.nu)]
     for i, j in combinations(range(model.nu), 2):
+        if model.nu > FEW and kind_of(names[i]) != kind_of(names[j]):
+            continue  # what people mix up: the same joint of another limb
         order = np.arange(model.nu)
         order[[i, j]] = j, i
         yield f"motors {names[i]} and {names[j]} exchanged", order, np.ones(model.nu)
