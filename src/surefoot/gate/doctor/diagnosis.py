@@ -99,8 +99,9 @@ class Diagnosis:
         rest = (1 - share) * x.generic
         words = f"{best.kind} explains {share:.0%} of the surprise, a law without a name {rest:.0%}, noise {1 - share - rest:.0%}"
         rows.append(("is what is left noise?", "yes" if x.white else "no", words))
+        varies = "" if self.healthy else x.varies
         rows.append(
-            ("do the numbers stay?", "no" if x.varies else "yes", x.varies or "both halves of the log say the same")
+            ("do the numbers stay?", "no" if varies else "yes", varies or "both halves of the log say the same")
         )
         return rows
 

@@ -27,7 +27,7 @@ def late(fits: Fits) -> list[Weighed]:
         variants = [fits.known.variant(fits.at, fits.params, {}, best + float(t)) for t in times]
         for t, x, eps in zip(best + times, variants, fits.follow(variants)):
             words = f"controls act {1e3 * t:.0f} ms late"
-            tried[float(t)] = weigh(fits.judge, "latency", "timing", words, eps, 1, x.e)
+            tried[float(t)] = weigh(fits.judge, "latency", "timing", words, eps, 1, x.e, again=fits.again(x))
     return [tried[t] for t in sorted(tried)]
 
 
@@ -36,8 +36,11 @@ def wired(fits: Fits) -> list[Weighed]:
     edits, nominal = list(wirings(fits.at.model)), fits.params.nominal
     if not edits:
         return []
-    eps = fits.follow([Variant(nominal, u=fits.at.u[:, order] * sign) for _, order, sign in edits])
-    return [weigh(fits.judge, "wiring", "contract", words, e, 0) for (words, _, _), e in zip(edits, eps)]
+    variants = [Variant(nominal, u=fits.at.u[:, order] * sign) for _, order, sign in edits]
+    return [
+        weigh(fits.judge, "wiring", "contract", words, e, 0, again=fits.again(x))
+        for (words, _, _), x, e in zip(edits, variants, fits.follow(variants))
+    ]
 
 
 def missed(fits: Fits) -> Weighed:
@@ -66,7 +69,8 @@ def limited(fits: Fits) -> list[Weighed]:
         step = float(levels[1] - levels[0])
         low, high = best[1] - step, best[1] + step
     words = f"motors give no more than a control of {best[1]:.3g}"
-    return [weigh(j, "saturation", "physics", words, best[2], 1)]
+    cut = Variant(fits.params.nominal, u=np.clip(u, -best[1], best[1]))
+    return [weigh(j, "saturation", "physics", words, best[2], 1, again=fits.again(cut))]
 
 
 def ingredients(fits: Fits, task: Task) -> list[Weighed]:
@@ -86,5 +90,6 @@ def ingredients(fits: Fits, task: Task) -> list[Weighed]:
 
 def _ingredient(fits: Fits, task: Task, name: str, s: float) -> Weighed:
     world = world_of(task, {name: s}, 0, len(fits.at.rows))
-    eps = follow(world, fits.at, [Variant(task.params.nominal)], fits.gain)[0]
-    return weigh(fits.judge, name, "physics", f"{name} of strength {s:.2g}", eps, 1, strengths={name: s})
+    again = lambda gain: follow(world, fits.at, [Variant(task.params.nominal)], gain)[0]  # noqa: E731
+    words = f"{name} of strength {s:.2g}"
+    return weigh(fits.judge, name, "physics", words, again(fits.gain), 1, strengths={name: s}, again=again)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.gate.doctor.follow import Gain, Track, Variant, follow
-from surefoot.gate.doctor.judge import Judge, Weighed, weigh
+from surefoot.gate.doctor.judge import Again, Judge, Weighed, weigh
 from surefoot.gate.doctor.suspects import Suspect, Suspects
 from surefoot.world import World
 
@@ -51,7 +51,10 @@ class Fits:
         s = x.suspect
         words = ", ".join(self.known.knobs[i].words(v) for i, v in zip(s.knobs, s.B @ x.z))
         e = None if any(self.known.knobs[i].param is None for i in s.knobs) else self._variant(s, x.z).e
-        return weigh(self.judge, s.kind, s.branch, words, x.eps, s.size, e)
+        return weigh(self.judge, s.kind, s.branch, words, x.eps, s.size, e, again=self.again(self._variant(s, x.z)))
+
+    def again(self, variant: Variant) -> Again:
+        return lambda gain: follow(self.world, self.at, [variant], gain)[0]
 
     def _likely(self) -> list[tuple[float, Fitted]]:
         """Of each kind the one or two that promise most, and how much, were the model straight in their numbers."""

@@ -6,14 +6,16 @@
 S is estimated under each hypothesis: every channel counts in its own noise.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from surefoot.gate.doctor.cause import Cause
-from surefoot.gate.doctor.follow import Track
+from surefoot.gate.doctor.follow import Gain, Track
 
+Again = Callable[[Gain], np.ndarray]
 FLOOR = 1e-4  # of a channel's spread: smaller surprises tell nothing
 
 
@@ -72,6 +74,8 @@ class Weighed:
     """of the suspects' params, where it is a number of the model"""
     strengths: dict[str, float] | None = None
     """of the gap's ingredients, where it is one"""
+    again: Again | None = None
+    """surprises (s, w, c) of the same under another gain"""
 
 
 def weigh(
@@ -84,8 +88,9 @@ def weigh(
     e: np.ndarray | None = None,
     strengths: dict[str, float] | None = None,
     evidence: float | None = None,
+    again: Again | None = None,
 ) -> Weighed:
     share = judge.share(eps)
     told = f"{words}: explains {share:.0%} of what the model did not expect"
     evidence = judge.evidence(eps, numbers) if evidence is None else evidence
-    return Weighed(Cause(kind, words, float(evidence), share, told, branch), eps, e, strengths)
+    return Weighed(Cause(kind, words, float(evidence), share, told, branch), eps, e, strengths, again)

@@ -26,6 +26,7 @@ from surefoot.task import Task
 
 Watch = Callable[[str], Any]
 RIDGE = 10.0  # rows that say a regression's numbers are 0
+FAINT = 0.05  # of what is left: a law that explains less is none
 VARIES = 10.0  # nats: below it, two halves of a log may differ by chance
 
 
@@ -40,7 +41,7 @@ class Examined:
     generic: float
     """share of what the best cause leaves that a law nobody named explains"""
     white: bool
-    """whether what the best cause leaves is noise"""
+    """whether what the best cause leaves is noise: white, or nothing that a law without a name explains"""
     varies: str
     """how the best numbers differ between the halves of the log; empty where they do not, or where no number is at fault"""
 
@@ -68,18 +69,23 @@ def examine(task: Task, log: Log, watch: Watch = lambda _: None) -> Examined | N
     found += ingredients(fits, task)
     found.append(unnamed(fits)[0])
     found = sorted(found, key=lambda x: -x.cause.evidence)
-    _, generic = unnamed(fits, found[0].eps)
+    left = settled(fits, found[0])
     varies = varying(fits, fitted) if found[0].cause.branch in ("numbers", "sensors") else ""
-    left = np.where(fits.judge.good[..., None], found[0].eps, 0.0)
-    noise = estimate([left], 0)
-    return Examined(
-        tuple(found),
-        fits.judge,
-        tuple(latencies),
-        generic,
-        is_white([noise.whiten(left)]),
-        varying(fits, fitted),
-    )
+    generic = unnamed(fits, left)[1]
+    white = generic < FAINT or _white(fits, left)
+    return Examined(tuple(found), fits.judge, tuple(latencies), generic, white, varies)
+
+
+def settled(fits: Fits, best: Weighed) -> np.ndarray:
+    """What a cause leaves, once the filter knows that it is so: with a gain from the noise of its own surprises."""
+    if best.again is None:
+        return best.eps
+    return best.again(gain_of(best.again(trusting(fits.at.model.nv)), fits.at.dt))
+
+
+def _white(fits: Fits, left: np.ndarray) -> bool:
+    left = np.where((fits.judge.good & np.isfinite(left).all(2))[..., None], left, 0.0)
+    return is_white([estimate([left], 0).whiten(left)])
 
 
 def doctored(task: Task, found: Suspects, n: int = 1) -> Engine:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from surefoot.gate.doctor.cause import Cause
 from surefoot.task import Task
 
-NEAR = 3.0  # nats: causes that are no further apart are not told apart
+SURE = 50.0  # nats between two causes: no log will tell them better
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,13 @@ def decide(task: Task, first: Cause, second: Cause | None) -> str:
     """A further log that would tell two causes apart, or make the one surer."""
     if second is None:
         return "none is needed: no other cause weighs more than chance"
+    gap = first.evidence - second.evidence
+    if gap > SURE:
+        return f"none is needed: {second.kind}, the next, is {gap:.0f} nats behind; to be surer, {_telling(task, first, second)}"
+    return _telling(task, first, second)
+
+
+def _telling(task: Task, first: Cause, second: Cause) -> str:
     pair = {first.kind, second.kind}
     if first.branch == second.branch == "contract":
         return "one with the column `observation`, what the policy was told: then each term is compared by itself"

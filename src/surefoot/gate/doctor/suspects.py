@@ -225,7 +225,7 @@ def _air(plain: Plain) -> Iterator[Kind]:
                 least=0.0,
             )
         ],
-        False,
+        "own",
     )
     m = plain.model
     for j in plain.joints if len(plain.joints) <= FEW else ():
@@ -246,7 +246,7 @@ def _air(plain: Plain) -> Iterator[Kind]:
                     least=0.0,
                 )
             ],
-            False,
+            "own",
         )
         yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], "own"
 
@@ -305,7 +305,7 @@ def _sensors(plain: Plain) -> Iterator[Kind]:
             "imu misalignment",
             "sensors",
             [_askew(f"IMU turned about {a}", k, int(m.jnt_dofadr[plain.free])) for k, a in enumerate("xyz")],
-            False,
+            "own",
         )
 
 
