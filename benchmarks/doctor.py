@@ -12,6 +12,7 @@ from benchmarks import measure
 from benchmarks.faults import FAULTS, deployed
 from benchmarks.measure import Row, row, said
 from surefoot import tasks
+from surefoot.deploy import bundle
 from surefoot.gate.doctor import diagnose
 from surefoot.learn.train import settings_for, train
 from surefoot.policy import Policy
@@ -25,7 +26,8 @@ def trained(robot: str, quick: bool) -> Policy:
     task = tasks.make(robot)
     changes = {"steps": 20_000 if quick else STEPS[robot]}
     with tempfile.TemporaryDirectory() as folder:
-        return train(robot, Path(folder) / "run", belief=task.belief, settings=settings_for(robot, changes))
+        run = train(robot, Path(folder) / "run", belief=task.belief, settings=settings_for(robot, changes))
+        return bundle.load(run)
 
 
 def part(robot: str, quick: bool) -> Iterator[Row]:

@@ -12,6 +12,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.gate.doctor import diagnose
 from surefoot.gate.doctor.contract import mismatch, observed
+from surefoot.gate.doctor.course import course
 from surefoot.gate.doctor.follow import _steady
 from surefoot.gate.doctor.sent import sent
 from surefoot.gate.doctor.timing import timed
