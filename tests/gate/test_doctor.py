@@ -179,6 +179,12 @@ def test_a_latency_is_found_and_measured():
     assert (
         20 <= float(first.about.split()[2]) <= 40
     )  # this engine's step is 20 ms, and a control waits for the next one
+    task = tasks.make("balance")
+    after = course(policy, task, task.belief, found.weighed(first), episodes=8)
+    assert after.param == "latency" and after.inside
+    assert after.value == pytest.approx(float(first.about.split()[2]) / 1e3)
+    assert after.home.value == 1.0 and after.there is not None
+    assert course(policy, task, tasks.nominal(task), found.weighed(first), episodes=2).inside is False
 
 
 def test_late_commands_are_counted():

@@ -51,7 +51,7 @@ def course(
     policy: Policy, task: Task, belief: Belief, cause: Weighed | None, episodes: int = EPISODES, seed: int = 0
 ) -> Course:
     """What would become of the policy at home and where the cause is true."""
-    told = replace(task, sees={"actor": task.sees["actor"]}, mirror=None)
+    told = replace(task, sees={"actor": task.sees["actor"]})
     home = evaluate(policy, env(told, episodes, nominal(task), seed, 1))
     there, param, value, inside = None, "", float("nan"), None
     if cause is not None:
