@@ -11,6 +11,7 @@ from rich.console import Console
 import surefoot
 from surefoot.cli.actuator import Actuator
 from surefoot.cli.believe import Believe
+from surefoot.cli.doctor import Doctor
 from surefoot.cli.explore import Explore
 from surefoot.cli.gate import Gate
 from surefoot.cli.lacks import Delta, Missing
@@ -47,6 +48,7 @@ VERBS: dict[str, Any] = {
     "missing": Missing,
     "delta": Delta,
     "actuator": Actuator,
+    "doctor": Doctor,
 }
 
 

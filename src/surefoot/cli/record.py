@@ -38,6 +38,8 @@ class Record:
     """name=strength, from 0 to 1: what reality is made of, in place of what its seed draws"""
     seed: int = 0
     """seed of starts, commands and noise"""
+    observation: bool = False
+    """log what a policy was told, too: the column `observation`"""
     tell: bool = False
     """print what reality is made of, which the log does not say"""
 
@@ -50,7 +52,7 @@ class Record:
         line = Line(say)
         parents = {k: files.sha256(p.read_bytes()) for k, p in self._files().items()}
         tell = lambda t, end: line.text(f"second {t:5.1f} of {end:g}")  # noqa: E731
-        log = record(task, real, how, self.seconds, self.seed, tell, parents)
+        log = record(task, real, how, self.seconds, self.seed, tell, parents, self.observation)
         line.end()
         log.save(self.out)
         facts = {

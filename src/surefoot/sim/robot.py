@@ -34,12 +34,20 @@ S = mujoco.mjtSensor
 class Robot:
     """One machine. `drive` says what act() is given: the task's actions, or its actuators' controls as they are."""
 
-    def __init__(self, task: Task, reality: Reality, seed: int = 0, drive: Literal["action", "control"] = "action"):
+    def __init__(
+        self,
+        task: Task,
+        reality: Reality,
+        seed: int = 0,
+        drive: Literal["action", "control"] = "action",
+        observation: bool = False,
+    ):
+        """With `observation`, the log also holds what a policy was told."""
         world = reality.world(task, torque=True)
         self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
         self._columns = _Columns(Plain(world.model))
         self._parents = {"model": sha256(task.xml.encode()), "task": task.name}
-        self._seed, self._reality = seed, reality.seed
+        self._seed, self._reality, self._tells = seed, reality.seed, observation
         self._rows: list[dict[str, Any]] = []
         self._gaps: list[list[float]] = []
         self._now: dict[str, np.ndarray] = {}
@@ -71,12 +79,13 @@ class Robot:
 
     def act(self, action: np.ndarray) -> np.ndarray:
         """Do this for one control period; returns the observation at its end."""
-        self.observe()
+        observation = self.observe()
+        told = {"observation": observation} if self._tells else {}
         a = np.asarray(action, float).reshape(1, -1)
         step = self._env.step(a)
         bounded = self._env.task.action.bounded(a)[0]
         control = np.broadcast_to(self._env.task.action.control(bounded), (len(self._columns.actuators),))
-        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now})
+        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now, **told})
         self.ended = ""
         if step.episodes is not None and len(step.episodes.ids):
             self.ended = step.episodes.reason[0]
@@ -102,11 +111,11 @@ class Robot:
         return round(len(self._rows) * self._env.world.dt + len(self._gaps) * PAUSE, 9)
 
     def _measure(self) -> dict[str, np.ndarray]:
-        """What its sensors say now; nan where the packet was lost."""
+        """What its sensors say now, nan where the packet was lost; and what it is asked to do."""
         found = self._columns(self._env.sensed().x)
         if any(term.lost[0] for term in self._env.senses if isinstance(term, Lost)):
-            return {k: np.full_like(v, np.nan) for k, v in found.items()}
-        return found
+            found = {k: np.full_like(v, np.nan) for k, v in found.items()}
+        return found | ({"command": self._env.command[0].copy()} if self._env.command.shape[1] else {})
 
 
 class _Columns:

@@ -30,13 +30,15 @@ def record(
     seed: int = 0,
     watch: Watch = lambda done, all: None,
     parents: Mapping[str, str] | None = None,
+    observation: bool = False,
 ) -> Log:
     """Play a policy, a plan, or with None random actions; without seconds, for an episode or the whole plan.
 
-    `parents` are content hashes of what was played, for the log's provenance.
+    `parents` are content hashes of what was played, for the log's provenance. With `observation` the log also holds what
+    a policy was told.
     """
     plan = isinstance(how, Log)
-    robot = Robot(task, reality, seed, "control" if plan else "action")
+    robot = Robot(task, reality, seed, "control" if plan else "action", observation)
     length = seconds or (_length(how, robot.rate) if isinstance(how, Log) else task.seconds)
     if not (np.isfinite(length) and length * robot.rate >= 2):
         raise SurefootError(f"seconds: expected at least two control periods of {1 / robot.rate:g} s, found {length:g}")
