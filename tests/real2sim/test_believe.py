@@ -9,7 +9,7 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Particles, Truncated
 from surefoot.cli import main
 from surefoot.policy import Random
-from surefoot.real2sim.simopt import recorded
+from surefoot.real2sim.episodes import logged
 from surefoot.tasks.rollout import contract
 
 
@@ -18,7 +18,7 @@ def log(tmp_path):
     task = tasks.make("balance")
     env = tasks.env(task, 1)
     policy = Random(contract(task, env.world.model), 0)
-    return recorded(policy, env, task.params.vector({"cart_mass": 1.6})).save(tmp_path / "log.npz")
+    return logged(policy, env, e=task.params.vector({"cart_mass": 1.6})[None]).save(tmp_path / "log.npz")
 
 
 def test_dropo_writes_a_belief_of_the_tasks_unknowns(log, capsys):
