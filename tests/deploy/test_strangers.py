@@ -11,7 +11,7 @@ from surefoot.deploy.onnx_file import read
 from surefoot.errors import SurefootError
 from surefoot.wiring import Wire, Wiring
 
-onnx = pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx", reason="needs the export extra")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 WEIGHTS = np.array([[1, 0, 2], [0, 1, -1]], np.float32)
@@ -226,7 +226,7 @@ observations:
 
 
 def test_a_deploy_yaml_is_a_contract_with_gains_in_the_order_of_the_motors(tmp_path):
-    pytest.importorskip("yaml")
+    pytest.importorskip("yaml", reason="needs the export extra")
     (tmp_path / "deploy.yaml").write_text(DEPLOY)
     w = contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx").wiring
     assert w.joints == ("c", "a", "b") and w.home == (0.1, 0.2, 0.3) and w.rate == 50
@@ -247,7 +247,7 @@ def test_a_deploy_yaml_is_a_contract_with_gains_in_the_order_of_the_motors(tmp_p
     ],
 )
 def test_a_hostile_or_broken_deploy_yaml_is_refused(tmp_path, text, message):
-    pytest.importorskip("yaml")
+    pytest.importorskip("yaml", reason="needs the export extra")
     (tmp_path / "deploy.yaml").write_text(text)
     with pytest.raises(SurefootError, match=message):
         contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx")
@@ -256,7 +256,7 @@ def test_a_hostile_or_broken_deploy_yaml_is_refused(tmp_path, text, message):
 def test_gains_of_fewer_motors_than_the_map_names_are_left_to_the_model():
     import copy
 
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="needs the export extra")
     data = yaml.safe_load(DEPLOY)
     few = copy.deepcopy(data) | {"stiffness": [1.0]}
     assert "kp" not in from_deploy(few, ["a", "b", "c"], "deploy.yaml")

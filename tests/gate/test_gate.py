@@ -230,7 +230,7 @@ def test_the_ci_example_calls_the_gate_with_flags_that_exist():
 
     from surefoot.cli import _parse
 
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="needs the export extra")
     text = (Path(__file__).parents[2] / "examples" / "ci" / "policy-gate.yml").read_text()
     steps = yaml.safe_load(text)["jobs"]["gate"]["steps"]
     lines = [s["run"] for s in steps if "surefoot gate" in s.get("run", "")]

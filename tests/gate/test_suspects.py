@@ -15,7 +15,7 @@ from surefoot.tasks.ground import Ground
 from surefoot.tasks.walk import JOINTS, STAND, xml
 from surefoot.wiring import Wire, Wiring
 
-onnx = pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx", reason="needs the export extra")
 PLAN = Plan(episodes=20, rungs=4, watched=4, threads=1)
 
 
