@@ -17,8 +17,8 @@ from benchmarks.lessons import JUDGED
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
+from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import PPO, Learner
-from surefoot.learn.train import policy_of
 from surefoot.log import Log
 from surefoot.policy import Contract, Net, Policy
 from surefoot.real2sim.delta import SETTINGS, inverted, practised

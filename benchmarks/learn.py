@@ -22,8 +22,9 @@ from benchmarks import measure
 from benchmarks.measure import Row, interleaved, row, skipped
 from surefoot import tasks
 from surefoot.belief import Belief
+from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import Learner
-from surefoot.learn.train import policy_of, settings_for
+from surefoot.learn.train import settings_for
 from surefoot.tasks.rollout import Evaluation, evaluate
 
 THREADS = torch.get_num_threads()

@@ -5,9 +5,10 @@ from typing import Any
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
+from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Apprentice, Student, classroom
-from surefoot.learn.train import Grows, policy_of
+from surefoot.learn.train import Grows
 from surefoot.policy import Net
 from surefoot.task import Task
 

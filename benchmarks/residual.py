@@ -19,9 +19,10 @@ from benchmarks.lessons import JUDGED
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Box
+from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import Learner
 from surefoot.learn.residual import Residual
-from surefoot.learn.train import policy_of, settings_for
+from surefoot.learn.train import settings_for
 from surefoot.policy import Net, Policy, linear
 from surefoot.task import Task
 from surefoot.tasks.balance import DT

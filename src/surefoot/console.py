@@ -15,7 +15,7 @@ from surefoot.task import Task
 from surefoot.tasks.rollout import Evaluation
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
-    from surefoot.learn.train import Progress
+    from surefoot.learn.loop import Progress
 
 
 @dataclass

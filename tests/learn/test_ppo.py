@@ -9,9 +9,9 @@ import torch
 
 from surefoot import tasks
 from surefoot.errors import SurefootError
+from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, mlp
 from surefoot.learn.ppo import PPO, Learner, advantages
-from surefoot.learn.train import policy_of
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2}
 

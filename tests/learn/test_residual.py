@@ -14,6 +14,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
 from surefoot.learn.check import answers, onnx_difference
+from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import Learner
 from surefoot.learn.residual import Residual
 from surefoot.policy import Contract, Net, Policy, Zero, linear
@@ -72,11 +73,11 @@ def test_learning_begins_at_the_base_exactly_and_stays_there_while_only_the_crit
     held = np.clip(base(obs), -1, 1)
     critic = [p.detach().clone() for p in mine.critic.parameters()]
     for waits in (True, True, False):
-        assert np.array_equal(learn.policy_of(mine)(obs), held) and mine.waits == waits
+        assert np.array_equal(policy_of(mine)(obs), held) and mine.waits == waits
         sd = float(mine.head.log_sd.detach().exp())
         mine.iterate()
     assert any(not torch.equal(a, b) for a, b in zip(critic, mine.critic.parameters()))
-    assert not np.array_equal(learn.policy_of(mine)(obs), held) and sd == pytest.approx(0.5, abs=1e-6)
+    assert not np.array_equal(policy_of(mine)(obs), held) and sd == pytest.approx(0.5, abs=1e-6)
 
 
 def test_what_drives_the_robot_in_training_is_what_the_written_policy_answers():
@@ -88,7 +89,7 @@ def test_what_drives_the_robot_in_training_is_what_the_written_policy_answers():
         f = mine.actor(mine.see_actor(torch.from_numpy(obs))).numpy()
     assert np.abs(f).max() > 1e-3
     assert np.allclose(mine.upon(obs, f), np.clip(law()(obs), -1, 1) + 0.7 * f, atol=1e-6)
-    assert np.allclose(learn.policy_of(mine)(obs), mine.upon(obs, f), atol=1e-5)
+    assert np.allclose(policy_of(mine)(obs), mine.upon(obs, f), atol=1e-5)
 
 
 def test_a_base_is_told_its_own_terms_and_newest_frames_and_held_to_the_limit():
@@ -176,7 +177,7 @@ class Bang(Policy):
 def test_any_policy_can_be_learned_upon_and_only_a_net_be_written(tmp_path):
     mine = learner(Bang(contract_of("balance")), Residual(burn_in=0.0))
     mine.iterate()
-    policy = learn.policy_of(mine)
+    policy = policy_of(mine)
     obs = mine.obs["actor"]
     assert np.allclose(policy(obs) - policy.own(obs), np.sign(obs[:, 2:3] + 0.3 * obs[:, 3:4]))
     with pytest.raises(SurefootError, match="base: expected a Net, found a Bang"):
@@ -295,5 +296,5 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
     mine = Learner(env, settings, 0, upon=Residual().upon(base, base.contract))
     for _ in range(12):
         mine.iterate()
-    before, after = (evaluate(p, tasks.env(task, 150, belief, 99, 1)).rate for p in (base, learn.policy_of(mine)))
+    before, after = (evaluate(p, tasks.env(task, 150, belief, 99, 1)).rate for p in (base, policy_of(mine)))
     assert before < 0.4 and after > before + 0.15

@@ -14,8 +14,10 @@ from surefoot.belief import Belief, Box
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.learn.loop import policy_of
+from surefoot.learn.ppo import Learner
 from surefoot.learn.student import Apprentice, Student, classroom
-from surefoot.learn.train import Learner, policy_of, settings_for
+from surefoot.learn.train import settings_for
 from surefoot.params import Param, Params
 from surefoot.sim.fields import VISIBLE
 from surefoot.task import Moment

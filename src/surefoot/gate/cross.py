@@ -20,7 +20,8 @@ from surefoot.belief import Belief, Box, point
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.gate import report
-from surefoot.learn.train import Watcher, settings_for, train
+from surefoot.learn.loop import Watcher
+from surefoot.learn.train import settings_for, train
 from surefoot.policy import Policy
 from surefoot.sim.realities import reality
 from surefoot.task import Task

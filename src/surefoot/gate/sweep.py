@@ -20,6 +20,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.gate import report
 from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
+from surefoot.learn.loop import Watcher
 from surefoot.learn.ppo import PPO
 from surefoot.policy import Contract, Policy
 from surefoot.rng import stream
@@ -97,7 +98,7 @@ class Each(Policy):
 
 def specialists(
     task: Task, name: str, values: np.ndarray, others: Belief, how: tuple[PPO, tasks.Sees], seed: int, out: Path,
-    watch: learn.Watcher | None = None,
+    watch: Watcher | None = None,
 ) -> Each:  # fmt: skip
     """A policy for each value, trained in `out` with that one unknown known; asked again, they are used again."""
     settings, sees = how
