@@ -2,6 +2,7 @@
 
 import html
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -261,3 +262,22 @@ def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path,
     said(capsys, "train", "balance", "--out", tmp_path / "b", "--sees.history", "4", "--sees.also", "e", *SMALL)
     args = ["--over", "cart_mass", "--points", "2", "--episodes", "3"]
     assert len(facts(capsys, "sweep", tmp_path / "a", tmp_path / "b", *args)["policies"]) == 2
+
+
+def test_a_defect_has_an_exit_code_of_its_own_and_no_traceback_unless_asked(capsys, monkeypatch):
+    from surefoot.cli import Tasks
+
+    monkeypatch.setattr(Tasks, "run", lambda self, say: 1 / 0)
+    assert main(["tasks"]) == 70
+    text = capsys.readouterr().err
+    assert "ZeroDivisionError" in text and "defect" in text and "Traceback" not in text
+    with pytest.raises(ZeroDivisionError):
+        main(["tasks", "--traceback"])
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_an_answer_that_cannot_be_written_is_an_error(more):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "surefoot", "tasks", *more], stdout=full, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    assert done.returncode == 2 and "No space left" in done.stderr and "Traceback" not in done.stderr

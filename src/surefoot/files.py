@@ -29,6 +29,17 @@ def write(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def check_writable(path: Path, flag: str) -> None:
+    """Refuse now, not after minutes of work, to write where nothing can be written; `flag` is where the path was given."""
+    if path.is_dir():
+        raise SurefootError(f"{flag}: {path} is a folder, expected a file to write")
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise SurefootError(f"{flag}: {path}: expected a folder that can be written to; {folder} cannot")
+
+
 def _sync_folder(folder: Path) -> None:
     """Make a rename last through a power cut, where the system lets a folder be synced."""
     try:

@@ -49,9 +49,9 @@ class Wiring:
     home: tuple[float, ...]
     """rad: joint_pos is told less this"""
     observation: tuple[Wire, ...]
-    rate: float = 50.0
+    rate: float
     """Hz"""
-    action_scale: tuple[float, ...] = (1.0,)
+    action_scale: tuple[float, ...]
     """rad for an action of 1: one for all joints, or one for each"""
     action_offset: tuple[float, ...] = ()
     """rad: targets of an action of 0; home unless told"""
@@ -85,6 +85,9 @@ class Wiring:
             raise SurefootError(f"{where}: joints: expected names, each once, found {', '.join(self.joints) or 'none'}")
         for name, most in (("home", (n,)), ("action_scale", (1, n)), ("action_offset", (0, n)), ("kp", (0, 1, n)), ("kd", (0, 1, n))):  # fmt: skip
             _numbers(getattr(self, name), most, f"{where}: {name}", f"one for each of {n} joints")
+        for name in ("kp", "kd"):
+            if min(getattr(self, name), default=0.0) < 0:
+                raise SurefootError(f"{where}: {name}: expected numbers >= 0, found {min(getattr(self, name)):g}")
         if not 1 <= self.rate <= 1e4 or not 0 < self.action_limit < np.inf or not 0 <= self.latency <= 1:
             raise SurefootError(
                 f"{where}: expected rate 1..10000 Hz, action_limit > 0 and latency 0..1 s; "
@@ -224,7 +227,7 @@ def _row(value: Any, where: str) -> tuple[float, ...]:
     """A number, or a list of numbers."""
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     if len(values) > MOST or not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-        raise SurefootError(f"{where}: expected a number or a list of numbers, found {str(value)[:80]}")
+        raise SurefootError(f"{where}: expected a number or a list of numbers, found {repr(value)[:80]}")
     if not all(abs(v) < 1e9 for v in values):  # also for nan
         raise SurefootError(f"{where}: expected finite numbers, found {str(value)[:80]}")
     return tuple(float(v) for v in values)

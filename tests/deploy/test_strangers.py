@@ -129,7 +129,8 @@ def test_ports_are_known_by_name(tmp_path):
 
 
 def two(**more):
-    return Wiring(("hip", "knee"), (0.1, -0.2), (Wire("joint_pos", history=3), Wire("command", history=2)), **more)
+    terms = (Wire("joint_pos", history=3), Wire("command", history=2))
+    return Wiring(("hip", "knee"), (0.1, -0.2), terms, 50.0, (1.0,), **more)
 
 
 def test_frames_of_history_are_laid_out_as_the_contract_says():
@@ -145,7 +146,13 @@ def test_a_contract_survives_json():
     assert Wiring.from_json(json.loads(json.dumps(wiring.to_json()))) == wiring
 
 
-GOOD = {"joints": ["hip", "knee"], "home": [0, 0], "observation": ["joint_pos", "velocity_commands"], "rate": 50}
+GOOD = {
+    "joints": ["hip", "knee"],
+    "home": [0, 0],
+    "observation": ["joint_pos", "velocity_commands"],
+    "rate": 50,
+    "action_scale": 0.5,
+}
 
 
 @pytest.mark.parametrize(
@@ -160,6 +167,8 @@ GOOD = {"joints": ["hip", "knee"], "home": [0, 0], "observation": ["joint_pos", 
         ({"observation": "joint_pos"}, "expected a list of terms"),
         ({"observation": [{"name": "joint_pos", "history": 10**9}]}, "history"),
         ({"rate": 0}, "rate 1..10000"),
+        ({"rate": "50"}, "expected a number or a list of numbers, found '50'"),
+        ({"kp": [-20, 20]}, "kp: expected numbers >= 0, found -20"),
         ({"layout": "frame"}, "did you mean frames"),
         ({"commands": {"vz": [0, 1]}}, "did you mean v"),
         ({"commands": {"vx": [1, -1]}}, "low <= high"),
@@ -170,6 +179,12 @@ GOOD = {"joints": ["hip", "knee"], "home": [0, 0], "observation": ["joint_pos", 
 def test_a_contract_that_cannot_be_meant_is_refused_by_field(change, message):
     with pytest.raises(SurefootError, match=message):
         Wiring.from_json(GOOD | change, "c.json")
+
+
+@pytest.mark.parametrize("name", ["joints", "home", "observation", "rate", "action_scale"])
+def test_what_a_contract_must_tell_is_not_guessed(name):
+    with pytest.raises(SurefootError, match=f"c.json: {name}: found nothing, expected a value"):
+        Wiring.from_json({k: v for k, v in GOOD.items() if k != name}, "c.json")
 
 
 def test_names_others_use_are_known():
@@ -264,12 +279,12 @@ def test_gains_of_fewer_motors_than_the_map_names_are_left_to_the_model():
 
 def test_a_net_of_another_size_than_its_contract_is_refused(tmp_path):
     graph = read(saved(tmp_path / "p.onnx"))
-    wiring = Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"), Wire("joint_pos")))
+    wiring = Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"), Wire("joint_pos")), 50.0, (1.0,))
     with pytest.raises(SurefootError, match="takes 3 numbers, the contract tells 5: command 3, joint_pos 2"):
         check_fits(graph, wiring, "p.onnx")
-    check_fits(graph, Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"),)), "p.onnx")
+    check_fits(graph, Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"),), 50.0, (1.0,)), "p.onnx")
     with pytest.raises(SurefootError, match="gives 2 numbers, the contract has 1 joints"):
-        check_fits(graph, Wiring(("hip",), (0.0,), (Wire("command"),)), "p.onnx")
+        check_fits(graph, Wiring(("hip",), (0.0,), (Wire("command"),), 50.0, (1.0,)), "p.onnx")
 
 
 def test_the_example_contract_is_one_of_48_numbers():

@@ -143,6 +143,7 @@ def test_stopped_by_hand_it_keeps_what_is_known_and_is_no_pass(runs):
     verdict = gate(who, tasks.nominal(who.task), QUICK, Limits(), say)
     assert verdict.meta["interrupted"] and verdict.checks[0].holds and len(verdict.checks) >= 3
     assert not any(c.name == "latency margin" for c in verdict.checks)
+    assert not verdict.holds and verdict.checks[-1].name == "asked to the end"  # also in gate.json and for CI
 
 
 def test_the_verb_exits_by_its_verdict_and_leaves_page_json_and_junit(runs, tmp_path, capsys, monkeypatch):
@@ -169,7 +170,7 @@ def test_the_verb_exits_by_its_verdict_and_leaves_page_json_and_junit(runs, tmp_
     "words, message",
     [
         (["--in", "mujocco"], "did you mean mujoco"),
-        (["--reality", "some"], "expected a seed or `all`"),
+        (["--reality", "some"], "expected a seed (0, 1, ...) or `all`"),
         (["--limit", "latencyy=2"], "did you mean latency"),
         (["--limit", "success=2"], "expected a rate between 0 and 1"),
         (["--claim", "99"], "expected a success rate from 0.5"),

@@ -32,7 +32,7 @@ def test_legs_are_known_by_their_names_and_every_order_of_four_is_tried():
 def test_each_doubt_changes_the_contract_and_what_is_told_stays_as_long():
     wiring = Wiring(
         tuple(JOINTS), tuple(STAND), (Wire("base_ang_vel"), Wire("projected_gravity"), Wire("joint_pos"), Wire("joint_vel")),
-        kp=(20.0,), latency=0.04, frame="imu",
+        50.0, (0.5,), kp=(20.0,), latency=0.04, frame="imu",
     )  # fmt: skip
     ideas = [idea for kind in KINDS for idea in kind(wiring)]
     assert all(idea.wiring != wiring and idea.wiring.obs_dim == wiring.obs_dim for idea in ideas)
@@ -64,7 +64,7 @@ def stands(tmp_path_factory):
 def judged(folder, wiring, **change):
     import json
 
-    (folder / "c.json").write_text(json.dumps(wiring | {"rate": 50} | change))
+    (folder / "c.json").write_text(json.dumps(wiring | {"rate": 50, "action_scale": 0.5} | change))
     who = candidate(folder / "p.onnx", model=folder / "robot.xml", contract_file=folder / "c.json", seconds=3.0)
     return gate(who, tasks.nominal(who.task), PLAN, Limits(success=0.8, push=0.0, cost_of_transport=100.0))
 

@@ -58,6 +58,18 @@ def test_a_learner_bootstraps_time_outs_with_the_state_before_the_reset():
     assert torch.allclose(returns[-1], returns[0], atol=1.0)
 
 
+def test_the_first_batch_is_learned_from_as_it_looks_once_it_has_been_seen():
+    """Where walk begins, no action was taken and little moves: what follows is hundreds of those spreads away."""
+    lea = learner("walk", envs=64, horizon=16)
+    r = lea.collect()
+    assert (r.actor.abs() > 9.9).float().mean() < 1e-3 and r.actor.std(dim=(0, 1)).max() < 2
+    assert torch.equal(r.head, lea.actor(r.actor.flatten(0, 1)).reshape(r.head.shape))
+    with torch.no_grad():
+        ratio = (lea.head.log_prob(r.head.flatten(0, 1), r.action.flatten(0, 1)) - r.log_prob.flatten()).exp()
+    assert float(ratio.mean()) == pytest.approx(1.0, abs=0.05)
+    assert ratio.std() > 0  # it was acted by what it saw then, and weighs so
+
+
 def test_a_diverged_transition_weighs_nothing():
     lea = learner(epochs=1, minibatches=1, kl=0.0)
     r = lea.collect()

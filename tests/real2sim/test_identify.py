@@ -1,13 +1,18 @@
 """Unknowns come back from logs of worlds that have them; what a log cannot tell is said."""
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
 
-from surefoot.belief import Box
+from surefoot import tasks
+from surefoot.belief import Box, point
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
+from surefoot.policy import linear
+from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.learnable import learnable
@@ -15,6 +20,7 @@ from surefoot.real2sim.noise import Noise, estimate, is_white, shared
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream
+from surefoot.tasks.rollout import contract
 from surefoot.world import Chance, Start
 
 XML = """<mujoco><compiler angle="radian"/><option timestep="0.01" integrator="implicitfast"/>
@@ -239,3 +245,22 @@ def test_words_that_mean_nothing_are_refused_with_the_nearest_that_do(word, told
 def test_cma_finds_what_least_squares_would_from_far_away(horizons):
     how = Identify(horizons=horizons, starts="known", hold=0.0, iterations=20, how="cma")
     assert identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), how).e == pytest.approx(TRUTH, rel=1e-3)
+
+
+def test_a_delay_of_a_machine_that_falls_is_found_from_episodes_with_pauses():
+    """A pole in balance: a slope says nothing of a delay in whole timesteps, and a window of seconds tells of its start alone."""
+    task = tasks.make("balance")
+    params = task.params.only(["latency", "cart_mass"])
+    belief = Box.full(params)
+    plain = replace(task, params=params, belief=belief, terms=(), sees={"actor": task.sees["actor"]})
+    truth = params.vector({"latency": 0.04, "cart_mass": 1.4})
+    policy = linear(contract(plain, tasks.env(plain, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    noise = {"joint_pos": 1e-3, "joint_vel": 5e-3}
+    log = logged(policy, tasks.env(plain, 2, point(params, truth), 3), noise, stir=0.3)
+    found = identify(tasks.env(plain, 1).world, belief, log)
+    for p, true in zip(found.params, truth):
+        assert p.low <= true <= p.high and p.determined
+    late = found.params[params.index("latency")]
+    assert (
+        late.high - late.low >= 0.02
+    )  # the engine delays by whole timesteps of 20 ms: nearer than that, it cannot tell

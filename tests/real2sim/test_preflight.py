@@ -101,9 +101,14 @@ def test_gravity_the_wrong_way_is_named(log):
 
 
 def test_stamps_that_jump_are_named_by_row(log):
-    time = log.time.copy()
-    time[300:] += 0.05
     # windows need even rows, so what is left to look at is the stamps themselves
-    late = Log(time, {"base": np.zeros(601)})
+    late = Log(np.where(np.arange(601) < 300, log.time, log.time + 0.02), {"base": np.zeros(601)})
     (found,) = [c for c in preflight(weak(), late).checks if not c.holds]
     assert found.name == "stamps are even" and "row 299" in found.evidence
+
+
+@pytest.mark.parametrize("pause, holds", [(0.5, True), (1.0, False)])
+def test_a_pause_is_told_and_is_no_fault_unless_it_takes_much_of_the_log(log, pause, holds):
+    late = Log(np.where(np.arange(601) < 300, log.time, log.time + pause), log.columns)
+    (found,) = [c for c in preflight(weak(), late).checks if c.name == "gaps"]
+    assert found.holds == holds and f"the longest {pause + 0.01:.3g} s from 2.99 s on" in found.evidence

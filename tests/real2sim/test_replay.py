@@ -8,8 +8,8 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.plant import world
-from surefoot.real2sim.replay import compounding, predict, replay, windows
-from surefoot.real2sim.signals import rotation_between, slope
+from surefoot.real2sim.replay import bears, compounding, predict, replay, whole, windows
+from surefoot.real2sim.signals import rotation_between, slope, starts
 from surefoot.world import Chance, OnForce, Start
 
 PENDULUM = """
@@ -149,3 +149,43 @@ def test_an_encoder_that_reads_too_much_is_undone_by_saying_so():
     true = at_rest - 0.1  # 20 (0.3 - reading) = 2 x 9.81 x 0.5 sin(true)
     assert 20 * (0.3 - at_rest) == pytest.approx(9.81 * np.sin(true), rel=1e-3)
     assert 20 * (0.3 - plain) == pytest.approx(9.81 * np.sin(plain), rel=1e-3)
+
+
+def paused(seconds=1.0):
+    """Two records of a pendulum, one begun a while after the other."""
+    one, two = recorded(pendulum(), seconds=2.0), recorded(pendulum(), seconds=2.0, q0=-0.5)
+    time = np.concatenate([one.time, two.time + one.time[-1] + seconds])
+    return Log(time, {k: np.concatenate([one[k], two[k]]) for k in one.columns})
+
+
+def test_a_pause_parts_a_log_and_no_window_runs_across_it():
+    log = paused()
+    found = windows(pendulum(), log, 30)
+    assert found.rows.tolist() == [0, 30, 60, 90, 120, 150, 201, 231, 261, 291, 321, 351]
+    assert whole(pendulum(), log) == 200 and len(windows(pendulum(), log)) == 2
+    assert [s.rmse for s in replay(pendulum(), log).scores] == [0.0, 0.0]
+    without = Log(log.time, {k: v for k, v in log.columns.items() if k != "joint_vel"})
+    assert starts(pendulum(), without, np.array([201])).v == pytest.approx(0.0, abs=0.05)  # begins at rest
+
+
+def test_a_log_of_another_rate_is_refused_not_parted():
+    log = recorded(pendulum())
+    with pytest.raises(SurefootError, match="rows 0 and 1 are 0.1 s apart, expected 0.01; resample it first"):
+        windows(pendulum(), Log(10 * log.time, log.columns), 10)
+
+
+def test_a_window_bears_until_a_small_error_has_grown_tenfold():
+    """Near the top an error v of the speed grows as v cosh(lambda t), lambda = sqrt(m g d / I); hanging, it does not."""
+    free = Params((Param("damping", "damping", 0.0, 0.0, 2.0),))
+    w, found = pendulum(free), []
+    for q0 in (np.pi, 0.0):
+        rest = Start(np.full((1, 1), q0), np.zeros((1, 1)), np.zeros((1, 1)))
+        w.reset(np.arange(1), free.nominal[None], rest)
+        moved = w.rollout(np.zeros((1, 150, 1)), Chance(0, 0, w.dt))
+        log = Log(
+            w.dt * np.arange(150), {"joint_pos": moved.q[0], "joint_vel": moved.v[0], "control": np.zeros((150, 1))}
+        )
+        found.append(bears(w, log, free.nominal, longest=20.0))
+    inertia = 2 * 0.5**2 + 0.02 + 0.01
+    assert found[0] == pytest.approx(np.arccosh(10) / np.sqrt(2 * 9.81 * 0.5 / inertia), abs=0.011)
+    assert found[1] == np.inf

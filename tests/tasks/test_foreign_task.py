@@ -15,7 +15,7 @@ from surefoot.wiring import Wire, Wiring
 
 TERMS = ("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action", "command")
 WIRING = Wiring(
-    tuple(JOINTS), tuple(STAND), tuple(Wire(name) for name in TERMS), action_scale=(0.5,), frame="imu",
+    tuple(JOINTS), tuple(STAND), tuple(Wire(name) for name in TERMS), 50.0, action_scale=(0.5,), frame="imu",
     commands={"vx": (0.5, 0.5)},
 )  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_a_motor_becomes_a_servo_only_with_gains_and_a_base_must_be_free(tmp_pat
         '<mujoco><worldbody><body name="b"><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>'
         '<actuator><motor name="m" joint="j"/></actuator></mujoco>'
     )
-    wiring = Wiring(("j",), (0.0,), (Wire("joint_pos"),))
+    wiring = Wiring(("j",), (0.0,), (Wire("joint_pos"),), 50.0, (1.0,))
     with pytest.raises(SurefootError, match="driven by a motor, no servo: give kp and kd"):
         foreign(path, wiring)
     with pytest.raises(SurefootError, match="found no free joint"):

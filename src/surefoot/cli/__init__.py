@@ -23,7 +23,7 @@ from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, 
 from surefoot.console import show
 from surefoot.errors import SurefootError, unknown
 
-BAD_INPUT = 2
+BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
 
 VERBS: dict[str, Any] = {
     "tasks": Tasks,
@@ -94,11 +94,20 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except Exception as error:
         stopped = getattr(error, "signum", None)
-        if stopped is None:
+        if stopped is not None:
+            print(f"\n{error}", file=sys.stderr)
+            return 128 + int(stopped)
+        if traceback:
             raise
-        print(f"\n{error}", file=sys.stderr)
-        return 128 + int(stopped)
-    show(answer, say, as_json)
+        words = " ".join(str(error).split())
+        print(f"error: {type(error).__name__}: {words}: a defect of surefoot; --traceback shows where", file=sys.stderr)
+        return DEFECT
+    try:
+        show(answer, say, as_json)
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, or a reader that has gone
+        sys.stdout = open(os.devnull, "w")  # what is left of it cannot be written at exit either
+        return _fail(SurefootError(f"standard output: {error.strerror or error}"), False, traceback)
     return answer.code
 
 
@@ -116,7 +125,3 @@ def _fail(error: SurefootError, as_json: bool, traceback: bool) -> int:
         print(json.dumps({"error": str(error)}))
     print(f"error: {error}", file=sys.stderr)
     return BAD_INPUT
-
-
-def entry() -> None:
-    sys.exit(main())

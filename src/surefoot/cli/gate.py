@@ -1,6 +1,5 @@
 """The verb that decides: may this policy leave the simulator?"""
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +39,7 @@ class Gate:
     limit: UseAppendAction[tuple[str, ...]] = ()
     """one limit, such as latency=2; may be repeated"""
     thorough: bool = False
-    """five times the episodes, and all realities"""
+    """five times the episodes, a finer engine and all realities"""
     model: Path | None = None
     """the robot that a policy of others drives (.xml)"""
     contract: Path | None = None
@@ -65,9 +64,9 @@ class Gate:
 
         plan, limits = self._plan(), self._limits()
         out = self.out or (self.policy if self.policy.is_dir() else self.policy.parent)
-        _writable(out / "gate.html", "--out")
+        files.check_writable(out / "gate.html", "--out")
         if self.junit is not None:
-            _writable(self.junit, "--junit")
+            files.check_writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
         for note in who.notes:
             say.print(f"note: {note}", highlight=False, soft_wrap=True)
@@ -90,7 +89,9 @@ class Gate:
         try:
             seeds = tuple(s for word in self.reality for s in (ALL if word == "all" else (int(word),)))
         except ValueError:
-            raise SurefootError(f"--reality: expected a seed or `all`, found {' '.join(self.reality)}") from None
+            seeds = (-1,)
+        if min(seeds, default=0) < 0:
+            raise SurefootError(f"--reality: expected a seed (0, 1, ...) or `all`, found {' '.join(self.reality)}")
         if self.claim is not None and not 0.5 <= self.claim < 1:
             raise SurefootError(f"--claim: expected a success rate from 0.5 to below 1, found {self.claim:g}")
         least = 200 if self.claim is None else max(200, needed(round(1 - self.claim, 12)))
@@ -118,15 +119,6 @@ class Gate:
         return step.replace(str(self.policy), f"{self.policy}{more}", 1) if step.startswith("surefoot gate") else step
 
 
-def _writable(path: Path, flag: str) -> None:
-    """Refuse now, not after minutes, to write where nothing can be written."""
-    folder = path.absolute().parent
-    while not folder.exists():
-        folder = folder.parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise SurefootError(f"{flag}: {path}: expected a folder that can be written to; {folder} cannot")
-
-
 def table(verdict: Verdict) -> Table:
     """All but the evidence, which is too long for a column."""
     head, *rows = verdict.table()
@@ -148,7 +140,8 @@ def _skipped(verdict: Verdict) -> list[str]:
 def _said(verdict: Verdict) -> str:
     failed = [c.name for c in verdict.checks if not c.holds]
     if verdict.meta["interrupted"]:
-        return f"stopped by hand after {len(verdict.checks)} checks, {len(failed)} of which fail: no verdict"
+        asked = len(verdict.checks) - 1
+        return f"stopped by hand after {asked} checks, {len(failed) - 1} of which fail: no verdict, so it is held back"
     if failed:
         return f"held back: {len(failed)} of {len(verdict.checks)} checks fail: {', '.join(failed)}"
     return f"may leave: all {len(verdict.checks)} checks hold"

@@ -112,8 +112,9 @@ def contract_of(path: Path | None, metadata: Mapping[str, str], motors: Sequence
     data = files.read_json(path)
     if not isinstance(data, dict):
         raise SurefootError(f"{path}: expected an object, found {type(data).__name__}")
-    whole = inside | data
-    return Found(Wiring.from_json(_open(whole), str(path)), _left(whole) if inside else ())
+    if not inside:
+        return Found(Wiring.from_json(data, str(path)))
+    return Found(Wiring.from_json(_open(inside | data), str(path)), _left(inside | data))
 
 
 def _open(data: Mapping[str, Any]) -> dict[str, Any]:

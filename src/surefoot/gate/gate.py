@@ -12,6 +12,7 @@ Stopped by hand, what is known stays.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,10 @@ def gate(who: Candidate, belief: Belief, plan: Plan, limits: Limits, say: Say = 
             note(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.evidence}")
     except KeyboardInterrupt:
         found.interrupted = True
+        asked = len(found.checks)
+        found.checks.append(
+            Check("asked to the end", asked, asked + 1, False, "stopped by hand; what was not asked does not hold")
+        )
     meta = who.facts() | {
         "seconds": round(time.monotonic() - began, 1), "seed": plan.seed, "plan": asdict(plan), "limits": asdict(limits),
         "level": plan.level, "interrupted": found.interrupted, "skipped": found.skipped, "suspects": found.suspects,
@@ -246,11 +251,12 @@ def _next(who: Candidate, found: Found) -> str:
     """The one next thing to do."""
     failed = {c.name for c in found.checks if not c.holds}
     own, name = who.wiring is None, who.name
+    run = str(Path(name).parent) if name.endswith(".onnx") else name  # where an ONNX file of ours came from
     if found.interrupted:
         return f"surefoot gate {name}"
     if "success, nominal" in failed:
         if own:
-            return f"surefoot play {name}"
+            return f"surefoot play {run}"
         best = found.suspects[0] if found.suspects else None
         return (
             f"the contract: it passes if {best['change']}"
@@ -260,12 +266,12 @@ def _next(who: Candidate, found: Found) -> str:
     if not own:
         return f"surefoot gate {name} --limits limits.json" if failed else f"surefoot gate {name} --reality all"
     if failed & {"success, belief", "worst decile", "rare failures"}:
-        return f"surefoot sweep {name} --over {_blamed(who, found)}"
+        return f"surefoot sweep {run} --over {_blamed(who, found)}"
     realities_ = [c.name.split()[-1] for c in found.checks if not c.holds and c.name.startswith("success, reality")]
     if realities_:
-        return f"surefoot record {who.task.name} --policy {name} --reality {realities_[0]} --tell"
+        return f"surefoot record {who.task.name} --policy {run} --reality {realities_[0]} --tell"
     if "latency margin" in failed and "latency" in who.task.params.names:
-        return f"surefoot sweep {name} --over latency"
+        return f"surefoot sweep {run} --over latency"
     if failed:
         return f"surefoot train {who.task.name}"
     return f"surefoot gate {name} --reality all" if name.endswith(".onnx") else f"surefoot export {name}"

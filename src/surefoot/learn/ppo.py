@@ -259,6 +259,7 @@ class Learner:
     def collect(self) -> Rollout:
         s, env = self.settings, self.env
         T, n, na = s.horizon, env.n, 1 if env.task.action.choices else len(env.task.action.names)
+        first = not self.see_actor.count
         self._see(self.obs)
         f = lambda *shape: torch.zeros(shape)  # noqa: E731
         r = Rollout(
@@ -267,9 +268,11 @@ class Learner:
         )  # fmt: skip
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         for t in range(T):
-            r.actor[t] = self.see_actor(torch.from_numpy(self.obs["actor"]))
+            told = torch.from_numpy(self.obs["actor"])
+            seen = self.see_actor(told)
+            r.actor[t] = told if first else seen
             r.critic[t] = torch.from_numpy(self.obs["critic"])
-            r.head[t] = self.actor(r.actor[t])
+            r.head[t] = self.actor(seen)
             r.action[t] = self.head.sample(r.head[t], rng)
             action = r.action[t].numpy()
             step = env.step(action if self.upon is None else self.upon(self.obs["actor"], action))
@@ -287,10 +290,24 @@ class Learner:
         r.critic[T] = torch.from_numpy(self.obs["critic"])
         flat = r.head.flatten(0, 1), r.action.flatten(0, 1)
         r.log_prob = self.head.log_prob(*flat).reshape(T, n)
+        if first:
+            self._look_again(r)
         return r
 
+    def _look_again(self, r: Rollout) -> None:
+        """The first batch as it looks once all of it has been seen; its log-probabilities stay those it was acted with.
+
+        Where an episode begins nothing moves and no action was taken: to a normaliser that has seen only that, all
+        that follows is far out, and the first gradient steps would be taken on it.
+        """
+        if len(r.actor) > 1:
+            self.see_actor.update(r.actor[1:].flatten(0, 1))
+            self.see_critic.update(r.critic[1:-1].flatten(0, 1))
+        r.actor = self.see_actor(r.actor)
+        r.head = self.actor(r.actor.flatten(0, 1)).reshape(r.head.shape)
+
     def _see(self, obs: Mapping[str, np.ndarray]) -> None:
-        """Normalisers learn from the first batch before anything is acted on, then from one frame an iteration."""
+        """Normalisers learn from the whole first batch, then from one frame an iteration."""
         self.see_actor.update(torch.from_numpy(obs["actor"]))
         self.see_critic.update(torch.from_numpy(obs["critic"]))
 

@@ -9,7 +9,7 @@ p(e): so the spread tells of the model's error, not of how little was measured (
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, predict, windows
 from surefoot.real2sim.signals import measured
 from surefoot.rng import key, stream
-from surefoot.world import Motion, Start, World
+from surefoot.world import Motion, World
 
 FAR = 1e3  # rms changes: where a prediction that diverged is put
 LEAST, MOST = 1e-5, 0.25  # of the range: spreads that are searched
@@ -92,10 +92,7 @@ def thinned(pieces: Windows, most: int, measured_at: slice) -> Windows:
     whole = np.flatnonzero(np.all(seen, 0))
     if not len(whole):
         raise SurefootError("log: every window has lost packets where it is judged; try shorter ones")
-    at = whole[np.unique(np.round(np.linspace(0, len(whole) - 1, most)).astype(int))]
-    x = pieces.start
-    start = Start(x.q[at], x.v[at], x.u[at], None if x.act is None else x.act[at])
-    return replace(pieces, rows=pieces.rows[at], start=start, u=pieces.u[at])
+    return pieces.some(whole[np.unique(np.round(np.linspace(0, len(whole) - 1, most)).astype(int))])
 
 
 def _ends(pieces: Windows, motion: Motion) -> np.ndarray:

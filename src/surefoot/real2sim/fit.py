@@ -33,19 +33,23 @@ class Space:
     params: Params
     low: np.ndarray  # (ne,) where z is 0
     high: np.ndarray
-    steps: np.ndarray  # (d,) finite differences, in z
+    grain: (
+        np.ndarray
+    )  # (d,) in z: values this near are one to the engine, which delays by whole timesteps; 0: no such thing
 
     @staticmethod
     def of(belief: Belief, timestep: float) -> "Space":
         low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval(0.9999)
-        space = Space(belief.params, low, high, np.zeros(0))
-        if not space.free.any():
+        free = low < high
+        if not free.any():
             raise SurefootError("belief: every parameter is fixed; nothing is left to identify")
-        steps = np.full(int(space.free.sum()), STEP)
-        for k, i in enumerate(np.flatnonzero(space.free)):
-            if belief.params.items[i].target in ("action_delay", "sensor_delay"):  # piecewise straight between steps
-                steps[k] = min(0.25, timestep / (high[i] - low[i]))
-        return Space(belief.params, low, high, steps)
+        late = np.array([p.target in ("action_delay", "sensor_delay") for p in belief.params])
+        return Space(belief.params, low, high, np.where(late, timestep / np.where(free, high - low, np.inf), 0.0)[free])
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """(d,) of finite differences, in z: where a parameter acts in steps, a whole one."""
+        return np.where(self.grain > 0, np.minimum(self.grain, 0.25), STEP)
 
     @cached_property
     def free(self) -> np.ndarray:

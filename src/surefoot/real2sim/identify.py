@@ -18,10 +18,10 @@ from surefoot.belief import Belief, Box, Gaussian
 from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.certainty import belief_of, certainty, combinations, determined
+from surefoot.real2sim.certainty import WIDTH, belief_of, certainty, combinations, determined
 from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.noise import Noise, all_white, estimate, shared
-from surefoot.real2sim.replay import Windows, measured, windows
+from surefoot.real2sim.replay import Windows, bears, measured, whole, windows
 from surefoot.rng import stream
 from surefoot.world import World
 
@@ -36,7 +36,7 @@ class Identify:
     horizons: tuple[float, ...] = (0.1, 0.3, 1.0)
     """windows to begin with, shortest first"""
     last: float | None = None
-    """windows to end with; not given: the whole log, up to `longest`"""
+    """windows to end with; not given: the whole log, up to `longest`, and no longer than a machine that falls bears"""
     longest: float = 20.0
     """the longest window of a whole log, s"""
     starts: Literal["estimated", "known"] = "estimated"
@@ -119,6 +119,7 @@ def identify(
         z = _by_cma(space, worlds, fitted, only, s, z, say)
     for horizon in s.horizons:
         problem = _problem(space, worlds, fitted, only, horizon, False, s.enough)
+        z = _stepped(problem, z)
         z = _solve(problem, z, max(4, s.iterations // 4), say, f"windows of {horizon:g} s")[: len(z)]
     problem, p = _last(space, worlds, fitted, only, s, z, say)
     return _answer(problem, p, began, belief, (worlds, aside, only), say)
@@ -166,7 +167,8 @@ def _problem(
     """All windows of a horizon, or every so many of them where so many seconds are enough."""
     cases = []
     for w, x in zip(worlds, logs):
-        length = len(x) - 1 if horizon is None else int(np.clip(round(horizon / w.dt), 1, len(x) - 1))
+        most = whole(w, x, only)
+        length = most if horizon is None else int(np.clip(round(horizon / w.dt), 1, most))
         skip = 1 if enough is None else max(1, int((len(x) - 1) * w.dt / enough))
         cases.append(Case(w, windows(w, x, length, min(length * skip, len(x) - 1), only), free))
     return Problem(space, tuple(cases), tuple(_scales(c) for c in cases))
@@ -204,8 +206,11 @@ def _last(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
 ) -> tuple[Problem, np.ndarray]:
     """The last windows, with the noise estimated from what is left and the fit made again until it stays."""
-    longest = max(float(x.time[-1] - x.time[0]) for x in logs)
+    longest = max(whole(w, x, only) * w.dt for w, x in zip(worlds, logs))
     horizon = s.last if s.last is not None else (None if longest <= s.longest else s.longest)
+    borne = min(bears(w, x, space.e(z), s.longest, only) for w, x in zip(worlds, logs))
+    if s.last is None and borne < min(longest, s.longest):
+        horizon = borne
     problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
@@ -246,6 +251,16 @@ def _freedom(problem: Problem) -> int:
     return problem.size // len(problem.cases)
 
 
+def _stepped(problem: Problem, z: np.ndarray) -> np.ndarray:
+    """z with each unknown that acts in steps, as a delay does, on the best of them: on a stair there is no slope to follow."""
+    for k in np.flatnonzero(problem.space.grain):
+        tried = np.tile(z, (1 + int(1 / problem.space.grain[k] + 1e-9), 1))
+        tried[:, k] = problem.space.grain[k] * np.arange(len(tried))
+        tried = np.concatenate([z[None], tried])
+        z = tried[np.argmin(_costs(problem, tried))]
+    return z
+
+
 def _by_cma(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
 ) -> np.ndarray:
@@ -272,9 +287,10 @@ def _answer(
     sure = certainty(problem, p)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e, before = problem.space.e(z), problem.space.e(began)
+    belief = belief_of(problem.space, e, sure.cov + np.diag(np.square(problem.space.grain * WIDTH)))
     return Identified(
-        belief_of(problem.space, e, sure.cov),
-        _learned(problem.space, z, before, e, sure.cov),
+        belief,
+        _learned(problem.space, z, before, e, sure.cov, belief),
         combinations(sure.cov, problem.space),
         tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
         sure.white,
@@ -284,8 +300,11 @@ def _answer(
     )
 
 
-def _learned(space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov: np.ndarray) -> tuple[Learned, ...]:
-    low, high = belief_of(space, e, cov).interval()
+def _learned(
+    space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov: np.ndarray, belief: Gaussian
+) -> tuple[Learned, ...]:
+    """Each unknown; the log has determined a delay if it tells the timestep, within which no value is better than another."""
+    low, high = belief.interval()
     sd = np.zeros(len(space.params))
     sd[space.free] = np.sqrt(np.diag(cov))
     full = np.full(len(space.params), 0.5)
@@ -347,16 +366,10 @@ def _held(
     before: np.ndarray,
     after: np.ndarray,
 ) -> dict[str, tuple[float, float]]:
-    """Errors in one go over what was kept aside, or over windows as long as the fitted ones where it has gaps."""
+    """Errors over what was kept aside, in windows as long as the fitted ones, or as long as it has."""
     cases = []
-    for world, log, only, case in zip(held[0], held[1], [held[2]] * len(fitted), fitted):
-        if log is None:
-            continue
-        try:
-            pieces = windows(world, log, only=only)
-        except SurefootError:
-            if case.pieces.length >= len(log):
-                continue
-            pieces = windows(world, log, case.pieces.length, only=only)
-        cases.append(Case(world, pieces, case.free_start))
+    for world, log, case in zip(held[0], held[1], fitted):
+        if log is not None:
+            pieces = windows(world, log, min(case.pieces.length, whole(world, log, held[2])), only=held[2])
+            cases.append(Case(world, pieces, case.free_start))
     return _errors(tuple(cases), before, after) if cases else {}

@@ -14,10 +14,12 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.signals import Signal, controls, measured, signals, starts
+from surefoot.real2sim.signals import PAUSE, Signal, controls, measured, signals, starts
+from surefoot.rng import stream
 from surefoot.world import Chance, Motion, Start, World
 
 LOST = 2  # rows in a row without a measurement that a window may run across
+SMALL, GROWN, DIRECTIONS = 1e-6, 10.0, 4  # a small error, rad/s or m/s; how many fold it may grow; how many are tried
 UNEVEN = 0.02  # of a step: how far stamps may be from even before a log must be resampled
 
 
@@ -34,6 +36,12 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def some(self, at: np.ndarray) -> "Windows":
+        """Those at the given places."""
+        x = self.start
+        start = Start(x.q[at], x.v[at], x.u[at], None if x.act is None else x.act[at])
+        return replace(self, rows=self.rows[at], start=start, u=self.u[at])
 
     def target(self, signal: Signal) -> np.ndarray:
         """(w, length, k) what was measured at the end of each step."""
@@ -57,40 +65,63 @@ class Windows:
 def windows(
     world: World, log: Log, length: int | None = None, stride: int | None = None, only: tuple[str, ...] = ()
 ) -> Windows:
-    """Cut a log into windows of `length` steps, one every `stride`; without a length, one as long as the log.
+    """Cut a log into windows of `length` steps, one every `stride`; without a length, as long as the log allows (whole).
 
-    A window that begins where nothing was measured, runs across a row without a control, or across more than two rows
-    in a row without a measurement, is left out: a gap is never bridged.
+    Each stretch without a gap is cut from its first row on: a gap is never bridged.
     """
-    even(world, log)
     chosen, u = signals(world, log, only), controls(world, log)
-    length = len(log) - 1 if length is None else length
+    seen = np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
+    parts = stretches(world, log, seen, np.isfinite(u).all(1))
+    length = _whole(parts) if length is None else length
     if not 1 <= length < len(log):
         raise SurefootError(f"window: found {length} steps, expected 1 to {len(log) - 1}: the log has {len(log)} rows")
-    rows = np.arange(0, len(log) - length, stride or length)
-    seen = np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
-    hole = ~seen
-    for k in range(1, LOST + 1):  # rows that end a run of more than LOST without a measurement
-        hole[k:] &= ~seen[:-k]
-        hole[:k] = False
-    bad = np.concatenate([[0], np.cumsum(hole | ~np.isfinite(u).all(1))])
-    rows = rows[(bad[rows + length + 1] == bad[rows]) & seen[rows]]
+    rows = np.concatenate([np.arange(a, b - length + 1, stride or length) for a, b in parts])
+    rows = rows[seen[rows]]
     if not len(rows):
         raise SurefootError(f"log: no {length} steps in a row without a gap; try shorter windows")
     u = u[rows[:, None] + np.arange(length)]
     return Windows(log, chosen, rows, length, starts(world, log, rows), u)
 
 
-def even(world: World, log: Log) -> None:
-    """Refuse a log whose rows are not one control period apart."""
-    steps = np.diff(log.time)
+def whole(world: World, log: Log, only: tuple[str, ...] = ()) -> int:
+    """The longest window, in steps, of which at least half of a log's stretches can be made; of an unbroken log, all of it."""
+    return windows(world, log, None, None, only).length
+
+
+def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> list[tuple[int, int]]:
+    """First and last row of each stretch that a window may run through, of two rows at least.
+
+    It ends before a pause, at a row without a control, and where more than two rows in a row were not measured. Rows
+    that are neither one control period apart nor a pause are refused.
+    """
+    steps = np.diff(log.time) / world.dt
     if not len(steps):
         raise SurefootError("log: found one row, expected at least 2")
-    worst = int(np.argmax(np.abs(steps - world.dt)))
-    if abs(steps[worst] - world.dt) > UNEVEN * world.dt:
+    pause = steps > PAUSE
+    worst = int(np.argmax(np.where(pause, 0.0, np.abs(steps - 1))))
+    if np.mean(pause) > 0.5 or abs(steps[worst] - 1) > UNEVEN and not pause[worst]:
+        worst = int(np.argmax(pause)) if np.mean(pause) > 0.5 else worst
         raise SurefootError(
-            f"log: time: rows {worst} and {worst + 1} are {steps[worst]:.6g} s apart, expected {world.dt:.6g}; resample it first"
+            f"log: time: rows {worst} and {worst + 1} are {steps[worst] * world.dt:.6g} s apart, expected {world.dt:.6g}; "
+            "resample it first"
         )
+    hole = ~seen
+    for k in range(1, LOST + 1):  # rows that end a run of more than LOST without a measurement
+        hole[k:] &= ~seen[:-k]
+        hole[:k] = False
+    good = told & ~hole
+    joined = np.concatenate([[False], good[1:] & good[:-1] & ~pause, [False]]).astype(int)
+    edges = np.diff(joined)
+    found = list(zip(np.flatnonzero(edges > 0).tolist(), np.flatnonzero(edges < 0).tolist()))
+    if not found:
+        raise SurefootError("log: no two rows in a row with a control and a measurement")
+    return found
+
+
+def _whole(parts: list[tuple[int, int]]) -> int:
+    lengths = np.array([b - a for a, b in parts])
+    covered = lambda n: int((lengths // n * n).sum())  # noqa: E731
+    return max(int(n) for n in lengths if covered(n) >= lengths.sum() / 2)
 
 
 def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = None) -> Motion:
@@ -106,6 +137,26 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
     world.reset(np.arange(m * w), np.repeat(e, w, 0), replace(start, q=start.q - shift))
     motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), Chance(0, 0, world.dt))
     return replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion
+
+
+def bears(
+    world: World, log: Log, e: np.ndarray, longest: float, only: tuple[str, ...] = (), grown: float = GROWN
+) -> float:
+    """Seconds after which a small error of the starting speed has grown so many fold, as a falling pole's; inf: never.
+
+    A longer window tells of little but its start.
+    """
+    length = int(np.clip(round(longest / world.dt), 1, whole(world, log, only)))
+    pieces = windows(world, log, length, only=only)
+    pieces = pieces.some(np.unique(np.linspace(0, len(pieces) - 1, 4).round().astype(int)))
+    near, n = repeated(pieces.start, 1 + DIRECTIONS), len(pieces)
+    push = SMALL * stream(0, "a small error").standard_normal((DIRECTIONS * n, world.model.nv))
+    near.v[n:] += push
+    motion = predict(world, pieces, np.tile(e, (1 + DIRECTIONS, 1)), near)
+    v = motion.v.reshape(1 + DIRECTIONS, n, length, -1)
+    apart = np.abs(v[1:] - v[0]).max(3) / np.abs(push).max(1).reshape(DIRECTIONS, n, 1)
+    beyond = np.nanmedian(apart.reshape(-1, length), 0) > grown
+    return float((np.argmax(beyond) + 1) * world.dt) if beyond.any() else np.inf
 
 
 def encoder_shift(world: World, e: np.ndarray) -> np.ndarray:

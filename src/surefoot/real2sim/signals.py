@@ -17,6 +17,7 @@ from surefoot.world import Motion, Start, State, World
 
 Readable = State | Motion  # both have q, v, act and y, the state's own axis last
 JOINT = {"joint_pos": "rad", "joint_vel": "rad/s"}
+PAUSE = 3.5  # median steps between two rows: more than two lost packets, which nothing reaches across
 BASE = {"base_pos": ("m", 3), "base_quat": ("", 4), "base_lin_vel": ("m/s", 3), "base_ang_vel": ("rad/s", 3)}
 
 
@@ -183,12 +184,22 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
                 into[:, a:b] = measured(log, name)[rows]
         if "base_lin_vel" not in log.columns and "base_pos" in log.columns:
             v[:, :3] = slope(log.time, measured(log, "base_pos"))[rows]
-    u = controls(world, log)[np.maximum(np.asarray(rows) - 1, 0)]
+    rows = np.asarray(rows)
+    before = np.maximum(rows - 1, 0)
+    before = np.where(log.time[rows] - log.time[before] > PAUSE / log.rate, rows, before)
+    u = controls(world, log)[before]
     return Start(q, v, u, u.copy() if m.na == m.nu else None)
 
 
 def slope(time: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(T, k) derivative of x (T, k): of a parabola fitted to five neighbours, which halves white noise's part."""
+    """(T, k) derivative of x (T, k): of a parabola fitted to five neighbours, which halves white noise's part.
+
+    Not across a pause: each stretch of time has its own.
+    """
+    step = np.diff(time)
+    pauses = np.flatnonzero(step > PAUSE * np.median(step)) + 1 if len(step) else np.zeros(0, int)
+    if len(pauses):
+        return np.concatenate([slope(t, y) for t, y in zip(np.split(time, pauses), np.split(x, pauses))])
     if len(time) < 5:
         return np.gradient(x, time, axis=0) if len(time) > 1 else np.zeros_like(x)
     middle = np.clip(np.arange(len(time)), 2, len(time) - 3)

@@ -114,7 +114,7 @@ def discrepancy(
     world: World, imitate: Imitate, policy: Policy, log: Log, e: np.ndarray, how: SimOpt = PLAIN
 ) -> np.ndarray:
     """(n,) D of one run under every row of e."""
-    pieces = windows(world, log)
+    pieces = windows(world, log, len(log) - 1)  # from the start, as the policy acts
     errors, parts = pieces.errors(imitate(policy, pieces, e)), []
     for s in pieces.signals:
         x = pieces.target(s)
