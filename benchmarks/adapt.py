@@ -7,7 +7,6 @@ told), and is judged on the same worlds and starts, which no training saw. Value
 and largest.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.lessons import JUDGED, learned, taught, within
+from benchmarks.lessons import JUDGED, by_seed, learned, taught, within
 from benchmarks.measure import Row, row
 from benchmarks.robust import wide
 from surefoot import tasks
@@ -40,41 +39,44 @@ def judged(policy: Net, task: Task, belief: Belief, quick: bool) -> Evaluation:
 
 def hover(quick: bool) -> Iterator[Row]:
     """A drone of half to twice its mass, motors of 30 to 100 ms: randomized, told e, and three kinds of student."""
-    task = tasks.make("hover")
-    belief = wide(task)
-    steps, lessons = (8192, 4096) if quick else (3_000_000, 1_500_000)
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    told = tasks.seeing(task, Sees(also=("e",)))
-    for seed in range(1 if quick else SEEDS):
-        teacher = learned(told, belief, seed, steps, encoder="e")[0]
-        lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, history=50, **kw))  # noqa: E731, B023
-        policies = {
-            "randomized": learned(task, belief, seed, steps)[0], "teacher": teacher, "rma": lesson(),
-            "dagger": lesson(label="action"), "cloned": lesson(label="action", mix=1.0, mix_until=1.0),
-        }  # fmt: skip
-        for name, policy in policies.items():
-            result = judged(policy, task, belief, quick)
-            found[name]["success"].append(result.rate)
-            found[name]["return"].append(float(result.returns.mean()))
-            measure.said(f"hover, seed {seed}, {name}: success {result.rate:.3f}")
-        facts = inferred(policies["rma"], task, belief, "mass", episodes=40 if quick else 400, seed=JUDGED)
-        found["latent"]["r2"].append(facts["r2"]["mass"]["soon"])
-        found["latent"]["settles"].append(facts["settles"] if facts["settles"] is not None else np.nan)
+    seeds = by_seed(_hover, 1 if quick else SEEDS, quick)
+    found = {name: {what: np.array([s[name][what] for s in seeds]) for what in seeds[0][name]} for name in seeds[0]}
     for name in ("randomized", "teacher", "rma", "dagger", "cloned"):
         for what in ("success", "return"):
             yield row(f"hover, {name}: {what}", found[name][what], "of episodes" if what == "success" else "return")
     for what in ("success", "return"):
-        plain, oracle, rma = (np.array(found[k][what]) for k in ("randomized", "teacher", "rma"))
+        plain, oracle, rma = (found[k][what] for k in ("randomized", "teacher", "rma"))
         goal = 0.7 if what == "return" else None
         yield row(
             f"rma: share of the gap recovered, {what}", (rma - plain) / (oracle - plain), "of the gap", at_least=goal
         )
-    teacher_, dagger, cloned = (100 * np.array(found[k]["success"]) for k in ("teacher", "dagger", "cloned"))
-    yield row("dagger / teacher, success", dagger / teacher_, "ratio", at_least=0.95)
+    teacher, dagger, cloned = (100 * found[k]["success"] for k in ("teacher", "dagger", "cloned"))
+    yield row("dagger / teacher, success", dagger / teacher, "ratio", at_least=0.95)
     yield row("dagger - cloned, success", dagger - cloned, "points", at_least=10.0)
     yield row("linear probe of the latent: mass after 0.5 s", found["latent"]["r2"], "R2", at_least=0.9)
     window = 50 * 0.02
     yield row("after a sudden change of mass, settles in", found["latent"]["settles"], "s", at_most=window)
+
+
+def _hover(seed: int, quick: bool) -> dict[str, dict[str, float]]:
+    """Contender -> what came of it, with one seed; and what its latent tells of the student by latent."""
+    task, found = tasks.make("hover"), {}
+    belief = wide(task)
+    steps, lessons = (8192, 4096) if quick else (3_000_000, 1_500_000)
+    teacher = learned(tasks.seeing(task, Sees(also=("e",))), belief, seed, steps, encoder="e")[0]
+    lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, history=50, **kw))  # noqa: E731
+    policies = {
+        "randomized": learned(task, belief, seed, steps)[0], "teacher": teacher, "rma": lesson(),
+        "dagger": lesson(label="action"), "cloned": lesson(label="action", mix=1.0, mix_until=1.0),
+    }  # fmt: skip
+    for name, policy in policies.items():
+        result = judged(policy, task, belief, quick)
+        found[name] = {"success": result.rate, "return": float(result.returns.mean())}
+        measure.said(f"hover, seed {seed}, {name}: success {result.rate:.3f}")
+    facts = inferred(policies["rma"], task, belief, "mass", episodes=40 if quick else 400, seed=JUDGED)
+    settles = facts["settles"] if facts["settles"] is not None else np.nan
+    found["latent"] = {"r2": facts["r2"]["mass"]["soon"], "settles": settles}
+    return found
 
 
 def blind(task: Task, critic: str) -> Task:
@@ -140,55 +142,60 @@ def seek() -> Task:
 
 def trial(quick: bool) -> Iterator[Row]:
     """Three episodes in one world: a policy that remembers all of them, and one whose memory ends with each."""
-    steps = 16_384 if quick else 800_000
-    found: dict[str, list[list[float]]] = defaultdict(list)
-    for seed in range(1 if quick else SEEDS):
-        for kind, sees in {
-            "over the trial": Sees(history=30, trial=3),
-            "over each episode": Sees(history=10, also=("last_reward", "begun")),
-        }.items():
-            task = tasks.seeing(seek(), sees)
-            changes: dict[str, Any] = {"encoder": "gru", "latent": 32}
-            policy = learned(task, task.belief, seed, steps, **changes)[0]
-            env = tasks.env(replace(task, trial=3), 20 if quick else JUDGES, task.belief, JUDGED)
-            found[kind].append([float(x.returns.mean()) for x in trials(policy, env)])
-    for kind, values in found.items():
+    seeds = by_seed(_trial, 1 if quick else SEEDS, quick)
+    for kind in seeds[0]:
         for k, name in enumerate(("first", "second", "third")):
-            yield row(f"memory {kind}: {name} episode", np.array(values)[:, k], "return of 10")
-    mine = np.array(found["over the trial"])
+            yield row(f"memory {kind}: {name} episode", [s[kind][k] for s in seeds], "return of 10")
+    mine = np.array([s["over the trial"] for s in seeds])
     yield row("memory over the trial: third / first", mine[:, 2] / mine[:, 0], "ratio", at_least=2.0)
+
+
+def _trial(seed: int, quick: bool) -> dict[str, list[float]]:
+    """Kind of memory -> mean return of each episode, with one seed."""
+    steps, found = 16_384 if quick else 800_000, {}
+    for kind, sees in {
+        "over the trial": Sees(history=30, trial=3),
+        "over each episode": Sees(history=10, also=("last_reward", "begun")),
+    }.items():
+        task = tasks.seeing(seek(), sees)
+        changes: dict[str, Any] = {"encoder": "gru", "latent": 32}
+        policy = learned(task, task.belief, seed, steps, **changes)[0]
+        env = tasks.env(replace(task, trial=3), 20 if quick else JUDGES, task.belief, JUDGED)
+        found[kind] = [float(x.returns.mean()) for x in trials(policy, env)]
+    return found
 
 
 def walk(quick: bool) -> Iterator[Row]:
     """Payload of -3 to 3 kg, friction 0.3 to 1.2, motors of 80 to 120 %: tracking of nominal, randomized, rma, teacher."""
-    task = tasks.make("walk")
+    found = by_seed(_walk, 1 if quick else SEEDS, quick)
+    units = {"error": "m/s", "upright": "of episodes", "success": "of episodes", "worst decile": "return"}
+    for name in found[0]:
+        for what, unit in units.items():
+            yield row(f"walk, {name}: {what}", [each[name][what] for each in found], unit)
+
+
+def _walk(seed: int, quick: bool) -> dict[str, dict[str, float]]:
+    """Contender -> what came of it, with one seed."""
+    task, found = tasks.make("walk"), {}
     belief = within(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
     steps, lessons = (32_768, 8192) if quick else (4_000_000, 1_000_000)
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    told = tasks.seeing(task, Sees(also=("e",)))
-    for seed in range(1 if quick else SEEDS):
-        teacher = learned(told, belief, seed, steps, encoder="e")[0]
-        policies = {
-            "nominal": learned(task, tasks.nominal(task), seed, steps)[0],
-            "randomized": learned(task, belief, seed, steps)[0],
-            "rma": taught(task, belief, teacher, seed, Student(steps=lessons, history=50)),
-            "teacher": teacher,
+    teacher = learned(tasks.seeing(task, Sees(also=("e",))), belief, seed, steps, encoder="e")[0]
+    policies = {
+        "nominal": lambda: learned(task, tasks.nominal(task), seed, steps)[0],
+        "randomized": lambda: learned(task, belief, seed, steps)[0],
+        "rma": lambda: taught(task, belief, teacher, seed, Student(steps=lessons, history=50)),
+        "teacher": lambda: teacher,
+    }
+    for name, make in policies.items():
+        result = judged(make(), task, belief, quick)
+        found[name] = {
+            "error": float(np.nanmean(result.error)),
+            "upright": result.reasons.get("time", 0) / len(result.success),
+            "success": result.rate,
+            "worst decile": float(np.quantile(result.returns, 0.1)),
         }
-        for name, policy in policies.items():
-            result = judged(policy, task, belief, quick)
-            found[name]["error"].append(float(np.nanmean(result.error)))
-            found[name]["upright"].append(result.reasons.get("time", 0) / len(result.success))
-            found[name]["success"].append(result.rate)
-            found[name]["worst decile"].append(float(np.quantile(result.returns, 0.1)))
-            measure.said(f"walk, seed {seed}, {name}: " + ", ".join(f"{k} {v[-1]:.3g}" for k, v in found[name].items()))
-    for name, what in found.items():
-        for k, unit in (
-            ("error", "m/s"),
-            ("upright", "of episodes"),
-            ("success", "of episodes"),
-            ("worst decile", "return"),
-        ):
-            yield row(f"walk, {name}: {k}", what[k], unit)
+        measure.said(f"walk, seed {seed}, {name}: " + ", ".join(f"{k} {v:.3g}" for k, v in found[name].items()))
+    return found
 
 
 PARTS = {"hover": hover, "critic": critic, "trial": trial, "walk": walk}
