@@ -39,8 +39,8 @@ class Doctor:
     task: str = ""
     """another task than the policy's own, whose contract it fits"""
     belief: str = ""
-    """what the policy was trained over: task, nominal, a preset or a JSON file; unless told what run.json beside the policy
-    says, and where there is none the task's"""
+    """what the policy was trained over: task, nominal, a preset or a JSON file; left out, what run.json beside the policy
+    says, else the task's"""
     whole: bool = False
     """look at every branch, also below a contract that is broken"""
     success: FlagConversionOff[bool] = True
