@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -10,12 +11,16 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import FlagConversionOff, Positional
 
-from surefoot.cli.words import belief_of, task_for
+from surefoot.belief import Belief
+from surefoot.cli.words import belief_of, run_of, task_for, trained_over
 from surefoot.console import Answer, Line
+from surefoot.errors import SurefootError
 from surefoot.log import Log
+from surefoot.task import Task
 
 if TYPE_CHECKING:
     from surefoot.gate.doctor import Diagnosis
+    from surefoot.gate.doctor.remedy import Asked
 
 FOUND = 1
 SHOWN = 5
@@ -33,8 +38,9 @@ class Doctor:
     """JSON file that says what the log's columns are; see docs/logs.md"""
     task: str = ""
     """another task than the policy's own, whose contract it fits"""
-    belief: str = "task"
-    """what the policy was trained over: task, nominal, a preset or a JSON file"""
+    belief: str = ""
+    """what the policy was trained over: task, nominal, a preset or a JSON file; left out, what run.json beside the policy
+    says, else the task's"""
     whole: bool = False
     """look at every branch, also below a contract that is broken"""
     success: FlagConversionOff[bool] = True
@@ -47,26 +53,27 @@ class Doctor:
         from surefoot.gate.doctor import course, diagnose, page, remedy
 
         line = Line(say)
+        _in_order(self.policy, self.log)
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task)
-        belief = belief_of(task, self.belief, say)
+        belief, over = self._belief(task, say)
         line.text(f"reading {self.log}")
         log = Log.read(self.log, self.mapping)
         found = diagnose(policy, task, log, line.text, self.whole)
-        first = found.found[0] if found.found else None
-        after, param = None, ""
+        first, after = found.first, None
         if self.success:
             line.text("would it succeed?")
             after = course.course(policy, task, belief, found.weighed(first))
-            param = after.param
         line.end()
-        cure = remedy.remedy(task, str(self.policy), str(self.log), first, param)
-        second = found.found[1] if len(found.found) > 1 else None
-        further = remedy.decide(task, first, second) if first else ""
+        unfit = after is not None and after.unfit
+        cure = remedy.remedy(self._asked(task), first, after, found.left)
+        settled = after is not None and (after.unfit or after.harmless)
+        further = remedy.decide(task, first, found.second) if first and not settled else ""
         branches = found.branches()
-        said = [_verdict(found), *(course.words(after) if after else []), f"do: {cure.do}"]
+        said = [_verdict(found, unfit), *(course.words(after, over) if after else []), f"do: {cure.do}"]
         said += [f"a further log that would decide: {further}"] if further else []
         facts = found.to_json() | {
+            "healthy": found.healthy and not unfit, "trained_over": over,
             "branches": [dict(zip(("branch", "holds", "evidence"), b)) for b in branches],
             "course": after.to_json() if after else None, "prescription": {"do": cure.do, "command": cure.command}, "further": further,
         }  # fmt: skip
@@ -76,15 +83,44 @@ class Doctor:
             )
             said.append(f"page: {self.out}")
         return Answer(
-            _plain(facts), [_tree(branches), _causes(found), *said], cure.command, FOUND if found.found else 0
+            _plain(facts), [_tree(branches), _causes(found), *said], cure.command, FOUND if found.found or unfit else 0
+        )
+
+    def _belief(self, task: Task, say: Console) -> tuple[Belief, str]:
+        """What the policy was trained over, and in words what that is."""
+        own = None if self.belief else trained_over(self.policy, task)
+        if own is not None:
+            return own, "what it was trained over"
+        if not self.belief:
+            return task.belief, "the task's belief; no run.json says what it was trained over"
+        return belief_of(task, self.belief, say), f"what it was trained over (--belief {self.belief})"
+
+    def _asked(self, task: Task) -> "Asked":
+        from surefoot.gate.doctor.remedy import Asked
+
+        steps = (run_of(self.policy).get("settings") or {}).get("steps", 0)
+        log = quote(str(self.log)) + (f" --map {quote(str(self.mapping))}" if self.mapping else "")
+        return Asked(task, quote(str(self.policy)), log, int(steps))
+
+
+def _in_order(policy: Path, log: Path) -> None:
+    """Refuses a log where the policy should be, and the other way."""
+    from surefoot.deploy import bundle
+
+    if not bundle.is_one(policy) and bundle.is_one(log):
+        raise SurefootError(
+            f"{policy} and {log}: exchanged: the second is the policy; expected surefoot doctor {log} {policy}"
         )
 
 
-def _verdict(found: "Diagnosis") -> str:
-    if found.healthy:
-        return "healthy: nothing found; noise explains the rest"
+def _verdict(found: "Diagnosis", unfit: bool) -> str:
+    if found.first is None:
+        nothing = "nothing found; noise explains the rest"
+        return f"not the robot: the policy fails at home; in the log {nothing}" if unfit else f"healthy: {nothing}"
     first, *rest = found.found
     words = f"first cause: {first.kind}: {first.told}"
+    if unfit:
+        words = f"not the robot, at first: the policy fails at home; in the log: {first.kind}: {first.told}"
     near = [c.kind for c in rest if first.evidence - c.evidence < 3.0]
     return words + (f"; this log does not tell it from {' or '.join(near)}" if near else "")
 
@@ -100,7 +136,7 @@ def _causes(found: "Diagnosis") -> Table:
     table, chances = Table("cause", "what", "evidence", "explains", "probability"), found.chances()
     for c in found.causes[:SHOWN]:
         if c.evidence > 0:
-            table.add_row(c.kind, c.about, f"{c.evidence:.1f} nats", f"{c.share:.0%}", f"{chances[c.kind]:.3f}")
+            table.add_row(c.kind, c.about, f"{c.evidence:.1f} nats", c.explains, f"{chances[c.kind]:.3f}")
     return table
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -36,6 +36,23 @@ def belief_of(task: Task, name: str, say: Console) -> Belief:
             f"{name}: params: expected {', '.join(task.params.names)}; found {', '.join(belief.params.names)}"
         )
     return belief
+
+
+def run_of(policy: Path) -> dict[str, Any]:
+    """What run.json says of the run that a policy's folder or file is of; nothing where there is none."""
+    folder = Path(policy) if Path(policy).is_dir() else Path(policy).parent
+    path = folder / "run.json"
+    about = files.read_json(path) if path.is_file() else {}
+    return about if isinstance(about, dict) else {}
+
+
+def trained_over(policy: Path, task: Task) -> Belief | None:
+    """The belief a run's policy was trained over; None where no run.json says, or where it is about other unknowns."""
+    about = run_of(policy)
+    if "belief" not in about:
+        return None
+    belief = Belief.from_json(about["belief"], f"{policy}: run.json")
+    return belief if belief.params.names == task.params.names else None
 
 
 def task_for(policy: Policy, name: str) -> Task:

@@ -76,12 +76,33 @@ def find(path: Path) -> Path:
             raise SurefootError(f"{path}: no policy here, but in {' and '.join(map(str, inside))}: name one of them")
     if not path.exists():
         raise SurefootError(f"{path}: no policy here; a run writes policy.safetensors when it ends or is saved")
+    if path.suffix != ".safetensors":
+        raise SurefootError(f"{path}: found {_kind(path)}, expected a run's folder or its policy.safetensors")
     return path
+
+
+def is_one(path: Path) -> bool:
+    """Whether a path is that of a policy of ours."""
+    try:
+        return find(path).is_file()
+    except SurefootError:
+        return False
+
+
+def _kind(path: Path) -> str:
+    """What a file is that is no policy of ours, by its name."""
+    if path.suffix == ".onnx":
+        return "an ONNX file, which `surefoot gate` takes"
+    if path.suffix in (".npz", ".csv", ".tsv", ".mcap", ".parquet", ".mat", ".db3"):
+        return f"a log or a table ({path.suffix})"
+    return f"a file called {path.suffix or 'nothing'}"
 
 
 def load(path: Path) -> Net:
     path = find(path)
     beside = path.with_suffix(".json")
+    if not beside.exists():
+        raise SurefootError(f"{beside}: no such file; expected it beside {path.name}: copy both files of one run")
     card = files.read_json(beside)
     _told(card, str(beside))
     data = _read(path)

@@ -7,6 +7,7 @@ numbers cost (half the logarithm of the number of rows for each, as BIC has it).
 """
 
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 
@@ -17,11 +18,16 @@ class Cause:
     """in words, with its numbers"""
     evidence: float
     share: float
-    """of the mismatch that it explains, 0 to 1"""
+    """of the mismatch that it explains, 0 to 1; nan where it was counted and predicts none"""
     told: str
     """the evidence, in words"""
     branch: str
     """contract, timing, numbers or physics"""
+
+    @property
+    def explains(self) -> str:
+        """The share in words."""
+        return "-" if isnan(self.share) else f"{self.share:.0%}"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

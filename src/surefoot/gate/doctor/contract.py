@@ -11,6 +11,7 @@ number of its rivals are worth; f is what rounding in a log may do.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -22,6 +23,10 @@ from surefoot.policy import Policy
 FLOOR = 0.01  # of an action's spread: what a log's rounding may do to a policy's answers
 BROKEN = 0.03  # of an action's spread: from here on the answers are not those to what was logged
 EXPLAINS = 0.5  # of the mismatch: an edit that explains less explains nothing
+LEFT = 0.5  # of the answers' variance: an edit that leaves more does little better than an answer that never moves
+STILL = 0.01  # of the spread of the policy's own answers: one that moves less does not move
+RELATED = 0.3  # correlation of answers with the policy's own: below it something else gave them
+FEWEST = 10  # rows: fewer say nothing of a policy's answers
 UNIT = 180 / np.pi
 ENOUGH = 400  # rows, spread over a log, by which edits are judged
 LAGS = 5  # periods: the oldest observation that is suspected
@@ -45,13 +50,16 @@ def observed(told: Told, policy: Policy) -> list[Cause]:
     if told.missing:
         return []
     judge = _Judge(told, policy)
+    if len(judge.rows) < FEWEST:
+        return []
+    still = list(_still(judge))
+    if still:
+        return still
     plain = judge.mismatch(told.stacked(told.frames(told.raw)))
-    if np.sqrt(plain) < BROKEN or len(judge.rows) < 10:
+    if np.sqrt(plain) < BROKEN:
         return list(_another(judge))
-    found = [c for x in _edits(told) if (c := judge.tried(x, plain)).share > EXPLAINS]
-    if not found:
-        words = f"answers are off by {np.sqrt(plain):.2g} of their spread from those to what was logged, and no single edit explains it"
-        found = [Cause("contract", words, judge.size * float(np.log(1 + plain / FLOOR**2)) / 4, 0.0, words, "contract")]
+    tried = [judge.tried(x, plain) for x in _edits(told)]
+    found = [c for c in tried if c.share > EXPLAINS and (1 - c.share) * plain < LEFT] or [_unexplained(judge, plain)]
     return sorted([*found, *_another(judge)], key=lambda c: -c.evidence)
 
 
@@ -60,8 +68,46 @@ def mismatch(told: Told, policy: Policy) -> float:
     if told.missing:
         return float("nan")
     judge = _Judge(told, policy)
-    off = judge.answers(told.stacked(told.frames(told.raw))[judge.rows]) - told.action[judge.rows]
-    return float(np.sqrt(np.square(off).mean() / judge.spread)) if len(judge.rows) else float("nan")
+    if not len(judge.rows):
+        return float("nan")
+    return float(np.sqrt(np.square(judge.own - told.action[judge.rows]).mean() / judge.spread))
+
+
+def _still(judge: "_Judge") -> Iterator[Cause]:
+    """Logged answers that never move, where the policy's to what was logged do: they are not its answers."""
+    told = judge.told
+    a, mine = told.action[judge.rows], judge.own
+    spread = mine.std(0)
+    dead = a.std(0) < STILL * spread
+    if not dead.any():
+        return
+    off = np.square((a - mine) / np.maximum(spread, 1e-12)).mean(0)
+    names = ", ".join(n for n, x in zip(told.contract.action_names, dead) if x)
+    about = f"the logged answers for {names} never move"
+    words = f"{about}, this policy's to what was logged do: it was not asked, was told nothing new, or the log is not of its answers"
+    share = float(off[dead].sum() / off.sum())
+    if share > EXPLAINS:
+        evidence = 0.5 * len(a) * np.log(1 + off[dead] / FLOOR**2).sum()
+        yield Cause("unasked", about, float(evidence), share, words, "contract")
+
+
+def _unexplained(judge: "_Judge", plain: float) -> Cause:
+    """Answers that are off, where no single edit says why."""
+    words = f"answers are off by {np.sqrt(plain):.2g} of their spread from those to what was logged, and no single edit explains it"
+    kind, near = "contract", correlation(judge.own, judge.told.action[judge.rows])
+    if judge.told.observation is None and near < RELATED:
+        kind = "unasked"
+        words = (
+            f"the logged answers have nothing to do with this policy's to what was logged (correlation {near:.2f}), and "
+            "no single edit explains it: something else drove the robot, or another policy"
+        )
+    return Cause(kind, words, judge.size * float(np.log(1 + plain / FLOOR**2)) / 4, 0.0, words, "contract")
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Of all parts of two signals (T, n) about their means, each part in its own spread; 0 where one never moves."""
+    a, b = ((x - x.mean(0)) / np.maximum(x.std(0), 1e-12) for x in (a, b))
+    return float((a * b).mean())
 
 
 def _another(judge: "_Judge") -> Iterator[Cause]:
@@ -82,7 +128,10 @@ class _Judge:
 
     def __init__(self, told: Told, policy: Policy):
         self.told, self.policy = told, policy
-        good = np.flatnonzero(np.isfinite(told.raw).all(1) & np.isfinite(told.action).all(1))
+        whole = [told.raw, told.action] + ([] if told.observation is None else [told.observation])
+        fine = np.all([np.isfinite(x).all(1) for x in whole], 0)
+        sure = fine & ~told.guessed()
+        good = np.flatnonzero(sure if sure.sum() >= FEWEST else fine)
         self.rows = good[np.unique(np.linspace(0, len(good) - 1, ENOUGH).astype(int))] if len(good) > ENOUGH else good
         self.limit = np.inf if told.contract.choices else told.contract.action_limit
         self.spread = max(float(np.nanvar(told.action, 0).mean()), 1e-12)
@@ -90,6 +139,11 @@ class _Judge:
         if told.observation is not None:
             spread = np.tile(np.nanstd(told.frames(told.raw), 0), told.contract.history)
             self.widths = np.maximum(np.nanstd(told.observation, 0), spread) + 1e-6
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """(N, na) the policy's answers to what was logged."""
+        return self.answers(self.told.stacked(self.told.frames(self.told.raw))[self.rows])
 
     def answers(self, obs: np.ndarray) -> np.ndarray:
         a = np.asarray(self.policy(obs), float)

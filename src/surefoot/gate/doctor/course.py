@@ -25,6 +25,7 @@ from surefoot.world import World
 
 EPISODES = 24
 GOOD = 0.8  # success a policy is expected to have at home
+WORSE = 0.2  # of success: a policy that loses less where the cause is true bears it
 FINGERPRINT = 1e-3
 
 
@@ -40,6 +41,23 @@ class Course:
     """of that unknown"""
     inside: bool | None
     """whether the belief holds that value; None where the task has no such unknown"""
+
+    @property
+    def unfit(self) -> bool:
+        """The policy fails where the model is right."""
+        return (self.home.high or 0.0) < GOOD
+
+    @property
+    def bears(self) -> bool:
+        """It does where the cause is true nearly as well as at home."""
+        if self.there is None or self.home.value < GOOD:
+            return False
+        return (self.there.low or 0.0) > self.home.value - WORSE
+
+    @property
+    def harmless(self) -> bool:
+        """It bears the cause, and no unknown of the task is beyond what it was trained over."""
+        return self.bears and self.inside is not False
 
     def to_json(self) -> dict[str, Any]:
         told = lambda e: None if e is None else {"value": e.value, "low": e.low, "high": e.high, "n": e.n}  # noqa: E731
@@ -103,22 +121,22 @@ def _of_task(task: Task, cause: Weighed) -> tuple[str, float] | None:
     return None
 
 
-def words(found: Course) -> list[str]:
-    """In sentences."""
+def words(found: Course, over: str = "what it was trained over") -> list[str]:
+    """In sentences; `over` is what the belief is."""
     said = []
     home, there = found.home, found.there
     said.append(
         f"at home, in its nominal world, the policy succeeds in {home.value:.0%} of {home.n} episodes ({home.low:.0%} - {home.high:.0%})"
     )
-    if (home.high or 0.0) < GOOD:
+    if found.unfit:
         said.append(
             "it fails where the model is right: the task, its reward or the training is at fault, whatever the robot"
         )
     if there is not None:
         said.append(f"where this is so, in {there.value:.0%} ({there.low:.0%} - {there.high:.0%})")
-        if (there.low or 0.0) > home.value - 0.2 and home.value >= GOOD:
-            said.append("it bears what was found: if the robot failed, look further")
+        if found.bears:
+            said.append("it bears what was found" + (": if the robot failed, look further" if found.harmless else ""))
     if found.param and found.inside is not None:
         where = "inside" if found.inside else "outside"
-        said.append(f"{found.param} = {found.value:.4g} is {where} what it was trained over")
+        said.append(f"{found.param} = {found.value:.4g} is {where} {over}")
     return said

@@ -59,9 +59,8 @@ def track(world: World, log: Log) -> Track:
     settle = _settle(world.model, world.dt)
     rows, counts = _segments(begins, seen & told, seen, told, settle + WARM)
     filled = np.where(np.isfinite(x.q), x.q, np.tile(world.model.qpos0, (len(log), 1)))
-    return Track(
-        world.model, world.dt, filled, np.nan_to_num(x.v), np.nan_to_num(u), seen, rows, counts, begins, settle
-    )
+    v, u = (np.where(np.isfinite(a), a, 0.0) for a in (x.v, u))
+    return Track(world.model, world.dt, filled, v, u, seen, rows, counts, begins, settle)
 
 
 def _settle(model: mujoco.MjModel, dt: float) -> int:

@@ -22,9 +22,7 @@ def write(
     parts = [report.paragraph(said[0], "good" if found.healthy else "bad"), *(report.paragraph(x) for x in said[1:])]
     parts += [report.heading("The tree"), report.table(["branch", "", "evidence"], branches)]
     chances = found.chances()
-    rows = [
-        (c.kind, c.about, f"{c.evidence:.1f}", f"{c.share:.0%}", f"{chances[c.kind]:.3f}") for c in found.causes[:SHOWN]
-    ]
+    rows = [(c.kind, c.about, f"{c.evidence:.1f}", c.explains, f"{chances[c.kind]:.3f}") for c in found.causes[:SHOWN]]
     parts += [report.heading("Causes, most telling first"),
               report.table(["cause", "what", "evidence [nats]", "explains", "probability"], rows)]  # fmt: skip
     parts.append(report.plot(lambda ax: _bars(ax, found), "evidence of each cause against nothing being wrong, nats"))
@@ -49,9 +47,10 @@ def _latency(ax: Any, found: Diagnosis) -> None:
 
 def _surprise(ax: Any, found: Diagnosis) -> None:
     assert found.physics is not None
-    j = found.physics.judge
-    sd = np.sqrt(np.diag(j.spread(j.rows(found.physics.best.eps))))
-    for eps, name in ((j.plain, "nothing wrong"), (found.physics.best.eps, found.physics.best.cause.kind)):
+    j, first = found.physics.judge, found.weighed(found.first)
+    shown = [(j.plain, "nothing wrong")] + ([(first.eps, first.cause.kind)] if first else [])
+    sd = np.sqrt(np.diag(j.spread(j.rows(shown[-1][0]))))
+    for eps, name in shown:
         ax.plot(np.sqrt(np.nanmean(np.square(j.rows(eps) / sd), 1)), lw=0.8, label=name)
     ax.set_yscale("log")
     ax.legend()

@@ -38,16 +38,22 @@ class Examined:
     """most telling first"""
     judge: Judge
     latencies: tuple[Weighed, ...]
-    generic: float
-    """share of what the best cause leaves that a law nobody named explains"""
-    white: bool
-    """whether what the best cause leaves is noise: white, or nothing that a law without a name explains"""
-    varies: str
-    """how the best numbers differ between the halves of the log; empty where they do not, or where no number is at fault"""
+    fits: Fits
+    fitted: tuple[Fitted, ...]
 
-    @property
-    def best(self) -> Weighed:
-        return self.weighed[0]
+
+@dataclass(frozen=True)
+class Left:
+    """What a cause leaves of the surprise."""
+
+    share: float
+    """of the surprise that the cause explains; 0 where it says nothing of it"""
+    generic: float
+    """share of what is left that a law nobody named explains"""
+    white: bool
+    """whether what is left is noise: white, or nothing that a law without a name explains"""
+    varies: str
+    """how the cause's numbers differ between the halves of the log; empty where they do not, or where it has none"""
 
 
 def examine(task: Task, log: Log, watch: Watch = lambda _: None) -> Examined | None:
@@ -69,18 +75,25 @@ def examine(task: Task, log: Log, watch: Watch = lambda _: None) -> Examined | N
     found += ingredients(fits, task)
     found.append(unnamed(fits)[0])
     found = sorted(found, key=lambda x: -x.cause.evidence)
-    left = settled(fits, found[0])
-    varies = varying(fits, fitted) if found[0].cause.branch in ("numbers", "sensors") else ""
+    return Examined(tuple(found), fits.judge, tuple(latencies), fits, tuple(fitted))
+
+
+def left_by(found: Examined, cause: Weighed | None) -> Left:
+    """What a cause leaves; without one, or with one that is in no world, all of the surprise."""
+    fits = found.fits
+    left = settled(fits, cause)
     generic = unnamed(fits, left)[1]
-    white = generic < FAINT or _white(fits, left)
-    return Examined(tuple(found), fits.judge, tuple(latencies), generic, white, varies)
+    own = [x for x in found.fitted if cause is not None and x.suspect.kind == cause.cause.kind]
+    return Left(cause.cause.share if cause else 0.0, generic, generic < FAINT or _white(fits, left), varying(fits, own))
 
 
-def settled(fits: Fits, best: Weighed) -> np.ndarray:
+def settled(fits: Fits, cause: Weighed | None) -> np.ndarray:
     """What a cause leaves, once the filter knows that it is so: with a gain from the noise of its own surprises."""
-    if best.again is None:
-        return best.eps
-    return best.again(gain_of(best.again(trusting(fits.at.model.nv)), fits.at.dt))
+    if cause is None:
+        return fits.judge.plain
+    if cause.again is None:
+        return cause.eps
+    return cause.again(gain_of(cause.again(trusting(fits.at.model.nv)), fits.at.dt))
 
 
 def _white(fits: Fits, left: np.ndarray) -> bool:

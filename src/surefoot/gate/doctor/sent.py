@@ -2,7 +2,8 @@
 
     control(k) = offset + scale * clip(a(k), +-limit)        by the contract
 
-Edits of it: another scale, an order, a sign, an offset, an answer of an earlier period. Mismatch and evidence as in contract.py.
+Edits of it: another scale, an order, a sign, an offset, an answer of an earlier period; or no answer was sent at all. Mismatch
+and evidence as in contract.py.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from surefoot.gate.doctor.cause import Cause
+from surefoot.gate.doctor.contract import FEWEST, RELATED, STILL, correlation
 from surefoot.gate.doctor.told import Told
 
 FLOOR = 0.003  # of a control's spread: what rounding in a log may do
@@ -23,10 +25,10 @@ def sent(told: Told, control: np.ndarray) -> list[Cause]:
     c = told.contract
     offset, scale = np.array(c.action_offset), np.array(c.action_scale)
     good = np.isfinite(control).all(1) & np.isfinite(told.action).all(1)
-    spread = np.maximum(np.nanstd(control[good], 0), 1e-9 + 1e-3 * np.abs(scale))
     a, u = told.action, control
-    if control.shape[1] != a.shape[1]:
+    if control.shape[1] != a.shape[1] or good.sum() < FEWEST:
         return []
+    spread = np.maximum(control[good].std(0), 1e-9 + 1e-3 * np.abs(scale))
 
     def off(found: np.ndarray) -> float:
         return float(np.square((found - u)[good] / spread).mean())
@@ -40,7 +42,13 @@ def sent(told: Told, control: np.ndarray) -> list[Cause]:
         evidence = size * np.log((plain + FLOOR**2) / (left + FLOOR**2)) - 0.5 * count * np.log(2 * size)
         words = f"{about}: controls are then off by {np.sqrt(left):.2g} of their spread, not {np.sqrt(plain):.2g}"
         found.append(Cause(kind, about, float(evidence), 1 - left / plain, words, "contract"))
-    return sorted((x for x in found if x.share > 0.5), key=lambda x: -x.evidence)
+    found = [x for x in found if x.share > 0.5]
+    near = correlation((offset + scale * a)[good], u[good])
+    if not found and near < RELATED:
+        words = f"the controls have nothing to do with the answers (correlation {near:.2f}): something else drove the motors"
+        evidence = size * float(np.log(1 + plain / FLOOR**2)) / 4
+        return [Cause("unsent", words, evidence, 0.0, words, "contract")]
+    return sorted(found, key=lambda x: -x.evidence)
 
 
 Tried = tuple[str, str, np.ndarray, int]
@@ -48,6 +56,11 @@ Tried = tuple[str, str, np.ndarray, int]
 
 def _edits(told: Told, u: np.ndarray, good: np.ndarray, offset: np.ndarray, scale: np.ndarray) -> Iterator[Tried]:
     a, names = told.action, told.contract.action_names
+    dead = u[good].std(0) < STILL * (scale * a)[good].std(0)
+    if dead.any():
+        words = f"controls of {', '.join(n for n, x in zip(names, dead) if x)} never move, the answers do: they were not sent"
+        yield "unsent", words, np.where(dead, np.median(u[good], 0), offset + scale * a), int(dead.sum())
+        return
     for i, j in combinations(range(len(names)), 2):
         order = np.arange(len(names))
         order[[i, j]] = j, i

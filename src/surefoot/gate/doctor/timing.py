@@ -29,7 +29,7 @@ def _rate(log: Log, contract: Contract) -> list[Cause]:
     if abs(ratio - 1) < OFF:
         return []
     words = f"{log.rate:.4g} rows a second, the contract has {contract.rate:.4g}"
-    return [Cause("rate", words, float(len(log)), 1.0, words, "timing")]
+    return [Cause("rate", words, float(len(log)), np.nan, words, "timing")]
 
 
 def _uneven(log: Log) -> list[Cause]:
@@ -39,7 +39,7 @@ def _uneven(log: Log) -> list[Cause]:
     if spread < UNEVEN:
         return []
     words = f"stamps scatter by {spread:.0%} of a period"
-    return [Cause("jitter", words, float(len(step) * np.log(spread / 0.01)), 1.0, words, "timing")]
+    return [Cause("jitter", words, float(len(step) * np.log(spread / 0.01)), np.nan, words, "timing")]
 
 
 def _lost(log: Log) -> list[Cause]:
@@ -58,4 +58,4 @@ def _lost(log: Log) -> list[Cause]:
         return []
     evidence = k * np.log(p / USUAL) + (n - k) * np.log((1 - p) / (1 - USUAL)) if k < n else k * np.log(1 / USUAL)
     words = f"{k} of {n} rows of measurements lost or repeated ({p:.1%})"
-    return [Cause("drops", words, float(evidence), 1.0, words, "timing")]
+    return [Cause("drops", words, float(evidence), np.nan, words, "timing")]

@@ -6,7 +6,7 @@
 the log has not got is nan throughout, and named in `missing`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import mujoco
@@ -21,6 +21,9 @@ from surefoot.sim.learned import rotation
 from surefoot.task import Moment, Task
 from surefoot.world import State, World
 
+READ = ("joint_pos", "joint_vel", "base_pos", "base_quat", "base_lin_vel", "base_ang_vel", "action", "control", "command",
+        "observation")  # fmt: skip
+HUGE = 1e15  # in any unit: what a driver writes where it has no number
 HOLE = 1.5  # control periods between two rows: beyond it an episode ended and another began
 
 
@@ -34,6 +37,7 @@ class Told:
     begins: np.ndarray  # (T,) the row in which each row's episode begins
     action: np.ndarray  # (T, na) what the policy answered, bounded
     missing: tuple[str, ...]
+    lost: np.ndarray  # (T,) bool: not all was measured, and what was before stands for it
     observation: np.ndarray | None = None  # (T, obs_dim) what the log says the policy was told
 
     @cached_property
@@ -56,10 +60,33 @@ class Told:
         """(T,) the row k periods before each, within its episode."""
         return np.maximum(np.arange(len(self.raw)) - k, self.begins)
 
+    def guessed(self) -> np.ndarray:
+        """(T,) bool: rows whose observation has a frame in it that was lost. A runtime may have been told it all the same."""
+        return np.asarray(np.any([self.lost[self.back(k)] for k in range(self.contract.history)], 0))
+
     def stacked(self, frames: np.ndarray, lags: tuple[int, ...] | None = None) -> np.ndarray:
         """(T, obs_dim) float32: frames so many periods old; without lags, as the contract has them."""
         lags = tuple(range(self.contract.history - 1, -1, -1)) if lags is None else lags
         return np.concatenate([frames[self.back(k)] for k in lags], 1).astype(np.float32)
+
+
+def checked(log: Log) -> Log:
+    """The log with nan wherever it has nothing finite, or a huge number: nothing was measured there, as in the rest of real2sim.
+
+    A part without any number is refused: nothing could be said of it, and hence of no row.
+    """
+    for name in (n for n in READ if n in log.columns):
+        column = measured(log, name)
+        empty = np.flatnonzero(~(np.abs(column) < HUGE).any(0))
+        if len(empty):
+            names = log.meta.get("names", {}).get(name) or [f"part {i}" for i in range(column.shape[1])]
+            which = ", ".join(str(names[i]) for i in empty)
+            raise SurefootError(
+                f"log: column {name}: {which}: found no number in {len(log)} rows, expected what was measured"
+            )
+    there = {k: np.abs(v) < HUGE for k, v in log.columns.items()}
+    lost = {k: np.where(there[k], v, np.nan) for k, v in log.columns.items() if not there[k].all()}
+    return replace(log, columns=log.columns | lost)
 
 
 def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
@@ -98,7 +125,8 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     turn = None
     if world.model.njnt and world.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE and "base_quat" in log.columns:
         turn = rotation(q[:, 3:7])
-    return Told(contract, raw, turn, begins, action, missing, _logged(contract, log))
+    lost = ~(np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1))
+    return Told(contract, raw, turn, begins, action, missing, lost, _logged(contract, log))
 
 
 def episodes(log: Log) -> np.ndarray:
