@@ -286,15 +286,18 @@ def test_a_student_of_a_teacher_upon_a_base_keeps_the_base_or_imitates_the_sum(t
 
 
 def test_a_residual_improves_on_a_law_with_too_little_gain():
-    """Twelve iterations, of which the first five teach only the critic; in the same worlds, on the same episodes."""
+    """Thirty iterations, of which the first five teach only the critic; three seeds; in the same worlds, on the same episodes."""
     task = tasks.make("balance")
     ranges = {"cart_mass": (1.0, 2.0), "pole_mass": (0.1, 0.3), "strength": (0.7, 1.0), "rail_drag": (0.0, 1.0)}
     belief = Box.ranges(task.params, {**ranges, "latency": (0.02, 0.04), "noise": (0.02, 0.05)})
     base = linear(contract_of("balance"), {"cart_pole": [[1.7, 2.6, 24.3, 6.1]]})
-    settings = learn.settings_for("balance")
-    env = tasks.env(task, settings.envs, belief, 0, 1, stagger=True)
-    mine = Learner(env, settings, 0, upon=Residual().upon(base, base.contract))
-    for _ in range(12):
-        mine.iterate()
-    before, after = (evaluate(p, tasks.env(task, 150, belief, 99, 1)).rate for p in (base, policy_of(mine)))
-    assert before < 0.4 and after > before + 0.15
+    rate = lambda policy: evaluate(policy, tasks.env(task, 150, belief, 99, 1)).rate  # noqa: E731
+    before, after = rate(base), []
+    for seed in range(3):
+        settings = learn.settings_for("balance")
+        env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
+        mine = Learner(env, settings, seed, upon=Residual().upon(base, base.contract))
+        for _ in range(30):
+            mine.iterate()
+        after.append(rate(policy_of(mine)))
+    assert before < 0.4 and np.median(after) > before + 0.15
