@@ -22,7 +22,7 @@ FORMAT = "surefoot.log/1"
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Its arrays are read-only copies. Times are finite; a column may hold nan where nothing was measured."""
+    """Its arrays are read-only copies. Times are finite; a column holds nan where nothing was measured, and for infinities."""
 
     time: np.ndarray
     columns: dict[str, np.ndarray]
@@ -31,7 +31,7 @@ class Log:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "time", _frozen("time", np.array(self.time, copy=True)))
-        object.__setattr__(self, "columns", {k: _frozen(f"column {k}", np.array(v)) for k, v in self.columns.items()})
+        object.__setattr__(self, "columns", {k: _measured(f"column {k}", np.array(v)) for k, v in self.columns.items()})
         object.__setattr__(self, "units", dict(self.units))
         object.__setattr__(self, "meta", dict(self.meta))
         _check_time(self.time)
@@ -110,6 +110,13 @@ def _frozen(where: str, array: np.ndarray) -> np.ndarray:
         raise SurefootError(f"{where}: found {array.dtype.name} values, expected numbers")
     array.setflags(write=False)
     return array
+
+
+def _measured(where: str, array: np.ndarray) -> np.ndarray:
+    """No sensor reads infinity: such a row was not measured."""
+    if array.dtype.kind == "f":
+        array[np.isinf(array)] = np.nan
+    return _frozen(where, array)
 
 
 def _check_time(time: np.ndarray) -> None:

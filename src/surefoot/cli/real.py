@@ -1,7 +1,10 @@
 """The verbs between a real machine's log and its model: replay, preflight, identify."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -47,6 +50,29 @@ class Machine:
         if model in tasks.TASKS and self == Machine():
             return tasks.env(tasks.make(model), 1).world  # type: ignore[return-value]
         return Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
+
+    def words(self) -> str:
+        """As flags, what is not the default."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return "".join(f" --machine.{k}" if v is True else f" --machine.{k} {quote(str(v))}" for k, v in found.items())
+
+
+def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
+    """A model and a log, as a command is told them."""
+    more = f" --map {quote(str(mapping))}" if mapping else ""
+    return f"{quote(model)} {quote(str(log))}{more}{machine.words()}"
+
+
+@contextmanager
+def naming(*logs: Path) -> Iterator[None]:
+    """An error about a log names its file."""
+    try:
+        yield
+    except SurefootError as error:
+        words = str(error)
+        if not words.startswith("log: "):
+            raise
+        raise SurefootError(f"{', '.join(map(str, logs))}: {words.removeprefix('log: ')}") from error
 
 
 def read(file: Path, mapping: Path | None, line: Line) -> Log:
@@ -96,7 +122,8 @@ class Replay:
             params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
         world = self.machine.world(self.model, params, log)
         line.text("replaying")
-        found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)
+        with naming(self.log):
+            found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)
         line.end()
         shown: list[Any] = [_scores(found)]
         if found.diverged:
@@ -105,7 +132,12 @@ class Replay:
         if self.plot:
             facts["page"] = str(page(self.plot, f"{self.model} against {self.log}", found))
             shown.append(f"picture: {self.plot}")
-        return Answer(facts, shown, f"surefoot identify {self.model} {self.log}")
+        about = asked(self.model, self.log, self.mapping, self.machine)
+        return Answer(facts, shown, f"surefoot {self._following()} {about}")
+
+    def _following(self) -> str:
+        """After the model's own numbers, the log's; after those, of a task, what no number names."""
+        return "missing" if self.belief and self.model in tasks.TASKS else "identify"
 
 
 def _scores(found: "Replayed") -> Table:
@@ -113,7 +145,11 @@ def _scores(found: "Replayed") -> Table:
     for s in found.scores:
         worst = max(s.parts, key=lambda k: s.parts[k])
         rho = found.growth[s.signal]
-        table.add_row(s.signal, f"{s.rmse:.4g} {s.unit}", f"{s.mae:.4g}", f"{s.r2:.3f}", f"{100 * (rho - 1):+.2f} % a step",
+        grows, r2 = (
+            "-" if np.isnan(x) else words
+            for x, words in ((rho, f"{100 * (rho - 1):+.2f} % a step"), (s.r2, f"{s.r2:.3f}"))
+        )
+        table.add_row(s.signal, f"{s.rmse:.4g} {s.unit}", f"{s.mae:.4g}", r2, grows,
                       f"{worst} {s.parts[worst]:.3g}")  # fmt: skip
     return table
 
@@ -164,17 +200,23 @@ class Preflight:
         log = read(self.log, self.mapping, line)
         world = self.machine.world(self.model, None, log)
         line.text("predicting under each suspicion")
-        verdict = preflight(world, log)
+        with naming(self.log):
+            verdict = preflight(world, log)
         line.end()
         table = Table("check", "", "evidence")
         for c in verdict.checks:
             if not c.holds or c.unit == "gain":
                 table.add_row(c.name, "ok" if c.holds else "SUSPECT", c.evidence)
         rest = sum(c.holds and c.unit != "gain" for c in verdict.checks)
-        shown = [table, f"{rest} more checks of stamps, speeds and ranges hold"]
-        facts = {"holds": verdict.holds, "checks": [c.to_json() for c in verdict.checks]}
-        next_ = f"surefoot replay {self.model} {self.log}" if verdict.holds else f"surefoot log {self.log}"
-        return Answer(facts, shown, next_, 0 if verdict.holds else FAILED)
+        shown = [*([table] if table.row_count else []), f"{rest} more checks of stamps, speeds and ranges hold"]
+        unchecked = verdict.meta["unchecked"]
+        if unchecked:
+            shown.append(f"not checked: order, signs and gravity: {unchecked}")
+        facts = {"holds": verdict.holds, "unchecked": unchecked, "checks": [c.to_json() for c in verdict.checks]}
+        about = asked(self.model, self.log, self.mapping, self.machine)
+        if not verdict.holds:
+            shown.append("correct the mapping (docs/logs.md) as the first line says, then ask again")
+        return Answer(facts, shown, f"surefoot replay {about}" if verdict.holds else "", 0 if verdict.holds else FAILED)
 
 
 @dataclass
@@ -216,17 +258,28 @@ class Identify:
         logs = [read(file, self.mapping, line) for file in self.logs]
         worlds, belief = self._unknowns(logs)
         if self.check:
-            line.text("preflight")
-            self._preflight(worlds[0], logs[0], say)
+            for file, world, log in zip(self.logs, worlds, logs):
+                line.text(f"preflight of {file}")
+                self._preflight(world, log, file)
         how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
-        found = identify(worlds, belief, logs, how, self.signals, lambda words: line.text(f"fitting {words}"))
+        with naming(*self.logs):
+            found = identify(worlds, belief, logs, how, self.signals, lambda words: line.text(f"fitting {words}"))
         line.end()
-        facts, shown = found.facts(), [_params(found), *_remarks(found)]
+        shown = [_params(found), *_remarks(found)]
+        about = asked(self.model, self.logs[0], self.mapping, self.machine)
+        if found.fault:
+            shown.append(f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else ""))
+            return Answer(found.facts(), shown, self._instead(about), FAILED)
         if self.save:
             files.write_json(self.save, found.belief.to_json())
             shown.append(f"belief: {self.save}")
-        saved = f" --belief {self.save}" if self.save else ""
-        return Answer(facts, shown, f"surefoot replay {self.model} {self.logs[0]}{saved}")
+        saved = f" --belief {quote(str(self.save))}" if self.save else ""
+        lacks = not found.white and self.model in tasks.TASKS and self.machine == Machine()
+        return Answer(found.facts(), shown, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
+
+    def _instead(self, about: str) -> str:
+        """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
+        return f"surefoot missing {about}" if self.model in tasks.TASKS else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
         from surefoot.real2sim.learnable import learnable
@@ -243,12 +296,16 @@ class Identify:
             params = learnable(plain.model, words or ("armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"))
         return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
 
-    def _preflight(self, world: "Engine", log: Log, say: Console) -> None:
+    def _preflight(self, world: "Engine", log: Log, file: Path) -> None:
         from surefoot.real2sim.preflight import preflight
 
-        for c in preflight(world, log).checks:
-            if not c.holds:
-                say.print(f"preflight: {c.name}: {c.evidence}", highlight=False, soft_wrap=True)
+        with naming(file):
+            checks = preflight(world, log).checks
+        bad = [c for c in checks if not c.holds and c.name != "gaps"]
+        if bad:
+            raise SurefootError(
+                f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would swallow it: correct the mapping, or say --no-check"
+            )
 
 
 def _params(found: "Identified") -> Table:
@@ -273,6 +330,6 @@ def _remarks(found: "Identified") -> list[str]:
             "what is left is not noise: the model lacks physics, and the intervals hold all that predicts within 1 % as well"
         )
     worse = [name for name, (a, b) in found.held.items() if b > a]
-    if worse:
-        said.append(f"on what was kept aside {', '.join(worse)} is predicted worse than before: do not use this belief")
+    if worse and not found.fault:
+        said.append(f"on what was kept aside {', '.join(worse)} is predicted a little worse than before")
     return said

@@ -45,7 +45,7 @@ class Meter:
 
     @property
     def d(self) -> int:
-        return len(self.space.steps)
+        return len(self.space.grain)
 
 
 def meter(world: World, belief: Belief, start: Start, noise: Mapping[str, float]) -> Meter:
@@ -118,7 +118,7 @@ def _differences(at: Meter, z: np.ndarray, nx: int, central: bool) -> Difference
     p = d + nx
     rows, up = (2 * p, np.arange(p)) if central else (1 + p, 1 + np.arange(p))
     down = p + np.arange(p) if central else np.zeros(p, int)
-    wide = np.maximum(at.space.steps, at.step)
+    wide = at.space.steps(at.step)
     steps = np.where(z + wide <= 1, wide, -wide)  # inward, where one side is all there is
     moved, span = np.repeat(z[:, None], rows, 1), np.full((m, p), (1 + central) * START)
     for k in range(d):

@@ -33,9 +33,8 @@ class Space:
     params: Params
     low: np.ndarray  # (ne,) where z is 0
     high: np.ndarray
-    grain: (
-        np.ndarray
-    )  # (d,) in z: values this near are one to the engine, which delays by whole timesteps; 0: no such thing
+    grain: np.ndarray
+    """(d,) in z: values this near are one to the engine, which delays by whole timesteps; 0: no such thing"""
 
     @staticmethod
     def of(belief: Belief, timestep: float) -> "Space":
@@ -46,10 +45,9 @@ class Space:
         late = np.array([p.target in ("action_delay", "sensor_delay") for p in belief.params])
         return Space(belief.params, low, high, np.where(late, timestep / np.where(free, high - low, np.inf), 0.0)[free])
 
-    @cached_property
-    def steps(self) -> np.ndarray:
-        """(d,) of finite differences, in z: where a parameter acts in steps, a whole one."""
-        return np.where(self.grain > 0, np.minimum(self.grain, 0.25), STEP)
+    def steps(self, size: float) -> np.ndarray:
+        """(d,) of finite differences, in z: of a size, or where a parameter acts in steps, a whole one."""
+        return np.where(self.grain > 0, np.minimum(self.grain, 0.25), size)
 
     @cached_property
     def free(self) -> np.ndarray:
@@ -145,10 +143,11 @@ class Problem:
     cases: tuple[Case, ...]
     noise: tuple[Noise, ...]
     dx_scale: float = 1e-4  # finite difference of a start, rad or m, and its speed
+    step: float = STEP  # finite difference of a smooth parameter, of its range
 
     @property
     def d(self) -> int:
-        return len(self.space.steps)
+        return len(self.space.grain)
 
     @property
     def size(self) -> int:
@@ -187,7 +186,8 @@ class Problem:
         """(nr, size) by central differences; all of them, for all windows, in one rollout of each case."""
         p = np.ravel(p)
         blocks, z = [], p[: self.d]
-        up, down = np.minimum(z + self.space.steps, 1.0), np.maximum(z - self.space.steps, 0.0)
+        steps = self.space.steps(self.step)
+        up, down = np.minimum(z + steps, 1.0), np.maximum(z - steps, 0.0)
         for case, noise, dx, at in self.split(p):
             d, nx, w = self.d, case.nx, len(case.pieces)
             zs = np.tile(z, (2 * (d + nx), 1))

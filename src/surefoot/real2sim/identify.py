@@ -26,6 +26,9 @@ from surefoot.rng import stream
 from surefoot.world import World
 
 Progress = Callable[[str], Any]
+FINE = 1e-5  # of a range: a finite difference where the cost is smooth
+WORSE = 1.05  # times the error before: more is no chance
+FEWEST = 20  # rows: fewer tell of their noise
 MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
 
 
@@ -92,9 +95,21 @@ class Identified:
         """The best single e."""
         return np.array([x.value for x in self.params])
 
+    @property
+    def fault(self) -> str:
+        """Why the belief should not be used; nothing where no reason is seen. Errors count as ratios, all signals alike."""
+        for where, errors in (("what was fitted", self.fit), ("what was kept aside", self.held)):
+            before, after = np.array([*errors.values()]).T if errors else np.ones((2, 1))
+            if not np.isfinite(after).all():
+                return f"on {where} predictions diverge"
+            worse = np.exp(np.log(np.maximum(after, 1e-15) / np.maximum(before, 1e-15)).mean())
+            if worse > WORSE:
+                return f"{where} is predicted worse than before, with {worse:.2f} times the error"
+        return ""
+
     def facts(self) -> dict[str, Any]:
         return {
-            "params": [vars(p) for p in self.params], "told": list(self.told), "white": self.white,
+            "fault": self.fault, "params": [vars(p) for p in self.params], "told": list(self.told), "white": self.white,
             "noise": list(self.noise), "fit": self.fit, "held": self.held, "belief": self.belief.to_json(),
         }  # fmt: skip
 
@@ -110,6 +125,9 @@ def identify(
     """A belief about e after one log or several, each with the World of the machine as it stood for it."""
     s = settings or Identify()
     worlds, logs = _paired(world, log, belief)
+    rows = sum(map(len, logs))
+    if rows < FEWEST:
+        raise SurefootError(f"identify: found {rows} rows in all logs, expected at least {FEWEST}")
     kept = [_parted(x, s.hold) for x in logs]
     fitted, aside = [a for a, _ in kept], [b for _, b in kept]
     space = Space.of(belief, float(worlds[0].model.opt.timestep))
@@ -122,7 +140,7 @@ def identify(
         z = _stepped(problem, z)
         z = _solve(problem, z, max(4, s.iterations // 4), say, f"windows of {horizon:g} s")[: len(z)]
     problem, p = _last(space, worlds, fitted, only, s, z, say)
-    return _answer(problem, p, began, belief, (worlds, aside, only), say)
+    return _answer(problem, p, _before(belief), (worlds, aside, only), say)
 
 
 def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log]]:
@@ -150,9 +168,12 @@ def _parted(log: Log, hold: float) -> tuple[Log, Log | None]:
 
 
 def _beginning(space: Space, belief: Belief) -> np.ndarray:
-    nominal = belief.params.nominal
-    middle = belief.mean() if not isinstance(belief, Box) else np.clip(nominal, belief.low, belief.high)
-    return np.clip(space.z(middle), 0.02, 0.98)  # off the bounds, where a difference has two sides
+    return np.clip(space.z(_before(belief)), 0.02, 0.98)  # off the bounds, where a difference has two sides
+
+
+def _before(belief: Belief) -> np.ndarray:
+    """What the model says, or the middle of what is believed where that is no range about it."""
+    return belief.mean() if not isinstance(belief, Box) else np.clip(belief.params.nominal, belief.low, belief.high)
 
 
 def _problem(
@@ -187,19 +208,46 @@ def _spread(pieces: Windows, name: str, size: int) -> np.ndarray:
 
 
 def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what: str) -> np.ndarray:
-    """Box-constrained least squares from p; z within its bounds, starts free."""
+    """Box-constrained least squares from p; z within its bounds, starts free. What acts in steps stays where it is:
+
+    along a stair a slope promises what no small step keeps, and the solver would give up on all the others.
+    """
     full = np.zeros(problem.size)
     full[: len(p)] = p
-    wide = np.full(problem.size, np.inf)
-    low, high = -wide, wide.copy()
+    moves = np.ones(problem.size, bool)
+    moves[: problem.d] = problem.space.grain == 0
+    low, high = np.full(problem.size, -1e3), np.full(problem.size, 1e3)  # finite for the solver: no start moves as far
     low[: problem.d], high[: problem.d] = 0.0, 1.0
-    # the solver's bounds must be finite: a start never moves by more than this
-    low, high = np.maximum(low, -1e3), np.minimum(high, 1e3)
+
+    def whole_of(x: np.ndarray) -> np.ndarray:
+        """(size, m) of what moves (., m)."""
+        out = np.tile(full[:, None], (1, x.shape[1]))
+        out[moves] = x
+        return out
+
     say(what)
+    if not moves.any():
+        return full
     found, _ = minimize.least_squares(
-        full, problem.residual, (low, high), problem.jacobian, max_iter=iterations, verbose=0, xtol=1e-7, x_scale="jac"
+        full[moves],
+        lambda x: problem.residual(whole_of(x)),
+        (low[moves], high[moves]),
+        lambda x, r: problem.jacobian(whole_of(np.reshape(x, (-1, 1)))[:, 0], r)[:, moves],
+        max_iter=iterations,
+        verbose=0,
+        xtol=1e-7,
+        x_scale="jac",
     )
-    return np.asarray(found).ravel()
+    full[moves] = np.asarray(found).ravel()
+    return full
+
+
+def _polished(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what: str) -> np.ndarray:
+    """_solve, and from there again with fine differences: a wide one sees past small kinks, and is held up by them."""
+    first = _solve(problem, p, iterations, say, what)
+    again = _solve(replace(problem, step=FINE), first, iterations, say, what)
+    cost = lambda q: float(np.square(problem.residual(q[:, None])).sum())  # noqa: E731
+    return again if cost(again) < cost(first) else first
 
 
 def _last(
@@ -214,7 +262,8 @@ def _last(
     problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
-    p = _solve(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
+    z = _stepped(problem, z)
+    p = _polished(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
     plain, began = problem, p
     for k in range(s.rounds):
         raw = problem.raw(p)
@@ -228,7 +277,7 @@ def _last(
         problem = replace(problem, noise=noise)
         if settled:
             break
-        p = _solve(problem, p, s.iterations, say, f"in the noise's metric, round {k + 1}")
+        p = _polished(problem, p, s.iterations, say, f"in the noise's metric, round {k + 1}")
     raw = problem.raw(p)
     if not s.rounds:
         problem = replace(problem, noise=tuple(estimate([r], _freedom(problem)) for r in raw))
@@ -281,12 +330,12 @@ def _costs(problem: Problem, z: np.ndarray) -> np.ndarray:
 
 
 def _answer(
-    problem: Problem, p: np.ndarray, began: np.ndarray, belief: Belief, held: tuple[list[World], list[Log | None], tuple[str, ...]], say: Progress
+    problem: Problem, p: np.ndarray, before: np.ndarray, held: tuple[list[World], list[Log | None], tuple[str, ...]], say: Progress
 ) -> Identified:  # fmt: skip
     say("how sure")
     sure = certainty(problem, p)
     z = np.clip(p[: problem.d], 0.0, 1.0)
-    e, before = problem.space.e(z), problem.space.e(began)
+    e = problem.space.e(z)
     belief = belief_of(problem.space, e, sure.cov + np.diag(np.square(problem.space.grain * WIDTH)))
     return Identified(
         belief,

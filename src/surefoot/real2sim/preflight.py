@@ -19,12 +19,13 @@ import numpy as np
 from surefoot.log import Log
 from surefoot.real2sim.learnable import kind_of
 from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
-from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, slope
+from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, refuse_empty, slope
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
 GAIN = 1.05  # how much better an edit must predict, in the joints it is about, before the log is doubted
 PIECES, SECONDS = 12, 1.0  # of the log that are predicted, and how long each is: long enough for gravity to show
+SHORTEST = 0.2  # s, of a piece that says anything
 OFTEN = 0.9  # of the pieces in which it must predict better
 GAPS = 0.1  # of the time, that may be without rows
 STRAIGHT = (
@@ -55,12 +56,28 @@ class Edit:
 
 def preflight(world: World, log: Log) -> Verdict:
     """What looks wrong in a log, most telling first; holds when nothing does."""
+    for name in JOINTS:
+        if name in log.columns:
+            refuse_empty(log, name, [world.model.joint(j).name for j in joints_of(world.model, log, name)])
     checks = [*_stamps(log), *_speeds(world, log), *_limits(world, log)]
-    if "joint_pos" in log.columns and world.model.nu:
+    unchecked = _why_not(world, log)
+    if not unchecked:
         checks += _edits(world, log)
     bad = [c for c in checks if not c.holds]
     next_ = "correct the mapping: " + bad[0].evidence if bad else ""
-    return Verdict(tuple(sorted(checks, key=lambda c: c.holds)), next_)
+    return Verdict(tuple(sorted(checks, key=lambda c: c.holds)), next_, meta={"unchecked": unchecked})
+
+
+def _why_not(world: World, log: Log) -> str:
+    """Why order, signs and gravity cannot be asked for; nothing where they can."""
+    if "joint_pos" not in log.columns:
+        return "the log has no joint_pos"
+    if not world.model.nu:
+        return "the model has no actuators"
+    longest = whole(world, log, ("joint_pos",)) * world.dt
+    if longest < SHORTEST:
+        return f"the log's stretches without a gap are {longest:.2g} s long, and it takes {SHORTEST:g}"
+    return ""
 
 
 def _stamps(log: Log) -> Iterator[Check]:
@@ -73,13 +90,14 @@ def _stamps(log: Log) -> Iterator[Check]:
     yield Check("stamps are even", uneven, 0.5, uneven <= 0.5,
                 f"largest departure from {usual * 1e3:.3g} ms is {uneven:.0%}, at row {late}", unit="of a step")  # fmt: skip
     gaps = log.meta.get("gaps") or [(log.time[i], log.time[i + 1]) for i in pauses]
+    declared = bool(log.meta.get("gaps")) and bool(len(pauses))  # by whoever recorded it: someone put the robot back
     if gaps:
         at, longest = max(gaps, key=lambda ends: ends[1] - ends[0])[0], max(b - a for a, b in gaps)
         lost = sum(b - a for a, b in gaps) / float(log.time[-1] - log.time[0])
         words = (
             f"{len(gaps)} gaps, {lost:.1%} of the time, the longest {longest:.3g} s from {at:.6g} s on; none is bridged"
         )
-        yield Check("gaps", lost, GAPS, lost <= GAPS, words, unit="of the time")
+        yield Check("gaps", lost, GAPS, declared or lost <= GAPS, words, unit="of the time")
 
 
 def _speeds(world: World, log: Log) -> Iterator[Check]:
@@ -138,10 +156,8 @@ def _limits(world: World, log: Log) -> Iterator[Check]:
 
 
 def _edits(world: World, log: Log) -> list[Check]:
-    length = max(2, round(SECONDS / world.dt))
-    if len(log) < length + 2 or whole(world, log, ("joint_pos",)) < length:
-        return []
-    length = max(2, round(min(SECONDS, bears(world, log, world.params.nominal, SECONDS, grown=2.0)) / world.dt))
+    longest = min(SECONDS, bears(world, log, world.params.nominal, SECONDS, grown=2.0))
+    length = int(np.clip(round(longest / world.dt), 2, whole(world, log, ("joint_pos",))))
     pieces = windows(world, log, length, max(1, (len(log) - length - 1) // PIECES), ("joint_pos",))
     plain, *tried = [Edit("as it stands", "", *_same(world, log)), *_suspicions(world, log)]
     errors = _errors(world, pieces, log, [plain, *tried])  # (edits, pieces, joints)

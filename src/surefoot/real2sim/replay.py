@@ -74,7 +74,7 @@ def windows(
     parts = stretches(world, log, seen, np.isfinite(u).all(1))
     length = _whole(parts) if length is None else length
     if not 1 <= length < len(log):
-        raise SurefootError(f"window: found {length} steps, expected 1 to {len(log) - 1}: the log has {len(log)} rows")
+        raise SurefootError(f"log: found {len(log)} rows, expected more than {length} for windows of {length} steps")
     rows = np.concatenate([np.arange(a, b - length + 1, stride or length) for a, b in parts])
     rows = rows[seen[rows]]
     if not len(rows):

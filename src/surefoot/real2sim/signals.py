@@ -4,7 +4,7 @@ y = h(x): one Signal for each column of a log that the model can answer for. The
 live: a hinge that turns without end on the circle, a quaternion on the sphere of rotations (a rotation vector, rad).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +67,8 @@ def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal,
         if name not in [s.name for s in found]:
             raise unknown("signal", name, [s.name for s in found], "log")
     chosen = tuple(s for s in found if not only or s.name in only)
+    for s in chosen:
+        refuse_empty(log, s.name, s.parts)
     if not chosen:
         raise SurefootError(
             f"log: found columns {', '.join(log.columns) or 'none'}; expected one that the model can answer for: "
@@ -141,9 +143,21 @@ def measured(log: Log, name: str) -> np.ndarray:
     return column if column.ndim == 2 else column[:, None]
 
 
+def refuse_empty(log: Log, name: str, parts: Sequence[str]) -> None:
+    """A part of a column without a number in any row is an error: nothing was measured."""
+    empty = np.flatnonzero(~np.isfinite(measured(log, name)).any(0))
+    if len(empty):
+        part = parts[empty[0]] if empty[0] < len(parts) else empty[0]
+        raise SurefootError(f"log: column {name}: {part}: found no number in any of {len(log)} rows")
+
+
 def controls(world: World, log: Log) -> np.ndarray:
     """(T, nu) what the actuators were told, in the model's order."""
     m = world.model
+    if m.nu and "control" not in log.columns:
+        raise SurefootError(
+            f"log: found no column control, what the actuators were told; found {', '.join(log.columns) or 'none'}"
+        )
     column = measured(log, "control") if m.nu else np.zeros((len(log), 0))
     names = log.meta.get("names", {}).get("control")
     if names is None:
