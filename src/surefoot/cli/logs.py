@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from surefoot import files
 from surefoot.console import Answer, Line
 from surefoot.log import Log
 
@@ -35,6 +36,8 @@ class ReadLog:
     def run(self, say: Console) -> Answer:
         from surefoot.formats.about import about, draw
 
+        if self.save:
+            files.check_writable(self.save, "--save", ".npz")
         line = Line(say)
         line.text(f"reading {self.file}")
         try:
