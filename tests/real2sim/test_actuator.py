@@ -13,7 +13,20 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim import rehearsal
-from surefoot.real2sim.actuator import Settings, _refuse, _some, _states, actuator, begun, fit, judged, prepared, regressed, with_weights, worse
+from surefoot.real2sim.actuator import (
+    Settings,
+    _refuse,
+    _some,
+    _states,
+    actuator,
+    begun,
+    fit,
+    judged,
+    prepared,
+    regressed,
+    with_weights,
+    worse,
+)
 from surefoot.real2sim.actuator_net import ActuatorNet, Card, drives, load, save
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
