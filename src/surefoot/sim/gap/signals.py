@@ -40,7 +40,8 @@ class Signals:
     @cached_property
     def parts(self) -> dict[str, tuple[slice, str]]:
         """What is measured -> columns of z, and their unit where it is one: joints, bases, then sensors."""
-        m, found = self.plain.model, {}
+        m = self.plain.model
+        found: dict[str, tuple[slice, str]] = {}
         for j in range(m.njnt):
             a, d, name = int(m.jnt_qposadr[j]), m.nq + int(m.jnt_dofadr[j]), m.joint(j).name
             if m.jnt_type[j] == FREE:
