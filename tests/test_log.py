@@ -156,5 +156,10 @@ def test_save_says_what_it_cannot_write(tmp_path):
     for meta in ({"policy": object()}, {"score": float("nan")}):
         with pytest.raises(SurefootError, match="meta: .*JSON"):
             Log([0.0], {}, {}, meta).save(tmp_path / "a.npz")
-    with pytest.raises(SurefootError, match="found no directory"):
-        a_log().save(tmp_path / "no" / "a.npz")
+
+
+def test_a_log_is_saved_in_a_new_folder_but_under_no_name_that_says_it_is_something_else(tmp_path):
+    assert len(Log.load(a_log().save(tmp_path / "new" / "a.npz"))) == len(a_log())
+    with pytest.raises(SurefootError, match="a.csv: expected a name that ends in .npz"):
+        a_log().save(tmp_path / "a.csv")
+    assert not (tmp_path / "a.csv").exists()

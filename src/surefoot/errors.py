@@ -15,9 +15,9 @@ class MissingExtra(SurefootError, ImportError):
         super().__init__(f"{what} needs the '{extra}' extra: pip install 'surefoot[{extra}]'")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing when no valid name is close."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+def nearest(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
+    """`; did you mean X?`, or nothing when no valid name is close: as alike as the cutoff, from 0 to 1."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)
     return f"; did you mean {close[0]}?" if close else ""
 
 

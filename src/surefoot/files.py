@@ -29,8 +29,13 @@ def write(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def check_writable(path: Path, flag: str) -> None:
-    """Refuse now, not after minutes of work, to write where nothing can be written; `flag` is where the path was given."""
+def check_writable(path: Path, flag: str, suffix: str = "") -> None:
+    """Refuse now, not after minutes of work, to write where nothing can be written; `flag` is where the path was given.
+
+    With a suffix, also a name with another one: a file must not look like what it is not.
+    """
+    if suffix and path.suffix != suffix:
+        raise SurefootError(f"{flag}: {path}: expected a name that ends in {suffix}")
     if path.is_dir():
         raise SurefootError(f"{flag}: {path} is a folder, expected a file to write")
     folder = path.absolute().parent

@@ -67,12 +67,11 @@ class Log:
     def save(self, path: str | Path) -> Path:
         """Write the npz whole or not at all: a reader never sees half a log. Equal logs give equal bytes."""
         path = Path(path)
+        files.check_writable(path, "log", ".npz")
         try:
             header = json.dumps({"format": FORMAT, "units": self.units, "meta": self.meta}, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise SurefootError(f"{path}: meta: {error}; expected what JSON can hold") from None
-        if not path.parent.is_dir():
-            raise SurefootError(f"{path}: found no directory {path.parent}")
         arrays = {"header": np.array(header), "time": self.time, **{f"columns/{k}": v for k, v in self.columns.items()}}
         npz = io.BytesIO()
         np.savez(npz, **arrays)  # type: ignore[arg-type]

@@ -154,3 +154,15 @@ def test_a_mapping_file_is_read_and_named_in_errors(tmp_path):
     (tmp_path / "map.json").write_text(json.dumps({"columns": {"joint_pos": "q"}, "raet": 5}))
     with pytest.raises(SurefootError, match=r"map\.json: no key matches 'raet'.*did you mean rate"):
         Log.read(path, tmp_path / "map.json")
+
+
+def test_a_column_nearly_called_as_one_of_the_schema_gets_a_note_and_a_sensor_none(tmp_path):
+    path = npz(tmp_path, time=np.arange(4.0), a=np.arange(4.0))
+    log = Log.read(path, {"columns": {"joint_pso": "a", "reference_pos": "a", "base_lin_acc": "a", "command": "a"}})
+    assert log.meta["notes"] == ["column joint_pso: not in the schema, so taken for a sensor; did you mean joint_pos?"]
+
+
+@pytest.mark.parametrize("rate", [1e300, 0, -5, 1e-300, True, "200"])
+def test_a_rate_that_no_log_has_is_refused(rate):
+    with pytest.raises(SurefootError, match="rate: found .*expected a positive number of Hz, from 0.001 to 1e.06"):
+        Mapping.from_json({"rate": rate, "columns": {"joint_pos": "a"}})

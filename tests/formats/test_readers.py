@@ -172,3 +172,15 @@ def test_content_counts_more_than_the_name_and_an_unknown_name_is_told_what_ther
     (tmp_path / "a.cvs").write_text("t,q\n")
     with pytest.raises(SurefootError, match=r"found a file called \.cvs, .*did you mean \.csv"):
         kind(tmp_path / "a.cvs")
+
+
+def test_a_log_of_one_row_is_told_so(tmp_path):
+    np.savez(tmp_path / "a.npz", time=np.zeros(1), joint_pos=np.zeros((1, 2)))
+    with pytest.raises(SurefootError, match="time: found a single number: a log of one row, expected at least 2"):
+        Log.read(tmp_path / "a.npz")
+
+
+def test_a_file_with_nothing_beside_its_clock_is_refused_with_what_was_left_out(tmp_path):
+    (tmp_path / "a.json").write_text('{"t": [0, 1, 2], "q": [1, 2]}')
+    with pytest.raises(SurefootError, match="found no column beside the clock: q: 2 rows where others have 3"):
+        Log.read(tmp_path / "a.json")

@@ -76,8 +76,10 @@ def test_stamps_that_repeat_or_go_back_are_named_and_mended_only_when_asked():
     time[7] = 0.3
     with pytest.raises(SurefootError, match=r"row 7: found 0\.3 after 0\.6, going back"):
         mend(time, "t", False)
-    with pytest.raises(SurefootError, match="10 of 20 rows cannot be mended: the clock was set anew"):
+    with pytest.raises(SurefootError, match="10 such of 20 rows, expected at most 0.1 .*was the clock set anew"):
         mend(np.tile(np.arange(10) * 0.1, 2), "t", True)
+    with pytest.raises(SurefootError, match="a duplicate; 1 such of 4 rows, expected at most 0.1 of them to drop$"):
+        mend(np.array([0.0, 0.01, 0.01, 0.02]), "t", True)
 
 
 def test_mending_reaches_through_the_reader_and_is_told(tmp_path):

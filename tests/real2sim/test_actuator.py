@@ -13,7 +13,20 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim import rehearsal
-from surefoot.real2sim.actuator import Settings, _some, _states, actuator, begun, fit, prepared, with_weights
+from surefoot.real2sim.actuator import (
+    Settings,
+    _refuse,
+    _some,
+    _states,
+    actuator,
+    begun,
+    fit,
+    judged,
+    prepared,
+    regressed,
+    with_weights,
+    worse,
+)
 from surefoot.real2sim.actuator_net import ActuatorNet, Card, drives, load, save
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
@@ -196,7 +209,8 @@ def test_extra_damping_in_the_labels_is_found(log):
     at = lesson.pieces.rows[:, None] + np.arange(lesson.pieces.length)
     jump = np.array([30.0, 15.0]) * (u[at] - before[at])
     assert lesson.label - lesson.own == pytest.approx(-0.2 * (x[at] + x[at + 1]) - 0.5 * jump, abs=1e-9)
-    assert fit(w, NOTHING, told, replace(SMALL, rounds=60)).facts["torque"]["explained"] > 0.95
+    net = regressed(lesson, replace(SMALL, rounds=60), lambda text: None)
+    assert judged(lesson, net)["torque"]["explained"] > 0.95
 
 
 def test_labels_cut_the_error_of_an_arm_that_is_not_its_model(log, tmp_path):
@@ -211,6 +225,25 @@ def test_labels_that_do_not_follow_from_what_is_told_are_refused(log):
     noise = 5.0 * np.random.default_rng(0).standard_normal((len(log), 2))
     with pytest.raises(SurefootError, match="does not follow from error and velocity"):
         fit(rehearsal.model(), NOTHING, replace(log, columns={**log.columns, "joint_torque": noise}), SMALL)
+
+
+def test_a_net_that_fits_torque_but_shakes_the_world_is_refused():
+    """1 - (0.96 / 0.64)^2 = -1.25: the free rollout has 125 % more squared error in joint_vel."""
+    facts = {
+        "torque": {"explained": 0.98, "r2": 0.99},
+        "rollout": {
+            "joint_pos": {"without": 0.054, "with": 0.038, "explained": 0.5},
+            "joint_vel": {"without": 0.64, "with": 0.96, "explained": -1.25},
+        },
+    }
+    with pytest.raises(SurefootError, match=r"joint_vel .* gets worse .* 0.64 becomes 0.96, squared 125 % more"):
+        _refuse(facts, True)
+    facts["rollout"]["joint_vel"]["explained"] = float("nan")  # it diverged
+    with pytest.raises(SurefootError, match="joint_vel"):
+        _refuse(facts, True)
+    facts["rollout"]["joint_vel"]["explained"] = -0.05
+    _refuse(facts, True)
+    assert worse(facts) == {"joint_vel": 0.05}
 
 
 def test_without_torque_labels_cannot_be_asked_for_and_holes_are_left_out(log):

@@ -100,3 +100,9 @@ def test_windows_are_thinned_evenly_and_those_whose_end_was_lost_are_left_out():
     lossy = windows(machine(), Log(log.time, {**log.columns, "joint_pos": q}), 10)
     ends = thinned(lossy, 100, slice(-1, None)).rows.tolist()
     assert 10 not in ends and 30 in ends and 30 not in thinned(lossy, 100, slice(None)).rows
+
+
+def test_a_log_that_holds_fewer_than_three_windows_is_refused():
+    short = moved(steps=2)  # and the row it begins with
+    with pytest.raises(SurefootError, match="found 3 rows, expected at least 31: 3 windows of 10 control periods"):
+        dropo(machine(), PRIOR, short, 10, SMALL)

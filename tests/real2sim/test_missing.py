@@ -188,3 +188,15 @@ def test_a_log_without_the_whole_state_is_refused_by_column():
     log = swung(pendulum(), 2.0)
     with pytest.raises(SurefootError, match="column joint_pos: found none"):
         track(pendulum(), HOME, Log(log.time, {k: v for k, v in log.columns.items() if k != "joint_pos"}))
+
+
+def test_a_log_of_short_episodes_is_told_how_long_they_must_be_and_a_short_one_how_many_rows():
+    log = swung(pendulum())
+    u = log["control"].copy()
+    u[::20] = np.nan  # an episode ends every 0.4 s
+    with pytest.raises(SurefootError, match=r"longer than 0.36 s, .* episodes of at least 1 s: record with --policy"):
+        missing(pendulum(), HOME, replace(log, columns={**log.columns, "control": u}), SMALL)
+    with pytest.raises(
+        SurefootError, match=r"found 101 rows, .* expected a longer log, of 319 rows or more"
+    ):  # 51 / 0.16
+        missing(pendulum(), HOME, swung(pendulum(), 2.0), SMALL)

@@ -10,6 +10,7 @@ from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.policy import linear
+from surefoot.sim.gap.build import fitting
 from surefoot.sim.realities import Reality
 from surefoot.tasks.record import record
 from surefoot.tasks.rollout import contract
@@ -105,3 +106,33 @@ def test_the_verb_takes_ingredients_by_name(tmp_path, capsys):
         assert code == 2 and why in facts["error"]
     code, facts = run(capsys, "arm", "--controls", "random", "--excite", out)
     assert code == 2 and "expected one of" in facts["error"]
+
+
+def test_the_truth_is_told_in_the_numbers_the_machine_has(tmp_path, capsys):
+    words = ("arm", "--reality", 2, "--seconds", 0.4, "--out", tmp_path / "a.npz", "--tell")
+    _, facts = run(capsys, *words, "--ingredient", "mass=0.6", "stiction=0.5", "action_latency=0.5")
+    told = {k: v["numbers"] for k, v in facts["truth"]["ingredients"].items()}
+    plain, made = (Reality(2, s).world(ARM).model for s in ({}, {"mass": 0.6}))
+    assert {x["what"]: (x["value"], x["model"], x["unit"]) for x in told["mass"]} == {
+        f"mass of {name}": (made.body(name).mass[0], plain.body(name).mass[0], "kg")
+        for name in ("upper", "fore", "hand")
+    }
+    assert told["action_latency"] == [{"what": "delay of commands", "value": 0.03, "unit": "s", "model": None}]
+    assert main(["record", *map(str, words), "--ingredient", "action_latency=0.5"]) == 0
+    assert "    delay of commands 0.03 s\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["balance", "hover", "walk", "arm"])
+def test_every_ingredient_of_a_task_tells_its_numbers(name):
+    task = tasks.make(name)
+    told = Reality(0, dict.fromkeys(fitting(task), 0.5)).numbers(task)
+    assert set(told) == set(fitting(task)) and all(told.values())
+    assert all(np.isfinite(x.value).all() for found in told.values() for x in found)
+
+
+@pytest.mark.parametrize("words, why", [(["--seconds", 0], "at least two control periods"), (["--seconds", -1], "found -1"),
+                                        (["--out", "a.csv"], "--out: a.csv: expected a name that ends in .npz")])  # fmt: skip
+def test_no_seconds_and_a_name_of_another_kind_are_refused(words, why, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, facts = run(capsys, "arm", *words)
+    assert code == 2 and why in facts["error"] and not list(tmp_path.iterdir())

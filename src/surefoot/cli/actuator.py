@@ -49,7 +49,7 @@ class Actuator:
     """where to write the net: this JSON, and .safetensors beside it"""
 
     def run(self, say: Console) -> Answer:
-        from surefoot.real2sim.actuator import Settings, fit
+        from surefoot.real2sim.actuator import Settings, fit, worse
         from surefoot.real2sim.actuator_net import save
 
         line = Line(say)
@@ -68,6 +68,10 @@ class Actuator:
         path = save(fitted.net, self.out, fitted.facts | {"parents": parents})
         shown = [table(fitted.facts), f"net: {path}", "these blocks are of the same motions: try it on a log of others"]
         next_ = f"surefoot replay {self.model} OTHER_LOG --machine.net {path}"
+        if bad := worse(fitted.facts):
+            said = ", ".join(f"{name} ({100 * added:.1f} % more squared error)" for name, added in bad.items())
+            shown.append(f"warning: with the net the free rollout gets worse in {said}; find out why before you use it")
+            next_ = ""
         return Answer(fitted.facts | {"actuator": str(path)}, shown, next_)
 
 

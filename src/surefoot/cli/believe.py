@@ -83,7 +83,7 @@ class Believe:
     def _dropo(self, world: World, prior: Box, log: Log, line: Line) -> tuple[Belief, dict[str, Any], list[str]]:
         rounds = self.dropo.rounds
         watch = lambda k, fit: line.text(f"round {k + 1:3} of {rounds}  log likelihood of a window {fit:8.3f}")  # noqa: E731
-        length = min(self.window or 10, len(log) - 1)
+        length = 10 if self.window is None else self.window
         return dropo(world, prior, log, length, self.dropo, self.seed, watch=watch), {"window": length}, []
 
     def _sbi(self, world: World, prior: Box, log: Log, line: Line) -> tuple[Belief, dict[str, Any], list[Any]]:

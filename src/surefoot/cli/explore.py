@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from surefoot import files
 from surefoot.cli.real import Machine
 from surefoot.cli.words import numbers
 from surefoot.console import Answer, Line
@@ -43,7 +44,8 @@ class Explore:
         from surefoot.real2sim.plant import Plant
         from surefoot.real2sim.subject import subject
 
-        how = self.machine
+        path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
+        files.check_writable(path, "--out", ".npz")
         plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
         who = subject(plant, tuple(self.learn.split(",")), self.rate)
         line = Line(say)
@@ -58,7 +60,7 @@ class Explore:
             line.text,
         )
         line.end()
-        out = found.log.save(self.out or Path(f"{Path(self.model).stem}-plan.npz"))
+        out = found.log.save(path)
         shown = [_table(found), *_sentences(found), f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"]
         return Answer(
             found.facts() | {"plan": str(out)}, shown, f"surefoot identify {self.model} LOG --learn {self.learn}"

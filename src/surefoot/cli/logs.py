@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from surefoot import files
 from surefoot.console import Answer, Line
 from surefoot.log import Log
 
@@ -35,6 +36,8 @@ class ReadLog:
     def run(self, say: Console) -> Answer:
         from surefoot.formats.about import about, draw
 
+        if self.save:
+            files.check_writable(self.save, "--save", ".npz")
         line = Line(say)
         line.text(f"reading {self.file}")
         try:
@@ -68,10 +71,10 @@ def _heading(f: dict[str, Any]) -> str:
 
 
 def _table(f: dict[str, Any]) -> Table:
-    table = Table("column", "parts", "unit", "least", "most", "nan")
+    table = Table("column", "parts", "unit", "least", "most", "nan, inf")
     for name, c in f["columns"].items():
         low, high = (f"{v:.4g}" if v is not None else "-" for v in (c["min"], c["max"]))
-        table.add_row(name, str(c["parts"]), c["unit"] or "-", low, high, f"{100 * c['nan']:.1f} %")
+        table.add_row(name, str(c["parts"]), c["unit"] or "-", low, high, f"{100 * (c['nan'] + c['inf']):.1f} %")
     return table
 
 

@@ -1,6 +1,6 @@
 """The verb that records: a log of a simulated robot whose reality is hidden."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -41,12 +41,13 @@ class Record:
     observation: bool = False
     """log what a policy was told, too: the column `observation`"""
     tell: bool = False
-    """print what reality is made of, which the log does not say"""
+    """print what reality is made of, in numbers, which the log does not say"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.sim.realities import realities
         from surefoot.tasks.record import record
 
+        files.check_writable(self.out, "--out", ".npz")
         task, how = self._how()
         real = reality_of(self.reality, self.ingredient) if self.ingredient else realities(self.reality, task)
         line = Line(say)
@@ -62,7 +63,12 @@ class Record:
         shown = [f"{self.out}: {len(log)} rows at {log.meta['rate']:g} Hz, {', '.join(log.columns)}"]
         if self.tell:
             facts["truth"] = real.to_json()
-            shown += [f"  {k} {v['strength']:.2f}: {v['about']}" for k, v in facts["truth"]["ingredients"].items()]
+            numbers = real.numbers(task)
+            for k, v in facts["truth"]["ingredients"].items():
+                found = numbers.get(k, [])  # none of strength 0
+                v["numbers"] = [asdict(x) for x in found]
+                shown.append(f"  {k} {v['strength']:.2f}: {v['about']}")
+                shown += ["    " + ", ".join(map(str, found))] if found else []
         return Answer(facts, shown, f"surefoot preflight {self.task} {self.out}")
 
     def _files(self) -> dict[str, Path]:

@@ -14,7 +14,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.formats import clean
 from surefoot.formats import mapping as maps
 from surefoot.formats.raw import Raw, Stream, full, listed
-from surefoot.formats.resample import Onto, even, gaps, kind, mend, merged
+from surefoot.formats.resample import Onto, check_rate, even, gaps, kind, mend, merged
 from surefoot.formats.units import si
 from surefoot.log import Log
 
@@ -32,6 +32,8 @@ class Timed:
 
 def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending: bool, source: dict[str, Any]) -> Log:
     rate = rate if rate is not None else mapping.rate if mapping else None
+    if rate is not None:
+        check_rate(rate, "rate")
     clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate) for s in _used(raw, mapping)}
     stamps, epoch = _seconds(raw, clocks, rate)
     timed: dict[str, Timed] = {}
@@ -46,6 +48,8 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
         timed, names, units, hold = _mapped(timed, mapping, names)
     stamped = any(name for name, _ in clocks.values())  # rows counted at a rate are even already
     time, columns = _one_clock(timed, rate if stamped else None, mapping is not None, hold)
+    if not columns:
+        raise SurefootError(f"found no column beside the clock{': ' if raw.notes else ''}{'; '.join(raw.notes[:3])}")
     if mapping:
         columns = maps.turned(columns, mapping)
     told = {
@@ -57,7 +61,7 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
         "epoch": epoch,
         "hold": hold,
         "mended": said,
-        "notes": raw.notes,
+        "notes": raw.notes + (maps.odd_names(mapping) if mapping else []),
     }
     meta = raw.meta | {k: v for k, v in told.items() if v or k == "names"}
     return Log(time, columns, {k: v for k, v in units.items() if k in columns}, clean(meta))
@@ -85,20 +89,25 @@ def _clock(raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate:
         if name not in stream.columns:
             raise unknown("column", mapping.time, stream.columns, f"time: from{': ' + s if s else ''}")
         return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit)
-    bare = {
-        re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", c.lower()): c
-        for c in stream.columns
-    }
+    bare = {_bare(c): c for c in stream.columns}
     for name in (bare[c] for c in CLOCKS if c in bare):
         if stream.columns[name].ndim == 1:
             return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "")
     if rate is None:
         where = f"{s}: " if s else ""
+        single = [c for c, v in raw.constants.items() if _bare(c) in CLOCKS and isinstance(v, int | float)]
+        if single:
+            raise SurefootError(f"{where}{single[0]}: found a single number: a log of one row, expected at least 2")
         raise SurefootError(
             f"{where}time: found no clock among {listed(stream.columns)}; expected a column called one of "
             f"{listed(CLOCKS)}, or a rate in Hz, or a mapping that names the clock"
         )
     return "", 1.0
+
+
+def _bare(name: str) -> str:
+    """A clock's name without its unit."""
+    return re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", name.lower())
 
 
 def _unit(raw: Raw, s: str, name: str, stamps: np.ndarray, told: str) -> float:

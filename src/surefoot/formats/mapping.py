@@ -20,12 +20,15 @@ from typing import Any
 import numpy as np
 
 from surefoot import files
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import SurefootError, nearest, unknown
 from surefoot.formats.raw import listed
+from surefoot.formats.resample import check_rate
 from surefoot.formats.units import si
 
 FRAMES = {"base_lin_vel": "world", "base_ang_vel": "body"}
 UNITS = {"joint_pos": "rad", "joint_vel": "rad/s", "joint_torque": "N m", "base_pos": "m", "base_quat": "1", "base_lin_vel": "m/s", "base_ang_vel": "rad/s"}  # fmt: skip
+SCHEMA = (*UNITS, "control", "action", "command", "observation")  # any other column is a sensor, by its name
+ALIKE = 0.8  # of two names, from 0 to 1: a slip of the pen rather than another word
 WIDTHS = {"base_pos": 3, "base_quat": 4, "base_lin_vel": 3, "base_ang_vel": 3}
 QUATERNIONS = {"wxyz": [0, 1, 2, 3], "xyzw": [3, 0, 1, 2]}
 
@@ -85,9 +88,16 @@ class Mapping:
         if not isinstance(constants, dict):
             raise SurefootError(f"{where}: constants: found {constants!r}, expected an object")
         rate = value.get("rate")
-        if rate is not None and (not _is_number(rate) or rate <= 0):
-            raise SurefootError(f"{where}: rate: found {rate!r}, expected a positive number of Hz")
+        if rate is not None:
+            check_rate(rate, f"{where}: rate")
         return Mapping(columns, str(time.get("from", "")), str(time.get("unit", "")), rate, constants)
+
+
+def odd_names(mapping: Mapping) -> list[str]:
+    """Notes on columns that are outside the schema, yet nearly called as one within: sensors, or slips."""
+    outside = [name for name in mapping.columns if name not in SCHEMA]
+    hints = {name: nearest(name, SCHEMA, ALIKE) for name in outside}
+    return [f"column {name}: not in the schema, so taken for a sensor{hint}" for name, hint in hints.items() if hint]
 
 
 def _keys(value: Any, known: Iterable[str], where: str) -> None:

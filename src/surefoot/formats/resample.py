@@ -16,6 +16,7 @@ from surefoot.log import Log
 
 LOST = 2  # samples in a row that may be bridged
 DROPPED = 0.1  # share of rows that mending may drop: beyond it the clock itself is broken
+SLOWEST, FASTEST = 1e-3, 1e6  # Hz
 ROWS = 50_000_000  # of a clock: one wild stamp would otherwise ask for all memory
 
 
@@ -48,8 +49,20 @@ def mend(time: np.ndarray, where: str, mending: bool) -> tuple[np.ndarray, list[
             f"{story}; {len(bad)} such of {len(time)} rows; expected strictly increasing (--mend drops them)"
         )
     if len(bad) > DROPPED * len(time):
-        raise SurefootError(f"{story}; {len(bad)} of {len(time)} rows cannot be mended: the clock was set anew there")
+        anew = "; was the clock set anew there?" if kind == "going back" else ""
+        raise SurefootError(
+            f"{story}; {len(bad)} such of {len(time)} rows, expected at most {DROPPED:g} of them to drop{anew}"
+        )
     return good, [f"{story}; dropped {len(bad)} such of {len(time)} rows, the first of equal stamps kept"]
+
+
+def check_rate(rate: Any, where: str) -> None:
+    """Refuse what cannot be meant as the rate of a robot's log."""
+    number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if not (number and SLOWEST <= rate <= FASTEST):
+        raise SurefootError(
+            f"{where}: found {rate!r}, expected a positive number of Hz, from {SLOWEST:g} to {FASTEST:g}"
+        )
 
 
 def even(start: float, end: float, rate: float, where: str = "rate") -> np.ndarray:

@@ -28,7 +28,9 @@ from surefoot.world import Start, World
 
 BLOCK = 0.5  # s, where the log is long enough for 28 of them
 OF = 7  # blocks in a round: the last but one stops, the last judges
-LEAST = 0.1  # share of the squared error that a net must take away where it is judged
+LEAST = (
+    0.1  # share of the squared error that a net must take away where it is judged, and may add in no signal of motion
+)
 SLOW = 0.05  # v_slow, of a joint's usual speed
 WARM = 5  # periods before a GRU's word counts
 CHUNK = 4096  # simulations asked at once
@@ -366,11 +368,17 @@ def moved(lesson: Lesson, net: ActuatorNet, which: np.ndarray) -> dict[str, dict
     return found
 
 
+def worse(facts: Mapping[str, Any]) -> dict[str, float]:
+    """Signals whose free rollout is further from the judge's blocks with the net: share of squared error added."""
+    return {name: -x["explained"] for name, x in facts["rollout"].items() if not x["explained"] >= 0}
+
+
 def _refuse(facts: dict[str, Any], labels: bool) -> None:
-    """A net that explains nothing must not look like an answer.
+    """A net that explains nothing, or that leads the world astray, must not look like an answer.
 
     It must beat the model's own actuator and, with labels, the labels' mean: against labels that have nothing to do
-    with the log, a net that cancels the actuator would do the first alone.
+    with the log, a net that cancels the actuator would do the first alone. And torque that fits along the log may still
+    shake a world that runs on its own: no signal of the motion may get worse by as much as a net must bring.
     """
     found = facts["torque"] if labels else facts["rollout"]["joint_pos"]
     share, what = min(found["explained"], found.get("r2", 1.0)), "torque" if labels else "motion"
@@ -380,3 +388,11 @@ def _refuse(facts: dict[str, Any], labels: bool) -> None:
             f"{100 * LEAST:.0f} %: what the model lacks does not follow from error and velocity (is the log long and lively "
             "enough, its time base right, the model's mass identified?)"
         )
+    for name, added in worse(facts).items():
+        if not added <= LEAST:
+            x = facts["rollout"][name]
+            raise SurefootError(
+                f"actuator: on blocks it was not learned from, {name} of the free rollout gets worse with the net: error "
+                f"{x['without']:.4g} becomes {x['with']:.4g}, squared {100 * added:.0f} % more, expected at most "
+                f"{100 * LEAST:.0f} % (is the log noisy, or its rate low? identify gains and delay first, or try --no-labels)"
+            )

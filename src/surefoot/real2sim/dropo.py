@@ -23,6 +23,7 @@ from surefoot.rng import key, stream
 from surefoot.world import Motion, World
 
 FAR = 1e3  # rms changes: where a prediction that diverged is put
+FEWEST = 3  # windows of a log: fewer say nothing of a spread
 LEAST, MOST = 1e-5, 0.25  # of the range: spreads that are searched
 
 
@@ -63,6 +64,10 @@ def dropo(
     free = np.flatnonzero(low < high)
     if not len(free):
         raise SurefootError("dropo: belief: found every param fixed, expected at least one that is not")
+    if len(log) < FEWEST * length + 1:
+        raise SurefootError(
+            f"log: found {len(log)} rows, expected at least {FEWEST * length + 1}: {FEWEST} windows of {length} control periods"
+        )
     pieces = thinned(windows(world, log, length, only=only), how.windows, slice(-1, None))
     from scipy.stats.qmc import Halton  # which takes a second to import
 

@@ -20,7 +20,7 @@ import numpy as np
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.replay import Windows, encoder_shift, predict, windows
+from surefoot.real2sim.replay import Windows, encoder_shift, predict, stretches, windows
 from surefoot.real2sim.signals import controls, has_base, measured, starts
 from surefoot.rng import stream
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout, MissingForce, doubt
@@ -277,10 +277,7 @@ def explain(
     ends = [round(f * len(log)) for f in (1 - s.held_out - s.select, 1 - s.held_out)]
     chosen = part(judges, (judges.rows >= ends[0]) & (judges.rows + judges.length < ends[1]))
     if len(chosen) < 2:
-        raise SurefootError(
-            f"log: found {len(log)} rows, of which {len(chosen)} windows of {s.horizon:g} s are left to choose by; "
-            "expected a longer log"
-        )
+        raise _too_short(at, s, "choose", ends[0], ends[1])
     best: tuple[float, MissingForce | DeltaAction, float] | None = None
     tried: list[dict[str, float]] = []
     for k, span in [(0, span) for span in s.spans] + [(k, 0.0) for k in range(1, s.rounds)]:
@@ -299,14 +296,31 @@ def explain(
 
 def judging(at: Track, s: Fitting) -> tuple[Windows, Windows]:
     """All windows as long as the horizon, and those of the held-out part."""
+    begin = round((1 - s.held_out) * len(at.log))
+    if _longest(at, begin, len(at.log)) < round(s.horizon / at.world.dt):
+        raise _too_short(at, s, "judge", begin, len(at.log))
     judges = at.pieces(s.horizon, max(1, round(s.horizon / at.world.dt / 5)))
-    final = part(judges, judges.rows >= round((1 - s.held_out) * len(at.log)))
+    final = part(judges, judges.rows >= begin)
     if len(final) < 2:
-        raise SurefootError(
-            f"log: found {len(at.log)} rows, with {len(final)} windows of {s.horizon:g} s in the part to judge by; expected "
-            "a longer log"
-        )
+        raise _too_short(at, s, "judge", begin, len(at.log))
     return judges, final
+
+
+def _longest(at: Track, begin: int, end: int) -> int:
+    """Control periods of the longest stretch without a gap among rows begin..end - 1."""
+    seen, told = (np.isfinite(a).all(1) for a in (np.hstack([at.q, at.v]), controls(at.world, at.log)))
+    return max(max(0, min(b, end - 1) - max(a, begin)) for a, b in stretches(at.world, at.log, seen, told))
+
+
+def _too_short(at: Track, s: Fitting, use: str, begin: int, end: int) -> SurefootError:
+    """Two horizons in a row hold windows enough. More rows do not help where gaps, as between episodes, are denser."""
+    dt, need = at.world.dt, 2 * s.horizon
+    rows = int(np.ceil((need / dt + 1) / min(s.select, s.held_out)))
+    more = f"a longer log, of {rows} rows or more" if (end - begin - 1) * dt < need else f"episodes of at least {need:g} s: record with --policy"  # fmt: skip
+    return SurefootError(
+        f"log: found {len(at.log)} rows, and in the part to {use} by no stretch without a break longer than "
+        f"{_longest(at, begin, end) * dt:.3g} s, for windows of {s.horizon:g} s; expected {more}"
+    )
 
 
 def pruned(at: Track, chosen: Windows, term: MissingForce | DeltaAction, left: float) -> MissingForce | DeltaAction:

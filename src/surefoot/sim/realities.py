@@ -17,7 +17,8 @@ import numpy as np
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.rng import stream
-from surefoot.sim.gap.build import INGREDIENTS, check, fitting, world_of
+from surefoot.sim.gap.build import INGREDIENTS, check, fitting, numbers_of, world_of
+from surefoot.sim.gap.making import Number
 from surefoot.task import Task
 from surefoot.world import World
 
@@ -51,6 +52,10 @@ class Reality:
     def world(self, task: Task, n: int = 1, threads: int = 1, torque: bool = False) -> World:
         """n copies of the machine, for a task. With no ingredient, or strengths of 0, the plain world, bit for bit."""
         return world_of(task, self.strengths, self.seed, n, threads, torque)
+
+    def numbers(self, task: Task) -> dict[str, list[Number]]:
+        """Ingredient -> the numbers it gives this machine, as a robot with torque sensors has them."""
+        return numbers_of(task, self.strengths, self.seed, torque=True)
 
     def to_json(self) -> dict[str, Any]:
         told = {k: {"strength": float(s), "about": INGREDIENTS[k].about} for k, s in self.strengths.items()}

@@ -39,7 +39,9 @@ def record(
     """
     plan = isinstance(how, Log)
     robot = Robot(task, reality, seed, "control" if plan else "action", observation)
-    length = seconds or (_length(how, robot.rate) if isinstance(how, Log) else task.seconds)
+    length = seconds
+    if length is None:
+        length = _length(how, robot.rate) if isinstance(how, Log) else task.seconds
     if not (np.isfinite(length) and length * robot.rate >= 2):
         raise SurefootError(f"seconds: expected at least two control periods of {1 / robot.rate:g} s, found {length:g}")
     player = (

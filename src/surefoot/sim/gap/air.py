@@ -19,6 +19,9 @@ LOWEST = 0.5  # radii: below it the law says nothing
 
 
 def air_drag(make: Making, s: float) -> None:
+    own = make.plain.model.opt.density
+    make.tell("density of the air", max(own, s * BLUFF * AIR), "kg/m^3", own)
+
     def tune(m: mujoco.MjModel) -> None:
         m.opt.density = max(m.opt.density, s * BLUFF * AIR)
 
@@ -28,6 +31,7 @@ def air_drag(make: Making, s: float) -> None:
 def wind(make: Making, s: float) -> None:
     """A steady wind along the ground; air with no density would not carry it."""
     way = make.rng.uniform(-np.pi, np.pi)
+    make.tell("wind along x and y", [s * WIND * np.cos(way), s * WIND * np.sin(way)], "m/s")
 
     def tune(m: mujoco.MjModel) -> None:
         m.opt.density = max(m.opt.density, AIR)
@@ -46,6 +50,7 @@ def ground_effect(make: Making, s: float) -> None:
     below = radius / 4 / np.sqrt(1 - 1 / (1 + CUSHION * s))
     body = int(m.site_bodyid[sites[0]])
     ground = float(d.site_xpos[sites, 2].mean() - below)
+    make.tell("height of the ground", ground, "m")
     gain = m.actuator_gainprm[rotors, 0] * m.actuator_gear[rotors, 2]
     term = Cushion(m.body(body).name, int(m.jnt_qposadr[plain.free or 0]), arms, m.body_ipos[body].copy(), radius, ground,
                    gain, m.actuator_actadr[rotors].copy(), m.actuator_ctrladr[rotors].copy())  # fmt: skip

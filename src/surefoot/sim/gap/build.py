@@ -13,7 +13,7 @@ from surefoot.sim.fields import TARGETS, writer
 from surefoot.sim.gap.air import AIRS
 from surefoot.sim.gap.joints import JOINTS, dc_motors
 from surefoot.sim.gap.link import LINKS
-from surefoot.sim.gap.making import FASTEST, SLOWEST, Ingredient, Making, Plain
+from surefoot.sim.gap.making import FASTEST, SLOWEST, Ingredient, Making, Number, Plain
 from surefoot.sim.gap.numbers import NUMBERS
 from surefoot.sim.gap.shown import Shown, layout, through
 from surefoot.sim.load import load_string
@@ -45,15 +45,25 @@ def world_of(
 
     `torque` adds a sensor for the force of each joint's motor.
     """
+    return _world(task, _mixed(task, strengths, seed, torque), n, threads)
+
+
+def numbers_of(task: Task, strengths: Mapping[str, float], seed: int, torque: bool = False) -> dict[str, list[Number]]:
+    """Ingredient -> the numbers it gives the machine that `world_of` makes: what it alone makes of the model's."""
+    return _mixed(task, strengths, seed, torque).numbers
+
+
+def _mixed(task: Task, strengths: Mapping[str, float], seed: int, torque: bool) -> Making:
+    """The task's model with each ingredient added, each drawn from a stream of its own."""
     check(strengths)
     spec = _spec(task, torque)
     make = Making(spec, Plain(spec.compile()), stream(seed, "ingredient"))
     for name, ingredient in INGREDIENTS.items():
         if strengths.get(name, 0.0) > 0:
             ingredient.check(make.plain, f"task {task.name}")
-            make.rng = stream(seed, f"ingredient {name}")
+            make.rng, make.numbers[name] = stream(seed, f"ingredient {name}"), []
             ingredient.add(make, float(strengths[name]))
-    return _world(task, make, n, threads)
+    return make
 
 
 def _spec(task: Task, torque: bool) -> mujoco.MjSpec:

@@ -32,6 +32,8 @@ def stiction(make: Making, s: float) -> None:
     for d in _unique(make.plain.drives):
         static = STATIC * s * make.plain.load(m.joint(d.joint).id)
         stiffness = static / BRISTLE
+        make.tell(f"breakaway of {d.joint}", static, _units(_hinge(make.plain, d))[0])
+        make.tell(f"sliding of {d.joint}", KINETIC * static, _units(_hinge(make.plain, d))[0])
         damping = 0.2 * float(np.sqrt(stiffness * m.dof_M0[d.dof]))
         brush = make.spec.add_actuator(name=f"stiction/{d.joint}", trntype=mujoco.mjtTrn.mjTRN_JOINT, target=d.joint)
         brush.set_to_dcmotor(
@@ -48,6 +50,7 @@ def backlash(make: Making, s: float) -> None:
     for d in _unique(make.plain.drives):
         half = 0.5 * s * GAP[_hinge(make.plain, d)]
         edge = make.angle(half) if _hinge(make.plain, d) else half
+        make.tell(f"gap of {d.joint}", 2 * half, _units(_hinge(make.plain, d))[1])
         make.behind(d.joint, "backlash", limited=True, range=[-edge, edge], solref_limit=[0.01, 1])
 
 
@@ -56,6 +59,7 @@ def series_elasticity(make: Making, s: float) -> None:
     for d in _unique(make.plain.drives):
         k = make.plain.load(m.joint(d.joint).id) / (s * GIVE[_hinge(make.plain, d)])
         damping = 0.2 * float(np.sqrt(k * m.dof_M0[d.dof]))
+        make.tell(f"stiffness behind {d.joint}", k, "/".join(_units(_hinge(make.plain, d))))
         make.behind(d.joint, "spring", stiffness=[k, 0, 0], damping=[damping, 0, 0])
         make.springs[f"spring/{d.joint}"] = k
 
@@ -70,6 +74,7 @@ def flexible_links(make: Making, s: float) -> None:
         first /= np.linalg.norm(first)
         across = np.cross(along, first) / np.linalg.norm(along)
         k = make.plain.load(j) / (s * BEND)
+        make.tell(f"bending stiffness of {body.name}", k, "N m/rad")
         damping = 0.1 * float(np.sqrt(k * m.dof_M0[d]))
         make.wheel(name)
         for axis, way in ((first, "in"), (across, "across")):
@@ -86,6 +91,10 @@ def cable_drag(make: Making, s: float) -> None:
     plain, m = make.plain, make.plain.model
     rows = [(j, k) for j in plain.joints if (k := s * CABLE * plain.load(j)) and m.joint(j).name in _driven(plain)]
     rest = make.rng.uniform(-1.0, 1.0, len(rows))
+    for (j, k), q in zip(rows, rest):
+        force, way = _units(bool(m.jnt_type[j] == HINGE))
+        make.tell(f"cable's stiffness at {m.joint(j).name}", k, f"{force}/{way}")
+        make.tell(f"where it pulls {m.joint(j).name}", m.qpos0[m.jnt_qposadr[j]] + q, way)
 
     def tune(m: mujoco.MjModel) -> None:
         for (old, k), q in zip(rows, rest):
@@ -101,13 +110,19 @@ def cable_drag(make: Making, s: float) -> None:
 def saturation(make: Making, s: float) -> None:
     for d in _motors(make.plain):
         make.motor(d.actuator).free_speed = SPEED[_hinge(make.plain, d)] * abs(d.gear) / s
+        make.tell(
+            f"no-load speed of {d.joint}", SPEED[_hinge(make.plain, d)] / s, f"{_units(_hinge(make.plain, d))[1]}/s"
+        )
 
 
 def heating(make: Making, s: float) -> None:
     """Joints' motors lose torque as they warm; rotors lose thrust as the battery empties."""
     for d in _motors(make.plain):
         make.motor(d.actuator).heat = s
+        assert d.limit is not None  # _motors() has seen to it
+        make.tell(f"limit of {d.actuator} when warm", d.limit / (1 + s), _units(_hinge(make.plain, d))[0], d.limit)
     if make.plain.rotors:
+        make.tell("share of the thrust left in the end", 1 - SAG * s)
         m = make.plain.model
         columns = m.actuator_ctrladr[make.plain.rotors]
         make.terms.append(Sagging(columns, np.abs(m.actuator_ctrlrange[columns]).max(1), SAG * s))
@@ -160,6 +175,11 @@ def _thermal(how: Motor, ohms: float, volts: float) -> list[float]:
     if not how.heat:
         return [0.0] * 6
     return [how.heat * (1 + how.heat) * ohms / (COPPER * volts**2), 0.0, WARM, COPPER, 25.0, 25.0]
+
+
+def _units(hinge: bool) -> tuple[str, str]:
+    """Of force and of position."""
+    return ("N m", "rad") if hinge else ("N", "m")
 
 
 def _hinge(plain: Plain, d: Drive) -> bool:

@@ -24,35 +24,49 @@ S = mujoco.mjtSensor
 
 def action_latency(make: Making, s: float) -> None:
     make.sending = s * SENDING
+    make.tell("delay of commands", make.sending, "s")
 
 
 def observation_latency(make: Making, s: float) -> None:
     make.reading = s * READING
+    make.tell("age of readings", make.reading, "s")
     make.terms.append(Late(Signals(make.plain), make.reading))
 
 
 def action_jitter(make: Making, s: float) -> None:
+    make.tell("chance of a late command", s * UNSURE)
     make.terms.append(Held("jitter", s * UNSURE))
 
 
 def dropped_packets(make: Making, s: float) -> None:
+    make.tell("chance of a lost packet", s * DROPPED)
     make.terms += [Held("dropped commands", s * DROPPED), Lost(Signals(make.plain), s * DROPPED)]
 
 
 def sensor_noise(make: Making, s: float) -> None:
     signals = Signals(make.plain)
+    _tell(make, signals, "sd of", s * signals.spread)
     make.terms.append(Noisy(signals, s * signals.spread))
 
 
 def sensor_bias(make: Making, s: float) -> None:
     signals = Signals(make.plain)
-    make.terms.append(Biased(signals, s * signals.spread * make.rng.uniform(-1, 1, len(signals.spread))))
+    bias = s * signals.spread * make.rng.uniform(-1, 1, len(signals.spread))
+    _tell(make, signals, "bias of", bias)
+    make.terms.append(Biased(signals, bias))
 
 
 def sensor_drift(make: Making, s: float) -> None:
     signals = Signals(make.plain)
     slope = s * signals.spread * make.rng.uniform(-1, 1, len(signals.spread)) / SLOW
+    _tell(make, signals, "drift a second of", slope)
     make.terms.append(Biased(signals, 0 * slope, slope))
+
+
+def _tell(make: Making, signals: Signals, what: str, z: np.ndarray) -> None:
+    for name, (at, unit) in signals.parts.items():
+        if z[at].any():
+            make.tell(f"{what} {name}", z[at] if z[at].size > 1 else z[at][0], unit)
 
 
 def encoder_offset(make: Making, s: float) -> None:
@@ -62,6 +76,7 @@ def encoder_offset(make: Making, s: float) -> None:
     for j in plain.joints:
         o = s * OFFSET[bool(plain.model.jnt_type[j] == HINGE)] * make.rng.choice([-1.0, 1.0]) * make.rng.uniform(0.5, 1)
         offset[signals.encoders(j)] = o
+        make.tell(f"offset of {plain.model.joint(j).name}", o, "rad" if plain.model.jnt_type[j] == HINGE else "m")
         for d in plain.drives:
             if d.joint == plain.model.joint(j).name and d.servo:
                 moved[plain.model.actuator_ctrladr[d.number]] = d.gear * o
@@ -73,6 +88,7 @@ def imu_misalignment(make: Making, s: float) -> None:
     axis = make.rng.standard_normal(3)
     turn, m = np.zeros(4), make.plain.model
     mujoco.mju_axisAngle2Quat(turn, axis / np.linalg.norm(axis), s * CROOKED)
+    make.tell("turn of the IMU", s * CROOKED * axis / np.linalg.norm(axis), "rad")
     for i in _imus(make.plain):
         site, new = make.spec.site(m.site(i).name), np.zeros(4)
         mujoco.mju_mulQuat(new, m.site_quat[i], turn)

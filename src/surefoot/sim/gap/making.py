@@ -13,6 +13,7 @@ from functools import cached_property
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike
 
 from surefoot.errors import SurefootError
 from surefoot.world import Term
@@ -82,6 +83,11 @@ class Plain:
         found = np.flatnonzero(self.model.jnt_type == FREE)
         return int(found[0]) if len(found) else None
 
+    def geom(self, g: int) -> str:
+        """A geom's name, or where it is."""
+        m = self.model
+        return str(m.geom(g).name) or f"geom {g} of {m.body(m.geom_bodyid[g]).name}"
+
     def load(self, j: int) -> float:
         """The largest force a joint is made for, N or N m: its motor's, or the weight it carries at its lever."""
         m, d = self.model, self.data
@@ -137,6 +143,31 @@ class Motor:
     """share by which the resistance has grown after a long time at the limit"""
 
 
+Value = float | list[float]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that an ingredient gave the machine, in its unit, and the model's own where it has one."""
+
+    what: str
+    value: Value
+    unit: str = ""
+    model: Value | None = None
+
+    def __str__(self) -> str:
+        own = "" if self.model is None else f" (model {_words(self.model)})"
+        return f"{self.what} {_words(self.value)}{' ' + self.unit if self.unit else ''}{own}"
+
+
+def _words(value: Value) -> str:
+    return f"[{' '.join(f'{v:.4g}' for v in value)}]" if isinstance(value, list) else f"{value:.4g}"
+
+
+def _value(x: ArrayLike) -> Value:
+    return [float(v) for v in np.asarray(x)] if np.ndim(x) else float(np.asarray(x))
+
+
 @dataclass
 class Making:
     """Ingredients edit it one after the other; build.py then makes the world."""
@@ -157,6 +188,13 @@ class Making:
     """s, from command to motor"""
     reading: float = 0.0
     """s, from the world to the model's sensors"""
+    numbers: dict[str, list[Number]] = field(default_factory=dict)
+    """ingredient -> what it alone makes of the model's numbers; the last one is at work"""
+
+    def tell(self, what: str, value: ArrayLike, unit: str = "", model: ArrayLike | None = None) -> None:
+        """Keep a number of the ingredient at work for those who may know the truth."""
+        own = None if model is None else _value(model)
+        list(self.numbers.values())[-1].append(Number(what, _value(value), unit, own))
 
     def motor(self, name: str) -> Motor:
         return self.motors.setdefault(name, Motor())

@@ -17,6 +17,9 @@ SOFT = 4.0  # worst factor of the contact's time constant
 def mass(make: Making, s: float) -> None:
     """Each body's mass, its inertia with it."""
     bodies, factor = make.plain.moving, make.off(len(make.plain.moving), MASS**s)
+    m = make.plain.model
+    for b, f in zip(bodies, factor):
+        make.tell(f"mass of {m.body(b).name}", m.body_mass[b] * f, "kg", m.body_mass[b])
 
     def tune(m: mujoco.MjModel) -> None:
         m.body_mass[bodies] *= factor
@@ -34,6 +37,8 @@ def com(make: Making, s: float) -> None:
     half = np.sqrt(np.maximum(1.5 * spread / m.body_mass[bodies][:, None], 0.0))
     way = make.rng.standard_normal((len(bodies), 3))
     shift = s * LEVER * half * way / np.linalg.norm(way, axis=1, keepdims=True)
+    for b, by in zip(bodies, shift):
+        make.tell(f"centre of mass of {m.body(b).name}", m.body_ipos[b] + by, "m", m.body_ipos[b])
 
     def tune(m: mujoco.MjModel) -> None:
         m.body_ipos[bodies] += shift
@@ -44,6 +49,9 @@ def com(make: Making, s: float) -> None:
 def inertia(make: Making, s: float) -> None:
     """Each body's inertia at the same mass."""
     bodies, factor = make.plain.moving, make.off(len(make.plain.moving), INERTIA**s)
+    m = make.plain.model
+    for b, f in zip(bodies, factor):
+        make.tell(f"inertia of {m.body(b).name}", m.body_inertia[b] * f, "kg m^2", m.body_inertia[b])
 
     def tune(m: mujoco.MjModel) -> None:
         m.body_inertia[bodies] *= factor[:, None]
@@ -54,6 +62,7 @@ def inertia(make: Making, s: float) -> None:
 def contact_friction(make: Making, s: float) -> None:
     """Sliding friction of each geom that may touch the ground, and of the ground."""
     geoms, factor = make.plain.touching, make.off(len(make.plain.touching), FRICTION**s)
+    _friction(make, factor)
 
     def tune(m: mujoco.MjModel) -> None:
         m.geom_friction[geoms, 0] *= factor
@@ -61,9 +70,16 @@ def contact_friction(make: Making, s: float) -> None:
     make.tunes.append(tune)
 
 
+def _friction(make: Making, factor: np.ndarray) -> None:
+    own = make.plain.model.geom_friction[:, 0]
+    for g, f in zip(make.plain.touching, factor):
+        make.tell(f"friction of {make.plain.geom(g)}", own[g] * f, "", own[g])
+
+
 def slippery_ground(make: Making, s: float) -> None:
     """Sliding friction of all that meets at the ground falls to 8^-s of what it was."""
     geoms = make.plain.touching
+    _friction(make, np.full(len(geoms), SLIPPERY**-s))
 
     def tune(m: mujoco.MjModel) -> None:
         m.geom_friction[geoms, 0] *= SLIPPERY**-s
@@ -74,6 +90,7 @@ def slippery_ground(make: Making, s: float) -> None:
 def soft_ground(make: Making, s: float) -> None:
     """Contacts give way: their time constant grows to 4^s of what it was, and the depth under a load with its square."""
     geoms = make.plain.touching
+    make.tell("factor of contacts' time constant", SOFT**s)
 
     def tune(m: mujoco.MjModel) -> None:
         for g in geoms:
@@ -90,10 +107,14 @@ def gains(make: Making, s: float) -> None:
     m = make.plain.model
     for i, actuator in enumerate(make.spec.actuators):
         factor, other = make.off(2, GAIN**s)
+        kp, kd = m.actuator_gainprm[i, 0], -m.actuator_biasprm[i, 2]
         if m.actuator_biasprm[i, 1] < 0:
             scale = np.array([1.0, factor, other])
+            make.tell(f"kp of {actuator.name}", kp * factor, "", kp)
+            make.tell(f"kd of {actuator.name}", kd * other, "", kd)
         else:
             scale = np.full(3, factor)
+            make.tell(f"gain of {actuator.name}", kp * factor, "", kp)
         gain, bias = np.array(actuator.gainprm), np.array(actuator.biasprm)
         gain[:3] *= factor
         bias[:3] *= scale
@@ -103,6 +124,8 @@ def gains(make: Making, s: float) -> None:
 def gravity(make: Making, s: float) -> None:
     """Strength of gravity."""
     factor = float(make.off(1, GRAVITY**s)[0])
+    own = make.plain.model.opt.gravity.copy()
+    make.tell("gravity", own * factor, "m/s^2", own)
 
     def tune(m: mujoco.MjModel) -> None:
         m.opt.gravity[:] *= factor

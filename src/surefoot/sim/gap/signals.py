@@ -37,6 +37,26 @@ class Signals:
         first = self.plain.model.nq + self.plain.model.nv
         return {name: slice(first + a, first + b) for name, (a, b) in sensor_columns(self.plain.model).items()}
 
+    @cached_property
+    def parts(self) -> dict[str, tuple[slice, str]]:
+        """What is measured -> columns of z, and their unit where it is one: joints, bases, then sensors."""
+        m = self.plain.model
+        found: dict[str, tuple[slice, str]] = {}
+        for j in range(m.njnt):
+            a, d, name = int(m.jnt_qposadr[j]), m.nq + int(m.jnt_dofadr[j]), m.joint(j).name
+            if m.jnt_type[j] == FREE:
+                found |= {f"{name} position": (slice(a, a + 3), "m"), f"{name} quaternion": (slice(a + 3, a + 7), "")}
+                found |= {f"{name} velocity": (slice(d, d + 3), "m/s"), f"{name} rates": (slice(d + 3, d + 6), "rad/s")}
+            elif j in self.plain.joints:
+                unit = "rad" if m.jnt_type[j] == HINGE else "m"
+                found |= {
+                    f"{name} position": (slice(a, a + 1), unit),
+                    f"{name} velocity": (slice(d, d + 1), f"{unit}/s"),
+                }
+        first = m.nq + m.nv
+        at = lambda i: slice(first + m.sensor_adr[i], first + m.sensor_adr[i] + m.sensor_dim[i])  # noqa: E731
+        return found | {f"sensor {m.sensor(i).name}": (at(i), "") for i in range(m.nsensor)}
+
     def row(self, x: State) -> np.ndarray:
         """(n, width) z, a copy."""
         return np.concatenate([x.q, x.v, *(x.y[name] for name in self.names)], 1)
