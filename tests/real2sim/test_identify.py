@@ -264,3 +264,26 @@ def test_a_delay_of_a_machine_that_falls_is_found_from_episodes_with_pauses():
     assert (
         late.high - late.low >= 0.02
     )  # the engine delays by whole timesteps of 20 ms: nearer than that, it cannot tell
+
+
+def test_a_fit_that_predicts_worse_than_the_model_did_is_a_fault_and_so_is_one_that_diverges():
+    w = pendulum()
+    found = identify(w, Box.full(PARAMS), recorded(w, TRUTH, noise=(0.001, 0.01)), QUICK)
+    assert not found.fault
+    assert "worse than before, with 2.00 times the error" in replace(found, held={"joint_pos": (1.0, 2.0)}).fault
+    assert not replace(found, held={"joint_pos": (1.0, 1.1), "joint_vel": (1.0, 0.5)}).fault
+    assert "diverge" in replace(found, fit={"joint_pos": (np.nan, np.nan)}).fault
+
+
+def test_too_few_rows_tell_of_their_noise_alone():
+    w = pendulum()
+    with pytest.raises(SurefootError, match="found 10 rows in all logs, expected at least 20"):
+        identify(w, Box.full(PARAMS), recorded(w, TRUTH).slice(0.0, 0.095), QUICK)
+
+
+def test_what_it_was_before_is_what_the_model_says():
+    w = pendulum()
+    params = Params((*PARAMS.items, Param("delay", "action_delay", 0.0, 0.0, 0.05, op="set")))
+    late = world(mujoco.MjSpec.from_string(XML), params, 0.01)
+    found = identify(late, Box.full(params), recorded(w, TRUTH), QUICK)
+    assert [p.before for p in found.params] == params.nominal.tolist()

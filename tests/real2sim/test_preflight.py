@@ -4,6 +4,8 @@ import mujoco
 import numpy as np
 import pytest
 
+from surefoot.cli import main
+from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.real2sim.plant import world
@@ -112,3 +114,28 @@ def test_a_pause_is_told_and_is_no_fault_unless_it_takes_much_of_the_log(log, pa
     late = Log(np.where(np.arange(601) < 300, log.time, log.time + pause), log.columns)
     (found,) = [c for c in preflight(weak(), late).checks if c.name == "gaps"]
     assert found.holds == holds and f"the longest {pause + 0.01:.3g} s from 2.99 s on" in found.evidence
+
+
+def test_what_could_not_be_checked_is_said(log):
+    short = log.slice(0.0, 0.15)
+    assert "0.14 s long, and it takes 0.2" in preflight(weak(), short).meta["unchecked"]
+    assert preflight(weak(), Log(log.time, {"base": np.zeros(601)})).meta["unchecked"] == "the log has no joint_pos"
+    assert not preflight(weak(), log).meta["unchecked"]
+
+
+def test_a_joint_that_was_never_measured_is_an_error(log):
+    lost = {**log.columns, "joint_pos": np.where(np.arange(log["joint_pos"].shape[1]) == 1, np.inf, log["joint_pos"])}
+    with pytest.raises(SurefootError, match="column joint_pos: .*: found no number in any of 601 rows"):
+        preflight(weak(), Log(log.time, lost))
+
+
+def test_the_next_command_has_what_this_one_had_and_a_doubted_log_is_not_fitted(log, tmp_path, capsys):
+    model, good, doubted = (tmp_path / name for name in ("robot.xml", "good.npz", "doubted.npz"))
+    model.write_text(XML)
+    log.save(good)
+    turned(log, 0, ("joint_pos",)).save(doubted)
+    assert main(["preflight", str(model), str(good), "--machine.timestep", "0.002"]) == 0
+    assert f"surefoot replay {model} {good} --machine.timestep 0.002" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["identify", str(model), str(doubted), "--learn", "damping", "--save", str(tmp_path / "e.json")]) == 2
+    assert f"error: {doubted}: " in (said := capsys.readouterr().err) and "--no-check" in said
+    assert not (tmp_path / "e.json").exists()

@@ -26,6 +26,7 @@ from surefoot.rng import stream
 from surefoot.world import World
 
 Progress = Callable[[str], Any]
+SUITED = 3  # iterations in which other unknowns suit a delay that is tried
 FINE = 1e-5  # of a range: a finite difference where the cost is smooth
 WORSE = 1.05  # times the error before: more is no chance
 FEWEST = 20  # rows: fewer tell of their noise
@@ -135,9 +136,9 @@ def identify(
     z = began.copy()
     if s.how == "cma":
         z = _by_cma(space, worlds, fitted, only, s, z, say)
-    for horizon in s.horizons:
+    for i, horizon in enumerate(s.horizons):
         problem = _problem(space, worlds, fitted, only, horizon, False, s.enough)
-        z = _stepped(problem, z)
+        z = _stepped(problem, z, wide=i == 0)
         z = _solve(problem, z, max(4, s.iterations // 4), say, f"windows of {horizon:g} s")[: len(z)]
     problem, p = _last(space, worlds, fitted, only, s, z, say)
     return _answer(problem, p, _before(belief), (worlds, aside, only), say)
@@ -246,8 +247,11 @@ def _polished(problem: Problem, p: np.ndarray, iterations: int, say: Progress, w
     """_solve, and from there again with fine differences: a wide one sees past small kinks, and is held up by them."""
     first = _solve(problem, p, iterations, say, what)
     again = _solve(replace(problem, step=FINE), first, iterations, say, what)
-    cost = lambda q: float(np.square(problem.residual(q[:, None])).sum())  # noqa: E731
-    return again if cost(again) < cost(first) else first
+    return min(again, first, key=lambda q: _cost(problem, q))
+
+
+def _cost(problem: Problem, p: np.ndarray) -> float:
+    return float(np.square(problem.residual(p[:, None])).sum())
 
 
 def _last(
@@ -262,7 +266,7 @@ def _last(
     problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
-    z = _stepped(problem, z)
+    z = _stepped(problem, z, wide=not s.horizons)
     p = _polished(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
     plain, began = problem, p
     for k in range(s.rounds):
@@ -300,13 +304,22 @@ def _freedom(problem: Problem) -> int:
     return problem.size // len(problem.cases)
 
 
-def _stepped(problem: Problem, z: np.ndarray) -> np.ndarray:
-    """z with each unknown that acts in steps, as a delay does, on the best of them: on a stair there is no slope to follow."""
+def _stepped(problem: Problem, z: np.ndarray, wide: bool) -> np.ndarray:
+    """z with each unknown that acts in steps, as a delay does, on the best of them: on a stair there is no slope to follow.
+
+    Each step, or where the place is known by now (not `wide`) the nearest ones, is judged by what is left once the other
+    unknowns, the windows' starts among them, have had a few iterations to suit it.
+    """
+    quiet = lambda _: None  # noqa: E731
     for k in np.flatnonzero(problem.space.grain):
-        tried = np.tile(z, (1 + int(1 / problem.space.grain[k] + 1e-9), 1))
-        tried[:, k] = problem.space.grain[k] * np.arange(len(tried))
-        tried = np.concatenate([z[None], tried])
-        z = tried[np.argmin(_costs(problem, tried))]
+        grain = problem.space.grain[k]
+        last = int(1 / grain + 1e-9)
+        at = round(z[k] / grain)
+        places = np.arange(last + 1) if wide else np.arange(max(at - 1, 0), min(at + 1, last) + 1)
+        tried = np.tile(z, (len(places), 1))
+        tried[:, k] = grain * places
+        suited = [_solve(problem, one, SUITED, quiet, "") for one in tried]
+        z = min(suited, key=lambda p: _cost(problem, p))[: problem.d]
     return z
 
 
