@@ -71,10 +71,10 @@ def _heading(f: dict[str, Any]) -> str:
 
 
 def _table(f: dict[str, Any]) -> Table:
-    table = Table("column", "parts", "unit", "least", "most", "nan, inf")
+    table = Table("column", "parts", "unit", "least", "most", "not measured")
     for name, c in f["columns"].items():
         low, high = (f"{v:.4g}" if v is not None else "-" for v in (c["min"], c["max"]))
-        table.add_row(name, str(c["parts"]), c["unit"] or "-", low, high, f"{100 * (c['nan'] + c['inf']):.1f} %")
+        table.add_row(name, str(c["parts"]), c["unit"] or "-", low, high, f"{100 * c['nan']:.1f} %")
     return table
 
 

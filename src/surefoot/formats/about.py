@@ -52,7 +52,6 @@ def _column(log: Log, name: str) -> dict[str, Any]:
         "min": float(there.min()) if len(there) else None,
         "max": float(there.max()) if len(there) else None,
         "nan": float(np.isnan(x).mean()) if x.size else 0.0,
-        "inf": float(np.isinf(x).mean()) if x.size else 0.0,
     }
 
 
