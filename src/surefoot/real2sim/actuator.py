@@ -28,9 +28,7 @@ from surefoot.world import Start, World
 
 BLOCK = 0.5  # s, where the log is long enough for 28 of them
 OF = 7  # blocks in a round: the last but one stops, the last judges
-LEAST = (
-    0.1  # share of the squared error that a net must take away where it is judged, and may add in no signal of motion
-)
+LEAST = 0.1  # share of the squared error: a net must take it away where it is judged, and add it to no signal of motion
 SLOW = 0.05  # v_slow, of a joint's usual speed
 WARM = 5  # periods before a GRU's word counts
 CHUNK = 4096  # simulations asked at once

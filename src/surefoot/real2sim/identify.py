@@ -132,8 +132,7 @@ def identify(
     kept = [_parted(x, s.hold) for x in logs]
     fitted, aside = [a for a, _ in kept], [b for _, b in kept]
     space = Space.of(belief, float(worlds[0].model.opt.timestep))
-    began = _beginning(space, belief)
-    z = began.copy()
+    z = _beginning(space, belief)
     if s.how == "cma":
         z = _by_cma(space, worlds, fitted, only, s, z, say)
     for i, horizon in enumerate(s.horizons):
@@ -220,8 +219,8 @@ def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what
     low, high = np.full(problem.size, -1e3), np.full(problem.size, 1e3)  # finite for the solver: no start moves as far
     low[: problem.d], high[: problem.d] = 0.0, 1.0
 
-    def whole_of(x: np.ndarray) -> np.ndarray:
-        """(size, m) of what moves (., m)."""
+    def filled(x: np.ndarray) -> np.ndarray:
+        """(size, m) from what moves (., m)."""
         out = np.tile(full[:, None], (1, x.shape[1]))
         out[moves] = x
         return out
@@ -231,9 +230,9 @@ def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what
         return full
     found, _ = minimize.least_squares(
         full[moves],
-        lambda x: problem.residual(whole_of(x)),
+        lambda x: problem.residual(filled(x)),
         (low[moves], high[moves]),
-        lambda x, r: problem.jacobian(whole_of(np.reshape(x, (-1, 1)))[:, 0], r)[:, moves],
+        lambda x, r: problem.jacobian(filled(np.reshape(x, (-1, 1)))[:, 0], r)[:, moves],
         max_iter=iterations,
         verbose=0,
         xtol=1e-7,
@@ -258,11 +257,11 @@ def _last(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
 ) -> tuple[Problem, np.ndarray]:
     """The last windows, with the noise estimated from what is left and the fit made again until it stays."""
-    longest = max(whole(w, x, only) * w.dt for w, x in zip(worlds, logs))
-    horizon = s.last if s.last is not None else (None if longest <= s.longest else s.longest)
-    borne = min(bears(w, x, space.e(z), s.longest, only) for w, x in zip(worlds, logs))
-    if s.last is None and borne < min(longest, s.longest):
-        horizon = borne
+    horizon = s.last
+    if horizon is None:
+        longest = max(whole(w, x, only) * w.dt for w, x in zip(worlds, logs))
+        borne = min(s.longest, *(bears(w, x, space.e(z), s.longest, only) for w, x in zip(worlds, logs)))
+        horizon = borne if borne < longest else None
     problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)

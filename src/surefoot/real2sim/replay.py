@@ -70,9 +70,9 @@ def windows(
     Each stretch without a gap is cut from its first row on: a gap is never bridged.
     """
     chosen, u = signals(world, log, only), controls(world, log)
-    seen = np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
+    seen = _complete(log, chosen)
     parts = stretches(world, log, seen, np.isfinite(u).all(1))
-    length = _whole(parts) if length is None else length
+    length = _longest(parts) if length is None else length
     if not 1 <= length < len(log):
         raise SurefootError(f"log: found {len(log)} rows, expected more than {length} for windows of {length} steps")
     rows = np.concatenate([np.arange(a, b - length + 1, stride or length) for a, b in parts])
@@ -85,7 +85,13 @@ def windows(
 
 def whole(world: World, log: Log, only: tuple[str, ...] = ()) -> int:
     """The longest window, in steps, of which at least half of a log's stretches can be made; of an unbroken log, all of it."""
-    return windows(world, log, None, None, only).length
+    seen, told = _complete(log, signals(world, log, only)), np.isfinite(controls(world, log)).all(1)
+    return _longest(stretches(world, log, seen, told))
+
+
+def _complete(log: Log, chosen: tuple[Signal, ...]) -> np.ndarray:
+    """(T,) rows in which all of the signals were measured."""
+    return np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
 
 
 def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> list[tuple[int, int]]:
@@ -98,12 +104,13 @@ def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> lis
     if not len(steps):
         raise SurefootError("log: found one row, expected at least 2")
     pause = steps > PAUSE
-    worst = int(np.argmax(np.where(pause, 0.0, np.abs(steps - 1))))
-    if np.mean(pause) > 0.5 or abs(steps[worst] - 1) > UNEVEN and not pause[worst]:
-        worst = int(np.argmax(pause)) if np.mean(pause) > 0.5 else worst
+    if pause.mean() > 0.5:  # that is another rate
+        pause[:] = False
+    off = np.flatnonzero(~pause & (np.abs(steps - 1) > UNEVEN))
+    if len(off):
+        i = int(off[0])
         raise SurefootError(
-            f"log: time: rows {worst} and {worst + 1} are {steps[worst] * world.dt:.6g} s apart, expected {world.dt:.6g}; "
-            "resample it first"
+            f"log: time: rows {i} and {i + 1} are {steps[i] * world.dt:.6g} s apart, expected {world.dt:.6g}; resample it first"
         )
     hole = ~seen
     for k in range(1, LOST + 1):  # rows that end a run of more than LOST without a measurement
@@ -118,7 +125,7 @@ def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> lis
     return found
 
 
-def _whole(parts: list[tuple[int, int]]) -> int:
+def _longest(parts: list[tuple[int, int]]) -> int:
     lengths = np.array([b - a for a, b in parts])
     covered = lambda n: int((lengths // n * n).sum())  # noqa: E731
     return max(int(n) for n in lengths if covered(n) >= lengths.sum() / 2)
