@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -271,8 +272,19 @@ def test_a_defect_has_an_exit_code_of_its_own_and_no_traceback_unless_asked(caps
     assert main(["tasks"]) == 70
     text = capsys.readouterr().err
     assert "ZeroDivisionError" in text and "defect" in text and "Traceback" not in text
+    assert main(["tasks", "--json"]) == 70
+    assert "ZeroDivisionError" in json.loads(capsys.readouterr().out)["error"]
     with pytest.raises(ZeroDivisionError):
         main(["tasks", "--traceback"])
+
+
+@pytest.mark.parametrize("args", [["tasks"], ["tasks", "--json"], ["train", "hover", "--help"], []])
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(args):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run([sys.executable, "-m", "surefoot", *args], stdout=gone, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

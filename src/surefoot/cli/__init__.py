@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from typing import Any
 
@@ -72,26 +73,46 @@ Every verb takes --json (facts for machines) and --traceback (where an error cam
 Begin with: surefoot cross hover"""
 
 
+class Plain(Console):
+    """A console that lets `main` say how a command ends whose reader has gone; rich would end it with 1, which means no."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def main(argv: list[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     as_json = _take(args, "--json")
     traceback = _take(args, "--traceback") or bool(os.environ.get("SUREFOOT_TRACEBACK"))
+    try:
+        try:
+            return _main(args, as_json, traceback)
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # of standard output: a full disk, or a reader that has gone
+        sys.stdout = open(os.devnull, "w")  # what is left of it cannot be written at exit either
+        if isinstance(error, BrokenPipeError):  # it has seen enough, as in `surefoot tasks | head -3`
+            return 128 + signal.SIGPIPE
+        return _fail(f"standard output: {error.strerror or error}", BAD_INPUT, False)
+
+
+def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage())
         return 0
     if args[0] in ("--version", "-V"):
         print(surefoot.__version__)
         return 0
-    say = Console(stderr=as_json, soft_wrap=False, markup=False)
+    say = Plain(stderr=as_json, soft_wrap=False, markup=False)
     try:
         if args[0] not in VERBS:
             raise unknown("verb", args[0], VERBS, "surefoot")
         answer = _parse(args).run(say)
-    except SurefootError as error:
-        return _fail(error, as_json, traceback)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return 128 + signal.SIGINT
     except Exception as error:
         stopped = getattr(error, "signum", None)
         if stopped is not None:
@@ -99,15 +120,11 @@ def main(argv: list[str] | None = None) -> int:
             return 128 + int(stopped)
         if traceback:
             raise
+        if isinstance(error, SurefootError):
+            return _fail(str(error), BAD_INPUT, as_json)
         words = " ".join(str(error).split())
-        print(f"error: {type(error).__name__}: {words}: a defect of surefoot; --traceback shows where", file=sys.stderr)
-        return DEFECT
-    try:
-        show(answer, say, as_json)
-        sys.stdout.flush()
-    except OSError as error:  # a full disk, or a reader that has gone
-        sys.stdout = open(os.devnull, "w")  # what is left of it cannot be written at exit either
-        return _fail(SurefootError(f"standard output: {error.strerror or error}"), False, traceback)
+        return _fail(f"{type(error).__name__}: {words}: a defect of surefoot; --traceback shows where", DEFECT, as_json)
+    show(answer, say, as_json)
     return answer.code
 
 
@@ -118,10 +135,8 @@ def _take(args: list[str], flag: str) -> bool:
     return found
 
 
-def _fail(error: SurefootError, as_json: bool, traceback: bool) -> int:
-    if traceback:
-        raise error
+def _fail(words: str, code: int, as_json: bool) -> int:
     if as_json:
-        print(json.dumps({"error": str(error)}))
-    print(f"error: {error}", file=sys.stderr)
-    return BAD_INPUT
+        print(json.dumps({"error": words}))
+    print(f"error: {words}", file=sys.stderr)
+    return code
