@@ -139,3 +139,22 @@ def test_the_next_command_has_what_this_one_had_and_a_doubted_log_is_not_fitted(
     assert main(["identify", str(model), str(doubted), "--learn", "damping", "--save", str(tmp_path / "e.json")]) == 2
     assert f"error: {doubted}: " in (said := capsys.readouterr().err) and "--no-check" in said
     assert not (tmp_path / "e.json").exists()
+
+
+def test_position_targets_given_to_bare_motors_are_named_before_any_joint_is_accused(log):
+    motors = XML.replace("<position", "<motor").replace(' kp="8" kv=".3"', "")
+    verdict = preflight(world(mujoco.MjSpec.from_string(motors), Params(), 0.01), log)
+    assert [c.name for c in verdict.checks if not c.holds] == ["kind of controls"]
+    assert "--machine.kp" in verdict.checks[0].evidence and not any(c.unit == "gain" for c in verdict.checks)
+    torques = Log(log.time, log.columns | {"control": -log["joint_vel"]}, meta=log.meta)
+    verdict = preflight(world(mujoco.MjSpec.from_string(motors), Params(), 0.01), torques)
+    assert next(c for c in verdict.checks if c.name == "kind of controls").holds
+
+
+def test_a_free_base_of_which_the_log_tells_nothing_is_named(log):
+    free = XML.replace("<worldbody>", '<worldbody><body pos="0 0 1"><freejoint/><geom size=".1" mass="1"/>')
+    free = mujoco.MjSpec.from_string(free.replace("</worldbody>", "</body></worldbody>"))
+    bad = [c for c in preflight(world(free, Params(), 0.01), log).checks if not c.holds]
+    assert [c.name for c in bad] == ["base"] and "--machine.fixed" in bad[0].evidence
+    told = Log(log.time, log.columns | {"base_quat": np.tile([1.0, 0, 0, 0], (len(log), 1))}, meta=log.meta)
+    assert next(c for c in preflight(world(free, Params(), 0.01), told).checks if c.name == "base").holds

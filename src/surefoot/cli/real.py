@@ -113,6 +113,7 @@ class Replay:
     """write a page with the curves (.html)"""
 
     def run(self, say: Console) -> Answer:
+        from surefoot.real2sim.preflight import standing
         from surefoot.real2sim.replay import replay
 
         line = Line(say)
@@ -128,7 +129,9 @@ class Replay:
         shown: list[Any] = [_scores(found)]
         if found.diverged:
             shown.append(f"{found.diverged} simulations diverged: their errors mean nothing")
-        facts = found.facts()
+        doubts = [c.evidence for c in standing(world, log) if not c.holds]
+        shown += doubts
+        facts = found.facts() | {"doubts": doubts}
         if self.plot:
             facts["page"] = str(page(self.plot, f"{self.model} against {self.log}", found))
             shown.append(f"picture: {self.plot}")
@@ -208,14 +211,19 @@ class Preflight:
             if not c.holds or c.unit == "gain":
                 table.add_row(c.name, "ok" if c.holds else "SUSPECT", c.evidence)
         rest = sum(c.holds and c.unit != "gain" for c in verdict.checks)
-        shown = [*([table] if table.row_count else []), f"{rest} more checks of stamps, speeds and ranges hold"]
+        shown = [
+            *([table] if table.row_count else []),
+            f"{rest} more checks of stamps, speeds, ranges and how it stood hold",
+        ]
         unchecked = verdict.meta["unchecked"]
         if unchecked:
             shown.append(f"not checked: order, signs and gravity: {unchecked}")
         facts = {"holds": verdict.holds, "unchecked": unchecked, "checks": [c.to_json() for c in verdict.checks]}
         about = asked(self.model, self.log, self.mapping, self.machine)
         if not verdict.holds:
-            shown.append("correct the mapping (docs/logs.md) as the first line says, then ask again")
+            shown.append(
+                "correct the mapping (docs/logs.md), or how the machine stood (--machine), as the first line says; then ask again"
+            )
         return Answer(facts, shown, f"surefoot replay {about}" if verdict.holds else "", 0 if verdict.holds else FAILED)
 
 

@@ -12,14 +12,14 @@ A fit that swallows such a fault gives numbers, and they mean nothing.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
-from typing import Any
 
+import mujoco
 import numpy as np
 
 from surefoot.log import Log
 from surefoot.real2sim.learnable import kind_of
 from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
-from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, refuse_empty, slope
+from surefoot.real2sim.signals import BASE, PAUSE, controls, has_base, joints_of, measured, refuse_empty, slope
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
@@ -30,6 +30,10 @@ OFTEN = 0.9  # of the pieces in which it must predict better
 GAPS = 0.1  # of the time, that may be without rows
 STRAIGHT = (
     1.5  # gain for gravity: in a machine that falls, an edit that stops the fall predicts better whatever is wrong
+)
+STANDING = ("base", "kind of controls")
+FOLLOWS = (
+    0.3  # of their size, that controls of a motor are at least away from its joint's position: else they are targets
 )
 LOST = 1e3  # rad: the error of a simulation that diverged
 JOINTS = ("joint_pos", "joint_vel")
@@ -59,13 +63,41 @@ def preflight(world: World, log: Log) -> Verdict:
     for name in JOINTS:
         if name in log.columns:
             refuse_empty(log, name, [world.model.joint(j).name for j in joints_of(world.model, log, name)])
-    checks = [*_stamps(log), *_speeds(world, log), *_limits(world, log)]
+    checks = [*standing(world, log), *_stamps(log), *_speeds(world, log), *_limits(world, log)]
     unchecked = _why_not(world, log)
-    if not unchecked:
+    if not unchecked and all(c.holds for c in checks if c.name in STANDING):  # else no edit would mean anything
         checks += _edits(world, log)
     bad = [c for c in checks if not c.holds]
     next_ = "correct the mapping: " + bad[0].evidence if bad else ""
     return Verdict(tuple(sorted(checks, key=lambda c: c.holds)), next_, meta={"unchecked": unchecked})
+
+
+def standing(world: World, log: Log) -> Iterator[Check]:
+    """How the machine stood and was driven, where log and model do not agree about it."""
+    m = world.model
+    if has_base(m):
+        told = [c for c in log.columns if c in BASE or c in world.state.y]
+        words = (
+            ", ".join(told) or "no column tells of the base, which is free in the model: was it held? (--machine.fixed)"
+        )
+        yield Check("base", len(told), 1, bool(told), words, unit="columns")
+    if "joint_pos" not in log.columns or "control" not in log.columns:
+        return
+    joints = joints_of(m, log, "joint_pos")
+    bare = [
+        (a, joints.index(int(m.actuator_trnid[a, 0])))
+        for a in range(m.nu)
+        if m.actuator_biastype[a] == mujoco.mjtBias.mjBIAS_NONE and not world.terms  # which may be a net of servos
+        and m.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_trnid[a, 0] in joints
+    ]  # fmt: skip
+    if not bare:
+        return
+    u, q = (x[:, list(i)] for x, i in zip((controls(world, log), measured(log, "joint_pos")), zip(*bare)))
+    size = float(np.sqrt(np.nanmean(np.square(u))))
+    away = float(np.sqrt(np.nanmean(np.square(u - q)))) / size if size > 0 else 1.0
+    yield Check("kind of controls", away, FOLLOWS, away >= FOLLOWS, f"controls are {away:.0%} of their size away from joint_pos"
+                + ("" if away >= FOLLOWS else ": position targets, which the model's motors would take for torques; "
+                   "give the servos' gains (--machine.kp, --machine.kd)"), unit="of their size")  # fmt: skip
 
 
 def _why_not(world: World, log: Log) -> str:
@@ -304,7 +336,3 @@ def _gravity(world: World, pieces: Windows, plain: np.ndarray) -> list[Found]:
     finally:
         world.model.opt.gravity[:] = kept
     return found
-
-
-def facts(verdict: Verdict) -> dict[str, Any]:
-    return {"holds": verdict.holds, "checks": [c.to_json() for c in verdict.checks]}
