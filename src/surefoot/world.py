@@ -128,7 +128,7 @@ class Motion:
     q: np.ndarray  # (n, T, nq)
     v: np.ndarray  # (n, T, nv)
     act: np.ndarray  # (n, T, na)
-    y: Mapping[str, np.ndarray]  # sensor name -> (n, T, dim)
+    y: Mapping[str, np.ndarray]  # sensor name -> (n, T, dim), read at those states
     diverged: np.ndarray  # (n,) bool: whose later states mean nothing
 
 
@@ -172,6 +172,10 @@ class World(ABC):
     @abstractmethod
     def delays(self) -> np.ndarray:
         """(n, nu) s from a control to the actuator that obeys it."""
+
+    @abstractmethod
+    def sense(self) -> None:
+        """Read the sensors at the state as it is: a step leaves what they read before its last integration."""
 
     @abstractmethod
     def drive(self) -> np.ndarray:

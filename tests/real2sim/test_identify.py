@@ -287,3 +287,37 @@ def test_what_it_was_before_is_what_the_model_says():
     late = world(mujoco.MjSpec.from_string(XML), params, 0.01)
     found = identify(late, Box.full(params), recorded(w, TRUTH), QUICK)
     assert [p.before for p in found.params] == params.nominal.tolist()
+
+
+def test_a_delay_between_two_timesteps_lies_in_its_interval():
+    """The engine waits three whole steps of 5 ms for any delay of 10 to 15 ms: the middle is the fairest answer."""
+    task = tasks.make("arm")
+    w, index = tasks.env(task, 1).world, task.params.index("latency")
+    e = task.params.nominal.copy()
+    e[index] = 0.012
+    start = task.start(stream(0, "start"), 1)
+    w.reset(np.arange(1), e[None], start)
+    u = start.u + 0.3 * np.sin(np.arange(150)[:, None] * [0.35, 0.5])
+    m = w.rollout(u[None], Chance(0, 0, w.dt))
+    q, v = (np.concatenate([a, b[0, :-1]]) for a, b in ((start.q, m.q), (start.v, m.v)))
+    log = Log(w.dt * np.arange(150), {"joint_pos": q, "joint_vel": v, "control": u})
+    ranges = {n: (float(x), float(x)) for n, x in zip(task.params.names, task.params.nominal)} | {
+        "latency": (0.0, 0.06)
+    }
+    found = identify(tasks.env(task, 1).world, Box.ranges(task.params, ranges), log).params[index]
+    assert found.value == pytest.approx(0.0125) and found.low < 0.0101 and found.high > 0.0149 and found.determined
+
+
+def test_masses_and_a_motor_that_may_all_be_larger_together_are_told_by_their_ratio():
+    """x'' = strength u / mass: the ratio is told, each alone is as uncertain as it was, wherever the fit stops."""
+    xml = XML.replace('damping=".1" armature=".02"', "").replace('pos="0 0 -.3"', 'pos="0 0 0"')
+    both = Params((
+        Param("mass", "inertia", 1.0, 0.25, 4.0, match="arm", log=True),
+        Param("strength", "strength", 1.0, 0.25, 4.0, log=True),
+    ))  # fmt: skip
+    truth = np.array([2.0, 2.4])
+    found = identify(pendulum(both, xml), Box.full(both), recorded(pendulum(both, xml), truth, noise=(1e-3, 1e-2)))
+    assert not any(p.determined for p in found.params)
+    assert all(p.low < x < p.high for p, x in zip(found.params, truth))
+    assert len(found.told) == 1 and "mass" in found.told[0] and "strength" in found.told[0]
+    assert found.e[1] / found.e[0] == pytest.approx(1.2, rel=0.01)

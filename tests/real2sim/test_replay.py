@@ -1,5 +1,7 @@
 """A log made by a model is predicted by that model; what was changed in between shows."""
 
+from dataclasses import replace
+
 import mujoco
 import numpy as np
 import pytest
@@ -189,3 +191,33 @@ def test_a_window_bears_until_a_small_error_has_grown_tenfold():
     inertia = 2 * 0.5**2 + 0.02 + 0.01
     assert found[0] == pytest.approx(np.arccosh(10) / np.sqrt(2 * 9.81 * 0.5 / inertia), abs=0.011)
     assert found[1] == np.inf
+
+
+def test_a_slow_motor_goes_on_from_what_it_had_reached():
+    """First order, 50 ms: begun at the last control, as a quick one, the prediction is off by a tenth of the speed."""
+    slow = PENDULUM.replace("<motor ", '<general dyntype="filter" dynprm=".05" gainprm="3" ')
+    w = world(mujoco.MjSpec.from_string(slow), PARAMS, 0.02)
+    w.reset(
+        np.arange(1),
+        w.params.nominal[None],
+        Start(np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.ones((1, 1))),
+    )
+    u = np.sign(np.sin(12.0 * w.dt * np.arange(201)))[:, None]
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    log = Log(w.dt * np.arange(1, 201), {"joint_pos": m.q[0], "joint_vel": m.v[0], "control": u[1:]})
+    found = replay(w, log, resync=10)
+    assert found.scores[1].rmse < 1e-3 * np.std(m.v)
+    assert windows(w, log, 10).rows[0] == 18  # seven time constants
+    wrong = predict(w, replace(windows(w, log, 10), before=None), w.params.nominal[None])
+    assert np.abs(windows(w, log, 10).errors(wrong)["joint_vel"]).max() > 0.1 * np.std(m.v)
+
+
+def test_a_motor_two_periods_late_still_hears_what_it_was_told_before_the_window():
+    late = Params((Param("delay", "action_delay", 0.0, 0.0, 0.05, op="set"),))
+    w = pendulum(late, dt=0.02)
+    w.reset(np.arange(1), np.array([[0.05]]), Start(np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1))))
+    u = np.sign(np.sin(12.0 * w.dt * np.arange(101)))[:, None]
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    log = Log(w.dt * np.arange(1, 101), {"joint_pos": m.q[0], "joint_vel": m.v[0], "control": u[1:]})
+    pieces = windows(w, log, 5).some(slice(1, None))
+    assert np.abs(pieces.errors(predict(w, pieces, np.array([[0.05]])))["joint_vel"]).max() < 1e-9

@@ -18,8 +18,7 @@ from surefoot.real2sim.noise import WHITE, all_white
 
 NARROW = 0.05  # of the range: an interval whose half is less was determined by the log
 KNOWN = 0.25  # of the value: or whose half is less than this
-LOOSE = 0.5  # of what was believed before: what is still wider alone may be told in combination
-TOLD = 0.1  # of the range: a combination of parameters whose sd is less than this is told by the log
+TOLD = 0.1  # of what was believed before, and of what its parts alone are known to: a combination that the log tells
 AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
 WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
 
@@ -42,7 +41,7 @@ def certainty(problem: Problem, p: np.ndarray) -> Certainty:
     white = all_white(problem.noise, raw) and _agree(problem, J, r)
     F = J.T @ J
     B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
-    return Certainty(_covariance(F, B), white, float(r @ r) / len(r))
+    return Certainty(_covariance(F, B, np.clip(p[: problem.d], 0.0, 1.0)), white, float(r @ r) / len(r))
 
 
 def _without_starts(problem: Problem, J: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -112,34 +111,47 @@ def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndar
     return g.T @ g * len(g) / max(len(g) - 1, 1)
 
 
-def _covariance(F: np.ndarray, B: np.ndarray) -> np.ndarray:
+def _covariance(F: np.ndarray, B: np.ndarray, z: np.ndarray) -> np.ndarray:
     """cov of z: the sandwich along what the log tells, the belief's own width along what it does not."""
     values, vectors = np.linalg.eigh(F)
+    before = _width(vectors, z)
     seen = values > max(float(values.max()), 0.0) * 1e-13
     seen &= values > 0
     root = vectors[:, seen] / values[seen]
     data = root.T @ B @ root if seen.any() else np.zeros((0, 0))  # covariance along the seen directions
-    # in those coordinates the belief before adds 1 / WIDTH^2 of precision to each
-    inner = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(len(data))) + np.eye(len(data)) / WIDTH**2)
-    cov = vectors[:, seen] @ inner @ vectors[:, seen].T + WIDTH**2 * vectors[:, ~seen] @ vectors[:, ~seen].T
+    # in those coordinates the belief before adds its precision to each
+    inner = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(len(data))) + np.diag(1 / before[seen] ** 2))
+    cov = vectors[:, seen] @ inner @ vectors[:, seen].T + (vectors[:, ~seen] * before[~seen] ** 2) @ vectors[:, ~seen].T
     return (cov + cov.T) / 2
 
 
-def combinations(cov: np.ndarray, space: Space) -> tuple[str, ...]:
-    """Combinations with a small sd among parameters that alone have a large one."""
-    loose = np.flatnonzero(np.sqrt(np.diag(cov)) > LOOSE * WIDTH)
+def _width(vectors: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """(k,) root mean square distance from z of all that a box of side 1 holds along each column; at least a side's own sd.
+
+    Along a diagonal there is more room than along a side: three masses and a force may all be twice as large. And a fit
+    that does not care where it stops may stop at either end of it.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = np.stack([-z[:, None] / vectors, (1 - z[:, None]) / vectors])  # where each side is met
+    ends = np.where(np.abs(vectors) > 1e-12, ends, [[[-np.inf]], [[np.inf]]])
+    low, high = ends.min(0).max(0), ends.max(0).min(0)  # (k,): low <= 0 <= high
+    square = (high**2 + high * low + low**2) / 3
+    return np.sqrt(np.maximum(square, WIDTH**2))
+
+
+def combinations(cov: np.ndarray, space: Space, loose: np.ndarray) -> tuple[str, ...]:
+    """Combinations that the log tells, of the free parameters `loose`, which alone it does not."""
     if len(loose) < 2:
         return ()
+    alone = np.sqrt(np.diag(cov))[loose]
     values, vectors = np.linalg.eigh(cov[np.ix_(loose, loose)])
     found = []
-    for value, vector in zip(values, vectors.T):
-        if np.sqrt(value) < TOLD * WIDTH:
-            big = [
-                (float(c), space.names[loose[i]]) for i, c in enumerate(vector / np.abs(vector).max()) if abs(c) > 0.1
-            ]
-            if len(big) > 1:
-                words = " ".join(f"{c:+.2f} {name}" for c, name in big)
-                found.append(f"{words} (in units of their ranges; sd {np.sqrt(value):.2g})")
+    for sd, vector in zip(np.sqrt(np.maximum(values, 0.0)), vectors.T):
+        shares = vector / np.abs(vector).max()
+        big = np.flatnonzero(np.abs(shares) > 0.1)
+        if len(big) > 1 and sd < TOLD * min(WIDTH, float(alone[big].min())):
+            words = " ".join(f"{shares[i]:+.2f} {space.names[loose[i]]}" for i in big)
+            found.append(f"{words} (in units of their ranges; sd {sd:.2g})")
     return tuple(found)
 
 

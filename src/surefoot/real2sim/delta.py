@@ -25,7 +25,7 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, part, track
+from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, track
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
@@ -128,7 +128,7 @@ def practised(
     practice, fitting = practice or Practice(), fitting or Fitting()
     at = track(tasks.env(task, 1).world, belief, log)
     pieces = at.pieces(practice.seconds)
-    pieces = part(pieces, pieces.rows + pieces.length < round((1 - fitting.held_out) * len(log)))
+    pieces = pieces.some(pieces.rows + pieces.length < round((1 - fitting.held_out) * len(log)))
     world = following(task, at, pieces, settings.envs)
     lessons = lesson(task, at, world, practice)
     env = Env(lessons, world, lessons.belief, seed, stagger=True)

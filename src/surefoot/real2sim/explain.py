@@ -156,7 +156,7 @@ def pushes(at: Track, pieces: Windows, push: Push, terms: tuple[Term, ...]) -> n
     """(w, d) the push of each window, on top of what `terms` already do."""
     size = probe(at, push)
     step = max(1, MOST // (len(size) + 1))
-    parts = [_pushes(at, part(pieces, slice(k, k + step)), push, terms, size) for k in range(0, len(pieces), step)]
+    parts = [_pushes(at, pieces.some(slice(k, k + step)), push, terms, size) for k in range(0, len(pieces), step)]
     return np.concatenate(parts)
 
 
@@ -189,13 +189,6 @@ def probe(at: Track, push: Push) -> np.ndarray:
     mujoco.mj_fullM(m, data, M)
     faster = np.sqrt(np.nanmean(np.square(np.diff(at.v, axis=0)), 0)) / at.world.dt
     return np.maximum(0.1 * faster, 1e-3) * np.diag(M)
-
-
-def part(pieces: Windows, rows: slice | np.ndarray) -> Windows:
-    """Some of the windows."""
-    s = pieces.start
-    start = Start(s.q[rows], s.v[rows], s.u[rows], None if s.act is None else s.act[rows])
-    return replace(pieces, rows=pieces.rows[rows], start=start, u=pieces.u[rows])
 
 
 def term_of(push: Push, layout: Layout, net: Ensemble) -> MissingForce | DeltaAction:
@@ -275,7 +268,7 @@ def explain(
     at = track(world, belief, log)
     judges = judging(at, s)[0]
     ends = [round(f * len(log)) for f in (1 - s.held_out - s.select, 1 - s.held_out)]
-    chosen = part(judges, (judges.rows >= ends[0]) & (judges.rows + judges.length < ends[1]))
+    chosen = judges.some((judges.rows >= ends[0]) & (judges.rows + judges.length < ends[1]))
     if len(chosen) < 2:
         raise _too_short(at, s, "choose", ends[0], ends[1])
     best: tuple[float, MissingForce | DeltaAction, float] | None = None
@@ -300,7 +293,7 @@ def judging(at: Track, s: Fitting) -> tuple[Windows, Windows]:
     if _longest(at, begin, len(at.log)) < round(s.horizon / at.world.dt):
         raise _too_short(at, s, "judge", begin, len(at.log))
     judges = at.pieces(s.horizon, max(1, round(s.horizon / at.world.dt / 5)))
-    final = part(judges, judges.rows >= begin)
+    final = judges.some(judges.rows >= begin)
     if len(final) < 2:
         raise _too_short(at, s, "judge", begin, len(at.log))
     return judges, final
@@ -341,7 +334,7 @@ def learned(
     """A Term fitted to the pushes of windows of `span` seconds, worked out about an earlier one where there is one."""
     layout = Layout.of(at.world.model)
     pieces = at.pieces(span, max(1, round(span / at.world.dt / 3)))
-    pieces = part(pieces, pieces.rows + pieces.length < ends[1])
+    pieces = pieces.some(pieces.rows + pieces.length < ends[1])
     middle = pieces.rows + pieces.length // 2
     y = pushes(at, pieces, push, at.world.terms if about is None else (*at.world.terms, about))
     y = layout.turned(at.q[middle], y, back=True) if push == "force" else y

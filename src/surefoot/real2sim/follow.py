@@ -12,7 +12,7 @@ import numpy as np
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
-from surefoot.real2sim.replay import Windows
+from surefoot.real2sim.replay import Windows, picked
 from surefoot.world import Chance, Motion, Start, State, Term, World
 
 Give = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -47,8 +47,7 @@ class Followed(World):
 
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
         """At the windows that e tells; the starts are the log's."""
-        at, s = self._window(e), self.pieces.start
-        begin = Start(s.q[at], s.v[at], s.u[at], None if s.act is None else s.act[at])
+        begin = picked(self.pieces.start, self._window(e))
         self.inner.reset(ids, np.repeat(self.fixed[None], len(ids), 0), begin)
         self.state.e[ids] = e
 
@@ -60,6 +59,9 @@ class Followed(World):
 
     def delays(self) -> np.ndarray:
         return self.inner.delays()
+
+    def sense(self) -> None:
+        self.inner.sense()
 
     def drive(self) -> np.ndarray:
         return self.inner.drive()

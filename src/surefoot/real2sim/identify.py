@@ -347,18 +347,35 @@ def _answer(
     say("how sure")
     sure = certainty(problem, p)
     z = np.clip(p[: problem.d], 0.0, 1.0)
-    e = problem.space.e(z)
+    e = _middle(problem, problem.space.e(z))
     belief = belief_of(problem.space, e, sure.cov + np.diag(np.square(problem.space.grain * WIDTH)))
+    learned = _learned(problem.space, z, before, e, sure.cov, belief)
+    loose = np.flatnonzero([not x.determined for x, free in zip(learned, problem.space.free) if free])
     return Identified(
         belief,
-        _learned(problem.space, z, before, e, sure.cov, belief),
-        combinations(sure.cov, problem.space),
+        learned,
+        combinations(sure.cov, problem.space, loose),
         tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
         sure.white,
         _errors(problem.cases, before, e),
         _held(held, problem.cases, before, e),
         sure.cost,
     )
+
+
+def _middle(problem: Problem, e: np.ndarray) -> np.ndarray:
+    """Delays in the middle of all that are one to the engine: it waits whole timesteps, a part of one as long as all of it."""
+    model, space, out = problem.cases[0].world.model, problem.space, e.copy()
+    kept = {
+        "action_delay": model.actuator_history,
+        "sensor_delay": model.sensor_history,
+    }  # samples; 1: reads between two
+    for i in np.flatnonzero(space.free):
+        history = kept.get(space.params.items[i].target)
+        if history is not None and not history[:, 1].any():
+            steps = np.ceil(e[i] / model.opt.timestep - 1e-6)
+            out[i] = np.clip(model.opt.timestep * max(steps - 0.5, 0.0), space.low[i], space.high[i])
+    return out
 
 
 def _learned(

@@ -14,7 +14,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.signals import PAUSE, Signal, controls, measured, signals, starts
+from surefoot.real2sim.signals import PAUSE, Signal, controls, measured, remembered, settling, signals, starts
 from surefoot.rng import stream
 from surefoot.world import Chance, Motion, Start, World
 
@@ -33,15 +33,16 @@ class Windows:
     length: int  # steps
     start: Start  # (w, ...) measured states
     u: np.ndarray  # (w, length, nu)
+    before: "Before | None" = None
+    """what went before, where actuators remember it"""
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def some(self, at: np.ndarray) -> "Windows":
+    def some(self, at: np.ndarray | slice) -> "Windows":
         """Those at the given places."""
-        x = self.start
-        start = Start(x.q[at], x.v[at], x.u[at], None if x.act is None else x.act[at])
-        return replace(self, rows=self.rows[at], start=start, u=self.u[at])
+        before = None if self.before is None else Before(picked(self.before.start, at), self.before.u[at])
+        return replace(self, rows=self.rows[at], start=picked(self.start, at), u=self.u[at], before=before)
 
     def target(self, signal: Signal) -> np.ndarray:
         """(w, length, k) what was measured at the end of each step."""
@@ -62,16 +63,26 @@ class Windows:
         return found
 
 
+@dataclass(frozen=True)
+class Before:
+    """The rows that lead to each window: slow actuators reach what they had reached, late ones hear what they were told."""
+
+    start: Start  # (w, ...) as measured
+    u: np.ndarray  # (w, k, nu)
+
+
 def windows(
     world: World, log: Log, length: int | None = None, stride: int | None = None, only: tuple[str, ...] = ()
 ) -> Windows:
     """Cut a log into windows of `length` steps, one every `stride`; without a length, as long as the log allows (whole).
 
-    Each stretch without a gap is cut from its first row on: a gap is never bridged.
+    Each stretch without a gap is cut from its first row on, or where actuators are slow, from the row on where it no
+    longer matters what they had reached at the first: a gap is never bridged.
     """
     chosen, u = signals(world, log, only), controls(world, log)
     seen = _complete(log, chosen)
-    parts = stretches(world, log, seen, np.isfinite(u).all(1))
+    whole_ones = stretches(world, log, seen, np.isfinite(u).all(1))
+    parts = _known(world, whole_ones)
     length = _longest(parts) if length is None else length
     if not 1 <= length < len(log):
         raise SurefootError(f"log: found {len(log)} rows, expected more than {length} for windows of {length} steps")
@@ -79,14 +90,33 @@ def windows(
     rows = rows[seen[rows]]
     if not len(rows):
         raise SurefootError(f"log: no {length} steps in a row without a gap; try shorter windows")
-    u = u[rows[:, None] + np.arange(length)]
-    return Windows(log, chosen, rows, length, starts(world, log, rows), u)
+    begins = np.array([a for a, _ in whole_ones])
+    first = begins[np.searchsorted(begins, rows, "right") - 1]
+    during = u[rows[:, None] + np.arange(length)]
+    return Windows(log, chosen, rows, length, starts(world, log, rows), during, _before(world, log, rows, first, u))
+
+
+def _known(world: World, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches without what slow actuators take to forget where they began, or without a half where that is less."""
+    slow = settling(world.model, world.dt)
+    return [(a + min(slow, (b - a) // 2), b) for a, b in parts]
+
+
+def _before(world: World, log: Log, rows: np.ndarray, first: np.ndarray, u: np.ndarray) -> Before | None:
+    """The rows before each window that actuators remember, of its own stretch, whose first row is repeated where it is short."""
+    count = remembered(world)
+    if not count:
+        return None
+    at = np.maximum(rows[:, None] - count + np.arange(count), first[:, None])
+    x, own = starts(world, log, at[:, 0]), starts(world, log, rows)
+    q, v = (np.where(np.isfinite(a).all(1, keepdims=True), a, b) for a, b in ((x.q, own.q), (x.v, own.v)))
+    return Before(Start(q, v, u[at[:, 0]], u[at[:, 0]] if world.model.na == world.model.nu else None), u[at])
 
 
 def whole(world: World, log: Log, only: tuple[str, ...] = ()) -> int:
     """The longest window, in steps, of which at least half of a log's stretches can be made; of an unbroken log, all of it."""
     seen, told = _complete(log, signals(world, log, only)), np.isfinite(controls(world, log)).all(1)
-    return _longest(stretches(world, log, seen, told))
+    return _longest(_known(world, stretches(world, log, seen, told)))
 
 
 def _complete(log: Log, chosen: tuple[Signal, ...]) -> np.ndarray:
@@ -141,8 +171,16 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
     if start is None:
         start = repeated(pieces.start, m)
     shift = np.repeat(encoder_shift(world, e), w, 0)  # what the encoders read, and what is there
-    world.reset(np.arange(m * w), np.repeat(e, w, 0), replace(start, q=start.q - shift))
-    motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), Chance(0, 0, world.dt))
+    each, chance, lost = np.repeat(e, w, 0), Chance(0, 0, world.dt), np.zeros(m * w, bool)
+    if pieces.before is None:
+        world.reset(np.arange(m * w), each, replace(start, q=start.q - shift))
+    else:
+        earlier = repeated(pieces.before.start, m)
+        world.reset(np.arange(m * w), each, replace(earlier, q=earlier.q - shift))
+        lost = world.rollout(np.tile(pieces.before.u, (m, 1, 1)), chance).diverged
+        world.set_back(start.q - shift, start.v)
+    motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), chance)
+    motion = replace(motion, diverged=motion.diverged | lost)
     return replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion
 
 
@@ -190,6 +228,11 @@ def sized(world: World, n: int) -> World:
             kept.pop(next(iter(kept)))
         kept[n] = world.like(n)
     return kept[n]
+
+
+def picked(start: Start, at: np.ndarray | slice) -> Start:
+    """Those at the given places."""
+    return Start(start.q[at], start.v[at], start.u[at], None if start.act is None else start.act[at])
 
 
 def repeated(start: Start, m: int) -> Start:

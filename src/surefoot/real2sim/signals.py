@@ -18,6 +18,7 @@ from surefoot.world import Motion, Start, State, World
 Readable = State | Motion  # both have q, v, act and y, the state's own axis last
 JOINT = {"joint_pos": "rad", "joint_vel": "rad/s"}
 PAUSE = 3.5  # median steps between two rows: more than two lost packets, which nothing reaches across
+SETTLED = 7.0  # time constants of a slow actuator after which it has forgotten where it began
 BASE = {"base_pos": ("m", 3), "base_quat": ("", 4), "base_lin_vel": ("m/s", 3), "base_ang_vel": ("rad/s", 3)}
 
 
@@ -180,7 +181,7 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
     """The state at some rows of a log, as far as it was measured; joints nobody measured are where the model has them.
 
     Velocities that were not logged come from a parabola through the five nearest positions. What a delayed actuator
-    remembers, and what a slow one has reached, is the control of the row before.
+    remembers, and what a slow one has reached, is the control of the row before, as far as nothing else is known.
     """
     m, n = world.model, len(rows)
     q, v = np.tile(m.qpos0, (n, 1)), np.zeros((n, m.nv))
@@ -203,6 +204,22 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
     before = np.where(log.time[rows] - log.time[before] > PAUSE / log.rate, rows, before)
     u = controls(world, log)[before]
     return Start(q, v, u, u.copy() if m.na == m.nu else None)
+
+
+def settling(model: mujoco.MjModel, dt: float) -> int:
+    """Rows until what slow actuators began with, which nobody measured, is forgotten."""
+    slow = model.actuator_dynprm[model.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE, 0]
+    return int(np.ceil(SETTLED * float(slow.max(initial=0.0)) / dt))
+
+
+def remembered(world: World) -> int:
+    """Rows of controls that still act: through slow actuators, or through late ones, as late as e may make them.
+
+    The control of the row before is remembered by every start.
+    """
+    m, latest = world.model, max((p.high for p in world.params if p.target == "action_delay"), default=0.0)
+    rows = int(np.ceil(max(float(m.actuator_delay.max(initial=0.0)), latest) / world.dt - 1e-9))
+    return max(settling(m, world.dt), rows if rows > 1 else 0)
 
 
 def slope(time: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def course(lesson: Lesson, s: Settings) -> Course:
     rows = (lesson.pieces.rows[lesson.part == 0][:, None] + firsts).ravel()
     u = np.concatenate([lesson.pieces.u[lesson.part == 0][:, a : a + length] for a in firsts], 1)
     u = u.reshape(-1, length, u.shape[-1])
-    pieces = replace(lesson.pieces, rows=rows, length=length, start=starts(world, log, rows), u=u)
+    pieces = replace(lesson.pieces, rows=rows, length=length, start=starts(world, log, rows), u=u, before=None)
     errors = pieces.errors(predict(world, pieces, lesson.e[None]))
     sd = {name: np.maximum(np.sqrt(np.square(e).mean((0, 1))), 1e-9) for name, e in errors.items()}
     m, reads = world.model, {}

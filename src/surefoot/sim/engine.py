@@ -327,15 +327,24 @@ class Engine(World):
         diverged = (warned != self.warned) | ~(np.abs(ends["qvel"]) < FASTEST).all((1, 2))
         self.warned[:] = warned
         self.stopped |= diverged
+        data = np.zeros((self.n, count, 0))
+        if self.senses:  # read at a period's end by the step that begins the next, under its control
+            self.sense()
+            data = np.concatenate(
+                [each["sensordata"][:, self.substeps :: self.substeps], self.batch.bind("sensordata")[:, None]], 1
+            )
         self.kept[:], self.since[:] = self.batch.state, 0
         self.given.clear()
-        data = ends.get("sensordata", np.zeros((self.n, count, 0)))
         y = {name: data[..., a:b] for name, (a, b) in sensor_columns(m).items()}
         return Motion(ends["qpos"], ends["qvel"], ends.get("act", np.zeros((self.n, count, 0))), y, diverged)
 
     def delays(self) -> np.ndarray:
         shared = np.tile(self.model.actuator_delay, (self.n, 1))
         return np.array(self.fields.get("actuator_delay", shared))
+
+    def sense(self) -> None:
+        if self.senses and self.mover is None:
+            self.batch.forward()
 
     def drive(self) -> np.ndarray:
         force = self.batch.bind("qfrc_actuator")
@@ -349,6 +358,7 @@ class Engine(World):
         diverged = np.zeros(self.n, bool)
         for k in range(count):
             diverged |= self.step(u[:, k], Chance(chance.seed, chance.step + k, chance.dt))
+            self.sense()
             q[:, k], v[:, k], act[:, k] = x.q, x.v, x.act
             for name, a in x.y.items():
                 y[name][:, k] = a

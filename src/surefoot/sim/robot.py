@@ -112,6 +112,7 @@ class Robot:
 
     def _measure(self) -> dict[str, np.ndarray]:
         """What its sensors say now, nan where the packet was lost; and what it is asked to do."""
+        self._env.world.sense()  # else joints would be a timestep older than the base
         found = self._columns(self._env.sensed().x)
         if any(term.lost[0] for term in self._env.senses if isinstance(term, Lost)):
             found = {k: np.full_like(v, np.nan) for k, v in found.items()}

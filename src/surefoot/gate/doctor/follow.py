@@ -15,12 +15,11 @@ import numpy as np
 
 from surefoot.gate.doctor.told import episodes
 from surefoot.log import Log
-from surefoot.real2sim.signals import controls, rotation_between, starts
+from surefoot.real2sim.signals import controls, rotation_between, settling, starts
 from surefoot.sim.gap.shown import Shown
 from surefoot.world import Chance, Start, World
 
 LENGTH, WARM = 60, 10  # rows of a segment that count, and rows before them in which the filter settles
-SETTLED = 7.0  # time constants of a slow motor after which it has forgotten where it began
 MOST = 16  # segments, spread over a log: twenty seconds say enough
 SHORTEST = 6  # rows of an episode that are worth following
 ALIVE = 0.05  # process noise over measurement noise, at least: a filter that trusts its model alone goes blind
@@ -56,17 +55,11 @@ def track(world: World, log: Log) -> Track:
     u = controls(world, log)
     seen = np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1)
     told = np.isfinite(u).all(1)
-    settle = _settle(world.model, world.dt)
+    settle = settling(world.model, world.dt)
     rows, counts = _segments(begins, seen & told, seen, told, settle + WARM)
     filled = np.where(np.isfinite(x.q), x.q, np.tile(world.model.qpos0, (len(log), 1)))
     v, u = (np.where(np.isfinite(a), a, 0.0) for a in (x.v, u))
     return Track(world.model, world.dt, filled, v, u, seen, rows, counts, begins, settle)
-
-
-def _settle(model: mujoco.MjModel, dt: float) -> int:
-    """Rows until what slow motors began with, which nobody measured, is forgotten."""
-    slow = model.actuator_dynprm[model.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE, 0]
-    return int(np.ceil(SETTLED * float(slow.max(initial=0.0)) / dt))
 
 
 def _segments(

@@ -169,6 +169,10 @@ class Shown(World):
     def delays(self) -> np.ndarray:
         return self.engine.delays()
 
+    def sense(self) -> None:
+        self.engine.sense()
+        self._look()
+
     def drive(self) -> np.ndarray:
         return self.engine.drive()[:, self.layout.v]
 
