@@ -33,15 +33,15 @@ class Windows:
     length: int  # steps
     start: Start  # (w, ...) measured states
     u: np.ndarray  # (w, length, nu)
-    before: "Before | None" = None
-    """what went before, where actuators remember it"""
+    before: np.ndarray | None = None
+    """(w, k, nu) controls of the rows before, where actuators remember them"""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def some(self, at: np.ndarray | slice) -> "Windows":
         """Those at the given places."""
-        before = None if self.before is None else Before(picked(self.before.start, at), self.before.u[at])
+        before = None if self.before is None else self.before[at]
         return replace(self, rows=self.rows[at], start=picked(self.start, at), u=self.u[at], before=before)
 
     def target(self, signal: Signal) -> np.ndarray:
@@ -61,14 +61,6 @@ class Windows:
             if missing.any():
                 found[s.name][np.tile(missing, (copies, 1))] = 0.0
         return found
-
-
-@dataclass(frozen=True)
-class Before:
-    """The rows that lead to each window: slow actuators reach what they had reached, late ones hear what they were told."""
-
-    start: Start  # (w, ...) as measured
-    u: np.ndarray  # (w, k, nu)
 
 
 def windows(
@@ -92,25 +84,16 @@ def windows(
         raise SurefootError(f"log: no {length} steps in a row without a gap; try shorter windows")
     begins = np.array([a for a, _ in whole_ones])
     first = begins[np.searchsorted(begins, rows, "right") - 1]
-    during = u[rows[:, None] + np.arange(length)]
-    return Windows(log, chosen, rows, length, starts(world, log, rows), during, _before(world, log, rows, first, u))
+    count = remembered(world)
+    before = np.maximum(rows[:, None] - count + np.arange(count), first[:, None])  # the first again where it is short
+    during = rows[:, None] + np.arange(length)
+    return Windows(log, chosen, rows, length, starts(world, log, rows), u[during], u[before] if count else None)
 
 
 def _known(world: World, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Stretches without what slow actuators take to forget where they began, or without a half where that is less."""
     slow = settling(world.model, world.dt)
     return [(a + min(slow, (b - a) // 2), b) for a, b in parts]
-
-
-def _before(world: World, log: Log, rows: np.ndarray, first: np.ndarray, u: np.ndarray) -> Before | None:
-    """The rows before each window that actuators remember, of its own stretch, whose first row is repeated where it is short."""
-    count = remembered(world)
-    if not count:
-        return None
-    at = np.maximum(rows[:, None] - count + np.arange(count), first[:, None])
-    x, own = starts(world, log, at[:, 0]), starts(world, log, rows)
-    q, v = (np.where(np.isfinite(a).all(1, keepdims=True), a, b) for a, b in ((x.q, own.q), (x.v, own.v)))
-    return Before(Start(q, v, u[at[:, 0]], u[at[:, 0]] if world.model.na == world.model.nu else None), u[at])
 
 
 def whole(world: World, log: Log, only: tuple[str, ...] = ()) -> int:
@@ -172,13 +155,16 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
         start = repeated(pieces.start, m)
     shift = np.repeat(encoder_shift(world, e), w, 0)  # what the encoders read, and what is there
     each, chance, lost = np.repeat(e, w, 0), Chance(0, 0, world.dt), np.zeros(m * w, bool)
-    if pieces.before is None:
-        world.reset(np.arange(m * w), each, replace(start, q=start.q - shift))
-    else:
-        earlier = repeated(pieces.before.start, m)
-        world.reset(np.arange(m * w), each, replace(earlier, q=earlier.q - shift))
-        lost = world.rollout(np.tile(pieces.before.u, (m, 1, 1)), chance).diverged
-        world.set_back(start.q - shift, start.v)
+    there = replace(start, q=start.q - shift)
+    count = 0 if pieces.before is None else remembered(world, e)
+    if pieces.before is None or not count:
+        world.reset(np.arange(m * w), each, there)
+    else:  # what actuators do with controls does not depend on where the machine is: it is put there afterwards
+        told = np.tile(pieces.before[:, -count:], (m, 1, 1))
+        act = told[:, 0] if world.model.na == world.model.nu else None
+        world.reset(np.arange(m * w), each, replace(there, u=told[:, 0], act=act))
+        lost = world.rollout(told, chance).diverged
+        world.set_back(there.q, there.v)
     motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), chance)
     motion = replace(motion, diverged=motion.diverged | lost)
     return replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion

@@ -208,18 +208,30 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
 
 def settling(model: mujoco.MjModel, dt: float) -> int:
     """Rows until what slow actuators began with, which nobody measured, is forgotten."""
-    slow = model.actuator_dynprm[model.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE, 0]
-    return int(np.ceil(SETTLED * float(slow.max(initial=0.0)) / dt))
+    return int(np.ceil(SETTLED * _slowest(model) / dt - 1e-9))
 
 
-def remembered(world: World) -> int:
-    """Rows of controls that still act: through slow actuators, or through late ones, as late as e may make them.
+def _slowest(model: mujoco.MjModel) -> float:
+    """The largest time constant of an actuator, s; 0: none is slow."""
+    return float(model.actuator_dynprm[model.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE, 0].max(initial=0.0))
+
+
+def remembered(world: World, e: np.ndarray | None = None) -> int:
+    """Rows of controls that still act, through slow or late actuators, under any of e (m, ne), or under any that may be.
 
     The control of the row before is remembered by every start.
     """
-    m, latest = world.model, max((p.high for p in world.params if p.target == "action_delay"), default=0.0)
-    rows = int(np.ceil(max(float(m.actuator_delay.max(initial=0.0)), latest) / world.dt - 1e-9))
-    return max(settling(m, world.dt), rows if rows > 1 else 0)
+    m = world.model
+    high = {p.name: p.high if e is None else float(e[:, i].max()) for i, p in enumerate(world.params)}
+    ways = {"set": lambda _, x: x, "scale": lambda own, x: own * x, "add": lambda own, x: own + x}
+    slow, late = _slowest(m), float(m.actuator_delay.max(initial=0.0))
+    for p in world.params:
+        if p.target == "motor_time" and slow:
+            slow = max(slow, ways[p.op](slow, high[p.name]))
+        if p.target == "action_delay":
+            late = max(late, ways[p.op](late, high[p.name]))
+    rows = int(np.ceil(late / world.dt - 1e-9))
+    return max(int(np.ceil(SETTLED * slow / world.dt - 1e-9)), rows if rows > 1 else 0)
 
 
 def slope(time: np.ndarray, x: np.ndarray) -> np.ndarray:
