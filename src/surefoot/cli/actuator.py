@@ -67,7 +67,7 @@ class Actuator:
         parents = {k: files.sha256(p.read_bytes()) for k, p in named.items() if p.is_file()}
         path = save(fitted.net, self.out, fitted.facts | {"parents": parents})
         shown = [table(fitted.facts), f"net: {path}", "these blocks are of the same motions: try it on a log of others"]
-        next_ = f"surefoot replay {self.model} OTHER_LOG --machine.net {path}"
+        next_ = f"surefoot replay {self.model} OTHER_LOG --world {path}"
         if bad := worse(fitted.facts):
             said = ", ".join(f"{name} ({100 * added:.1f} % more squared error)" for name, added in bad.items())
             shown.append(f"warning: with the net the free rollout gets worse in {said}; find out why before you use it")

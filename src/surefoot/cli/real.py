@@ -17,6 +17,7 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
+from surefoot.formats import clean
 from surefoot.log import Log
 from surefoot.params import Params
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from surefoot.real2sim.identify import Identified
     from surefoot.real2sim.replay import Replay as Replayed
     from surefoot.sim.engine import Engine
+    from surefoot.world import Term
 
 FAILED = 1
 
@@ -61,6 +63,27 @@ def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
     """A model and a log, as a command is told them."""
     more = f" --map {quote(str(mapping))}" if mapping else ""
     return f"{quote(model)} {quote(str(log))}{more}{machine.words()}"
+
+
+def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:
+    """Terms that `surefoot missing`, `delta` and `actuator` wrote, for a model; refused where it is another robot's."""
+    from surefoot.real2sim import actuator_net
+    from surefoot.sim import learned
+
+    found: list[Term] = []
+    for path in paths:
+        folder = path.parent if path.name == "term.json" else path
+        if (folder / "term.json").is_file():
+            found.append(learned.load(folder, model))
+        elif path.suffix == ".json" and path.is_file():
+            found.append(actuator_net.load(path, model))
+        else:
+            what = "a folder without term.json" if path.is_dir() else "another file" if path.exists() else "nothing"
+            raise SurefootError(
+                f"--world: {path}: found {what}, expected the folder that `surefoot missing` or `surefoot delta` wrote, "
+                "or the JSON file of `surefoot actuator`"
+            )
+    return tuple(found)
 
 
 @contextmanager
@@ -104,6 +127,9 @@ class Replay:
     """JSON file that says what the log's columns are; see docs/logs.md"""
     belief: str = ""
     """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    world: tuple[Path, ...] = ()
+    """what the model lacks, put into it: folders that `surefoot missing` or `surefoot delta` wrote, nets of `surefoot
+    actuator`, in the order they act"""
     resync: int | None = None
     """set the model back to the measured state every so many steps; free from the first row to the last unless told"""
     signals: tuple[str, ...] = ()
@@ -121,7 +147,8 @@ class Replay:
         params = Params()
         if self.belief:
             params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
-        world = self.machine.world(self.model, params, log)
+        plain = self.machine.world(self.model, params, log)
+        world = plain.like(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
         line.text("replaying")
         with naming(self.log):
             found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)
@@ -129,9 +156,9 @@ class Replay:
         shown: list[Any] = [_scores(found)]
         if found.diverged:
             shown.append(f"{found.diverged} simulations diverged: their errors mean nothing")
-        doubts = [c.evidence for c in standing(world, log) if not c.holds]
+        doubts = [c.evidence for c in standing(plain, log) if not c.holds]
         shown += doubts
-        facts = found.facts() | {"doubts": doubts}
+        facts = clean(found.facts()) | {"doubts": doubts}  # a prediction without an error has no rate of growth
         if self.plot:
             facts["page"] = str(page(self.plot, f"{self.model} against {self.log}", found))
             shown.append(f"picture: {self.plot}")
@@ -181,7 +208,7 @@ def page(out: Path, title: str, found: "Replayed") -> Path:
         parts.append(
             report.plot(draw, f"{s.signal} [{s.unit}]: measured, and predicted (dashed){more}; RMSE {s.rmse:.4g}")
         )
-    return report.write(out, title, parts, found.facts())
+    return report.write(out, title, parts, clean(found.facts()))
 
 
 @dataclass

@@ -1,0 +1,116 @@
+"""What the verbs between a log and its model say and write, on the command line."""
+
+import json
+
+import mujoco
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.cli import main
+from surefoot.log import Log
+from surefoot.params import Params
+from surefoot.policy import Random
+from surefoot.real2sim import actuator_net
+from surefoot.real2sim.plant import world
+from surefoot.sim import learned
+from surefoot.tasks.rollout import contract
+from surefoot.world import Chance, Start
+
+MOTOR = '<motor name="motor" joint="hinge"/>'
+PENDULUM = f"""
+<mujoco><compiler angle="radian"/><option timestep="0.005" integrator="implicitfast"/>
+<worldbody><body name="arm"><joint name="hinge" axis="0 1 0" damping=".05" limited="true" range="-9 9"/>
+    <inertial pos="0 0 -.5" mass="2" diaginertia=".02 .02 .02"/></body></worldbody>
+<actuator>{MOTOR}</actuator></mujoco>"""
+
+
+def pendulum(xml=PENDULUM, terms=()):
+    return world(mujoco.MjSpec.from_string(xml), Params(), 0.02, 1, terms)
+
+
+def constant(kind, model, value):
+    """A Term that says the same everywhere: nets of zeros with a bias."""
+    layout, out = learned.Layout.of(model), len(value)
+    arrays = {"w0": np.zeros((1, out, len(layout.names))), "b0": np.ones((1, out)), "scale": np.array(value)}
+    arrays |= {"mean": np.zeros(len(layout.names)), "sd": np.ones(len(layout.names)), "doubt": np.zeros(())}
+    return kind(layout, learned.Ensemble(arrays))
+
+
+def swung(w, seconds=3.0):
+    """A log of a pendulum under a torque of two sines."""
+    t = w.dt * np.arange(round(seconds / w.dt) + 1)
+    u = (3 * np.sin(1.7 * t) + 4 * np.sin(3.1 * t))[:, None]
+    w.reset(np.arange(1), np.zeros((1, 0)), Start(np.full((1, 1), 0.3), np.zeros((1, 1)), u[:1]))
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    q, v = np.concatenate([[[0.3]], m.q[0]]), np.concatenate([[[0.0]], m.v[0]])
+    return Log(t, {"joint_pos": q, "joint_vel": v, "control": u}, meta={"names": {"joint_pos": ["hinge"]}})
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a pendulum, and the log of one on which a force of 0.3 N m acts that its model lacks."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.xml").write_text(PENDULUM)
+    force = constant(learned.MissingForce, pendulum().model, [0.3])
+    learned.save(force, tmp_path / "force")
+    swung(pendulum(terms=(force,))).save(tmp_path / "log.npz")
+    return tmp_path
+
+
+def ask(capsys, words, code=0):
+    assert main([*words.split(), "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_model_file_replays_with_the_force_it_lacked(here, capsys):
+    without = ask(capsys, "replay p.xml log.npz")["signals"]["joint_pos"]["rmse"]
+    for name in ("force", "force/term.json"):
+        assert ask(capsys, f"replay p.xml log.npz --world {name}")["signals"]["joint_pos"]["rmse"] < 1e-6 < without
+
+
+def test_several_of_what_a_model_lacks_act_together(here, capsys):
+    half = constant(learned.DeltaAction, pendulum().model, [-0.3])  # of a motor's torque, which undoes the force
+    learned.save(half, here / "undone")
+    swung(pendulum()).save(here / "plain.npz")
+    assert ask(capsys, "replay p.xml plain.npz --world force undone")["signals"]["joint_pos"]["rmse"] < 1e-6
+
+
+def test_an_actuator_net_is_replayed_by_the_same_flag(here, capsys):
+    model = pendulum().model
+    card = actuator_net.Card("mlp", 0.02, actuator_net.drives(model), (0,), (6.0,), (0.1,), history=2, hidden=4)
+    shapes = {"shift": (1, 1, 6), "gain": (1, 1, 1), "offset": (1, 1, 1), "w_out": (1, 4, 1), "b_out": (1, 1, 1)}
+    rng = np.random.default_rng(3)
+    arrays = {k: rng.standard_normal(s) for k, s in (shapes | {"w0": (1, 6, 4), "b0": (1, 1, 4)}).items()}
+    net = actuator_net.ActuatorNet.on(model, card, arrays | {"scale": np.ones((1, 1, 6))})
+    actuator_net.save(net, here / "net.json")
+    swung(pendulum(terms=(net,))).save(here / "driven.npz")
+    with_it, without = (
+        ask(capsys, f"replay p.xml driven.npz {more}")["signals"]["joint_pos"]["rmse"]
+        for more in ("--world net.json", "")
+    )
+    assert with_it < 1e-6 < without
+
+
+def test_a_task_replays_with_a_delta(here, capsys):
+    from surefoot.sim.realities import Reality
+    from surefoot.tasks.record import record
+
+    arm = tasks.make("arm")
+    record(arm, Reality(0, {}), Random(contract(arm, tasks.env(arm, 1).world.model), 0), 2.0).save(here / "arm.npz")
+    learned.save(constant(learned.DeltaAction, tasks.env(arm, 1).world.model, [0.2, -0.1]), here / "delta")
+    without, moved = (
+        ask(capsys, f"replay arm arm.npz {w}")["signals"]["joint_pos"]["rmse"] for w in ("", "--world delta")
+    )
+    assert without < 1e-6 and moved > 0.05  # servos rest where they are told: 0.2 and -0.1 rad further
+
+
+@pytest.mark.parametrize("name, found", [("log.npz", "another file"), ("gone", "nothing"), (".", "a folder without")])
+def test_what_is_no_such_file_is_refused_with_what_was_expected(here, capsys, name, found):
+    error = ask(capsys, f"replay p.xml log.npz --world {name}", 2)["error"]
+    assert error.startswith(f"--world: {name}: found {found}") and "`surefoot missing`" in error
+
+
+def test_a_belief_is_not_what_a_model_lacks(here, capsys):
+    (here / "b.json").write_text("{}")
+    assert "b.json: format: found None, expected" in ask(capsys, "replay p.xml log.npz --world b.json", 2)["error"]
