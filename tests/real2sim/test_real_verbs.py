@@ -114,3 +114,19 @@ def test_what_is_no_such_file_is_refused_with_what_was_expected(here, capsys, na
 def test_a_belief_is_not_what_a_model_lacks(here, capsys):
     (here / "b.json").write_text("{}")
     assert "b.json: format: found None, expected" in ask(capsys, "replay p.xml log.npz --world b.json", 2)["error"]
+
+
+def test_what_was_not_to_be_learned_is_told_apart_from_what_the_log_determined(here, capsys):
+    from surefoot.sim.realities import Reality
+    from surefoot.tasks.record import record
+
+    record(tasks.make("balance"), Reality(0, {}), None, 4.0).save(here / "b.npz")
+    rows = ask(capsys, "identify balance b.npz --learn cart_mass --no-check")["params"]
+    assert [r["name"] for r in rows if r["learned"]] == ["cart_mass"]
+    assert all(r["determined"] is (True if r["learned"] else None) for r in rows) and len(rows) > 1
+
+
+def test_words_follow_the_size_of_what_got_worse():
+    from surefoot.cli.real import _more
+
+    assert _more(21.56, 28.75) == "by 33 %" and _more(1.0, 1.001) == "by less than 1 %" and _more(1.0, 3.0) == "3 times"

@@ -304,13 +304,13 @@ class Identify:
         about = asked(self.model, self.logs[0], self.mapping, self.machine)
         if found.fault:
             shown.append(f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else ""))
-            return Answer(found.facts(), shown, self._instead(about), FAILED)
+            return Answer(_facts(found), shown, self._instead(about), FAILED)
         if self.save:
             files.write_json(self.save, found.belief.to_json())
             shown.append(f"belief: {self.save}")
         saved = f" --belief {quote(str(self.save))}" if self.save else ""
         lacks = not found.white and self.model in tasks.TASKS and self.machine == Machine()
-        return Answer(found.facts(), shown, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
+        return Answer(_facts(found), shown, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
@@ -343,11 +343,25 @@ class Identify:
             )
 
 
+def _learned(found: "Identified") -> list[bool]:
+    """Of each unknown, whether it was to be learned: the others are fixed in the belief."""
+    return [bool(x > 0) for x in np.diag(found.belief.cov)]
+
+
+def _facts(found: "Identified") -> dict[str, Any]:
+    """Of an unknown that was not to be learned, the log was not asked whether it determines it."""
+    facts = found.facts()
+    rows = [
+        p | {"learned": x, "determined": p["determined"] if x else None}
+        for p, x in zip(facts["params"], _learned(found))
+    ]
+    return facts | {"params": rows}
+
+
 def _params(found: "Identified") -> Table:
     table = Table("unknown", "before", "after", "95 % interval", "unit", "")
-    free = np.diag(found.belief.cov) > 0
-    for p, is_free in zip(found.params, free):
-        if not is_free:
+    for p, learned in zip(found.params, _learned(found)):
+        if not learned:
             continue
         words = "" if p.determined else "not determined by this log"
         if p.at_bound:
@@ -364,7 +378,21 @@ def _remarks(found: "Identified") -> list[str]:
         said.append(
             "what is left is not noise: the model lacks physics, and the intervals hold all that predicts within 1 % as well"
         )
-    worse = [name for name, (a, b) in found.held.items() if b > a]
+    worse = [f"{name} {_more(a, b)}" for name, (a, b) in found.held.items() if b > a]
     if worse and not found.fault:
-        said.append(f"on what was kept aside {', '.join(worse)} is predicted a little worse than before")
+        said.append(f"predicted worse than before on what was kept aside: {', '.join(worse)}")
     return said
+
+
+def _more(before: float, after: float) -> str:
+    """By how much an error grew."""
+    grown = after / before - 1 if before > 0 else np.inf
+    return (
+        "by less than 1 %"
+        if grown < 0.01
+        else f"by {100 * grown:.0f} %"
+        if grown < 1
+        else f"{after / before:.2g} times"
+        if before > 0
+        else "from nothing"
+    )
