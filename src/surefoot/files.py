@@ -70,6 +70,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes(), parse_constant=_no_constant)
     except FileNotFoundError:
         raise SurefootError(f"{path}: no such file") from None
+    except UnicodeDecodeError:
+        raise SurefootError(f"{path}: expected a JSON text, found what is no text") from None
     except (OSError, ValueError, RecursionError) as error:
         raise SurefootError(f"{path}: expected JSON, found {type(error).__name__}: {error}") from error
 

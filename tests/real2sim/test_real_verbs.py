@@ -130,3 +130,24 @@ def test_words_follow_the_size_of_what_got_worse():
     from surefoot.cli.real import _more
 
     assert _more(21.56, 28.75) == "by 33 %" and _more(1.0, 1.001) == "by less than 1 %" and _more(1.0, 3.0) == "3 times"
+
+
+def test_gains_for_bare_motors_are_refused_by_servos(here, capsys):
+    (here / "s.xml").write_text(PENDULUM.replace(MOTOR, '<position name="servo" joint="hinge" kp="8"/>'))
+    error = ask(capsys, "replay s.xml log.npz --machine.kp 20", 2)["error"]
+    assert "s.xml: kp: actuator servo: found a servo (gain 8), expected a bare motor" in error and "--learn kp" in error
+    assert ask(capsys, "replay p.xml log.npz --machine.kp 20")["signals"]
+
+
+@pytest.mark.parametrize(
+    "words, error",
+    [
+        ("--plot x.png", "--plot: x.png: expected a name that ends in .html"),
+        ("--resync 0", "resync: expected at least 1, found 0"),
+        ("--resync -3", "resync: expected at least 1, found -3"),
+        ("--belief log.npz", "log.npz: expected a JSON text, found what is no text"),
+    ],
+)
+def test_replay_refuses_wrong_words_before_the_work(here, capsys, words, error):
+    assert ask(capsys, f"replay p.xml log.npz {words}", 2)["error"] == error
+    assert not (here / "x.png").exists()

@@ -37,7 +37,7 @@ class Machine:
     fixed: bool = False
     """its base was held: the model's free joint is taken out"""
     kp: float | None = None
-    """position gain of its servos, N m/rad, where the model has bare motors"""
+    """position gain of its servos, N m/rad, in place of the model's bare motors; a model with servos has its own"""
     kd: float = 0.0
     """their velocity gain, N m s/rad"""
     timestep: float | None = None
@@ -142,6 +142,10 @@ class Replay:
         from surefoot.real2sim.preflight import standing
         from surefoot.real2sim.replay import replay
 
+        if self.plot:
+            files.check_writable(self.plot, "--plot", ".html")
+        if self.resync is not None and self.resync < 1:
+            raise SurefootError(f"resync: expected at least 1, found {self.resync}")
         line = Line(say)
         log = read(self.log, self.mapping, line)
         params = Params()
