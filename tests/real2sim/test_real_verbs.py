@@ -151,3 +151,46 @@ def test_gains_for_bare_motors_are_refused_by_servos(here, capsys):
 def test_replay_refuses_wrong_words_before_the_work(here, capsys, words, error):
     assert ask(capsys, f"replay p.xml log.npz {words}", 2)["error"] == error
     assert not (here / "x.png").exists()
+
+
+LEARN = [
+    "identify p.xml LOG --learn damping", "believe p.xml LOG --learn damping", "missing p.xml LOG", "actuator p.xml LOG --no-labels",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", LEARN)
+def test_a_log_with_a_turned_sign_is_refused_by_all_that_learn_from_it(here, capsys, words):
+    log = Log.load("log.npz")
+    log = Log(log.time, {**log.columns, "joint_pos": -log["joint_pos"], "joint_vel": -log["joint_vel"]}, meta=log.meta)
+    log.save("turned.npz")
+    error = ask(capsys, words.replace("LOG", "turned.npz"), 2)["error"]
+    assert error.startswith("turned.npz: signs") and error.endswith("or say --no-check")
+
+
+@pytest.mark.parametrize("words", ["replay p.xml LOG", *(f"{w} --no-check" for w in LEARN)])
+def test_an_error_about_a_log_names_its_file(here, capsys, words):
+    log = Log.load("log.npz")
+    Log(log.time, {k: v for k, v in log.columns.items() if k != "control"}, meta=log.meta).save("mute.npz")
+    assert ask(capsys, words.replace("LOG", "mute.npz"), 2)["error"].startswith("mute.npz: ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "identify p.xml log.npz --save p.xml/e.json", "believe p.xml log.npz --save p.xml/e.json", "missing p.xml log.npz --out p.xml",
+        "delta arm log.npz --out p.xml/d", "actuator p.xml log.npz --out p.xml/a.json", "replay p.xml log.npz --plot p.xml/x.html",
+        "log log.npz --plot p.xml/x.png",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written_is_refused_before_anything_is_read(here, capsys, words):
+    (here / "log.npz").unlink()
+    assert "expected a folder that can be written to" in ask(capsys, words, 2)["error"]
+
+
+@pytest.mark.parametrize(
+    "words", ["log log.npz --save log.npz", "record arm --excite log.npz --out log.npz", "log log.npz --save ./log.npz"]
+)
+def test_what_is_read_is_never_written_over(here, capsys, words):
+    before = (here / "log.npz").read_bytes()
+    assert "log.npz is read by this command, expected another file to write" in ask(capsys, words, 2)["error"]
+    assert (here / "log.npz").read_bytes() == before

@@ -31,13 +31,16 @@ class ReadLog:
     plot: Path | None = None
     """write a picture (.png)"""
     save: Path | None = None
-    """write it as a log of our own (.npz)"""
+    """write it as a log of our own (.npz), over what had this name; never over the file that is read"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.formats.about import about, draw
 
+        reads = (self.file, self.mapping)
         if self.save:
-            files.check_writable(self.save, "--save", ".npz")
+            files.check_writable(self.save, "--save", ".npz", reads)
+        if self.plot:
+            files.check_writable(self.plot, "--plot", ".png", reads)
         line = Line(say)
         line.text(f"reading {self.file}")
         try:

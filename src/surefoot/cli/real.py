@@ -103,6 +103,20 @@ def read(file: Path, mapping: Path | None, line: Line) -> Log:
     return Log.read(file, mapping)
 
 
+def checked(world: "Engine", log: Log, file: Path, line: Line) -> None:
+    """Refuse a log that is not what it says it is, before anything is learned from it; gaps are borne."""
+    from surefoot.real2sim.preflight import preflight
+
+    line.text(f"preflight of {file}")
+    with naming(file):
+        checks = preflight(world, log).checks
+    bad = [c for c in checks if not c.holds and c.name != "gaps"]
+    if bad:
+        raise SurefootError(
+            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would swallow it: correct the mapping, or say --no-check"
+        )
+
+
 def told(belief: str, params: Params) -> np.ndarray:
     """The best single e of a belief's file, in the order of some params."""
     if not belief:
@@ -293,13 +307,14 @@ class Identify:
             raise SurefootError("identify: expected at least one log")
         if self.how not in ("least-squares", "cma"):
             raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        if self.save:
+            files.check_writable(self.save, "--save", ".json", (*self.logs, self.mapping, self.model))
         line = Line(say)
         logs = [read(file, self.mapping, line) for file in self.logs]
         worlds, belief = self._unknowns(logs)
         if self.check:
             for file, world, log in zip(self.logs, worlds, logs):
-                line.text(f"preflight of {file}")
-                self._preflight(world, log, file)
+                checked(world, log, file, line)
         how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
         with naming(*self.logs):
             found = identify(worlds, belief, logs, how, self.signals, lambda words: line.text(f"fitting {words}"))
@@ -334,17 +349,6 @@ class Identify:
         else:
             params = learnable(plain.model, words or ("armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"))
         return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
-
-    def _preflight(self, world: "Engine", log: Log, file: Path) -> None:
-        from surefoot.real2sim.preflight import preflight
-
-        with naming(file):
-            checks = preflight(world, log).checks
-        bad = [c for c in checks if not c.holds and c.name != "gaps"]
-        if bad:
-            raise SurefootError(
-                f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would swallow it: correct the mapping, or say --no-check"
-            )
 
 
 def _learned(found: "Identified") -> list[bool]:
