@@ -194,3 +194,13 @@ def test_what_is_read_is_never_written_over(here, capsys, words):
     before = (here / "log.npz").read_bytes()
     assert "log.npz is read by this command, expected another file to write" in ask(capsys, words, 2)["error"]
     assert (here / "log.npz").read_bytes() == before
+
+
+def test_a_line_tells_the_time_left_from_rounds_that_are_over(monkeypatch):
+    from rich.console import Console
+
+    from surefoot import console
+
+    line, now = console.Line(Console(quiet=True)), iter((10.0, 14.0, 15.0))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
+    assert line.left(1, 10) == "" and line.left(3, 10).strip() == "14 s left" and line.left(1, 10) == ""

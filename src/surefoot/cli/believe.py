@@ -92,7 +92,11 @@ class Believe:
 
     def _dropo(self, world: World, prior: Box, log: Log, line: Line) -> tuple[Belief, dict[str, Any], list[str]]:
         rounds = self.dropo.rounds
-        watch = lambda k, fit: line.text(f"round {k + 1:3} of {rounds}  log likelihood of a window {fit:8.3f}")  # noqa: E731
+
+        def watch(k: int, fit: float) -> None:
+            left = line.left(k + 1, rounds)
+            line.text(f"round {k + 1:3} of {rounds}  log likelihood of a window {fit:8.3f}{left}")
+
         length = 10 if self.window is None else self.window
         return dropo(world, prior, log, length, self.dropo, self.seed, watch=watch), {"window": length}, []
 

@@ -94,7 +94,11 @@ class Delta:
                 from surefoot.learn.ppo import PPO
 
                 settings = PPO(**{**SETTINGS, "steps": self.steps})
-                tell = lambda row: line.text(f"{row['steps']:,.0f} of {self.steps:,} steps, reward {row['reward']:.3f}")  # noqa: E731
+
+                def tell(row: dict[str, float]) -> None:
+                    left = line.left(int(row["steps"]), self.steps)
+                    line.text(f"{row['steps']:,.0f} of {self.steps:,} steps, reward {row['reward']:.3f}{left}")
+
                 found = practised(task, belief, log, settings, seed=self.seed, watch=tell)
         line.end()
         return _answer(found, self.task, self.log, out, f"surefoot train {self.task} --start RUN --terms")
