@@ -204,3 +204,14 @@ def test_a_line_tells_the_time_left_from_rounds_that_are_over(monkeypatch):
     line, now = console.Line(Console(quiet=True)), iter((10.0, 14.0, 15.0))
     monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
     assert line.left(1, 10) == "" and line.left(3, 10).strip() == "14 s left" and line.left(1, 10) == ""
+
+
+@pytest.mark.parametrize(
+    "model, has", [("hover", "hover has no joints"), ("arm", "arm has shoulder, elbow"), ("p.xml", "p.xml has hinge")]
+)
+def test_a_log_of_another_robot_is_told_by_the_joints_of_both(here, capsys, model, has):
+    log = Log.load("log.npz")
+    Log(log.time, log.columns, meta={"names": {"joint_pos": ["wheel"]}}).save("other.npz")
+    for words in ("replay", "preflight", "identify", "missing"):
+        error = ask(capsys, f"{words} {model} other.npz", 2)["error"]
+        assert error.startswith(f"other.npz: found the joints wheel; {has}: is it a log of another robot?")

@@ -18,6 +18,7 @@ from surefoot.belief import Belief, Box
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.formats import clean
+from surefoot.formats.raw import listed
 from surefoot.log import Log
 from surefoot.params import Params
 
@@ -50,13 +51,31 @@ class Machine:
         from surefoot.real2sim.plant import Plant
 
         if model in tasks.TASKS and self == Machine():
-            return tasks.env(tasks.make(model), 1).world  # type: ignore[return-value]
-        return Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
+            made: Engine = tasks.env(tasks.make(model), 1).world  # type: ignore[assignment]
+        else:
+            made = Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
+        _same_robot(made, model, log)
+        return made
 
     def words(self) -> str:
         """As flags, what is not the default."""
         found = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return "".join(f" --machine.{k}" if v is True else f" --machine.{k} {quote(str(v))}" for k, v in found.items())
+
+
+def _same_robot(world: "Engine", model: str, log: Log) -> None:
+    """Refuse a log none of whose joints the model has: it is another robot's."""
+    from surefoot.real2sim.signals import movable
+
+    has = [world.model.joint(j).name for j in movable(world.model)]
+    told = log.meta.get("names", {})
+    names = [str(n) for column in ("joint_pos", "joint_vel") for n in told.get(column, []) if column in log.columns]
+    if names and not set(names) & set(has):
+        source = log.meta.get("source", {}).get("path", "log")
+        raise SurefootError(
+            f"{source}: found the joints {listed(dict.fromkeys(names))}; {model} has {', '.join(has) or 'no joints'}: "
+            "is it a log of another robot? A mapping's `names` say which joint is which (docs/logs.md)"
+        )
 
 
 def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
