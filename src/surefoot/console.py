@@ -79,6 +79,7 @@ class Line:
         self.say, self.open = say, False
         self.shown = 0.0 if say.is_terminal else time.monotonic()  # what is over at once needs no line in a file
         self.last: dict[str, Any] = {}
+        self.first: tuple[float, int] | None = None  # when the first round was told of, and its number
         self.recent: deque[tuple[float, float, float]] = deque()  # episodes, return, success of each batch
 
     def __call__(self, p: "Progress") -> None:
@@ -116,6 +117,14 @@ class Line:
             self.say.file.write(("\r\x1b[2K" if self.say.is_terminal else "") + text + end)
             self.say.file.flush()
             self.open = self.say.is_terminal
+
+    def left(self, done: int, most: int) -> str:
+        """`  12 s left`, after so many of the rounds, which are alike; nothing until two of them are over."""
+        now = time.monotonic()
+        if self.first is None or done <= self.first[1]:
+            self.first = (now, done)
+            return ""
+        return f"  {(now - self.first[0]) / (done - self.first[1]) * (most - done):4.0f} s left"
 
     def note(self, text: str) -> None:
         """A line of its own, which stays."""

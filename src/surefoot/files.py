@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,14 @@ def write(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def check_writable(path: Path, flag: str, suffix: str = "") -> None:
+def check_writable(path: Path, flag: str, suffix: str = "", reads: Iterable[Path | str | None] = ()) -> None:
     """Refuse now, not after minutes of work, to write where nothing can be written; `flag` is where the path was given.
 
-    With a suffix, also a name with another one: a file must not look like what it is not.
+    With a suffix, also a name with another one: a file must not look like what it is not. And any of the files that the
+    command reads: a log of a robot is not recorded twice.
     """
+    if path.exists() and any(x and Path(x).exists() and path.samefile(x) for x in reads):
+        raise SurefootError(f"{flag}: {path} is read by this command, expected another file to write")
     if suffix and path.suffix != suffix:
         raise SurefootError(f"{flag}: {path}: expected a name that ends in {suffix}")
     if path.is_dir():
@@ -70,6 +74,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes(), parse_constant=_no_constant)
     except FileNotFoundError:
         raise SurefootError(f"{path}: no such file") from None
+    except UnicodeDecodeError:
+        raise SurefootError(f"{path}: expected a JSON text, found what is no text") from None
     except (OSError, ValueError, RecursionError) as error:
         raise SurefootError(f"{path}: expected JSON, found {type(error).__name__}: {error}") from error
 

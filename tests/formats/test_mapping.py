@@ -157,7 +157,7 @@ def test_a_mapping_file_is_read_and_named_in_errors(tmp_path):
 
 
 def test_a_column_nearly_called_as_one_of_the_schema_gets_a_note_and_a_sensor_none(tmp_path):
-    path = npz(tmp_path, time=np.arange(4.0), a=np.arange(4.0))
+    path = npz(tmp_path, time=np.arange(4.0) / 100, a=np.arange(4.0))
     log = Log.read(path, {"columns": {"joint_pso": "a", "reference_pos": "a", "base_lin_acc": "a", "command": "a"}})
     assert log.meta["notes"] == ["column joint_pso: not in the schema, so taken for a sensor; did you mean joint_pos?"]
 

@@ -113,7 +113,7 @@ def test_csv_as_people_write_it(tmp_path, text, names):
 
 
 def test_an_empty_cell_is_nan_and_a_file_cut_within_a_line_says_so(tmp_path):
-    (tmp_path / "a.csv").write_text("time,q\n0,\n1,2\n2,3.14")
+    (tmp_path / "a.csv").write_text("time,q\n0,\n0.1,2\n0.2,3.14")
     log = Log.read(tmp_path / "a.csv")
     assert np.isnan(log["q"][0]) and log["q"][2] == 3.14
     assert log.meta["notes"] == ["line 4: the file ends within a line, whose last number may be cut short"]
@@ -184,3 +184,44 @@ def test_a_file_with_nothing_beside_its_clock_is_refused_with_what_was_left_out(
     (tmp_path / "a.json").write_text('{"t": [0, 1, 2], "q": [1, 2]}')
     with pytest.raises(SurefootError, match="found no column beside the clock: q: 2 rows where others have 3"):
         Log.read(tmp_path / "a.json")
+
+
+ROWS = np.arange(200)
+
+
+@pytest.mark.parametrize(
+    "stamps, rate, said",
+    [
+        (
+            5 * ROWS,
+            200.0,
+            "t: taken as ms: the usual step is 5,",
+        ),  # 0, 5, 10: ms of a robot at 200 Hz, no log at 0.2 Hz
+        (2.5 * ROWS, 400.0, "t: taken as ms"),
+        (20 * ROWS + 7_000_000, 50.0, "t: taken as ms"),  # since it was switched on, two hours ago
+        (1000 * ROWS, 1000.0, "t: taken as us"),
+        (5000 * ROWS + 2_000_000_000, 200.0, "t: taken as us"),  # in seconds these would be of 2033, an hour apart
+        (5_000_000 * ROWS, 200.0, "t: taken as ns"),
+        (2_000_000 * ROWS + 10**15, 500.0, "t: taken as ns"),  # switched on eleven days ago
+        (10 * ROWS + 1_700_000_000_000, 100.0, "t: taken as ms: stamps of this size count from 1970"),
+        (10_000_000 * ROWS + 1_700_000_000 * 10**9, 100.0, "t: taken as ns: stamps of this size count from 1970"),
+        (ROWS, 1.0, "t: taken as s: the usual step is 1, which is 1 Hz; in ms it would be 1000 Hz"),
+        (0.1 * ROWS, 10.0, ""),
+        (0.00005 * ROWS, 20000.0, ""),
+        (10 * ROWS + 1_700_000_000, 0.1, ""),  # a slow logger's wall clock
+    ],
+)
+def test_a_clock_that_names_no_unit_is_taken_for_what_its_size_says_and_that_is_said(tmp_path, stamps, rate, said):
+    np.savez(tmp_path / "a.npz", t=stamps, q=np.sin(ROWS))
+    log = Log.read(tmp_path / "a.npz")
+    assert log.rate == pytest.approx(rate) and log.meta.get("notes", [""])[0].startswith(said)
+    assert bool(said) == bool(log.meta.get("notes"))
+
+
+def test_a_clock_that_is_told_is_not_guessed(tmp_path):
+    np.savez(tmp_path / "a.npz", t=5 * ROWS, q=np.sin(ROWS))
+    told = Log.read(tmp_path / "a.npz", {"time": {"from": "t", "unit": "s"}, "columns": {"joint_pos": "q"}})
+    assert told.rate == pytest.approx(0.2) and "notes" not in told.meta
+    Log(5.0 * ROWS, {"q": np.sin(ROWS)}).save(tmp_path / "own.npz")
+    own = Log.read(tmp_path / "own.npz")
+    assert own.rate == pytest.approx(0.2) and "notes" not in own.meta

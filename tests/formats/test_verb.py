@@ -62,3 +62,31 @@ def test_a_name_of_another_kind_is_refused_and_a_new_folder_is_made(tmp_path, ca
     assert "b.csv: expected a name that ends in .npz" in capsys.readouterr().err
     assert main(["log", str(path), "--save", str(tmp_path / "new" / "b.npz")]) == 0
     assert len(Log.load(tmp_path / "new" / "b.npz"))
+
+
+def test_a_joint_that_never_moves_and_one_that_was_never_measured_are_named(tmp_path, capsys):
+    q = np.sin(np.arange(100)[:, None] * np.arange(1, 5) / 10)
+    q[:, 1], q[:, 2], q[5:, 0] = 0.7, np.nan, np.nan
+    names = ["hip", "thigh", "calf", "foot"]
+    columns = {"joint_pos": q, "mode": np.ones(100), "flags": np.zeros((100, 2))}
+    Log(np.arange(100) / 50, columns, meta={"names": {"joint_pos": names}}).save(tmp_path / "a.npz")
+    assert main(["log", str(tmp_path / "a.npz"), "--json"]) == 0
+    joint = json.loads(capsys.readouterr().out)["columns"]["joint_pos"]
+    assert joint["constant"] == ["thigh"] and joint["empty"] == ["calf"]
+    assert main(["log", str(tmp_path / "a.npz")]) == 0
+    said = capsys.readouterr().out
+    assert "constant: joint_pos: thigh\nconstant: mode\nconstant: flags: all\nnever measured: joint_pos: calf" in said
+
+
+def test_uneven_steps_are_said_with_the_mean_rate(tmp_path, capsys):
+    steps = np.where(np.arange(1500) % 3 < 2, 0.0035, 0.005)  # two of three at 286 Hz; 1500 rows in 6 s are 250
+    Log(np.cumsum(steps), {"q": np.sin(np.arange(1500))}).save(tmp_path / "a.npz")
+    assert main(["log", str(tmp_path / "a.npz"), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (
+        facts["uneven"]
+        and facts["mean_rate"] == pytest.approx(250, rel=1e-3)
+        and facts["rate"] == pytest.approx(1 / 0.0035)
+    )
+    assert main(["log", str(tmp_path / "a.npz")]) == 0
+    assert "249.979 Hz on average, steps uneven: the usual one is 3.5 ms, 285.714 Hz" in capsys.readouterr().out

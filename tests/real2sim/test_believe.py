@@ -32,7 +32,7 @@ def test_dropo_writes_a_belief_of_the_tasks_unknowns(log, capsys):
 
 def test_sbi_says_when_its_posterior_may_not_be_trusted(log, capsys):
     pytest.importorskip("sbi", reason="needs the sbi extra")
-    small = "--npe.simulations 60 --npe.epochs 1 --check 300 --window 5 --noise joint_pos=0.001".split()
+    small = "--npe.simulations 60 --npe.epochs 1 --truths 300 --window 5 --noise joint_pos=0.001".split()
     code = main(["believe", "balance", str(log), "--how", "sbi", "--learn", "cart_mass", *small, "--json"])
     facts = json.loads(capsys.readouterr().out)
     assert code == (0 if facts["calibration"]["holds"] else 1)

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.belief import Belief, point
-from surefoot.cli.real import Machine, read, told
+from surefoot.cli.real import Machine, checked, naming, read, told
 from surefoot.console import Answer, Line
 from surefoot.params import Params
 
@@ -43,6 +43,8 @@ class Actuator:
     belief: str = ""
     """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
     machine: Machine = field(default_factory=Machine)
+    check: bool = True
+    """look first whether the log is what it says it is"""
     seed: int = 0
     """seed of all that is random in learning"""
     out: Path = Path("actuator.json")
@@ -52,6 +54,7 @@ class Actuator:
         from surefoot.real2sim.actuator import Settings, fit, worse
         from surefoot.real2sim.actuator_net import save
 
+        files.check_writable(self.out.with_suffix(".json"), "--out", reads=(self.log, self.mapping, self.belief))
         line = Line(say)
         log, params = read(self.log, self.mapping, line), Params()
         if self.belief:
@@ -61,13 +64,17 @@ class Actuator:
             net=self.net, labels=self.labels, by=self.by, types=self.types, history=self.history, hidden=self.hidden,
             rounds=self.rounds, seed=self.seed,
         )  # fmt: skip
-        fitted = fit(world, point(world.params, told(self.belief, world.params)), log, settings, line.text)
+        believed = point(world.params, told(self.belief, world.params))
+        if self.check:
+            checked(world, log, self.log, line)
+        with naming(self.log):
+            fitted = fit(world, believed, log, settings, line.text)
         line.end()
         named = {"model": Path(self.model), "log": self.log, "belief": Path(self.belief)}
         parents = {k: files.sha256(p.read_bytes()) for k, p in named.items() if p.is_file()}
         path = save(fitted.net, self.out, fitted.facts | {"parents": parents})
         shown = [table(fitted.facts), f"net: {path}", "these blocks are of the same motions: try it on a log of others"]
-        next_ = f"surefoot replay {self.model} OTHER_LOG --machine.net {path}"
+        next_ = f"surefoot replay {self.model} OTHER_LOG --world {path}"
         if bad := worse(fitted.facts):
             said = ", ".join(f"{name} ({100 * added:.1f} % more squared error)" for name, added in bad.items())
             shown.append(f"warning: with the net the free rollout gets worse in {said}; find out why before you use it")

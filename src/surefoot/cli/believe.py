@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -12,15 +12,19 @@ from tyro.conf import Positional
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box
-from surefoot.cli.real import Machine, read
+from surefoot.cli.real import Machine, checked, naming, read
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.dropo import Dropo, dropo, support
-from surefoot.real2sim.inference import NPE, checked, experiment, learn
+from surefoot.real2sim.inference import NPE, experiment, learn
+from surefoot.real2sim.inference import checked as tested
 from surefoot.real2sim.learnable import learnable
 from surefoot.sim.fields import TARGETS
 from surefoot.world import World
+
+if TYPE_CHECKING:
+    from surefoot.sim.engine import Engine
 
 FAILED = 1
 
@@ -41,11 +45,13 @@ class Believe:
     """sd of each sensor in its unit, for sbi, such as joint_pos=0.001,joint_vel=0.02"""
     window: int | None = None
     """control periods after which the model is set back to what was measured; 10 for dropo, the whole log for sbi"""
-    check: int = 1000
+    truths: int = 1000
     """simulated truths that a posterior of sbi is tested on; 0: it is not"""
     mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
     """JSON file that says what the log's columns are"""
     machine: Machine = field(default_factory=Machine)
+    check: bool = True
+    """look first whether the log is what it says it is"""
     seed: int = 0
     """seed of all that is random"""
     save: Path | None = None
@@ -54,19 +60,23 @@ class Believe:
     npe: NPE = NPE()
 
     def run(self, say: Console) -> Answer:
+        out = self.save or self.log.with_name(f"{self.log.stem}-{self.how}.json")
+        files.check_writable(out, "--save", ".json", (self.log, self.mapping, self.model))
         line = Line(say)
         log = read(self.log, self.mapping, line)
         world, prior = self._prior(log)
-        found, facts, notes = (self._dropo if self.how == "dropo" else self._sbi)(world, prior, log, line)
+        if self.check:
+            checked(world, log, self.log, line)
+        with naming(self.log):
+            found, facts, notes = (self._dropo if self.how == "dropo" else self._sbi)(world, prior, log, line)
         line.end()
-        out = self.save or self.log.with_name(f"{self.log.stem}-{self.how}.json")
         files.write_json(out, found.to_json())
         facts |= {"belief": str(out), "how": self.how, "unknowns": _facts(prior, found)}
         following = f"surefoot train {self.model} --belief {out}" if self.model in tasks.TASKS else f"surefoot replay {self.model} {self.log} --belief {out}"  # fmt: skip
         code = FAILED if facts.get("calibration", {}).get("holds") is False else 0
         return Answer(facts, [_table(facts["unknowns"]), *notes, f"belief: {out}"], following, code)
 
-    def _prior(self, log: Log) -> tuple[World, Box]:
+    def _prior(self, log: Log) -> tuple["Engine", Box]:
         """The model in a world, and the ranges of what is to be learned; all else is fixed at its nominal value."""
         words = [w.strip() for w in self.learn.split(",") if w.strip()]
         world = self.machine.world(self.model, None, log)
@@ -82,7 +92,11 @@ class Believe:
 
     def _dropo(self, world: World, prior: Box, log: Log, line: Line) -> tuple[Belief, dict[str, Any], list[str]]:
         rounds = self.dropo.rounds
-        watch = lambda k, fit: line.text(f"round {k + 1:3} of {rounds}  log likelihood of a window {fit:8.3f}")  # noqa: E731
+
+        def watch(k: int, fit: float) -> None:
+            left = line.left(k + 1, rounds)
+            line.text(f"round {k + 1:3} of {rounds}  log likelihood of a window {fit:8.3f}{left}")
+
         length = 10 if self.window is None else self.window
         return dropo(world, prior, log, length, self.dropo, self.seed, watch=watch), {"window": length}, []
 
@@ -91,9 +105,9 @@ class Believe:
         posterior = learn(done, self.npe, self.seed, line.text)
         facts: dict[str, Any] = {"window": self.window, "gained": posterior.gained}
         notes: list[Any] = [f"the truth is {posterior.gained:.2g} nats likelier than before, in simulations held out"]
-        if self.check:
-            line.text(f"testing on {self.check} simulated truths", True)
-            verdict = checked(posterior, self.check, seed=self.seed + 1).verdict()
+        if self.truths:
+            line.text(f"testing on {self.truths} simulated truths", True)
+            verdict = tested(posterior, self.truths, seed=self.seed + 1).verdict()
             facts["calibration"] = verdict.to_json()
             head, *rows = verdict.table()
             table = Table(*head, title="is it as sure as it may be?", title_justify="left")

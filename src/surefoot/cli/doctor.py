@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import FlagConversionOff, Positional
 
+from surefoot import files
 from surefoot.belief import Belief
+from surefoot.cli.real import naming, read
 from surefoot.cli.words import belief_of, run_of, task_for, trained_over
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError
-from surefoot.log import Log
 from surefoot.task import Task
 
 if TYPE_CHECKING:
@@ -52,14 +53,16 @@ class Doctor:
         from surefoot.deploy import bundle
         from surefoot.gate.doctor import course, diagnose, page, remedy
 
+        if self.out:
+            files.check_writable(self.out, "--out", ".html")
         line = Line(say)
         _in_order(self.policy, self.log)
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task)
         belief, over = self._belief(task, say)
-        line.text(f"reading {self.log}")
-        log = Log.read(self.log, self.mapping)
-        found = diagnose(policy, task, log, line.text, self.whole)
+        log = read(self.log, self.mapping, line)
+        with naming(self.log):
+            found = diagnose(policy, task, log, line.text, self.whole)
         first, after = found.first, None
         if self.success:
             line.text("would it succeed?")

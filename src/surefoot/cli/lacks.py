@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, point
-from surefoot.cli.real import Machine, read, told
+from surefoot.cli.real import Machine, checked, naming, read, told
 from surefoot.cli.words import belief_of
 from surefoot.console import Answer, Line
 
@@ -32,6 +32,8 @@ class Missing:
     belief: str = ""
     """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
     machine: Machine = field(default_factory=Machine)
+    check: bool = True
+    """look first whether the log is what it says it is"""
     seed: int = 0
     """seed of the nets"""
     out: Path | None = None
@@ -40,15 +42,18 @@ class Missing:
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.residual import missing
 
-        line = Line(say)
+        line, out = Line(say), _folder(self.out, self.log, "missing")
         log = read(self.log, self.mapping, line)
         belief = Belief.from_json(files.read_json(Path(self.belief)), self.belief) if self.belief else None
         world = self.machine.world(self.model, belief.params if belief else None, log)
         e = told(self.belief, world.params)
-        found = missing(world, point(world.params, e), log, seed=self.seed, watch=line.text)
+        if self.check:
+            checked(world, log, self.log, line)
+        with naming(self.log):
+            found = missing(world, point(world.params, e), log, seed=self.seed, watch=line.text)
         line.end()
         task = self.model if self.model in tasks.TASKS else "TASK"
-        return _answer(found, self.model, self.log, self.out, "missing", f"surefoot train {task} --terms")
+        return _answer(found, self.model, self.log, out, f"surefoot train {task} --terms")
 
 
 @dataclass
@@ -65,6 +70,8 @@ class Delta:
     """the offset that explains each piece of the log, and nets of it; or PPO on episodes that replay the log"""
     belief: str = "nominal"
     """e of the model: the mean of `nominal`, `task`, a preset, or of a belief's JSON file"""
+    check: bool = True
+    """look first whether the log is what it says it is"""
     steps: int = 400_000
     """env steps of learning by reinforcement"""
     seed: int = 0
@@ -75,26 +82,39 @@ class Delta:
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.delta import SETTINGS, inverted, practised
 
-        task, line = tasks.make(self.task), Line(say)
+        task, line, out = tasks.make(self.task), Line(say), _folder(self.out, self.log, "delta")
         log = read(self.log, self.mapping, line)
-        belief = belief_of(task, self.belief, say)
-        if self.by == "inversion":
-            found = inverted(tasks.env(task, 1).world, belief, log, seed=self.seed, watch=line.text)
-        else:
-            from surefoot.learn.ppo import PPO
+        belief, world = belief_of(task, self.belief, say), Machine().world(self.task, None, log)
+        if self.check:
+            checked(world, log, self.log, line)
+        with naming(self.log):
+            if self.by == "inversion":
+                found = inverted(world, belief, log, seed=self.seed, watch=line.text)
+            else:
+                from surefoot.learn.ppo import PPO
 
-            settings = PPO(**{**SETTINGS, "steps": self.steps})
-            tell = lambda row: line.text(f"{row['steps']:,.0f} of {self.steps:,} steps, reward {row['reward']:.3f}")  # noqa: E731
-            found = practised(task, belief, log, settings, seed=self.seed, watch=tell)
+                settings = PPO(**{**SETTINGS, "steps": self.steps})
+
+                def tell(row: dict[str, float]) -> None:
+                    left = line.left(int(row["steps"]), self.steps)
+                    line.text(f"{row['steps']:,.0f} of {self.steps:,} steps, reward {row['reward']:.3f}{left}")
+
+                found = practised(task, belief, log, settings, seed=self.seed, watch=tell)
         line.end()
-        return _answer(found, self.task, self.log, self.out, "delta", f"surefoot train {self.task} --start RUN --terms")
+        return _answer(found, self.task, self.log, out, f"surefoot train {self.task} --start RUN --terms")
 
 
-def _answer(found: "Explained", model: str, log: Path, out: Path | None, kind: str, then: str) -> Answer:
+def _folder(out: Path | None, log: Path, kind: str) -> Path:
+    """Where what is learned goes; refused now where nothing can be written."""
+    out = out or log.with_name(f"{log.stem}-{kind}")
+    files.check_writable(out / "term.json", "--out")
+    return out
+
+
+def _answer(found: "Explained", model: str, log: Path, out: Path, then: str) -> Answer:
     """Write what was learned; say what it is worth."""
     from surefoot.sim.learned import save
 
-    out = out or log.with_name(f"{log.stem}-{kind}")
     about = found.facts | {"model": model, "log": files.sha256(log.read_bytes())}
     save(found.term, out, about)
     table = Table("signal", f"error after {found.facts['horizon']:g} s", "with it", "unit")

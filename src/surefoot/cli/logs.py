@@ -11,6 +11,7 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.console import Answer, Line
+from surefoot.formats.raw import listed
 from surefoot.log import Log
 
 
@@ -31,13 +32,16 @@ class ReadLog:
     plot: Path | None = None
     """write a picture (.png)"""
     save: Path | None = None
-    """write it as a log of our own (.npz)"""
+    """write it as a log of our own (.npz), over what had this name; never over the file that is read"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.formats.about import about, draw
 
+        reads = (self.file, self.mapping)
         if self.save:
-            files.check_writable(self.save, "--save", ".npz")
+            files.check_writable(self.save, "--save", ".npz", reads)
+        if self.plot:
+            files.check_writable(self.plot, "--plot", ".png", reads)
         line = Line(say)
         line.text(f"reading {self.file}")
         try:
@@ -65,6 +69,8 @@ class ReadLog:
 def _heading(f: dict[str, Any]) -> str:
     source = f.get("source", {})
     clock = f"{f['rate']:.6g} Hz, jitter {1e6 * f['jitter']:.1f} us" if f["rate"] else "no rate"
+    if f["uneven"]:
+        clock = f"{f['mean_rate']:.6g} Hz on average, steps uneven: the usual one is {1e3 / f['rate']:.4g} ms, {f['rate']:.6g} Hz"
     return (
         f"{source.get('path', 'log')} ({source.get('format', 'npz')}): {f['rows']} rows, {f['duration']:.3f} s, {clock}"
     )
@@ -80,6 +86,11 @@ def _table(f: dict[str, Any]) -> Table:
 
 def _remarks(f: dict[str, Any]) -> list[str]:
     said = []
+    for word, about in (("constant", "constant"), ("empty", "never measured")):
+        for name, c in f["columns"].items():
+            if c[word]:
+                parts = "" if c["parts"] == 1 else ": all" if len(c[word]) == c["parts"] else f": {listed(c[word])}"
+                said.append(f"{about}: {name}{parts}")
     if f["gaps"]:
         first = f"{f['gaps'][0][0]:.3f} to {f['gaps'][0][1]:.3f} s"
         said.append(f"holes: {len(f['gaps'])}, about {f['lost']} samples lost; the first from {first}")

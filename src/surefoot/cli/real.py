@@ -17,6 +17,8 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
+from surefoot.formats import clean
+from surefoot.formats.raw import listed
 from surefoot.log import Log
 from surefoot.params import Params
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from surefoot.real2sim.identify import Identified
     from surefoot.real2sim.replay import Replay as Replayed
     from surefoot.sim.engine import Engine
+    from surefoot.world import Term
 
 FAILED = 1
 
@@ -35,7 +38,7 @@ class Machine:
     fixed: bool = False
     """its base was held: the model's free joint is taken out"""
     kp: float | None = None
-    """position gain of its servos, N m/rad, where the model has bare motors"""
+    """position gain of its servos, N m/rad, in place of the model's bare motors; a model with servos has its own"""
     kd: float = 0.0
     """their velocity gain, N m s/rad"""
     timestep: float | None = None
@@ -48,8 +51,11 @@ class Machine:
         from surefoot.real2sim.plant import Plant
 
         if model in tasks.TASKS and self == Machine():
-            return tasks.env(tasks.make(model), 1).world  # type: ignore[return-value]
-        return Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
+            made: Engine = tasks.env(tasks.make(model), 1).world  # type: ignore[assignment]
+        else:
+            made = Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
+        _same_robot(made, model, log)
+        return made
 
     def words(self) -> str:
         """As flags, what is not the default."""
@@ -57,10 +63,46 @@ class Machine:
         return "".join(f" --machine.{k}" if v is True else f" --machine.{k} {quote(str(v))}" for k, v in found.items())
 
 
+def _same_robot(world: "Engine", model: str, log: Log) -> None:
+    """Refuse a log none of whose joints the model has: it is another robot's."""
+    from surefoot.real2sim.signals import movable
+
+    has = [world.model.joint(j).name for j in movable(world.model)]
+    told = log.meta.get("names", {})
+    names = [str(n) for column in ("joint_pos", "joint_vel") for n in told.get(column, []) if column in log.columns]
+    if names and not set(names) & set(has):
+        source = log.meta.get("source", {}).get("path", "log")
+        raise SurefootError(
+            f"{source}: found the joints {listed(dict.fromkeys(names))}; {model} has {', '.join(has) or 'no joints'}: "
+            "is it a log of another robot? A mapping's `names` say which joint is which (docs/logs.md)"
+        )
+
+
 def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
     """A model and a log, as a command is told them."""
     more = f" --map {quote(str(mapping))}" if mapping else ""
     return f"{quote(model)} {quote(str(log))}{more}{machine.words()}"
+
+
+def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:
+    """Terms that `surefoot missing`, `delta` and `actuator` wrote, for a model; refused where it is another robot's."""
+    from surefoot.real2sim import actuator_net
+    from surefoot.sim import learned
+
+    found: list[Term] = []
+    for path in paths:
+        folder = path.parent if path.name == "term.json" else path
+        if (folder / "term.json").is_file():
+            found.append(learned.load(folder, model))
+        elif path.suffix == ".json" and path.is_file():
+            found.append(actuator_net.load(path, model))
+        else:
+            what = "a folder without term.json" if path.is_dir() else "another file" if path.exists() else "nothing"
+            raise SurefootError(
+                f"--world: {path}: found {what}, expected the folder that `surefoot missing` or `surefoot delta` wrote, "
+                "or the JSON file of `surefoot actuator`"
+            )
+    return tuple(found)
 
 
 @contextmanager
@@ -78,6 +120,20 @@ def naming(*logs: Path) -> Iterator[None]:
 def read(file: Path, mapping: Path | None, line: Line) -> Log:
     line.text(f"reading {file}")
     return Log.read(file, mapping)
+
+
+def checked(world: "Engine", log: Log, file: Path, line: Line) -> None:
+    """Refuse a log that is not what it says it is, before anything is learned from it; gaps are borne."""
+    from surefoot.real2sim.preflight import preflight
+
+    line.text(f"preflight of {file}")
+    with naming(file):
+        checks = preflight(world, log).checks
+    bad = [c for c in checks if not c.holds and c.name != "gaps"]
+    if bad:
+        raise SurefootError(
+            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would swallow it: correct the mapping, or say --no-check"
+        )
 
 
 def told(belief: str, params: Params) -> np.ndarray:
@@ -104,6 +160,9 @@ class Replay:
     """JSON file that says what the log's columns are; see docs/logs.md"""
     belief: str = ""
     """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    world: tuple[Path, ...] = ()
+    """what the model lacks, put into it: folders that `surefoot missing` or `surefoot delta` wrote, nets of `surefoot
+    actuator`, in the order they act"""
     resync: int | None = None
     """set the model back to the measured state every so many steps; free from the first row to the last unless told"""
     signals: tuple[str, ...] = ()
@@ -116,12 +175,17 @@ class Replay:
         from surefoot.real2sim.preflight import standing
         from surefoot.real2sim.replay import replay
 
+        if self.plot:
+            files.check_writable(self.plot, "--plot", ".html")
+        if self.resync is not None and self.resync < 1:
+            raise SurefootError(f"resync: expected at least 1, found {self.resync}")
         line = Line(say)
         log = read(self.log, self.mapping, line)
         params = Params()
         if self.belief:
             params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
-        world = self.machine.world(self.model, params, log)
+        plain = self.machine.world(self.model, params, log)
+        world = plain.like(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
         line.text("replaying")
         with naming(self.log):
             found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)
@@ -129,9 +193,9 @@ class Replay:
         shown: list[Any] = [_scores(found)]
         if found.diverged:
             shown.append(f"{found.diverged} simulations diverged: their errors mean nothing")
-        doubts = [c.evidence for c in standing(world, log) if not c.holds]
+        doubts = [c.evidence for c in standing(plain, log) if not c.holds]
         shown += doubts
-        facts = found.facts() | {"doubts": doubts}
+        facts = clean(found.facts()) | {"doubts": doubts}  # a prediction without an error has no rate of growth
         if self.plot:
             facts["page"] = str(page(self.plot, f"{self.model} against {self.log}", found))
             shown.append(f"picture: {self.plot}")
@@ -181,7 +245,7 @@ def page(out: Path, title: str, found: "Replayed") -> Path:
         parts.append(
             report.plot(draw, f"{s.signal} [{s.unit}]: measured, and predicted (dashed){more}; RMSE {s.rmse:.4g}")
         )
-    return report.write(out, title, parts, found.facts())
+    return report.write(out, title, parts, clean(found.facts()))
 
 
 @dataclass
@@ -262,13 +326,14 @@ class Identify:
             raise SurefootError("identify: expected at least one log")
         if self.how not in ("least-squares", "cma"):
             raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        if self.save:
+            files.check_writable(self.save, "--save", ".json", (*self.logs, self.mapping, self.model))
         line = Line(say)
         logs = [read(file, self.mapping, line) for file in self.logs]
         worlds, belief = self._unknowns(logs)
         if self.check:
             for file, world, log in zip(self.logs, worlds, logs):
-                line.text(f"preflight of {file}")
-                self._preflight(world, log, file)
+                checked(world, log, file, line)
         how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
         with naming(*self.logs):
             found = identify(worlds, belief, logs, how, self.signals, lambda words: line.text(f"fitting {words}"))
@@ -277,13 +342,13 @@ class Identify:
         about = asked(self.model, self.logs[0], self.mapping, self.machine)
         if found.fault:
             shown.append(f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else ""))
-            return Answer(found.facts(), shown, self._instead(about), FAILED)
+            return Answer(_facts(found), shown, self._instead(about), FAILED)
         if self.save:
             files.write_json(self.save, found.belief.to_json())
             shown.append(f"belief: {self.save}")
         saved = f" --belief {quote(str(self.save))}" if self.save else ""
         lacks = not found.white and self.model in tasks.TASKS and self.machine == Machine()
-        return Answer(found.facts(), shown, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
+        return Answer(_facts(found), shown, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
@@ -304,23 +369,26 @@ class Identify:
             params = learnable(plain.model, words or ("armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"))
         return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
 
-    def _preflight(self, world: "Engine", log: Log, file: Path) -> None:
-        from surefoot.real2sim.preflight import preflight
 
-        with naming(file):
-            checks = preflight(world, log).checks
-        bad = [c for c in checks if not c.holds and c.name != "gaps"]
-        if bad:
-            raise SurefootError(
-                f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would swallow it: correct the mapping, or say --no-check"
-            )
+def _learned(found: "Identified") -> list[bool]:
+    """Of each unknown, whether it was to be learned: the others are fixed in the belief."""
+    return [bool(x > 0) for x in np.diag(found.belief.cov)]
+
+
+def _facts(found: "Identified") -> dict[str, Any]:
+    """Of an unknown that was not to be learned, the log was not asked whether it determines it."""
+    facts = found.facts()
+    rows = [
+        p | {"learned": x, "determined": p["determined"] if x else None}
+        for p, x in zip(facts["params"], _learned(found))
+    ]
+    return facts | {"params": rows}
 
 
 def _params(found: "Identified") -> Table:
     table = Table("unknown", "before", "after", "95 % interval", "unit", "")
-    free = np.diag(found.belief.cov) > 0
-    for p, is_free in zip(found.params, free):
-        if not is_free:
+    for p, learned in zip(found.params, _learned(found)):
+        if not learned:
             continue
         words = "" if p.determined else "not determined by this log"
         if p.at_bound:
@@ -337,7 +405,21 @@ def _remarks(found: "Identified") -> list[str]:
         said.append(
             "what is left is not noise: the model lacks physics, and the intervals hold all that predicts within 1 % as well"
         )
-    worse = [name for name, (a, b) in found.held.items() if b > a]
+    worse = [f"{name} {_more(a, b)}" for name, (a, b) in found.held.items() if b > a]
     if worse and not found.fault:
-        said.append(f"on what was kept aside {', '.join(worse)} is predicted a little worse than before")
+        said.append(f"predicted worse than before on what was kept aside: {', '.join(worse)}")
     return said
+
+
+def _more(before: float, after: float) -> str:
+    """By how much an error grew."""
+    grown = after / before - 1 if before > 0 else np.inf
+    return (
+        "by less than 1 %"
+        if grown < 0.01
+        else f"by {100 * grown:.0f} %"
+        if grown < 1
+        else f"{after / before:.2g} times"
+        if before > 0
+        else "from nothing"
+    )

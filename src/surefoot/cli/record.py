@@ -33,7 +33,7 @@ class Record:
     seconds: float | None = None
     """length of the log; one episode, or the whole plan, unless told"""
     out: Path = Path("log.npz")
-    """where the log goes"""
+    """where the log goes, over what had this name"""
     ingredient: tuple[str, ...] = ()
     """name=strength, from 0 to 1: what reality is made of, in place of what its seed draws"""
     seed: int = 0
@@ -47,7 +47,7 @@ class Record:
         from surefoot.sim.realities import realities
         from surefoot.tasks.record import record
 
-        files.check_writable(self.out, "--out", ".npz")
+        files.check_writable(self.out, "--out", ".npz", (self.excite, self.policy))
         task, how = self._how()
         real = reality_of(self.reality, self.ingredient) if self.ingredient else realities(self.reality, task)
         line = Line(say)

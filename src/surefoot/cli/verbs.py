@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import FlagConversionOff, Positional, arg
 
-from surefoot import tasks
+from surefoot import files, tasks
 from surefoot.belief import Belief
 from surefoot.cli.words import belief_of, count, seconds, task_for
 from surefoot.console import Answer, Line, goal, ready, results
@@ -253,12 +253,14 @@ class Sweep:
         values = values_over(task, self.over, self.points, self.low, self.high)
         line, others = Line(say), belief_of(task, self.belief, say)
         first = bundle.find(self.policies[0]).parent
+        path = self.out or first / f"sweep-{self.over}.html"
+        files.check_writable(path, "--out")
         best = self._specialists(task.name, values, others, first, line) if self.specialists else None
         facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(line, task))
         if best is not None:
             facts = price(facts, best, task, others)
         line.end()
-        out = page(self.out or first / f"sweep-{self.over}.html", facts)
+        out = page(path, facts)
         shown = [table(facts), *sentences(facts), f"picture: {out}"]
         return Answer(facts | {"page": str(out)}, shown, f"surefoot play {self.policies[0]}")
 
@@ -303,12 +305,14 @@ class Adapt:
 
         policy = bundle.load(self.policy)
         task, line = task_for(policy, self.task), Line(say)
+        path = self.out or bundle.find(self.policy).parent / "adapt.html"
+        files.check_writable(path, "--out")
         facts = inferred(
             policy, task, belief_of(task, self.belief, say), self.show, (self.before, self.after), self.at,
             self.episodes, self.seed, seconds(line, task),
         )  # fmt: skip
         line.end()
-        out = page(self.out or bundle.find(self.policy).parent / "adapt.html", facts)
+        out = page(path, facts)
         return Answer(
             facts | {"page": str(out)}, [table(facts), sentence(facts), f"pictures: {out}"], f"surefoot sweep {self.policy} --over {facts['unknown']}"
         )  # fmt: skip

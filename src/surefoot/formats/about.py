@@ -1,6 +1,7 @@
 """What is in a log, in facts: rows, rates, jitter, ranges, holes; and a picture of it.
 
 h = median step,  jitter = sd(step - h) over the steps that are no holes,  lost = sum over holes of round(step / h) - 1
+mean rate = (rows - 1) / time, without the holes;  uneven: it is not 1 / h within UNEVEN
 """
 
 import io
@@ -14,6 +15,7 @@ from surefoot.errors import SurefootError
 from surefoot.formats.resample import gaps
 from surefoot.log import Log
 
+UNEVEN = 0.05  # of the rate, between its median and its mean
 PANELS, LINES, POINTS = 24, 12, 4000  # of a picture that can be read
 
 
@@ -28,13 +30,25 @@ def about(log: Log) -> dict[str, Any]:
 
 def _clock(log: Log) -> dict[str, Any]:
     if len(log) < 2:
-        return {"duration": 0.0, "rate": None, "jitter": None, "longest_step": None, "gaps": [], "lost": 0}
+        return {
+            "duration": 0.0,
+            "rate": None,
+            "mean_rate": None,
+            "uneven": False,
+            "jitter": None,
+            "longest_step": None,
+            "gaps": [],
+            "lost": 0,
+        }
     step = np.diff(log.time)
     h, here = float(np.median(step)), gaps(log.time)
     even = step[np.round(step / h) - 1 <= 2]
+    mean = 1 / float(even.mean())
     return {
         "duration": float(log.time[-1] - log.time[0]),
         "rate": 1 / h,
+        "mean_rate": mean,
+        "uneven": abs(mean * h - 1) > UNEVEN,
         "jitter": float(np.std(even - h)),
         "longest_step": float(step.max()),
         "gaps": log.meta.get("gaps", here),
@@ -52,7 +66,18 @@ def _column(log: Log, name: str) -> dict[str, Any]:
         "min": float(there.min()) if len(there) else None,
         "max": float(there.max()) if len(there) else None,
         "nan": float(np.isnan(x).mean()) if x.size else 0.0,
+        **_still(x, log.meta.get("names", {}).get(name, [])),
     }
+
+
+def _still(x: np.ndarray, names: list[str]) -> dict[str, list[str]]:
+    """The parts that never change, and those without a number: a dead joint hides among eleven that move."""
+    x = x.reshape(len(x), -1)
+    called = names if len(names) == x.shape[1] else [str(k) for k in range(x.shape[1])]
+    there = np.isfinite(x)
+    low, high = (f(np.where(there, x, fill), axis=0, initial=fill) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
+    empty, still = ~there.any(0), (low == high) & (there.sum(0) > 1)
+    return {"constant": [n for n, k in zip(called, still) if k], "empty": [n for n, k in zip(called, empty) if k]}
 
 
 def draw(log: Log, path: str | Path) -> Path:

@@ -20,6 +20,14 @@ from surefoot.log import Log
 
 CLOCKS = ("log_time", "time", "t", "timestamp", "timestamps", "stamp", "elapsed", "clock", "seconds", "sec")
 WALL = 1e8  # seconds: more than three years is a wall clock's
+SINCE_1970 = (9e8, 4.2e9)  # s, from 1998 to 2103: what a wall clock shows
+TICKS = (
+    ("s", 1.0, 0.5),
+    ("ms", 1e-3, 500.0),
+    ("us", 1e-6, 5e5),
+    ("ns", 1e-9, np.inf),
+)  # and the longest step taken for it
+UNSURE = 2.0  # a step of 0.5 to 2 is a slow log in seconds or a fast one in ms: nobody can tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +42,8 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
     rate = rate if rate is not None else mapping.rate if mapping else None
     if rate is not None:
         check_rate(rate, "rate")
-    clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate) for s in _used(raw, mapping)}
+    guessed: list[str] = []
+    clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate, guessed) for s in _used(raw, mapping)}
     stamps, epoch = _seconds(raw, clocks, rate)
     timed: dict[str, Timed] = {}
     said: list[str] = []
@@ -61,7 +70,7 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
         "epoch": epoch,
         "hold": hold,
         "mended": said,
-        "notes": raw.notes + (maps.odd_names(mapping) if mapping else []),
+        "notes": [*guessed, *raw.notes] + (maps.odd_names(mapping) if mapping else []),
     }
     meta = raw.meta | {k: v for k, v in told.items() if v or k == "names"}
     return Log(time, columns, {k: v for k, v in units.items() if k in columns}, clean(meta))
@@ -82,17 +91,19 @@ def _used(raw: Raw, mapping: maps.Mapping | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _clock(raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate: float | None) -> tuple[str, float]:
+def _clock(
+    raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate: float | None, said: list[str]
+) -> tuple[str, float]:
     """The column with a stream's stamps and the seconds in one of them; ("", 1) for rows counted at a rate."""
     if mapping and mapping.time:
         name = mapping.time if mapping.time in stream.columns else mapping.time.removeprefix(f"{s}.")
         if name not in stream.columns:
             raise unknown("column", mapping.time, stream.columns, f"time: from{': ' + s if s else ''}")
-        return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit)
+        return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit, said)
     bare = {_bare(c): c for c in stream.columns}
     for name in (bare[c] for c in CLOCKS if c in bare):
         if stream.columns[name].ndim == 1:
-            return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "")
+            return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "", said)
     if rate is None:
         where = f"{s}: " if s else ""
         single = [c for c, v in raw.constants.items() if _bare(c) in CLOCKS and isinstance(v, int | float)]
@@ -110,17 +121,48 @@ def _bare(name: str) -> str:
     return re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", name.lower())
 
 
-def _unit(raw: Raw, s: str, name: str, stamps: np.ndarray, told: str) -> float:
-    """Seconds in a stamp: told, or in the name (t_ms, time [us]), or plain from the size of a wall clock's stamps."""
+def _unit(raw: Raw, s: str, name: str, stamps: np.ndarray, told: str, said: list[str]) -> float:
+    """Seconds in a stamp: told, or in the name (t_ms, time [us]), or guessed from the stamps' size, which is said."""
     ending = re.search(r"[_ \[(](ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", name.lower())
     unit = told or raw.units.get(full(s, name), "") or (ending[1] if ending else "")
+    unit = unit or ("s" if name.lower() in ("seconds", "sec") else "")
     if unit:
         base, factor = si(unit, f"time: {name}")
         if base != "s":
             raise SurefootError(f"time: {name}: found the unit {unit}, expected one of time")
         return factor
-    first = abs(float(stamps[0])) if len(stamps) else 0.0
-    return next((f for least, f in ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3)) if first >= least), 1.0)
+    unit, factor, why = _size(stamps)
+    if why:
+        said.append(f"{full(s, name)}: taken as {unit}: {why}; a mapping's time may tell its unit")
+    return factor
+
+
+def _size(stamps: np.ndarray) -> tuple[str, float, str]:
+    """The unit of a clock that names none, the seconds in it, and why; no why where it is seconds, plainly.
+
+    A wall clock's stamps are plain: seconds, ms, us or ns since 1970. Of all others the median step decides, because a
+    robot's log has 2 to 2000 rows a second. Between seconds and ms what is not plain stays seconds.
+    """
+    x = stamps.astype(float)
+    x = np.where(np.isfinite(x), x, np.nan)
+    step = np.diff(x)
+    step = step[np.isfinite(step) & (step > 0)]
+    h = float(np.median(step)) if len(step) > 2 else 0.0  # two steps are no habit
+    first = abs(float(x[0])) if len(x) else 0.0
+    for unit, factor, _ in TICKS:
+        if SINCE_1970[0] <= first * factor < SINCE_1970[1] and h * factor <= (10.0 if unit == "s" else 1.0):
+            return unit, factor, "" if unit == "s" else "stamps of this size count from 1970"
+    unit, factor, _ = next(t for t in TICKS if h <= t[2])
+    if 0.5 < h < UNSURE:
+        rates = f"{1 / h:.4g} Hz; in ms it would be {1e3 / h:.4g} Hz"
+        return "s", 1.0, f"the usual step is {h:.4g}, which is {rates}"
+    if unit == "s":
+        return "s", 1.0, ""
+    return (
+        unit,
+        factor,
+        f"the usual step is {h:.4g}, and a robot's log has 2 to 2000 rows a second, here {1 / (h * factor):.4g}",
+    )
 
 
 def _seconds(raw: Raw, clocks: dict[str, tuple[str, float]], rate: float | None) -> tuple[dict[str, np.ndarray], int]:

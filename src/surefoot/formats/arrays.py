@@ -40,7 +40,8 @@ def _own(arrays: dict[str, np.ndarray]) -> Raw | None:
     try:
         header = json.loads(str(arrays["header"]))
         columns = {k.removeprefix("columns/"): v for k, v in arrays.items() if k.startswith("columns/")}
-        return Raw({"": Stream({"time": arrays["time"]} | columns)}, units=dict(header["units"]), meta=header["meta"])
+        units = dict(header["units"]) | {"time": "s"}
+        return Raw({"": Stream({"time": arrays["time"]} | columns)}, units=units, meta=header["meta"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -96,7 +96,8 @@ def read_lerobot(folder: Path, episode: int) -> Raw:
     constants = {k: plain(info[k]) for k in ("fps", "robot_type") if isinstance(info.get(k), str | int | float)}
     constants |= {"episode": episode}
     films = [f"{k}: video" for k, f in features.items() if isinstance(f, dict) and f.get("dtype") == "video"]
-    return Raw({"": Stream(columns, names)}, constants, notes=raw.notes + films)
+    units = {"timestamp": "s"} | raw.units
+    return Raw({"": Stream(columns, names)}, constants, units, notes=raw.notes + films)
 
 
 def _episode(folder: Path, episode: int) -> dict[str, Any]:

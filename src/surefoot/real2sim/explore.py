@@ -10,6 +10,7 @@ and made smaller until it keeps every limit there, too.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def _cost(
 ) -> Callable[[np.ndarray], np.ndarray]:  # fmt: skip
     """What motions tell at the first samples, of those that keep the limits at the second, which are cheaper: no slopes."""
     z, wary = samples
-    done, best = 0, -math.inf
+    done, best, began = 0, -math.inf, monotonic()
 
     def cost(x: np.ndarray) -> np.ndarray:
         nonlocal done, best
@@ -141,7 +142,10 @@ def _cost(
             found = score(at, told(at, u[fine, :-1], z, central=False), s.objective)  # (n, m)
             value[fine] = found.mean(1) if s.over == "mean" else found.min(1)
         done, best = done + 1, max(best, float(value.max()))
-        say(f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}")
+        left = (monotonic() - began) / done * (s.iterations + 1 - done)
+        say(
+            f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}, {left:.0f} s left"
+        )
         return np.where(broken == 0, -value, BROKEN * (1 + np.minimum(broken, BROKEN)))
 
     return cost

@@ -47,7 +47,7 @@ class Plant:
         if self.fixed:
             hold(spec, self.model)
         if self.kp is not None:
-            servos(spec, self.kp, self.kd)
+            servos(spec, self.kp, self.kd, self.model)
         if self.timestep is not None:
             spec.option.timestep = self.timestep
         return spec
@@ -78,9 +78,14 @@ def hold(spec: mujoco.MjSpec, where: str | Path) -> None:
         spec.delete(key)  # their poses had a base
 
 
-def servos(spec: mujoco.MjSpec, kp: float, kd: float) -> None:
+def servos(spec: mujoco.MjSpec, kp: float, kd: float, where: str | Path = "model") -> None:
     """F = kp (u - q) - kd v in place of F = u, within the motor's own limits."""
     for actuator in spec.actuators:
+        if actuator.biastype != mujoco.mjtBias.mjBIAS_NONE:
+            raise SurefootError(
+                f"{where}: kp: actuator {actuator.name}: found a servo (gain {actuator.gainprm[0]:g}), expected a bare motor: "
+                "leave --machine.kp out, change the model's own gain, or learn it (--learn kp)"
+            )
         limit = np.array(actuator.forcerange if actuator.forcelimited else actuator.ctrlrange)
         actuator.gainprm[0], actuator.biasprm[:3] = kp, (0.0, -kp, -kd)
         actuator.biastype = mujoco.mjtBias.mjBIAS_AFFINE
