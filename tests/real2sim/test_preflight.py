@@ -158,3 +158,170 @@ def test_a_free_base_of_which_the_log_tells_nothing_is_named(log):
     assert [c.name for c in bad] == ["base"] and "--machine.fixed" in bad[0].evidence
     told = Log(log.time, log.columns | {"base_quat": np.tile([1.0, 0, 0, 0], (len(log), 1))}, meta=log.meta)
     assert next(c for c in preflight(world(free, Params(), 0.01), told).checks if c.name == "base").holds
+
+
+def with_(log: Log, **columns: np.ndarray) -> Log:
+    return Log(log.time, log.columns | columns, meta=log.meta)
+
+
+def in_degrees(log: Log, *names: str) -> Log:
+    return with_(log, **{name: np.degrees(log[name]) for name in names})
+
+
+@pytest.mark.parametrize(
+    "names, words",
+    [
+        (("control",), "control is in degrees"),
+        (("joint_pos", "joint_vel"), "joint_pos and joint_vel are in degrees"),
+        (("joint_pos", "joint_vel", "control"), "joint_pos, joint_vel and control are in degrees"),
+    ],
+)
+def test_degrees_are_named_by_what_the_model_then_predicts_before_any_range(log, names, words):
+    found = bad(in_degrees(log, *names))[0]
+    assert found.name == "units" and found.evidence.startswith(words) and found.value > 2
+
+
+def test_one_hinge_without_a_range_in_degrees_is_named(log):
+    wide = mujoco.MjSpec.from_string(XML.replace('range="-2 2"', 'limited="false"'))
+    factor = np.where(np.arange(4) == 1, 180 / np.pi, 1.0)
+    wrong = with_(log, joint_pos=log["joint_pos"] * factor, joint_vel=log["joint_vel"] * factor)
+    found = [c for c in preflight(world(wide, Params(), 0.01), wrong).checks if not c.holds][0]
+    assert found.name == "units" and "of left_knee_joint are in degrees" in found.evidence
+
+
+def test_limbs_of_controls_alone_in_another_order_are_named_and_so_is_what_is_equivalent(log):
+    (found,) = bad(with_(log, control=log["control"][:, [2, 3, 0, 1]]))
+    assert found.name == "order of controls" and "the controls are of right left, not left right" in found.evidence
+
+
+def test_readings_that_are_turned_while_controls_are_right_are_said_of_the_readings(log):
+    (found,) = bad(turned(log, 2, ("joint_pos", "joint_vel")))
+    assert "turn the sign of the readings of right_hip_joint" in found.evidence
+
+
+def test_a_sign_is_named_before_a_range_that_it_breaks(log):
+    bent = XML.replace('range="-2 2"', 'range="-2 .4"')  # of every joint, which the log is made to fit but for one
+    u = -np.abs(log["control"]) - 0.3
+    w = world(mujoco.MjSpec.from_string(bent), Params(), 0.01)
+    w.reset(np.arange(1), np.zeros((1, 0)), Start(np.zeros((1, 4)), np.zeros((1, 4)), u[:1]))
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    q, v = (np.concatenate([np.zeros((1, 4)), x[0]]) for x in (m.q, m.v))
+    wrong = turned(with_(log, joint_pos=q, joint_vel=v, control=u), 1, ("joint_pos", "joint_vel", "control"))
+    found = [c for c in preflight(w, wrong).checks if not c.holds]
+    assert found[0].name == "signs" and "left_knee_joint" in found[0].evidence
+    assert found[1].name == "range of left_knee_joint" and "degrees" not in found[1].evidence
+
+
+@pytest.mark.parametrize("rows, words", [(10, "100 ms late"), (-10, "100 ms early")])
+def test_controls_by_another_clock_are_named_with_how_late_they_are(log, rows, words):
+    (found,) = bad(with_(log, control=np.roll(log["control"], rows, 0)))
+    assert found.name == "clock of controls" and f"controls are {words}" in found.evidence
+
+
+def test_a_delay_that_an_actuator_may_have_is_no_fault(log):
+    assert preflight(weak(), with_(log, control=np.roll(log["control"], -3, 0))).holds
+
+
+def test_speeds_by_another_clock_are_named_with_how_late_they_are(log):
+    found = bad(with_(log, joint_vel=np.roll(log["joint_vel"], 10, 0)))[0]
+    assert found.name == "clock of joint_vel" and found.value == pytest.approx(0.1, abs=0.005)
+    assert "behind the slope of joint_pos" in found.evidence
+
+
+def test_an_offset_of_an_encoder_is_told_with_its_size_and_is_no_fault(log):
+    off = with_(log, joint_pos=log["joint_pos"] + 0.2 * (np.arange(4) == 1))
+    verdict = preflight(weak(), off)
+    (found,) = [c for c in verdict.checks if c.name == "offsets"]
+    assert verdict.holds and "an offset of left_knee_joint, which reads +0.2" in found.evidence
+    assert "--learn encoder_offset:each" in found.evidence
+
+
+def test_a_log_in_which_nothing_moved_is_said_to_be_one_and_no_gain_is_boundless(log):
+    still = with_(log, joint_pos=np.full((601, 4), 0.3), joint_vel=np.zeros((601, 4)))
+    verdict = preflight(weak(), still)
+    assert "nothing moved: joint_pos" in verdict.meta["unchecked"] and all(c.value <= 1000 for c in verdict.checks)
+
+
+def test_a_model_that_predicts_worse_than_standing_still_says_that_it_can_hardly_judge(log):
+    rng = np.random.default_rng(0)
+    other = with_(log, control=rng.uniform(-2, 2, (601, 4)))  # controls of another day
+    slow = XML.replace('damping=".1"', 'damping=".001"').replace('kp="8" kv=".3"', 'kp="80"')
+    verdict = preflight(world(mujoco.MjSpec.from_string(slow), Params(), 0.01), other)
+    assert "worse than standing still" in verdict.meta["unchecked"]
+    assert not preflight(weak(), log).meta["unchecked"]
+
+
+ROTOR = '<motor name="{n}" site="{n}" gear="0 0 1 0 0 {c}" ctrlrange="0 20"/>'
+AT = {"front": (0.2, 0, 0.1), "left": (0, 0.2, -0.1), "rear": (-0.2, 0, 0.1), "right": (0, -0.2, -0.1)}
+FLYER = f"""<mujoco><option timestep="0.005" integrator="implicitfast"/><worldbody><body><freejoint/>
+<inertial pos="0 0 0" mass="1" diaginertia=".02 .025 .04"/>
+{"".join(f'<site name="{n}" pos="{x} {y} 0"/>' for n, (x, y, _) in AT.items())}</body></worldbody>
+<actuator>{"".join(ROTOR.format(n=n, c=c) for n, (_, _, c) in AT.items())}</actuator></mujoco>"""
+
+
+def flyer(mass: float = 1.0) -> object:
+    spec = mujoco.MjSpec.from_string(FLYER.replace('mass="1"', f'mass="{mass}"'))
+    return world(spec, Params(), 0.01)
+
+
+@pytest.fixture(scope="module")
+def flight() -> Log:
+    """Three seconds of a four-rotor machine that is shaken about all its axes."""
+    w = flyer()
+    t = w.dt * np.arange(301)
+    u = np.stack([2.45 + 0.25 * np.sin((5 + 1.3 * k) * t + 2 * k) for k in range(4)], 1)
+    q, v = np.array([[0, 0, 1, 0.9, 0.3, 0.2, 0.1]]), np.array([[0.3, 0.1, 0.2, 0.6, -0.9, 0.8]])
+    q[:, 3:] /= np.linalg.norm(q[:, 3:])
+    w.reset(np.arange(1), np.zeros((1, 0)), Start(q, v, u[:1]))
+    m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
+    q, v = np.concatenate([q, m.q[0]]), np.concatenate([v, m.v[0]])
+    parts = {"base_pos": q[:, :3], "base_quat": q[:, 3:], "base_lin_vel": v[:, :3], "base_ang_vel": v[:, 3:]}
+    return Log(t, parts | {"control": u})
+
+
+def matrices(quat: np.ndarray) -> np.ndarray:
+    found = np.zeros((len(quat), 9))
+    for into, q in zip(found, quat):
+        mujoco.mju_quat2Mat(into, q)
+    return found.reshape(-1, 3, 3)
+
+
+def first_of(log: Log) -> str:
+    found = [c for c in preflight(flyer(1.1), log).checks if not c.holds]
+    return f"{found[0].name}: {found[0].evidence}" if found else ""
+
+
+def test_a_flight_as_it_was_passes_though_the_model_is_a_tenth_too_heavy(flight):
+    verdict = preflight(flyer(1.1), flight)
+    assert verdict.holds and not verdict.meta["unchecked"]
+
+
+def test_each_way_to_misread_the_attitude_of_a_base_is_named(flight):
+    quat, w, R = flight["base_quat"], flight["base_ang_vel"], matrices(flight["base_quat"])
+    assert "base_quat is x y z w: " in first_of(with_(flight, base_quat=quat[:, [1, 2, 3, 0]]))
+    assert "its conjugate is meant" in first_of(with_(flight, base_quat=quat * [1, -1, -1, -1]))
+    assert "base_ang_vel is in degrees/s: " in first_of(in_degrees(flight, "base_ang_vel"))
+    world_ = np.einsum("tij,tj->ti", R, w)
+    assert "base_ang_vel is along the axes of the world" in first_of(with_(flight, base_ang_vel=world_))
+    base = np.einsum("tji,tj->ti", R, flight["base_lin_vel"])
+    assert "base_lin_vel is along the axes of the base" in first_of(with_(flight, base_lin_vel=base))
+
+
+def test_a_base_told_in_north_east_down_or_with_z_down_is_named(flight):
+    down = np.array([1.0, -1.0, -1.0])
+    turned_ = {name: flight[name] * down for name in ("base_pos", "base_lin_vel", "base_ang_vel")}
+    assert "north east down" in first_of(with_(flight, **turned_, base_quat=flight["base_quat"] * [1, 1, -1, -1]))
+    up = {name: flight[name] * [1, 1, -1] for name in ("base_pos", "base_lin_vel")}
+    assert "z points down in base_pos and base_lin_vel" in first_of(with_(flight, **up))
+
+
+def test_two_rotors_exchanged_are_named_though_no_joint_was_measured(flight):
+    assert "exchange the controls of front and right" in first_of(
+        with_(flight, control=flight["control"][:, [3, 1, 2, 0]])
+    )
+
+
+def test_turning_rates_by_another_clock_are_named(flight):
+    late = with_(flight, base_ang_vel=np.roll(flight["base_ang_vel"], 10, 0))
+    found = [c for c in preflight(flyer(1.1), late).checks if c.name == "clock of base_ang_vel"]
+    assert found and not found[0].holds and found[0].value == pytest.approx(0.1, abs=0.01)

@@ -1,0 +1,203 @@
+"""What a log says of itself, before any model is asked: stamps, and columns that tell of one motion twice.
+
+A speed is the slope of a position, a turning rate the slope of an attitude. Where two columns do not agree, each way to
+misread one of them is tried, and named if they then agree much better, piece for piece:
+
+    gain = error as it stands / error under the edit          suspect where gain > GAIN, and in nine of ten pieces
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.formats.skew import TRUSTED, skew
+from surefoot.log import Log
+from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, rotation_between, slope
+from surefoot.verdict import Check
+from surefoot.world import World
+
+GAIN = 1.05  # how much better an edit must agree, in the columns it is about, before the log is doubted
+OFTEN = 0.9  # of the pieces in which it must agree better
+PIECES = 12
+GAPS = 0.1  # of the time, that may be without rows
+LATE = 0.05  # s between two streams: filters and actuators are late, too, by up to 0.03
+FINEST = 1e-6  # rad, m, ...: an error below it is none, and no edit is better than that
+SAME = 1e-3  # of an error: two that differ by less are one
+MOST = 1000.0  # times as well: beyond it a gain is not worth its figures
+JOINTS = ("joint_pos", "joint_vel")
+
+
+def weighed(name: str, about: str, plain: np.ndarray, other: np.ndarray, what: str, least: float = GAIN) -> Check:
+    """From mean square errors (pieces, columns) without and with an edit."""
+    before, after = (np.sqrt(x.mean(1)) for x in (plain, other))
+    squared = [float(np.square(x).mean()) + FINEST**2 for x in (before, after)]
+    gain = min(float(np.sqrt(squared[0] / squared[1])), MOST)
+    differ = ~np.isclose(before, after, rtol=SAME)  # a piece in which an edit changes nothing says nothing
+    often = float((before > after)[differ].mean()) if 2 * differ.sum() >= len(before) else 0.0
+    words = f"{about}: {what} {gain:.2f} times as well, in {often:.0%} of {differ.sum()} pieces"
+    return Check(name, gain, least, not (gain > least and often >= OFTEN), words, unit="gain")
+
+
+def stamps(log: Log) -> Iterator[Check]:
+    steps = np.diff(log.time)
+    usual = float(np.median(steps))
+    pauses = np.flatnonzero(steps > PAUSE * usual)
+    off = np.abs(steps - usual)
+    off[pauses] = 0.0
+    uneven, late = float(off.max() / usual), int(np.argmax(off))
+    yield Check("stamps are even", uneven, 0.5, uneven <= 0.5,
+                f"largest departure from {usual * 1e3:.3g} ms is {uneven:.0%}, at row {late}", unit="of a step")  # fmt: skip
+    gaps = log.meta.get("gaps") or [(log.time[i], log.time[i + 1]) for i in pauses]
+    declared = bool(log.meta.get("gaps")) and bool(len(pauses))  # by whoever recorded it: someone put the robot back
+    if gaps:
+        at, longest = max(gaps, key=lambda ends: ends[1] - ends[0])[0], max(b - a for a, b in gaps)
+        lost = sum(b - a for a, b in gaps) / float(log.time[-1] - log.time[0])
+        words = (
+            f"{len(gaps)} gaps, {lost:.1%} of the time, the longest {longest:.3g} s from {at:.6g} s on; none is bridged"
+        )
+        yield Check("gaps", lost, GAPS, declared or lost <= GAPS, words, unit="of the time")
+
+
+def speeds(world: World, log: Log) -> Iterator[Check]:
+    """Logged speeds against the slope of logged positions: their ratio should be 1 in every joint, at the same time."""
+    if not all(c in log.columns for c in JOINTS):
+        return
+    names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_vel")]
+    places = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_pos")]
+    both = [n for n in names if n in places]
+    rate = slope(log.time, measured(log, "joint_pos"))[:, [places.index(n) for n in both]]
+    v = measured(log, "joint_vel")[:, [names.index(n) for n in both]]
+    late = list(clock(log, "joint_vel", "joint_pos", rate, v))
+    yield from late
+    if all(c.holds for c in late):  # else their ratio says nothing
+        for i, name in enumerate(both):
+            yield from _ratio(name, rate[:, i], v[:, i])
+
+
+def _ratio(name: str, a: np.ndarray, b: np.ndarray) -> Iterator[Check]:
+    good = np.isfinite(a) & np.isfinite(b)
+    a, b = a[good] - a[good].mean(), b[good] - b[good].mean()
+    if np.square(a).sum() < 1e-12 or np.square(b).sum() < 1e-12:
+        return
+    match = float(a @ b / np.sqrt((a @ a) * (b @ b)))
+    gain = float(np.sqrt((b @ b) / (a @ a))) * np.sign(match)
+    fine = match > 0.5 and 0.5 < gain < 2.0
+    why = {True: "they agree"}.get(fine, _blame(gain, match))
+    yield Check(f"speed of {name}", gain, 1.0, fine, f"logged speed is {gain:.3g} times the slope of its position "
+                f"(correlation {match:.2f}): {why}", unit="ratio")  # fmt: skip
+
+
+def _blame(gain: float, match: float) -> str:
+    if abs(match) < 0.5:
+        return "they do not belong together: is the order of the columns the same?"
+    if gain < 0:
+        return "the sign of one of them is turned"
+    for value, words in ((180 / np.pi, "speed in degrees, position in radians"), (np.pi / 180, "position in degrees, speed in radians"),
+                         (1e-3, "a clock in milliseconds"), (1e3, "a clock in milliseconds")):  # fmt: skip
+        if 0.8 < gain / value < 1.25:
+            return words
+    return "their units differ"
+
+
+def clock(log: Log, name: str, other: str, rate: np.ndarray, v: np.ndarray) -> Iterator[Check]:
+    """How late a column of speeds is behind the slope of its positions, the median of its parts; nothing where none tells."""
+    step, told = 1 / log.rate, []
+    rows = Log(step * np.arange(len(log)), {"a": rate, "b": v})  # pauses left out: the same rows of both
+    for part in range(rate.shape[1]):
+        try:
+            found = skew(rows, "a", "b", part, most=4 * LATE, windows=1)
+        except SurefootError:  # it did not move, or the log is too short
+            continue
+        if found.correlation > TRUSTED:
+            told.append(found.latency)
+    if told:
+        late = float(np.median(told))
+        limit = max(LATE, 1.5 * step)
+        words = f"{name} is {1e3 * abs(late):.3g} ms {'behind' if late >= 0 else 'ahead of'} the slope of {other}"
+        if abs(late) > limit:
+            words += ": their clocks differ, or one was filtered"
+        yield Check(f"clock of {name}", abs(late), limit, abs(late) <= limit, words, unit="s")
+
+
+def attitude(world: World, log: Log) -> Iterator[Check]:
+    """A free base: turning rates against the slope of its attitude, speeds against the slope of its place."""
+    if not has_base(world.model):
+        return
+    quat = measured(log, "base_quat") if "base_quat" in log.columns else None
+    if quat is not None and "base_ang_vel" in log.columns:
+        names, turns, rates = zip(*_readings(quat, measured(log, "base_ang_vel")))
+        errors = np.array([_turned(log.time, q, w) for q, w in zip(turns, rates)])
+        still = _turned(log.time, turns[0], np.zeros_like(rates[0]))
+        best = yield from _best("base_quat against base_ang_vel", names, errors, still)
+        quat, w = turns[best], rates[best].copy()
+        w[np.linalg.norm(w, axis=1) * 2 > log.rate] = np.nan  # too fast to follow from row to row
+        yield from clock(log, "base_ang_vel", "base_quat", turning(log.time, quat), w)
+    if "base_pos" in log.columns and "base_lin_vel" in log.columns:
+        v, rate = measured(log, "base_lin_vel"), slope(log.time, measured(log, "base_pos"))
+        ways = [("", rate), ("z of one of base_pos and base_lin_vel points down", rate * [1, 1, -1])]
+        if quat is not None:
+            ways.append(("base_lin_vel is along the axes of the base, not of the world", rotated(quat, rate, -1)))
+        names, rates = zip(*ways)
+        best = yield from _best("base_lin_vel against base_pos", names, np.array(rates) - v, v)
+        yield from clock(log, "base_lin_vel", "base_pos", rates[best], v)
+
+
+def _readings(quat: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Each way to read attitude and turning rate: its words (none: as they should be), attitude, and rate in the base's axes."""
+    first = {"": quat, "base_quat is x y z w": quat[:, [3, 0, 1, 2]]}
+    for (said, q), conjugate, frame, unit in product(first.items(), (False, True), (False, True), (False, True)):
+        q = q * [1, -1, -1, -1] if conjugate else q
+        rate = np.radians(w) if unit else w
+        words = [said, "base_quat turns the world into the base (its conjugate is meant)" if conjugate else "",
+                 "base_ang_vel is along the axes of the world, not of the base" if frame else "", "base_ang_vel is in degrees/s" if unit else ""]  # fmt: skip
+        yield ", ".join(x for x in words if x), q, rotated(q, rate, -1) if frame else rate
+
+
+def _turned(time: np.ndarray, quat: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """(T - 1, 3) rotation from row to row beside the one that the rates before and after give, rad; nan at a pause."""
+    step = np.diff(time)[:, None]
+    turn = 0.5 * (w[1:] + w[:-1]) * step
+    angle = np.linalg.norm(turn, axis=1, keepdims=True)
+    there = np.concatenate([np.cos(angle / 2), 0.5 * np.sinc(angle / (2 * np.pi)) * turn], 1)
+    made = rotation_between(quat[:-1], quat[1:])  # from attitudes
+    size = np.linalg.norm(made, axis=1, keepdims=True)
+    found = np.concatenate([np.cos(size / 2), 0.5 * np.sinc(size / (2 * np.pi)) * made], 1)
+    return np.where(step > PAUSE * np.median(step), np.nan, rotation_between(there, found))
+
+
+def turning(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
+    """(T, 3) rad/s about the base's own axes, from the attitudes before and after; nan beside a pause."""
+    rate, step = np.full((len(time), 3), np.nan), time[2:] - time[:-2]
+    rate[1:-1] = rotation_between(quat[:-2], quat[2:]) / step[:, None]
+    rate[1:-1][step > (1 + PAUSE) * np.median(np.diff(time))] = np.nan
+    return rate
+
+
+def rotated(quat: np.ndarray, x: np.ndarray, way: int = 1) -> np.ndarray:
+    """Vectors (T, 3) from the base's axes to the world's; way -1: from the world's to the base's."""
+    quat = quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-12)
+    w, axis = quat[:, :1], way * quat[:, 1:]
+    return x + 2 * np.cross(axis, np.cross(axis, x) + w * x)
+
+
+def _best(name: str, words: tuple[str, ...], errors: np.ndarray, still: np.ndarray) -> Generator[Check, None, int]:
+    """From errors (ways, T, 3): the plainest of the ways that agree best, as a check; returns which, 0 as it stands.
+
+    A way counts only where it agrees better than `still` (T, 3) does, the error of saying that nothing moves.
+    """
+    good = np.isfinite(errors).all((0, 2)) & np.isfinite(still).all(1)
+    if good.sum() < PIECES or np.square(still[good]).mean() < FINEST**2:
+        return 0
+    parts = np.array_split(np.flatnonzero(good), PIECES)
+    squared = np.array([[np.square(e[p]).mean(0) for p in parts] for e in errors])  # (ways, pieces, 3)
+    total = squared.sum((1, 2)) + FINEST**2
+    near = [k for k in range(1, len(errors)) if total[k] < GAIN**2 * total[1:].min()]
+    best = min(near, key=lambda k: (words[k].count(","), total[k]))
+    check = weighed(name, words[best], squared[0], squared[best], "the two then agree")
+    if GAIN**2 * np.square(errors[best][good]).sum() > np.square(still[good]).sum():
+        check = replace(check, holds=True)
+    yield check
+    return 0 if check.holds else best
