@@ -12,14 +12,11 @@ model, is asked first (streams.py). A fit that swallows such a fault gives numbe
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
-from typing import Literal
 
 import mujoco
 import numpy as np
 
 from surefoot.log import Log
-from surefoot.real2sim.learnable import kind_of
 from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
 from surefoot.real2sim.signals import (
     BASE,
@@ -30,15 +27,14 @@ from surefoot.real2sim.signals import (
     joints_of,
     measured,
     refuse_empty,
-    slope,
 )
-from surefoot.real2sim.streams import GAIN, JOINTS, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.real2sim.streams import JOINTS, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.real2sim.suspicions import OFFSET, SPEEDS, STRAIGHT, Case, Edit, case, edited, predicted, suspicions
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
 SECONDS = 1.0  # of each piece that is predicted: long enough for gravity to show
 SHORTEST = 0.2  # s, of a piece that says anything
-STRAIGHT = 1.5  # gain for gravity and clocks: where a machine falls or lags, an edit that helps predicts better whatever is wrong
 STANDING = ("base", "kind of controls")
 FOLLOWS = (
     0.3  # of their size, that controls of a motor are at least away from its joint's position: else they are targets
@@ -46,52 +42,8 @@ FOLLOWS = (
 LOST = 1e3  # rad: the error of a simulation that diverged
 UNMOVED = 1e-4  # rad, m, ...: less than an encoder tells
 NEAR = 0.9  # of what the best edit explains: another that explains as much is named beside it
-CLOCKS = 8  # steps of 25 ms at least that controls are tried earlier and later
-OFFSET, FARTHEST = 0.1, 0.5  # rad: an offset that is tried, and the largest that is believed
+FARTHEST = 0.5  # rad: the largest offset that is believed
 ONCE = 64  # edits in one rollout
-SPEEDS = ("base_lin_vel", "base_ang_vel")
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A way a log may be wrong: columns of joints to take in another order, times a number, plus a number; controls to read
-    at other rows; columns of the base times numbers."""
-
-    name: str
-    about: str
-    order: tuple[int, ...] = ()
-    """joint whose column each is; none: as they stand"""
-    times: tuple[float, ...] = ()
-    plus: tuple[float, ...] = ()
-    only: Literal["both", "control", "readings"] = "both"
-    """what was measured, what was told, or both"""
-    motors: tuple[int, ...] = ()
-    """actuator whose control each is"""
-    late: int = 0
-    """rows that controls are behind"""
-    base: tuple[tuple[str, tuple[float, ...]], ...] = ()
-    least: float = GAIN
-
-    @property
-    def joints(self) -> list[int]:
-        """The joints it is about, which alone bear witness; none: all of them."""
-        return sorted({i for i, j in enumerate(self.order) if i != j} | {i for i, s in enumerate(self.times) if s != 1})
-
-
-@dataclass(frozen=True)
-class Case:
-    """A log in the model's own order, and who is who in it."""
-
-    world: World
-    log: Log
-    names: tuple[str, ...]
-    """joints, as joint_pos has them"""
-    motors: tuple[int, ...]
-    """the actuator of each joint, -1 where it has none"""
-    signals: tuple[str, ...]
-    """what is predicted"""
-    turning: tuple[bool, ...]
-    """the joints that are angles"""
 
 
 def preflight(world: World, log: Log) -> Verdict:
@@ -139,7 +91,7 @@ def standing(world: World, log: Log) -> Iterator[Check]:
 
 def _why_not(world: World, log: Log) -> str:
     """Why order, signs and gravity cannot be asked for; nothing where they can."""
-    told = _told(world, log)
+    told = predicted(world, log)
     if not told:
         return "the log has no joint_pos" + (", base_lin_vel or base_ang_vel" if has_base(world.model) else "")
     if not world.model.nu:
@@ -151,12 +103,6 @@ def _why_not(world: World, log: Log) -> str:
     if max(float(np.nanmax(np.nanstd(measured(log, name), 0))) for name in main) < UNMOVED:
         return f"nothing moved: {' and '.join(main)} stay where they are"
     return ""
-
-
-def _told(world: World, log: Log) -> tuple[str, ...]:
-    """The columns that are predicted."""
-    joints = ("joint_pos",) if "joint_pos" in log.columns and measured(log, "joint_pos").shape[1] else ()
-    return (*joints, *(name for name in SPEEDS if name in log.columns and has_base(world.model)))
 
 
 def _main(told: tuple[str, ...]) -> tuple[str, ...]:
@@ -185,62 +131,6 @@ def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check
             yield Check(f"range of {m.joint(j).name}", over, margin, over <= margin, words, unit="rad")
 
 
-def case(world: World, log: Log) -> Case:
-    """Joints in the order of joint_pos, controls in the model's; speeds that were not logged are slopes."""
-    m, told = world.model, _told(world, log)
-    kept = {"control": controls(world, log)}
-    joints = joints_of(m, log, "joint_pos") if "joint_pos" in told else []
-    names = tuple(m.joint(j).name for j in joints)
-    if joints:
-        kept["joint_pos"] = measured(log, "joint_pos")
-        if "joint_vel" in log.columns:
-            at = joints_of(m, log, "joint_vel")
-            v = measured(log, "joint_vel")
-            kept["joint_vel"] = np.stack([v[:, at.index(j)] if j in at else np.zeros(len(log)) for j in joints], 1)
-        else:
-            kept["joint_vel"] = slope(log.time, kept["joint_pos"])
-    kept |= {name: measured(log, name) for name in BASE if name in log.columns and has_base(m)}
-    if "base_pos" in kept and "base_lin_vel" not in kept:
-        kept["base_lin_vel"] = slope(log.time, kept["base_pos"])
-    driven = {int(m.actuator_trnid[a, 0]): a for a in range(m.nu) if m.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_JOINT}
-    turning = tuple(bool(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_HINGE) for j in joints)
-    plain = Log(log.time, kept, meta={"names": dict.fromkeys(JOINTS, list(names))} if joints else {})
-    return Case(world, plain, names, tuple(driven.get(j, -1) for j in joints), told, turning)
-
-
-def edited(case: Case, edit: Edit) -> Log:
-    """The log under an edit: column i holds what joint order[i] did, times times[i], plus plus[i]."""
-    columns, count = dict(case.log.columns), len(case.names)
-    order, times = edit.order or tuple(range(count)), np.array(edit.times or (1.0,) * count)
-    if edit.only != "control" and count:
-        for name in JOINTS:
-            columns[name] = np.empty_like(case.log[name])
-            columns[name][:, order] = case.log[name] * times
-        columns["joint_pos"] += np.array(edit.plus or (0.0,) * count)
-    u = case.log["control"].copy()
-    if edit.only != "readings":
-        for i, a in enumerate(case.motors):
-            to = case.motors[order[i]]
-            if a >= 0 and to >= 0:
-                u[:, to] = case.log["control"][:, a] * times[i]
-    if edit.motors:
-        u = u[:, list(edit.motors)]
-    columns["control"] = _later(case.log, u, edit.late) if edit.late else u
-    for name, factor in edit.base:
-        if name in columns:
-            columns[name] = columns[name] * factor
-    return Log(case.log.time, columns, meta=case.log.meta)
-
-
-def _later(log: Log, u: np.ndarray, rows: int) -> np.ndarray:
-    """Each row has the control logged so many rows later, within its own stretch of time; its end is held."""
-    step = np.diff(log.time)
-    stretch = np.concatenate([[0], np.cumsum(step > PAUSE * np.median(step))])
-    first, last = np.searchsorted(stretch, stretch), np.searchsorted(stretch, stretch, "right") - 1
-    moved = u[np.clip(np.arange(len(u)) + rows, first, last)]
-    return np.where(np.isfinite(moved) & np.isfinite(u), moved, u)
-
-
 def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
     """What each suspicion explains, offsets of joints that explain most, and whether it all means little."""
     world, log = case.world, case.log
@@ -248,7 +138,7 @@ def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
     length = int(np.clip(round(longest / world.dt), 2, whole(world, log, case.signals)))
     pieces = windows(world, log, length, _stride(log, length), case.signals)
     pieces = replace(pieces, signals=tuple(_circled(log, s) for s in pieces.signals))
-    tried = [Edit("as it stands", ""), *_suspicions(case)]
+    tried = [Edit("as it stands", ""), *suspicions(case)]
     errors = _errors(case, pieces, tried)  # (edits, pieces, columns)
     again = [*_offsets(case, tried, errors), *_twins(case, tried, errors)]
     if again:
@@ -332,93 +222,6 @@ def _told_apart(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check]
     words = [f.check.evidence.split(":")[0] for f in (*same, *other.values())]
     evidence = f"{top.check.evidence}; nearly as well: {' or '.join(words)}" if words else top.check.evidence
     return [replace(top.check, evidence=evidence), *shown], dict(zip(names, top.note))
-
-
-def _suspicions(case: Case) -> Iterator[Edit]:
-    names = case.names
-    one = lambda i, x, rest: tuple(x if k == i else rest for k in range(len(names)))  # noqa: E731
-    for i, name in enumerate(names):
-        yield Edit("signs", f"turn the sign of {name}", times=one(i, -1.0, 1.0))
-        yield Edit(
-            "signs of controls", f"turn the sign of the control of {name}", times=one(i, -1.0, 1.0), only="control"
-        )
-        yield Edit(
-            "units",
-            f"joint_pos and joint_vel of {name} are in degrees",
-            times=one(i, np.pi / 180, 1.0),
-            only="readings",
-        )
-        for way in (OFFSET, -OFFSET):
-            yield Edit("offsets", f"an offset of {name}", plus=one(i, way, 0.0), only="readings")
-    for i, j in combinations(range(len(names)), 2):
-        if kind_of(names[i]) != kind_of(names[j]) and j != i + 1:
-            continue  # what people mix up: the same joint of another limb, and neighbours
-        order = _swapped(len(names), i, j)
-        yield Edit("joint order", f"exchange {names[i]} and {names[j]}", order)
-        yield Edit("order of controls", f"exchange the controls of {names[i]} and {names[j]}", order, only="control")
-    yield from _limbs(names)
-    yield from _degrees(case)
-    yield from _others(case)
-
-
-def _swapped(count: int, i: int, j: int) -> tuple[int, ...]:
-    order = list(range(count))
-    order[i], order[j] = j, i
-    return tuple(order)
-
-
-def _limbs(names: tuple[str, ...]) -> Iterator[Edit]:
-    """Whole limbs in another order, where joints of one kind occur the same number of times: SDK orders."""
-    groups: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        kind = kind_of(name)
-        limb = (
-            name[: name.index(kind)].strip("_") if kind in name and kind != name else name.replace(kind, "").strip("_")
-        )
-        groups.setdefault(limb, []).append(i)
-    limbs = {k: v for k, v in groups.items() if len(v) > 1}
-    if not 2 <= len(limbs) <= 4 or len({len(v) for v in limbs.values()}) != 1:
-        return
-    keys = list(limbs)
-    for other in permutations(keys):
-        if list(other) != keys:
-            order = list(range(len(names)))
-            for a, b in zip(keys, other):
-                for i, j in zip(limbs[a], limbs[b]):
-                    order[i] = j
-            words = f"of {' '.join(other)}, not {' '.join(keys)}"
-            yield Edit("joint order", f"the columns are {words}", tuple(order))
-            yield Edit("order of controls", f"the controls are {words}", tuple(order), only="control")
-
-
-def _degrees(case: Case) -> Iterator[Edit]:
-    times = tuple(np.pi / 180 if turns else 1.0 for turns in case.turning)
-    if not any(case.turning):
-        return
-    if sum(case.turning) > 1:
-        yield Edit("units", "joint_pos and joint_vel are in degrees", times=times, only="readings")
-        yield Edit("units", "joint_pos, joint_vel and control are in degrees", times=times)
-    yield Edit("units", "control is in degrees", times=times, only="control")
-
-
-def _others(case: Case) -> Iterator[Edit]:
-    """What is not about single joints: clocks, actuators that drive no joint, the base's axes."""
-    m = case.world.model
-    rows = {round(k * max(1.0, 0.5 * LATE / case.world.dt)) for k in range(1, CLOCKS + 1)}
-    for late in sorted(k for r in rows for k in (r, -r) if r * case.world.dt <= 4 * LATE):
-        words = f"controls are {1e3 * abs(late) * case.world.dt:.3g} ms {'late' if late > 0 else 'early'} in this log"
-        yield Edit("clock of controls", words, late=late, least=STRAIGHT)
-    free = [a for a in range(m.nu) if m.actuator_trntype[a] != mujoco.mjtTrn.mjTRN_JOINT]
-    for i, j in combinations(free, 2):
-        words = f"exchange the controls of {m.actuator(i).name} and {m.actuator(j).name}"
-        yield Edit("order of controls", words, motors=_swapped(m.nu, i, j))
-    if set(SPEEDS) & set(case.signals):
-        about_x, up = (1.0, -1.0, -1.0), (1.0, 1.0, -1.0)
-        vectors = ("base_pos", "base_lin_vel", "base_ang_vel")
-        yield Edit("axes of the base", "z points down in the base's columns (north east down)", least=STRAIGHT,
-                   base=(*((name, about_x) for name in vectors), ("base_quat", (1.0, 1.0, -1.0, -1.0))))  # fmt: skip
-        yield Edit("axes of the base", "z points down in base_pos and base_lin_vel", least=STRAIGHT,
-                   base=(("base_pos", up), ("base_lin_vel", up)))  # fmt: skip
 
 
 def _offsets(case: Case, tried: list[Edit], errors: np.ndarray) -> Iterator[Edit]:
