@@ -281,7 +281,7 @@ class Preflight:
         ]
         unchecked = verdict.meta["unchecked"]
         if unchecked:
-            shown.append(f"not checked: order, signs and gravity: {unchecked}")
+            shown.append(f"not checked, or hardly: order, signs, units and gravity: {unchecked}")
         facts = {"holds": verdict.holds, "unchecked": unchecked, "checks": [c.to_json() for c in verdict.checks]}
         about = asked(self.model, self.log, self.mapping, self.machine)
         if not verdict.holds:
