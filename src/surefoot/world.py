@@ -142,6 +142,8 @@ class World(ABC):
     state: State
     substeps: int = 1
     """the engine's own steps in a control period"""
+    fresh: bool = False
+    """whether a step ends with sense(); else sensors tell what they read before its last integration, which costs less"""
     model: Any
     """the engine's own model, for whoever needs names, gains or pictures"""
 
@@ -175,7 +177,7 @@ class World(ABC):
 
     @abstractmethod
     def sense(self) -> None:
-        """Read the sensors at the state as it is: a step leaves what they read before its last integration."""
+        """Read the sensors of places and speeds at the state as it is; those of forces keep what they felt on the way."""
 
     @abstractmethod
     def drive(self) -> np.ndarray:

@@ -250,7 +250,7 @@ def page(out: Path, title: str, found: "Replayed") -> Path:
 
 @dataclass
 class Preflight:
-    """Is this log what it says it is? Finds exchanged joints, turned signs, degrees, gravity the wrong way, bad stamps."""
+    """Is this log what it says it is? Finds exchanged joints, turned signs, degrees, wrong axes, late clocks, bad stamps."""
 
     model: Positional[str]
     """a task's name, or a model file"""
@@ -413,13 +413,9 @@ def _remarks(found: "Identified") -> list[str]:
 
 def _more(before: float, after: float) -> str:
     """By how much an error grew."""
-    grown = after / before - 1 if before > 0 else np.inf
-    return (
-        "by less than 1 %"
-        if grown < 0.01
-        else f"by {100 * grown:.0f} %"
-        if grown < 1
-        else f"{after / before:.2g} times"
-        if before > 0
-        else "from nothing"
-    )
+    if before <= 0:
+        return "from nothing"
+    if after >= 2 * before:
+        return f"{after / before:.2g} times"
+    grown = 100 * (after / before - 1)
+    return f"by {grown:.0f} %" if grown >= 1 else "by less than 1 %"

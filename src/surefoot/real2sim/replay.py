@@ -16,6 +16,7 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.signals import PAUSE, Signal, controls, measured, remembered, settling, signals, starts
 from surefoot.rng import stream
+from surefoot.sim.events import Pull, Push
 from surefoot.world import Chance, Motion, Start, World
 
 LOST = 2  # rows in a row without a measurement that a window may run across
@@ -205,14 +206,18 @@ SIZED: "WeakKeyDictionary[World, dict[int, World]]" = WeakKeyDictionary()
 
 
 def sized(world: World, n: int) -> World:
-    """The same law for n simulations; the last few sizes are kept, since a fit asks for the same ones again and again."""
-    if world.n == n:
+    """The same law for n simulations, without what pushes and pulls by chance, of which a log does not tell when.
+
+    The last few sizes are kept, since a fit asks for the same ones again and again.
+    """
+    calm = tuple(t for t in world.terms if not isinstance(t, Push | Pull))
+    if world.n == n and len(calm) == len(world.terms):
         return world
     kept = SIZED.setdefault(world, {})
     if n not in kept:
         if len(kept) >= 4:
             kept.pop(next(iter(kept)))
-        kept[n] = world.like(n)
+        kept[n] = world.like(n) if len(calm) == len(world.terms) else world.like(n, calm)
     return kept[n]
 
 

@@ -52,6 +52,14 @@ def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
     return model
 
 
+def _felt(model: mujoco.MjModel) -> np.ndarray:
+    """Columns of sensordata that tell of forces: of the step that led to a state, not of one that would follow."""
+    some = np.flatnonzero(model.sensor_needstage == mujoco.mjtStage.mjSTAGE_ACC)
+    return np.concatenate(
+        [np.arange(model.sensor_adr[i], model.sensor_adr[i] + model.sensor_dim[i]) for i in some] or [np.zeros(0, int)]
+    )
+
+
 def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
     """Sensor name -> its columns of sensordata. Neighbours named `joint_pos/FL_hip` are together `joint_pos`, too."""
     columns: dict[str, tuple[int, int]] = {}
@@ -131,7 +139,9 @@ class Engine(World):
         self.makes = makes
         self.mover = makes(model, self.fields, n) if makes else None  # who moves the bodies, if not MuJoCo
         self.senses = model.nsensor > 0
-        self.readings = np.zeros((n, model.nsensordata)) if makes else None  # MuJoCo's, corrected by the mover
+        self.raw = self.batch.bind("sensordata") if self.senses else np.zeros((n, 0))  # from now on kept up to date
+        self.readings = np.zeros((n, model.nsensordata))  # those, corrected by who moves the bodies
+        self.felt = _felt(model)
         self.remembers = model.nhistory > 0
         one = np.ones(model.nu, int)
         self.control_memory = _memory(model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one)
@@ -149,9 +159,7 @@ class Engine(World):
 
     def _views(self) -> State:
         bind, m = self.batch.bind, self.model
-        data = bind("sensordata") if self.senses else np.zeros((self.n, 0))
-        data = data if self.readings is None else self.readings
-        y = {name: data[:, first:end] for name, (first, end) in sensor_columns(m).items()}
+        y = {name: self.readings[:, first:end] for name, (first, end) in sensor_columns(m).items()}
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = np.tile(self.params.nominal, (self.n, 1))
         wrench = bind("xfrc_applied")
@@ -189,8 +197,8 @@ class Engine(World):
             self._sense(ids)
         if self.mover is not None:
             self.mover.begin(ids)
-        if self.readings is not None and self.senses:
-            self.readings[ids] = self.batch.bind("sensordata")[ids]
+        if self.senses:
+            self.readings[ids] = self.raw[ids]
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
     def change(self, ids: np.ndarray, e: np.ndarray) -> None:
@@ -246,7 +254,7 @@ class Engine(World):
         self.batch.forward(ids)
         delay[ids] = kept
         columns, source = self.sensor_memory
-        self.batch.bind("history")[ids[:, None], columns] = self.batch.bind("sensordata")[ids][:, source]
+        self.batch.bind("history")[ids[:, None], columns] = self.raw[ids][:, source]
 
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         for term in self.terms:
@@ -281,12 +289,15 @@ class Engine(World):
         if not (v.max(initial=0.0) < FASTEST and v.min(initial=0.0) > -FASTEST):  # also for NaN
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged
+        if self.fresh:
+            self.sense()
         return diverged
 
     def _advance(self, diverged: np.ndarray) -> None:
         """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
         if self.mover is None:
             self._mujoco(self.substeps, diverged)
+            self._read()
             return
         smooth, bias, lift = (self.batch.bind(f"qfrc_{k}") for k in ("smooth", "bias", "gravcomp"))
         for _ in range(self.substeps):
@@ -294,9 +305,13 @@ class Engine(World):
             self._mujoco(1, diverged)
             force = smooth + bias - 2 * lift  # all but Coriolis; gravity is -lift, and MuJoCo had added lift
             self.state.q[:], self.state.v[:] = self.mover.move(q, v, force)
-        if self.readings is not None and self.senses:
-            self.readings[:] = self.batch.bind("sensordata")
+        self._read()
+        if self.senses:
             self.mover.read(self.readings, self.state.wrench)
+
+    def _read(self) -> None:
+        if self.senses:
+            self.readings[:] = self.raw
 
     def _mujoco(self, steps: int, diverged: np.ndarray) -> None:
         try:
@@ -328,11 +343,13 @@ class Engine(World):
         self.warned[:] = warned
         self.stopped |= diverged
         data = np.zeros((self.n, count, 0))
-        if self.senses:  # read at a period's end by the step that begins the next, under its control
+        if self.senses:  # places and speeds at a period's end are read by the step that begins the next
+            self._read()
             self.sense()
-            data = np.concatenate(
-                [each["sensordata"][:, self.substeps :: self.substeps], self.batch.bind("sensordata")[:, None]], 1
-            )
+            data = ends["sensordata"].copy()
+            data[:, :-1] = each["sensordata"][:, self.substeps :: self.substeps]
+            data[:, -1] = self.readings
+            data[..., self.felt] = ends["sensordata"][..., self.felt]
         self.kept[:], self.since[:] = self.batch.state, 0
         self.given.clear()
         y = {name: data[..., a:b] for name, (a, b) in sensor_columns(m).items()}
@@ -344,7 +361,10 @@ class Engine(World):
 
     def sense(self) -> None:
         if self.senses and self.mover is None:
+            felt = self.readings[:, self.felt]
             self.batch.forward()
+            self._read()
+            self.readings[:, self.felt] = felt
 
     def drive(self) -> np.ndarray:
         force = self.batch.bind("qfrc_actuator")

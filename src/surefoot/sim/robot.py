@@ -44,6 +44,7 @@ class Robot:
     ):
         """With `observation`, the log also holds what a policy was told."""
         world = reality.world(task, torque=True)
+        world.fresh = True  # else its joints would be told a timestep older than its base
         self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
         self._columns = _Columns(Plain(world.model))
         self._parents = {"model": sha256(task.xml.encode()), "task": task.name}
@@ -112,7 +113,6 @@ class Robot:
 
     def _measure(self) -> dict[str, np.ndarray]:
         """What its sensors say now, nan where the packet was lost; and what it is asked to do."""
-        self._env.world.sense()  # else joints would be a timestep older than the base
         found = self._columns(self._env.sensed().x)
         if any(term.lost[0] for term in self._env.senses if isinstance(term, Lost)):
             found = {k: np.full_like(v, np.nan) for k, v in found.items()}

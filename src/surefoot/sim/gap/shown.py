@@ -154,6 +154,8 @@ class Shown(World):
 
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         diverged = self.engine.step(u, chance)
+        if self.fresh:
+            self.engine.sense()
         self._look()
         return diverged
 
