@@ -278,6 +278,12 @@ def test_a_defect_has_an_exit_code_of_its_own_and_no_traceback_unless_asked(caps
         main(["tasks", "--traceback"])
 
 
+def test_words_that_cannot_be_parsed_are_an_error_in_json_too(capsys):
+    with pytest.raises(SystemExit):
+        main(["sweep", "--points", "many", "--json"])
+    assert "error" in json.loads(capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("args", [["tasks"], ["tasks", "--json"], ["train", "hover", "--help"], []])
 def test_a_reader_that_has_gone_ends_a_command_without_a_word(args):
     read, write = os.pipe()

@@ -221,3 +221,10 @@ def test_a_motor_two_periods_late_still_hears_what_it_was_told_before_the_window
     log = Log(w.dt * np.arange(1, 101), {"joint_pos": m.q[0], "joint_vel": m.v[0], "control": u[1:]})
     pieces = windows(w, log, 5).some(slice(1, None))
     assert np.abs(pieces.errors(predict(w, pieces, np.array([[0.05]])))["joint_vel"]).max() < 1e-9
+
+
+def test_stretches_shorter_than_the_horizon_are_replayed_and_their_growth_is_that_of_what_they_have():
+    log = recorded(pendulum(), 1.0)
+    time = log.time + 1.0 * (np.arange(len(log)) // 20)  # a pause after every twenty rows
+    found = replay(pendulum(), Log(time, log.columns, meta=log.meta), resync=5)
+    assert found.scores[0].rmse < 1e-9 and len(found.horizon["joint_pos"]) == 19

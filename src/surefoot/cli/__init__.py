@@ -87,6 +87,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             return _main(args, as_json, traceback)
+        except SystemExit as stop:  # of whoever parses words
+            if as_json and stop.code:
+                print(json.dumps({"error": "the words of the command: standard error says which"}))
+            raise
         finally:
             sys.stdout.flush()
     except OSError as error:  # of standard output: a full disk, or a reader that has gone

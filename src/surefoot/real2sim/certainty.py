@@ -143,16 +143,23 @@ def combinations(cov: np.ndarray, space: Space, loose: np.ndarray) -> tuple[str,
     """Combinations that the log tells, of the free parameters `loose`, which alone it does not."""
     if len(loose) < 2:
         return ()
-    alone = np.sqrt(np.diag(cov))[loose]
-    values, vectors = np.linalg.eigh(cov[np.ix_(loose, loose)])
-    found = []
-    for sd, vector in zip(np.sqrt(np.maximum(values, 0.0)), vectors.T):
-        shares = vector / np.abs(vector).max()
-        big = np.flatnonzero(np.abs(shares) > 0.1)
+    here = cov[np.ix_(loose, loose)]
+    alone, found = np.sqrt(np.diag(here)), []
+    for vector in np.linalg.eigh(here)[1].T:
+        shares = (vector / np.abs(vector).max()).round(2)
+        shares[np.abs(shares) < 0.1] = 0.0
+        big = np.flatnonzero(shares)
+        sd = float(np.sqrt(shares @ here @ shares))
         if len(big) > 1 and sd < TOLD * min(WIDTH, float(alone[big].min())):
-            words = " ".join(f"{shares[i]:+.2f} {space.names[loose[i]]}" for i in big)
-            found.append(f"{words} (in units of their ranges; sd {sd:.2g})")
+            words = " ".join(f"{shares[i]:+.2f} {_called(space, loose[i])}" for i in big)
+            found.append(f"{words} (each in units of its range; sd {sd:.2g})")
     return tuple(found)
+
+
+def _called(space: Space, i: int) -> str:
+    """A free parameter as it enters a combination: by its logarithm where that is its scale."""
+    name = space.names[i]
+    return f"ln {name}" if space.params.items[space.params.index(name)].log else name
 
 
 def belief_of(space: Space, e: np.ndarray, cov: np.ndarray) -> Gaussian:

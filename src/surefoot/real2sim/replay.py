@@ -321,7 +321,7 @@ def compounding(
     An error that grows as h (an offset in velocity) gives a rho that falls to 1 with longer horizons; one that grows
     as rho^h keeps it.
     """
-    length = int(min(max(2, round(horizon / world.dt)), len(log) - 1))
+    length = int(min(max(2, round(horizon / world.dt)), whole(world, log, only)))
     stride = max(1, (len(log) - 1 - length) // starts_)
     pieces = windows(world, log, length, stride, only)
     errors = pieces.errors(predict(world, pieces, e[None]))

@@ -36,9 +36,12 @@ def weighed(name: str, about: str, plain: np.ndarray, other: np.ndarray, what: s
     squared = [float(np.square(x).mean()) + FINEST**2 for x in (before, after)]
     gain = min(float(np.sqrt(squared[0] / squared[1])), MOST)
     differ = ~np.isclose(before, after, rtol=SAME)  # a piece in which an edit changes nothing says nothing
-    often = float((before > after)[differ].mean()) if 2 * differ.sum() >= len(before) else 0.0
-    words = f"{about}: {what} {gain:.2f} times as well, in {often:.0%} of {differ.sum()} pieces"
-    return Check(name, gain, least, not (gain > least and often >= OFTEN), words, unit="gain")
+    often = float((before > after)[differ].mean()) if differ.any() else 0.0
+    few = bool(differ.sum() < max(3, len(before) / 4))
+    words = (
+        f"{about}: {what} {gain:.2f} times as well, in {often:.0%} of {differ.sum()} pieces" + ", too few to tell" * few
+    )
+    return Check(name, gain, least, not (gain > least and often >= OFTEN) or few, words, unit="gain")
 
 
 def stamps(log: Log) -> Iterator[Check]:
