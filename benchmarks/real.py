@@ -25,7 +25,8 @@ from benchmarks.measure import Row, row, skipped
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.identify import Identified, Identify, identify
+from surefoot.real2sim.identified import Identified
+from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.learnable import learnable
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.preflight import preflight

@@ -23,7 +23,7 @@ from surefoot.log import Log
 from surefoot.params import Params
 
 if TYPE_CHECKING:
-    from surefoot.real2sim.identify import Identified
+    from surefoot.real2sim.identified import Identified
     from surefoot.real2sim.replay import Replay as Replayed
     from surefoot.sim.engine import Engine
     from surefoot.world import Term

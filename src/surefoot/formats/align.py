@@ -21,12 +21,7 @@ from surefoot.log import Log
 CLOCKS = ("log_time", "time", "t", "timestamp", "timestamps", "stamp", "elapsed", "clock", "seconds", "sec")
 WALL = 1e8  # seconds: more than three years is a wall clock's
 SINCE_1970 = (9e8, 4.2e9)  # s, from 1998 to 2103: what a wall clock shows
-TICKS = (
-    ("s", 1.0, 0.5),
-    ("ms", 1e-3, 500.0),
-    ("us", 1e-6, 5e5),
-    ("ns", 1e-9, np.inf),
-)  # and the longest step taken for it
+TICKS = (("s", 1.0, 0.5), ("ms", 1e-3, 500.0), ("us", 1e-6, 5e5), ("ns", 1e-9, np.inf))  # with the longest step of each
 UNSURE = 2.0  # a step of 0.5 to 2 is a slow log in seconds or a fast one in ms: nobody can tell
 
 

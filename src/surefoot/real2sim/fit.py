@@ -18,7 +18,7 @@ from surefoot.errors import SurefootError
 from surefoot.params import Params
 from surefoot.real2sim.noise import Noise
 from surefoot.real2sim.replay import Windows, predict, repeated
-from surefoot.real2sim.signals import Signal
+from surefoot.real2sim.signals import Signal, measured
 from surefoot.world import Motion, Start, World
 
 STEP = 1e-3  # of a parameter's range: the finite difference's
@@ -133,6 +133,18 @@ class Case:
             return np.zeros((len(x.q), 1, signal.size))
         first = self.pieces.log[signal.name][self.pieces.rows].reshape(len(self.pieces), 1, -1)
         return signal.error(signal.read(x), np.tile(first, (m, 1, 1)))
+
+
+def scales(case: Case) -> Noise:
+    """To begin with, a channel's noise is its own spread: all channels count alike."""
+    spread = [_spread(case.pieces, s.name, s.size) for s in case.pieces.signals]
+    s = np.concatenate(spread)
+    return Noise(np.maximum(s, 1e-6 * max(float(s.max()), 1e-6)), np.zeros(len(s)))
+
+
+def _spread(pieces: Windows, name: str, size: int) -> np.ndarray:
+    column = measured(pieces.log, name)
+    return np.nanstd(column, 0)[:size] if column.shape[1] >= size else np.full(size, float(np.nanstd(column)))
 
 
 @dataclass(frozen=True)

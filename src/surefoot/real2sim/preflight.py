@@ -36,9 +36,7 @@ from surefoot.world import Motion, Start, World
 SECONDS = 1.0  # of each piece that is predicted: long enough for gravity to show
 SHORTEST = 0.2  # s, of a piece that says anything
 STANDING = ("base", "kind of controls")
-FOLLOWS = (
-    0.3  # of their size, that controls of a motor are at least away from its joint's position: else they are targets
-)
+FOLLOWS = 0.3  # of their size: controls of a motor that are nearer to its joint's position are targets
 LOST = 1e3  # rad: the error of a simulation that diverged
 UNMOVED = 1e-4  # rad, m, ...: less than an encoder tells
 NEAR = 0.9  # of what the best edit explains: another that explains as much is named beside it

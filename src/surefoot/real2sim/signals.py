@@ -208,7 +208,11 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
 
 def settling(model: mujoco.MjModel, dt: float) -> int:
     """Rows until what slow actuators began with, which nobody measured, is forgotten."""
-    return int(np.ceil(SETTLED * _slowest(model) / dt - 1e-9))
+    return _rows(SETTLED * _slowest(model), dt)
+
+
+def _rows(seconds: float, dt: float) -> int:
+    return int(np.ceil(seconds / dt - 1e-9))
 
 
 def _slowest(model: mujoco.MjModel) -> float:
@@ -230,8 +234,8 @@ def remembered(world: World, e: np.ndarray | None = None) -> int:
             slow = max(slow, ways[p.op](slow, high[p.name]))
         if p.target == "action_delay":
             late = max(late, ways[p.op](late, high[p.name]))
-    rows = int(np.ceil(late / world.dt - 1e-9))
-    return max(int(np.ceil(SETTLED * slow / world.dt - 1e-9)), rows if rows > 1 else 0)
+    rows = _rows(late, world.dt)
+    return max(_rows(SETTLED * slow, world.dt), rows if rows > 1 else 0)
 
 
 def slope(time: np.ndarray, x: np.ndarray) -> np.ndarray:
