@@ -22,13 +22,13 @@ class ADR:
 
     boundary: float = 0.5
     """share of episodes that are put on an edge"""
-    episodes: int = 20
+    episodes: int = 10
     """episodes on an edge that decide where it goes"""
     step: float = 0.2
     """how far an edge moves, of the target's width"""
-    widen_at: float = 0.8
+    widen_at: float = 0.6
     """success from which an edge moves outward"""
-    narrow_at: float = 0.5
+    narrow_at: float = 0.4
     """success down from which it moves inward"""
 
     def start(self, target: Belief, episode: int) -> "Edges":
@@ -60,6 +60,7 @@ class Edges(Ranges):
         self.settings = settings
         self.edges = np.stack([self.centre, self.centre])  # (low | high, d), in the target's z
         self.met, self.won = np.zeros_like(self.edges), np.zeros_like(self.edges)
+        self.heard = 0  # episodes so far
         self._set()
 
     def _set(self) -> None:
@@ -68,10 +69,17 @@ class Edges(Ranges):
         self.belief: Belief = OnEdges(self.target.params, low, high, columns, self.settings.boundary)
 
     def judge(self, e: np.ndarray, success: np.ndarray, began: np.ndarray, now: int) -> None:
-        """An episode tells of every edge it was on: on a range of no width, of both."""
+        """An episode tells of the edge it was put on.
+
+        On ranges of no width, as all are at first, it was on every edge, and tells of each in turn: were it to tell of
+        all, they would all move at once, into worlds where nothing that was learned holds.
+        """
         s, (low, high) = self.settings, self.between(*self.edges)
+        turn = (self.heard + np.arange(len(e))) % max(1, 2 * int(self.free.sum()))
+        place, none = np.cumsum(self.free) - 1, self.edges[0] == self.edges[1]
+        self.heard += len(e)
         for k, edge in enumerate((low, high)):
-            on = (e == edge) & self.free
+            on = (e == edge) & self.free & (~none | (turn[:, None] == 2 * place + k))
             self.met[k] += on.sum(0)
             self.won[k] += (on * success[:, None]).sum(0)
         ready = self.met >= s.episodes
@@ -88,8 +96,9 @@ class Edges(Ranges):
         return spread(*self.edges[:, self.free])
 
     def state(self) -> dict[str, np.ndarray]:
-        return {k: getattr(self, k).copy() for k in ("edges", "met", "won")}
+        return {k: getattr(self, k).copy() for k in ("edges", "met", "won")} | {"heard": np.array(self.heard)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.edges, self.met, self.won = (state[k].copy() for k in ("edges", "met", "won"))
+        self.heard = int(state["heard"])
         self._set()

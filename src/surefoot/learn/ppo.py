@@ -385,9 +385,13 @@ class Learner:
         return self.upon is not None and self.upon.waits(self.iteration, self.settings.iterations)
 
     def _pace(self, kl: float) -> None:
-        """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for."""
+        """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for.
+
+        While ranges grow there is still much to learn, however late it is: steps become small as far as they have grown.
+        """
         s = self.settings
-        wanted = 0.0 if self.waits else s.kl * (1 - s.settle * min(1.0, self.iteration / s.iterations))
+        late = min(1.0, self.iteration / s.iterations) * (self.ranges.facts()["width"] if self.ranges else 1.0)
+        wanted = 0.0 if self.waits else s.kl * (1 - s.settle * late)
         if wanted > 0:
             if kl > 2 * wanted:
                 self.lr = max(1e-5, self.lr / 1.5)

@@ -143,6 +143,7 @@ def hover() -> Task:
             "hidden": (64, 64),
             "activation": "tanh",
             "kl": 0.02,
+            "spread": (0.1, 0.5, 1.0),
         },
         robot="quadrotor",
     )
