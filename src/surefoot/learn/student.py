@@ -137,14 +137,15 @@ class Apprentice:
         self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
         mirror = env.task.symmetry.of(group) if t.mirrored and env.task.symmetry else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
+        newest = every[-master.history :].ravel()  # what the body is told as it is: as many frames as the teacher's
         latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
         if s.label == "latent":
-            self.actor = Actor(self.master.body, mirror, encoder, every[-master.history :].ravel())
+            self.actor = Actor(self.master.body, mirror, encoder, newest)
             self.learned = dict(encoder.named_parameters())
         else:
-            body = mlp(group.frame + latent, s.hidden, len(t.contract.action_names), t.activation, 0.01, rng)
-            self.actor = Actor(body, mirror, encoder, every[-1])
+            body = mlp(len(newest) + latent, s.hidden, len(t.contract.action_names), t.activation, 0.01, rng)
+            self.actor = Actor(body, mirror, encoder, newest)
             self.learned = dict(self.actor.named_parameters())
         self.optimiser = torch.optim.Adam(self.learned.values(), s.lr, fused=True)
 
