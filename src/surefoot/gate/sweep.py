@@ -1,8 +1,8 @@
 """sweep: success against one unknown, for several policies on the same episodes: where each begins to fail.
 
 A policy trained in one world peaks there; one trained over a range is flatter, and may peak lower: the price of bearing
-many worlds, E[J*(e) - J(theta, e)], where J* is the return of a specialist trained at e alone. Every point is `episodes` episodes with that one parameter set, the others drawn from a belief; every policy
-meets the same worlds and starts.
+many worlds, E[J*(e) - J(theta, e)], where J* is the return of a specialist trained at e alone. Every point is `episodes`
+episodes with that one parameter set, the others drawn from a belief; every policy meets the same worlds and starts.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,6 +3,9 @@
 In half of the episodes one parameter is put on one of its edges, the others drawn between theirs. An edge that was met
 in `episodes` episodes moves outward if their success is at least `widen_at`, inward if at most `narrow_at`; then its
 count begins anew. A parameter that is too hard stops there while the others grow.
+
+How far an edge moves is its own, too: further each time it goes on the way it went, half as far when it turns round.
+One step for all targets would leap past what can be borne where a target is wide, and crawl where it is narrow.
 """
 
 from collections.abc import Mapping
@@ -12,8 +15,13 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import Belief, Box
-from surefoot.learn.ranges import Ranges, spread
+from surefoot.errors import SurefootError
+from surefoot.learn.ranges import Ranges, check, spread
 from surefoot.rng import Draw
+
+QUICKEN, SLOW = 1.5, 0.5  # an edge's step that goes on the way it went, and one that turns round, against its last
+KEPT = ("edges", "met", "won", "went", "pace")  # arrays that are its state
+LEAST, MOST = 0.01, 0.25  # steps, of the target's width
 
 
 @dataclass(frozen=True)
@@ -24,12 +32,17 @@ class ADR:
     """share of episodes that are put on an edge"""
     episodes: int = 10
     """episodes on an edge that decide where it goes"""
-    step: float = 0.2
-    """how far an edge moves, of the target's width"""
+    step: float = 0.05
+    """how far an edge moves at first, of the target's width"""
     widen_at: float = 0.6
     """success from which an edge moves outward"""
     narrow_at: float = 0.4
     """success down from which it moves inward"""
+
+    def __post_init__(self) -> None:
+        check(self, "adr", boundary=(0.01, 1), episodes=(1, 1e9), step=(1e-3, 1), widen_at=(0, 1), narrow_at=(0, 1))
+        if self.narrow_at >= self.widen_at:
+            raise SurefootError(f"adr.narrow_at: expected below widen_at {self.widen_at:g}, found {self.narrow_at:g}")
 
     def start(self, target: Belief, episode: int) -> "Edges":
         return Edges(self, target, episode)
@@ -59,7 +72,8 @@ class Edges(Ranges):
         super().__init__(target, episode)
         self.settings = settings
         self.edges = np.stack([self.centre, self.centre])  # (low | high, d), in the target's z
-        self.met, self.won = np.zeros_like(self.edges), np.zeros_like(self.edges)
+        self.met, self.won, self.went = (np.zeros_like(self.edges) for _ in range(3))
+        self.pace = np.full_like(self.edges, settings.step)
         self.heard = 0  # episodes so far
         self._set()
 
@@ -87,8 +101,15 @@ class Edges(Ranges):
             return
         rate = self.won / np.maximum(self.met, 1.0)
         out = (ready & (rate >= s.widen_at)).astype(float) - (ready & (rate <= s.narrow_at))
-        self.edges[0] = np.clip(self.edges[0] - s.step * out[0], 0.0, self.centre)
-        self.edges[1] = np.clip(self.edges[1] + s.step * out[1], self.centre, 1.0)
+        again = out * self.went
+        factor = np.where(again > 0, QUICKEN, np.where(again < 0, SLOW, 1.0))
+        pace = np.clip(self.pace * factor, min(LEAST, s.step), max(MOST, s.step))
+        edges = np.stack([
+            np.clip(self.edges[0] - pace[0] * out[0], 0.0, self.centre),
+            np.clip(self.edges[1] + pace[1] * out[1], self.centre, 1.0),
+        ])  # fmt: skip
+        moved = edges != self.edges
+        self.edges, self.pace, self.went = edges, np.where(moved, pace, self.pace), np.where(moved, out, self.went)
         self.met[ready], self.won[ready] = 0.0, 0.0
         self._set()
 
@@ -96,9 +117,9 @@ class Edges(Ranges):
         return spread(*self.edges[:, self.free])
 
     def state(self) -> dict[str, np.ndarray]:
-        return {k: getattr(self, k).copy() for k in ("edges", "met", "won")} | {"heard": np.array(self.heard)}
+        return {k: getattr(self, k).copy() for k in KEPT} | {"heard": np.array(self.heard)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.edges, self.met, self.won = (state[k].copy() for k in ("edges", "met", "won"))
+        self.edges, self.met, self.won, self.went, self.pace = (state[k].copy() for k in KEPT)
         self.heard = int(state["heard"])
         self._set()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.belief import Belief, Beta
-from surefoot.learn.ranges import Ranges
+from surefoot.learn.ranges import Ranges, check
 
 Law = tuple[np.ndarray, np.ndarray]  # (a, b), each (d,)
 KEPT = ("a", "b", "seen_z", "seen", "since", "laws")  # arrays that are its state
@@ -33,6 +33,9 @@ class Doraemon:
     """episodes between steps"""
     sharpness: float = 200.0
     """a + b at the start, of which the mode is the nominal value"""
+
+    def __post_init__(self) -> None:
+        check(self, "doraemon", alpha=(0, 1), eps=(1e-6, 10), episodes=(10, 1e9), sharpness=(4, 1e6))
 
     def start(self, target: Belief, episode: int) -> "Widest":
         return Widest(self, target, episode)

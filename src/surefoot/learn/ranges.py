@@ -7,6 +7,7 @@ heard of first, and every new belief would look worse than it is.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,14 @@ class Ranges(ABC):
         """e of two edges given in the target's z; a fixed parameter stays fixed."""
         t = self.target
         return tuple(np.where(self.free, t.at(z), t.low) for z in (low, high))  # type: ignore[return-value]
+
+
+def check(settings: Any, where: str, **limits: tuple[float, float]) -> None:
+    """Refuse settings outside of these limits, by name."""
+    for name, (low, high) in limits.items():
+        value = getattr(settings, name)
+        if not low <= value <= high:
+            raise SurefootError(f"{where}.{name}: expected {low:g} to {high:g}, found {value:g}")
 
 
 def spread(low: np.ndarray, high: np.ndarray) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.belief import Belief, Box
-from surefoot.learn.ranges import Ranges, spread
+from surefoot.learn.ranges import Ranges, check, spread
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,9 @@ class Widen:
     """episodes that decide"""
     step: float = 0.1
     """how much wider, of the target's width"""
+
+    def __post_init__(self) -> None:
+        check(self, "widen", above=(0, 1), episodes=(1, 1e9), step=(1e-3, 1))
 
     def start(self, target: Belief, episode: int) -> "Widening":
         return Widening(self, target, episode)
