@@ -95,7 +95,7 @@ def contest(name: str) -> tuple[Task, Belief, int, dict[str, Any]]:
     task = tasks.make(name.split(",")[0])
     if name == "balance":
         return task, wide(task), 2_000_000, {"envs": 256}
-    targets = {"hover": task.belief, "hover, wide": wide(task), "hover, hard": towards_all(task, 0.35)}
+    targets = {"hover": task.belief, "hover, wide": wide(task), "hover, hard": towards_all(task, 0.5)}
     return task, targets[name], 4_000_000, {}
 
 
