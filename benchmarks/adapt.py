@@ -30,6 +30,7 @@ from surefoot.world import Start
 
 SEEDS = 3
 JUDGES = 500  # episodes
+PATIENCE = 600_000  # env steps after which a return was never reached
 
 
 def judged(policy: Net, task: Task, belief: Belief, quick: bool) -> Evaluation:
@@ -98,13 +99,17 @@ def reached(logged: list[dict[str, float]], threshold: float, episodes: int = 10
     return float("nan")
 
 
+def _critic(seed: int, quick: bool) -> dict[str, float]:
+    """Kind of critic -> env steps to a return of 475, with one seed."""
+    task, steps = tasks.make("balance"), 4096 if quick else PATIENCE
+    ends = {kind: learned(blind(task, kind), tasks.nominal(task), seed, steps)[2] for kind in ("knowing", "blind")}
+    return {kind: reached(logged, 475.0) for kind, logged in ends.items()}
+
+
 def critic(quick: bool) -> Iterator[Row]:
     """A critic told the whole state and e, and one told no more than its blind actor: env steps to a return of 475."""
-    task, steps = tasks.make("balance"), 4096 if quick else 600_000
-    found: dict[str, list[float]] = {"knowing": [], "blind": []}
-    for seed in range(1 if quick else 7):
-        for kind in found:
-            found[kind].append(reached(learned(blind(task, kind), tasks.nominal(task), seed, steps)[2], 475.0))
+    seeds, steps = by_seed(_critic, 1 if quick else 7, quick), PATIENCE
+    found = {kind: [s[kind] for s in seeds] for kind in seeds[0]}
     for kind, values in found.items():
         never = int(np.isnan(values).sum())
         note = f"{never} of {len(values)} seeds never did within {steps} steps" if never else ""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.lessons import JUDGED, learned, within
+from benchmarks.lessons import JUDGED, by_seed, learned, within
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Belief, Box
@@ -54,10 +54,15 @@ def contender(task: Task, kind: str, seed: int, quick: bool) -> tuple[dict[str, 
     return error, logged[-1]["width"] if grows is not None else 1.0
 
 
+def _contenders(seed: int, quick: bool) -> dict[str, tuple[dict[str, float], float]]:
+    task = tasks.make("arm")
+    return {kind: contender(task, kind, seed, quick) for kind in GROWS}
+
+
 def arm(quick: bool) -> Iterator[Row]:
     """Errors at home, over the belief and at its largest pull, and their ratios to those of the one trained without."""
-    task, seeds = tasks.make("arm"), range(1 if quick else 3)
-    found = {kind: [contender(task, kind, seed, quick) for seed in seeds] for kind in GROWS}
+    task, seeds = tasks.make("arm"), by_seed(_contenders, 1 if quick else 3, quick)
+    found = {kind: [s[kind] for s in seeds] for kind in GROWS}
     error = {
         kind: {place: np.array([e[place] for e, _ in runs]) for place in places(task)} for kind, runs in found.items()
     }

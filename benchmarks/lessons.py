@@ -30,8 +30,9 @@ def within(task: Task, **ranges: tuple[float, float]) -> Box:
 def learned(
     task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None, **changes: Any
 ) -> tuple[Net, Learner, list[dict[str, float]]]:
-    """A policy after so many env steps, the learner it came from, and what each iteration logged."""
-    settings = replace(PPO(**task.settings), steps=steps, **changes)
+    """A policy after so many env steps, the learner it came from, and what each iteration logged. It has a core: see
+    `by_seed`."""
+    settings = replace(PPO(**task.settings), steps=steps, learner_threads=1, **changes)
     env = tasks.env(task, settings.envs, belief, seed, stagger=True)
     learner = Learner(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
     logged = [learner.iterate() for _ in range(settings.iterations)]
@@ -40,7 +41,7 @@ def learned(
 
 def by_seed(one: Callable[[int, bool], Found], seeds: int, quick: bool) -> list[Found]:
     """one(seed, quick) for seeds 0, 1, ..., side by side, a core each: two runs on a core each are 1.4 times as quick as
-    one after the other on both. What is learned is the same: the learner's threads are a setting, physics has no order."""
+    one after the other on both."""
     cores = sorted(os.sched_getaffinity(0))
     if seeds == 1 or len(cores) == 1:
         return [one(seed, quick) for seed in range(seeds)]
@@ -57,7 +58,8 @@ def _settle(free: Any) -> None:
 
 
 def taught(task: Task, belief: Belief, teacher: Net, seed: int, lesson: Student) -> Net:
-    env = tasks.env(classroom(task, teacher, lesson.history), lesson.envs, belief, seed, stagger=True)
+    lesson = replace(lesson, learner_threads=1)
+    env = tasks.env(classroom(task, teacher, lesson.history, lesson.only), lesson.envs, belief, seed, stagger=True)
     apprentice = Apprentice(env, lesson, seed, teacher)
     for _ in range(lesson.iterations):
         apprentice.iterate()

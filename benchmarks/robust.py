@@ -60,24 +60,35 @@ def variants(quick: bool) -> Iterator[Row]:
 
     Told the state once, as the task has it; and told five frames, from which a delay and a noise can be made out.
     """
-    task = tasks.make("balance")
-    for frames in (1, 5):
-        seen = tasks.seeing(task, tasks.Sees(history=frames))
-        yield from _variants(quick, seen, Box.full(task.params), f"balance, {frames} frame{'s'[: frames > 1]}", 1.3)
+    yield from _variants(quick, "balance, 1 frame", 1.3)
+    yield from _variants(quick, "balance, 5 frames", 1.3)
 
 
-def _variants(quick: bool, task: Task, belief: Belief, name: str, goal: float | None) -> Iterator[Row]:
+def met(name: str) -> tuple[Task, Belief]:
+    """What is trained on 50 variants, and what they are drawn from: "hover", "balance, 5 frames"."""
+    task = tasks.make(name.split(",")[0])
+    if task.name == "hover":
+        return task, task.belief
+    return tasks.seeing(task, tasks.Sees(history=int(name.split()[1]))), Box.full(task.params)
+
+
+def _contenders(seed: int, quick: bool, name: str) -> dict[str, dict[str, float]]:
+    """Contender -> mean return, worst decile and success over the variants, with one seed."""
+    (task, belief), found = met(name), {}
     steps, size = 4096 if quick else settings_for(task.name).steps, (5, 2) if quick else (VARIANTS, EACH)
-    found: dict[str, list[np.ndarray]] = {"nominal": [], "randomized": []}
-    rates: dict[str, list[float]] = {k: [] for k in found}
-    for seed in range(1 if quick else 5):
-        for kind, over in (("nominal", tasks.nominal(task)), ("randomized", belief)):
-            result = judged(learned(task, over, seed, steps)[0], task, belief, *size)
-            found[kind].append(result.returns.reshape(size).mean(1))
-            rates[kind].append(result.rate)
-    worst = {k: np.array([np.quantile(v, 0.1) for v in each]) for k, each in found.items()}
-    mean = {k: np.array([v.mean() for v in each]) for k, each in found.items()}
-    for kind in found:
+    for kind, over in (("nominal", tasks.nominal(task)), ("randomized", belief)):
+        result = judged(learned(task, over, seed, steps)[0], task, belief, *size)
+        returns = result.returns.reshape(size).mean(1)
+        found[kind] = {"mean": returns.mean(), "worst": np.quantile(returns, 0.1), "rate": result.rate}
+        measure.said(f"{name}, seed {seed}, {kind}: mean return {returns.mean():.4g}")
+    return found
+
+
+def _variants(quick: bool, name: str, goal: float | None) -> Iterator[Row]:
+    seeds = by_seed(partial(_contenders, name=name), 1 if quick else 5, quick)
+    of = lambda what: {k: np.array([s[k][what] for s in seeds]) for k in seeds[0]}  # noqa: E731
+    worst, mean, rates = of("worst"), of("mean"), of("rate")
+    for kind in seeds[0]:
         yield row(f"{name}, {kind}: mean return over variants", mean[kind], "return")
         yield row(f"{name}, {kind}: worst decile", worst[kind], "return")
         yield row(f"{name}, {kind}: success over variants", rates[kind], "of episodes")
@@ -157,26 +168,28 @@ def _promises(kind: str, logged: list[dict[str, float]]) -> dict[str, float]:
 
 def impossible(quick: bool) -> Iterator[Row]:
     """balance with a motor that may be next to nothing, which no policy bears: its edge must stop, the others go on."""
+    seeds = by_seed(_impossible, 1 if quick else 3, quick)
+    low, others = np.array(seeds).T
+    yield row("balance, strength: lower edge, of its range from 0", low, "0: all the way", at_least=0.05)
+    yield row("balance, the others: mean width", others, "of the target's", at_least=0.9)
+
+
+def _impossible(seed: int, quick: bool) -> tuple[float, float]:
+    """Where ADR's lower edge of the motor's strength stands in the end, and how wide the others are, with one seed."""
     task = tasks.make("balance")
     task = replace(task, params=Params(tuple(replace(p, low=0.0) if p.name == "strength" else p for p in task.params)))
     ranges = {"strength": (0.0, 1.5), "gravity": (8.0, 14.0), "pole_mass": (0.05, 0.6), "cart_mass": (0.5, 4.0)}
     target = Box.ranges(task.params, ranges)
     index, free = task.params.index("strength"), target.low < target.high
-    low, others = [], []
-    for seed in range(1 if quick else 3):
-        learner = learned(task, target, seed, 4096 if quick else 2_000_000, ADR(), envs=256)[1]
-        assert learner.ranges is not None
-        edges = learner.ranges.save()["edges"]
-        low.append(float(edges[0, index]))
-        others.append(float(np.delete(edges[1] - edges[0], index)[np.delete(free, index)].mean()))
-    yield row("balance, strength: lower edge, of its range from 0", low, "0: all the way", at_least=0.05)
-    yield row("balance, the others: mean width", others, "of the target's", at_least=0.9)
+    learner = learned(task, target, seed, 4096 if quick else 2_000_000, ADR(), envs=256)[1]
+    assert learner.ranges is not None
+    edges = learner.ranges.save()["edges"]
+    return float(edges[0, index]), float(np.delete(edges[1] - edges[0], index)[np.delete(free, index)].mean())
 
 
 def hover(quick: bool) -> Iterator[Row]:
     """hover in 50 worlds of its own belief. (walk: benchmarks.adapt, beside a student and a teacher.)"""
-    task = tasks.make("hover")
-    yield from _variants(quick, task, task.belief, "hover", None)
+    yield from _variants(quick, "hover", None)
 
 
 PARTS = {"variants": variants, "hover": hover, "grow": grow, "wider": wider, "hard": hard, "impossible": impossible}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from surefoot.task import Task
 from surefoot.tasks.rollout import Evaluation
@@ -56,7 +56,8 @@ def ready(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 def results(task: Task, found: dict[str, Evaluation]) -> Table:
     """Policies side by side in one task."""
-    table = Table("policy", "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")
+    who = Column("policy", no_wrap=True)
+    table = Table(who, "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")
     for name, r in found.items():
         low, high = r.interval
         error = r.error[np.isfinite(r.error)]
@@ -79,12 +80,16 @@ class Line:
         self.say, self.open = say, False
         self.shown = 0.0 if say.is_terminal else time.monotonic()  # what is over at once needs no line in a file
         self.last: dict[str, Any] = {}
+        self.head = ""  # said before the first round
         self.first: tuple[float, int] | None = None  # when the first round was told of, and its number
         self.recent: deque[tuple[float, float, float]] = deque()  # episodes, return, success of each batch
 
     def __call__(self, p: "Progress") -> None:
         """How training stands."""
         m, self.last = p.metrics, p.metrics
+        if self.head:
+            self.note(self.head)
+            self.head = ""
         left = (p.iterations - p.iteration) * m["steps"] / p.iteration / max(1.0, p.steps_per_second)
         rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
         result = self._recent(m) + (f"  ranges {100 * m['width']:.0f} %" if "width" in m else "")

@@ -76,8 +76,12 @@ def read_json(path: Path) -> Any:
         raise SurefootError(f"{path}: no such file") from None
     except UnicodeDecodeError:
         raise SurefootError(f"{path}: expected a JSON text, found what is no text") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise SurefootError(f"{path}: expected JSON, found {type(error).__name__}: {error}") from error
+    except IsADirectoryError:
+        raise SurefootError(f"{path}: expected a JSON file, found a folder") from None
+    except OSError as error:
+        raise SurefootError(f"{path}: expected JSON; cannot read it: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise SurefootError(f"{path}: expected JSON, found what is none: {error}") from error
 
 
 def _no_constant(name: str) -> float:

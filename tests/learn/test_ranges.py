@@ -68,7 +68,7 @@ def test_episodes_on_ranges_without_width_tell_of_one_edge_each():
     """Six edges and ten episodes for each: none moves before 60 episodes are nearly heard, and all have at 60."""
     assert grown(ADR(), always, rounds=1, each=54).facts()["width"] == 0
     edges = grown(ADR(), always, rounds=1, each=60).edges
-    assert edges[:, :3].round(6).tolist() == [[0.45, 0.45, 0.0], [0.55, 0.55, 0.05]]
+    assert edges[:, :3].round(6).tolist() == [[0.3, 0.3, 0.0], [0.7, 0.7, 0.2]]
 
 
 def test_an_episode_drawn_before_the_belief_moved_does_not_count_for_it():
@@ -129,12 +129,12 @@ class TestAll:
 def test_an_edge_that_goes_on_goes_further_each_time():
     """0.05 (1 + 1.5 + 2.25 + ...) from the centre at 0.5, until the target ends at 1."""
     seen = []
-    grown(ADR(), always, 40, watch=lambda r: seen.append(round(float(r.edges[1, 0]), 6)))
+    grown(ADR(step=0.05), always, 40, watch=lambda r: seen.append(round(float(r.edges[1, 0]), 6)))
     assert list(dict.fromkeys(seen)) == [0.55, 0.625, 0.7375, 0.90625, 1.0]
 
 
 def test_an_edge_that_cannot_move_inward_takes_its_first_step_no_larger_for_that():
-    ranges = grown(ADR(), never, 40)
+    ranges = grown(ADR(step=0.05), never, 40)
     e = ranges.belief.sample(Rows(0, "e", 40, np.arange(64)), 64)
     ranges.tell(e, always(e), np.full(64, 40 * ROUND + 1), 41 * ROUND)
     moved = ranges.edges[:, :3] - ranges.centre[:3]

@@ -21,6 +21,7 @@ from surefoot.cli.real import Identify, Preflight, Replay
 from surefoot.cli.record import Record
 from surefoot.cli.train import Train, parse_train
 from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
+from surefoot.cli.words import described
 from surefoot.console import show
 from surefoot.errors import SurefootError, unknown
 
@@ -58,7 +59,7 @@ def _parse(args: list[str]) -> Any:
     name, *rest = args
     if name == "train":
         return parse_train(rest)
-    return tyro.cli(VERBS[name], args=rest, prog=f"surefoot {name}")
+    return tyro.cli(VERBS[name], args=rest, prog=f"surefoot {name}", description=described(VERBS[name]))
 
 
 def usage() -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from surefoot import files, tasks
-from surefoot.cli.words import belief_of
+from surefoot.cli.words import belief_of, described
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
@@ -99,11 +99,11 @@ class Train(Generic[Settings, Lesson]):
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         self._agree(task)
         base = self._base(task)
-        say.print(f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})", highlight=False)
+        line.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})"
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
         if self.through:
-            stages = [belief_of(task, name, say) for name in self.through]
+            stages = [belief_of(task, name, say, "--through") for name in self.through]
             return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start, *base, self.terms)[
                 -1
             ]
@@ -168,8 +168,14 @@ class Train(Generic[Settings, Lesson]):
             )
         if self.residual != Residual() and self.base is None:
             raise SurefootError("--residual.*: only with --base")
-        if self.adapt == "rma" and self.student.label != "latent":
-            raise SurefootError("--student.label: --adapt rma learns the latent; for actions, --adapt dagger")
+        if self.adapt == "dagger" and self.sees.only and not self.student.only and "teacher" not in task.sees:
+            raise SurefootError(
+                "--sees.only: with --adapt, what the teacher is told; name what its student is told by --student.only"
+            )
+        if self.student.only and self.adapt == "rma":
+            raise SurefootError("--student.only: a student by latent keeps its teacher's body; --adapt dagger")
+        if self.student.only:
+            tasks.telling(task, self.student.only, self.student.history)
         least = tasks.teachers(task, self.sees).history or task.sees["actor"].history
         if self.adapt != "none" and self.student.history < least:
             raise SurefootError(
@@ -217,7 +223,9 @@ def parse_train(args: list[str]) -> Any:
             if task
             else Train(settings=PPO(), student=Student())
         )
-        return tyro.cli(Train[PPO, Student], args=args, prog="surefoot train", default=default)
+        return tyro.cli(
+            Train[PPO, Student], prog="surefoot train", description=described(Train), args=args, default=default
+        )
 
     guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")
     found = parsed(guess)

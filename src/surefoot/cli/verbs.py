@@ -125,7 +125,7 @@ class Eval:
 
         engines.known(self.engine, "--in")
         policy = bundle.load(self.policy)
-        task = task_for(policy, self.task)
+        task = task_for(policy, self.task, self.policy)
         belief = belief_of(task, self.belief, say)
         inside = tasks.learned(task, self.terms)
         env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
@@ -180,7 +180,7 @@ class Play:
         from surefoot.deploy import bundle
 
         policy = bundle.load(Path(self.policy))
-        return policy, task_for(policy, self.task)
+        return policy, task_for(policy, self.task, self.policy)
 
 
 @dataclass
@@ -210,7 +210,7 @@ class Export:
         shown = [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"]
         if unseen:
             shown.append(f"no robot can run it: it must be told {', '.join(unseen)}, which none measures")
-        return Answer(facts, shown)
+        return Answer(facts, shown, f"surefoot gate {self.policy}")
 
 
 @dataclass
@@ -247,9 +247,9 @@ class Sweep:
         if not self.policies:
             raise SurefootError("sweep: expected at least one policy")
         policies = {str(p): bundle.load(p) for p in self.policies}
-        task = task_for(next(iter(policies.values())), self.task)
-        for policy in policies.values():
-            task_for(policy, task.name)
+        task = task_for(next(iter(policies.values())), self.task, self.policies[0])
+        for label, policy in policies.items():
+            task_for(policy, task.name, label)
         values = values_over(task, self.over, self.points, self.low, self.high)
         line, others = Line(say), belief_of(task, self.belief, say)
         first = bundle.find(self.policies[0]).parent
@@ -270,8 +270,8 @@ class Sweep:
 
         if self.episodes < 2:
             raise SurefootError(f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}")
-        how, out = settings_of(first, task), first / "specialists"
-        return specialists(tasks.make(task), self.over, values, others, how, self.seed, out, line)
+        how, out = settings_of(first), first / "specialists"
+        return specialists(tasks.make(task), self.over, values, others, how, self.seed, out, line, line.note)
 
 
 @dataclass
@@ -291,7 +291,7 @@ class Adapt:
     episodes: int = 256
     """half to fit the linear probe, half to test it"""
     belief: str = "task"
-    """p(e) of all unknowns: `task`, or a belief's JSON file"""
+    """p(e) of all unknowns: `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
     task: str = ""
     """a task that the policy fits, in place of its own"""
     seed: int = 1
@@ -304,7 +304,7 @@ class Adapt:
         from surefoot.gate.inferred import inferred, page, sentence, table
 
         policy = bundle.load(self.policy)
-        task, line = task_for(policy, self.task), Line(say)
+        task, line = task_for(policy, self.task, self.policy), Line(say)
         path = self.out or bundle.find(self.policy).parent / "adapt.html"
         files.check_writable(path, "--out")
         facts = inferred(

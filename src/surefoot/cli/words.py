@@ -9,7 +9,7 @@ from rich.console import Console
 from surefoot import files, presets, tasks
 from surefoot.belief import Belief
 from surefoot.console import Line
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import SurefootError, nearest
 from surefoot.policy import Policy
 from surefoot.task import Env, Task
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from surefoot.sim.realities import Reality
 
 
-def belief_of(task: Task, name: str, say: Console) -> Belief:
-    """What --belief names; what of a preset the task cannot have is said."""
+def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Belief:
+    """What a flag such as --belief names; what of a preset the task cannot have is said."""
     if name == "task":
         return task.belief
     if name == "nominal":
@@ -29,13 +29,25 @@ def belief_of(task: Task, name: str, say: Console) -> Belief:
             say.print(f"note: {note}", highlight=False, soft_wrap=True)
         return fit.belief
     if not Path(name).exists():
-        raise unknown("belief", name, ["task", "nominal", "a JSON file", *presets.fitting(task)], "--belief")
+        there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
+        near = nearest(name, ["task", "nominal", *presets.PRESETS])
+        raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
     belief = Belief.from_json(files.read_json(Path(name)), name)
     if belief.params.names != task.params.names:
+        missing = [n for n in task.params.names if n not in belief.params.names]
+        others = [n for n in belief.params.names if n not in task.params.names]
+        parts = [f"it lacks {', '.join(missing)}"] * bool(missing) + [f"{task.name} has no {', '.join(others)}"] * bool(
+            others
+        )
         raise SurefootError(
-            f"{name}: params: expected {', '.join(task.params.names)}; found {', '.join(belief.params.names)}"
+            f"{name}: params: expected {task.name}'s unknowns in their order: {'; '.join(parts) or 'the order differs'}"
         )
     return belief
+
+
+def described(verb: type) -> str:
+    """What `--help` says of a verb, and of what every verb takes."""
+    return f"{(verb.__doc__ or '').strip()}\n\nTakes --json (facts for machines) and --traceback, too."
 
 
 def run_of(policy: Path) -> dict[str, Any]:
@@ -55,9 +67,12 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
     return belief if belief.params.names == task.params.names else None
 
 
-def task_for(policy: Policy, name: str) -> Task:
-    """The task a policy was made for, or another whose contract it fits."""
-    return tasks.of(policy.contract, name)
+def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
+    """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
+    try:
+        return tasks.of(policy.contract, name)
+    except SurefootError as error:
+        raise SurefootError(f"{where}: {error}" if where else str(error)) from None
 
 
 def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:

@@ -87,14 +87,18 @@ def inferred(
     """
     if not policy.encoder:
         raise SurefootError("adapt: this policy has no latent to look at; train one with --adapt rma or --encoder conv")
-    if episodes < 20:
-        raise SurefootError(f"episodes: expected at least 20 to fit a probe and to test it, found {episodes}")
     free = np.flatnonzero(belief.sd() > 0)
     if not len(free):
         raise SurefootError("adapt: the belief leaves nothing to work out: every unknown is fixed")
     names = [task.params.names[i] for i in free]
+    if name in task.params.names and name not in names:
+        raise SurefootError(f"adapt: the belief fixes {name}: nothing is to be worked out; open are {', '.join(names)}")
     if name and name not in names:
-        raise unknown("unknown", name, names, "adapt: of those the belief leaves open")
+        raise unknown("unknown", name, names, "adapt")
+    if name:
+        _jump(task, belief, name, change)  # refused now, not after the first episodes
+    if episodes < 20:
+        raise SurefootError(f"episodes: expected at least 20 to fit a probe and to test it, found {episodes}")
     env = tasks.env(tasks.fitting(task, policy.contract), episodes, belief, seed)
     dt = env.world.dt
     at = env.steps // 2 * dt if at is None else at
@@ -104,12 +108,11 @@ def inferred(
     e = belief.sample(stream(seed, "inferred"), episodes)
     probe, r2 = _told(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
     k = names.index(name) if name else int(np.argmax(np.nan_to_num(r2[soon], nan=-np.inf)))
-    low, high = belief.interval(0.8)
-    values, p = [float(d[free[k]] if v is None else v) for v, d in zip(change, (low, high))], task.params[names[k]]
-    if not all(p.low <= v <= p.high for v in values) or values[0] == values[1]:
+    if not np.isfinite(r2[soon]).any():
         raise SurefootError(
-            f"{p.name}: expected two values within {p.low:g} .. {p.high:g}, found {values[0]:g} and {values[1]:g}"
+            f"adapt: too few episodes last {SOON} s to test what is read; more --episodes, or more training"
         )
+    values, p = _jump(task, belief, names[k], change), task.params[names[k]]
     before, after = e.copy(), e.copy()
     before[:, free[k]], after[:, free[k]] = values
     track = probe(latents(policy, env, before, after, step, watch))[..., k]
@@ -123,6 +126,19 @@ def inferred(
         "read": None if read is None else {q: row.tolist() for q, row in zip(("low", "median", "high"), read)},
         "settles": None if read is None else settling(read[1], step, dt, values[1] - values[0]),
     }  # fmt: skip
+
+
+def _jump(task: Task, belief: Belief, name: str, change: tuple[float | None, float | None]) -> list[float]:
+    """What an unknown is at first, and what it changes to."""
+    i, p = task.params.index(name), task.params[name]
+    values = [float(d[i] if v is None else v) for v, d in zip(change, belief.interval(0.8))]
+    if not all(p.low <= v <= p.high for v in values):
+        raise SurefootError(
+            f"{name}: expected two values within {p.low:g} .. {p.high:g}, found {values[0]:g} and {values[1]:g}"
+        )
+    if values[0] == values[1]:
+        raise SurefootError(f"{name}: expected two values that differ, found {values[0]:g} twice")
+    return values
 
 
 def _told(z: np.ndarray, e: np.ndarray, log: np.ndarray, soon: int) -> tuple[Probe, np.ndarray]:
@@ -164,7 +180,8 @@ def settling(track: np.ndarray, step: int, dt: float, change: float) -> float | 
 
 
 def table(facts: Mapping[str, Any]) -> Table:
-    out = Table("unknown", f"R2 at {facts['soon']:g} s", "R2 at the end", title="what the latent tells, linearly", title_justify="left")  # fmt: skip
+    title = "what the latent tells, linearly (1: all of it, 0 and below: nothing)"
+    out = Table("unknown", f"R2 at {facts['soon']:g} s", "R2 at the end", title=title, title_justify="left")
     for row in _rows(facts):
         out.add_row(*row)
     return out

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from surefoot import presets, tasks
 from surefoot.errors import SurefootError
@@ -19,7 +19,7 @@ def listing(name: str, task: str) -> tuple[dict[str, Any], list[Any], str]:
     ready = _ready()
     if not fits:
         raise SurefootError(f"task {task}: no preset fits; try {', '.join(t for ts in ready.values() for t in ts)}")
-    table = Table("preset", "robot", "for", "randomizes", "source")
+    table = Table(Column("preset", no_wrap=True), "robot", "for", "randomizes", Column("source", overflow="fold"))
     for p in (presets.PRESETS[k] for k in fits):
         what = ", ".join([*p.ranges, *(["noise"] if p.noise else [])])
         table.add_row(p.name, p.robot, ", ".join(ready[p.kind]), what, p.source.repository)

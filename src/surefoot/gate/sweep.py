@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
+from rich.table import Column, Table
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
@@ -98,17 +98,17 @@ class Each(Policy):
 
 def specialists(
     task: Task, name: str, values: np.ndarray, others: Belief, how: tuple[PPO, tasks.Sees], seed: int, out: Path,
-    watch: Watcher | None = None,
+    watch: Watcher | None = None, say: Callable[[str], None] = lambda text: None,
 ) -> Each:  # fmt: skip
     """A policy for each value, trained in `out` with that one unknown known; asked again, they are used again."""
     settings, sees = how
-    found = [
-        bundle.load(learn.train(
-            task.name, out / f"{name}-{value:.4g}", seed, _known(others, name, value), settings, watch=watch, sees=sees,
-            again=True,
-        ))
-        for value in values
-    ]  # fmt: skip
+    found = []
+    for k, value in enumerate(values):
+        say(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}")
+        folder, known = out / f"{name}-{value:.4g}", _known(others, name, value)
+        found.append(
+            bundle.load(learn.train(task.name, folder, seed, known, settings, watch=watch, sees=sees, again=True))
+        )
     return Each(found[0].contract, tuple(found))
 
 
@@ -140,12 +140,24 @@ def _known(others: Belief, name: str, value: float) -> Belief:
 
 def table(facts: Mapping[str, Any]) -> Table:
     """A row for each value, a column for each policy."""
-    head = f"{facts['over']}{' [' + facts['unit'] + ']' if facts['unit'] else ''}"
-    out = Table(head, *facts["policies"], title="success (95 % interval)", title_justify="left")
-    for points in zip(*facts["policies"].values()):
-        cells = [f"{100 * p['success']:5.1f} % ({100 * p['low']:.0f} - {100 * p['high']:.0f})" for p in points]
-        out.add_row(f"{points[0]['value']:.4g}", *cells)
+    head, rows = _columns(facts)
+    out = Table(*(Column(h, overflow="fold") for h in head), title="success (95 % interval)", title_justify="left")
+    for row in rows:
+        out.add_row(*row)
     return out
+
+
+def _columns(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Head and cells: success of each policy at each value; with specialists theirs, and what they earn more."""
+    policies, best = facts["policies"], facts.get("specialists")
+    cell = lambda p: f"{100 * p['success']:.1f} % ({100 * p['low']:.0f} - {100 * p['high']:.0f})"  # noqa: E731
+    head = [f"{facts['over']}{' [' + facts['unit'] + ']' if facts['unit'] else ''}", *policies]
+    rows = [[f"{points[0]['value']:.4g}", *map(cell, points)] for points in zip(*policies.values())]
+    if best is not None:
+        head += ["specialists", *(f"price: {label}" for label in policies)]
+        for row, b, points in zip(rows, best, zip(*policies.values())):
+            row += [cell(b), *(f"{b['return'] - p['return']:.3g}" for p in points)]
+    return head, rows
 
 
 def sentences(facts: Mapping[str, Any]) -> list[str]:
@@ -181,9 +193,5 @@ def page(path: Path, facts: Mapping[str, Any]) -> Path:
     shown = report.plot(
         draw, f"Success against {name}; bands are exact 95 % intervals, dotted: what the model says.", (8, 4)
     )
-    rows = [
-        [f"{p[0]['value']:.4g}", *(f"{100 * x['success']:.1f} % ({100 * x['low']:.0f} - {100 * x['high']:.0f})" for x in p)]
-        for p in zip(*policies.values())
-    ]  # fmt: skip
-    parts = [shown, *map(report.paragraph, sentences(facts)), report.table([name, *policies], rows)]
+    parts = [shown, *map(report.paragraph, sentences(facts)), report.table(*_columns(facts))]
     return report.write(path, f"{facts['task']}: success over {name}", parts, facts)

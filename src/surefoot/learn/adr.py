@@ -32,7 +32,7 @@ class ADR:
     """share of episodes that are put on an edge"""
     episodes: int = 10
     """episodes on an edge that decide where it goes"""
-    step: float = 0.05
+    step: float = 0.2
     """how far an edge moves at first, of the target's width"""
     widen_at: float = 0.6
     """success from which an edge moves outward"""

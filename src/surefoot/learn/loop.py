@@ -42,7 +42,7 @@ class Stopped(Exception):
 
     def __init__(self, signum: int, folder: Path, again: bool = False):
         self.signum, self.folder = signum, folder
-        advice = f"give the same command again, and it goes on from {folder.parent}" if again else (
+        advice = f"give the same command again with --out {folder.parent}, and it goes on" if again else (
             f"go on with: surefoot train --resume {folder}"
         )  # fmt: skip
         super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")

@@ -188,6 +188,9 @@ class Encoder(nn.Module):
                 nn.init.orthogonal_(p, math.sqrt(2), generator=seed)
             else:
                 nn.init.zeros_(p)
+        if kind == "mlp":  # of e: a teacher begins as a policy that is hardly told of it, and learns what to make of it
+            with torch.no_grad():
+                self.out.weight *= 0.01
 
     def forward(self, z: Tensor) -> Tensor:
         x = z[:, self.reads]

@@ -426,7 +426,8 @@ class Learner:
             found = tuple(nets[k].shape) if k in nets else "nothing"
             if found != tuple(v.shape):
                 raise SurefootError(
-                    f"{where}: {k}: expected shape {tuple(v.shape)}, found {found}; same task and nets?"
+                    f"{where}: its nets do not fit: {k}: expected shape {tuple(v.shape)}, found {found}; "
+                    "expected the same observations, history and nets"
                 )
         self.modules.load_state_dict(nets)
 

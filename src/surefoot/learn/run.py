@@ -52,6 +52,7 @@ class Run:
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.said: list[str] = []  # what the user should know: fallbacks, disks that were full
+        self.made: list[Path] = []  # folders that were not there before, innermost first
         self._unwritten = ""
         self._lock = self._hold()
 
@@ -62,11 +63,13 @@ class Run:
             raise SurefootError(
                 f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out"
             )
+        made = [p for p in (folder, *folder.parents) if not p.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SurefootError(f"{folder}: cannot make this folder: {error.strerror}") from error
         run = Run(folder)
+        run.made = made
         files.write_json(folder / "run.json", about | {"versions": versions(), "resumed": []})
         return run
 
@@ -74,7 +77,9 @@ class Run:
     def open(folder: Path) -> tuple["Run", dict[str, Any]]:
         folder = Path(folder)
         if not (folder / "run.json").exists():
-            raise SurefootError(f"{folder}: no run here: run.json is missing")
+            below = [p.parent for p in sorted(folder.glob("*/run.json"), reverse=True)]
+            hint = f", but in {' and '.join(map(str, below))}: name one of them" if below else ": run.json is missing"
+            raise SurefootError(f"{folder}: no run here{hint}")
         return Run(folder), files.read_json(folder / "run.json")
 
     def _hold(self) -> IO[str]:
@@ -103,8 +108,10 @@ class Run:
         for name in ("run.json", "run.lock"):
             (self.folder / name).unlink(missing_ok=True)
         self.close()
-        if not any(self.folder.iterdir()):
-            self.folder.rmdir()
+        for folder in self.made or [self.folder]:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
 
     def note_resume(self, about: dict[str, Any], iteration: int) -> list[str]:
         """Record a resume; returns what differs from the machine and libraries the run began on."""

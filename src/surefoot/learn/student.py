@@ -13,10 +13,11 @@ the baseline.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+import tyro
 from torch import Tensor
 
 from surefoot import tasks
@@ -34,8 +35,10 @@ from surefoot.tasks.rollout import contract
 class Student(Batched):
     """Settings of learning from a teacher."""
 
-    label: Literal["action", "latent"] = "latent"
-    """what of the teacher is learned: its actions, or its encoder's latent, keeping its body"""
+    label: Annotated[Literal["action", "latent"], tyro.conf.Suppress] = "latent"
+    """what of the teacher is learned: its actions (dagger), or its encoder's latent, keeping its body (rma)"""
+    only: tuple[str, ...] = ()
+    """terms of the task the student is told, in place of its actor's own: a student by actions alone"""
     encoder: Literal["conv", "gru"] = "conv"
     """how the history is read"""
     history: int = 25
@@ -70,15 +73,20 @@ class Student(Batched):
     def __post_init__(self) -> None:
         counts = ("history", "latent", "envs", "steps", "horizon", "keep", "epochs", "minibatches", "learner_threads")
         self.check(counts, ("lr", "noise", "mix", "mix_until"), "student.")
+        if self.lr == 0:
+            raise SurefootError("student.lr: expected more than 0: nothing would be learned")
+        if self.mix > 1:
+            raise SurefootError(f"student.mix: expected a share from 0 to 1, found {self.mix:g}")
 
 
-def classroom(task: Task, teacher: Net, history: int) -> Task:
-    """The task as both see it: `actor` is the student, told the task's own terms; `teacher` what the teacher is told."""
+def classroom(task: Task, teacher: Net, history: int, only: tuple[str, ...] = ()) -> Task:
+    """The task as both see it: `actor` is the student, told the task's own terms, or `only` some; `teacher` what the
+    teacher is told."""
     if teacher.contract.trial > 1:
         raise SurefootError("student: a teacher that remembers several episodes cannot be followed yet")
     told = tasks.fitting(task, teacher.contract)
-    student = Group(task.sees["actor"].terms, history)
-    return replace(task, sees={"actor": student, "teacher": told.sees["actor"]})
+    student = (tasks.telling(task, only, history) if only else task).sees["actor"]
+    return replace(task, sees={"actor": replace(student, history=history), "teacher": told.sees["actor"]})
 
 
 def _scales(teacher: Net, master: Group, student: Group, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -92,7 +92,7 @@ def train(
             _keep_terms(run, inside)
             learner = _learner(run, about, threads)
             if given is not None and isinstance(learner, Learner):
-                learner.adopt(given[0], str(start))
+                learner.adopt(given[0], _kin(str(start)))
         if given is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
         return go(run, learner, watch, save_every, again)
@@ -165,13 +165,23 @@ def _nets(start: Path, about: dict[str, Any]) -> tuple[dict[str, np.ndarray], st
         run.close()
     if saved is None:
         raise SurefootError(f"{start}: no whole checkpoint to begin with")
+    if "student" in there:
+        raise SurefootError(
+            f"{start}: start: a student's run, which has no critic; expected one that learned by reward"
+        )
     mine, theirs = ((a.get("base"), a.get("residual", {}).get("scale")) for a in (about, there))
     if mine != theirs:
-        hint = f"--base {Path(start) / 'base'} --residual.scale {theirs[1]}" if theirs[0] else "no --base"
-        raise SurefootError(f"{start}: start: its nets were learned upon another base or scale; expected {hint}")
+        hint = f"upon another base or scale; expected --base {Path(start) / 'base'} --residual.scale {theirs[1]}"
+        raise SurefootError(
+            f"{start}: start: its nets were learned {hint if theirs[0] else 'without a base; leave --base or --start out'}"
+        )
     return saved[0], files.sha256(
         b"".join(k.encode() + np.ascontiguousarray(v).tobytes() for k, v in sorted(saved[0].items()))
     )
+
+
+def _kin(start: str) -> str:
+    return f"{start}, a run of {files.read_json(Path(start) / 'run.json').get('task')}"
 
 
 def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -203,20 +213,32 @@ def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | N
     """Go on with a run that was begun as `about` says; refused if it was begun otherwise."""
     there, mine = files.read_json(folder / "run.json"), json.loads(json.dumps(about))
     for k in SAME:
-        if there.get(k) != mine.get(k):
-            raise SurefootError(f"{folder}: a run with another {k} is here already; choose another folder (--out)")
+        was, now = there.get(k), mine.get(k)
+        if was != now:
+            raise SurefootError(
+                f"{folder}: a run with other {k} is here already{_which(was, now)}; choose another folder (--out)"
+            )
     return resume(folder, threads, watch, save_every, again=True)
 
 
-def settings_of(run: Path, task_name: str) -> tuple[PPO, Sees]:
-    """How a run learns and sees, to train others alike; the task's own way where it is no run."""
+def _which(was: Any, now: Any) -> str:
+    """The first entry in which two tables of settings differ, in words."""
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        return ""
+    k = next(k for k in {**was, **now} if was.get(k) != now.get(k))
+    return f" ({k}: {was.get(k)}, not {now.get(k)})" if len(str(was.get(k)) + str(now.get(k))) < 80 else f" ({k})"
+
+
+def settings_of(run: Path) -> tuple[PPO, Sees]:
+    """How a run learns and sees, to train others alike."""
     path = Path(run) / "run.json"
-    about = files.read_json(path) if path.exists() else {}
+    if not path.exists():
+        raise SurefootError(f"{path}: no such file: only a policy of a run can be trained alike in other worlds")
+    about = files.read_json(path)
     for k in ("base", "student", "terms"):
         if k in about:
             raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
-    settings = _settings(PPO, about["settings"], str(path)) if "settings" in about else settings_for(task_name)
-    return settings, _settings(Sees, about.get("sees") or {}, str(path))
+    return _settings(PPO, about["settings"], str(path)), _settings(Sees, about.get("sees") or {}, str(path))
 
 
 def progressive(
@@ -300,7 +322,7 @@ def resume(
             except KeyError as error:
                 raise SurefootError(f"{folder}: its checkpoint lacks {error}: another version wrote it") from None
         elif "start" in about and isinstance(learner, Learner):
-            learner.adopt(_same_nets(about, str(run.folder / "run.json")), str(about["start"]["run"]))
+            learner.adopt(_same_nets(about, str(run.folder / "run.json")), _kin(about["start"]["run"]))
         run.rewind(learner.iteration)
         differs = run.note_resume(about, learner.iteration)
         if differs:
@@ -317,7 +339,7 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
         lesson, teacher = _settings(Student, about["student"], where), bundle.load(run.folder / "teacher")
         if bundle.digest(teacher) != about["teacher"]:
             raise SurefootError(f"{run.folder / 'teacher'}: not the teacher this run began with (its hash differs)")
-        room = classroom(task, teacher, lesson.history)
+        room = classroom(task, teacher, lesson.history, lesson.only)
         env = tasks.env(room, lesson.envs, belief, seed, threads, stagger=True, terms=_terms(run, about))
         env.on_divergence = lambda i, why: _keep(run, env, i)
         return Apprentice(env, lesson, seed, teacher)

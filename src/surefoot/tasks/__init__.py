@@ -92,7 +92,12 @@ def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> T
 
 def fitting(task: Task, contract: Contract) -> Task:
     """The task as a policy with this contract is told it."""
-    return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
+    try:
+        return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
+    except SurefootError as error:
+        if contract.task == task.name:
+            raise
+        raise SurefootError(f"a policy of {contract.task}, expected one that fits {task.name}: {error}") from None
 
 
 def of(contract: Contract, name: str = "") -> Task:
