@@ -99,7 +99,10 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     )
     hover = tmp_path / "hover.json"
     hover.write_text(json.dumps(tasks.make("hover").belief.to_json()))
-    assert "params: expected gravity" in said(capsys, "try", "balance", "--belief", hover, code=2).err
+    assert (
+        "params: expected balance's unknowns in their order: it lacks gravity"
+        in said(capsys, "try", "balance", "--belief", hover, code=2).err
+    )
 
 
 @pytest.mark.parametrize(
@@ -227,7 +230,12 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--student.history", "5"], "only with --adapt"),
         (["--teacher", "nowhere"], "only with --adapt"),
         (["--adr.step", "0.3"], "--adr.*: only with --ranges adr"),
-        (["--adapt", "rma", "--student.label", "action"], "--adapt rma learns the latent"),
+        (["--adapt", "dagger", "--sees.only", "cart_pole"], "name what its student is told by --student.only"),
+        (["--adapt", "dagger", "--student.only", "cart_poll"], "did you mean cart_pole"),
+        (["--adapt", "rma", "--student.only", "cart_pole"], "keeps its teacher's body"),
+        (["--through", "nominal", "tsk"], "--through: no belief matches 'tsk'"),
+        (["--belief", "falcon-g2"], "did you mean falcon-g1"),
+        (["--belief", "."], "expected a JSON file, found a folder"),
         (["--adapt", "rma", "--student.history", "1", "--sees.history", "4"], "at least the teacher's 4, found 1"),
         (["--through", "nominal", "--adapt", "rma"], "--adapt do not go with it"),
         (["--adapt", "rma", "--teacher", "nowhere"], "--teacher: that one is trained already"),
@@ -248,14 +256,31 @@ def test_one_folder_does_not_hold_two_different_lessons(tmp_path, capsys):
     said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
     said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
     other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson[:-1], "1024", code=2)
-    assert "a run with another student is here already" in other.err
+    assert "a run with other student is here already (steps: 512, not 1024)" in other.err
     other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson, "--belief", "nominal", code=2)
-    assert "r/teacher: a run with another belief is here already" in other.err
+    assert "r/teacher: a run with other belief is here already" in other.err
     stages = ["train", "balance", "--out", tmp_path / "s", *SMALL, "--through", "nominal", "task"]
     said(capsys, *stages)
     said(capsys, *stages)
-    assert "s/stage1: a run with another seed" in said(capsys, *stages, "--seed", "9", code=2).err
-    assert "s/stage1: a run with another belief" in said(capsys, *stages[:-2], "task", "nominal", code=2).err
+    assert "s/stage1: a run with other seed" in said(capsys, *stages, "--seed", "9", code=2).err
+    assert "s/stage1: a run with other belief" in said(capsys, *stages[:-2], "task", "nominal", code=2).err
+
+
+def test_a_lesson_that_cannot_begin_leaves_no_folder_at_all(tmp_path, capsys):
+    """The teacher has no encoder of e: found out when its student would begin, two folders down."""
+    said(capsys, "train", "balance", "--out", tmp_path / "plain", *SMALL)
+    lesson = ["--adapt", "rma", "--teacher", tmp_path / "plain", "--out", tmp_path / "deep" / "r"]
+    assert "needs a teacher with an encoder of e" in said(capsys, "train", "balance", *lesson, code=2).err
+    assert not (tmp_path / "deep").exists()
+
+
+def test_runs_and_policies_of_another_task_are_named_as_such(tmp_path, capsys):
+    said(capsys, "train", "balance", "--out", tmp_path / "b", *SMALL)
+    said(capsys, "train", "arm", "--out", tmp_path / "a", *SMALL)
+    asked = ["sweep", tmp_path / "a", tmp_path / "b", "--over", "pull", "--points", "2", "--episodes", "2"]
+    assert f"{tmp_path / 'b'}: a policy of balance, expected one that fits arm" in said(capsys, *asked, code=2).err
+    start = ["train", "arm", "--out", tmp_path / "c", "--start", tmp_path / "b", *SMALL]
+    assert f"{tmp_path / 'b'}, a run of balance: its nets do not fit" in said(capsys, *start, code=2).err
 
 
 def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path, capsys):

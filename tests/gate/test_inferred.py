@@ -73,6 +73,8 @@ def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
         ({"at": 10.0}, "within the episode"),
         ({"at": float("nan")}, "within the episode"),
         ({"name": "gravity", "change": (-1.0, None)}, "gravity: expected two values within 5 .. 16"),
+        ({"name": "gravity", "change": (9.0, 9.0)}, "gravity: expected two values that differ, found 9 twice"),
+        ({"name": "noise"}, "the belief fixes noise"),
         ({"episodes": 5}, "at least 20"),
     ],
 )

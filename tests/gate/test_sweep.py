@@ -1,16 +1,18 @@
 """Success against one unknown."""
 
+import io
 import json
 
 import numpy as np
 import pytest
+from rich import console
 
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import Each, price, sweep, values_over
+from surefoot.gate.sweep import Each, price, sweep, table, values_over
 from surefoot.policy import Policy, Zero, linear
 from surefoot.tasks.rollout import contract, evaluate
 
@@ -106,6 +108,10 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
     assert (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text() == before
     page = (tmp_path / "r" / "sweep-gravity.html").read_text()
     assert "price of robustness" in page
+    text = console.Console(width=200, file=io.StringIO())
+    text.print(table(facts))
+    earned = best.mean(1) - own.mean(1)
+    assert "specialists" in text.file.getvalue() and f"{earned[1]:.3g}" in text.file.getvalue()
 
 
 def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
@@ -125,3 +131,5 @@ def test_what_cannot_be_priced_is_refused_before_anything_is_trained(tmp_path, c
     asked = ["sweep", str(tmp_path), "--over", "gravity", "--points", "2", "--specialists"]
     assert main([*asked, "--episodes", "1"]) == 2
     assert "at least 2 --episodes" in capsys.readouterr().err and not (tmp_path / "specialists").exists()
+    assert main([*asked, "--episodes", "2"]) == 2
+    assert "run.json: no such file: only a policy of a run" in capsys.readouterr().err

@@ -47,6 +47,37 @@ def test_a_teacher_reads_e_by_its_encoder_and_all_else_directly(teacher):
     assert np.array_equal(policy(obs), policy(older))
 
 
+def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tmp_path):
+    told = ("position_error", "rotation", "base_ang_vel", "last_action")
+    lesson = Student(**{**vars(LESSON), "label": "action", "only": told})
+    path = learn.follow("hover", tmp_path / "s", teacher, settings=lesson)
+    assert tuple(t.name for t in bundle.load(path).contract.observation) == told
+    again = json.loads((tmp_path / "s" / "run.json").read_text())["student"]
+    assert tuple(again["only"]) == told
+
+
+def test_a_student_by_actions_is_told_as_many_frames_as_they_are_as_its_teacher(teacher):
+    actor = apprentice(teacher, label="action").actor
+    frame = sum(t.dim for t in tasks.make("hover").sees["actor"].terms)
+    assert actor.keeps.tolist() == list(range(3 * frame, 6 * frame))
+
+
+@pytest.mark.parametrize(
+    "change, words", [({"mix": 3.0}, "a share from 0 to 1, found 3"), ({"lr": 0.0}, "more than 0")]
+)
+def test_a_lesson_that_teaches_nothing_is_refused(change, words):
+    with pytest.raises(SurefootError, match=words):
+        Student(**change)
+
+
+def test_a_teacher_begins_as_a_policy_that_is_hardly_told_of_e():
+    task = tasks.seeing(tasks.make("hover"), tasks.Sees(also=("e",)))
+    settings = learn.settings_for("hover", {**SMALL, "encoder": "e"})
+    learner = learn.Learner(tasks.env(task, 32, task.belief, 0), settings, 0)
+    z = learner.actor.encoder(torch.randn(64, task.sees["actor"].dim, generator=torch.Generator().manual_seed(0)))
+    assert 0 < float(z.detach().std()) < 0.05
+
+
 def test_with_the_teachers_latent_the_students_body_gives_the_teachers_action(teacher):
     """Put mu(e) in the place of phi(history): what is left is the teacher, to rounding, on every column it keeps."""
     a = apprentice(teacher)
