@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
+from rich.table import Column, Table
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
@@ -101,7 +101,7 @@ def _unknowns(belief: Belief, found: list[Effect]) -> Table:
     params: Params = belief.params
     low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval()
     table = Table(
-        "unknown",
+        Column("unknown", no_wrap=True),
         "nominal",
         "range",
         "unit",
