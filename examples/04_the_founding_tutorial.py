@@ -79,11 +79,19 @@ def main(out: Path, quick: bool) -> None:
             "straight to it for as long, in the real world": score(bundle.load(straight), real).mean(),
         })  # fmt: skip
         box_plot(out / f"robustness{seed}.svg", {k: score(p, worlds, 10).mean(1) for k, p in each.items()})
-    print(f"mean return of at most 500; {seeds} seeds: median, least .. largest")
+    print(
+        "quick: a twentieth of the experience, one seed. It shows that all runs; its numbers mean nothing"
+        if quick
+        else ""
+    )
+    print(f"mean return of at most 500; {'one seed' if seeds == 1 else f'{seeds} seeds: median, least .. largest'}")
     for name in rows[0]:
         values = [r[name] for r in rows]
-        print(f"{name:46} {np.median(values):6.1f}   {min(values):6.1f} .. {max(values):6.1f}")
-    print(f"box plots: {out}/robustness*.svg")
+        print(
+            f"{name:46} {np.median(values):6.1f}"
+            + (f"   {min(values):6.1f} .. {max(values):6.1f}" if seeds > 1 else "")
+        )
+    print("box plots:", *(str(out / f"robustness{seed}.svg") for seed in range(seeds)))
 
 
 def box_plot(path: Path, found: dict[str, np.ndarray]) -> None:

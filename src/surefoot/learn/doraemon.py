@@ -82,7 +82,12 @@ class Widest(Ranges):
 
     def facts(self) -> dict[str, float]:
         h = entropy(self.a, self.b)[0]
-        return {"entropy": h / len(self.a), "width": 1 - h / self.first, "step_kl": self.kl, "step_success": self.rate}
+        return {
+            "entropy": h / len(self.a),
+            "width": max(0.0, 1 - h / self.first),
+            "step_kl": self.kl,
+            "step_success": self.rate,
+        }
 
     def state(self) -> dict[str, np.ndarray]:
         numbers = np.array([self.kl, self.rate])
