@@ -281,7 +281,7 @@ def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_o
             learn.progressive("balance", tmp_path / "cut", stages, watch=stop, **about)
     learn.progressive("balance", tmp_path / "cut", stages, **about)
     assert finished(tmp_path / "whole" / "stage2")["policy"] == finished(tmp_path / "cut" / "stage2")["policy"]
-    with pytest.raises(SurefootError, match="expected shape .* same task and nets"):
+    with pytest.raises(SurefootError, match="a run of balance: its nets do not fit: .* expected shape"):
         learn.train("hover", tmp_path / "other", settings=settings, start=tmp_path / "whole" / "stage1")
     with pytest.raises(SurefootError, match="no run here"):
         learn.train("balance", tmp_path / "none", settings=settings, start=tmp_path / "nowhere")
