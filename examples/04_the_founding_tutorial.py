@@ -79,11 +79,8 @@ def main(out: Path, quick: bool) -> None:
             "straight to it for as long, in the real world": score(bundle.load(straight), real).mean(),
         })  # fmt: skip
         box_plot(out / f"robustness{seed}.svg", {k: score(p, worlds, 10).mean(1) for k, p in each.items()})
-    print(
-        "quick: a twentieth of the experience, one seed. It shows that all runs; its numbers mean nothing"
-        if quick
-        else ""
-    )
+    if quick:
+        print("quick: a twentieth of the experience, one seed. It shows that all runs; its numbers mean nothing")
     print(f"mean return of at most 500; {'one seed' if seeds == 1 else f'{seeds} seeds: median, least .. largest'}")
     for name in rows[0]:
         values = [r[name] for r in rows]

@@ -34,14 +34,10 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
     belief = Belief.from_json(files.read_json(Path(name)), name)
     if belief.params.names != task.params.names:
-        missing = [n for n in task.params.names if n not in belief.params.names]
-        others = [n for n in belief.params.names if n not in task.params.names]
-        parts = [f"it lacks {', '.join(missing)}"] * bool(missing) + [f"{task.name} has no {', '.join(others)}"] * bool(
-            others
-        )
-        raise SurefootError(
-            f"{name}: params: expected {task.name}'s unknowns in their order: {'; '.join(parts) or 'the order differs'}"
-        )
+        theirs, own = belief.params.names, task.params.names
+        lacks, others = ([n for n in a if n not in b] for a, b in ((own, theirs), (theirs, own)))
+        differs = f"it lacks {', '.join(lacks) or 'none'}, and has {', '.join(others) or 'none'} besides"
+        raise SurefootError(f"{name}: params: expected {task.name}'s unknowns in their order: {differs}")
     return belief
 
 
