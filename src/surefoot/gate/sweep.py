@@ -188,6 +188,9 @@ def page(path: Path, facts: Mapping[str, Any]) -> Path:
         axes.set(xlabel=f"{name} {facts['unit']}", ylabel="success %", ylim=(-3, 103))
         if facts["log"]:
             axes.set_xscale("log")
+            ticks = x[:: 1 + len(x) // 14]
+            axes.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
+            axes.minorticks_off()
         axes.legend()
 
     shown = report.plot(
