@@ -1,6 +1,6 @@
 """What working out the world is worth: critics that know more, students of teachers, latents, and memory over episodes.
 
-    python -m benchmarks.adapt [--only hover|critic|trial|walk] [--quick] [--json] [--record]
+    python -m benchmarks.adapt [--only hover|cloning|critic|trial|walk] [--quick] [--json] [--record]
 
 Every contender of a part learns for the same env steps from the same seeds (a student's are on top of its teacher's, and
 told), and is judged on the same worlds and starts, which no training saw. Values are medians over seeds with the least
@@ -84,6 +84,31 @@ def blind(task: Task, critic: str) -> Task:
     """balance told where things are, five frames of it, and not how fast they move."""
     actor = Group((Seen("positions", lambda s: s.q, 2, "m, rad"),), 5)
     return replace(task, sees={"actor": actor, "critic": task.sees["critic"] if critic == "knowing" else actor})
+
+
+def cloning(quick: bool) -> Iterator[Row]:
+    """balance late and without velocities: students of a teacher that knows all, by DAgger and by cloning, on as many labels."""
+    seeds = by_seed(_cloning, 1 if quick else 5, quick)
+    teacher, dagger, cloned = (np.array([s[k] for s in seeds]) for k in ("teacher", "dagger", "cloned"))
+    for name, values in (("teacher", teacher), ("dagger", dagger), ("cloned", cloned)):
+        yield row(f"balance, late and blind, {name}", values, "return of 500")
+    yield row("dagger / teacher, return", dagger / teacher, "ratio", at_least=0.95)
+    yield row("dagger - cloned, return", 100 * (dagger - cloned) / teacher, "% of the teacher's", at_least=10.0)
+
+
+def _cloning(seed: int, quick: bool) -> dict[str, float]:
+    """Contender -> mean return, with one seed."""
+    task = tasks.make("balance")
+    belief = within(task, noise=(0.0, 0.0))
+    steps, lessons = (8192, 4096) if quick else (400_000, 500_000)
+    teacher = learned(tasks.seeing(task, Sees(also=("e",))), belief, seed, steps)[0]
+    lesson = Student(steps=lessons, label="action")
+    policies = {
+        "teacher": teacher,
+        "dagger": taught(blind(task, "knowing"), belief, teacher, seed, lesson),
+        "cloned": taught(blind(task, "knowing"), belief, teacher, seed, replace(lesson, mix=1.0, mix_until=1.0)),
+    }
+    return {k: float(judged(p, blind(task, "knowing"), belief, quick).returns.mean()) for k, p in policies.items()}
 
 
 def reached(logged: list[dict[str, float]], threshold: float, episodes: int = 100) -> float:
@@ -203,7 +228,7 @@ def _walk(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     return found
 
 
-PARTS = {"hover": hover, "critic": critic, "trial": trial, "walk": walk}
+PARTS = {"hover": hover, "cloning": cloning, "critic": critic, "trial": trial, "walk": walk}
 
 if __name__ == "__main__":
     measure.main("adapt", __doc__.split("\n")[0], PARTS, later=("walk",))
