@@ -1,6 +1,6 @@
 """What bearing many worlds is worth: randomized against nominal policies, and ranges that grow against fixed ones.
 
-    python -m benchmarks.robust [--only variants|hover|grow|wider|hard|impossible] [--quick] [--json] [--record]
+    python -m benchmarks.robust [--only variants|hover|grow|own|wider|hard|impossible] [--quick] [--json] [--record]
 
 Every contender of a part learns for the same env steps with the task's settings, from the same seeds, and is judged on
 the same worlds and starts, which no training saw. Values are medians over seeds with the least and largest.
@@ -113,6 +113,10 @@ def contest(name: str) -> tuple[Task, Belief, int, dict[str, Any]]:
 def grow(quick: bool) -> Iterator[Row]:
     """Ranges as they are, and ranges that grow: success over the whole target after the same env steps."""
     yield from _grow(quick, "balance", at_most=0.05)
+
+
+def own(quick: bool) -> Iterator[Row]:
+    """The same on hover over its own belief, which is learned at once and soon."""
     yield from _grow(quick, "hover", at_most=0.05)
 
 
@@ -192,7 +196,9 @@ def hover(quick: bool) -> Iterator[Row]:
     yield from _variants(quick, "hover", None)
 
 
-PARTS = {"variants": variants, "hover": hover, "grow": grow, "wider": wider, "hard": hard, "impossible": impossible}
+PARTS = {
+    "variants": variants, "hover": hover, "grow": grow, "own": own, "wider": wider, "hard": hard, "impossible": impossible,
+}  # fmt: skip
 
 if __name__ == "__main__":
     measure.main("robust", __doc__.split("\n")[0], PARTS)

@@ -11,7 +11,7 @@ base, where pi stands on one; only phi is learned. Behaviour cloning, on the sta
 the baseline.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -89,19 +89,22 @@ def classroom(task: Task, teacher: Net, history: int, only: tuple[str, ...] = ()
     return replace(task, sees={"actor": replace(student, history=history), "teacher": told.sees["actor"]})
 
 
-def _scales(teacher: Net, master: Group, student: Group, first: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _scales(
+    teacher: Net, master: Group, student: Group, shown: Callable[[], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd of what the student is told, by which it is normalised.
 
     Of terms the teacher is told, too: the teacher's, which its body knows, the oldest frame repeated. Of others, such as
-    pixels: each column's mean and the whole term's spread over the `first` frames, since some columns hardly vary there.
+    pixels: each column's mean and the whole term's spread over what was `shown`, since some columns hardly vary there.
     """
     told = dict(zip((t.name for t in master.terms), master.columns))
     known = [teacher.arrays[k].reshape(master.history, master.frame) for k in ("mean", "sd")]
-    frame = first.reshape(len(first), student.history, student.frame)[:, -1]
+    new = any(t.name not in told for t in student.terms)
+    frames = shown().reshape(-1, student.frame) if new else None
     mean, sd = np.empty((2, student.history, student.frame), np.float32)
     for t, at in zip(student.terms, student.columns):
-        if t.name not in told:
-            mean[:, at], sd[:, at] = frame[:, at].mean(0), max(float(frame[:, at].std()), 1e-3)
+        if t.name not in told and frames is not None:
+            mean[:, at], sd[:, at] = frames[:, at].mean(0), max(float(frames[:, at].std()), 1e-3)
             continue
         if student.history < master.history:
             raise SurefootError(
@@ -139,7 +142,7 @@ class Apprentice:
                 f"expected {', '.join(mine)} and e, or label action (--adapt dagger)"
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
-        self.mean, self.sd = _scales(t, master, group, self.obs["actor"])
+        self.mean, self.sd = _scales(t, master, group, self._shown)
         self.base = t.base if s.label == "latent" else None
         env = self.env
         self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
@@ -156,6 +159,26 @@ class Apprentice:
             self.actor = Actor(body, mirror, encoder, newest)
             self.learned = dict(self.actor.named_parameters())
         self.optimiser = torch.optim.Adam(self.learned.values(), s.lr, fused=True)
+
+    def _shown(self) -> np.ndarray:
+        """What the student is told while the teacher drives, for as long as its history; then everything begins anew.
+
+        The first frames alone would not do: an action, or a velocity, is 0 in all of them.
+        """
+        obs = self.obs
+        for _ in range(self.env.task.sees["actor"].history):
+            obs = self.env.step(self._teach(obs)[1].numpy()).obs
+        self.obs = self.env.reset(self.env.seed)
+        return obs["actor"]
+
+    @torch.no_grad()
+    def _teach(self, obs: Mapping[str, np.ndarray]) -> tuple[Tensor, Tensor]:
+        """What the teacher is told, normalised, and what it does there."""
+        told = torch.from_numpy(self.teacher.normalised(obs["teacher"]))
+        right = self.master(told)
+        if self.teacher.beneath is not None:
+            right = right + torch.from_numpy(self.teacher.beneath(obs["teacher"]))
+        return told, right
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
@@ -204,10 +227,7 @@ class Apprentice:
         seen, labels, episodes = [], [], []
         for _ in range(s.horizon):
             obs = torch.from_numpy(np.clip((self.obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
-            told = torch.from_numpy(self.teacher.normalised(self.obs["teacher"]))
-            right = self.master(told)
-            if self.teacher.beneath is not None:
-                right = right + torch.from_numpy(self.teacher.beneath(self.obs["teacher"]))
+            told, right = self._teach(self.obs)
             seen.append(obs)
             labels.append(self.master.encoder(told) if s.label == "latent" and self.master.encoder else right)
             action = self.actor(obs) + s.noise * torch.randn(right.shape, generator=rng)
