@@ -62,6 +62,25 @@ def test_a_student_by_actions_is_told_as_many_frames_as_they_are_as_its_teacher(
     assert actor.keeps.tolist() == list(range(3 * frame, 6 * frame))
 
 
+def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_step_of_the_lesson(tmp_path):
+    """At the first frame every last action is 0: scaled by that, any action would be out of all bounds."""
+    sees = tasks.Sees(only=("position_error", "rotation", "base_lin_vel", "base_ang_vel", "e"))
+    task, settings = tasks.make("hover"), learn.settings_for("hover", SMALL)
+    master = bundle.load(learn.train("hover", tmp_path / "t", 0, task.belief, settings, sees=sees))
+    lesson = Student(**{**vars(LESSON), "label": "action"})
+    room = classroom(task, master, lesson.history)
+    a = Apprentice(tasks.env(room, 32, task.belief, 3), lesson, 3, master)
+    assert np.array_equal(a.obs["actor"], tasks.env(room, 32, task.belief, 3).reset()["actor"])
+    env, group = tasks.env(room, 32, task.belief, 3), room.sees["actor"]
+    obs = env.reset()
+    for _ in range(lesson.history):
+        obs = env.step(master(obs["teacher"])).obs
+    at = dict(zip((t.name for t in group.terms), group.columns))["last_action"]
+    acted = obs["actor"].reshape(32, group.history, group.frame)[:, :, at]
+    assert np.allclose(a.sd.reshape(group.history, group.frame)[:, at], acted.std(), rtol=1e-3)
+    assert np.abs(acted - acted.mean((0, 1))).max() / acted.std() < 10
+
+
 @pytest.mark.parametrize(
     "change, words", [({"mix": 3.0}, "a share from 0 to 1, found 3"), ({"lr": 0.0}, "more than 0")]
 )
