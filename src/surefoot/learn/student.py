@@ -100,10 +100,10 @@ def _scales(
     told = dict(zip((t.name for t in master.terms), master.columns))
     known = [teacher.arrays[k].reshape(master.history, master.frame) for k in ("mean", "sd")]
     new = any(t.name not in told for t in student.terms)
-    frames = shown().reshape(-1, student.frame) if new else None
+    frames = (shown() if new else np.zeros(0)).reshape(-1, student.frame)
     mean, sd = np.empty((2, student.history, student.frame), np.float32)
     for t, at in zip(student.terms, student.columns):
-        if t.name not in told and frames is not None:
+        if t.name not in told:
             mean[:, at], sd[:, at] = frames[:, at].mean(0), max(float(frames[:, at].std()), 1e-3)
             continue
         if student.history < master.history:
