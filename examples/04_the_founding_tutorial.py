@@ -5,10 +5,12 @@ noisy sensors; train over randomized physics; meet it again; compare both in 20 
 then approach the real world in three stages, and in one go. Three seeds, so that what is luck can be seen.
 
     python examples/04_the_founding_tutorial.py [--quick] [--out FOLDER]
+
+Stopped and asked again, it goes on where it stopped.
 """
 
 import argparse
-import tempfile
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +19,8 @@ import numpy as np
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.learn.loop import Stopped, Watcher
 from surefoot.learn.train import progressive, settings_for, train
 from surefoot.params import Params
 from surefoot.policy import Policy
@@ -48,46 +52,66 @@ def score(policy: Policy, worlds: Belief | np.ndarray, episodes: int = 50) -> np
     return evaluate(policy, tasks.env(TASK, len(e), HOME, seed=1000), e=e).returns.reshape(len(worlds), episodes)
 
 
-def main(out: Path, quick: bool) -> None:
-    seeds, scale = (1, 0.05) if quick else (3, 1.0)
-    budget = lambda steps: settings_for("balance-discrete", {"steps": int(steps * scale)})  # noqa: E731
-    real = point(TASK.params, TASK.params.vector(REAL))
-    rng = stream(0, "variations")
+def steps(out: Path, seed: int, scale: float = 1.0) -> dict[str, float]:
+    """All steps of the tutorial with one seed: what was measured -> mean return. Writes the runs and the box plot."""
+    real, beliefs = world(REAL), [world(stage) for stage in STAGES]
+    budget = lambda n: settings_for("balance-discrete", {"steps": int(n * scale)})  # noqa: E731
+
+    def learned(name: str, belief: Belief, n: int, start: Path | None = None) -> Path:
+        how = {"watch": watcher(f"{name}, seed {seed}"), "again": True}
+        return train("balance-discrete", out / f"{name}{seed}", seed, belief, budget(n), start=start, **how)
+
+    narrow = learned("standard", HOME, 50_000)
+    broad = learned("randomized", uniform(RANDOMIZED), 100_000)
+    watch = watcher(f"stages, seed {seed}")
+    stages = progressive(
+        "balance-discrete", out / f"stages{seed}", beliefs, seed, budget(30_000), watch=watch, start=broad.parent
+    )
+    straight = learned("straight", real, 90_000, broad.parent)
+
+    found = {}
+    each = {"standard": bundle.load(narrow), "randomized": bundle.load(broad)}
+    varied = {name: score(policy, variations(), 10).mean(1) for name, policy in each.items()}
+    for name, policy in each.items():
+        found[f"{name}, at home"] = score(policy, HOME).mean()
+        found[f"{name}, in the real world"] = score(policy, real).mean()
+        found[f"{name}, mean of 20 variations"] = varied[name].mean()
+        found[f"{name}, worst of 20 variations"] = varied[name].min()
+    for k, (path, belief) in enumerate(zip(stages, beliefs)):
+        found[f"stage {k + 1}, where it trained"] = score(bundle.load(path), belief).mean()
+    found["after the stages, in the real world"] = score(bundle.load(stages[-1]), real).mean()
+    found["straight to it for as long, in the real world"] = score(bundle.load(straight), real).mean()
+    box_plot(out / f"robustness{seed}.svg", varied)
+    return found
+
+
+def world(e: dict[str, float]) -> Belief:
+    return point(TASK.params, TASK.params.vector(e))
+
+
+def watcher(name: str) -> Watcher:
+    """Tells on stderr how far a training is."""
+    return lambda p: print(
+        f"\r{name}: {p.iteration} of {p.iterations} ", end="\n" * (p.iteration == p.iterations), file=sys.stderr
+    )
+
+
+def variations() -> np.ndarray:
+    """20 worlds, uniform in ranges wider than any training's; the same for every policy and seed."""
     low, high = (TASK.params.vector({k: r[i] for k, r in VARIATIONS.items()}) for i in (0, 1))
-    worlds = low + (high - low) * rng.random((20, len(low)))
-    rows = []
-    for seed in range(seeds):
-        standard = bundle.load(train("balance-discrete", out / f"standard{seed}", seed, HOME, budget(50_000)))
-        broad = bundle.load(
-            train("balance-discrete", out / f"randomized{seed}", seed, uniform(RANDOMIZED), budget(100_000))
-        )
-        stages = [point(TASK.params, TASK.params.vector(s)) for s in STAGES]
-        steps = progressive(
-            "balance-discrete", out / f"stages{seed}", stages, seed, budget(30_000), start=out / f"randomized{seed}"
-        )
-        straight = train(
-            "balance-discrete", out / f"straight{seed}", seed, real, budget(90_000), start=out / f"randomized{seed}"
-        )
-        each = {"standard": standard, "randomized": broad}
-        rows.append({
-            **{f"{k}, at home": score(p, HOME).mean() for k, p in each.items()},
-            **{f"{k}, in the real world": score(p, real).mean() for k, p in each.items()},
-            **{f"{k}, mean of 20 variations": score(p, worlds, 10).mean() for k, p in each.items()},
-            **{f"{k}, worst of 20 variations": score(p, worlds, 10).mean(1).min() for k, p in each.items()},
-            **{f"stage {i + 1}, where it trained": score(bundle.load(p), b).mean() for i, (p, b) in enumerate(zip(steps, stages))},
-            "after the stages, in the real world": score(bundle.load(steps[-1]), real).mean(),
-            "straight to it for as long, in the real world": score(bundle.load(straight), real).mean(),
-        })  # fmt: skip
-        box_plot(out / f"robustness{seed}.svg", {k: score(p, worlds, 10).mean(1) for k, p in each.items()})
+    return low + (high - low) * stream(0, "variations").random((20, len(low)))
+
+
+def main(out: Path, quick: bool) -> None:
+    seeds = 1 if quick else 3
+    rows = [steps(out, seed, 0.05 if quick else 1.0) for seed in range(seeds)]
     if quick:
         print("quick: a twentieth of the experience, one seed. It shows that all runs; its numbers mean nothing")
     print(f"mean return of at most 500; {'one seed' if seeds == 1 else f'{seeds} seeds: median, least .. largest'}")
     for name in rows[0]:
         values = [r[name] for r in rows]
-        print(
-            f"{name:46} {np.median(values):6.1f}"
-            + (f"   {min(values):6.1f} .. {max(values):6.1f}" if seeds > 1 else "")
-        )
+        spread = f"   {min(values):6.1f} .. {max(values):6.1f}" if seeds > 1 else ""
+        print(f"{name:46} {np.median(values):6.1f}{spread}")
     print("box plots:", *(str(out / f"robustness{seed}.svg") for seed in range(seeds)))
 
 
@@ -104,10 +128,9 @@ def box_plot(path: Path, found: dict[str, np.ndarray]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a twentieth of the experience: does it run?")
-    parser.add_argument("--out", type=Path, default=None, help="folder for runs and plots")
+    parser.add_argument("--out", type=Path, help="folder for runs and plots (runs/tutorial, or runs/tutorial-quick)")
     asked = parser.parse_args()
-    if asked.out is not None:
-        main(asked.out, asked.quick)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            main(Path(folder), asked.quick)
+    try:
+        main(asked.out or Path("runs/tutorial-quick" if asked.quick else "runs/tutorial"), asked.quick)
+    except (SurefootError, Stopped) as error:
+        sys.exit(f"\n{error}")

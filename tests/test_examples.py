@@ -11,8 +11,10 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("[0-9]*.py")), ids=lambda p: p.name)
-def test_an_example_runs(path):
-    done = subprocess.run([sys.executable, str(path), "--quick"], capture_output=True, text=True, timeout=250)
+def test_an_example_runs(path, tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(path), "--quick"], cwd=tmp_path, capture_output=True, text=True, timeout=250
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
