@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from surefoot import tasks
+from surefoot.real2sim.episodes import logged
+
 PATH = Path(__file__).parents[2] / "examples" / "04_the_founding_tutorial.py"
 SOLVED = 475.0  # of 500: where CartPole-v1 counts as solved
 
@@ -50,6 +53,23 @@ def test_its_variations_are_twenty_and_wider_than_any_training(tutorial):
     low, high = np.array(list(tutorial.RANDOMIZED.values())).T
     outside = ((worlds[:, known] < low) | (worlds[:, known] > high)).any(1)
     assert outside.sum() > 10
+
+
+def test_its_grid_finds_a_world_that_is_on_it_where_nothing_is_noisy(tutorial):
+    truth = {"gravity": 12.0, "cart_mass": 0.5 + 2.0 * 4 / 9}
+    env = tasks.env(tutorial.TASK, 5, tutorial.world(truth), seed=0)
+    found = tutorial.by_grid(logged(tutorial.Coin(0), env))
+    assert found == pytest.approx(truth)
+
+
+@pytest.mark.slow
+def test_a_few_falls_tell_the_cart_and_less_of_gravity(tutorial):
+    """Identified from five falls: nearer than the grid of the tutorial, with intervals that say which is known how well."""
+    found = [tutorial.identification(seed) for seed in range(4)]
+    off = lambda what, truth: np.median([abs(x[what] / truth - 1) for x in found])  # noqa: E731
+    assert off("cart_mass, identified", 1.5) < off("cart_mass, by grid", 1.5)
+    for x in found:
+        assert x["gravity, most"] / x["gravity, least"] > x["cart_mass, most"] / x["cart_mass, least"]
 
 
 @pytest.mark.slow
