@@ -171,6 +171,11 @@ def _columns(contract: Contract, base: Contract) -> np.ndarray:
     for name in ("rate", "action_names", "action_unit", "action_offset", "action_scale", "action_limit", "kp", "kd"):
         if getattr(contract, name) != getattr(base, name):
             raise SurefootError(f"{where}: {name}: expected {getattr(contract, name)}, found {getattr(base, name)}")
+    if contract.trial > 1 and base.history > 1:
+        raise SurefootError(
+            f"{where}: history: expected 1 frame under a policy that remembers {contract.trial} episodes, found "
+            f"{base.history}: its older ones would be of the episode before"
+        )
     if base.history > contract.history:
         raise SurefootError(f"{where}: history: expected at most {contract.history} frames, found {base.history}")
     frame = np.arange(contract.obs_dim // contract.history)

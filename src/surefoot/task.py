@@ -93,11 +93,14 @@ class Seen:
     """read by a sensor, whose noise and bias may be unknown"""
 
 
-MEMORY = (
-    Seen("last_reward", lambda s: s.reward[:, None], 1, "", sensed=False),
-    Seen("begun", lambda s: (s.time == 0.0)[:, None], 1, "1 where an episode begins", sensed=False),
-)
-"""what an actor is told, too, that remembers several episodes in one world"""
+def memory(actions: int) -> tuple[Seen, ...]:
+    """What an actor is told, too, that remembers several episodes in one world: what it did, what came of it, and when
+    an episode begins."""
+    return (
+        Seen("last_action", lambda s: s.action, actions, "", sensed=False),
+        Seen("last_reward", lambda s: s.reward[:, None], 1, "", sensed=False),
+        Seen("begun", lambda s: (s.time == 0.0)[:, None], 1, "1 where an episode begins", sensed=False),
+    )
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,8 @@ class Mirror:
 Turned = tuple[np.ndarray, np.ndarray]
 """(order, sign) of some numbers' mirror image"""
 
+SIDELESS = ("last_reward", "begun")  # terms of every task that are their own mirror image
+
 
 @dataclass(frozen=True)
 class Symmetry:
@@ -177,7 +182,8 @@ class Symmetry:
 
     def of(self, group: Group) -> Mirror | None:
         """For an actor that is told this group; None where one of its terms has no mirror image."""
-        known = [self.terms.get(t.name) for t in group.terms]
+        same = (np.arange(1), np.ones(1))
+        known = [same if t.name in SIDELESS else self.terms.get(t.name) for t in group.terms]
         if any(turned is None or len(turned[0]) != t.dim for t, turned in zip(group.terms, known)):
             return None
         found = [turned for turned in known if turned is not None]
@@ -243,6 +249,12 @@ class Episodes:
     e: np.ndarray  # (k, ne)
     began: np.ndarray  # the env's count of steps when each began
 
+    def of(self, envs: np.ndarray) -> "Episodes":
+        """Those of some envs, of which envs (n,) is true."""
+        at = np.flatnonzero(envs[self.ids])
+        rows = {k: v[at] for k, v in vars(self).items() if k != "reason"}
+        return Episodes(**rows, reason=[self.reason[i] for i in at])
+
 
 @dataclass(frozen=True)
 class Step:
@@ -280,10 +292,7 @@ class Env:
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
         self.frames = {g: np.zeros((n, group.history, group.frame), np.float32) for g, group in task.sees.items()}
         self.scales = {g: group.each("scale").astype(np.float32) for g, group in task.sees.items()}
-        self.noises, self.bias = (
-            _noises(world.params, task.sees["actor"]),
-            _outside(world.params, "bias", task.sees["actor"]),
-        )
+        self.noises, self.bias = _noises(world.params, task.sees), _outside(world.params, "bias", task.sees)
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
         self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
@@ -535,9 +544,9 @@ class _Noise:
         return multiple
 
 
-def _noises(params: Params, actor: Group) -> list[_Noise]:
+def _noises(params: Params, sees: Mapping[str, Group]) -> list[_Noise]:
     found: list[_Noise] = []
-    for t, (at, moved) in zip(actor.terms, _outside(params, "noise", actor)):
+    for t, (at, moved) in zip(sees["actor"].terms, _outside(params, "noise", sees)):
         if not t.noise and not moved:
             continue
         sd = np.full(t.dim, 1.0 if any(p.op == "set" for _, p in moved) else t.noise, np.float32)
@@ -551,16 +560,19 @@ def _noises(params: Params, actor: Group) -> list[_Noise]:
     return found
 
 
-def _outside(params: Params, target: str, actor: Group) -> list[tuple[slice, list[tuple[int, Param]]]]:
-    """For each term of the actor: its columns, and (index in e, param) of the params that move what is told of it."""
+def _outside(params: Params, target: str, sees: Mapping[str, Group]) -> list[tuple[slice, list[tuple[int, Param]]]]:
+    """For each term of the actor: its columns, and (index in e, param) of the params that move what is told of it.
+
+    A param of a sensor that the actor lacks, and another reader has, moves nothing.
+    """
+    actor, known = sees["actor"], [t.name for group in sees.values() for t in group.terms]
     found: list[list[tuple[int, Param]]] = [[] for _ in actor.terms]
     for i, p in enumerate(params):
         if p.target != target:
             continue
-        matched = [k for k, t in enumerate(actor.terms) if re.fullmatch(p.match, t.name)]
-        if not matched:
-            raise unknown("observation term", p.match, [t.name for t in actor.terms], f"param {p.name}")
-        for k in matched:
-            if actor.terms[k].sensed:
+        if not any(re.fullmatch(p.match, name) for name in known):
+            raise unknown("observation term", p.match, list(dict.fromkeys(known)), f"param {p.name}")
+        for k, t in enumerate(actor.terms):
+            if t.sensed and re.fullmatch(p.match, t.name):
                 found[k].append((i, p))
     return list(zip(actor.columns, found))

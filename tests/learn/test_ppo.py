@@ -12,6 +12,7 @@ from surefoot.errors import SurefootError
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, mlp
 from surefoot.learn.ppo import PPO, Learner, advantages
+from surefoot.world import Start
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2}
 
@@ -42,20 +43,37 @@ def test_gae_stops_at_an_end_terminations_bootstrap_nothing_and_time_outs_their_
     assert timed_out[:, 0].tolist() == [-0.5 + 0.25 * 2, 2 + 0.5 * 10 - 5, 0.5]
 
 
-def test_a_learner_bootstraps_time_outs_with_the_state_before_the_reset():
-    """Episodes of two steps that always pay 1: with gamma near 1 a learner that took time-outs for ends would value them at 2."""
-    task = replace(tasks.make("balance"), seconds=0.04)
-    settings = PPO(**{**SMALL, "gamma": 0.9, "epochs": 1})
-    lea = Learner(tasks.env(task, 32, seed=0), settings, 0)
+def test_a_learner_bootstraps_time_outs_with_the_state_before_the_reset_and_failures_with_nothing():
+    """Carts roll 0.2 m a step and are paid 1; V is the position; gamma 0.5, lambda 0.5. One rolls on. In the second step
+    one fails at 2.5, beyond the rail, and one is out of time at 0.9: both begin anew at 0.4, which says nothing of either.
+    Rolls on:  V 1.0 1.2 1.4 1.6        delta 0.6 0.5 0.4    A 0.75 0.6 0.4      A + V 1.75 1.8 1.8
+    fails:     V 2.1 2.3 | 0.4 0.6      delta 0.05 -1.3 0.9  A -0.275 -1.3 0.9   A + V 1.825 1.0 1.3
+    time-out:  V 0.5 0.7 0.9 | 0.4 0.6  delta 0.85 0.75 0.9  A 1.0375 0.75 0.9   A + V 1.5375 1.45 1.3"""
+
+    def rolling(*x):
+        return Start(np.array([[k, 0.0] for k in x]), np.tile([10.0, 0.0], (len(x), 1)), np.zeros((len(x), 1)))
+
+    task = tasks.make("balance")
+    no_push = replace(task.action, scale=np.zeros(1))
+    task = replace(task, action=no_push, start=lambda rng, n: rolling(*[0.4] * n))
+    settings = PPO(envs=3, horizon=3, minibatches=1, hidden=(1,), gamma=0.5, lam=0.5)
+    lea = Learner(tasks.env(task, 3), settings, 0)
+    lea.env.world.reset(np.arange(3), np.tile(task.params.nominal, (3, 1)), rolling(1.0, 2.1, 0.5))
+    lea.obs = lea.env.begin_at(np.array([0, 0, lea.env.steps - 2]))
+    r = lea.collect()
+    assert r.terminated.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert r.truncated.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 0]]
     with torch.no_grad():
-        r = lea.collect()
-        assert r.truncated.sum() == 32 * 4 and r.terminated.sum() == 0
-        lea.returns.mean += 7.0  # the critic's answers are then near 7
-        lea.critic[-1].weight.zero_()
-        _, target = lea.estimate(r)
+        lea.see_critic.mean.zero_(), lea.see_critic.var.fill_(1.0)
+        for p, value in zip(lea.critic.parameters(), ([[1.0] + [0.0] * 10], [0.0], [[1.0]], [0.0])):
+            p.copy_(torch.tensor(value))
+    adv, target = lea.estimate(r)
     returns = target * lea.returns.sd.float() + lea.returns.mean.float()
-    assert torch.allclose(returns[-1], torch.tensor(1 + 0.9 * 7.0), atol=0.1)
-    assert torch.allclose(returns[-1], returns[0], atol=1.0)
+    assert torch.allclose(
+        returns.T, torch.tensor([[1.75, 1.8, 1.8], [1.825, 1.0, 1.3], [1.5375, 1.45, 1.3]]), atol=1e-4
+    )
+    by_hand = torch.tensor([[0.75, 0.6, 0.4], [-0.275, -1.3, 0.9], [1.0375, 0.75, 0.9]])
+    assert torch.allclose(adv.T, (by_hand - by_hand.mean()) / by_hand.std(), atol=1e-4)
 
 
 def test_the_first_batch_is_learned_from_as_it_looks_once_it_has_been_seen():
@@ -144,7 +162,7 @@ def test_a_mirrored_actor_answers_the_mirrored_question_with_the_mirrored_answer
 def test_walks_mirror_is_a_symmetry_of_its_physics():
     """Step a state and its mirror image in the air with mirrored controls: what is observed stays mirrored.
     (In contact the engine's solver visits feet in order and stops early, so the symmetry holds to its tolerance only.)"""
-    from surefoot.world import Chance, Start
+    from surefoot.world import Chance
 
     task = tasks.make("walk")
     env = tasks.env(task, 2, seed=0)

@@ -201,6 +201,13 @@ class TestDoraemon:
         assert np.allclose(ranges.seen[:, 1], np.concatenate(expected))
         assert np.allclose(expected[1], stats.beta.logpdf(z[1], *second).sum(1))
 
+    def test_its_width_is_that_of_a_range_as_uncertain(self):
+        """Beta(2, 2) has 5/3 + ln(1/6) nats: as many as a uniform range of width 0.882."""
+        ranges = Doraemon().start(TARGET, EPISODE)
+        ranges.a, ranges.b = np.full(3, 2.0), np.full(3, 2.0)
+        assert ranges.facts()["width"] == pytest.approx(np.exp(5 / 3) / 6)
+        assert ranges.facts()["entropy"] == pytest.approx(5 / 3 - np.log(6))
+
     def test_a_step_uses_its_whole_kl_and_no_more(self):
         old = (np.full(4, 100.0), np.full(4, 100.0))
         z = np.random.default_rng(0).beta(*old, (300, 4))

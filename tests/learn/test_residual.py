@@ -301,3 +301,14 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
             mine.iterate()
         after.append(rate(policy_of(mine)))
     assert before < 0.4 and np.median(after) > before + 0.15
+
+
+def test_a_base_with_a_history_is_refused_under_a_memory_of_several_episodes():
+    """The frames before an episode's first are of the episode before: to such a base they would be its own."""
+    task = tasks.seeing(tasks.make("balance"), tasks.Sees(history=3, trial=2))
+    upper = contract(task, tasks.env(task, 1).world.model)
+    Residual().upon(law(), upper)
+    with pytest.raises(
+        SurefootError, match="history: expected 1 frame under a policy that remembers 2 episodes, found 2"
+    ):
+        Residual().upon(law(history=2), upper)

@@ -281,7 +281,15 @@ def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_o
             learn.progressive("balance", tmp_path / "cut", stages, watch=stop, **about)
     learn.progressive("balance", tmp_path / "cut", stages, **about)
     assert finished(tmp_path / "whole" / "stage2")["policy"] == finished(tmp_path / "cut" / "stage2")["policy"]
+    start = tmp_path / "whole" / "stage1"
+    wider = replace(settings, hidden=(5,))
     with pytest.raises(SurefootError, match="a run of balance: its nets do not fit: .* expected shape"):
-        learn.train("hover", tmp_path / "other", settings=settings, start=tmp_path / "whole" / "stage1")
+        learn.train("balance", tmp_path / "other", settings=wider, start=start)
+    for told, change in (("tanh; expected relu", {"activation": "relu"}), ("spread", {"spread": (0.01, 0.5, 1.0)})):
+        with pytest.raises(SurefootError, match=f"its nets were learned with .*{told}"):
+            learn.train("balance", tmp_path / "other", settings=replace(settings, **change), start=start)
+    with pytest.raises(SurefootError, match="its actor is told cart_pole; here it would be told position_error"):
+        learn.train("hover", tmp_path / "other", settings=settings, start=start)
+    assert not (tmp_path / "other").exists()
     with pytest.raises(SurefootError, match="no run here"):
         learn.train("balance", tmp_path / "none", settings=settings, start=tmp_path / "nowhere")

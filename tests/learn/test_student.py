@@ -1,6 +1,7 @@
 """Students: what a history tells, learned from one who knows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.cli import main
+from surefoot.cli.words import trained_over
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
@@ -167,6 +169,72 @@ def test_one_flag_trains_teacher_and_student_and_the_student_can_be_judged_and_e
     assert run == str(tmp_path / "r" / "student")
     assert main(["eval", run, "--episodes", "4"]) == 0
     assert main(["export", run]) == 0
+
+
+def test_ranges_of_a_teacher_grow_and_its_student_learns_over_what_they_reached(tmp_path):
+    small = ["--envs", "32", "--horizon", "8", "--steps", "512", "--hidden", "16", "--minibatches", "2"]
+    lesson = ["--student.envs", "32", "--student.steps", "256", "--student.history", "6"]
+    asked = ["train", "hover", "--adapt", "rma", "--ranges", "adr", *small, *lesson, "--out", str(tmp_path / "r")]
+    assert main(asked) == 0
+    task, teacher = tasks.make("hover"), tmp_path / "r" / "teacher"
+    reached = trained_over(teacher, task)
+    assert np.allclose([reached.low, reached.high], task.params.nominal), "512 steps are no whole episode: not grown"
+    about = json.loads((tmp_path / "r" / "student" / "run.json").read_text())
+    assert about["belief"] == reached.to_json() == json.loads((teacher / "reached.json").read_text())
+    assert json.loads((teacher / "run.json").read_text())["belief"] == task.belief.to_json(), "the target"
+
+
+def test_what_a_student_is_told_is_scaled_alike_on_both_sides(tmp_path):
+    """A walker's teacher that is not told its last action: the student's mean of it is that of both sides together."""
+    told = tuple(t.name for t in tasks.make("walk").sees["actor"].terms if t.name != "last_action")
+    settings = learn.settings_for("walk", {**SMALL, "steps": 256})
+    teacher = bundle.load(learn.train("walk", tmp_path / "t", settings=settings, sees=tasks.Sees(only=(*told, "e"))))
+    task = classroom(tasks.make("walk"), teacher, 6)
+    student = Apprentice(tasks.env(task, 8, task.belief, 0), Student(**{**vars(LESSON), "label": "action"}), 0, teacher)
+    mirror = task.symmetry.of(task.sees["actor"])
+    at = task.sees["actor"].columns[[t.name for t in task.sees["actor"].terms].index("last_action")]
+    assert np.ptp(student.mean[at]) > 0
+    assert np.allclose(student.mean, mirror.obs_sign * student.mean[mirror.obs_order], atol=1e-7)
+    assert np.array_equal(student.sd, student.sd[mirror.obs_order])
+
+
+def test_what_is_logged_of_a_lesson_is_of_the_student_not_of_its_teacher(teacher):
+    """hover's students fall within a second: all episodes that end while the teacher drives everywhere go unreported."""
+    counts = {mix: 0 for mix in (0.0, 1.0)}
+    for mix in counts:
+        a = apprentice(teacher, label="action", mix=mix, mix_until=1.0, noise=3.0, horizon=64)
+        for _ in range(4):
+            counts[mix] += a.iterate()["episodes"]
+    assert counts[0.0] > 0 and counts[1.0] == 0
+
+
+def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tells():
+    """walk believes in a bias of its gyro; told without one, that bias moves nothing."""
+    walk = tasks.make("walk")
+    blind = tasks.telling(walk, ["projected_gravity", "joint_pos"], 1)
+    env = tasks.env(blind, 2, walk.belief, seed=1)
+    assert np.isfinite(env.reset()["actor"]).all() and not any(params for _, params in env.bias)
+    nobody = replace(blind, sees={"actor": blind.sees["actor"], "critic": blind.sees["actor"]})
+    with pytest.raises(SurefootError, match="param gyro_bias: no observation term matches 'base_ang_vel'"):
+        tasks.env(nobody, 2)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("balance-discrete --adapt dagger", "balance-discrete chooses among few actions"),
+        ("hover --adapt rma --student.latent 17", "a student by latent has its teacher's"),
+        ("hover --latent 99", "only with --encoder or --adapt rma"),
+        ("balance --encoder conv", "reads a history, found 1 frame"),
+        ("balance --gamma 3", "gamma: expected at most 1, found 3"),
+        ("balance --settle 5", "settle: expected at most 1, found 5"),
+        ("balance --lr 0", "lr: expected more than 0"),
+        ("balance --clip-gradient 0", "clip_gradient: expected more than 0"),
+    ],
+)
+def test_what_would_be_ignored_or_fail_in_an_hour_is_refused_at_once(words, said, tmp_path, capsys):
+    assert main(["train", *words.split(), "--out", str(tmp_path / "r")]) == 2
+    assert said in " ".join(capsys.readouterr().err.split()) and not (tmp_path / "r").exists()
 
 
 def test_a_folder_of_two_runs_names_them_and_a_teachers_export_says_no_robot_can_run_it(teacher, tmp_path, capsys):

@@ -13,9 +13,10 @@ from surefoot.errors import SurefootError
 from surefoot.learn.adr import ADR
 from surefoot.learn.ppo import Learner
 from surefoot.learn.train import settings_for
+from surefoot.params import Param
 from surefoot.policy import Zero
 from surefoot.tasks import Sees
-from surefoot.tasks.rollout import contract, trials
+from surefoot.tasks.rollout import contract, evaluate, trials
 
 
 def task(k: int = 3, history: int = 4):
@@ -40,21 +41,46 @@ def test_the_world_stays_for_a_trial_and_changes_with_the_next():
     assert len(np.unique(np.concatenate(worlds), axis=0)) == 3
 
 
-def test_the_history_runs_on_within_a_trial_and_tells_reward_and_where_an_episode_began():
+def test_the_history_runs_on_within_a_trial_and_tells_action_reward_and_where_an_episode_began():
     env = tasks.env(task(2, history=3), 1, tasks.nominal(tasks.make("balance")), seed=1)
-    obs = env.reset()["actor"].reshape(3, 6)
-    assert (obs[:, 4] == 0.0).all() and (obs[:, 5] == 1.0).all()  # copies of the first frame, which nothing led to
-    before, rewards, seen_final = obs, [], False
+    obs = env.reset()["actor"].reshape(3, 7)
+    assert (obs[:, 4:6] == 0.0).all() and (obs[:, 6] == 1.0).all()  # copies of the first frame, which nothing led to
+    before, seen_final = obs, False
     while not seen_final:
-        step = env.step(np.zeros((1, 1)))
-        obs, seen_final = step.obs["actor"].reshape(3, 6), bool(step.final[0])
-        rewards.append(step.reward[0])
+        step = env.step(np.full((1, 1), 0.25))
+        obs, seen_final = step.obs["actor"].reshape(3, 7), bool(step.final[0])
         if seen_final:
             break
         assert np.array_equal(obs[:-1], before[1:])
-        assert obs[-1, 4] == pytest.approx(rewards[-1]) and obs[-1, 5] == float(step.terminated[0])
+        assert obs[-1, 4] == (0.0 if step.terminated[0] else 0.25)  # in a new episode nothing has been done yet
+        assert obs[-1, 5] == pytest.approx(step.reward[0]) and obs[-1, 6] == float(step.terminated[0])
         before = obs
-    assert (obs == obs[0]).all() and obs[0, 4] == 0.0  # another world: nothing is remembered
+    assert (obs == obs[0]).all() and (obs[0, 4:6] == 0.0).all()  # another world: nothing is remembered
+
+
+def test_a_task_that_tells_the_last_action_tells_it_once():
+    told = [t.name for t in tasks.seeing(tasks.make("hover"), Sees(trial=2)).sees["actor"].terms]
+    assert told.count("last_action") == 1 and told[-2:] == ["last_reward", "begun"]
+
+
+def test_a_memory_leaves_walks_symmetry_and_one_more_unknown_does_too():
+    walk = tasks.make("walk")
+    more = tasks.with_unknown(walk, Param("pull", "task", 0.0, 0.0, 9.0, op="set"), 0.0, 9.0)
+    for task, sees in ((walk, Sees(trial=2)), (walk, Sees(also=("touch", "trunk_height"))), (more, Sees(also=("e",)))):
+        group = tasks.seeing(task, sees).sees["actor"]
+        mirror = task.symmetry.of(group)
+        assert mirror is not None
+        assert (mirror.obs_order[mirror.obs_order] == np.arange(group.dim)).all(), "mirrored twice, it is itself"
+
+
+def test_what_is_judged_of_a_trial_is_its_last_episode():
+    t = task(3)
+    made = lambda: tasks.env(t, 6, t.belief, seed=4)  # noqa: E731
+    policy = Zero(contract(t, made().world.model))
+    *_, last = trials(policy, made())
+    found = evaluate(policy, made())
+    assert np.array_equal(found.returns, last.returns) and np.array_equal(found.e, last.e)
+    assert not np.array_equal(found.returns, trials(policy, made())[0].returns)
 
 
 def test_learning_over_trials_goes_on_with_the_same_bits():

@@ -10,7 +10,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from surefoot import files, tasks
-from surefoot.cli.words import belief_of, described
+from surefoot.cli.words import belief_of, described, trained_over
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
@@ -131,6 +131,8 @@ class Train(Generic[Settings, Lesson]):
                 True,
                 self.terms,
             )
+        if ranges is not None:  # where the teacher has never been, it has nothing to teach
+            belief = trained_over(teacher, task) or belief
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
 
@@ -174,8 +176,20 @@ class Train(Generic[Settings, Lesson]):
             )
         if self.student.only and self.adapt == "rma":
             raise SurefootError("--student.only: a student by latent keeps its teacher's body; --adapt dagger")
+        if self.adapt != "none" and task.action.choices:
+            raise SurefootError(f"--adapt: {task.name} chooses among few actions, which no student can follow yet")
+        if self.adapt == "rma" and any(
+            getattr(self.student, k) != getattr(type(self.student)(**task.lesson), k) for k in ("latent", "hidden")
+        ):
+            raise SurefootError(
+                "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
+            )
+        if self.settings.latent != type(self.settings)(**task.settings).latent and not (
+            self.adapt == "rma" or self.settings.encoder != "none"
+        ):
+            raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
         if self.student.only:
-            tasks.telling(task, self.student.only, self.student.history)
+            tasks.env(tasks.telling(task, self.student.only, self.student.history), 1)
         least = tasks.teachers(task, self.sees).history or task.sees["actor"].history
         if self.adapt != "none" and self.student.history < least:
             raise SurefootError(

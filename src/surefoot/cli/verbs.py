@@ -266,12 +266,10 @@ class Sweep:
 
     def _specialists(self, task: str, values: np.ndarray, others: Belief, first: Path, line: Line) -> "Each":
         from surefoot.gate.sweep import specialists
-        from surefoot.learn.train import settings_of
 
         if self.episodes < 2:
             raise SurefootError(f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}")
-        how, out = settings_of(first), first / "specialists"
-        return specialists(tasks.make(task), self.over, values, others, how, self.seed, out, line, line.note)
+        return specialists(tasks.make(task), self.over, values, others, first, first / "specialists", line, line.note)
 
 
 @dataclass

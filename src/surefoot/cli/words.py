@@ -10,6 +10,7 @@ from surefoot import files, presets, tasks
 from surefoot.belief import Belief
 from surefoot.console import Line
 from surefoot.errors import SurefootError, nearest
+from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy
 from surefoot.task import Env, Task
 
@@ -46,20 +47,29 @@ def described(verb: type) -> str:
     return f"{(verb.__doc__ or '').strip()}\n\nTakes --json (facts for machines) and --traceback, too."
 
 
+def _folder(policy: Path) -> Path:
+    return Path(policy) if Path(policy).is_dir() else Path(policy).parent
+
+
 def run_of(policy: Path) -> dict[str, Any]:
     """What run.json says of the run that a policy's folder or file is of; nothing where there is none."""
-    folder = Path(policy) if Path(policy).is_dir() else Path(policy).parent
-    path = folder / "run.json"
+    path = _folder(policy) / "run.json"
     about = files.read_json(path) if path.is_file() else {}
     return about if isinstance(about, dict) else {}
 
 
 def trained_over(policy: Path, task: Task) -> Belief | None:
-    """The belief a run's policy was trained over; None where no run.json says, or where it is about other unknowns."""
-    about = run_of(policy)
+    """The belief a run's policy was trained over; None where no run.json says, or where it is about other unknowns.
+
+    Where its ranges grew, what they reached, which may be less than what they were to grow to.
+    """
+    about, reached = run_of(policy), _folder(policy) / REACHED
     if "belief" not in about:
         return None
-    belief = Belief.from_json(about["belief"], f"{policy}: run.json")
+    grown = "ranges" in about and reached.is_file()
+    belief = Belief.from_json(
+        files.read_json(reached) if grown else about["belief"], f"{policy}: {REACHED if grown else 'run.json'}"
+    )
     return belief if belief.params.names == task.params.names else None
 
 

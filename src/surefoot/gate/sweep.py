@@ -21,7 +21,6 @@ from surefoot.gate import report
 from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
 from surefoot.learn.loop import Watcher
-from surefoot.learn.ppo import PPO
 from surefoot.policy import Contract, Policy
 from surefoot.rng import stream
 from surefoot.task import Env, Task
@@ -97,17 +96,19 @@ class Each(Policy):
 
 
 def specialists(
-    task: Task, name: str, values: np.ndarray, others: Belief, how: tuple[PPO, tasks.Sees], seed: int, out: Path,
+    task: Task, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
     watch: Watcher | None = None, say: Callable[[str], None] = lambda text: None,
 ) -> Each:  # fmt: skip
-    """A policy for each value, trained in `out` with that one unknown known; asked again, they are used again."""
-    settings, sees = how
+    """A policy for each value, trained as `run` was but with that one unknown known; asked again, they are used again."""
+    settings, sees, seed, start = learn.settings_of(run)
     found = []
     for k, value in enumerate(values):
         say(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}")
         folder, known = out / f"{name}-{value:.4g}", _known(others, name, value)
         found.append(
-            bundle.load(learn.train(task.name, folder, seed, known, settings, watch=watch, sees=sees, again=True))
+            bundle.load(
+                learn.train(task.name, folder, seed, known, settings, watch=watch, sees=sees, start=start, again=True)
+            )
         )
     return Each(found[0].contract, tuple(found))
 

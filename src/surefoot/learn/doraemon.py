@@ -47,7 +47,6 @@ class Widest(Ranges):
         self.settings = settings
         z = self.centre[self.free]
         self.a, self.b = 1 + (settings.sharpness - 2) * z, 1 + (settings.sharpness - 2) * (1 - z)
-        self.first = entropy(self.a, self.b)[0]
         self.kl, self.rate = 0.0, 0.0  # of the last step
         self.seen_z, self.seen = np.zeros((0, len(z))), np.zeros((0, 2))  # rows of seen: (success, log p_k)
         self.since = np.array([-1])  # step at which each law began to be drawn from ...
@@ -81,10 +80,10 @@ class Widest(Ranges):
         self.since, self.laws = self.since[max(gone, 0) :], self.laws[max(gone, 0) :]
 
     def facts(self) -> dict[str, float]:
-        h = entropy(self.a, self.b)[0]
+        h = nats(self.a, self.b)
         return {
-            "entropy": h / len(self.a),
-            "width": max(0.0, 1 - h / self.first),
+            "entropy": float(h.mean()),
+            "width": float(np.exp(h).mean()),
             "step_kl": self.kl,
             "step_success": self.rate,
         }
@@ -100,11 +99,19 @@ class Widest(Ranges):
         self._set()
 
 
-def entropy(a: np.ndarray, b: np.ndarray) -> tuple[float, np.ndarray]:
-    """Nats above the uniform law (so <= 0) of a product of Beta(a, b), and its gradient in (a, b)."""
-    from scipy.special import betaln, digamma, polygamma
+def nats(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Nats of each Beta(a, b) above the uniform law, so <= 0."""
+    from scipy.special import betaln, digamma
 
     h = betaln(a, b) - (a - 1) * digamma(a) - (b - 1) * digamma(b) + (a + b - 2) * digamma(a + b)
+    return np.asarray(h)
+
+
+def entropy(a: np.ndarray, b: np.ndarray) -> tuple[float, np.ndarray]:
+    """Nats above the uniform law of a product of Beta(a, b), and its gradient in (a, b)."""
+    from scipy.special import polygamma
+
+    h = nats(a, b)
     both = (a + b - 2) * polygamma(1, a + b)
     return float(h.sum()), np.concatenate([both - (a - 1) * polygamma(1, a), both - (b - 1) * polygamma(1, b)])
 

@@ -13,6 +13,7 @@ from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn.ppo import Learner
+from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice
 from surefoot.policy import Net
@@ -70,7 +71,14 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             if asked and learner.iteration < total:
                 raise Stopped(asked[0], run.folder, again)
     saves.maybe(forced=True)
-    return bundle.save(policy_of(learner), run.folder)
+    return _write(learner, run.folder)
+
+
+def _write(learner: Learner | Apprentice, folder: Path) -> Path:
+    """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
+    if isinstance(learner, Learner) and learner.ranges is not None:
+        files.write_json(folder / REACHED, learner.ranges.belief.to_json())
+    return bundle.save(policy_of(learner), folder)
 
 
 class _Board:
@@ -118,8 +126,8 @@ class _Saves:
     def _policy(self) -> None:
         """What has been learned so far, to look at while the rest is learned, or after a stop."""
         try:
-            bundle.save(policy_of(self.learner), self.run.folder)
-        except SurefootError as error:
+            _write(self.learner, self.run.folder)
+        except (OSError, SurefootError) as error:
             self.run.said.append(f"the policy so far was not saved ({error}); training goes on")
 
 

@@ -113,6 +113,12 @@ class PPO(Batched):
             ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"),
             ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"),
         )
+        for name in ("gamma", "lam", "settle"):
+            if getattr(self, name) > 1:
+                raise SurefootError(f"{name}: expected at most 1, found {getattr(self, name):g}")
+        for name in ("lr", "clip", "clip_gradient"):
+            if getattr(self, name) == 0:
+                raise SurefootError(f"{name}: expected more than 0: nothing would be learned")
         if not self.hidden or min(self.hidden) < 1:
             raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
         low, start, high = self.spread
@@ -174,6 +180,8 @@ def actor_net(
     """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
         return Actor(mlp(group.dim, s.hidden, outputs, s.activation, last, rng), mirror)
+    if s.encoder != "e" and group.history == 1:
+        raise SurefootError(f"encoder: {s.encoder}: it reads a history, found 1 frame; give --sees.history 25")
     everything = np.arange(group.dim).reshape(group.history, group.frame)
     reads, keeps, kind = everything.ravel(), everything[-1], str(s.encoder)
     if s.encoder == "e":
@@ -394,9 +402,9 @@ class Learner:
         wanted = 0.0 if self.waits else s.kl * (1 - s.settle * late)
         if wanted > 0:
             if kl > 2 * wanted:
-                self.lr = max(1e-5, self.lr / 1.5)
+                self.lr = max(min(1e-5, s.lr), self.lr / 1.5)
             elif 0 <= kl < wanted / 2:
-                self.lr = min(1e-2, self.lr * 1.5)
+                self.lr = min(max(1e-2, s.lr), self.lr * 1.5)
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr
 

@@ -14,6 +14,8 @@ import numpy as np
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError
 
+REACHED = "reached.json"  # in a run's folder: the belief its ranges have grown to
+
 
 class Ranges(ABC):
     """What every way of growing shares: the target, the belief now, and the episodes that wait to be judged."""
@@ -49,7 +51,8 @@ class Ranges(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, float]:
-        """What to log: `entropy`, mean nats a parameter below the target's (0: as wide), and `width`, 0 to 1."""
+        """What to log: `entropy`, mean nats a parameter below the target's (0: as wide), and `width`, 0 to 1: that of a
+        uniform range with as many nats, in the mean over parameters."""
 
     @abstractmethod
     def state(self) -> dict[str, np.ndarray]:

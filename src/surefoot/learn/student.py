@@ -27,7 +27,7 @@ from surefoot.learn.nets import Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.ppo import Batched, summary
 from surefoot.policy import CLIP, Beneath, Net, Policy
 from surefoot.rng import key
-from surefoot.task import Env, Episodes, Group, Task
+from surefoot.task import Env, Episodes, Group, Mirror, Task
 from surefoot.tasks.rollout import contract
 
 
@@ -90,12 +90,13 @@ def classroom(task: Task, teacher: Net, history: int, only: tuple[str, ...] = ()
 
 
 def _scales(
-    teacher: Net, master: Group, student: Group, shown: Callable[[], np.ndarray]
+    teacher: Net, master: Group, student: Group, shown: Callable[[], np.ndarray], mirror: Mirror | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd of what the student is told, by which it is normalised.
 
     Of terms the teacher is told, too: the teacher's, which its body knows, the oldest frame repeated. Of others, such as
     pixels: each column's mean and the whole term's spread over what was `shown`, since some columns hardly vary there.
+    With a mirror, of both sides together.
     """
     told = dict(zip((t.name for t in master.terms), master.columns))
     known = [teacher.arrays[k].reshape(master.history, master.frame) for k in ("mean", "sd")]
@@ -113,7 +114,11 @@ def _scales(
         early = student.history - master.history
         for out, rows in zip((mean, sd), known):
             out[:early, at], out[early:, at] = rows[0, told[t.name]], rows[:, told[t.name]]
-    return mean.ravel(), sd.ravel()
+    mean, sd = mean.ravel(), sd.ravel()
+    if mirror is not None:
+        mean = (mean + (mirror.obs_sign * mean[mirror.obs_order]).astype(np.float32)) / 2
+        sd = (sd + sd[mirror.obs_order]) / 2
+    return mean, sd
 
 
 class Apprentice:
@@ -142,11 +147,11 @@ class Apprentice:
                 f"expected {', '.join(mine)} and e, or label action (--adapt dagger)"
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
-        self.mean, self.sd = _scales(t, master, group, self._shown)
-        self.base = t.base if s.label == "latent" else None
         env = self.env
-        self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
         mirror = env.task.symmetry.of(group) if t.mirrored and env.task.symmetry else None
+        self.mean, self.sd = _scales(t, master, group, self._shown, mirror)
+        self.base = t.base if s.label == "latent" else None
+        self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
         newest = every[-master.history :].ravel()  # what the body is told as it is: as many frames as the teacher's
         latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
@@ -221,6 +226,7 @@ class Apprentice:
 
     @torch.no_grad()
     def collect(self) -> tuple[Tensor, Tensor, list[Episodes]]:
+        """Observations, labels, and the episodes that ended where the student drove."""
         s, env, n = self.settings, self.env, self.env.n
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         driven = torch.rand(n, generator=rng) < self.mixed()
@@ -236,7 +242,7 @@ class Apprentice:
             action[driven] = right[driven]
             step = env.step(action.numpy())
             if step.episodes is not None:
-                episodes.append(step.episodes)
+                episodes.append(step.episodes.of(~driven.numpy()))
             self.obs = step.obs
         return torch.cat(seen), torch.cat(labels), episodes
 

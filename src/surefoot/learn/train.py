@@ -1,6 +1,7 @@
 """train(task, belief) -> policy: how a run begins, is told what it learns from, and goes on after any stop."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -133,16 +134,12 @@ def upon(base: Net | None, residual: Residual | None) -> dict[str, Any]:
 @contextmanager
 def _or_nothing(run: Run) -> Iterator[None]:
     """A run that cannot begin leaves its folder as it was."""
-    kept = [run.folder / name for name in ("teacher", "base")]
-    new = [folder for folder in kept if not (folder / "policy.safetensors").exists()]
+    new = [run.folder / name for name in ("teacher", "base", "terms") if not (run.folder / name).exists()]
     try:
         yield
     except BaseException:
         for folder in new:
-            for path in ("policy.safetensors", "policy.json"):
-                (folder / path).unlink(missing_ok=True)
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+            shutil.rmtree(folder, ignore_errors=True)
         run.discard()
         raise
 
@@ -175,9 +172,30 @@ def _nets(start: Path, about: dict[str, Any]) -> tuple[dict[str, np.ndarray], st
         raise SurefootError(
             f"{start}: start: its nets were learned {hint if theirs[0] else 'without a base; leave --base or --start out'}"
         )
+    _same_meaning(str(start), about, there)
     return saved[0], files.sha256(
         b"".join(k.encode() + np.ascontiguousarray(v).tobytes() for k, v in sorted(saved[0].items()))
     )
+
+
+def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> None:
+    """Nets of one shape may still mean other things: what they are told, in which order, and how they answer."""
+    mine, theirs = json.loads(json.dumps(about)), there
+    for k in ("activation", "encoder", "spread", "symmetric"):
+        was, now = theirs["settings"].get(k), mine["settings"].get(k)
+        if was != now:
+            raise SurefootError(
+                f"{start}: start: its nets were learned with {k} {was}; expected {now}, as asked for here"
+            )
+    for group in ("actor", "critic"):
+        was, now = (
+            [t.name for t in _told(tasks.make(a["task"]), a.get("sees"), start).sees[group].terms]
+            for a in (theirs, mine)
+        )
+        if was != now:
+            raise SurefootError(
+                f"{start}: start: its {group} is told {', '.join(was)}; here it would be told {', '.join(now)}"
+            )
 
 
 def _kin(start: str) -> str:
@@ -229,8 +247,8 @@ def _which(was: Any, now: Any) -> str:
     return f" ({k}: {was.get(k)}, not {now.get(k)})" if len(str(was.get(k)) + str(now.get(k))) < 80 else f" ({k})"
 
 
-def settings_of(run: Path) -> tuple[PPO, Sees]:
-    """How a run learns and sees, to train others alike."""
+def settings_of(run: Path) -> tuple[PPO, Sees, int, Path | None]:
+    """How a run learns and sees, its seed, and the run it began with, to train others alike."""
     path = Path(run) / "run.json"
     if not path.exists():
         raise SurefootError(f"{path}: no such file: only a policy of a run can be trained alike in other worlds")
@@ -238,7 +256,8 @@ def settings_of(run: Path) -> tuple[PPO, Sees]:
     for k in ("base", "student", "terms"):
         if k in about:
             raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
-    return _settings(PPO, about["settings"], str(path)), _settings(Sees, about.get("sees") or {}, str(path))
+    settings, sees = _settings(PPO, about["settings"], str(path)), _settings(Sees, about.get("sees") or {}, str(path))
+    return settings, sees, int(about["seed"]), Path(about["start"]["run"]) if "start" in about else None
 
 
 def progressive(
@@ -346,6 +365,8 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
     task, settings = _told(task, about.get("sees"), where), _settings(PPO, about["settings"], where)
     env = tasks.env(task, settings.envs, belief, seed, threads, stagger=True, terms=_terms(run, about))
     env.on_divergence = lambda i, why: _keep(run, env, i)
+    if settings.symmetric and task.symmetry is not None and task.symmetry.of(task.sees["actor"]) is None:
+        run.said.append(f"{task.name}'s symmetry is not used: not all the actor is told has a mirror image")
     return Learner(env, settings, seed, _ranges(about.get("ranges"), env, where), _upon(run, about, env))
 
 

@@ -14,7 +14,7 @@ from surefoot.policy import Contract
 from surefoot.sim import engines
 from surefoot.sim.learned import load
 from surefoot.sim.load import load_string
-from surefoot.task import MEMORY, Env, Group, Task
+from surefoot.task import Env, Group, Task, memory
 from surefoot.tasks.arm import arm
 from surefoot.tasks.balance import balance
 from surefoot.tasks.balance_camera import balance_camera
@@ -50,20 +50,21 @@ class Sees:
     also: tuple[str, ...] = ()
     """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
     critic: Literal["task", "actor"] = "task"
-    """told what the task says, which may be more than any robot measures; or only what the actor is told"""
+    """told what the task says, which may be more than any robot measures; or the terms the actor is told, without noise"""
     trial: int = 1
-    """episodes in one world, with one memory: above 1 both are also told the last reward and when an episode begins"""
+    """episodes in one world, with one memory: above 1 both are also told the last action, the last reward and when an episode begins"""
 
 
 def seeing(task: Task, sees: Sees) -> Task:
     if sees.trial < 1:
         raise SurefootError(f"sees.trial: expected at least 1 episode, found {sees.trial}")
-    actor, memory = task.sees["actor"], MEMORY if sees.trial > 1 else ()
-    names = dict.fromkeys([*(sees.only or (t.name for t in actor.terms)), *sees.also, *(t.name for t in memory)])
+    actor, kept = task.sees["actor"], memory(len(task.action.names)) if sees.trial > 1 else ()
+    names = dict.fromkeys([*(sees.only or (t.name for t in actor.terms)), *sees.also, *(t.name for t in kept)])
     task = telling(task, list(names), sees.history or actor.history, sees.trial)
     critic = task.sees["critic"]
-    critic = task.sees["actor"] if sees.critic == "actor" else replace(critic, terms=(*critic.terms, *memory))
-    return replace(task, sees={**task.sees, "critic": critic})
+    told = [t.name for t in critic.terms]
+    more = replace(critic, terms=(*critic.terms, *(t for t in kept if t.name not in told)))
+    return replace(task, sees={**task.sees, "critic": task.sees["actor"] if sees.critic == "actor" else more})
 
 
 def teachers(task: Task, sees: Sees) -> Sees:
@@ -79,8 +80,8 @@ def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> T
 
     A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
     """
-    known = {t.name: t for group in reversed(list(task.sees.values())) for t in group.terms}
-    known |= {t.name: t for t in MEMORY}
+    known = {t.name: t for t in memory(len(task.action.names))}
+    known |= {t.name: t for group in reversed(list(task.sees.values())) for t in group.terms}
     for name in names:
         if name not in known:
             raise unknown("observation term", name, known, f"task {task.name}")
@@ -113,14 +114,15 @@ def privileged(contract: Contract) -> list[str]:
     """What a policy must be told that its task's own actor is not: a teacher's knowledge, which no robot has."""
     if contract.task not in TASKS:
         return []
-    robots = {"begun"} | {t.name for t in make(contract.task).sees["actor"].terms}
+    robots = {"begun", "last_action"} | {t.name for t in make(contract.task).sees["actor"].terms}
     return [t.name for t in contract.observation if t.name not in robots]
 
 
 def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term) -> Task:
     """The same task with one more unknown, believed to lie from low to high, and Terms that it may steer.
 
-    It is the last of e, so Terms and files that know the others by their order go on knowing them.
+    It is the last of e, so Terms and files that know the others by their order go on knowing them. Left and right
+    exchanged, it stays as it is.
     """
     if not isinstance(task.belief, Box):
         raise SurefootError(f"task {task.name}: expected a belief that is a box, found {type(task.belief).__name__}")
@@ -128,7 +130,13 @@ def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term
     belief = Box(params, np.append(task.belief.low, low), np.append(task.belief.high, high))
     told = lambda t: replace(t, dim=len(params)) if t.name == "e" else t  # noqa: E731
     sees = {name: replace(group, terms=tuple(map(told, group.terms))) for name, group in task.sees.items()}
-    return replace(task, params=params, belief=belief, sees=sees, terms=(*task.terms, *terms))
+    symmetry = task.symmetry
+    if symmetry is not None and "e" in symmetry.terms:
+        order, sign = symmetry.terms["e"]
+        symmetry = replace(
+            symmetry, terms={**symmetry.terms, "e": (np.append(order, len(order)), np.append(sign, 1.0))}
+        )
+    return replace(task, params=params, belief=belief, sees=sees, terms=(*task.terms, *terms), symmetry=symmetry)
 
 
 def nominal(task: Task) -> Belief:

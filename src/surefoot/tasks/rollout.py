@@ -76,9 +76,10 @@ def evaluate(
 ) -> Evaluation:
     """The first episode of every env, no more: those that end early must not count more often than those that last.
 
-    Worlds are drawn from the env's belief, or are e, a row for each env.
+    Of a policy that remembers a trial of several: the last one of the first trial, when it knows what it can. Worlds are
+    drawn from the env's belief, or are e, a row for each env.
     """
-    return trials(policy, env, watch, e, 1)[0]
+    return trials(policy, env, watch, e)[-1]
 
 
 def trials(
@@ -86,13 +87,12 @@ def trials(
     env: Env,
     watch: Callable[[int, Env], None] | None = None,
     e: np.ndarray | None = None,
-    episodes: int | None = None,
 ) -> list[Evaluation]:
     """The first, second, ... episode of every env's first trial: what a policy makes of having been there before.
 
     A simulation that diverges ends its trial: what is left of it counts as failed, for that reason.
     """
-    k, n = env.task.trial if episodes is None else episodes, env.n
+    k, n = env.task.trial, env.n
     returns, success, lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
     error, reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
     nth = np.zeros(n, int)  # episodes ended in each env

@@ -227,8 +227,13 @@ def _symmetry() -> Symmetry:
         "command": [1, -1, -1],
         "gait_clock": [-1, -1],
     }
-    signs |= {"base_lin_vel": [1, -1, 1], "e": [-1 if p.name in ("com_y", "slope_x") else 1 for p in PARAMS]}
+    signs |= {
+        "base_lin_vel": [1, -1, 1],
+        "trunk_height": [1],
+        "e": [-1 if p.name in ("com_y", "slope_x") else 1 for p in PARAMS],
+    }
     terms = {name: (np.arange(len(sign)), np.array(sign, float)) for name, sign in signs.items()}
+    terms["touch"] = (np.array([1, 0, 3, 2]), np.ones(4))
     return Symmetry(terms | dict.fromkeys(("joint_pos", "joint_vel", "last_action"), legs), legs)
 
 
