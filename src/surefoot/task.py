@@ -295,6 +295,7 @@ class Env:
         self.noises, self.bias = _noises(world.params, task.sees), _outside(world.params, "bias", task.sees)
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
+        self.alike = [g for g, group in task.sees.items() if group.terms == task.sees["actor"].terms]
         self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
         self.diverged = 0
         self.on_divergence: Callable[[int, str], None] | None = None
@@ -463,9 +464,10 @@ class Env:
         return told
 
     def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """One frame of each group, of all envs or of ids."""
+        """One frame of each group, of all envs or of ids; a group that is told what the actor is, is told the same."""
         now = now or self.moment
-        return {g: self._frame(g, now, ids) for g in self.task.sees}
+        actor = self._frame("actor", now, ids)
+        return {g: actor.copy() if g in self.alike else self._frame(g, now, ids) for g in self.task.sees}
 
     def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
         """One frame of a group; the actor's as its sensors would tell it."""
@@ -491,7 +493,8 @@ class Env:
         chance, x, frame = Chance(self.seed, self.counter, self.world.dt), (now or self.moment).x, frames["actor"]
         for term in self.told:
             frame = term(x, frame, chance)
-        return {**frames, "actor": np.asarray(frame, np.float32)}
+        told = np.asarray(frame, np.float32)
+        return {g: told if g in self.alike else frames[g] for g in frames}
 
     def _disturb(self, frame: np.ndarray, e: np.ndarray, ids: np.ndarray | None) -> None:
         """Sensor noise and bias, in place; an env's noise is the same whether all envs are asked for or some."""
