@@ -314,3 +314,19 @@ def test_a_task_can_be_given_one_more_unknown_with_the_term_that_it_steers():
     force = env.world.state.wrench[:, 1, 0]
     assert np.allclose((env.world.state.v - plain.world.state.v)[:, 0], force / 0.027 * env.world.dt, rtol=1e-6)
     assert np.abs(force).min() > 0
+
+
+def test_a_critic_told_what_the_actor_is_told_hears_its_noise_and_one_of_other_terms_none():
+    task = tasks.make("hover")
+    same = tasks.env(tasks.seeing(task, tasks.Sees(critic="actor")), 8, task.belief, seed=1)
+    own = tasks.env(task, 8, task.belief, seed=1)
+    for env in (same, own):
+        obs = env.reset()
+        for _ in range(3):
+            obs = env.step(np.zeros((8, 4))).obs
+        actor, critic = obs["actor"], obs["critic"]
+        if env is same:
+            assert np.array_equal(actor, critic)
+    at = own.task.sees["actor"].columns[0]
+    newest = actor.reshape(8, own.task.sees["actor"].history, -1)[:, -1, at]
+    assert not np.array_equal(newest, critic[:, own.task.sees["critic"].columns[0]])

@@ -243,3 +243,14 @@ def test_a_folder_of_two_runs_names_them_and_a_teachers_export_says_no_robot_can
     assert f"{folder}/t: name one of them" in capsys.readouterr().err
     assert main(["export", str(teacher), "--out", str(tmp_path / "t.onnx")]) == 0
     assert "no robot can run it: it must be told e" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_policy_judged_with_the_seed_of_its_training_is_told_of(tmp_path, capsys):
+    run = str(tmp_path / "r")
+    assert (
+        main(["train", "balance", "--seed", "1", "--envs", "8", "--horizon", "8", "--steps", "64", "--out", run]) == 0
+    )
+    capsys.readouterr()
+    for seed, told in (("1", True), ("2", False)):
+        assert main(["eval", run, "--episodes", "2", "--seed", seed]) == 0
+        assert ("it has met some of these episodes" in " ".join(capsys.readouterr().out.split())) == told

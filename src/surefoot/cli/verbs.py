@@ -12,7 +12,7 @@ from tyro.conf import FlagConversionOff, Positional, arg
 
 from surefoot import files, tasks
 from surefoot.belief import Belief
-from surefoot.cli.words import belief_of, count, seconds, task_for
+from surefoot.cli.words import belief_of, count, met_before, seconds, task_for
 from surefoot.console import Answer, Line, goal, ready, results
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy, Random, Zero
@@ -137,7 +137,8 @@ class Eval:
         if rest:
             facts["trial"] = [x.to_json() for x in found]
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}
-        return Answer(facts, [results(task, named)], f"surefoot play {self.policy}")
+        shown = [results(task, named), *met_before(self.seed, [self.policy])]
+        return Answer(facts, shown, f"surefoot play {self.policy}")
 
 
 @dataclass
@@ -261,7 +262,7 @@ class Sweep:
             facts = price(facts, best, task, others)
         line.end()
         out = page(path, facts)
-        shown = [table(facts), *sentences(facts), f"picture: {out}"]
+        shown = [table(facts), *sentences(facts), *met_before(self.seed, self.policies), f"picture: {out}"]
         return Answer(facts | {"page": str(out)}, shown, f"surefoot play {self.policies[0]}")
 
     def _specialists(self, task: str, values: np.ndarray, others: Belief, first: Path, line: Line) -> "Each":

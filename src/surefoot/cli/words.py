@@ -1,6 +1,6 @@
 """What the words of a command line mean: beliefs, tasks and counts by the names a user gives them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,15 @@ def run_of(policy: Path) -> dict[str, Any]:
     path = _folder(policy) / "run.json"
     about = files.read_json(path) if path.is_file() else {}
     return about if isinstance(about, dict) else {}
+
+
+def met_before(seed: int, policies: Sequence[Path]) -> list[str]:
+    """What to say where episodes are drawn from the seed of a run's training, whose first ones they then are."""
+    return [
+        f"{p} was trained with seed {seed}, too: it has met some of these episodes; judge it with another --seed"
+        for p in policies
+        if run_of(p).get("seed") == seed
+    ]
 
 
 def trained_over(policy: Path, task: Task) -> Belief | None:

@@ -50,7 +50,7 @@ class Sees:
     also: tuple[str, ...] = ()
     """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
     critic: Literal["task", "actor"] = "task"
-    """told what the task says, which may be more than any robot measures; or the terms the actor is told, without noise"""
+    """told what the task says, which may be more than any robot measures; or only what the actor is told, with its noise"""
     trial: int = 1
     """episodes in one world, with one memory: above 1 both are also told the last action, the last reward and when an episode begins"""
 
