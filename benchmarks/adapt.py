@@ -20,6 +20,8 @@ from benchmarks.robust import wide
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.gate.inferred import inferred
+from surefoot.learn.loop import policy_of
+from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Student
 from surefoot.params import Param, Params
 from surefoot.policy import Net
@@ -115,19 +117,6 @@ def _cloning(seed: int, quick: bool) -> dict[str, float]:
     return {k: float(judged(p, room, belief, quick).returns.mean()) for k, p in policies.items()}
 
 
-def reached(logged: list[dict[str, float]], threshold: float, episodes: int = 100) -> float:
-    """Env steps until the mean return of the last so many episodes reached a threshold; NaN: never."""
-    recent: list[tuple[float, float]] = []
-    for now in logged:
-        recent.append((now["episodes"], now.get("return", 0.0) * now["episodes"]))
-        while sum(n for n, _ in recent[1:]) >= episodes:
-            recent.pop(0)
-        count = sum(n for n, _ in recent)
-        if count >= episodes and sum(r for _, r in recent) / count >= threshold:
-            return now["steps"]
-    return float("nan")
-
-
 def critic(quick: bool) -> Iterator[Row]:
     """A critic told the whole state and e, and one told no more than its blind actor: env steps to a return of 475."""
     for name, noise in (("without velocities", 0.0), ("without velocities, noisy", NOISE)):
@@ -147,13 +136,24 @@ def _critics(quick: bool, name: str, noise: float) -> Iterator[Row]:
 
 
 def _critic(seed: int, quick: bool, noise: float) -> dict[str, float]:
-    """Kind of critic -> env steps to a return of 475, with one seed."""
-    task, steps, found = tasks.make("balance"), 4096 if quick else PATIENCE, {}
+    """Kind of critic -> env steps to a return of 475, with one seed; NaN: never."""
+    task, found = tasks.make("balance"), {}
     world = point(task.params, task.params.vector({"noise": noise}))
     for kind in ("knowing", "blind"):
-        found[kind] = reached(learned(blind(task, kind), world, seed, steps)[2], 475.0)
+        found[kind] = _reached(blind(task, kind), world, seed, 4096 if quick else PATIENCE)
         measure.said(f"critic, noise {noise:g}, seed {seed}, {kind}: {found[kind]:.0f} steps")
     return found
+
+
+def _reached(task: Task, belief: Belief, seed: int, steps: int, goal: float = 475.0) -> float:
+    """Env steps until a policy of this task, judged after every batch, earns so much in the mean of 100 episodes."""
+    settings = replace(PPO(**task.settings), steps=steps, learner_threads=1)
+    learner = Learner(tasks.env(task, settings.envs, belief, seed, stagger=True), settings, seed)
+    for k in range(settings.iterations):
+        learner.iterate()
+        if evaluate(policy_of(learner), tasks.env(task, 100, belief, JUDGED)).returns.mean() >= goal:
+            return float((k + 1) * settings.batch)
+    return float("nan")
 
 
 def seek() -> Task:
