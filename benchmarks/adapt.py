@@ -124,7 +124,7 @@ def critic(quick: bool) -> Iterator[Row]:
 
 
 def _critics(quick: bool, name: str, noise: float) -> Iterator[Row]:
-    seeds, steps = by_seed(partial(_critic, noise=noise), 1 if quick else 7, quick), PATIENCE
+    seeds, steps = by_seed(partial(_critic, noise=noise), 1 if quick else 15, quick), PATIENCE
     found = {kind: [s[kind] for s in seeds] for kind in seeds[0]}
     for kind, values in found.items():
         never = int(np.isnan(values).sum())
