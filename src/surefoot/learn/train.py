@@ -180,22 +180,18 @@ def _nets(start: Path, about: dict[str, Any]) -> tuple[dict[str, np.ndarray], st
 
 def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> None:
     """Nets of one shape may still mean other things: what they are told, in which order, and how they answer."""
-    mine, theirs = json.loads(json.dumps(about)), there
+    mine = json.loads(json.dumps(about))
     for k in ("activation", "encoder", "spread", "symmetric"):
-        was, now = theirs["settings"].get(k), mine["settings"].get(k)
+        now, was = mine["settings"][k], there["settings"].get(k, mine["settings"][k])
         if was != now:
             raise SurefootError(
                 f"{start}: start: its nets were learned with {k} {was}; expected {now}, as asked for here"
             )
     for group in ("actor", "critic"):
-        was, now = (
-            [t.name for t in _told(tasks.make(a["task"]), a.get("sees"), start).sees[group].terms]
-            for a in (theirs, mine)
-        )
+        told = [_told(tasks.make(a["task"]), a.get("sees"), start).sees[group].terms for a in (there, mine)]
+        was, now = (", ".join(t.name for t in terms) for terms in told)
         if was != now:
-            raise SurefootError(
-                f"{start}: start: its {group} is told {', '.join(was)}; here it would be told {', '.join(now)}"
-            )
+            raise SurefootError(f"{start}: start: its {group} is told {was}; here it would be told {now}")
 
 
 def _kin(start: str) -> str:
