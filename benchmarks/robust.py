@@ -168,7 +168,7 @@ def _promises(kind: str, logged: list[dict[str, float]]) -> dict[str, float]:
     enough = [i for i, x in enumerate(logged) if x["step_success"] >= Doraemon().alpha]
     began = enough[0] if enough else len(logged) - 1
     return {
-        "gained": 1 - logged[-1]["entropy"] / logged[0]["entropy"],
+        "gained": 1 - logged[-1]["ranges_entropy"] / logged[0]["ranges_entropy"],
         "worst": min(x["step_success"] for x in logged[began:]),
         "most": max(x["step_kl"] for x in logged) / Doraemon().eps,
     }

@@ -95,7 +95,8 @@ class Line:
         result = self._recent(m) + (f"  ranges {100 * m['width']:.0f} %" if "width" in m else "")
         for text in p.said:
             self.note(f"note: {text}")
-        pace = f"KL {m['kl']:.4f}" if "kl" in m else f"unexplained {100 * m['unexplained']:.1f} %"
+        pace = f"KL {m['kl']:.4f}" if "kl" in m else ""
+        pace += f"unexplained {100 * m['unexplained']:.1f} %" if "unexplained" in m else ""
         self.text(
             f"{m['steps'] / 1e6:7.2f}M steps  {rates}  {result}  {pace}  {left:4.0f} s left",
             p.iteration == p.iterations,

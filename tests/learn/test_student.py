@@ -151,7 +151,7 @@ def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
 
 def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
     plain = learn.train("hover", tmp_path / "plain", settings=learn.settings_for("hover", SMALL))
-    with pytest.raises(SurefootError, match="needs a teacher with an encoder of e"):
+    with pytest.raises(SurefootError, match="needs a teacher with an encoder of e, as --adapt rma trains one"):
         learn.follow("hover", tmp_path / "a", plain, settings=LESSON)
     with pytest.raises(SurefootError, match="expected at least the teacher's 3, found 2"):
         learn.follow("hover", tmp_path / "b", teacher, settings=Student(**{**vars(LESSON), "history": 2}))

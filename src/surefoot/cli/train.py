@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
@@ -10,6 +11,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from surefoot import files, tasks
+from surefoot.belief import Box
 from surefoot.cli.words import belief_of, described, trained_over
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
@@ -90,16 +92,23 @@ class Train(Generic[Settings, Lesson]):
             "sha256": files.sha256(path.read_bytes()),
             "metrics": line.last,
         }
-        return Answer(facts, [f"policy: {path}"], f"surefoot eval {path.parent}")
+        return Answer(facts, [f"policy: {path}"], f"surefoot eval {quote(str(path.parent))}")
 
     def _begin(self, say: Console, line: Line) -> Path:
         from surefoot.learn import train as learn
 
         task, s = tasks.make(self.task), self.settings
+        for name in ("threads", "save_every"):
+            if getattr(self, name) < 0:
+                raise SurefootError(f"--{name.replace('_', '-')}: expected 0 or more, found {getattr(self, name):g}")
+        if self.out is not None and not self.out.name:
+            raise SurefootError("--out: expected a folder of its own, found the current one")
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
+        if self.start is not None and self.start.is_file():
+            self.start = self.start.parent
         self._agree(task)
         base = self._base(task)
-        line.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {out})"
+        line.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         sees = self.sees if self.sees != tasks.Sees() else None
         how = (self.threads, line, self.save_every)
         if self.through:
@@ -133,6 +142,10 @@ class Train(Generic[Settings, Lesson]):
             )
         if ranges is not None:  # where the teacher has never been, it has nothing to teach
             belief = trained_over(teacher, task) or belief
+            if isinstance(belief, Box) and (belief.low == belief.high).all():
+                line.note(
+                    "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
+                )
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
 
@@ -202,15 +215,14 @@ class Train(Generic[Settings, Lesson]):
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""
-        if (
-            self.settings != type(self.settings)(**task.settings)
-            or self.sees != tasks.Sees()
-            or self.ranges != "fixed"
-            or (self.start, self.base) != (None, None)
-        ):
+        usual = type(self.settings)(**task.settings)
+        given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
+        given += ["--sees.*"] if self.sees != tasks.Sees() else []
+        given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]
+        if given:
             raise SurefootError(
-                "--teacher: that one is trained already; --sees.*, --ranges, --start, --base and the learner's settings "
-                "do not go with it"
+                f"--teacher: that one is trained already, and {', '.join(given)} would train it; what a student learns "
+                "with is --student.*"
             )
 
     def _only_resumes(self) -> None:

@@ -29,6 +29,8 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
         for note in fit.notes:
             say.print(f"note: {note}", highlight=False, soft_wrap=True)
         return fit.belief
+    if not Path(name).exists() and (name.endswith(".json") or "/" in name):
+        raise SurefootError(f"{flag}: {name}: no such file")
     if not Path(name).exists():
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
@@ -63,8 +65,14 @@ def met_before(seed: int, policies: Sequence[Path]) -> list[str]:
     return [
         f"{p} was trained with seed {seed}, too: it has met some of these episodes; judge it with another --seed"
         for p in policies
-        if run_of(p).get("seed") == seed
+        if seed in _seeds(run_of(p))
     ]
+
+
+def _seeds(about: dict[str, Any]) -> set[int]:
+    """Of a run, and of the runs it began with."""
+    start = about.get("start") or {}
+    return {about["seed"]} | _seeds(run_of(Path(start["run"])) if start else {}) if "seed" in about else set()
 
 
 def trained_over(policy: Path, task: Task) -> Belief | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from rich.table import Column, Table
 
-from surefoot import tasks
+from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError, unknown
@@ -101,10 +101,12 @@ def specialists(
 ) -> Each:  # fmt: skip
     """A policy for each value, trained as `run` was but with that one unknown known; asked again, they are used again."""
     settings, sees, seed, start = learn.settings_of(run)
+    elsewhere = others != tasks.nominal(task)  # those of each belief about the others have folders of their own
+    mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     found = []
     for k, value in enumerate(values):
         say(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}")
-        folder, known = out / f"{name}-{value:.4g}", _known(others, name, value)
+        folder, known = out / f"{name}-{value:.10g}{mark}", _known(others, name, value)
         found.append(
             bundle.load(
                 learn.train(task.name, folder, seed, known, settings, watch=watch, sees=sees, start=start, again=True)

@@ -82,7 +82,7 @@ class Widest(Ranges):
     def facts(self) -> dict[str, float]:
         h = nats(self.a, self.b)
         return {
-            "entropy": float(h.mean()),
+            "ranges_entropy": float(h.mean()),
             "width": float(np.exp(h).mean()),
             "step_kl": self.kl,
             "step_success": self.rate,

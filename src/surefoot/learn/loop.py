@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import Any
 
@@ -43,8 +44,8 @@ class Stopped(Exception):
 
     def __init__(self, signum: int, folder: Path, again: bool = False):
         self.signum, self.folder = signum, folder
-        advice = f"give the same command again with --out {folder.parent}, and it goes on" if again else (
-            f"go on with: surefoot train --resume {folder}"
+        advice = f"give the same command again with --out {quote(str(folder.parent))}, and it goes on" if again else (
+            f"go on with: surefoot train --resume {quote(str(folder))}"
         )  # fmt: skip
         super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")
 

@@ -25,7 +25,10 @@ class Ranges(ABC):
 
     def __init__(self, target: Belief, episode: int):
         if not isinstance(target, Box) or not (target.low < target.high).any():
-            raise SurefootError("ranges: nothing can grow: the belief to grow towards must be a box with some width")
+            found = "no width" if isinstance(target, Box) else f"a {type(target).__name__}"
+            raise SurefootError(
+                f"--ranges: the belief to grow towards (--belief): expected a box with some width, found {found}"
+            )
         self.target, self.episode = target, episode  # control periods of a whole episode
         self.free = target.low < target.high
         self.centre = np.clip(target.share(target.params.nominal), 0.0, 1.0)  # where growing begins, in the target's z
@@ -51,7 +54,7 @@ class Ranges(ABC):
 
     @abstractmethod
     def facts(self) -> dict[str, float]:
-        """What to log: `entropy`, mean nats a parameter below the target's (0: as wide), and `width`, 0 to 1: that of a
+        """What to log: `ranges_entropy`, mean nats a parameter below the target's (0: as wide), and `width`, 0 to 1: that of a
         uniform range with as many nats, in the mean over parameters."""
 
     @abstractmethod
@@ -85,4 +88,4 @@ def check(settings: Any, where: str, **limits: tuple[float, float]) -> None:
 def spread(low: np.ndarray, high: np.ndarray) -> dict[str, float]:
     """Entropy and width of a box with these edges, against one of width 1."""
     width = high - low
-    return {"entropy": float(np.log(np.maximum(width, 1e-3)).mean()), "width": float(width.mean())}
+    return {"ranges_entropy": float(np.log(np.maximum(width, 1e-3)).mean()), "width": float(width.mean())}

@@ -139,7 +139,7 @@ class Apprentice:
         if t.contract.choices:
             raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
         if s.label == "latent" and t.encoder != "mlp":
-            raise SurefootError("student: label latent needs a teacher with an encoder of e: train it with --encoder e")
+            raise SurefootError("student: by latent it needs a teacher with an encoder of e, as --adapt rma trains one")
         mine, theirs = [t.name for t in group.terms], [t.name for t in master.terms if t.name != "e"]
         if s.label == "latent" and mine != theirs:
             raise SurefootError(
@@ -194,18 +194,20 @@ class Apprentice:
         for epoch in range(s.epochs):
             rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
             for part in torch.randperm(len(obs), generator=rng).chunk(s.minibatches * len(self.kept)):
-                loss = (self._answer(obs[part]) - label[part]).square().mean()
+                error = (self._answer(obs[part]) - label[part]).square().mean()
                 self.optimiser.zero_grad(set_to_none=True)
-                loss.backward()
+                error.backward()
                 torch.nn.utils.clip_grad_norm_(self.learned.values(), 1.0)
                 self._pace()
                 self.optimiser.step()
-                losses.append(loss.detach())
+                losses.append(error.detach())
         self.iteration += 1
-        spread = label.std(0).square().mean().clamp(min=1e-12)
-        return summary(episodes) | {
-            "loss": float(torch.stack(losses).mean()),
-            "unexplained": float(torch.stack(losses).mean() / spread),
+        loss, spread = float(torch.stack(losses).mean()), float(label.std(0).square().mean())
+        unexplained = (
+            {"unexplained": loss / spread} if spread > 1e-9 else {}
+        )  # in one world there is nothing to explain
+        return summary(episodes) | unexplained | {
+            "loss": loss,
             "steps": self.iteration * s.batch,
             "diverged": self.env.diverged,
         }  # fmt: skip

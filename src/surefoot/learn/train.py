@@ -81,8 +81,8 @@ def train(
     inside = tasks.learned(tasks.make(task_name), terms)
     about |= _inside(inside)
     given = None if start is None else _nets(start, about)
-    if given is not None:
-        about["start"] = {"run": str(start), "sha256": given[1]}
+    if start is not None and given is not None:
+        about["start"] = {"run": str(Path(start).absolute()), "sha256": given[1]}
     if again and (Path(out) / "run.json").exists():
         return _go_on(Path(out), about, threads, watch, save_every)
     run = Run.create(out, about)
@@ -180,18 +180,16 @@ def _nets(start: Path, about: dict[str, Any]) -> tuple[dict[str, np.ndarray], st
 
 def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> None:
     """Nets of one shape may still mean other things: what they are told, in which order, and how they answer."""
-    mine = json.loads(json.dumps(about))
+    where, mine = f"{start}, a run of {there.get('task')}", json.loads(json.dumps(about))
     for k in ("activation", "encoder", "spread", "symmetric"):
         now, was = mine["settings"][k], there["settings"].get(k, mine["settings"][k])
         if was != now:
-            raise SurefootError(
-                f"{start}: start: its nets were learned with {k} {was}; expected {now}, as asked for here"
-            )
+            raise SurefootError(f"{where}: its nets were learned with {k} {was}; expected {now}, as asked for here")
     for group in ("actor", "critic"):
         told = [_told(tasks.make(a["task"]), a.get("sees"), start).sees[group].terms for a in (there, mine)]
         was, now = (", ".join(t.name for t in terms) for terms in told)
         if was != now:
-            raise SurefootError(f"{start}: start: its {group} is told {was}; here it would be told {now}")
+            raise SurefootError(f"{where}: its {group} is told {was}; here it would be told {now}")
 
 
 def _kin(start: str) -> str:
@@ -331,6 +329,8 @@ def resume(
     try:
         learner = _learner(run, about, threads)
         saved = run.newest()
+        if saved is None and (run.folder / "policy.safetensors").exists():
+            run.said.append("no whole checkpoint is left: learning begins again, from the start")
         if saved is not None:
             try:
                 learner.load(*saved)

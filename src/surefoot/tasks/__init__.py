@@ -157,7 +157,12 @@ def env(
     """n episodes of a task side by side, in an engine of sim/engines.py; without a belief, in its nominal world."""
     engines.known(engine)
     spec, terms = load_string(task.xml, task.name).spec, (*task.terms, *terms)
-    world = engines.make(engine, spec, task.params, n, task.substeps, threads, terms, task.explicit)
+    try:
+        world = engines.make(engine, spec, task.params, n, task.substeps, threads, terms, task.explicit)
+    except (MemoryError, ValueError) as error:
+        if isinstance(error, ValueError) and "bad_alloc" not in str(error):
+            raise
+        raise SurefootError(f"{n} simulations of {task.name} do not fit into memory; expected fewer (--envs)") from None
     return Env(task, world, belief or nominal(task), seed, stagger)
 
 
