@@ -231,7 +231,7 @@ def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_
     a, b = policy_of(one), policy_of(two)
     assert all(np.array_equal(a.arrays[k], b.arrays[k]) for k in a.arrays)
     assert a.contract.observation[0].name == "pixels" and a.contract.history == lesson.history
-    with pytest.raises(SurefootError, match="label latent"):
+    with pytest.raises(SurefootError, match="by latent"):
         Apprentice(one.env, replace(lesson, label="latent"), 0, teacher)
 
 

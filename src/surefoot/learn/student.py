@@ -143,8 +143,8 @@ class Apprentice:
         mine, theirs = [t.name for t in group.terms], [t.name for t in master.terms if t.name != "e"]
         if s.label == "latent" and mine != theirs:
             raise SurefootError(
-                f"student: label latent keeps the teacher's body, which is told {', '.join(theirs)} and e; "
-                f"expected {', '.join(mine)} and e, or label action (--adapt dagger)"
+                f"student: by latent it keeps the teacher's body, which is told {', '.join(theirs)} and e; "
+                f"expected {', '.join(mine)} and e, or --adapt dagger"
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         env = self.env
