@@ -467,7 +467,7 @@ class Env:
         """One frame of each group, of all envs or of ids; a group that is told what the actor is, is told the same."""
         now = now or self.moment
         actor = self._frame("actor", now, ids)
-        return {g: actor.copy() if g in self.alike else self._frame(g, now, ids) for g in self.task.sees}
+        return {g: actor if g in self.alike else self._frame(g, now, ids) for g in self.task.sees}
 
     def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
         """One frame of a group; the actor's as its sensors would tell it."""

@@ -29,9 +29,9 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
         for note in fit.notes:
             say.print(f"note: {note}", highlight=False, soft_wrap=True)
         return fit.belief
-    if not Path(name).exists() and (name.endswith(".json") or "/" in name):
-        raise SurefootError(f"{flag}: {name}: no such file")
     if not Path(name).exists():
+        if name.endswith(".json") or "/" in name:
+            raise SurefootError(f"{flag}: {name}: no such file")
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")

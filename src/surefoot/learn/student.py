@@ -203,10 +203,8 @@ class Apprentice:
                 losses.append(error.detach())
         self.iteration += 1
         loss, spread = float(torch.stack(losses).mean()), float(label.std(0).square().mean())
-        unexplained = (
-            {"unexplained": loss / spread} if spread > 1e-9 else {}
-        )  # in one world there is nothing to explain
-        return summary(episodes) | unexplained | {
+        known = {"unexplained": loss / spread} if spread > 1e-9 else {}  # of what is alike everywhere, nothing is
+        return summary(episodes) | known | {
             "loss": loss,
             "steps": self.iteration * s.batch,
             "diverged": self.env.diverged,
