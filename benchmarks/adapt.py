@@ -20,14 +20,16 @@ from benchmarks.measure import Row, row
 from benchmarks.robust import wide
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
+from surefoot.contract import Action
 from surefoot.gate.inferred import inferred
 from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Student
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.policy import Net
-from surefoot.task import Action, Group, Reward, Seen, Task
-from surefoot.tasks import Sees
+from surefoot.task import Reward, Task
+from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import Evaluation, evaluate, trials
 from surefoot.world import Start
 
@@ -40,11 +42,11 @@ NOISES = (
     0.03,
 )  # m and rad, of what a blind actor is told; a velocity from two frames is off by 70 times that
 CRITICS: dict[str, Literal["task", "actor"]] = {"knowing": "task", "blind": "actor"}
-POSITIONS = Seen("positions", lambda s: s.q, 2, "m, rad")  # of balance: where things are, and not how fast they move
+POSITIONS = ObsTerm("positions", lambda s: s.q, 2, "m, rad")  # of balance: where things are, and not how fast they move
 
 
 def judged(policy: Net, task: Task, belief: Belief, quick: bool) -> Evaluation:
-    env = tasks.env(tasks.fitting(task, policy.contract), 20 if quick else JUDGES, belief, JUDGED)
+    env = tasks.env(tasks.for_contract(task, policy.contract), 20 if quick else JUDGES, belief, JUDGED)
     return evaluate(policy, env)
 
 
@@ -74,7 +76,7 @@ def _hover(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     task, found = tasks.make("hover"), {}
     belief = wide(task)
     steps, lessons = (8192, 4096) if quick else (3_000_000, 1_500_000)
-    teacher = learned(tasks.seeing(task, Sees(also=("e",))), belief, seed, steps, encoder="e")[0]
+    teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps, encoder="e")[0]
     lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, history=50, **kw))  # noqa: E731
     policies = {
         "randomized": learned(task, belief, seed, steps)[0], "teacher": teacher, "rma": lesson(),
@@ -92,8 +94,10 @@ def _hover(seed: int, quick: bool) -> dict[str, dict[str, float]]:
 
 def blind(task: Task, critic: str) -> Task:
     """balance told where things are, five frames of it, and not how fast they move."""
-    actor = Group((POSITIONS,), 5)
-    return replace(task, sees={"actor": actor, "critic": task.sees["critic"] if critic == "knowing" else actor})
+    actor = ObsGroup((POSITIONS,), 5)
+    return replace(
+        task, observations={"actor": actor, "critic": task.observations["critic"] if critic == "knowing" else actor}
+    )
 
 
 def cloning(quick: bool) -> Iterator[Row]:
@@ -110,10 +114,10 @@ def _cloning(seed: int, quick: bool) -> dict[str, float]:
     """Contender -> mean return, with one seed. A student is told what it did, as every robot knows."""
     task = tasks.make("balance")
     belief = within(task, noise=(0.0, 0.0))
-    told = Group((POSITIONS, Seen("last_action", lambda s: s.action, 1)))
-    room = replace(task, sees={"actor": told, "critic": task.sees["critic"]})
+    told = ObsGroup((POSITIONS, ObsTerm("last_action", lambda s: s.action, 1)))
+    room = replace(task, observations={"actor": told, "critic": task.observations["critic"]})
     steps, lessons = (8192, 4096) if quick else (400_000, 500_000)
-    teacher = learned(tasks.seeing(task, Sees(also=("e",))), belief, seed, steps)[0]
+    teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps)[0]
     lesson = Student(steps=lessons, label="action")
     policies = {
         "teacher": teacher,
@@ -158,9 +162,9 @@ def _on_balance(seed: int, quick: bool, noise: float) -> dict[str, float]:
 def _on_hover(seed: int, quick: bool) -> dict[str, float]:
     """Kind of critic -> env steps to a return of 12, a third of the most, over hover's belief, with one seed."""
     hover, found = tasks.make("hover"), {}
-    told = tuple(t.name for t in hover.sees["actor"].terms if t.name != "base_lin_vel")
+    told = tuple(t.name for t in hover.observations["actor"].terms if t.name != "base_lin_vel")
     for kind, critic in CRITICS.items():
-        task = tasks.seeing(hover, Sees(only=told, history=5, critic=critic))
+        task = tasks.with_override(hover, ObsOverride(only=told, history=5, critic=critic))
         found[kind] = _reached(task, task.belief, seed, 12.0, quick, every=4)
         measure.said(f"critic, hover, seed {seed}, {kind}: {found[kind]:.0f} steps")
     return found
@@ -191,14 +195,14 @@ def seek() -> Task:
       <actuator><motor name="x" joint="x"/><motor name="y" joint="y"/></actuator></mujoco>"""
     params = Params(tuple(Param(f"goal_{k}", "task", 0.0, -1.0, 1.0, op="set", unit="m") for k in "xy"))
     far = lambda s: np.sqrt(np.square(s.q - s.x.e).sum(1))  # noqa: E731
-    seen = Seen("place", lambda s: s.q, 2, "m")
+    seen = ObsTerm("place", lambda s: s.q, 2, "m")
     return Task(
         name="seek", about="find a place that only the reward tells of", xml=xml, params=params,
         belief=Box.full(params), substeps=1, seconds=1.0,
         action=Action(("x", "y"), np.zeros(2), np.full(2, 40.0), "N"),
-        sees={
-            "actor": Group((seen, Seen("last_action", lambda s: s.action, 2))),
-            "critic": Group((seen, Seen("e", lambda s: s.x.e, 2, "m"))),
+        observations={
+            "actor": ObsGroup((seen, ObsTerm("last_action", lambda s: s.action, 2))),
+            "critic": ObsGroup((seen, ObsTerm("e", lambda s: s.x.e, 2, "m"))),
         },
         rewards={"near": Reward(10.0, lambda s: np.exp(-np.square(far(s) / 0.3)), "close to the place")},
         ended={}, start=lambda rng, n: Start(np.zeros((n, 2)), np.zeros((n, 2)), np.zeros((n, 2))),
@@ -221,10 +225,10 @@ def _trial(seed: int, quick: bool) -> dict[str, float]:
     steps, changes = 16_384 if quick else 800_000, {"encoder": "gru", "latent": 32}
     found = {}
     for kind, sees in {
-        "over the trial": Sees(history=30, trial=3),
-        "over each episode": Sees(history=10, also=("last_reward", "begun")),
+        "over the trial": ObsOverride(history=30, trial=3),
+        "over each episode": ObsOverride(history=10, also=("last_reward", "begun")),
     }.items():
-        task = tasks.seeing(seek(), sees)
+        task = tasks.with_override(seek(), sees)
         policy = learned(task, task.belief, seed, steps, **changes)[0]
         nth = ("first", "second", "third") if task.trial > 1 else ("any",)
         met = trials(policy, tasks.env(task, 20 if quick else JUDGES, task.belief, JUDGED))
@@ -247,7 +251,7 @@ def _walk(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     task, found = tasks.make("walk"), {}
     belief = within(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
     steps, lessons = (32_768, 8192) if quick else (4_000_000, 1_000_000)
-    teacher = learned(tasks.seeing(task, Sees(also=("e",))), belief, seed, steps, encoder="e")[0]
+    teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps, encoder="e")[0]
     policies = {
         "nominal": lambda: learned(task, tasks.nominal(task), seed, steps)[0],
         "randomized": lambda: learned(task, belief, seed, steps)[0],

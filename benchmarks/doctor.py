@@ -32,7 +32,7 @@ def trained(robot: str, quick: bool) -> Policy:
 
 def part(robot: str, quick: bool) -> Iterator[Row]:
     policy = trained(robot, quick)
-    task = tasks.fitting(tasks.make(robot), policy.contract)
+    task = tasks.for_contract(tasks.make(robot), policy.contract)
     first, three, healthy, missed, kinds = [], [], [], [], 0
     for name, fault in FAULTS[robot].items():
         kinds += bool(fault.cause)

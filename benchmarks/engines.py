@@ -20,9 +20,9 @@ from benchmarks import measure
 from benchmarks.lessons import JUDGED, learned
 from benchmarks.measure import Row, row
 from surefoot import tasks
+from surefoot.env import Env
 from surefoot.params import Param, Params
 from surefoot.sim.engines import ENGINES, make
-from surefoot.task import Env
 from surefoot.tasks.arm import tip
 from surefoot.tasks.rollout import evaluate
 from surefoot.world import Chance, Start, World

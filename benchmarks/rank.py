@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.measure import Row, row, said, skipped
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate.ranking import Proxy, proxy
 from surefoot.gate.statistics import Estimate
@@ -23,7 +24,7 @@ from surefoot.real2sim.identify import Identify, identify
 from surefoot.rng import normal, stream
 from surefoot.sim.fields import TARGETS
 from surefoot.sim.realities import Reality, realities, reality
-from surefoot.task import Env, Task
+from surefoot.task import Task
 from surefoot.tasks.rollout import contract, evaluate
 
 Machine = Callable[[int, int], Env]
@@ -140,7 +141,7 @@ def identified(task: Task, policy: Policy, real: Machine, seed: int) -> tuple[np
     names = [p.name for p in task.params if p.target in TARGETS]
     params, at = task.params.only(names), [task.params.index(name) for name in names]
     prior = Box(params, task.belief.low[at], task.belief.high[at])
-    plain = replace(task, params=params, belief=prior, terms=(), sees={"actor": task.sees["actor"]})
+    plain = replace(task, params=params, belief=prior, terms=(), observations={"actor": task.observations["actor"]})
     found = identify(tasks.env(plain, 1).world, prior, log, HOW)
     told = ", ".join(f"{p.name} {p.value:.3g}{'' if p.determined else '?'}" for p in found.params)
     return task.params.vector(dict(zip(names, found.e))), f"identified {told}"

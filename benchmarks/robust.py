@@ -69,7 +69,7 @@ def met(name: str) -> tuple[Task, Belief]:
     task = tasks.make(name.split(",")[0])
     if task.name == "hover":
         return task, task.belief
-    return tasks.seeing(task, tasks.Sees(history=int(name.split()[1]))), Box.full(task.params)
+    return tasks.with_override(task, tasks.ObsOverride(history=int(name.split()[1]))), Box.full(task.params)
 
 
 def _contenders(seed: int, quick: bool, name: str) -> dict[str, dict[str, float]]:

@@ -30,7 +30,7 @@ class Hover(gymnasium.Env):
 
     def __init__(self, seed: int):
         self.env = tasks.env(tasks.make("hover"), 1, seed=seed, threads=1)
-        group, action = self.env.task.sees["actor"], self.env.task.action
+        group, action = self.env.task.observations["actor"], self.env.task.action
         self.observation_space = Box(-np.inf, np.inf, (group.dim,), np.float32)
         self.action_space = Box(-1, 1, (len(action.names),), np.float32)
         self.spec = EnvSpec("hover-v0", max_episode_steps=self.env.steps)

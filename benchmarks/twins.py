@@ -22,10 +22,13 @@ import mujoco
 import numpy as np
 
 from surefoot.belief import point
+from surefoot.contract import Action
+from surefoot.env import Env
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Params
 from surefoot.rng import Draw
 from surefoot.sim.engine import Engine
-from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
+from surefoot.task import Moment, Reward, Task
 from surefoot.world import Chance, OnAction, Start, State
 
 NOTHING = Params(())
@@ -142,18 +145,18 @@ def task(name: str, m: mujoco.MjModel, before: Before) -> Task:
 
     return Task(
         name=name, about=f"Gymnasium's {name}", xml="", params=NOTHING, belief=point(NOTHING, NOTHING.nominal),
-        substeps=SKIP, seconds=EPISODE * dt, sees={"actor": Group(_seen(t, m))},
+        substeps=SKIP, seconds=EPISODE * dt, observations={"actor": ObsGroup(_seen(t, m))},
         action=Action(tuple(f"u{i}" for i in range(m.nu)), np.zeros(m.nu), np.ones(m.nu), "", limit=np.inf),
         rewards=_rewards(t, before, healthy, dt), ended={"unhealthy": lambda s: ~healthy(s)} if t.alive else {},
         start=start, error=lambda s: np.zeros(len(s.q)), error_unit="", tolerance=0.0, window=dt,
     )  # fmt: skip
 
 
-def _seen(t: Twin, m: mujoco.MjModel) -> tuple[Seen, ...]:
-    q = Seen("q", lambda s: s.q[:, t.hidden :], m.nq - t.hidden, clip=np.inf)
-    v = Seen("v", lambda s: s.v, m.nv, clip=np.inf)
+def _seen(t: Twin, m: mujoco.MjModel) -> tuple[ObsTerm, ...]:
+    q = ObsTerm("q", lambda s: s.q[:, t.hidden :], m.nq - t.hidden, clip=np.inf)
+    v = ObsTerm("v", lambda s: s.v, m.nv, clip=np.inf)
     data = mujoco.MjData(m)
-    return q, v, *(Seen(k, _rows(k, first), getattr(data, k)[first:].size, clip=clip) for k, first, clip in t.seen)
+    return q, v, *(ObsTerm(k, _rows(k, first), getattr(data, k)[first:].size, clip=clip) for k, first, clip in t.seen)
 
 
 def _rewards(t: Twin, before: Before, healthy: Callable[[Moment], np.ndarray], dt: float) -> dict[str, Reward]:
@@ -209,7 +212,7 @@ def difference(name: str, steps: int = 200) -> tuple[float, float]:
 def _exact(ours: Env) -> np.ndarray:
     """What the first env is told, before it is rounded to single precision."""
     now = ours.moment
-    return np.concatenate([np.clip(t.compute(now)[0], -t.clip, t.clip) for t in ours.task.sees["actor"].terms])
+    return np.concatenate([np.clip(t.compute(now)[0], -t.clip, t.clip) for t in ours.task.observations["actor"].terms])
 
 
 def _watch_contacts(theirs: gymnasium.Env) -> mujoco.MjData:

@@ -30,7 +30,9 @@ STEPS, TEACHER = 50_000, 200_000  # of each student, and of their teacher
 def looks(quick: bool) -> Iterator[Row]:
     """Students of one look and of many, in looks none of them saw: return and success, mean and worst decile."""
     task = tasks.make("balance-camera")
-    state = tasks.seeing(task, tasks.teachers(task, tasks.Sees()))  # told it, over the whole belief; no pixel is drawn
+    state = tasks.with_override(
+        task, tasks.teachers(task, tasks.ObsOverride())
+    )  # told it, over the whole belief; no pixel is drawn
     lesson = replace(Student(**task.lesson), label="action", steps=2048 if quick else STEPS)
     teacher = learned(state, task.belief, 0, 4096 if quick else TEACHER)[0]
     belief, n = Box.ranges(task.params, RANGES), 4 if quick else VARIANTS
@@ -62,10 +64,10 @@ def looks(quick: bool) -> Iterator[Row]:
 def rate(quick: bool) -> Iterator[Row]:
     """Pictures a second, each with its own look, and what of an env step they leave."""
     task = tasks.make("balance-camera")
-    n, pixels = 8 if quick else 64, task.sees["actor"].terms[0].compute
+    n, pixels = 8 if quick else 64, task.observations["actor"].terms[0].compute
     envs = {
         "pixels": tasks.env(task, n, task.belief),
-        "state": tasks.env(tasks.telling(task, ["cart_pole"], 1), n, task.belief),
+        "state": tasks.env(tasks.with_actor_terms(task, ["cart_pole"], 1), n, task.belief),
     }
     for env in envs.values():
         env.reset()

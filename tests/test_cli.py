@@ -171,12 +171,12 @@ def test_ranges_can_grow_and_bad_ones_are_refused(tmp_path, capsys):
 
 def test_an_actor_may_be_told_more_and_its_policy_is_judged_with_what_it_was_told(tmp_path, capsys):
     run = tmp_path / "teacher"
-    said(capsys, "train", "balance", "--out", run, "--sees.history", "3", "--sees.also", "e", *SMALL)
+    said(capsys, "train", "balance", "--out", run, "--obs.history", "3", "--obs.also", "e", *SMALL)
     contract = json.loads((run / "policy.json").read_text())["contract"]
     assert contract["history"] == 3 and [t["name"] for t in contract["observation"]] == ["cart_pole", "e"]
     assert facts(capsys, "eval", run, "--episodes", "4")["episodes"] == 4
-    assert "did you mean" in said(capsys, "train", "walk", "--sees.also", "base_lin_vell", *SMALL, code=2).err
-    said(capsys, "train", "balance", "--out", tmp_path / "blind", "--sees.critic", "actor", *SMALL)
+    assert "did you mean" in said(capsys, "train", "walk", "--obs.also", "base_lin_vell", *SMALL, code=2).err
+    said(capsys, "train", "balance", "--out", tmp_path / "blind", "--obs.critic", "actor", *SMALL)
     assert "actor" == json.loads((tmp_path / "blind" / "run.json").read_text())["sees"]["critic"]
 
 
@@ -184,9 +184,9 @@ TINY = ["--student.steps", "128", "--student.envs", "8", "--student.horizon", "4
 
 
 @pytest.mark.parametrize("args, made", [
-    (["--sees.history", "5"], "r"),
-    (["--sees.history", "5", "--encoder", "conv"], "r"),
-    (["--sees.history", "5", "--encoder", "gru"], "r"),
+    (["--obs.history", "5"], "r"),
+    (["--obs.history", "5", "--encoder", "conv"], "r"),
+    (["--obs.history", "5", "--encoder", "gru"], "r"),
     (["--adapt", "rma", *TINY], "r/teacher"),
     (["--adapt", "rma", *TINY], "r/student"),
     (["--adapt", "dagger", *TINY], "r/student"),
@@ -197,7 +197,7 @@ def test_a_mirror_image_of_what_is_told_gives_the_mirror_image_of_the_action(arg
 
     said(capsys, "train", "walk", "--out", tmp_path / "r", *args, *SMALL)
     policy, task = bundle.load(tmp_path / made), tasks.make("walk")
-    m = task.symmetry.of(tasks.fitting(task, policy.contract).sees["actor"])
+    m = task.symmetry.of(tasks.for_contract(task, policy.contract).observations["actor"])
     obs = np.random.default_rng(0).standard_normal((7, policy.contract.obs_dim)).astype(np.float32)
     turned = (obs[:, m.obs_order] * m.obs_sign).astype(np.float32)
     straight, flipped = (policy(x) for x in (obs, turned))
@@ -225,23 +225,23 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--lr", "nan"], "lr: expected a finite number"),
         (["--hidden", "0"], "hidden: expected widths of at least 1"),
         (["--encoder", "e"], "the actor is not told e"),
-        (["--sees.also", "foo"], "no observation term matches 'foo'"),
-        (["--sees.history", "-3"], "history: expected at least 1 frame"),
+        (["--obs.also", "foo"], "no observation term matches 'foo'"),
+        (["--obs.history", "-3"], "history: expected at least 1 frame"),
         (["--student.history", "5"], "only with --adapt"),
         (["--teacher", "nowhere"], "only with --adapt"),
         (["--adr.step", "0.3"], "--adr.*: only with --ranges adr"),
-        (["--adapt", "dagger", "--sees.only", "cart_pole"], "name what its student is told by --student.only"),
+        (["--adapt", "dagger", "--obs.only", "cart_pole"], "name what its student is told by --student.only"),
         (["--adapt", "dagger", "--student.only", "cart_poll"], "did you mean cart_pole"),
         (["--adapt", "rma", "--student.only", "cart_pole"], "keeps its teacher's body"),
         (["--through", "nominal", "tsk"], "--through: no belief matches 'tsk'"),
         (["--belief", "falcon-g2"], "did you mean falcon-g1"),
         (["--belief", "."], "expected a JSON file, found a folder"),
-        (["--adapt", "rma", "--student.history", "1", "--sees.history", "4"], "at least the teacher's 4, found 1"),
+        (["--adapt", "rma", "--student.history", "1", "--obs.history", "4"], "at least the teacher's 4, found 1"),
         (["--through", "nominal", "--adapt", "rma"], "--adapt do not go with it"),
         (["--adapt", "rma", "--teacher", "nowhere"], "--teacher: that one is trained already"),
-        (["--adapt", "rma", "--sees.also", "e"], "--sees.also and --encoder do not go with it"),
-        (["--adapt", "dagger", "--sees.trial", "2"], "students over several episodes"),
-        (["--ranges", "adr", "--sees.trial", "2"], "expected 1 episode a world"),
+        (["--adapt", "rma", "--obs.also", "e"], "--obs.also and --encoder do not go with it"),
+        (["--adapt", "dagger", "--obs.trial", "2"], "students over several episodes"),
+        (["--ranges", "adr", "--obs.trial", "2"], "expected 1 episode a world"),
         (["--start", "nowhere"], "no run here"),
     ],
 )
@@ -285,7 +285,7 @@ def test_runs_and_policies_of_another_task_are_named_as_such(tmp_path, capsys):
 
 def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path, capsys):
     said(capsys, "train", "balance", "--out", tmp_path / "a", *SMALL)
-    said(capsys, "train", "balance", "--out", tmp_path / "b", "--sees.history", "4", "--sees.also", "e", *SMALL)
+    said(capsys, "train", "balance", "--out", tmp_path / "b", "--obs.history", "4", "--obs.also", "e", *SMALL)
     args = ["--over", "cart_mass", "--points", "2", "--episodes", "3"]
     assert len(facts(capsys, "sweep", tmp_path / "a", tmp_path / "b", *args)["policies"]) == 2
 

@@ -56,7 +56,6 @@ def encoded(kind: str, history: int = 12, activation: str = "tanh") -> Net:
 def test_an_encoder_answers_the_same_in_torch_numpy_on_disk_and_in_onnx(tmp_path, kind, history, activation):
     import onnx
     import torch
-
     from surefoot.learn.check import as_torch, onnx_difference
 
     policy = encoded(kind, history, activation)

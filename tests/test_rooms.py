@@ -7,7 +7,25 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
-NOUNS = {"errors", "rng", "files", "params", "special", "belief", "world", "task", "policy", "wiring", "log", "verdict"}
+NOUNS = {
+    "errors",
+    "rng",
+    "files",
+    "tensors",
+    "rotation",
+    "robot",
+    "params",
+    "special",
+    "belief",
+    "world",
+    "observation",
+    "contract",
+    "task",
+    "env",
+    "policy",
+    "log",
+    "verdict",
+}
 # each room and those it may import from; the nouns are open to all
 MAY = {
     "formats": set(),

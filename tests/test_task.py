@@ -9,10 +9,11 @@ from scipy import stats
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.policy import Random, Zero
 from surefoot.sim.events import Pull
-from surefoot.task import Group, Reward, Seen
+from surefoot.task import Reward
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import OnObservation
 
@@ -35,9 +36,9 @@ def test_every_task_runs_with_finite_numbers_of_the_promised_shapes(name):
     task = tasks.make(name)
     env = tasks.env(task, 8, task.belief, seed=3, stagger=True)
     obs = env.reset()
-    assert {g: o.shape for g, o in obs.items()} == {g: (8, group.dim) for g, group in task.sees.items()}
+    assert {g: o.shape for g, o in obs.items()} == {g: (8, group.dim) for g, group in task.observations.items()}
     assert all(np.isfinite(x).all() for x in play(env, 40))
-    assert set(task.sees) >= {"actor", "critic"}
+    assert set(task.observations) >= {"actor", "critic"}
 
 
 @pytest.mark.parametrize("name", FLAT)
@@ -64,7 +65,7 @@ def test_save_and_load_go_on_with_the_same_bits(name):
 
 
 def test_actors_see_nothing_a_robot_cannot_measure():
-    walk = {t.name for t in tasks.make("walk").sees["actor"].terms}
+    walk = {t.name for t in tasks.make("walk").observations["actor"].terms}
     assert walk == {
         "base_ang_vel",
         "projected_gravity",
@@ -75,7 +76,7 @@ def test_actors_see_nothing_a_robot_cannot_measure():
         "gait_clock",
     }
     for name in tasks.TASKS:
-        assert "e" not in {t.name for t in tasks.make(name).sees["actor"].terms}
+        assert "e" not in {t.name for t in tasks.make(name).observations["actor"].terms}
 
 
 def test_e_is_drawn_anew_at_each_reset_from_the_belief_uniform_and_log_uniform():
@@ -149,7 +150,9 @@ def test_many_divergences_are_all_contained():
 
 def test_history_holds_the_newest_frame_last_and_begins_with_copies_of_the_first():
     task = tasks.make("balance")
-    task = replace(task, sees=dict(task.sees, actor=replace(task.sees["actor"], history=3)), seconds=0.2)
+    task = replace(
+        task, observations=dict(task.observations, actor=replace(task.observations["actor"], history=3)), seconds=0.2
+    )
     env = tasks.env(task, 2, seed=0)
     obs = env.reset()["actor"].reshape(2, 3, 4)
     assert np.array_equal(obs[:, 0], obs[:, 2])
@@ -264,7 +267,7 @@ def test_a_reward_or_a_reading_that_is_no_number_is_contained_though_the_engine_
     task = tasks.make("balance")
     broken = {
         "reward": replace(task, rewards={"odd": Reward(1.0, lambda s: np.where(s.time > 0.09, np.nan, 1.0), "")}),
-        "reading": replace(task, sees=dict(task.sees, critic=Group((Seen("odd", lambda s: np.where(s.time > 0.09, np.inf, 1.0)[:, None], 1),)))),
+        "reading": replace(task, observations=dict(task.observations, critic=ObsGroup((ObsTerm("odd", lambda s: np.where(s.time > 0.09, np.inf, 1.0)[:, None], 1),)))),
     }  # fmt: skip
     for name, odd in broken.items():
         env = tasks.env(odd, 4, seed=0)
@@ -307,7 +310,7 @@ def test_a_task_can_be_given_one_more_unknown_with_the_term_that_it_steers():
     env, plain = tasks.env(task, 5, seed=1), tasks.env(hover, 5, seed=1)
     assert env.reset(e=np.tile(task.params.vector({"pull": 0.5}), (5, 1)))["critic"].shape == (
         5,
-        task.sees["critic"].dim,
+        task.observations["critic"].dim,
     )
     plain.reset()
     env.step(np.zeros((5, 4))), plain.step(np.zeros((5, 4)))
@@ -318,7 +321,7 @@ def test_a_task_can_be_given_one_more_unknown_with_the_term_that_it_steers():
 
 def test_a_critic_told_what_the_actor_is_told_hears_its_noise_and_one_of_other_terms_none():
     task = tasks.make("hover")
-    same = tasks.env(tasks.seeing(task, tasks.Sees(critic="actor")), 8, task.belief, seed=1)
+    same = tasks.env(tasks.with_override(task, tasks.ObsOverride(critic="actor")), 8, task.belief, seed=1)
     own = tasks.env(task, 8, task.belief, seed=1)
     for env in (same, own):
         obs = env.reset()
@@ -327,6 +330,6 @@ def test_a_critic_told_what_the_actor_is_told_hears_its_noise_and_one_of_other_t
         actor, critic = obs["actor"], obs["critic"]
         if env is same:
             assert np.array_equal(actor, critic)
-    at = own.task.sees["actor"].columns[0]
-    newest = actor.reshape(8, own.task.sees["actor"].history, -1)[:, -1, at]
-    assert not np.array_equal(newest, critic[:, own.task.sees["critic"].columns[0]])
+    at = own.task.observations["actor"].columns[0]
+    newest = actor.reshape(8, own.task.observations["actor"].history, -1)[:, -1, at]
+    assert not np.array_equal(newest, critic[:, own.task.observations["critic"].columns[0]])

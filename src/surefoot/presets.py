@@ -322,7 +322,7 @@ def fit(task: Task, name: str) -> Fit:
     named = {p.name for p in task.params if MEANS.get(p.name) == (p.target, p.op)}
     ranges = {k: _own(task, r) for k, r in preset.ranges.items() if k in named}
     unnamed = [f"{k} ({r.said})" for k, r in preset.ranges.items() if k not in named]
-    told = {t.name: t.noise for t in task.sees["actor"].terms if t.noise}
+    told = {t.name: t.noise for t in task.observations["actor"].terms if t.noise}
     heard = {term: sd for term, sd in preset.noise.items() if term in told and "noise" in named}
     if heard:
         ranges["noise"] = _noise(heard, told)

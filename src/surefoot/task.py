@@ -1,24 +1,24 @@
-"""What is seen, rewarded, commanded and ended; and the env step that joins a Task and a World.
+"""Task: what is observed, rewarded, commanded and ended.
 
-Observation pipeline of a group: compute -> noise -> clip -> scale -> (delay, in the engine) -> history.
 A Task's functions take a Moment and return arrays over its rows, so the same code serves training and gate (n rows) and
 the robot (one). Success of an episode: it ran to its time limit, and its error (largest, or mean) over the last
 `window` seconds stayed within `tolerance`.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from surefoot.belief import Belief
-from surefoot.errors import SurefootError, unknown
-from surefoot.params import Param, Params
-from surefoot.rng import Draw, Rows, normal, stream
-from surefoot.world import Chance, OnObservation, OnSense, Start, State, World
+from surefoot.contract import Action
+from surefoot.errors import unknown
+from surefoot.observation import Formula, ObsGroup, ObsTerm
+from surefoot.params import Params
+from surefoot.rng import Draw
+from surefoot.robot import BASE, Layout
+from surefoot.world import Start, State
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Moment:
     command: np.ndarray  # (n, nc) what is asked for
     time: np.ndarray  # (n,) s into the episode
     reward: np.ndarray  # (n,) of the control period that led here; 0 where a world begins
+    layout: Layout = Layout((), (), ())  # where the robot's parts are in x
     known: dict[Callable[["Moment"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False)
 
     def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
@@ -45,7 +46,24 @@ class Moment:
         gravity = x.gravity[ids] if len(x.gravity) > 1 else x.gravity
         y, e, wrench = _Some(x.y, ids), x.e[ids], x.wrench[ids]
         part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], y, e, gravity, wrench)
-        return Moment(part, self.action[ids], self.previous[ids], self.command[ids], self.time[ids], self.reward[ids])
+        rows = (a[ids] for a in (self.action, self.previous, self.command, self.time, self.reward))
+        return Moment(part, *rows, self.layout)
+
+    def reading(self, name: str) -> np.ndarray:
+        """(n, k) what the robot's sensors tell by that name (observation.py lists them)."""
+        if name in OWN_READINGS:
+            return OWN_READINGS[name](self)
+        sensor = self.layout.sensors.get(name, name)
+        if sensor in self.x.y:
+            return self.x.y[sensor]
+        found = self.layout.columns(name)
+        if found is None:
+            raise unknown("reading", name, [*OWN_READINGS, "joint_pos", "joint_vel", *BASE, *self.x.y])
+        which, columns = found
+        return (self.x.q, self.x.v)[which][:, columns]
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return self.layout.parts(name)
 
     @property
     def q(self) -> np.ndarray:
@@ -76,57 +94,22 @@ class _Some(Mapping[str, np.ndarray]):
         return len(self.y)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One observation term: a name people know, what it is, how noisy it is on a real robot, how it is scaled."""
-
-    name: str
-    compute: Callable[[Moment], np.ndarray]
-    dim: int
-    unit: str = ""
-    noise: float = 0.0
-    """standard deviation of the sensor's noise, in `unit`"""
-    scale: float = 1.0
-    clip: float = np.inf
-    """largest magnitude, in `unit`, before scaling"""
-    sensed: bool = True
-    """read by a sensor, whose noise and bias may be unknown"""
+OWN_READINGS: dict[str, Callable[[Moment], np.ndarray]] = {
+    "action": lambda s: s.action,
+    "command": lambda s: s.command,
+    "time": lambda s: s.time[:, None],
+    "gravity": lambda s: s.x.gravity,
+}
 
 
-def memory(actions: int) -> tuple[Seen, ...]:
+def memory(actions: int) -> tuple[ObsTerm, ...]:
     """What an actor is told, too, that remembers several episodes in one world: what it did, what came of it, and when
     an episode begins."""
     return (
-        Seen("last_action", lambda s: s.action, actions, "", sensed=False),
-        Seen("last_reward", lambda s: s.reward[:, None], 1, "", sensed=False),
-        Seen("begun", lambda s: (s.time == 0.0)[:, None], 1, "1 where an episode begins", sensed=False),
+        ObsTerm("last_action", Formula("last_action"), actions, sensed=False),
+        ObsTerm("last_reward", lambda s: s.reward[:, None], 1, sensed=False),
+        ObsTerm("begun", Formula("begun"), 1, "1 where an episode begins", sensed=False),
     )
-
-
-@dataclass(frozen=True)
-class Group:
-    """Terms told to one reader (actor, critic, ...), with `history` frames of them, newest last."""
-
-    terms: tuple[Seen, ...]
-    history: int = 1
-
-    @property
-    def frame(self) -> int:
-        return sum(t.dim for t in self.terms)
-
-    def each(self, name: str) -> np.ndarray:
-        """A property of the terms, for each column of a frame."""
-        return np.repeat([getattr(t, name) for t in self.terms], [t.dim for t in self.terms])
-
-    @cached_property
-    def columns(self) -> list[slice]:
-        """Where in a frame each term is."""
-        ends = np.cumsum([t.dim for t in self.terms]).tolist()
-        return [slice(end - t.dim, end) for t, end in zip(self.terms, ends)]
-
-    @property
-    def dim(self) -> int:
-        return self.frame * self.history
 
 
 @dataclass(frozen=True)
@@ -134,27 +117,6 @@ class Reward:
     weight: float
     compute: Callable[[Moment], np.ndarray]
     about: str
-
-
-@dataclass(frozen=True)
-class Action:
-    """What the policy's numbers mean: control = offset + scale * a, with a clipped to [-limit, limit]."""
-
-    names: tuple[str, ...]
-    offset: np.ndarray
-    scale: np.ndarray
-    unit: str
-    limit: float = 1.0
-    choices: int = 0
-    """0: continuous; k: the policy picks one of k, mapped to evenly spaced a in [-1, 1]"""
-
-    def control(self, a: np.ndarray) -> np.ndarray:
-        return self.offset + self.scale * a
-
-    def bounded(self, a: np.ndarray) -> np.ndarray:
-        if self.choices:
-            return 2.0 * np.asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
-        return np.clip(np.asarray(a, float), -self.limit, self.limit)
 
 
 @dataclass(frozen=True)
@@ -180,7 +142,7 @@ class Symmetry:
     terms: Mapping[str, Turned]
     action: Turned
 
-    def of(self, group: Group) -> Mirror | None:
+    def of(self, group: ObsGroup) -> Mirror | None:
         """For an actor that is told this group; None where one of its terms has no mirror image."""
         same = (np.arange(1), np.ones(1))
         known = [same if t.name in SIDELESS else self.terms.get(t.name) for t in group.terms]
@@ -205,7 +167,8 @@ class Task:
     """engine steps in one control period"""
     seconds: float
     action: Action
-    sees: Mapping[str, Group]
+    observations: Mapping[str, ObsGroup]
+    """reader (actor, critic, teacher, ...) -> what it is told"""
     rewards: Mapping[str, Reward]
     ended: Mapping[str, Callable[[Moment], np.ndarray]]
     start: Callable[[Draw, int], Start]
@@ -234,348 +197,3 @@ class Task:
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes that ended in one step: one row each."""
-
-    ids: np.ndarray
-    returns: np.ndarray
-    lengths: np.ndarray
-    success: np.ndarray
-    error: np.ndarray
-    reason: list[str]
-    e: np.ndarray  # (k, ne)
-    began: np.ndarray  # the env's count of steps when each began
-
-    def of(self, envs: np.ndarray) -> "Episodes":
-        """Those of some envs, of which envs (n,) is true."""
-        at = np.flatnonzero(envs[self.ids])
-        rows = {k: v[at] for k, v in vars(self).items() if k != "reason"}
-        return Episodes(**rows, reason=[self.reason[i] for i in at])
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one env step gives back: `obs` after auto-reset, `last` what each group would have been told before it."""
-
-    obs: dict[str, np.ndarray]
-    reward: np.ndarray  # (n,)
-    terminated: np.ndarray  # (n,) bool: failed; nothing follows
-    truncated: np.ndarray  # (n,) bool: out of time; value continues
-    final: np.ndarray  # (n,) bool: done, and its trial with it; until then value goes on in the trial's next episode
-    valid: np.ndarray  # (n,) bool: False where the simulation diverged, whose transition must not be learned from
-    last: dict[str, np.ndarray]  # group -> rows of the envs that are done, before their reset
-    episodes: Episodes | None
-
-
-# arrays that are an Env's own state
-OWN = ("age", "action", "previous", "command", "reward", "returns", "error", "partial", "ended")
-
-
-class Env:
-    """A Task in a World under a belief: n episodes side by side, each with its own e, reset as they end."""
-
-    def __init__(self, task: Task, world: World, belief: Belief, seed: int = 0, stagger: bool = False):
-        if belief.params.names != world.params.names:
-            raise SurefootError(f"belief: expected params {world.params.names}, found {belief.params.names}")
-        self.task, self.world, self.belief, self.seed, self.stagger = task, world, belief, seed, stagger
-        n, na = world.n, len(task.action.names)
-        self.n, self.steps = n, round(task.seconds / world.dt)
-        self.counter = 0
-        self.age = np.zeros(n, np.int64)  # control periods into the episode
-        self.action, self.previous = np.zeros((n, na)), np.zeros((n, na))
-        self.command = np.zeros((n, len(task.command_names)))
-        self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
-        self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
-        self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
-        self.frames = {g: np.zeros((n, group.history, group.frame), np.float32) for g, group in task.sees.items()}
-        self.scales = {g: group.each("scale").astype(np.float32) for g, group in task.sees.items()}
-        self.noises, self.bias = _noises(world.params, task.sees), _outside(world.params, "bias", task.sees)
-        self.senses = [t for t in world.terms if isinstance(t, OnSense)]
-        self.told = [t for t in world.terms if isinstance(t, OnObservation)]
-        self.alike = [g for g, group in task.sees.items() if group.terms == task.sees["actor"].terms]
-        self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
-        self.diverged = 0
-        self.on_divergence: Callable[[int, str], None] | None = None
-
-    @property
-    def moment(self) -> Moment:
-        x = self.world.state
-        x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
-        return Moment(x, self.action, self.previous, self.command, self.age * self.world.dt, self.reward)
-
-    def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
-        """The moment as the robot's sensors tell it, of all envs or of ids."""
-        now, ids = now or self.moment, np.arange(self.n) if ids is None else ids
-        x, chance = now.x, Chance(self.seed, self.counter, self.world.dt)
-        for term in self.senses:
-            x = term(x, ids, chance)
-        return replace(now, x=x, known={})
-
-    def reset(self, seed: int | None = None, e: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Begin everywhere; given a seed, from its streams' start; given e (n, ne), in those worlds, not in drawn ones.
-
-        With `stagger`, at random ages, not all in step.
-        """
-        if seed is not None:
-            self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
-        self._begin(np.arange(self.n), e)
-        if self.stagger:
-            return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
-        return self._observe(self._tell(self._frames()), np.arange(self.n))
-
-    def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
-        """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
-        self.age[:], self.partial[:] = ages, True
-        return self._observe(self._tell(self._frames()), np.arange(self.n))
-
-    def step(self, action: np.ndarray) -> Step:
-        task = self.task
-        self.previous, self.action = self.action, task.action.bounded(action)
-        if not np.isfinite(self.action).all():
-            i = int(np.flatnonzero(~np.isfinite(self.action).all(1))[0])
-            raise SurefootError(f"action: env {i}: found {self.action[i].tolist()}, expected finite numbers")
-        bad = self.world.step(task.action.control(self.action), Chance(self.seed, self.counter, self.world.dt))
-        self.counter += 1
-        self.age += 1
-        if bad.any():
-            self._contain(bad)
-        now = self.moment
-        self.reward[:] = reward = self._reward(now)
-        frames = self._frames(now)
-        odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
-        if odd.any():  # the engine saw nothing wrong, but what came of it is not a number
-            self._contain(odd)
-            bad = bad | odd
-        reward, terminated, why = self._judge(now, reward, bad)
-        truncated = (self.age >= self.steps) & ~terminated
-        done = terminated | truncated
-        self.returns += reward
-        self._measure(now)
-        final = done & ((self.ended + 1 >= task.trial) | bad)
-        self.reward[:] = reward
-        episodes, last, ids = None, {}, np.flatnonzero(done)
-        if len(ids):
-            episodes = self._finish(ids, terminated, why)
-            last = self._last(self._tell(frames, now), ids)
-            self._again(np.flatnonzero(done & ~final))
-            self._begin(np.flatnonzero(final))
-        changed = np.flatnonzero(done | self._recommand())
-        if len(changed):
-            for g, frame in self._frames(self.moment.rows(changed), changed).items():
-                frames[g][changed] = frame
-        obs = self._observe(self._tell(frames), np.flatnonzero(final))
-        return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
-
-    def _reward(self, now: Moment) -> np.ndarray:
-        dt, floor = self.world.dt, self.task.reward_floor
-        with np.errstate(invalid="ignore", over="ignore"):  # of what diverged
-            reward = sum(dt * r.weight * r.compute(now) for r in self.task.rewards.values())
-        return np.asarray(np.maximum(reward, dt * floor) if np.isfinite(floor) else reward)
-
-    def _judge(
-        self, now: Moment, reward: np.ndarray, bad: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
-        why = {name: test(now) for name, test in self.task.ended.items()}
-        why["diverged"] = bad
-        terminated = np.logical_or.reduce(list(why.values()))
-        return (np.where(bad, 0.0, reward) if bad.any() else reward), terminated, why
-
-    def _measure(self, now: Moment) -> None:
-        """The episode's error so far, over its last `window` seconds."""
-        task = self.task
-        span = max(1, round(min(task.window, task.seconds) / self.world.dt))
-        counts = self.age > self.steps - span
-        if not counts.any():
-            return
-        error = np.where(counts, task.error(now), 0.0)
-        self.error = np.maximum(self.error, error) if task.measure == "max" else self.error + error / span
-
-    def _finish(self, ids: np.ndarray, terminated: np.ndarray, why: dict[str, np.ndarray]) -> Episodes:
-        ids = ids[~self.partial[ids]]
-        reason = [next((k for k, hit in why.items() if hit[i]), "time") for i in ids]
-        failed = terminated[ids]
-        error = np.where(failed, np.nan, self.error[ids])
-        success = ~failed & (self.error[ids] <= self.task.tolerance)
-        began, e = self.counter - self.age[ids], self.world.state.e[ids]
-        return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason, e, began)
-
-    def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
-        """New e, start and command in envs ids, which no other env's draws move."""
-        self._place(ids, self.belief.sample(self._rows("e", ids), len(ids)) if e is None else e)
-        self.reward[ids], self.ended[ids] = 0.0, 0
-
-    def _again(self, ids: np.ndarray) -> None:
-        """Another episode in the same world."""
-        if len(ids):
-            self._place(ids, self.world.state.e[ids])
-            self.ended[ids] += 1
-
-    def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
-        k = len(ids)
-        self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
-        self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
-        self.action[ids], self.previous[ids] = 0.0, 0.0
-        if self.task.command is not None:
-            self.command[ids] = self.task.command(self._rows("command", ids), k)
-
-    def _recommand(self) -> np.ndarray:
-        """(n,) bool: the envs whose time had come for another command."""
-        if self.task.command is None or not np.isfinite(self.task.command_every):
-            return np.zeros(self.n, bool)
-        due = (self.age > 0) & (self.age % round(self.task.command_every / self.world.dt) == 0)
-        ids = np.flatnonzero(due)
-        if len(ids):
-            self.command[ids] = self.task.command(self._rows("recommand", ids), len(ids))
-        return due
-
-    def _rows(self, purpose: str, ids: np.ndarray) -> Rows:
-        return Rows(self.seed, purpose, self.counter, ids)
-
-    def _contain(self, bad: np.ndarray) -> None:
-        """Count and report what diverged, and let the task see numbers there, not NaN; the rows are reset below."""
-        self.diverged += int(bad.sum())
-        for i in np.flatnonzero(bad):
-            if self.on_divergence is not None:
-                self.on_divergence(int(i), "diverged")
-        x = self.world.state
-        for rows in (x.q, x.v):
-            rows[bad] = np.nan_to_num(rows[bad], nan=0.0, posinf=0.0, neginf=0.0).clip(-1e3, 1e3)
-
-    def _observe(self, now: Mapping[str, np.ndarray], fresh: np.ndarray) -> dict[str, np.ndarray]:
-        """Take in a frame of every group; the history of `fresh` envs begins with copies of their first one."""
-        for g, group in self.task.sees.items():
-            frames = self.frames[g]
-            if group.history > 1:
-                frames[:, :-1] = frames[:, 1:]
-                frames[fresh] = now[g][fresh, None]
-            frames[:, -1] = now[g]
-        return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
-
-    def _last(self, now: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What each group would be told now in some envs; no NaN, even where one diverged."""
-        told = {}
-        for g, frames in self.frames.items():
-            frame = np.nan_to_num(now[g][ids], nan=0.0, posinf=0.0, neginf=0.0)
-            told[g] = np.concatenate([frames[ids, 1:], frame[:, None]], 1).reshape(len(ids), -1)
-        return told
-
-    def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """One frame of each group, of all envs or of ids; a group that is told what the actor is, is told the same."""
-        now = now or self.moment
-        actor = self._frame("actor", now, ids)
-        return {g: actor if g in self.alike else self._frame(g, now, ids) for g in self.task.sees}
-
-    def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
-        """One frame of a group; the actor's as its sensors would tell it."""
-        group = self.task.sees[g]
-        if g == "actor" and self.senses:
-            now = self.sensed(now, ids)
-        frame = np.empty((len(now.q), group.frame), np.float32)
-        with np.errstate(over="ignore"):  # readings of what diverged
-            for t, at in zip(group.terms, group.columns):
-                frame[:, at] = now.once(t.compute)
-        if g == "actor":
-            self._disturb(frame, now.x.e, ids)
-        for t, at in zip(group.terms, group.columns):
-            if np.isfinite(t.clip):
-                np.clip(frame[:, at], -t.clip, t.clip, out=frame[:, at])
-        frame *= self.scales[g]
-        return frame
-
-    def _tell(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
-        """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
-        if not self.told:
-            return frames
-        chance, x, frame = Chance(self.seed, self.counter, self.world.dt), (now or self.moment).x, frames["actor"]
-        for term in self.told:
-            frame = term(x, frame, chance)
-        told = np.asarray(frame, np.float32)
-        return {g: told if g in self.alike else frames[g] for g in frames}
-
-    def _disturb(self, frame: np.ndarray, e: np.ndarray, ids: np.ndarray | None) -> None:
-        """Sensor noise and bias, in place; an env's noise is the same whether all envs are asked for or some."""
-        for noise in self.noises:
-            multiple = noise.multiple(e)
-            if np.any(multiple):
-                drawn = self._noise()[:, noise.drawn] if ids is None else self._noise()[ids, noise.drawn]
-                frame[:, noise.columns] += drawn * multiple * noise.sd
-        for columns, params in self.bias:
-            for i, _ in params:
-                frame[:, columns] += e[:, i, None]
-
-    def _noise(self) -> np.ndarray:
-        """(n, noisy columns) standard normal, drawn once a step."""
-        if self._drawn[0] != self.counter:
-            self._drawn = (self.counter, normal(self.seed, "noise", self.counter, (self.n, self.noises[-1].drawn.stop)))
-        return self._drawn[1]
-
-    def save(self) -> dict[str, np.ndarray]:
-        """All that load() needs to go on with the same bits."""
-        own = {k: getattr(self, k).copy() for k in OWN}
-        own |= {f"frames.{g}": f.copy() for g, f in self.frames.items()}
-        own |= {"counter": np.array(self.counter), "diverged": np.array(self.diverged)}
-        return own | {f"world.{k}": v for k, v in self.world.save().items()}
-
-    def load(self, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Go on from save(); returns the observations that followed it."""
-        for k in OWN:
-            setattr(self, k, saved[k].copy())
-        for g in self.frames:
-            self.frames[g] = saved[f"frames.{g}"].copy()
-        self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
-        self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
-        return {g: f.reshape(self.n, -1).copy() for g, f in self.frames.items()}
-
-
-@dataclass(frozen=True)
-class _Noise:
-    """Neighbouring columns of the actor's frame whose noise the same params move: sd times multiple(e)."""
-
-    columns: slice
-    drawn: slice  # of what is drawn each step
-    sd: np.ndarray
-    params: list[tuple[int, Param]]
-
-    def multiple(self, e: np.ndarray) -> np.ndarray | np.float32:
-        multiple: Any = np.float32(1.0)
-        for i, p in self.params:
-            multiple = (e[:, i, None] * (multiple if p.op == "scale" else 1.0)).astype(np.float32)
-        return multiple
-
-
-def _noises(params: Params, sees: Mapping[str, Group]) -> list[_Noise]:
-    found: list[_Noise] = []
-    for t, (at, moved) in zip(sees["actor"].terms, _outside(params, "noise", sees)):
-        if not t.noise and not moved:
-            continue
-        sd = np.full(t.dim, 1.0 if any(p.op == "set" for _, p in moved) else t.noise, np.float32)
-        first = found[-1].drawn.stop if found else 0
-        new = _Noise(at, slice(first, first + t.dim), sd, moved)
-        if found and found[-1].columns.stop == at.start and found[-1].params == moved:
-            old = found.pop()
-            columns, drawn = slice(old.columns.start, at.stop), slice(old.drawn.start, new.drawn.stop)
-            new = _Noise(columns, drawn, np.concatenate([old.sd, sd]), moved)
-        found.append(new)
-    return found
-
-
-def _outside(params: Params, target: str, sees: Mapping[str, Group]) -> list[tuple[slice, list[tuple[int, Param]]]]:
-    """For each term of the actor: its columns, and (index in e, param) of the params that move what is told of it.
-
-    A param of a sensor that the actor lacks, and another reader has, moves nothing.
-    """
-    actor, known = sees["actor"], [t.name for group in sees.values() for t in group.terms]
-    found: list[list[tuple[int, Param]]] = [[] for _ in actor.terms]
-    for i, p in enumerate(params):
-        if p.target != target:
-            continue
-        if not any(re.fullmatch(p.match, name) for name in known):
-            raise unknown("observation term", p.match, list(dict.fromkeys(known)), f"param {p.name}")
-        for k, t in enumerate(actor.terms):
-            if t.sensed and re.fullmatch(p.match, t.name):
-                found[k].append((i, p))
-    return list(zip(actor.columns, found))

@@ -15,6 +15,7 @@ import numpy as np
 
 from surefoot.params import Params
 from surefoot.rng import stream
+from surefoot.robot import Layout
 
 
 @dataclass(frozen=True)
@@ -140,12 +141,14 @@ class World(ABC):
     params: Params
     terms: tuple[Term, ...]
     state: State
+    layout: Layout
+    """where the robot's named parts are in the state"""
     substeps: int = 1
     """the engine's own steps in a control period"""
     fresh: bool = False
     """whether a step ends with sense(); else sensors tell what they read before its last integration, which costs less"""
     model: Any
-    """the engine's own model, for whoever needs names, gains or pictures"""
+    """the engine's own model, for whoever needs gains or pictures"""
 
     @abstractmethod
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from surefoot.wiring import Wire, Wiring
 
 from surefoot.deploy import onnx_file
 from surefoot.deploy.foreign import check_fits, contract_of, from_deploy, from_metadata, ours
 from surefoot.deploy.onnx_file import read
 from surefoot.errors import SurefootError
-from surefoot.wiring import Wire, Wiring
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402

@@ -58,7 +58,7 @@ def flown(
 
 
 def told_of(policy, log):
-    task = tasks.fitting(tasks.make(policy.contract.task), policy.contract)
+    task = tasks.for_contract(tasks.make(policy.contract.task), policy.contract)
     return rebuilt(task, policy.contract, tasks.env(task, 1).world, log)
 
 

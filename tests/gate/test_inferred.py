@@ -19,7 +19,7 @@ OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}
 
 def knowing(latent: bool = True) -> tuple[Net, Box]:
     """A policy that is told e: it catches the pole by hand-made gains, and its latent is e itself, relu(e) - relu(-e)."""
-    task = tasks.seeing(tasks.make("balance"), tasks.Sees(also=("e",)))
+    task = tasks.with_override(tasks.make("balance"), tasks.ObsOverride(also=("e",)))
     d, c = len(task.params), contract(task, tasks.env(task, 1).world.model)
     eye, f = np.eye(d, dtype=np.float32), lambda *shape: np.zeros(shape, np.float32)
     gains = np.array([[0.1, 0.2, 2.0, 0.4]], np.float32)

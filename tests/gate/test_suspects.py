@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from surefoot.wiring import Wire, Wiring
 
 from surefoot import tasks
 from surefoot.gate import suspects
@@ -13,7 +14,6 @@ from surefoot.gate.gate import Plan, gate
 from surefoot.gate.suspects import KINDS, groups, orders, sentences
 from surefoot.tasks.ground import Ground
 from surefoot.tasks.walk import JOINTS, STAND, xml
-from surefoot.wiring import Wire, Wiring
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
 PLAN = Plan(episodes=20, rungs=4, watched=4, threads=1)

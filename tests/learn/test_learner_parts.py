@@ -28,7 +28,7 @@ def learner(name="balance", **changes):
 def rows(lea, *columns, old=0.0):
     """A minibatch of (ratio to the old probability, advantage, action, target), all in one state."""
     ratio, adv, action, target = torch.tensor(columns).T[..., None]
-    n, sees = len(ratio), lea.env.task.sees
+    n, sees = len(ratio), lea.env.task.observations
     obs, critic_obs = torch.ones(n, sees["actor"].dim), torch.ones(n, sees["critic"].dim)
     with torch.no_grad():
         log_prob = lea.head.log_prob(lea.actor(obs), action)[:, None]
@@ -111,7 +111,7 @@ def test_a_gradient_step_is_as_long_as_the_kl_it_finds_allows(old, step):
 def told_e(task):
     """A teacher at random that reads e by an encoder, whose latent is far from 0."""
     settings = PPO(envs=2, horizon=1, minibatches=1, hidden=(8,), encoder="e", latent=3, learner_threads=1)
-    net = policy_of(Learner(tasks.env(tasks.seeing(task, tasks.Sees(also=("e",))), 2), settings, 0))
+    net = policy_of(Learner(tasks.env(tasks.with_override(task, tasks.ObsOverride(also=("e",))), 2), settings, 0))
     return replace(net, arrays={**net.arrays, "latent_w": 100 * net.arrays["latent_w"]})
 
 

@@ -147,7 +147,7 @@ def test_a_normaliser_fed_in_parts_knows_the_whole():
 
 def test_a_mirrored_actor_answers_the_mirrored_question_with_the_mirrored_answer():
     task = tasks.make("walk")
-    mirror = task.symmetry.of(task.sees["actor"])
+    mirror = task.symmetry.of(task.observations["actor"])
     actor = Actor(mlp(47, (16,), 12, "relu", 1.0, torch.Generator().manual_seed(0)), mirror)
     obs = torch.randn(6, 47, generator=torch.Generator().manual_seed(1))
     turned = obs[:, mirror.obs_order] * torch.from_numpy(mirror.obs_sign).float()
@@ -167,7 +167,7 @@ def test_walks_mirror_is_a_symmetry_of_its_physics():
     task = tasks.make("walk")
     env = tasks.env(task, 2, seed=0)
     env.reset()
-    rng, m = np.random.default_rng(0), task.symmetry.of(task.sees["actor"])
+    rng, m = np.random.default_rng(0), task.symmetry.of(task.observations["actor"])
     start = task.start(rng, 1)
     q = np.repeat(start.q, 2, 0)
     q[:, :3], q[:, 3:7] = [0.0, 0.0, 2.0], [1, 0, 0, 0]
@@ -180,7 +180,7 @@ def test_walks_mirror_is_a_symmetry_of_its_physics():
         u = task.action.control(np.stack([a, a[m.action_order] * m.action_sign]))
         env.world.step(u, Chance(0, k, env.world.dt))
     env.command[:], env.action[:] = 0.0, 0.0  # not part of the physics, and their own mirror images
-    frame = np.concatenate([t.compute(env.moment) for t in task.sees["actor"].terms], 1)
+    frame = np.concatenate([t.compute(env.moment) for t in task.observations["actor"].terms], 1)
     assert np.abs(frame[0]).max() > 0.1
     assert np.allclose(frame[0][m.obs_order] * m.obs_sign, frame[1], atol=1e-5)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from surefoot.learn.check import answers, onnx_difference
 
 from surefoot import tasks
 from surefoot.belief import Box
@@ -13,7 +14,6 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.check import answers, onnx_difference
 from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import Learner
 from surefoot.learn.residual import Residual
@@ -26,7 +26,7 @@ K = [[0.0, 1.0, 40.0, 8.0]]  # N for m, m/s, rad, rad/s
 
 
 def contract_of(name: str, history: int = 0, **changes) -> Contract:
-    task = tasks.seeing(tasks.make(name), tasks.Sees(history=history))
+    task = tasks.with_override(tasks.make(name), tasks.ObsOverride(history=history))
     return replace(contract(task, tasks.env(task, 1).world.model), **changes)
 
 
@@ -192,7 +192,7 @@ def test_a_run_upon_a_base_goes_on_with_the_same_bits_without_the_original(tmp_p
     encoder = {"encoder": changes["encoder"]} if "encoder" in changes else {}
     about = dict(
         seed=3, belief=tasks.make("hover").belief, settings=learn.settings_for("hover", {**SMALL, **encoder}),
-        save_every=0, sees=tasks.Sees(history=changes.get("history", 0)), base=tmp_path / "law",
+        save_every=0, observations=tasks.ObsOverride(history=changes.get("history", 0)), base=tmp_path / "law",
         residual=Residual(0.2, 0.5), ranges=changes.get("ranges"),
     )  # fmt: skip
     stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == at else None  # noqa: E731
@@ -242,7 +242,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, c
 
 
 def tasks_told(*names: str):
-    task = tasks.telling(tasks.make("balance"), names, 1)
+    task = tasks.with_actor_terms(tasks.make("balance"), names, 1)
     return contract(task, tasks.env(task, 1).world.model).observation
 
 
@@ -305,7 +305,7 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
 
 def test_a_base_with_a_history_is_refused_under_a_memory_of_several_episodes():
     """The frames before an episode's first are of the episode before: to such a base they would be its own."""
-    task = tasks.seeing(tasks.make("balance"), tasks.Sees(history=3, trial=2))
+    task = tasks.with_override(tasks.make("balance"), tasks.ObsOverride(history=3, trial=2))
     upper = contract(task, tasks.env(task, 1).world.model)
     Residual().upon(law(), upper)
     with pytest.raises(

@@ -24,7 +24,9 @@ LESSON = Student(envs=32, horizon=8, minibatches=2, steps=32 * 8 * 6, history=6,
 def teacher(tmp_path_factory):
     folder = tmp_path_factory.mktemp("teacher")
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e", "latent": 3})
-    return learn.train("hover", folder / "t", 0, tasks.make("hover").belief, settings, sees=tasks.Sees(also=("e",)))
+    return learn.train(
+        "hover", folder / "t", 0, tasks.make("hover").belief, settings, observations=tasks.ObsOverride(also=("e",))
+    )
 
 
 def apprentice(teacher, **changes) -> Apprentice:
@@ -60,20 +62,20 @@ def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tm
 
 def test_a_student_by_actions_is_told_as_many_frames_as_they_are_as_its_teacher(teacher):
     actor = apprentice(teacher, label="action").actor
-    frame = sum(t.dim for t in tasks.make("hover").sees["actor"].terms)
+    frame = sum(t.dim for t in tasks.make("hover").observations["actor"].terms)
     assert actor.keeps.tolist() == list(range(3 * frame, 6 * frame))
 
 
 def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_step_of_the_lesson(tmp_path):
     """At the first frame every last action is 0: scaled by that, any action would be out of all bounds."""
-    sees = tasks.Sees(only=("position_error", "rotation", "base_lin_vel", "base_ang_vel", "e"))
+    sees = tasks.ObsOverride(only=("position_error", "rotation", "base_lin_vel", "base_ang_vel", "e"))
     task, settings = tasks.make("hover"), learn.settings_for("hover", SMALL)
-    master = bundle.load(learn.train("hover", tmp_path / "t", 0, task.belief, settings, sees=sees))
+    master = bundle.load(learn.train("hover", tmp_path / "t", 0, task.belief, settings, observations=sees))
     lesson = Student(**{**vars(LESSON), "label": "action"})
     room = classroom(task, master, lesson.history)
     a = Apprentice(tasks.env(room, 32, task.belief, 3), lesson, 3, master)
     assert np.array_equal(a.obs["actor"], tasks.env(room, 32, task.belief, 3).reset()["actor"])
-    env, group = tasks.env(room, 32, task.belief, 3), room.sees["actor"]
+    env, group = tasks.env(room, 32, task.belief, 3), room.observations["actor"]
     obs = env.reset()
     for _ in range(lesson.history):
         obs = env.step(master(obs["teacher"])).obs
@@ -92,10 +94,12 @@ def test_a_lesson_that_teaches_nothing_is_refused(change, words):
 
 
 def test_a_teacher_begins_as_a_policy_that_is_hardly_told_of_e():
-    task = tasks.seeing(tasks.make("hover"), tasks.Sees(also=("e",)))
+    task = tasks.with_override(tasks.make("hover"), tasks.ObsOverride(also=("e",)))
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e"})
     learner = learn.Learner(tasks.env(task, 32, task.belief, 0), settings, 0)
-    z = learner.actor.encoder(torch.randn(64, task.sees["actor"].dim, generator=torch.Generator().manual_seed(0)))
+    z = learner.actor.encoder(
+        torch.randn(64, task.observations["actor"].dim, generator=torch.Generator().manual_seed(0))
+    )
     assert 0 < float(z.detach().std()) < 0.05
 
 
@@ -146,7 +150,9 @@ def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
     learn.resume(tmp_path / "cut", save_every=0)
     one, two = (bundle.load(tmp_path / k) for k in ("whole", "cut"))
     assert all(np.array_equal(v, two.arrays[k]) for k, v in one.arrays.items())
-    assert [t.name for t in one.contract.observation] == [t.name for t in tasks.make("hover").sees["actor"].terms]
+    assert [t.name for t in one.contract.observation] == [
+        t.name for t in tasks.make("hover").observations["actor"].terms
+    ]
 
 
 def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
@@ -186,13 +192,15 @@ def test_ranges_of_a_teacher_grow_and_its_student_learns_over_what_they_reached(
 
 def test_what_a_student_is_told_is_scaled_alike_on_both_sides(tmp_path):
     """A walker's teacher that is not told its last action: the student's mean of it is that of both sides together."""
-    told = tuple(t.name for t in tasks.make("walk").sees["actor"].terms if t.name != "last_action")
+    told = tuple(t.name for t in tasks.make("walk").observations["actor"].terms if t.name != "last_action")
     settings = learn.settings_for("walk", {**SMALL, "steps": 256})
-    teacher = bundle.load(learn.train("walk", tmp_path / "t", settings=settings, sees=tasks.Sees(only=(*told, "e"))))
+    teacher = bundle.load(
+        learn.train("walk", tmp_path / "t", settings=settings, observations=tasks.ObsOverride(only=(*told, "e")))
+    )
     task = classroom(tasks.make("walk"), teacher, 6)
     student = Apprentice(tasks.env(task, 8, task.belief, 0), Student(**{**vars(LESSON), "label": "action"}), 0, teacher)
-    mirror = task.symmetry.of(task.sees["actor"])
-    at = task.sees["actor"].columns[[t.name for t in task.sees["actor"].terms].index("last_action")]
+    mirror = task.symmetry.of(task.observations["actor"])
+    at = task.observations["actor"].columns[[t.name for t in task.observations["actor"].terms].index("last_action")]
     assert np.ptp(student.mean[at]) > 0
     assert np.allclose(student.mean, mirror.obs_sign * student.mean[mirror.obs_order], atol=1e-7)
     assert np.array_equal(student.sd, student.sd[mirror.obs_order])
@@ -211,10 +219,10 @@ def test_what_is_logged_of_a_lesson_is_of_the_student_not_of_its_teacher(teacher
 def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tells():
     """walk believes in a bias of its gyro; told without one, that bias moves nothing."""
     walk = tasks.make("walk")
-    blind = tasks.telling(walk, ["projected_gravity", "joint_pos"], 1)
+    blind = tasks.with_actor_terms(walk, ["projected_gravity", "joint_pos"], 1)
     env = tasks.env(blind, 2, walk.belief, seed=1)
     assert np.isfinite(env.reset()["actor"]).all() and not any(params for _, params in env.bias)
-    nobody = replace(blind, sees={"actor": blind.sees["actor"], "critic": blind.sees["actor"]})
+    nobody = replace(blind, observations={"actor": blind.observations["actor"], "critic": blind.observations["actor"]})
     with pytest.raises(SurefootError, match="param gyro_bias: no observation term matches 'base_ang_vel'"):
         tasks.env(nobody, 2)
 

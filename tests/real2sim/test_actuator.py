@@ -31,7 +31,7 @@ from surefoot.real2sim.actuator_net import ActuatorNet, Card, drives, load, save
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
 from surefoot.real2sim.unlabelled import by_evolution, by_gradient, course, followed
-from surefoot.sim.gap.shown import layout, through
+from surefoot.sim.gap.shown import through, view
 from surefoot.tasks.arm import xml
 from surefoot.world import Chance, Start
 
@@ -140,7 +140,7 @@ def test_what_a_net_remembers_is_the_worlds_and_goes_on_from_a_save(kind):
 
 def test_a_net_remembers_also_where_the_world_has_joints_it_is_not_shown():
     net, w = some_net(), rehearsal.model(n=2)
-    seen = through(net, layout(w.model, w.model, {}))
+    seen = through(net, view(w.model, w.model, {}))
     assert np.array_equal(moved(w.like(2, (net,))), moved(w.like(2, (seen,))))
 
 
@@ -341,9 +341,9 @@ def test_the_verb_returns_the_world_with_the_net(log):
 def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     """With no action the replay is the prediction; the policy's mean action times the limit is what the net says."""
     from surefoot.belief import Box
+    from surefoot.env import Env
     from surefoot.learn.ppo import PPO, Learner
     from surefoot.real2sim.matching import as_net, following, task_of
-    from surefoot.task import Env
 
     s = Settings(labels=False, by="ppo", history=3, hidden=8, window=0.1)
     lesson = prepared(rehearsal.model(), np.zeros(0), log, s, False)

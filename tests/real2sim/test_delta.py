@@ -10,6 +10,7 @@ import pytest
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.learn.ppo import PPO
 from surefoot.learn.student import Student
@@ -21,7 +22,6 @@ from surefoot.real2sim.explain import Fitting, track
 from surefoot.real2sim.replay import replay
 from surefoot.sim import learned
 from surefoot.sim.learned import DeltaAction, Layout
-from surefoot.task import Env
 from surefoot.tasks.rollout import contract
 
 ARM = tasks.make("arm")
@@ -175,7 +175,9 @@ def test_students_stages_and_judges_meet_the_delta_too(found, tmp_path, capsys):
     stages = [tasks.nominal(ARM), ARM.belief]
     through = progressive("arm", tmp_path / "through", stages, settings=small, terms=inside)
     assert [(p.parent / "terms" / "0").is_dir() for p in through] == [True, True]
-    teacher = train("arm", tmp_path / "teacher", settings=small, sees=tasks.Sees(also=("e",)), terms=inside)
+    teacher = train(
+        "arm", tmp_path / "teacher", settings=small, observations=tasks.ObsOverride(also=("e",)), terms=inside
+    )
     lesson = Student(envs=8, horizon=8, steps=128, history=5, label="action", hidden=(8,))
     told, alone = (
         follow("arm", tmp_path / name, teacher, settings=lesson, terms=terms).read_bytes()

@@ -14,7 +14,7 @@ LIMIT, MASS, LENGTH = 5.0, 1.0, 0.5  # N m, kg, m
 
 
 def pendulum(actuator: str, gravity: float = 0.0, armature: float = 0.0) -> Task:
-    """A point mass on a rod: level and pointing along x at q = 0, turning down for q > 0."""
+    """A point mass on a rod: level and direction along x at q = 0, turning down for q > 0."""
     xml = f"""
 <mujoco><compiler angle="radian"/><option timestep="0.002" integrator="implicitfast" gravity="0 0 -{gravity}"/>
 <worldbody><body name="link"><joint name="hinge" axis="0 1 0" armature="{armature}"/>

@@ -327,7 +327,7 @@ def test_every_task_runs_in_bullet(name):
     for _ in range(10):
         step = env.step(np.zeros((2, len(task.action.names))))
         assert all(np.isfinite(o).all() for o in step.obs.values()) and step.valid.all()
-    assert {g: o.shape for g, o in obs.items()} == {g: (2, group.dim) for g, group in task.sees.items()}
+    assert {g: o.shape for g, o in obs.items()} == {g: (2, group.dim) for g, group in task.observations.items()}
 
 
 def test_a_standing_quadruped_bears_its_weight_on_its_feet():

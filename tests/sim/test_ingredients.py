@@ -6,11 +6,11 @@ import pytest
 from gap_models import BLOCK, INERTIA, LENGTH, LIMIT, MASS, MOTOR, SERVO, Machine, of, pendulum
 
 from surefoot import tasks
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.sim.gap.air import ratio
 from surefoot.sim.gap.build import INGREDIENTS, fitting, world_of
 from surefoot.sim.gap.link import Held
-from surefoot.task import Env
 from surefoot.tasks.hover import ARM, GRAVITY, HOVER
 from surefoot.tasks.hover import MASS as DRONE
 from surefoot.world import Chance
@@ -404,7 +404,7 @@ def test_a_rollout_of_what_is_shown_is_its_steps():
 
 def test_to_set_a_machine_back_leaves_its_hidden_parts_as_they_are():
     m = Machine(pendulum(SERVO, gravity=0.2), {"backlash": 1.0}).start().step(0.3, 20)
-    shown = m.world.layout.q
+    shown = m.world.view.q
     hidden = np.delete(m.engine.state.q[0], shown)
     m.world.set_back(np.full((1, 1), 0.1), np.zeros((1, 1)))
     assert (

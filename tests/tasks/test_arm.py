@@ -167,10 +167,10 @@ def test_the_critic_is_told_the_force_and_the_actor_is_not():
     env = tasks.env(task, 4, terms=(Lean((7.0, 0.0, -3.0)),))
     env.reset()
     obs = env.step(np.zeros((4, 2))).obs
-    terms = [t.name for t in task.sees["critic"].terms]
-    at = task.sees["critic"].columns[terms.index("hand_force")]
+    terms = [t.name for t in task.observations["critic"].terms]
+    at = task.observations["critic"].columns[terms.index("hand_force")]
     assert np.allclose(obs["critic"][:, at], [0.7, -0.3])
-    assert {t.name for t in task.sees["actor"].terms} == {"joint_pos", "joint_vel", "command", "last_action"}
+    assert {t.name for t in task.observations["actor"].terms} == {"joint_pos", "joint_vel", "command", "last_action"}
 
 
 def test_a_pull_moves_a_hand_that_nobody_steers():

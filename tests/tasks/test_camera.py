@@ -181,7 +181,7 @@ def test_looks_do_not_move_the_physics_by_a_bit():
     rng = np.random.default_rng(1)
     e = np.tile(task.belief.sample(rng, 1), (4, 1))
     e[1:, len(plain.params) :] = Box.full(task.params).sample(rng, 3)[:, len(plain.params) :]
-    envs = [tasks.env(tasks.telling(t, ["cart_pole"], 1), 4, seed=2) for t in (task, plain)]
+    envs = [tasks.env(tasks.with_actor_terms(t, ["cart_pole"], 1), 4, seed=2) for t in (task, plain)]
     envs[0].reset(e=e), envs[1].reset(e=e[:, : len(plain.params)])
     for env in envs:
         env.world.state.q[:], env.world.state.v[:] = env.world.state.q[:1].copy(), env.world.state.v[:1].copy()
@@ -196,7 +196,7 @@ def test_looks_do_not_move_the_physics_by_a_bit():
 def test_every_look_of_balance_camera_acts_on_what_the_actor_is_told_and_beliefs_keep_them():
     task = tasks.make("balance-camera")
     assert Belief.from_json(task.belief.to_json()) == task.belief and len(task.params) == len(LOOKS) + 7
-    pixels = task.sees["actor"].terms[0].compute
+    pixels = task.observations["actor"].terms[0].compute
     q = np.tile([0.1, 0.05], (1 + 2 * len(LOOKS), 1))
     e = np.tile(task.params.nominal, (len(q), 1))
     for i, p in enumerate(LOOKS):
@@ -209,18 +209,18 @@ def test_every_look_of_balance_camera_acts_on_what_the_actor_is_told_and_beliefs
 def test_a_teacher_told_the_state_never_draws():
     """Its actor, critic and the group for a teacher are told no pixels, so the camera is not even opened."""
     task = tasks.make("balance-camera")
-    camera = task.sees["actor"].terms[0].compute
-    told = tasks.seeing(task, tasks.teachers(task, tasks.Sees()))
+    camera = task.observations["actor"].terms[0].compute
+    told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
     learner = Learner(tasks.env(told, 4, task.belief), replace(settings_for(task.name), envs=4, horizon=4), 0)
     learner.iterate()
-    assert camera._gl is None and [t.name for t in told.sees["actor"].terms] == ["cart_pole"]
+    assert camera._gl is None and [t.name for t in told.observations["actor"].terms] == ["cart_pole"]
     with pytest.raises(SurefootError, match=r"no observation term matches 'pixel'.*did you mean pixels"):
-        tasks.seeing(task, tasks.Sees(only=("pixel",)))
+        tasks.with_override(task, tasks.ObsOverride(only=("pixel",)))
 
 
 def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_bits():
     task = tasks.make("balance-camera")
-    told = tasks.seeing(task, tasks.teachers(task, tasks.Sees()))
+    told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
     teacher = policy_of(Learner(tasks.env(told, 4), replace(settings_for(task.name), envs=4, horizon=4), 0))
     lesson = Student(**{**task.lesson, "label": "action", "envs": 4, "horizon": 4, "minibatches": 2})
     fresh = lambda: Apprentice(tasks.env(classroom(task, teacher, lesson.history), 4, task.belief), lesson, 0, teacher)  # noqa: E731

@@ -5,13 +5,13 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 import pytest
+from surefoot.tasks.foreign import foreign, motors
+from surefoot.wiring import Wire, Wiring
 
 from surefoot import tasks
 from surefoot.errors import SurefootError
-from surefoot.tasks.foreign import foreign, motors
 from surefoot.tasks.ground import Ground
 from surefoot.tasks.walk import JOINTS, KP, STAND, xml
-from surefoot.wiring import Wire, Wiring
 
 TERMS = ("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action", "command")
 WIRING = Wiring(

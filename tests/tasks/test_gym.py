@@ -60,7 +60,7 @@ def test_spaces_are_the_tasks():
     assert walk.action_space.shape == (2, joints)
     high = hover.single_observation_space.high
     assert (
-        high.shape == (make("hover").sees["actor"].dim,) and high[0] == 3.0 and high[12] == 10.0 * 0.5
+        high.shape == (make("hover").observations["actor"].dim,) and high[0] == 3.0 and high[12] == 10.0 * 0.5
     )  # clip * scale
 
 
@@ -81,9 +81,9 @@ def test_a_reset_without_a_seed_starts_elsewhere():
 def test_final_observation_of_a_time_out_is_what_would_have_been_seen(history, noisy):
     """A twin whose episodes go on is told then, with the same noise, what the time-out reports."""
     task = make("balance")
-    sees = dict(task.sees) | {"actor": replace(task.sees["actor"], history=history)}
+    sees = dict(task.observations) | {"actor": replace(task.observations["actor"], history=history)}
     belief = task.belief if noisy else None
-    brief, long = (GymVectorEnv(env(replace(task, sees=sees, seconds=s), 3, belief)) for s in (0.2, 10.0))
+    brief, long = (GymVectorEnv(env(replace(task, observations=sees, seconds=s), 3, belief)) for s in (0.2, 10.0))
     assert np.array_equal(brief.reset(seed=1)[0], long.reset(seed=1)[0])
     for t in range(10):
         action = np.full((3, 1), 0.1 * (-1) ** t, np.float32)

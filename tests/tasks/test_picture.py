@@ -10,9 +10,9 @@ import pytest
 from mujoco.rendering.classic import gl_context
 from PIL import Image, ImageSequence
 
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy, Random, Zero
-from surefoot.task import Env
 from surefoot.tasks import env as make_env
 from surefoot.tasks import make
 from surefoot.tasks.picture import Eye, _watch, film, record, strip

@@ -15,13 +15,13 @@ from surefoot.learn.ppo import Learner
 from surefoot.learn.train import settings_for
 from surefoot.params import Param
 from surefoot.policy import Zero
-from surefoot.tasks import Sees
+from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import contract, evaluate, trials
 
 
 def task(k: int = 3, history: int = 4):
     """A pole that nobody balances falls within a second or two, so trials are short."""
-    return tasks.seeing(tasks.make("balance"), Sees(history=history, trial=k))
+    return tasks.with_override(tasks.make("balance"), ObsOverride(history=history, trial=k))
 
 
 def test_the_world_stays_for_a_trial_and_changes_with_the_next():
@@ -59,15 +59,19 @@ def test_the_history_runs_on_within_a_trial_and_tells_action_reward_and_where_an
 
 
 def test_a_task_that_tells_the_last_action_tells_it_once():
-    told = [t.name for t in tasks.seeing(tasks.make("hover"), Sees(trial=2)).sees["actor"].terms]
+    told = [t.name for t in tasks.with_override(tasks.make("hover"), ObsOverride(trial=2)).observations["actor"].terms]
     assert told.count("last_action") == 1 and told[-2:] == ["last_reward", "begun"]
 
 
 def test_a_memory_leaves_walks_symmetry_and_one_more_unknown_does_too():
     walk = tasks.make("walk")
     more = tasks.with_unknown(walk, Param("pull", "task", 0.0, 0.0, 9.0, op="set"), 0.0, 9.0)
-    for task, sees in ((walk, Sees(trial=2)), (walk, Sees(also=("touch", "trunk_height"))), (more, Sees(also=("e",)))):
-        group = tasks.seeing(task, sees).sees["actor"]
+    for task, sees in (
+        (walk, ObsOverride(trial=2)),
+        (walk, ObsOverride(also=("touch", "trunk_height"))),
+        (more, ObsOverride(also=("e",))),
+    ):
+        group = tasks.with_override(task, sees).observations["actor"]
         mirror = task.symmetry.of(group)
         assert mirror is not None
         assert (mirror.obs_order[mirror.obs_order] == np.arange(group.dim)).all(), "mirrored twice, it is itself"
@@ -150,7 +154,7 @@ def test_trials_are_judged_episode_by_episode():
 def test_a_policy_over_trials_is_trained_and_judged_from_the_command_line(tmp_path, capsys):
     out = str(tmp_path / "r")
     small = ["--envs", "8", "--horizon", "8", "--steps", "256", "--hidden", "8", "--encoder", "gru"]
-    assert main(["train", "balance", "--sees.trial", "2", "--sees.history", "6", *small, "--out", out, "--json"]) == 0
+    assert main(["train", "balance", "--obs.trial", "2", "--obs.history", "6", *small, "--out", out, "--json"]) == 0
     capsys.readouterr()
     assert main(["eval", out, "--episodes", "5", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -161,6 +165,6 @@ def test_a_policy_over_trials_is_trained_and_judged_from_the_command_line(tmp_pa
 
 def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():
     with pytest.raises(SurefootError, match="at least 1 episode, found 0"):
-        tasks.seeing(tasks.make("balance"), Sees(trial=0))
+        tasks.with_override(tasks.make("balance"), ObsOverride(trial=0))
     with pytest.raises(SurefootError, match="base_lin_vel"):
-        tasks.seeing(tasks.make("hover"), Sees(only=("base_linvel",)))
+        tasks.with_override(tasks.make("hover"), ObsOverride(only=("base_linvel",)))

@@ -13,9 +13,9 @@ import viser
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from surefoot.env import Env
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.policy import Policy, Random, Zero
-from surefoot.task import Env
 from surefoot.tasks import env as make_env
 from surefoot.tasks import make
 from surefoot.tasks.rollout import contract

@@ -17,9 +17,9 @@ from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.residual import Residual
 from surefoot.learn.widen import Widen
-from surefoot.policy import Net
 from surefoot.task import Task
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
@@ -58,7 +58,7 @@ class Train(Generic[Settings, Lesson]):
     or by its actions (dagger)"""
     teacher: Path | None = None
     """a run to be the teacher, in place of training one"""
-    sees: tasks.Sees = tasks.Sees()
+    obs: tasks.ObsOverride = tasks.ObsOverride()
     widen: Widen = Widen()
     adr: ADR = ADR()
     doraemon: Doraemon = Doraemon()
@@ -109,22 +109,20 @@ class Train(Generic[Settings, Lesson]):
         self._agree(task)
         base = self._base(task)
         line.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
-        sees = self.sees if self.sees != tasks.Sees() else None
+        obs = self.obs if self.obs != tasks.ObsOverride() else None
         how = (self.threads, line, self.save_every)
         if self.through:
             stages = [belief_of(task, name, say, "--through") for name in self.through]
-            return learn.progressive(self.task, out, stages, self.seed, s, *how, sees, self.start, *base, self.terms)[
-                -1
-            ]
+            return learn.progressive(self.task, out, stages, self.seed, s, *how, obs, self.start, *base, self.terms)[-1]
         belief = belief_of(task, self.belief, say)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
         if self.adapt == "none":
             return learn.train(
-                self.task, out, self.seed, belief, s, *how, ranges, sees, self.start, *base, terms=self.terms
+                self.task, out, self.seed, belief, s, *how, ranges, obs, self.start, *base, terms=self.terms
             )
         teacher = self.teacher
         if teacher is None:
-            told = tasks.teachers(task, self.sees)
+            told = tasks.teachers(task, self.obs)
             s = replace(s, encoder="e") if self.adapt == "rma" else s
             teacher = learn.train(
                 self.task,
@@ -149,14 +147,14 @@ class Train(Generic[Settings, Lesson]):
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
 
-    def _base(self, task: Task) -> tuple[Net | None, Residual | None]:
+    def _base(self, task: Task) -> tuple[PolicyNet | None, Residual | None]:
         """What to learn upon, and how."""
-        from surefoot.deploy import bundle
+        from surefoot.learn.export import load_net
 
         if self.base is None:
             return None, None
-        base, known = bundle.load(self.base), [t.name for t in task.sees["actor"].terms]
-        for t in base.contract.observation if self.adapt == "rma" else ():
+        base, known = load_net(self.base), [t.name for t in task.observations["actor"].terms]
+        for t in base.contract.terms if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
                 raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
         return base, self.residual
@@ -170,22 +168,22 @@ class Train(Generic[Settings, Lesson]):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.teacher is not None:
             self._only_follows(task)
-        if self.adapt != "none" and self.sees.trial > 1:
-            raise SurefootError("--sees.trial: students over several episodes are not there yet; leave out --adapt")
-        if self.adapt == "rma" and (self.sees.only or self.sees.also or self.settings.encoder not in ("none", "e")):
+        if self.adapt != "none" and self.obs.trial > 1:
+            raise SurefootError("--obs.trial: students over several episodes are not there yet; leave out --adapt")
+        if self.adapt == "rma" and (self.obs.only or self.obs.also or self.settings.encoder not in ("none", "e")):
             raise SurefootError(
                 "--adapt rma: a student is told the task's own terms and keeps the teacher's body; "
-                "--sees.only, --sees.also and --encoder do not go with it"
+                "--obs.only, --obs.also and --encoder do not go with it"
             )
-        if self.adapt == "rma" and "teacher" in task.sees:
+        if self.adapt == "rma" and "teacher" in task.observations:
             raise SurefootError(
                 f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
             )
         if self.residual != Residual() and self.base is None:
             raise SurefootError("--residual.*: only with --base")
-        if self.adapt == "dagger" and self.sees.only and not self.student.only and "teacher" not in task.sees:
+        if self.adapt == "dagger" and self.obs.only and not self.student.only and "teacher" not in task.observations:
             raise SurefootError(
-                "--sees.only: with --adapt, what the teacher is told; name what its student is told by --student.only"
+                "--obs.only: with --adapt, what the teacher is told; name what its student is told by --student.only"
             )
         if self.student.only and self.adapt == "rma":
             raise SurefootError("--student.only: a student by latent keeps its teacher's body; --adapt dagger")
@@ -202,8 +200,8 @@ class Train(Generic[Settings, Lesson]):
         ):
             raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
         if self.student.only:
-            tasks.env(tasks.telling(task, self.student.only, self.student.history), 1)
-        least = tasks.teachers(task, self.sees).history or task.sees["actor"].history
+            tasks.env(tasks.with_actor_terms(task, self.student.only, self.student.history), 1)
+        least = tasks.teachers(task, self.obs).history or task.observations["actor"].history
         if self.adapt != "none" and self.student.history < least:
             raise SurefootError(
                 f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
@@ -217,7 +215,7 @@ class Train(Generic[Settings, Lesson]):
         """A teacher that is there already is not trained: what would train it is refused."""
         usual = type(self.settings)(**task.settings)
         given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
-        given += ["--sees.*"] if self.sees != tasks.Sees() else []
+        given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
         given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]
         if given:
             raise SurefootError(

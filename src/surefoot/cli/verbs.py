@@ -104,7 +104,7 @@ class Eval:
     """Success of a policy, with an exact 95 % interval, in its task's world or over a belief."""
 
     policy: Positional[Path]
-    """a run's folder or a policy.safetensors"""
+    """a run's folder or a policy.onnx"""
     task: str = ""
     """another task than the one it was trained for"""
     episodes: int = 200
@@ -146,7 +146,7 @@ class Play:
     """Watch a policy: in the browser (loopback only), or as a short film written to a file."""
 
     policy: Positional[str]
-    """a run's folder, a policy.safetensors, or `zero` / `random` with --task"""
+    """a run's folder, a policy.onnx, or `zero` / `random` with --task"""
     task: str = ""
     """a task that the policy fits, in place of its own"""
     record: Path | None = None
@@ -189,24 +189,25 @@ class Export:
     """Write a policy as one ONNX file with its contract inside, and check it against the net it came from."""
 
     policy: Positional[Path]
-    """a run's folder or a policy.safetensors"""
+    """a run's folder or a policy.onnx"""
     out: Path | None = None
     """policy.onnx beside the policy unless told"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.deploy import bundle
-        from surefoot.learn.check import onnx_difference
+        from surefoot.learn.export import load_net, onnx_difference
 
-        policy = bundle.load(self.policy)
-        out = self.out or bundle.find(self.policy).with_suffix(".onnx")
-        bundle.export_onnx(policy, out)
-        worst, unseen = onnx_difference(policy, out), tasks.privileged(policy.contract)
+        net, own = load_net(self.policy), bundle.find(self.policy)
+        worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)
+        out = self.out or own
+        if out != own:
+            files.write(out, files.read_bytes(own, bundle.LARGEST))
         facts = {
             "onnx": str(out),
             "bytes": out.stat().st_size,
             "largest_difference": worst,
             "privileged": unseen,
-            "contract": policy.contract.to_json(),
+            "contract": net.contract.to_json(),
         }
         shown = [f"{out}: {out.stat().st_size} bytes, differs from torch by at most {worst:.1e} on 1024 observations"]
         if unseen:
@@ -219,7 +220,7 @@ class Sweep:
     """Success against one unknown, for one policy or several on the same episodes: where each begins to fail."""
 
     policies: Positional[tuple[Path, ...]]
-    """runs' folders or policy.safetensors files, of one task"""
+    """runs' folders or policy.onnx files, of one task"""
     over: str
     """the unknown, as `surefoot look TASK` names it"""
     points: int = 9
@@ -278,7 +279,7 @@ class Adapt:
     """What a policy that adapts has worked out: unknowns read from its latent, and how it follows a sudden change."""
 
     policy: Positional[Path]
-    """a run's folder or a policy.safetensors, with an encoder: of --adapt rma, or of --encoder conv or gru"""
+    """a run's folder or a policy.onnx, with an encoder: of --adapt rma, or of --encoder conv or gru"""
     show: str = ""
     """the unknown to follow; the one that the latent tells best unless told"""
     before: float | None = None

@@ -9,10 +9,11 @@ from rich.console import Console
 from surefoot import files, presets, tasks
 from surefoot.belief import Belief
 from surefoot.console import Line
+from surefoot.env import Env
 from surefoot.errors import SurefootError, nearest
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy
-from surefoot.task import Env, Task
+from surefoot.task import Task
 
 if TYPE_CHECKING:
     from surefoot.sim.realities import Reality

@@ -1,88 +1,151 @@
-"""A policy on disk: policy.safetensors (weights) beside policy.json (contract, hash, golden vectors); and ONNX.
+"""A policy on disk: one ONNX file that says what it is, sealed.
 
-Reading refuses what does not fit together: weights of another run, wrong shapes, numbers that are not finite, or
-answers that differ from the golden ones. Nothing here unpickles, and nothing needs mujoco or torch.
+    policy.onnx: the net, obs -> actions, and in its metadata `surefoot`: contract, golden vectors, what it came from;
+                 `sha256`: of all bytes of the file, with the hash itself written as zeros
+    policy.safetensors: the same net as torch has it, for whoever learns on from it; its hash is in the metadata
+
+Golden vectors are seconds of a simulated robot: readings -> observation -> action -> control. Reading a policy works them out
+again, so that a contract that was changed, or a net that answers otherwise, is refused before anything is driven.
 """
 
 import json
-import struct
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from surefoot import files
+from surefoot.contract import Contract
+from surefoot.deploy.onnx_file import Graph, parsed, read
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.policy import CLIP, DEEPEST, STRIDE, Contract, Net, Policy
+from surefoot.observation import Columns, History, known_fields
+from surefoot.policy import Policy, State
 
+NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
+GOLDEN = 1e-4  # how far a runtime's numbers may be from the golden ones, relative to their size
+NO_HASH = "0" * 64
+CARD = {"format", "contract", "golden", "net", "weights", "about"}
+FORMAT = 2
 LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
-LONGEST_HEADER = 2**20  # bytes; a hundred tensors take ten thousand
-ACTS = {"relu": "Relu", "elu": "Elu", "tanh": "Tanh"}
-GOLDEN = 1e-5  # how far a runtime's answer may be from the golden one, relative to its size
-BASE = "base/"  # before the names of what belongs to a policy's base
 
 
-def save(policy: Net, folder: Path, about: dict[str, Any] | None = None) -> Path:
-    """Write both files; the JSON, which commits them, last. Returns the path of the weights."""
-    folder = Path(folder)
-    card, arrays = _parts(policy)
-    data = save_tensors(arrays)
-    obs, out = policy.golden()
-    files.write(folder / "policy.safetensors", data)
-    files.write_json(folder / "policy.json", card | {
-        "sha256": files.sha256(data),
-        "golden": {"obs": obs.tolist(), "out": out.tolist()},
-        "about": about or {},
-    })  # fmt: skip
-    return folder / "policy.safetensors"
+@dataclass(frozen=True)
+class Golden:
+    """T control periods of one robot that begin an episode: what it read, what the policy was told, did and commanded."""
+
+    readings: Mapping[str, np.ndarray]  # name -> (T, k), the ones that formulas of the contract need
+    parts: Mapping[str, tuple[str, ...]]
+    raw: Mapping[str, np.ndarray]  # term -> (T, dim), of terms that no reading tells
+    obs: np.ndarray  # (T, obs_dim)
+    out: np.ndarray  # (T, outputs) of the net
+    control: np.ndarray  # (T, na) in the unit of the controls
+
+    def to_json(self) -> dict[str, Any]:
+        rows = lambda x: [[float(f"{v:.9g}") for v in row] for row in np.asarray(x, float)]  # noqa: E731
+        tables = {k: {name: rows(v) for name, v in getattr(self, k).items()} for k in ("readings", "raw")}
+        parts = {k: list(v) for k, v in self.parts.items()}
+        return {**tables, "parts": parts, "obs": rows(self.obs), "out": rows(self.out), "control": rows(self.control)}
+
+    @staticmethod
+    def from_json(data: Any, where: str) -> "Golden":
+        body = known_fields(data, set(fields_of(Golden)), set(fields_of(Golden)), where)
+        try:
+            tables = {k: {n: np.array(v, float) for n, v in body[k].items()} for k in ("readings", "raw")}
+            arrays = {k: np.array(body[k], float) for k in ("obs", "out", "control")}
+            parts = {str(k): tuple(map(str, v)) for k, v in body["parts"].items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise SurefootError(f"{where}: expected tables of numbers: {error}") from None
+        rows = [x for t in tables.values() for x in t.values()] + list(arrays.values())
+        if any(x.ndim != 2 or len(x) != len(arrays["obs"]) or not np.isfinite(x).all() for x in rows) or not len(
+            arrays["obs"]
+        ):
+            raise SurefootError(f"{where}: expected tables of finite numbers with as many rows each")
+        return Golden(tables["readings"], parts, tables["raw"], arrays["obs"], arrays["out"], arrays["control"])
+
+    def check(self, contract: Contract, answers: np.ndarray, where: str) -> None:
+        """What follows from the readings by the contract, and from the observations by the net, is what was written."""
+        obs = self.obs.astype(np.float32)
+        if obs.shape[1] != contract.obs_dim:
+            raise SurefootError(f"{where}: obs: expected {contract.obs_dim} numbers a row, found {obs.shape[1]}")
+        if self.readings or self.raw:
+            _same(self.told(contract, where), obs, f"{where}: the contract makes other observations of the readings")
+        _same(answers, self.out, f"{where}: the policy answers differently from when it was written")
+        chosen = answers.argmax(1)[:, None] if contract.action.choices else answers
+        control = contract.action.control(contract.action.bounded(chosen))
+        _same(control, self.control, f"{where}: the contract makes other controls of the actions")
+
+    def told(self, contract: Contract, where: str) -> np.ndarray:
+        """(T, obs_dim) of the readings, by the contract's formulas and history."""
+        group, T = contract.observation, len(self.obs)
+        readings = {k: v for k, v in self.readings.items()}
+        try:
+            raw = group.raw(Columns(readings, self.parts), T)
+        except (ValueError, IndexError) as error:
+            raise SurefootError(f"{where}: readings: {error}") from None
+        for t, at in zip(group.terms, group.columns):
+            if t.name in self.raw and t.formula is None:
+                raw[:, at] = self.raw[t.name]
+        history, rows = History(group, 1), []
+        for k, frame in enumerate(group.finish(raw)):
+            rows.append(history.push(frame[None], np.array([0] if k == 0 else [], int))[0])
+        return np.array(rows)
 
 
-def digest(policy: Net) -> str:
-    """Content hash of all that a policy is: weights, contract, and those of its base."""
-    card, arrays = _parts(policy)
-    return files.sha256(save_tensors(arrays) + json.dumps(card, sort_keys=True).encode())
+def fields_of(kind: type) -> list[str]:
+    return list(kind.__dataclass_fields__)  # type: ignore[attr-defined]
 
 
-def _parts(policy: Net) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What the JSON says of a policy, and its arrays; a base's below its own."""
-    card = {"contract": policy.contract.to_json(), "activation": policy.activation, "encoder": policy.encoder}
-    arrays = {k: np.ascontiguousarray(v) for k, v in policy.arrays.items()}
-    if policy.base is None:
-        return card, arrays
-    inner, below = _parts(_net(policy.base, f"policy for {policy.contract.task}"))
-    return card | {"base": inner}, arrays | {BASE + k: v for k, v in below.items()}
+def _same(found: np.ndarray, wanted: np.ndarray, words: str) -> None:
+    size = np.maximum(1.0, np.abs(wanted))
+    if found.shape != wanted.shape or not (np.abs(found - wanted) <= GOLDEN * size).all():
+        raise SurefootError(f"{words}; it is not the same policy")
 
 
-def _net(base: Policy, where: str) -> Net:
-    if not isinstance(base, Net):
-        raise SurefootError(
-            f"{where}: base: expected a Net, found a {type(base).__name__}, which is code and cannot be written; "
-            "policy.linear makes a Net of a linear law"
-        )
-    return base
+@dataclass(frozen=True)
+class OnnxPolicy(Policy):
+    """A net that onnxruntime runs."""
+
+    contract: Contract
+    graph: Graph
+    about: Mapping[str, Any]
+    """who wrote the file, and the net's structure, of a policy of ours"""
+
+    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+        out = self.graph(obs)
+        return s, out.argmax(1)[:, None].astype(np.float32) if self.contract.action.choices else out
+
+    @property
+    def adapts(self) -> bool:
+        """Whether it makes a latent of what it is told, which can be looked at."""
+        return "latent" in self.graph.outputs
+
+    def latent(self, obs: np.ndarray) -> np.ndarray:
+        """(n, latent)"""
+        return self.graph.run(obs, "latent")
 
 
 def find(path: Path) -> Path:
-    """The policy.safetensors meant by a run folder, a bundle folder or the file itself."""
+    """The policy.onnx meant by a run folder, a bundle folder or the file itself."""
     path = Path(path)
     if path.is_dir():
-        inside = [p.parent for p in sorted(path.glob("*/policy.safetensors"), reverse=True)]
-        path = path / "policy.safetensors"
+        inside = [p.parent for p in sorted(path.glob(f"*/{NAME}"), reverse=True)]
+        old = (path / "policy.json").exists() and not (path / NAME).exists()
+        path = path / NAME
+        if old:
+            raise SurefootError(f"{path.parent}: an earlier version of surefoot wrote this policy; train it again")
         if not path.exists() and inside:
             raise SurefootError(f"{path}: no policy here, but in {' and '.join(map(str, inside))}: name one of them")
     if not path.exists():
-        raise SurefootError(f"{path}: no policy here; a run writes policy.safetensors when it ends or is saved")
-    if path.suffix != ".safetensors":
-        raise SurefootError(f"{path}: found {_kind(path)}, expected a run's folder or its policy.safetensors")
+        raise SurefootError(f"{path}: no policy here; a run writes {NAME} when it ends or is saved")
+    if path.suffix != ".onnx":
+        raise SurefootError(f"{path}: found {_kind(path)}, expected a run's folder or its {NAME}")
     return path
 
 
 def is_one(path: Path) -> bool:
-    """Whether a path is that of a policy of ours."""
+    """Whether a path is that of a policy."""
     try:
         return find(path).is_file()
     except SurefootError:
@@ -90,222 +153,78 @@ def is_one(path: Path) -> bool:
 
 
 def _kind(path: Path) -> str:
-    """What a file is that is no policy of ours, by its name."""
-    if path.suffix == ".onnx":
-        return "an ONNX file, which `surefoot gate` takes"
+    """What a file is that is no policy, by its name."""
     if path.suffix in (".npz", ".csv", ".tsv", ".mcap", ".parquet", ".mat", ".db3"):
         return f"a log or a table ({path.suffix})"
     return f"a file called {path.suffix or 'nothing'}"
 
 
-def load(path: Path) -> Net:
+def load(path: Path) -> OnnxPolicy:
+    """A policy of ours; refused where anything in it is not as it was written."""
     path = find(path)
-    beside = path.with_suffix(".json")
-    if not beside.exists():
-        raise SurefootError(f"{beside}: no such file; expected it beside {path.name}: copy both files of one run")
-    card = files.read_json(beside)
-    _told(card, str(beside))
-    data = _read(path)
-    if files.sha256(data) != card.get("sha256"):
+    graph = read(path)
+    if "surefoot" not in graph.metadata:
+        raise SurefootError(f"{path}: a policy of others: `surefoot gate` takes it, with --model and --contract")
+    return ours(path, graph)
+
+
+def ours(path: Path, graph: Graph) -> OnnxPolicy:
+    check_seal(graph.data, graph.metadata.get("sha256", ""), str(path))
+    card = known_fields(parsed(graph.metadata["surefoot"]), CARD, {"format", "contract", "golden"}, f"{path}: card")
+    if card["format"] != FORMAT:
+        raise SurefootError(f"{path}: card: format: expected {FORMAT}, found {str(card['format'])[:80]}")
+    contract = Contract.from_json(card["contract"], f"{path}: contract")
+    outputs = contract.action.choices or len(contract.action.names)
+    if (contract.obs_dim, outputs) != (graph.width, graph.wide):
         raise SurefootError(
-            f"{path}: these are not the weights {beside.name} was written with (sha256 differs); "
-            "copy both files of one run"
+            f"{path}: the contract has {contract.obs_dim} numbers in and {outputs} out, the net {graph.width} and {graph.wide}"
         )
-    policy = _whole(card, read_tensors(data, str(path)), str(beside))
-    check_golden(policy, card.get("golden"), str(beside))
-    return policy
+    golden = Golden.from_json(card["golden"], f"{path}: golden")
+    if golden.obs.shape[1] == graph.width:
+        golden.check(contract, graph(golden.obs.astype(np.float32)), f"{path}: golden")
+    else:
+        raise SurefootError(f"{path}: golden: obs: expected {graph.width} numbers a row, found {golden.obs.shape[1]}")
+    about = {k: card[k] for k in ("net", "weights", "about") if k in card}
+    return OnnxPolicy(contract, graph, about)
 
 
-def _whole(card: Any, arrays: dict[str, np.ndarray], where: str, depth: int = 0) -> Net:
-    """The inverse of _parts."""
-    contract = _told(card, where)
-    own = {k: v for k, v in arrays.items() if not k.startswith(BASE)}
-    below = {k.removeprefix(BASE): v for k, v in arrays.items() if k.startswith(BASE)}
-    if ("base" in card) != bool(below):
-        raise SurefootError(
-            f"{where}: base: expected it in the JSON and in the weights, or in neither; found it in one"
-        )
-    if depth > DEEPEST:
-        raise SurefootError(f"{where}: base: expected at most {DEEPEST} on each other")
-    base = _whole(card["base"], below, f"{where}: base", depth + 1) if below else None
-    return Net(contract, own, str(card.get("activation")), str(card.get("encoder", "")), base)
+def check_seal(data: bytes, written: str, where: str) -> None:
+    """The bytes are those that were sealed, all of them."""
+    if len(written) != 64 or data.count(written.encode()) != 1:
+        raise SurefootError(f"{where}: no seal (sha256) in it; expected a file that surefoot wrote")
+    if files.sha256(data.replace(written.encode(), NO_HASH.encode())) != written:
+        raise SurefootError(f"{where}: changed since it was written (sha256 differs)")
 
 
-def _told(card: Any, where: str) -> Contract:
-    if not isinstance(card, dict) or "contract" not in card:
-        raise SurefootError(f"{where}: contract: missing; expected the JSON that surefoot writes beside a policy")
-    return Contract.from_json(card["contract"], where)
-
-
-def check_golden(policy: Net, golden: Any, where: str) -> None:
-    """The policy must still answer as it did when it was written."""
-    try:
-        obs, out = (np.array(golden[k], np.float32) for k in ("obs", "out"))
-    except (TypeError, KeyError, ValueError) as error:
-        raise SurefootError(f"{where}: golden: expected obs and out, found {type(golden).__name__}") from error
-    if obs.ndim != 2 or obs.shape[1] != policy.contract.obs_dim:
-        raise SurefootError(
-            f"{where}: golden: expected observations of {policy.contract.obs_dim} numbers, found shape {obs.shape}"
-        )
-    found = policy.scores(obs)
-    if found.shape != out.shape or not np.allclose(found, out, rtol=GOLDEN, atol=GOLDEN):
-        raise SurefootError(
-            f"{where}: golden: the policy answers differently from when it was written; it is not the same policy"
-        )
-
-
-def _read(path: Path) -> bytes:
-    size = path.stat().st_size
-    if size > LARGEST:
-        raise SurefootError(f"{path}: {size} bytes, expected at most {LARGEST}")
-    return path.read_bytes()
-
-
-def read_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
-    """Arrays of a safetensors file; its header is checked against the file and against reason before it is parsed."""
-    header = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else len(data)
-    if header > min(len(data) - 8, LONGEST_HEADER):
-        raise SurefootError(
-            f"{where}: not a safetensors file of ours: a header of {header} bytes in a file of {len(data)}"
-        )
-    try:
-        return load_tensors(data)
-    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise SurefootError(f"{where}: not a safetensors file: {error}") from error
-
-
-def export_onnx(policy: Net, path: Path) -> Path:
-    """One .onnx file: obs -> actions, the contract in its metadata under `surefoot`, the field's usual keys beside."""
+def sealed(data: bytes, card: Mapping[str, Any]) -> bytes:
+    """An ONNX file with its card, the keys that mjlab's runtimes read, and the hash of all of it."""
     try:
         import onnx
     except ImportError:
-        raise MissingExtra("ONNX export", "export") from None
-    model = onnx.helper.make_model(
-        _graph(policy), opset_imports=[onnx.helper.make_opsetid("", 17)], producer_name="surefoot"
-    )
-    model.ir_version = 9
-    onnx.helper.set_model_props(model, _metadata(policy))
-    onnx.checker.check_model(model)
-    files.write(Path(path), model.SerializeToString())
-    return Path(path)
+        raise MissingExtra("writing a policy", "train") from None
+    model = onnx.load_model_from_string(data)
+    contract = Contract.from_json(card["contract"])
+    body = {"surefoot": json.dumps(card, allow_nan=False), "sha256": NO_HASH} | _metadata(contract)
+    onnx.helper.set_model_props(model, body)
+    blank = model.SerializeToString()
+    if blank.count(NO_HASH.encode()) != 1:
+        raise SurefootError("policy: expected no other row of 64 zeros in the file")
+    return blank.replace(NO_HASH.encode(), files.sha256(blank).encode())
 
 
-def _graph(policy: Net) -> Any:
-    from onnx import TensorProto, helper, numpy_helper
-
-    nodes, constants = _nodes(policy)
-    used = {name for n in nodes for name in n.input}
-    n_out = policy.contract.choices or len(policy.contract.action_names)
-    return helper.make_graph(
-        nodes, "policy",
-        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["n", policy.contract.obs_dim])],
-        [helper.make_tensor_value_info("actions", TensorProto.FLOAT, ["n", n_out])],
-        [numpy_helper.from_array(v, k) for k, v in constants.items() if k in used],
-    )  # fmt: skip
-
-
-def _nodes(policy: Net) -> tuple[list[Any], dict[str, np.ndarray]]:
-    """Nodes from `obs` to `actions`, and the constants they use."""
-    from onnx import helper
-
-    a, nodes = policy.arrays, []
-    constants = dict(a) | {"low": np.array(-CLIP, np.float32), "high": np.array(CLIP, np.float32)}
-    if policy.mirrored:
-        constants["half"] = np.array(0.5, np.float32)
-
-    def node(op: str, inputs: list[str], out: str | tuple[str, ...], **kw: Any) -> str:
-        nodes.append(helper.make_node(op, inputs, [out] if isinstance(out, str) else list(out), **kw))
-        return out if isinstance(out, str) else out[-1]
-
-    def body(x: str, tag: str) -> str:
-        if policy.encoder:
-            latent = _encoder(policy, lambda op, i, out, **kw: node(op, i, _tagged(out, tag), **kw), constants, x)
-            x = node("Concat", [node("Gather", [x, "keeps"], f"{tag}kept", axis=1), latent], f"{tag}told", axis=1)
-        for k in range(policy.depth):
-            x = node("Gemm", [x, f"w{k}", f"b{k}"], f"{tag}h{k}", transB=1)
-            if k < policy.depth - 1:
-                x = node(ACTS[policy.activation], [x], f"{tag}a{k}")
-        return x
-
-    z = node("Clip", [node("Div", [node("Sub", ["obs", "mean"], "o"), "sd"], "s"), "low", "high"], "z")
-    out = body(z, "x")
-    if policy.mirrored:
-        turned = node("Mul", [node("Gather", [z, "obs_order"], "zo", axis=1), "obs_sign"], "zm")
-        back = node("Mul", [node("Gather", [body(turned, "m"), "action_order"], "mo", axis=1), "action_sign"], "mm")
-        out = node("Mul", [node("Add", [out, back], "both"), "half"], "mean_of_both")
-    if policy.beneath is not None:
-        below, theirs = _nodes(_net(policy.beneath.base, "ONNX export"))
-        limit = np.array(policy.contract.action_limit, np.float32)
-        constants |= {BASE + k: v for k, v in theirs.items()}
-        constants |= {"columns": policy.beneath.columns, "least": -limit, "most": limit}
-        node("Gather", ["obs", "columns"], BASE + "obs", axis=1)
-        nodes += [_renamed(n) for n in below]
-        out = node("Add", [out, node("Clip", [BASE + "actions", "least", "most"], "held")], "sum")
-    node("Identity", [out], "actions")
-    return nodes, constants
-
-
-def _renamed(node: Any) -> Any:
-    """A base's node, its names apart from those of the policy above; an output nobody wants has no name."""
-    node.input[:] = [BASE + name if name else "" for name in node.input]
-    node.output[:] = [BASE + name if name else "" for name in node.output]
-    return node
-
-
-def _tagged(out: str | tuple[str, ...], tag: str) -> str | tuple[str, ...]:
-    """Names of outputs, apart from those of the same nodes for a mirror image; an output nobody wants has no name."""
-    return tag + out if isinstance(out, str) else tuple(tag + name if name else "" for name in out)
-
-
-def _encoder(policy: Net, node: Callable[..., str], constants: dict[str, np.ndarray], z: str) -> str:
-    """The encoder's nodes; constants it needs beside the policy's arrays are added to those."""
-    a, history, act = policy.arrays, policy.contract.history, ACTS[policy.activation]
-    x = node("Gather", [z, "reads"], "read", axis=1)
-    if policy.encoder == "gru":
-        hidden, order = (
-            a["enc_wh"].shape[1],
-            lambda m: np.concatenate([m[1:2], m[0:1], m[2:]]),
-        )  # ONNX: update, reset, new
-        gates = {k: order(a[k].reshape(3, hidden, -1)).reshape(1, 3 * hidden, -1) for k in ("enc_wi", "enc_wh")}
-        biases = [order(a[k].reshape(3, hidden)).reshape(1, -1) for k in ("enc_bi", "enc_bh")]
-        constants |= {"onnx_wi": gates["enc_wi"], "onnx_wh": gates["enc_wh"], "onnx_b": np.concatenate(biases, 1)}
-        constants["in_frames"] = np.array([0, history, len(a["reads"]) // history], np.int64)
-        x = node("Transpose", [node("Reshape", [x, "in_frames"], "frames")], "by_time", perm=[1, 0, 2])
-        told = [x, "onnx_wi", "onnx_wh", "onnx_b"]
-        x = node("GRU", told, ("", "last"), hidden_size=hidden, linear_before_reset=1)
-        x = node("Squeeze", [x, "zero"], "state")
-        constants["zero"] = np.array([0], np.int64)
-    else:
-        for k in range(sum(name.startswith("enc_w") for name in a)):
-            if policy.encoder == "conv":
-                constants["in_frames"] = np.array([0, history, len(a["reads"]) // history], np.int64)
-                x = node("Reshape", [x, "in_frames"], "frames")
-            constants[f"enc_t{k}"] = np.ascontiguousarray(a[f"enc_w{k}"].T)
-            x = node("Add", [node("MatMul", [x, f"enc_t{k}"], f"em{k}"), f"enc_b{k}"], f"eb{k}")
-            x = node(act, [x], f"ea{k}")
-        if policy.encoder == "conv":
-            x = node("Transpose", [x], "channels_first", perm=[0, 2, 1])
-            for k in range(sum(name.startswith("enc_k") for name in a)):
-                x = node(act, [node("Conv", [x, f"enc_k{k}", f"enc_c{k}"], f"cv{k}", strides=[STRIDE])], f"ca{k}")
-            x = node("Flatten", [node("Transpose", [x], "time_first", perm=[0, 2, 1])], "features", axis=1)
-    return node("Gemm", [x, "latent_w", "latent_b"], "latent", transB=1)
-
-
-def _metadata(policy: Net) -> dict[str, str]:
-    c = policy.contract
+def _metadata(c: Contract) -> dict[str, str]:
+    """The field's usual keys, as mjlab writes them."""
     listed = lambda values: ",".join(str(v) for v in values)  # noqa: E731
-    obs, out = policy.golden()
+    each = lambda s: ";".join(str(v) for v in s) if isinstance(s, tuple) else str(s)  # noqa: E731
     return {
-        "surefoot": json.dumps(c.to_json()),
-        "golden": json.dumps({"obs": obs.tolist(), "out": out.tolist()}),
-        "joint_names": listed(c.action_names),
+        "joint_names": listed(c.joints or c.action.names),
         "joint_stiffness": listed(c.kp),
         "joint_damping": listed(c.kd),
-        "default_joint_pos": listed(c.action_offset),
-        "action_scale": listed(c.action_scale),
-        "observation_names": listed(t.name for t in c.observation),
-        "observation_terms_scale": listed(t.scale for t in c.observation),
-        "observation_terms_clip": listed("inf" if t.clip is None else t.clip for t in c.observation),
-        "observation_terms_history_length": listed(c.history for _ in c.observation),
+        "default_joint_pos": listed(c.action.offset.tolist()),
+        "action_scale": listed(c.action.scale.tolist()),
+        "observation_names": listed(t.name for t in c.terms),
+        "observation_terms_scale": listed(each(t.scale) for t in c.terms),
+        "observation_terms_clip": listed(t.clip for t in c.terms),
+        "observation_terms_history_length": listed(t.history or c.history for t in c.terms),
         "command_names": listed(c.command_names),
     }

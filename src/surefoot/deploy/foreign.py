@@ -1,6 +1,6 @@
 """Policies from ONNX files: our own, whose contract is inside, and other people's, with a contract file.
 
-A contract is read from JSON (wiring.py), from the metadata mjlab writes into its ONNX files, or from a deploy.yaml as
+A contract is read from JSON (contract.py), from the metadata mjlab writes into its ONNX files, or from a deploy.yaml as
 unitree_rl_lab writes it. What the last two leave open is said in `notes`, never guessed silently.
 """
 
@@ -12,75 +12,25 @@ from typing import Any
 import numpy as np
 
 from surefoot import files
-from surefoot.deploy.bundle import GOLDEN
-from surefoot.deploy.onnx_file import Graph, parsed
+from surefoot.contract import ALIASES, COMMANDS, Contract, short_names
+from surefoot.deploy.onnx_file import Graph
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.policy import Contract, Policy
-from surefoot.wiring import ALIASES, COMMANDS, Wiring, known
 
 LARGEST = 2**20  # bytes of a contract file
 MJLAB = ("joint_names", "default_joint_pos", "action_scale", "observation_names")
 RATE = 50.0  # Hz, where a file does not tell
 
 
-@dataclass(frozen=True)
-class Ours(Policy):
-    """An ONNX file that `surefoot export` wrote."""
-
-    contract: Contract
-    graph: Graph
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        out = self.graph(obs)
-        return out.argmax(1)[:, None].astype(np.float32) if self.contract.choices else out
-
-
-@dataclass(frozen=True)
-class Foreign(Policy):
-    """Another's net in a task of ours: told its columns in its order, its answers put where the task's actuators are."""
-
-    contract: Contract
-    """of the task"""
-    graph: Graph
-    columns: np.ndarray
-    """of the task's observation, for each number the net is told"""
-    actuators: np.ndarray
-    """of the task's action, for each number the net answers"""
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        out = np.zeros((len(obs), len(self.contract.action_names)), np.float32)
-        out[:, self.actuators] = self.graph(np.take(obs, self.columns, 1))
-        return out
-
-
-def ours(path: Path, graph: Graph) -> Ours:
-    """The policy of an ONNX file of ours; refused where it no longer answers as it did when it was written."""
-    contract = Contract.from_json(parsed(graph.metadata["surefoot"]), f"{path}: metadata surefoot")
-    if contract.obs_dim != graph.width:
-        raise SurefootError(f"{path}: expected an input of {contract.obs_dim} numbers, found {graph.width}")
-    golden = parsed(graph.metadata.get("golden", ""))
-    try:
-        obs, out = (np.array(golden[k], np.float32) for k in ("obs", "out"))
-        same = np.allclose(graph(obs), out, rtol=100 * GOLDEN, atol=100 * GOLDEN)
-    except Exception as error:  # whatever a file that is not ours holds there
-        raise SurefootError(f"{path}: golden: expected observations and answers of ours in its metadata") from error
-    if not same:
-        raise SurefootError(
-            f"{path}: golden: it answers differently from when it was written; it is not the same policy"
-        )
-    return Ours(contract, graph)
-
-
-def check_fits(graph: Graph, wiring: Wiring, where: str) -> None:
+def check_fits(graph: Graph, contract: Contract, where: str) -> None:
     """The net takes and gives as many numbers as its contract says."""
-    if wiring.obs_dim != graph.width:
-        told = ", ".join(f"{w.name} {wiring.width(w) * w.history}" for w in wiring.observation)
+    if contract.obs_dim != graph.width:
+        told = ", ".join(f"{t.name} {t.dim * (t.history or contract.history)}" for t in contract.terms)
         raise SurefootError(
-            f"{where}: the net takes {graph.width} numbers, the contract tells {wiring.obs_dim}: {told}"
+            f"{where}: the net takes {graph.width} numbers, the contract tells {contract.obs_dim}: {told}"
         )
-    if len(wiring.joints) != graph.wide:
+    if len(contract.joints) != graph.wide:
         raise SurefootError(
-            f"{where}: the net gives {graph.wide} numbers, the contract has {len(wiring.joints)} joints"
+            f"{where}: the net gives {graph.wide} numbers, the contract has {len(contract.joints)} joints"
         )
 
 
@@ -88,7 +38,7 @@ def check_fits(graph: Graph, wiring: Wiring, where: str) -> None:
 class Found:
     """A contract, and what its source left open."""
 
-    wiring: Wiring
+    contract: Contract
     notes: tuple[str, ...] = ()
 
 
@@ -103,18 +53,18 @@ def contract_of(path: Path | None, metadata: Mapping[str, str], motors: Sequence
             raise SurefootError(
                 f"{where}: no contract in it, neither surefoot's nor mjlab's; give one with --contract (docs/gate.md)"
             )
-        return Found(Wiring.from_json(_open(inside), where), _left(inside))
+        return Found(Contract.from_json(_open(inside), where), _left(inside))
     if path.suffix in (".yaml", ".yml"):
         inside |= from_deploy(_yaml(path), motors, str(path))
-        return Found(Wiring.from_json(_open(inside), str(path)), _left(inside))
+        return Found(Contract.from_json(_open(inside), str(path)), _left(inside))
     if path.exists() and path.stat().st_size > LARGEST:
         raise SurefootError(f"{path}: {path.stat().st_size} bytes, expected at most {LARGEST}")
     data = files.read_json(path)
     if not isinstance(data, dict):
         raise SurefootError(f"{path}: expected an object, found {type(data).__name__}")
     if not inside:
-        return Found(Wiring.from_json(data, str(path)))
-    return Found(Wiring.from_json(_open(inside | data), str(path)), _left(inside | data))
+        return Found(Contract.from_json(data, str(path)))
+    return Found(Contract.from_json(_open(inside | data), str(path)), _left(inside | data))
 
 
 def _open(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,7 +148,7 @@ def from_deploy(data: Any, motors: Sequence[str], where: str) -> dict[str, Any]:
 
 
 def _unitree_term(name: Any, body: Any, where: str) -> dict[str, Any]:
-    term = str(name) if ALIASES.get(str(name), str(name)) in known() else str(name)
+    term = str(name) if ALIASES.get(str(name), str(name)) in short_names() else str(name)
     body = body if isinstance(body, Mapping) else {}
     found: dict[str, Any] = {"name": term, "history": max(1, body.get("history_length") or 1)}
     if body.get("scale") is not None:

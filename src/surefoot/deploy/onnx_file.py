@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ MOST_NODES = 10_000
 OPSETS = range(7, 24)
 TRIAL_SECONDS, TRIAL_BYTES = 20.0, 4 << 30
 OPS = frozenset(
-    "Abs Add And ArgMax AveragePool BatchNormalization Cast Ceil Clip Concat Constant Conv Cos Div Elu Equal Erf Exp"
+    "Abs Add And ArgMax AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv Cos Div Elu Equal Erf Exp Expand"
     " Flatten Floor Gather Gelu Gemm Greater GRU HardSigmoid HardSwish Identity LSTM LayerNormalization LeakyRelu Less Log"
-    " MatMul Max MaxPool Min Mish Mul Neg Not Or PRelu Pow Reciprocal ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape"
+    " MatMul Max MaxPool Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape"
     " RNN Selu Shape Sigmoid Sign Sin Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Tan Tanh Transpose Unsqueeze"
     " Where".split()
 )
@@ -66,12 +66,19 @@ class Graph:
     names: tuple[str, str]
     rows: bool
     """one row at a time: the file's net does not take several"""
+    data: bytes
+    """the file"""
+    outputs: tuple[str, ...]
+    """names of all it gives"""
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
+        return self.run(obs, self.names[1])
+
+    def run(self, obs: np.ndarray, output: str) -> np.ndarray:
         obs = np.asarray(obs, np.float32)
         if self.rows and len(obs) > 1:
-            return np.concatenate([self(row[None]) for row in obs])
-        return np.asarray(self.session.run([self.names[1]], {self.names[0]: obs})[0])
+            return np.concatenate([self.run(row[None], output) for row in obs])
+        return np.asarray(self.session.run([output], {self.names[0]: obs})[0])
 
 
 def read(path: Path, given: str = "", wanted: str = "") -> Graph:
@@ -82,7 +89,7 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     except ImportError:
         raise MissingExtra("reading an ONNX file", "export") from None
     path = Path(path)
-    model = _parsed(path, onnx)
+    content, model = _parsed(path, onnx)
     _vet(model, str(path), onnx)
     source, sink = _ports(model, str(path), given, wanted)
     width, wide = _shape(source, f"{path}: input {source.name}"), _shape(sink, f"{path}: output {sink.name}")
@@ -96,7 +103,8 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     metadata = {p.key: p.value for p in model.metadata_props}
-    graph = Graph(width, wide, metadata, session, (source.name, sink.name), rows)
+    outputs = tuple(o.name for o in model.graph.output)
+    graph = Graph(width, wide, metadata, session, (source.name, sink.name), rows, content, outputs)
     return graph if rows else _same_by_row(graph, model, options)
 
 
@@ -105,13 +113,13 @@ def _same_by_row(graph: Graph, model: Any, options: Any) -> Graph:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    alone = Graph(graph.width, graph.wide, graph.metadata, session, graph.names, True)
+    alone = replace(graph, session=session, rows=True)
     obs = np.linspace(-1.0, 1.0, 3 * graph.width, dtype=np.float32).reshape(3, -1)
     one, all_ = alone(obs), graph(obs)
     return graph if one.shape == all_.shape and np.allclose(one, all_, rtol=1e-4, atol=1e-5) else alone
 
 
-def _parsed(path: Path, onnx: Any) -> Any:
+def _parsed(path: Path, onnx: Any) -> tuple[bytes, Any]:
     try:
         size = path.stat().st_size
     except OSError as error:
@@ -119,7 +127,8 @@ def _parsed(path: Path, onnx: Any) -> Any:
     if size > LARGEST:
         raise SurefootError(f"{path}: {size} bytes, expected at most {LARGEST}")
     try:
-        return onnx.load_model_from_string(path.read_bytes())
+        content = path.read_bytes()
+        return content, onnx.load_model_from_string(content)
     except Exception as error:  # protobuf's own, whose class depends on its build
         raise SurefootError(f"{path}: not an ONNX file: {type(error).__name__}") from None
 

@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from surefoot import files, tasks
+from surefoot.contract import Contract
 from surefoot.deploy import bundle, foreign
+from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.deploy.onnx_file import Graph, read
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy
 from surefoot.task import Task
-from surefoot.tasks import foreign as strangers
+from surefoot.tasks import from_contract
 from surefoot.tasks.rollout import contract
-from surefoot.wiring import Wiring
 
-Rewire = Callable[[Wiring], tuple[Policy, Task]]
+Rewire = Callable[[Contract], tuple[Policy, Task]]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Candidate:
     task: Task
     parents: dict[str, str]
     """content hashes"""
-    wiring: Wiring | None = None
+    given: Contract | None = None
+    """of a policy of others"""
     rewire: Rewire | None = None
     """the same net under another contract"""
     notes: tuple[str, ...] = field(default=())
@@ -47,39 +49,41 @@ def candidate(
     if path.suffix != ".onnx":
         _no_stranger(path, told)
         net = bundle.load(path)
-        return Candidate(str(path), net, _own(net, task), {"policy": files.sha256(bundle.find(path).read_bytes())})
+        return Candidate(str(path), net, _own(net, task), {"policy": files.sha256(net.graph.data)})
     graph = read(path, *_ports(contract_file))
     if "surefoot" in graph.metadata and contract_file is None:
         _no_stranger(path, told)
-        policy = foreign.ours(path, graph)
-        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(path.read_bytes())})
+        policy = bundle.ours(path, graph)
+        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(graph.data)})
     if model is None:
         raise SurefootError(f"{path}: a policy of others: expected the robot it drives, --model robot.xml")
-    return _stranger(path, graph, model, contract_file, command, seconds or strangers.SECONDS)
+    return _stranger(path, graph, model, contract_file, command, seconds or from_contract.SECONDS)
 
 
 def _stranger(
     path: Path, graph: Graph, model: Path, contract_file: Path | None, command: tuple[float, ...] | None, seconds: float
 ) -> Candidate:
-    found = foreign.contract_of(contract_file, graph.metadata, strangers.motors(model), str(path))
-    foreign.check_fits(graph, found.wiring, str(path))
+    found = foreign.contract_of(contract_file, graph.metadata, from_contract.motors(model), str(path))
+    foreign.check_fits(graph, found.contract, str(path))
 
-    def rewire(wiring: Wiring) -> tuple[Policy, Task]:
-        made, robot = strangers.foreign(model, wiring, command, seconds)
+    def rewire(given: Contract) -> tuple[Policy, Task]:
+        made, _ = from_contract.task_of(model, given, command, seconds)
         own = contract(made, tasks.env(made, 1).world.model)
-        return foreign.Foreign(own, graph, wiring.columns(), robot.actuators), made
+        return OnnxPolicy(own, graph, {}), made
 
-    policy, task = rewire(found.wiring)
-    notes = (*found.notes, *strangers.differences(model, found.wiring))
+    policy, task = rewire(found.contract)
+    notes = (*found.notes, *from_contract.differences(model, found.contract))
     sources = {"policy": path, "model": model} | ({} if contract_file is None else {"contract": contract_file})
     parents = {name: files.sha256(source.read_bytes()) for name, source in sources.items()}
-    return Candidate(str(path), policy, task, parents, found.wiring, rewire, notes)
+    return Candidate(str(path), policy, task, parents, found.contract, rewire, notes)
 
 
 def _own(policy: Policy, name: str) -> Task:
     """The task a policy of ours was made for, or another that it fits."""
     task = tasks.of(policy.contract, name)
-    return replace(task, sees={"actor": task.sees["actor"]})  # nobody learns here, so no critic is told anything
+    return replace(
+        task, observations={"actor": task.observations["actor"]}
+    )  # nobody learns here, so no critic is told anything
 
 
 def _ports(contract_file: Path | None) -> tuple[str, str]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Belief
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate import checks, margins, suspects
 from surefoot.gate.candidate import Candidate
@@ -30,7 +31,6 @@ from surefoot.gate.statistics import needed
 from surefoot.gate.worst import search
 from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.realities import Reality, realities
-from surefoot.task import Env
 from surefoot.verdict import Check, Verdict
 
 Say = Callable[[str], None]
@@ -250,7 +250,7 @@ def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, say: Say)
 def _next(who: Candidate, found: Found) -> str:
     """The one next thing to do."""
     failed = {c.name for c in found.checks if not c.holds}
-    own, name = who.wiring is None, who.name
+    own, name = who.given is None, who.name
     run = str(Path(name).parent) if name.endswith(".onnx") else name  # where an ONNX file of ours came from
     if found.interrupted:
         return f"surefoot gate {name}"

@@ -17,11 +17,13 @@ from rich.table import Table
 
 from surefoot import tasks
 from surefoot.belief import Belief
+from surefoot.deploy.bundle import OnnxPolicy
+from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
 from surefoot.gate import report
-from surefoot.policy import Net
+from surefoot.policy import Driver
 from surefoot.rng import stream
-from surefoot.task import Env, Task
+from surefoot.task import Task
 
 SOON = 0.5  # s into an episode, by when a policy should know
 SETTLED = 0.1  # of a change: as near to where it ends up as that, and staying there
@@ -55,15 +57,17 @@ def _y(e: np.ndarray, log: np.ndarray) -> np.ndarray:
     return np.where(log, np.log(np.where(log, e, 1.0)), e)
 
 
-def latents(policy: Net, env: Env, e: np.ndarray, after: np.ndarray, at: int, watch: Watch | None = None) -> np.ndarray:
+def latents(
+    policy: OnnxPolicy, env: Env, e: np.ndarray, after: np.ndarray, at: int, watch: Watch | None = None
+) -> np.ndarray:
     """(T, n, latent) along each env's first episode in worlds e, which from step `at` on are `after`; NaN once it ended."""
-    obs, found, running = env.reset(e=e), [], np.ones(env.n, bool)
+    obs, found, running, drive = env.reset(e=e), [], np.ones(env.n, bool), Driver(policy, env.n)
     for k in range(env.steps):
         if k == at:
             env.world.change(np.arange(env.n), after)
-        z = policy.latent(policy.normalised(obs["actor"]))
+        z = policy.latent(obs["actor"])
         found.append(np.where(running[:, None], z, np.nan))
-        step = env.step(policy(obs["actor"]))
+        step = env.step(drive(obs["actor"]))
         obs, running = step.obs, running & ~(step.terminated | step.truncated)
         if watch is not None:
             watch(k, env)
@@ -71,7 +75,7 @@ def latents(policy: Net, env: Env, e: np.ndarray, after: np.ndarray, at: int, wa
 
 
 def inferred(
-    policy: Net,
+    policy: OnnxPolicy,
     task: Task,
     belief: Belief,
     name: str = "",
@@ -85,7 +89,7 @@ def inferred(
 
     Without a name, of the unknown that the latent tells best; without values, from its 10 % to its 90 % quantile.
     """
-    if not policy.encoder:
+    if not policy.adapts:
         raise SurefootError("adapt: this policy has no latent to look at; train one with --adapt rma or --encoder conv")
     free = np.flatnonzero(belief.sd() > 0)
     if not len(free):
@@ -99,7 +103,7 @@ def inferred(
         _jump(task, belief, name, change)  # refused now, not after the first episodes
     if episodes < 20:
         raise SurefootError(f"episodes: expected at least 20 to fit a probe and to test it, found {episodes}")
-    env = tasks.env(tasks.fitting(task, policy.contract), episodes, belief, seed)
+    env = tasks.env(tasks.for_contract(task, policy.contract), episodes, belief, seed)
     dt = env.world.dt
     at = env.steps // 2 * dt if at is None else at
     if not dt <= at < task.seconds:

@@ -14,11 +14,12 @@ import numpy as np
 from surefoot import tasks
 from surefoot.belief import Box, point
 from surefoot.gate.runs import Runs, episodes
+from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
 from surefoot.rng import Rows
 from surefoot.sim.gap.making import Plain
-from surefoot.task import Group, Task
+from surefoot.task import Task
 from surefoot.verdict import clopper_pearson
 from surefoot.world import Chance, OnBody, State
 
@@ -99,7 +100,7 @@ def latency(
     own = sum(p.high for p in task.params if p.target == "action_delay")
     late = Param("added latency", "action_delay", 0.0, 0.0, LATEST + own, op="add", unit="s", about="added by the gate")
     params = Params((*task.params, late))
-    wide = replace(task, params=params, belief=Box.full(params), sees={"actor": _own(task)})
+    wide = replace(task, params=params, belief=Box.full(params), observations={"actor": _own(task)})
     h = float(tasks.env(task, 1).world.model.opt.timestep)
 
     def run(delay: float) -> Runs:
@@ -110,9 +111,9 @@ def latency(
     return climb(run, h, LATEST, bar)
 
 
-def _own(task: Task) -> Group:
+def _own(task: Task) -> ObsGroup:
     """What the actor is told; of e, should it be told that, no more than the task's own unknowns."""
-    k, actor = len(task.params), task.sees["actor"]
+    k, actor = len(task.params), task.observations["actor"]
     told = lambda t: replace(t, compute=lambda s: s.x.e[:, :k]) if t.name == "e" else t  # noqa: E731
     return replace(actor, terms=tuple(map(told, actor.terms)))
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from surefoot.policy import Policy
+from surefoot.env import Env
+from surefoot.policy import Driver, Policy
 from surefoot.sim.gap.making import HINGE, Plain
-from surefoot.task import Env
 
 NEAR = 0.99  # of a limit
 TRAVEL = 0.5  # m: a robot that went less has no cost of transport
@@ -77,13 +77,13 @@ class _Gauge:
 def watched(policy: Policy, env: Env) -> Motion:
     """Run the first episode of each env and read what it does to the robot."""
     gauge, n = _Gauge(env), env.n
-    obs, alive = env.reset(), np.ones(n, bool)
+    obs, alive, drive = env.reset(), np.ones(n, bool), Driver(policy, n)
     steps, power, way = np.zeros(n), np.zeros(n), np.zeros(n)
     at = np.zeros((n, len(gauge.names)))
     peak, fastest, change = np.zeros(len(gauge.names)), np.zeros((n, len(gauge.drives))), np.zeros(n)
     was, place = None, None
     for _ in range(env.steps):
-        a = policy(obs["actor"])
+        a = drive(obs["actor"])
         bounded = env.task.action.bounded(a)
         u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.model.nu))
         share, v, watts = gauge.read(np.asarray(u, float))

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.env import Env
 from surefoot.gate.sequential import Decision, RateTest
 from surefoot.policy import Policy
-from surefoot.task import Env
 from surefoot.tasks.rollout import Evaluation, evaluate
 
 Make = Callable[[int, int], Env]

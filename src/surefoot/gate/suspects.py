@@ -7,18 +7,19 @@ They are tried in the order in which they are common, until one explains it: del
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surefoot import tasks
+from surefoot.contract import JOINTED, Contract
 from surefoot.errors import SurefootError
 from surefoot.gate.runs import Runs, episodes, until_clear
 from surefoot.gate.sequential import RateTest
+from surefoot.observation import ObsTerm
 from surefoot.verdict import clopper_pearson
-from surefoot.wiring import JOINTED, Wiring
 
 if TYPE_CHECKING:
     from surefoot.gate.candidate import Candidate
@@ -36,17 +37,17 @@ class Hypothesis:
     kind: str
     change: str
     """what to write in the contract, in words"""
-    wiring: Wiring
+    contract: Contract
 
 
 def why(who: "Candidate", home: Runs, plan: "Plan", bar: float, say: "Say") -> list[dict[str, Any]]:
     """The changes of the contract under which the policy succeeds, best first; those that come nearest where none does."""
-    if who.wiring is None or who.rewire is None:
+    if who.given is None or who.rewire is None:
         return []
     found: list[dict[str, Any]] = []
     for kind in KINDS:
         near: list[tuple[float, Hypothesis]] = []
-        for idea in kind(who.wiring):
+        for idea in kind(who.given):
             runs = _screened(who, idea, plan, say)
             if runs is None:
                 continue
@@ -66,7 +67,7 @@ def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> R
     say(f"what is wrong with the contract? perhaps {idea.change}")
     assert who.rewire is not None  # why() has seen to it
     try:
-        policy, task = who.rewire(idea.wiring)
+        policy, task = who.rewire(idea.contract)
     except SurefootError:
         return None
     task = replace(task, seconds=min(SHORT, task.seconds), window=min(SHORT / 2, task.window))
@@ -76,7 +77,7 @@ def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> R
 def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", bar: float, say: "Say") -> dict[str, Any]:
     say(f"is it that? {idea.change}")
     assert who.rewire is not None  # why() has seen to it
-    policy, task = who.rewire(idea.wiring)
+    policy, task = who.rewire(idea.contract)
     make = lambda n, seed: tasks.env(task, n, seed=seed, threads=plan.threads)  # noqa: E731
     runs, decision = until_clear(policy, make, RateTest(bar, level=plan.level, most=plan.episodes), plan.seed)
     low, high = clopper_pearson(int(runs.success.sum()), len(runs))
@@ -104,19 +105,19 @@ def sentences(found: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _delays(w: Wiring) -> Iterator[Hypothesis]:
+def _delays(w: Contract) -> Iterator[Hypothesis]:
     if w.latency > 0:
         yield Hypothesis("delay", f"latency is 0 in place of {1000 * w.latency:g} ms", replace(w, latency=0.0))
         yield Hypothesis("delay", f"latency is {500 * w.latency:g} ms in place of {1000 * w.latency:g} ms", replace(w, latency=w.latency / 2))  # fmt: skip
 
 
-def _gains(w: Wiring) -> Iterator[Hypothesis]:
+def _gains(w: Contract) -> Iterator[Hypothesis]:
     for name in ("kp", "kd"):
         if getattr(w, name):
             own: dict[str, Any] = {name: ()}
             yield Hypothesis("gain", f"{name} is the model's own", replace(w, **own))
             for factor in (0.5, 0.7, 1.4, 2.0):
-                many: dict[str, Any] = {name: tuple(factor * w.each(name))}
+                many: dict[str, Any] = {name: tuple(factor * k for k in getattr(w, name))}
                 yield Hypothesis("gain", f"{name} is {factor:g} times as large", replace(w, **many))
 
 
@@ -145,24 +146,33 @@ def orders(joints: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "all first joints, all second joints, ...", by_kind
 
 
-def _orders(w: Wiring) -> Iterator[Hypothesis]:
-    told = [t.name for t in w.observation if t.name in JOINTED and t.name != "last_action"]
-    read = next((t.joints for t in w.observation if t.name in told and t.joints), w.joints)
-    if any(t.joints for t in w.observation):
-        names = [t.name for t in w.observation if t.joints]
-        own = f"{' and '.join(names)} are read in the order of the actions, {_legs(w.joints)}"
-        yield Hypothesis("order", own, w.with_terms(names, joints=()))
+def _in_order(w: Contract, names: Sequence[str], joints: tuple[str, ...]) -> Contract:
+    """Terms read in another order of joints; the numbers of their offsets stay where they are."""
+    return w.with_terms(names, lambda t: replace(t, source=replace(t.formula, joints=joints)) if t.formula else t)
+
+
+def _orders(w: Contract) -> Iterator[Hypothesis]:
+    jointed = [t for t in w.terms if t.formula is not None and t.name in JOINTED]
+    told = [t.name for t in jointed if t.name != "last_action"]
+    read = next((t.formula.joints for t in jointed if t.name in told and t.formula), w.joints)
+    other = [t.name for t in jointed if t.formula and t.formula.joints != w.joints]
+    if other:
+        own = f"{' and '.join(other)} are read in the order of the actions, {_legs(w.joints)}"
+        yield Hypothesis("order", own, _in_order(w, other, w.joints))
     for words, order in orders(read):
         if told and order != w.joints:
-            yield Hypothesis(
-                "order", f"{' and '.join(told)} are read in the order {words}", w.with_terms(told, joints=order)
-            )
+            yield Hypothesis("order", f"{' and '.join(told)} are read in the order {words}", _in_order(w, told, order))
     for words, order in orders(w.joints):
-        every = replace(w.with_terms(JOINTED, joints=()), joints=order)
-        yield Hypothesis("order", f"joints are in the order {words}, in observation and action", every)
+        acts = replace(w, joints=order, action=replace(w.action, names=order))
+        yield Hypothesis(
+            "order", f"joints are in the order {words}, in observation and action", _in_order(acts, JOINTED, order)
+        )
         if told:
-            acts = replace(w.with_terms(told, joints=read), joints=order)
-            yield Hypothesis("order", f"actions are in the order {words}, observations as they are", acts)
+            yield Hypothesis(
+                "order",
+                f"actions are in the order {words}, observations as they are",
+                _in_order(acts, ["last_action"], order),
+            )
 
 
 def _legs(joints: tuple[str, ...]) -> str:
@@ -170,13 +180,17 @@ def _legs(joints: tuple[str, ...]) -> str:
     return " ".join(leg[0].split("_")[0] for leg in legs) if legs else ", ".join(joints)
 
 
-def _signs(w: Wiring) -> Iterator[Hypothesis]:
-    for t in w.observation:
+def _scaled(t: ObsTerm, factor: float) -> ObsTerm:
+    many = tuple(factor * s for s in t.scale) if isinstance(t.scale, tuple) else factor * t.scale
+    return replace(t, scale=many)
+
+
+def _signs(w: Contract) -> Iterator[Hypothesis]:
+    for t in w.terms:
         if t.name not in ("last_action", "command"):
-            yield Hypothesis(
-                "sign", f"{t.name} has the other sign", w.with_terms([t.name], scale=tuple(-s for s in t.scale))
-            )
-    yield Hypothesis("sign", "actions have the other sign", replace(w, action_scale=tuple(-s for s in w.action_scale)))
+            yield Hypothesis("sign", f"{t.name} has the other sign", w.with_terms([t.name], lambda t: _scaled(t, -1.0)))
+    turned = replace(w, action=replace(w.action, scale=-w.action.scale))
+    yield Hypothesis("sign", "actions have the other sign", turned)
 
 
 SCALES = {
@@ -185,40 +199,45 @@ SCALES = {
 }  # fmt: skip
 
 
-def _scales(w: Wiring) -> Iterator[Hypothesis]:
-    for t in w.observation:
+def _scales(w: Contract) -> Iterator[Hypothesis]:
+    for t in w.terms:
         for factor in SCALES.get(t.name, ()):
-            many = tuple(factor * s for s in t.scale)
-            yield Hypothesis(
-                "scale", f"the scale of {t.name} is {factor:.3g} times as large", w.with_terms([t.name], scale=many)
-            )
+            many = w.with_terms([t.name], lambda t, factor=factor: _scaled(t, factor))  # type: ignore[misc]
+            yield Hypothesis("scale", f"the scale of {t.name} is {factor:.3g} times as large", many)
     for factor in (0.25, 0.5, 2.0, 4.0):
-        many = tuple(factor * s for s in w.action_scale)
-        yield Hypothesis("scale", f"action_scale is {factor:g} times as large", replace(w, action_scale=many))
+        law = replace(w.action, scale=factor * w.action.scale)
+        yield Hypothesis("scale", f"action_scale is {factor:g} times as large", replace(w, action=law))
 
 
-def _poses(w: Wiring) -> Iterator[Hypothesis]:
+def _poses(w: Contract) -> Iterator[Hypothesis]:
     if any(w.home):
-        absolute = replace(w, home=tuple(0.0 for _ in w.home), action_offset=w.offset)
+        absolute = w.with_terms(
+            ["joint_pos"], lambda t: replace(t, source=replace(t.formula, offset=())) if t.formula else t
+        )
         yield Hypothesis("pose", "joint_pos is told as it is, not less home", absolute)
-    if w.action_offset and w.action_offset != w.home:
-        yield Hypothesis("pose", "an action of 0 means home", replace(w, action_offset=()))
-    if w.frame:
-        yield Hypothesis("frame", "velocities and gravity are those of the base, not of the site", replace(w, frame=""))
+    if w.home and not np.array_equal(w.action.offset, w.home):
+        home = replace(w, action=replace(w.action, offset=np.array(w.home)))
+        yield Hypothesis("pose", "an action of 0 means home", home)
+    at_site = [t.name for t in w.terms if t.formula is not None and t.formula.frame not in ("", "base", "world")]
+    if at_site:
+        base = w.with_terms(at_site, lambda t: replace(t, source=replace(t.formula, frame="base")) if t.formula else t)
+        yield Hypothesis("frame", "velocities and gravity are those of the base, not of the site", base)
 
 
-def _layouts(w: Wiring) -> Iterator[Hypothesis]:
-    alike = itertools.combinations(range(len(w.observation)), 2)
-    for i, j in alike:
-        a, b = w.observation[i], w.observation[j]
-        if w.width(a) * a.history == w.width(b) * b.history:
-            terms = list(w.observation)
+def _layouts(w: Contract) -> Iterator[Hypothesis]:
+    group = w.observation
+    for i, j in itertools.combinations(range(len(w.terms)), 2):
+        a, b = w.terms[i], w.terms[j]
+        if a.dim * (a.history or w.history) == b.dim * (b.history or w.history):
+            terms = list(w.terms)
             terms[i], terms[j] = b, a
-            yield Hypothesis("order", f"{a.name} and {b.name} change places", replace(w, observation=tuple(terms)))
+            told = replace(w, observation=replace(group, terms=tuple(terms)))
+            yield Hypothesis("order", f"{a.name} and {b.name} change places", told)
     if w.history > 1:
-        other: Any = "terms" if w.layout == "frames" else "frames"
-        yield Hypothesis("history", f"layout is {other}", replace(w, layout=other))
-        yield Hypothesis("history", "the newest frame comes " + ("first" if w.newest == "last" else "last"), replace(w, newest="first" if w.newest == "last" else "last"))  # fmt: skip
+        other: Any = "terms" if group.layout == "frames" else "frames"
+        yield Hypothesis("history", f"layout is {other}", replace(w, observation=replace(group, layout=other)))
+        end: Any = "first" if group.newest == "last" else "last"
+        yield Hypothesis("history", f"the newest frame comes {end}", replace(w, observation=replace(group, newest=end)))
     for factor in (0.5, 2.0):
         yield Hypothesis(
             "rate", f"rate is {factor * w.rate:g} Hz in place of {w.rate:g}", replace(w, rate=factor * w.rate)

@@ -15,15 +15,17 @@ from rich.table import Column, Table
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box
+from surefoot.contract import Contract
 from surefoot.deploy import bundle
+from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
 from surefoot.gate import report
 from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
 from surefoot.learn.loop import Watcher
-from surefoot.policy import Contract, Policy
+from surefoot.policy import Policy, State
 from surefoot.rng import stream
-from surefoot.task import Env, Task
+from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 from surefoot.verdict import clopper_pearson
 
@@ -68,7 +70,7 @@ def _points(
 ) -> list[dict[str, Any]]:  # fmt: skip
     e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
     e[:, task.params.index(name)] = np.repeat(values, episodes)
-    own = tasks.fitting(task, policy.contract)  # told what it was made for: more frames, or what a teacher knows
+    own = tasks.for_contract(task, policy.contract)  # told what it was made for: more frames, or what a teacher knows
     result = evaluate(policy, tasks.env(own, len(e), others, seed), watch, e)
     rows = (x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error))
     return [_point(*row) for row in zip(values, *rows)]
@@ -90,9 +92,17 @@ class Each(Policy):
     contract: Contract
     policies: tuple[Policy, ...]
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        rows = np.split(obs, len(self.policies))
-        return np.concatenate([policy(part) for policy, part in zip(self.policies, rows)])
+    def init(self, n: int) -> State:
+        parts = [policy.init(n // len(self.policies)) for policy in self.policies]
+        return {f"{k}.{name}": v for k, part in enumerate(parts) for name, v in part.items()}
+
+    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+        found = [
+            policy.step({n.split(".", 1)[1]: v for n, v in s.items() if n.startswith(f"{k}.")}, part)
+            for k, (policy, part) in enumerate(zip(self.policies, np.split(obs, len(self.policies))))
+        ]
+        after = {f"{k}.{name}": v for k, (part, _) in enumerate(found) for name, v in part.items()}
+        return after, np.concatenate([a for _, a in found])
 
 
 def specialists(
@@ -100,7 +110,7 @@ def specialists(
     watch: Watcher | None = None, say: Callable[[str], None] = lambda text: None,
 ) -> Each:  # fmt: skip
     """A policy for each value, trained as `run` was but with that one unknown known; asked again, they are used again."""
-    settings, sees, seed, start = learn.settings_of(run)
+    settings, obs, seed, start = learn.settings_of(run)
     elsewhere = others != tasks.nominal(task)  # those of each belief about the others have folders of their own
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     found = []
@@ -109,7 +119,7 @@ def specialists(
         folder, known = out / f"{name}-{value:.10g}{mark}", _known(others, name, value)
         found.append(
             bundle.load(
-                learn.train(task.name, folder, seed, known, settings, watch=watch, sees=sees, start=start, again=True)
+                learn.train(task.name, folder, seed, known, settings, watch=watch, obs=obs, start=start, again=True)
             )
         )
     return Each(found[0].contract, tuple(found))

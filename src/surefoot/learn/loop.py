@@ -4,20 +4,21 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from types import FrameType
 from typing import Any
 
 from surefoot import files
-from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.learn import export
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import Learner
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice
-from surefoot.policy import Net
+from surefoot.tasks import golden
 from surefoot.tasks.rollout import contract
 
 FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
@@ -72,14 +73,7 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             if asked and learner.iteration < total:
                 raise Stopped(asked[0], run.folder, again)
     saves.maybe(forced=True)
-    return _write(learner, run.folder)
-
-
-def _write(learner: Learner | Apprentice, folder: Path) -> Path:
-    """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
-    if isinstance(learner, Learner) and learner.ranges is not None:
-        files.write_json(folder / REACHED, learner.ranges.belief.to_json())
-    return bundle.save(policy_of(learner), folder)
+    return saves.write()
 
 
 class _Board:
@@ -114,6 +108,7 @@ class _Saves:
 
     def __init__(self, run: Run, learner: Learner | Apprentice, every: float):
         self.run, self.learner, self.every, self.last, self.cost = run, learner, every, time.monotonic(), 0.0
+        self.record = golden.recorder(learner.env)
 
     def maybe(self, forced: bool) -> None:
         if not forced and self.every > 0 and time.monotonic() - self.last < max(self.every, 100 * self.cost):
@@ -127,9 +122,16 @@ class _Saves:
     def _policy(self) -> None:
         """What has been learned so far, to look at while the rest is learned, or after a stop."""
         try:
-            _write(self.learner, self.run.folder)
+            self.write()
         except (OSError, SurefootError) as error:
             self.run.said.append(f"the policy so far was not saved ({error}); training goes on")
+
+    def write(self) -> Path:
+        """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
+        if isinstance(self.learner, Learner) and self.learner.ranges is not None:
+            files.write_json(self.run.folder / REACHED, self.learner.ranges.belief.to_json())
+        net = policy_of(self.learner)
+        return export.save(net, self.run.folder, export.golden_of(net, **self.record(net)))
 
 
 def _check_share(learner: Learner | Apprentice, before: int, run: Run) -> None:
@@ -165,8 +167,8 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(s, handler)
 
 
-def policy_of(learner: Learner | Apprentice) -> Net:
-    """The learner's actor as a policy that needs neither torch nor the simulator."""
+def policy_of(learner: Learner | Apprentice) -> PolicyNet:
+    """The learner's actor as a policy."""
     env = learner.env
     parents = {
         "model": files.sha256(env.task.xml.encode()),
@@ -174,7 +176,7 @@ def policy_of(learner: Learner | Apprentice) -> Net:
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),
     }
-    arrays, activation, encoder, base = learner.policy_parts()
-    if isinstance(base, Net):
-        parents["base"] = bundle.digest(base)
-    return Net(contract(env.task, env.world.model, parents), arrays, activation, encoder, base)
+    net = learner.policy(contract(env.task, env.world.model, parents))
+    if net.base is not None:
+        net.contract = replace(net.contract, parents=parents | {"base": export.digest(net.base)})
+    return net

@@ -5,14 +5,15 @@ Everything is float32. Observations enter a net normalised: (o - mean) / sd, cli
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from surefoot.policy import CLIP, STRIDE
 from surefoot.task import Mirror
+
+CLIP = 10.0  # largest magnitude of a normalised observation
+STRIDE = 2  # of an encoder's convolutions
 
 ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": nn.Tanh}
 
@@ -147,10 +148,7 @@ class Categorical(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Columns `reads` of a normalised observation -> a latent: by an MLP, or by convolutions or a GRU over frames.
-
-    Its layers have the names a Net's arrays have, and do the same.
-    """
+    """Columns `reads` of a normalised observation -> a latent: by an MLP, or by convolutions or a GRU over frames."""
 
     reads: Tensor
 
@@ -165,8 +163,8 @@ class Encoder(nn.Module):
         width: int = 64,
     ):
         super().__init__()
-        self.kind, self.frames = kind, frames
-        self.register_buffer("reads", torch.from_numpy(np.asarray(reads, np.int64)), persistent=False)
+        self.kind, self.frames, self.width = kind, frames, width
+        self.register_buffer("reads", torch.from_numpy(np.asarray(reads, np.int64)))
         self.act = ACTIVATIONS[activation]()
         self.each, self.convs = nn.ModuleList(), nn.ModuleList()
         inputs, features = len(reads) // (1 if kind == "mlp" else frames), width
@@ -195,7 +193,7 @@ class Encoder(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         x = z[:, self.reads]
         if self.kind != "mlp":
-            x = x.unflatten(1, (self.frames, -1))
+            x = x.reshape(-1, self.frames, len(self.reads) // self.frames)
         if self.kind == "gru":
             return self.out(self.gru(x)[1][0])
         for layer in self.each:
@@ -206,26 +204,6 @@ class Encoder(nn.Module):
                 x = self.act(conv(x))
             x = x.transpose(1, 2)
         return self.out(x.flatten(1))
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """As a Net keeps them."""
-        return {k: v.detach().numpy().copy() for k, v in self._named().items()} | {"reads": self.reads.numpy().copy()}
-
-    def adopt(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take over the layers a Net keeps."""
-        for k, mine in self._named().items():
-            mine.data.copy_(torch.from_numpy(np.array(arrays[k])))
-
-    def _named(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"latent_w": self.out.weight, "latent_b": self.out.bias}
-        for k, m in enumerate(self.each):
-            found |= {f"enc_w{k}": m.weight, f"enc_b{k}": m.bias}
-        for k, m in enumerate(self.convs):
-            found |= {f"enc_k{k}": m.weight, f"enc_c{k}": m.bias}
-        if self.kind == "gru":
-            names = {"enc_wi": "weight_ih_l0", "enc_wh": "weight_hh_l0", "enc_bi": "bias_ih_l0", "enc_bh": "bias_hh_l0"}
-            found |= {k: getattr(self.gru, name) for k, name in names.items()}
-        return found
 
 
 class Actor(nn.Module):
@@ -246,17 +224,18 @@ class Actor(nn.Module):
         mirror: Mirror | None,
         encoder: Encoder | None = None,
         keeps: np.ndarray | None = None,
+        activation: str = "relu",
     ):
         super().__init__()
-        self.body, self.encoder = body, encoder
+        self.body, self.encoder, self.activation = body, encoder, activation
         self.mirrored = mirror is not None
         if encoder is not None:
-            self.register_buffer("keeps", torch.from_numpy(np.asarray(keeps, np.int64)), persistent=False)
+            self.register_buffer("keeps", torch.from_numpy(np.asarray(keeps, np.int64)))
         if mirror is not None:
             for k in ("obs_order", "action_order"):
-                self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).long(), persistent=False)
+                self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).long())
             for k in ("obs_sign", "action_sign"):
-                self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).float(), persistent=False)
+                self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).float())
 
     def forward(self, obs: Tensor) -> Tensor:
         if not self.mirrored:
@@ -268,17 +247,6 @@ class Actor(nn.Module):
     def told(self, obs: Tensor) -> Tensor:
         """What the body is told."""
         return obs if self.encoder is None else torch.cat([obs[:, self.keeps], self.encoder(obs)], 1)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """As a Net keeps them."""
-        linear = [m for m in self.body if isinstance(m, nn.Linear)]
-        found = {f"w{k}": m.weight for k, m in enumerate(linear)} | {f"b{k}": m.bias for k, m in enumerate(linear)}
-        arrays = {k: v.detach().numpy().copy() for k, v in found.items()}
-        for k in ("obs_order", "action_order", "obs_sign", "action_sign") if self.mirrored else ():
-            arrays[k] = getattr(self, k).numpy().copy()
-        if self.encoder is not None:
-            arrays |= self.encoder.arrays() | {"keeps": self.keeps.numpy().copy()}
-        return arrays
 
 
 class SymmetricNormaliser(Normaliser):

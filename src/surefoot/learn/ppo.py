@@ -16,6 +16,8 @@ import torch
 import tyro
 from torch import Tensor
 
+from surefoot.contract import Contract
+from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
 from surefoot.learn.nets import (
     Actor,
@@ -28,11 +30,12 @@ from surefoot.learn.nets import (
     mlp,
     restore_adam,
 )
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ranges import Ranges
-from surefoot.learn.residual import Upon
-from surefoot.policy import Policy
+from surefoot.learn.residual import ResidualActor
+from surefoot.observation import ObsGroup
 from surefoot.rng import key
-from surefoot.task import Env, Episodes, Group, Mirror
+from surefoot.task import Mirror
 
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
@@ -98,7 +101,7 @@ class PPO(Batched):
     activation: str = "relu"
     """relu (quickest on a CPU), elu or tanh"""
     encoder: Literal["none", "e", "conv", "gru"] = "none"
-    """actor: what is told goes straight in; or a latent is made of the privileged e (`--sees.also e`), or of the history"""
+    """actor: what is told goes straight in; or a latent is made of the privileged e (`--obs.also e`), or of the history"""
     latent: int = 8
     """numbers an encoder passes on"""
     spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
@@ -175,23 +178,23 @@ class Rollout:
 
 
 def actor_net(
-    group: Group, s: PPO, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
+    group: ObsGroup, s: PPO, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
 ) -> Actor:
     """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
-        return Actor(mlp(group.dim, s.hidden, outputs, s.activation, last, rng), mirror)
+        return Actor(mlp(group.dim, s.hidden, outputs, s.activation, last, rng), mirror, activation=s.activation)
     if s.encoder != "e" and group.history == 1:
-        raise SurefootError(f"encoder: {s.encoder}: it reads a history, found 1 frame; give --sees.history 25")
+        raise SurefootError(f"encoder: {s.encoder}: it reads a history, found 1 frame; give --obs.history 25")
     everything = np.arange(group.dim).reshape(group.history, group.frame)
     reads, keeps, kind = everything.ravel(), everything[-1], str(s.encoder)
     if s.encoder == "e":
         at = [columns for t, columns in zip(group.terms, group.columns) if t.name == "e"]
         if not at:
-            raise SurefootError("encoder: e: the actor is not told e; add --sees.also e")
+            raise SurefootError("encoder: e: the actor is not told e; add --obs.also e")
         reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
     encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
     body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, last, rng)
-    return Actor(body, mirror, encoder, keeps)
+    return Actor(body, mirror, encoder, keeps, s.activation)
 
 
 class Learner:
@@ -200,12 +203,14 @@ class Learner:
     With a base to stand `upon`, what is learned, and what the nets here say, is the residual.
     """
 
-    def __init__(self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None, upon: Upon | None = None):
+    def __init__(
+        self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None, upon: ResidualActor | None = None
+    ):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
         if ranges is not None and env.task.trial > 1:
             raise SurefootError(
-                "ranges: they are judged episode by episode; expected 1 episode a world (--sees.trial 1)"
+                "ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)"
             )
         if ranges is not None:
             env.belief = ranges.belief
@@ -218,15 +223,15 @@ class Learner:
     def _build(self) -> None:
         s, task = self.settings, self.env.task
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
-        dims = {g: group.dim for g, group in task.sees.items()}
-        mirror = task.symmetry.of(task.sees["actor"]) if s.symmetric and task.symmetry else None
+        dims = {g: group.dim for g, group in task.observations.items()}
+        mirror = task.symmetry.of(task.observations["actor"]) if s.symmetric and task.symmetry else None
         self.head: Categorical | Gaussian = (
             Categorical(task.action.choices)
             if task.action.choices
             else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
         )
         last = 0.01 if self.upon is None else 0.0
-        self.actor = actor_net(task.sees["actor"], s, self.head.outputs, mirror, rng, last)
+        self.actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last)
         self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
         self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
         self.see_critic = Normaliser(dims["critic"])
@@ -271,7 +276,7 @@ class Learner:
         self._see(self.obs)
         f = lambda *shape: torch.zeros(shape)  # noqa: E731
         r = Rollout(
-            f(T, n, env.task.sees["actor"].dim), f(T + 1, n, env.task.sees["critic"].dim), f(T, n, na),
+            f(T, n, env.task.observations["actor"].dim), f(T + 1, n, env.task.observations["critic"].dim), f(T, n, na),
             f(T, n, self.head.outputs), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n),
         )  # fmt: skip
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
@@ -408,14 +413,12 @@ class Learner:
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr
 
-    def policy_parts(self) -> tuple[dict[str, np.ndarray], str, str, Policy | None]:
-        """Arrays, activation, encoder and base of the actor as a Net."""
-        see = {k: getattr(self.see_actor, k).float().numpy().copy() for k in ("mean", "sd")}
-        kind = self.actor.encoder.kind if self.actor.encoder is not None else ""
-        arrays, base = self.actor.arrays() | see, None
-        if self.upon is not None:
-            arrays, base = self.upon.folded(arrays), self.upon.beneath.base
-        return arrays, self.settings.activation, kind, base
+    def policy(self, contract: Contract) -> PolicyNet:
+        """The actor as a policy."""
+        scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
+        if self.upon is None:
+            return PolicyNet(contract, self.actor, scales)
+        return PolicyNet(contract, self.actor, scales, self.upon.base.net, self.upon.settings.scale)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights, normalisers and optimiser by name."""

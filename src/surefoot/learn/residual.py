@@ -4,17 +4,17 @@
 
 The base is any policy: another run, or a law written by hand. Learning begins at what it can do. The last layer of f is
 zero, so f says nothing at first; and for the first iterations only the critic learns, because an actor that follows a
-critic which knows nothing yet unlearns the base. c sets how far exploring strays from the base, and how fast f grows;
-it does not bound f. It is worked into f's last layer where the policy is written, and nothing else knows of it.
+critic which knows nothing yet unlearns the base. c sets how far exploration strays from the base, and how fast f grows;
+it does not bound f.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError
-from surefoot.policy import Beneath, Contract, Policy
+from surefoot.learn.policy_net import PolicyNet
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,28 @@ class Residual:
         if not 0 <= self.burn_in < 1:
             raise SurefootError(f"residual.burn_in: expected a share in [0, 1), found {self.burn_in}")
 
-    def upon(self, base: Policy, contract: Contract) -> "Upon":
-        """A base under a policy of this contract; refused where they do not fit."""
-        return Upon(self, Beneath(contract, base))
+
+class BasePolicy:
+    """A base as the policy that stands on it asks it: out of what that policy is told, and held to the action's limit."""
+
+    def __init__(self, contract: Contract, net: PolicyNet):
+        self.net, self.limit, self.columns = net, contract.action.limit, base_columns(contract, net.contract)
+
+    def __call__(self, obs: np.ndarray) -> np.ndarray:
+        return np.clip(self.net(np.take(obs, self.columns, 1)), -self.limit, self.limit).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class Upon:
+class ResidualActor:
     """What a learner must know of the base it stands on."""
 
     settings: Residual
-    beneath: Beneath
+    base: BasePolicy
 
     def __call__(self, obs: np.ndarray, f: np.ndarray) -> np.ndarray:
         """What drives the robot."""
-        return self.beneath(obs) + np.float32(self.settings.scale) * f
+        return self.base(obs) + np.float32(self.settings.scale) * f
 
     def waits(self, iteration: int, iterations: int) -> bool:
         """Whether the actor still leaves learning to the critic."""
         return iteration < self.settings.burn_in * iterations
-
-    def folded(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """A Net's arrays with the scale in the last layer."""
-        last = sum(k.startswith("w") for k in arrays) - 1
-        scaled = {k: arrays[k] * np.float32(self.settings.scale) for k in (f"w{last}", f"b{last}")}
-        return dict(arrays) | scaled

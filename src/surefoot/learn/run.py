@@ -1,7 +1,7 @@
 """A run on disk: what was asked, checkpoints that are whole or absent, metrics that follow them.
 
     runs/<task>/<time>/ run.json · metrics.jsonl · checkpoints/<iteration>.safetensors + .json
-    policy.safetensors + .json · diverged/*.npz (bundles to replay) · events.* (TensorBoard)
+    policy.onnx + policy.safetensors · diverged/*.npz (bundles to replay) · events.* (TensorBoard)
 
 A checkpoint is two files: the arrays, then a JSON with their hash, which commits it. Reading takes the newest whose
 hash agrees. One process at a time may write a run.
@@ -26,8 +26,8 @@ from safetensors.numpy import save as save_tensors
 
 import surefoot
 from surefoot import files
-from surefoot.deploy.bundle import read_tensors
 from surefoot.errors import SurefootError
+from surefoot.tensors import read_tensors
 
 KEEP = 3  # checkpoints
 

@@ -21,13 +21,16 @@ import tyro
 from torch import Tensor
 
 from surefoot import tasks
+from surefoot.contract import Contract
+from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
-from surefoot.learn.check import as_torch
-from surefoot.learn.nets import Actor, Encoder, adam_state, mlp, restore_adam
+from surefoot.learn.nets import CLIP, Actor, Encoder, adam_state, mlp, restore_adam
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import Batched, summary
-from surefoot.policy import CLIP, Beneath, Net, Policy
+from surefoot.learn.residual import BasePolicy
+from surefoot.observation import ObsGroup
 from surefoot.rng import key
-from surefoot.task import Env, Episodes, Group, Mirror, Task
+from surefoot.task import Mirror, Task
 from surefoot.tasks.rollout import contract
 
 
@@ -79,18 +82,20 @@ class Student(Batched):
             raise SurefootError(f"student.mix: expected a share from 0 to 1, found {self.mix:g}")
 
 
-def classroom(task: Task, teacher: Net, history: int, only: tuple[str, ...] = ()) -> Task:
+def classroom(task: Task, teacher: PolicyNet, history: int, only: tuple[str, ...] = ()) -> Task:
     """The task as both see it: `actor` is the student, told the task's own terms, or `only` some; `teacher` what the
     teacher is told."""
     if teacher.contract.trial > 1:
         raise SurefootError("student: a teacher that remembers several episodes cannot be followed yet")
-    told = tasks.fitting(task, teacher.contract)
-    student = (tasks.telling(task, only, history) if only else task).sees["actor"]
-    return replace(task, sees={"actor": replace(student, history=history), "teacher": told.sees["actor"]})
+    told = tasks.for_contract(task, teacher.contract)
+    student = (tasks.with_actor_terms(task, only, history) if only else task).observations["actor"]
+    return replace(
+        task, observations={"actor": replace(student, history=history), "teacher": told.observations["actor"]}
+    )
 
 
 def _scales(
-    teacher: Net, master: Group, student: Group, shown: Callable[[], np.ndarray], mirror: Mirror | None
+    teacher: PolicyNet, master: ObsGroup, student: ObsGroup, shown: Callable[[], np.ndarray], mirror: Mirror | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd of what the student is told, by which it is normalised.
 
@@ -99,7 +104,7 @@ def _scales(
     With a mirror, of both sides together.
     """
     told = dict(zip((t.name for t in master.terms), master.columns))
-    known = [teacher.arrays[k].reshape(master.history, master.frame) for k in ("mean", "sd")]
+    known = [x.numpy().reshape(master.history, master.frame) for x in (teacher.mean, teacher.sd)]
     new = any(t.name not in told for t in student.terms)
     frames = (shown() if new else np.zeros(0)).reshape(-1, student.frame)
     mean, sd = np.empty((2, student.history, student.frame), np.float32)
@@ -124,21 +129,21 @@ def _scales(
 class Apprentice:
     """The state of learning from a teacher: the student's net, its optimiser, and where the envs stand."""
 
-    def __init__(self, env: Env, settings: Student, seed: int, teacher: Net):
+    def __init__(self, env: Env, settings: Student, seed: int, teacher: PolicyNet):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
         self.iteration = 0
         self.kept: list[tuple[Tensor, Tensor]] = []  # (observations, labels) of the last batches
-        self.master = as_torch(teacher)
+        self.master = teacher.actor
         self.obs = env.reset()
         self._build()
 
     def _build(self) -> None:
         s, t = self.settings, self.teacher
-        group, master = self.env.task.sees["actor"], self.env.task.sees["teacher"]
-        if t.contract.choices:
+        group, master = self.env.task.observations["actor"], self.env.task.observations["teacher"]
+        if t.contract.action.choices:
             raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
-        if s.label == "latent" and t.encoder != "mlp":
+        if s.label == "latent" and (self.master.encoder is None or self.master.encoder.kind != "mlp"):
             raise SurefootError("student: by latent it needs a teacher with an encoder of e, as --adapt rma trains one")
         mine, theirs = [t.name for t in group.terms], [t.name for t in master.terms if t.name != "e"]
         if s.label == "latent" and mine != theirs:
@@ -148,20 +153,21 @@ class Apprentice:
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         env = self.env
-        mirror = env.task.symmetry.of(group) if t.mirrored and env.task.symmetry else None
+        mirror = env.task.symmetry.of(group) if self.master.mirrored and env.task.symmetry else None
         self.mean, self.sd = _scales(t, master, group, self._shown, mirror)
         self.base = t.base if s.label == "latent" else None
-        self.beneath = Beneath(contract(env.task, env.world.model), self.base) if self.base is not None else None
+        self.beneath = BasePolicy(contract(env.task, env.world.model), self.base) if self.base is not None else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
         newest = every[-master.history :].ravel()  # what the body is told as it is: as many frames as the teacher's
-        latent = len(t.arrays["latent_b"]) if s.label == "latent" else s.latent
-        encoder = Encoder(s.encoder, every.ravel(), group.history, latent, t.activation, rng)
+        latent = self.master.encoder.out.out_features if s.label == "latent" and self.master.encoder else s.latent
+        kind = self.master.activation
+        encoder = Encoder(s.encoder, every.ravel(), group.history, latent, kind, rng)
         if s.label == "latent":
-            self.actor = Actor(self.master.body, mirror, encoder, newest)
+            self.actor = Actor(self.master.body, mirror, encoder, newest, kind)
             self.learned = dict(encoder.named_parameters())
         else:
-            body = mlp(len(newest) + latent, s.hidden, len(t.contract.action_names), t.activation, 0.01, rng)
-            self.actor = Actor(body, mirror, encoder, newest)
+            body = mlp(len(newest) + latent, s.hidden, len(t.contract.action.names), kind, 0.01, rng)
+            self.actor = Actor(body, mirror, encoder, newest, kind)
             self.learned = dict(self.actor.named_parameters())
         self.optimiser = torch.optim.Adam(self.learned.values(), s.lr, fused=True)
 
@@ -171,7 +177,7 @@ class Apprentice:
         The first frames alone would not do: an action, or a velocity, is 0 in all of them.
         """
         obs = self.obs
-        for _ in range(self.env.task.sees["actor"].history):
+        for _ in range(self.env.task.observations["actor"].history):
             obs = self.env.step(self._teach(obs)[1].numpy()).obs
         self.obs = self.env.reset(self.env.seed)
         return obs["actor"]
@@ -179,11 +185,8 @@ class Apprentice:
     @torch.no_grad()
     def _teach(self, obs: Mapping[str, np.ndarray]) -> tuple[Tensor, Tensor]:
         """What the teacher is told, normalised, and what it does there."""
-        told = torch.from_numpy(self.teacher.normalised(obs["teacher"]))
-        right = self.master(told)
-        if self.teacher.beneath is not None:
-            right = right + torch.from_numpy(self.teacher.beneath(obs["teacher"]))
-        return told, right
+        told = torch.from_numpy(obs["teacher"])
+        return self.teacher.normalised(told), self.teacher(told)
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
@@ -246,10 +249,10 @@ class Apprentice:
             self.obs = step.obs
         return torch.cat(seen), torch.cat(labels), episodes
 
-    def policy_parts(self) -> tuple[dict[str, np.ndarray], str, str, Policy | None]:
-        """Arrays, activation, encoder and base of the student as a Net."""
-        scale = {"mean": self.mean.astype(np.float32), "sd": self.sd.astype(np.float32)}
-        return self.actor.arrays() | scale, self.teacher.activation, self.settings.encoder, self.base
+    def policy(self, contract: Contract) -> PolicyNet:
+        """The student as a policy; by latent it keeps the body's scale and base."""
+        latent = self.settings.label == "latent"
+        return PolicyNet(contract, self.actor, (self.mean, self.sd), self.base, self.teacher.scale if latent else 1.0)
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         s = self.settings

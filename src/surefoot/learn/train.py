@@ -12,21 +12,22 @@ import numpy as np
 
 from surefoot import files, tasks
 from surefoot.belief import Belief
-from surefoot.deploy import bundle
+from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn import export
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.loop import Watcher, go
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.ranges import Ranges
-from surefoot.learn.residual import Residual, Upon
+from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
-from surefoot.policy import Net
 from surefoot.sim import learned
-from surefoot.task import Env, Task
-from surefoot.tasks import Sees
+from surefoot.task import Task
+from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import contract
 
 SAVE_EVERY = 10.0  # s between checkpoints
@@ -54,9 +55,9 @@ def train(
     watch: Watcher | None = None,
     save_every: float = SAVE_EVERY,
     ranges: Grows | None = None,
-    sees: Sees | None = None,
+    obs: ObsOverride | None = None,
     start: Path | None = None,
-    base: Path | Net | None = None,
+    base: Path | PolicyNet | None = None,
     residual: Residual | None = None,
     again: bool = False,
     terms: Sequence[Path] = (),
@@ -74,9 +75,9 @@ def train(
     if ranges is not None:
         kind = next(name for name, known in RANGES.items() if isinstance(ranges, known))
         about["ranges"] = {"kind": kind, **asdict(ranges)}
-    if sees is not None:
-        about["sees"] = asdict(sees)
-    below = None if base is None else base if isinstance(base, Net) else bundle.load(base)
+    if obs is not None:
+        about["obs"] = asdict(obs)
+    below = None if base is None else base if isinstance(base, PolicyNet) else export.load_net(base)
     about |= upon(below, residual)
     inside = tasks.learned(tasks.make(task_name), terms)
     about |= _inside(inside)
@@ -122,13 +123,13 @@ def _terms(run: Run, about: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def upon(base: Net | None, residual: Residual | None) -> dict[str, Any]:
+def upon(base: PolicyNet | None, residual: Residual | None) -> dict[str, Any]:
     """What a run is told of its base: which one, and how it is learned upon."""
     if base is None:
         if residual is not None:
             raise SurefootError("residual: expected a base to learn upon, found none")
         return {}
-    return {"base": bundle.digest(base), "residual": asdict(residual or Residual())}
+    return {"base": export.digest(base), "residual": asdict(residual or Residual())}
 
 
 @contextmanager
@@ -144,12 +145,12 @@ def _or_nothing(run: Run) -> Iterator[None]:
         raise
 
 
-def _keep_policy(run: Run, name: str, policy: Net) -> None:
+def _keep_policy(run: Run, name: str, policy: PolicyNet) -> None:
     """What a run stands on, among its own files."""
     folder = run.folder / name
-    if not (folder / "policy.safetensors").exists():
-        bundle.save(policy, folder)
-    elif bundle.digest(bundle.load(folder)) != bundle.digest(policy):
+    if not (folder / "policy.onnx").exists():
+        export.save(policy, folder)
+    elif export.digest(export.load_net(folder)) != export.digest(policy):
         raise SurefootError(f"{folder}: another policy is here already; choose another --out")
 
 
@@ -186,7 +187,7 @@ def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> N
         if was != now:
             raise SurefootError(f"{where}: its nets were learned with {k} {was}; expected {now}, as asked for here")
     for group in ("actor", "critic"):
-        told = [_told(tasks.make(a["task"]), a.get("sees"), start).sees[group].terms for a in (there, mine)]
+        told = [_told(tasks.make(a["task"]), a.get("obs"), start).observations[group].terms for a in (there, mine)]
         was, now = (", ".join(t.name for t in terms) for terms in told)
         if was != now:
             raise SurefootError(f"{where}: its {group} is told {was}; here it would be told {now}")
@@ -211,7 +212,7 @@ SAME = (
     "belief",
     "settings",
     "ranges",
-    "sees",
+    "obs",
     "start",
     "base",
     "residual",
@@ -241,8 +242,8 @@ def _which(was: Any, now: Any) -> str:
     return f" ({k}: {was.get(k)}, not {now.get(k)})" if len(str(was.get(k)) + str(now.get(k))) < 80 else f" ({k})"
 
 
-def settings_of(run: Path) -> tuple[PPO, Sees, int, Path | None]:
-    """How a run learns and sees, its seed, and the run it began with, to train others alike."""
+def settings_of(run: Path) -> tuple[PPO, ObsOverride, int, Path | None]:
+    """How a run learns and what it observes, its seed, and the run it began with, to train others alike."""
     path = Path(run) / "run.json"
     if not path.exists():
         raise SurefootError(f"{path}: no such file: only a policy of a run can be trained alike in other worlds")
@@ -250,8 +251,11 @@ def settings_of(run: Path) -> tuple[PPO, Sees, int, Path | None]:
     for k in ("base", "student", "terms"):
         if k in about:
             raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
-    settings, sees = _settings(PPO, about["settings"], str(path)), _settings(Sees, about.get("sees") or {}, str(path))
-    return settings, sees, int(about["seed"]), Path(about["start"]["run"]) if "start" in about else None
+    settings, obs = (
+        _settings(PPO, about["settings"], str(path)),
+        _settings(ObsOverride, about.get("obs") or {}, str(path)),
+    )
+    return settings, obs, int(about["seed"]), Path(about["start"]["run"]) if "start" in about else None
 
 
 def progressive(
@@ -263,9 +267,9 @@ def progressive(
     threads: int = 0,
     watch: Watcher | None = None,
     save_every: float = SAVE_EVERY,
-    sees: Sees | None = None,
+    obs: ObsOverride | None = None,
     start: Path | None = None,
-    base: Path | Net | None = None,
+    base: Path | PolicyNet | None = None,
     residual: Residual | None = None,
     terms: Sequence[Path] = (),
 ) -> list[Path]:
@@ -276,7 +280,7 @@ def progressive(
     found, how = [], (threads, watch, save_every)
     for k, belief in enumerate(stages):
         folder = Path(out) / f"stage{k + 1}"
-        path = train(task_name, folder, seed, belief, settings, *how, None, sees, start, base, residual, True, terms)
+        path = train(task_name, folder, seed, belief, settings, *how, None, obs, start, base, residual, True, terms)
         found.append(path)
         start = found[-1].parent
     return found
@@ -301,10 +305,10 @@ def follow(
     """
     task = tasks.make(task_name)
     settings, belief = settings or Student(**task.lesson), belief or task.belief
-    master = bundle.load(teacher)
+    master = export.load_net(teacher)
     about = {
         "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),
-        "teacher": bundle.digest(master),
+        "teacher": export.digest(master),
     }  # fmt: skip
     inside = tasks.learned(task, terms)
     about |= _inside(inside)
@@ -329,7 +333,7 @@ def resume(
     try:
         learner = _learner(run, about, threads)
         saved = run.newest()
-        if saved is None and (run.folder / "policy.safetensors").exists():
+        if saved is None and (run.folder / "policy.onnx").exists():
             run.said.append("no whole checkpoint is left: learning begins again, from the start")
         if saved is not None:
             try:
@@ -351,29 +355,30 @@ def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprent
     seed, where = int(about["seed"]), str(run.folder / "run.json")
     task, belief = tasks.make(about["task"]), Belief.from_json(about["belief"], where)
     if "student" in about:
-        lesson, teacher = _settings(Student, about["student"], where), bundle.load(run.folder / "teacher")
-        if bundle.digest(teacher) != about["teacher"]:
+        lesson, teacher = _settings(Student, about["student"], where), export.load_net(run.folder / "teacher")
+        if export.digest(teacher) != about["teacher"]:
             raise SurefootError(f"{run.folder / 'teacher'}: not the teacher this run began with (its hash differs)")
         room = classroom(task, teacher, lesson.history, lesson.only)
         env = tasks.env(room, lesson.envs, belief, seed, threads, stagger=True, terms=_terms(run, about))
         env.on_divergence = lambda i, why: _keep(run, env, i)
         return Apprentice(env, lesson, seed, teacher)
-    task, settings = _told(task, about.get("sees"), where), _settings(PPO, about["settings"], where)
+    task, settings = _told(task, about.get("obs"), where), _settings(PPO, about["settings"], where)
     env = tasks.env(task, settings.envs, belief, seed, threads, stagger=True, terms=_terms(run, about))
     env.on_divergence = lambda i, why: _keep(run, env, i)
-    if settings.symmetric and task.symmetry is not None and task.symmetry.of(task.sees["actor"]) is None:
+    if settings.symmetric and task.symmetry is not None and task.symmetry.of(task.observations["actor"]) is None:
         run.said.append(f"{task.name}'s symmetry is not used: not all the actor is told has a mirror image")
     return Learner(env, settings, seed, _ranges(about.get("ranges"), env, where), _upon(run, about, env))
 
 
-def _upon(run: Run, about: dict[str, Any], env: Env) -> Upon | None:
+def _upon(run: Run, about: dict[str, Any], env: Env) -> ResidualActor | None:
     """The base a run keeps, under its env's policy; None where it has none."""
     if "base" not in about:
         return None
-    base, where = bundle.load(run.folder / "base"), str(run.folder / "run.json")
-    if bundle.digest(base) != about["base"]:
+    base, where = export.load_net(run.folder / "base"), str(run.folder / "run.json")
+    if export.digest(base) != about["base"]:
         raise SurefootError(f"{run.folder / 'base'}: not the base this run began with (its hash differs)")
-    return _settings(Residual, about["residual"], where).upon(base, contract(env.task, env.world.model))
+    settings = _settings(Residual, about["residual"], where)
+    return ResidualActor(settings, BasePolicy(contract(env.task, env.world.model), base))
 
 
 def _settings(kind: type[S], told: dict[str, Any], where: str) -> S:
@@ -388,7 +393,7 @@ def _told(task: Task, about: dict[str, Any] | None, where: str) -> Task:
     """The task as its actor and critic are to see it, as run.json tells."""
     if about is None:
         return task
-    return tasks.seeing(task, _settings(Sees, about, where))
+    return tasks.with_override(task, _settings(ObsOverride, about, where))
 
 
 def _ranges(about: dict[str, Any] | None, env: Env, where: str) -> Ranges | None:

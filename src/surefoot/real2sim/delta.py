@@ -23,13 +23,16 @@ import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Belief
+from surefoot.contract import Action
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, track
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
-from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
+from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start, World
 
 if TYPE_CHECKING:
@@ -93,17 +96,17 @@ def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
         g.name: Reward(1.0, near(end - g.size, end), f"{g.name} as in the log") for g, end in zip(pieces.signals, ends)
     }
     rewards["calm"] = Reward(-CALM, lambda s: np.expm1(np.abs(s.action)).mean(1), "size of delta")
-    reads = Seen(
+    reads = ObsTerm(
         "state", lambda s: layout.read(s.q, s.v, world.controls(s.x), s.x.act), len(layout.names), sensed=False
     )
-    off = Seen("off", errors, int(ends[-1]), "of sigma", sensed=False, clip=100.0)
+    off = ObsTerm("off", errors, int(ends[-1]), "of sigma", sensed=False, clip=100.0)
     return replace(
         task, name=f"{task.name}-delta", about=f"what to add to {task.name}'s controls to follow a log",
         params=world.params, belief=world.belief, ended={}, reward_floor=-np.inf, symmetry=None, trial=1,
         command=None, command_names=(), error_unit="sigma", tolerance=0.4, window=np.inf, measure="mean",
         seconds=practice.seconds,
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),
-        sees={"actor": Group((reads,)), "critic": Group((reads, off))},
+        observations={"actor": ObsGroup((reads,)), "critic": ObsGroup((reads, off))},
         rewards=rewards,
         start=lambda rng, n: Start(np.tile(at.q[:1], (n, 1)), np.tile(at.v[:1], (n, 1)), np.tile(at.u[:1], (n, 1))),
         error=lambda s: np.sqrt(np.square(s.once(errors)).mean(1)),

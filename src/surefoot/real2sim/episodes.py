@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from surefoot.env import Env
 from surefoot.log import Log
-from surefoot.policy import Policy
+from surefoot.policy import Driver, Policy
 from surefoot.real2sim.signals import JOINT, has_base, movable
 from surefoot.rng import stream
-from surefoot.task import Env
 from surefoot.world import State
 
 UNITS = {**JOINT, "base_pos": "m", "base_lin_vel": "m/s", "base_ang_vel": "rad/s"}
@@ -34,9 +34,10 @@ def logged(
     """
     obs, count = env.reset(seed, e), env.n if episodes is None else episodes
     rows: list[dict[str, np.ndarray]] = []
+    drive = Driver(policy, env.n)
     alive, last = np.ones(env.n, bool), np.full(env.n, env.steps)
     for k in range(env.steps):
-        a = np.asarray(policy(obs["actor"]), float)
+        a = np.asarray(drive(obs["actor"]), float)
         a = env.task.action.bounded(a + stir * stream(env.seed, "stir", k).standard_normal(a.shape))
         rows.append(columns(env, env.world.state) | {"control": env.task.action.control(a)})
         step = env.step(a)

@@ -13,13 +13,16 @@ from functools import partial
 
 import numpy as np
 
+from surefoot.contract import Action
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.learn.ppo import PPO, Learner
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.actuator import Lesson, Settings, Watch, moved
 from surefoot.real2sim.actuator_net import TOLD, ActuatorNet
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.unlabelled import ROUNDS, Course, Held, budget, course
-from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
+from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
 SMALL = 0.02  # c
@@ -55,18 +58,18 @@ def task_of(way: Course, world: Followed) -> Task:
         return signal.error(signal.read(s.x), targets[name][window, np.maximum(k, 1) - 1]) / way.sd[name]
 
     width = TOLD * len(card.drives)
-    seen = Seen(
+    seen = ObsTerm(
         "drives", lambda s: net.features(s.q, s.v, world.controls(s.x)).reshape(len(s.q), -1), width, sensed=False
     )
     missing = {name: partial(missed, name=name) for name in targets}
     near = {name: Reward(1.0, partial(_near, missing[name]), f"{name} as logged") for name in targets}
-    strayed = tuple(Seen(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
+    strayed = tuple(ObsTerm(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
     m = world.model
     return Task(
         name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
         belief=world.belief, substeps=1, seconds=pieces.length * world.dt,
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
-        sees={"actor": Group((seen,), card.history), "critic": Group((seen, *strayed, Seen("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
+        observations={"actor": ObsGroup((seen,), card.history), "critic": ObsGroup((seen, *strayed, ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
         ended={}, start=lambda rng, n: Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu))),
         error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,

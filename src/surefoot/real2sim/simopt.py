@@ -18,11 +18,12 @@ from scipy.optimize import brentq
 from surefoot import tasks
 from surefoot.belief import Belief, Gaussian
 from surefoot.control.sampling import softmax, temperature_of
+from surefoot.env import Env
 from surefoot.log import Log
-from surefoot.policy import Policy
+from surefoot.policy import Driver, Policy
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.rng import stream
-from surefoot.task import Env, Task
+from surefoot.task import Task
 from surefoot.world import Motion, World
 
 FAR = 1e3  # spreads of a signal: where a simulation that diverged is put
@@ -171,12 +172,12 @@ def acted(task: Task) -> Imitate:
 def _run(policy: Policy, env: Env, e: np.ndarray, log: Log, steps: int) -> Motion:
     commands = log.columns.get("command", np.zeros((steps + 1, env.command.shape[1])))
     env.command[:] = commands[0]
-    obs, diverged = env.reset(e=e), np.zeros(env.n, bool)
+    obs, diverged, drive = env.reset(e=e), np.zeros(env.n, bool), Driver(policy, env.n)
     states: list[tuple[np.ndarray, ...]] = []
     readings: list[dict[str, np.ndarray]] = []
     for k in range(steps):
         env.command[:] = commands[k + 1]  # what is observed at the end of this period goes with the next one's
-        step = env.step(policy(obs["actor"]))
+        step = env.step(drive(obs["actor"]))
         obs, x = step.obs, env.world.state
         diverged |= step.terminated
         states.append((x.q.copy(), x.v.copy(), x.act.copy()))

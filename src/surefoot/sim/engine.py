@@ -16,6 +16,7 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
+from surefoot.sim.layout import layout_of
 from surefoot.sim.mover import Makes
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
 
@@ -119,7 +120,7 @@ class Engine(World):
     ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
         self.threads, self.writes = threads, writes
-        self.dt = substeps * model.opt.timestep
+        self.dt, self.layout = substeps * model.opt.timestep, layout_of(model)
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
         self.batch = Batch(model, n, threads)
         for p in params:

@@ -14,13 +14,15 @@ import numpy as np
 
 import surefoot
 from surefoot.belief import point
+from surefoot.contract import Action
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.files import sha256
 from surefoot.log import Log
 from surefoot.sim.gap.link import Lost
 from surefoot.sim.gap.making import Plain
 from surefoot.sim.realities import Reality
-from surefoot.task import Action, Env, Task
+from surefoot.task import Task
 from surefoot.world import State
 
 PAUSE = 1.0  # s
@@ -165,9 +167,9 @@ def _place(plain: Plain, j: int, kind: mujoco.mjtSensor, address: int) -> tuple[
 
 def _sensible(task: Task, drive: str) -> Task:
     """The task with its actor alone, whose noise is the sensors' own; driven by controls, nothing ends it."""
-    actor = task.sees["actor"]
+    actor = task.observations["actor"]
     actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    task = replace(task, sees={"actor": actor}, symmetry=None)
+    task = replace(task, observations={"actor": actor}, symmetry=None)
     if drive == "action":
         return task
     width = len(task.action.names)

@@ -8,13 +8,15 @@ from typing import Literal
 import numpy as np
 
 from surefoot.belief import Belief, Box, point
+from surefoot.contract import Contract
+from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
+from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
-from surefoot.policy import Contract
 from surefoot.sim import engines
 from surefoot.sim.learned import load
 from surefoot.sim.load import load_string
-from surefoot.task import Env, Group, Task, memory
+from surefoot.task import Task, memory
 from surefoot.tasks.arm import arm
 from surefoot.tasks.balance import balance
 from surefoot.tasks.balance_camera import balance_camera
@@ -40,7 +42,7 @@ def make(name: str) -> Task:
 
 
 @dataclass(frozen=True)
-class Sees:
+class ObsOverride:
     """What actor and critic are told, where that is not what the task foresees."""
 
     history: int = 0
@@ -55,46 +57,49 @@ class Sees:
     """episodes in one world, with one memory: above 1 both are also told the last action, the last reward and when an episode begins"""
 
 
-def seeing(task: Task, sees: Sees) -> Task:
-    if sees.trial < 1:
-        raise SurefootError(f"sees.trial: expected at least 1 episode, found {sees.trial}")
-    actor, kept = task.sees["actor"], memory(len(task.action.names)) if sees.trial > 1 else ()
-    names = dict.fromkeys([*(sees.only or (t.name for t in actor.terms)), *sees.also, *(t.name for t in kept)])
-    task = telling(task, list(names), sees.history or actor.history, sees.trial)
-    critic = task.sees["critic"]
+def with_override(task: Task, obs: ObsOverride) -> Task:
+    if obs.trial < 1:
+        raise SurefootError(f"obs.trial: expected at least 1 episode, found {obs.trial}")
+    actor, kept = task.observations["actor"], memory(len(task.action.names)) if obs.trial > 1 else ()
+    names = dict.fromkeys([*(obs.only or (t.name for t in actor.terms)), *obs.also, *(t.name for t in kept)])
+    task = with_actor_terms(task, list(names), obs.history or actor.history, obs.trial)
+    critic = task.observations["critic"]
     told = [t.name for t in critic.terms]
     more = replace(critic, terms=(*critic.terms, *(t for t in kept if t.name not in told)))
-    return replace(task, sees={**task.sees, "critic": task.sees["actor"] if sees.critic == "actor" else more})
+    return replace(
+        task,
+        observations={**task.observations, "critic": task.observations["actor"] if obs.critic == "actor" else more},
+    )
 
 
-def teachers(task: Task, sees: Sees) -> Sees:
+def teachers(task: Task, obs: ObsOverride) -> ObsOverride:
     """What a teacher of this task's actor is told: e beside what the actor is, or the task's own group for one."""
-    group = task.sees.get("teacher")
-    if group is None or sees.only:
-        return replace(sees, also=tuple(dict.fromkeys((*sees.also, "e"))))
-    return replace(sees, only=tuple(t.name for t in group.terms), history=sees.history or group.history)
+    group = task.observations.get("teacher")
+    if group is None or obs.only:
+        return replace(obs, also=tuple(dict.fromkeys((*obs.also, "e"))))
+    return replace(obs, only=tuple(t.name for t in group.terms), history=obs.history or group.history)
 
 
-def telling(task: Task, names: Sequence[str], history: int, trial: int = 1) -> Task:
+def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int = 1) -> Task:
     """The same task with its actor told the named terms, from any of its groups, in `history` frames.
 
     A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
     """
     known = {t.name: t for t in memory(len(task.action.names))}
-    known |= {t.name: t for group in reversed(list(task.sees.values())) for t in group.terms}
+    known |= {t.name: t for group in reversed(list(task.observations.values())) for t in group.terms}
     for name in names:
         if name not in known:
             raise unknown("observation term", name, known, f"task {task.name}")
     if history < 1:
         raise SurefootError(f"history: expected at least 1 frame, found {history}")
-    actor = Group(tuple(known[name] for name in names), history)
-    return replace(task, sees={**task.sees, "actor": actor}, trial=trial)
+    actor = ObsGroup(tuple(known[name] for name in names), history)
+    return replace(task, observations={**task.observations, "actor": actor}, trial=trial)
 
 
-def fitting(task: Task, contract: Contract) -> Task:
+def for_contract(task: Task, contract: Contract) -> Task:
     """The task as a policy with this contract is told it."""
     try:
-        return telling(task, [t.name for t in contract.observation], contract.history, contract.trial)
+        return with_actor_terms(task, [t.name for t in contract.terms], contract.history, contract.trial)
     except SurefootError as error:
         if contract.task == task.name:
             raise
@@ -103,9 +108,9 @@ def fitting(task: Task, contract: Contract) -> Task:
 
 def of(contract: Contract, name: str = "") -> Task:
     """The task a policy with this contract was made for, or another one that it fits."""
-    task = fitting(make(name or contract.task), contract)
-    if task.action.names != contract.action_names:
-        theirs, own = ", ".join(contract.action_names), ", ".join(task.action.names)
+    task = for_contract(make(name or contract.task), contract)
+    if task.action.names != contract.action.names:
+        theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
     return task
 
@@ -114,8 +119,8 @@ def privileged(contract: Contract) -> list[str]:
     """What a policy must be told that its task's own actor is not: a teacher's knowledge, which no robot has."""
     if contract.task not in TASKS:
         return []
-    robots = {"begun", "last_action"} | {t.name for t in make(contract.task).sees["actor"].terms}
-    return [t.name for t in contract.observation if t.name not in robots]
+    robots = {"begun", "last_action"} | {t.name for t in make(contract.task).observations["actor"].terms}
+    return [t.name for t in contract.terms if t.name not in robots]
 
 
 def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term) -> Task:
@@ -129,14 +134,18 @@ def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term
     params = Params((*task.params, param))
     belief = Box(params, np.append(task.belief.low, low), np.append(task.belief.high, high))
     told = lambda t: replace(t, dim=len(params)) if t.name == "e" else t  # noqa: E731
-    sees = {name: replace(group, terms=tuple(map(told, group.terms))) for name, group in task.sees.items()}
+    observations = {
+        name: replace(group, terms=tuple(map(told, group.terms))) for name, group in task.observations.items()
+    }
     symmetry = task.symmetry
     if symmetry is not None and "e" in symmetry.terms:
         order, sign = symmetry.terms["e"]
         symmetry = replace(
             symmetry, terms={**symmetry.terms, "e": (np.append(order, len(order)), np.append(sign, 1.0))}
         )
-    return replace(task, params=params, belief=belief, sees=sees, terms=(*task.terms, *terms), symmetry=symmetry)
+    return replace(
+        task, params=params, belief=belief, observations=observations, terms=(*task.terms, *terms), symmetry=symmetry
+    )
 
 
 def nominal(task: Task) -> Belief:

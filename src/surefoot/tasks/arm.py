@@ -16,11 +16,13 @@ frames of it, and no force: it has to feel the load in how far the joints are fr
 import numpy as np
 
 from surefoot.belief import Box
+from surefoot.contract import Action
+from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.rotation import norm2
 from surefoot.sim.events import Pull
-from surefoot.task import Action, Group, Moment, Reward, Seen, Task
-from surefoot.tasks.frames import norm2
+from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
 JOINTS = ("shoulder", "elbow")
@@ -123,16 +125,16 @@ def _command(rng: Draw, n: int) -> np.ndarray:
 
 
 SEEN = (
-    Seen("joint_pos", lambda s: s.q, 2, "rad", noise=0.001),
-    Seen("joint_vel", lambda s: s.v, 2, "rad/s", noise=0.02, scale=0.2, clip=20.0),
-    Seen("command", lambda s: s.command, 2, "rad"),
-    Seen("last_action", lambda s: s.action, 2, ""),
+    ObsTerm("joint_pos", Formula("joint_pos", JOINTS), 2, "rad", noise=0.001),
+    ObsTerm("joint_vel", Formula("joint_vel", JOINTS), 2, "rad/s", noise=0.02, scale=0.2, clip=20.0),
+    ObsTerm("command", Formula("command"), 2, "rad"),
+    ObsTerm("last_action", Formula("last_action"), 2),
 )
 
 PRIVILEGED = (
-    Seen("hand_force", lambda s: s.x.wrench[:, HAND, [0, 2]], 2, "N, x and z of the world", scale=0.1),
-    Seen("missed", lambda s: tip(s.q) - tip(s.command), 2, "m", scale=10.0),
-    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
+    ObsTerm("hand_force", lambda s: s.x.wrench[:, HAND, [0, 2]], 2, "N, x and z of the world", scale=0.1),
+    ObsTerm("missed", lambda s: tip(s.q) - tip(s.command), 2, "m", scale=10.0),
+    ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
 )
 
 
@@ -146,7 +148,7 @@ def arm() -> Task:
         substeps=4,
         seconds=4.0,
         action=Action(JOINTS, MIDDLE, np.array([1.8, 1.5]), "rad"),
-        sees={"actor": Group(SEEN, history=5), "critic": Group((*SEEN, *PRIVILEGED))},
+        observations={"actor": ObsGroup(SEEN, history=5), "critic": ObsGroup((*SEEN, *PRIVILEGED))},
         rewards={
             "near": Reward(3.0, lambda s: np.exp(-20.0 * s.once(_missed)), "exp(-20 d): the hand close to where it should be"),
             "far": Reward(-5.0, lambda s: s.once(_missed), "its distance d from there, m"),

@@ -7,9 +7,11 @@ x'' = (F + m_p l (theta'^2 sin - theta'' cos)) / M;  x += h x', v += h a  (expli
 import numpy as np
 
 from surefoot.belief import Box
+from surefoot.contract import Action
+from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
-from surefoot.task import Action, Group, Moment, Reward, Seen, Task
+from surefoot.task import Reward, Task
 from surefoot.world import Start
 
 DT = 0.02
@@ -58,10 +60,6 @@ RANGES = {
 }  # fmt: skip
 
 
-def _state(s: Moment) -> np.ndarray:
-    return np.concatenate([s.q[:, :1], s.v[:, :1], s.q[:, 1:], s.v[:, 1:]], 1)
-
-
 def _start(rng: Draw, n: int) -> Start:
     x = rng.uniform(-0.05, 0.05, (n, 4))
     return Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1)))
@@ -69,7 +67,7 @@ def _start(rng: Draw, n: int) -> Start:
 
 def balance(discrete: bool = False) -> Task:
     """`balance` pushes with any force up to 10 N; `balance-discrete` full left or full right, as CartPole-v1 does."""
-    seen = (Seen("cart_pole", _state, 4, "m, m/s, rad, rad/s"),)
+    seen = (ObsTerm("cart_pole", Formula("joint_state", ("slide", "hinge")), 4, "m, m/s, rad, rad/s"),)
     return Task(
         name="balance-discrete" if discrete else "balance",
         about="keep a pole upright on a cart" + (" by pushing full left or right" if discrete else ""),
@@ -80,9 +78,9 @@ def balance(discrete: bool = False) -> Task:
         explicit=True,
         seconds=10.0,
         action=Action(("push",), np.zeros(1), np.array([FORCE]), "N", choices=2 if discrete else 0),
-        sees={
-            "actor": Group(seen),
-            "critic": Group((*seen, Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False))),
+        observations={
+            "actor": ObsGroup(seen),
+            "critic": ObsGroup((*seen, ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False))),
         },
         rewards={"upright": Reward(1 / DT, lambda s: np.ones(len(s.q)), "one for each step the pole stays up")},
         ended={

@@ -7,8 +7,9 @@ front of it whose opacity is an unknown. A few frames show velocity. A teacher i
 from dataclasses import replace
 
 from surefoot.belief import Box
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
-from surefoot.task import Group, Reward, Seen, Task
+from surefoot.task import Reward, Task
 from surefoot.tasks.balance import DT, MODEL, balance
 from surefoot.tasks.balance import RANGES as PHYSICS
 from surefoot.tasks.camera import Camera
@@ -66,7 +67,7 @@ def balance_camera() -> Task:
     params = Params((*task.params, *LOOKS))
     xml = MODEL.format(assets=ASSETS, scenery=SCENERY)
     eye = Camera(xml, params, "front", SIZE, fine=FINE)
-    state, e = task.sees["actor"].terms[0], Seen("e", lambda s: s.x.e, len(params), "mixed", sensed=False)
+    state, e = task.observations["actor"].terms[0], ObsTerm("e", lambda s: s.x.e, len(params), "mixed", sensed=False)
     return replace(
         task,
         name="balance-camera",
@@ -74,8 +75,8 @@ def balance_camera() -> Task:
         xml=xml,
         params=params,
         belief=Box.ranges(params, {**PHYSICS, "noise": PIXEL_NOISE, **RANGES}),
-        sees={"actor": Group((Seen("pixels", eye, eye.dim, "of full brightness"),), history=4),
-              "critic": Group((state, e)), "teacher": Group((state,))},
+        observations={"actor": ObsGroup((ObsTerm("pixels", eye, eye.dim, "of full brightness"),), history=4),
+              "critic": ObsGroup((state, e)), "teacher": ObsGroup((state,))},
         rewards={
             **task.rewards,
             "gentle": Reward(-0.5 / DT, lambda s: s.action[:, 0] ** 2, "force squared: what a camera can follow"),

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import Belief
+from surefoot.env import Env, Episodes, Step
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.task import Env, Episodes, Step
 from surefoot.tasks import env as env_of
 from surefoot.tasks import make
 
@@ -85,9 +85,9 @@ def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0
 
 def _observation_space(env: Env) -> Box:
     """As wide as each term's clip allows; without bounds where Terms may move what is told after the clip."""
-    clip, scale = (env.task.sees["actor"].each(k) for k in ("clip", "scale"))
+    clip, scale = (env.task.observations["actor"].each(k) for k in ("clip", "scale"))
     high = np.full(len(clip), np.inf) if env.told else np.abs(clip * scale)
-    high = np.tile(high, env.task.sees["actor"].history).astype(np.float32)
+    high = np.tile(high, env.task.observations["actor"].history).astype(np.float32)
     return Box(-high, high, dtype=np.float32)
 
 

@@ -7,10 +7,12 @@ Mass, arm and inertia are those of a Crazyflie 2; f_i is a rotor's thrust in N, 
 import numpy as np
 
 from surefoot.belief import Box
+from surefoot.contract import Action
+from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
-from surefoot.task import Action, Group, Moment, Reward, Seen, Task
-from surefoot.tasks.frames import from_axis_angle, matrix, norm2
+from surefoot.rotation import from_axis_angle, norm2
+from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
 MASS, ARM, GRAVITY = 0.027, 0.028, 9.81
@@ -77,11 +79,13 @@ RANGES = {
 }  # fmt: skip
 
 SEEN = (
-    Seen("position_error", lambda s: s.q[:, :3], 3, "m, world frame", noise=0.002, clip=3.0),
-    Seen("rotation", lambda s: matrix(s.q[:, 3:7]), 9, "body to world, row by row", noise=0.002),
-    Seen("base_lin_vel", lambda s: s.v[:, :3], 3, "m/s, world frame", noise=0.01, scale=0.5, clip=10.0),
-    Seen("base_ang_vel", lambda s: s.v[:, 3:], 3, "rad/s, body frame", noise=0.02, scale=0.1, clip=40.0),
-    Seen("last_action", lambda s: s.action, 4, ""),
+    ObsTerm("position_error", Formula("base_pos"), 3, "m, world frame", noise=0.002, clip=3.0),
+    ObsTerm("rotation", Formula("rotation"), 9, "body to world, row by row", noise=0.002),
+    ObsTerm(
+        "base_lin_vel", Formula("base_lin_vel", frame="world"), 3, "m/s, world frame", noise=0.01, scale=0.5, clip=10.0
+    ),
+    ObsTerm("base_ang_vel", Formula("base_ang_vel"), 3, "rad/s, body frame", noise=0.02, scale=0.1, clip=40.0),
+    ObsTerm("last_action", Formula("last_action"), 4),
 )
 
 
@@ -109,13 +113,13 @@ def hover() -> Task:
         substeps=4,
         seconds=5.0,
         action=Action(tuple(ROTORS), np.full(4, HOVER), np.full(4, 1.25 * HOVER), "N"),
-        sees={
-            "actor": Group(SEEN, history=3),
-            "critic": Group(
+        observations={
+            "actor": ObsGroup(SEEN, history=3),
+            "critic": ObsGroup(
                 (
                     *SEEN,
-                    Seen("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0),
-                    Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
+                    ObsTerm("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0),
+                    ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
                 )
             ),
         },

@@ -19,11 +19,11 @@ import mujoco
 import numpy as np
 from mujoco.rendering.classic import gl_context
 
+from surefoot.env import Env, Step
 from surefoot.errors import MissingExtra, SurefootError, unknown
 from surefoot.files import write
-from surefoot.policy import Policy
+from surefoot.policy import Driver, Policy
 from surefoot.sim.engine import Engine
-from surefoot.task import Env, Step
 
 Size = tuple[int, int]  # width, height in pixels
 OnFrame = Callable[[int, int], None]  # (pictures drawn so far, how many there will be)
@@ -139,11 +139,12 @@ def _watch(
     policy: Policy, env: Env, times: Iterable[float], eye: Eye, hold: bool = False
 ) -> Iterator[tuple[np.ndarray, str]]:
     """A picture at each time, and why the episode failed or "". With `hold`, the first episode's last moment stays."""
-    obs, k, failed, over = env.reset(), 0, "", False
+    obs, k, failed, over, drive = env.reset(), 0, "", False, Driver(policy, env.n)
     eye.keep()
     for t in times:
         while k < int(t / env.world.dt + 1e-6) and not (hold and over):
-            step = env.step(policy(obs["actor"]))
+            step = env.step(drive(obs["actor"]))
+            drive.begin(step.final)
             obs, k = step.obs, k + 1
             over = bool(step.terminated[0] or step.truncated[0])
             failed = f"{_why(step)} at {k * env.world.dt:.1f} s" if step.terminated[0] else ""

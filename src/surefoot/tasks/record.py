@@ -11,7 +11,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.policy import Policy
+from surefoot.policy import Driver, Policy
 from surefoot.rng import stream
 from surefoot.sim.realities import Reality
 from surefoot.sim.robot import Robot
@@ -56,7 +56,8 @@ def record(
 
 
 def _policy(policy: Policy) -> Callable[[int, np.ndarray], np.ndarray]:
-    return lambda k, told: policy(told[None])[0]
+    drive = Driver(policy, 1)
+    return lambda k, told: drive(told[None])[0]
 
 
 def _random(task: Task, robot: Robot, seed: int) -> Callable[[int, np.ndarray], np.ndarray]:

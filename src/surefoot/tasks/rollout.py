@@ -8,38 +8,46 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from surefoot.policy import Contract, Policy, Told
-from surefoot.task import Env, Task
+from surefoot.contract import Contract
+from surefoot.env import Env
+from surefoot.policy import Driver, Policy
+from surefoot.task import Task
 from surefoot.verdict import clopper_pearson
 
 
 def contract(task: Task, model: mujoco.MjModel, parents: dict[str, str] | None = None) -> Contract:
     """What a runtime must know to run a policy of this task on the robot of this model."""
-    servo = [bool(model.actuator_biasprm[i, 1] < 0) for i in range(model.nu)]
-    gains = lambda column: tuple(float(-column[i]) for i in range(model.nu)) if all(servo) else ()  # noqa: E731
-    limited = bool(model.actuator_ctrllimited.all())
+    ids = [model.actuator(name).id for name in task.action.names]
+    servo = all(model.actuator_biasprm[i, 1] < 0 for i in ids)
+    gains = lambda column: tuple(float(-column[i]) for i in ids) if servo else ()  # noqa: E731
+    joints = driven(model, task.action.names)
+    limits = model.actuator_ctrlrange[ids] if model.actuator_ctrllimited[ids].all() else np.zeros((0, 2))
     return Contract(
         task=task.name,
         rate=1.0 / (task.substeps * model.opt.timestep),
-        observation=tuple(
-            Told(t.name, t.dim, t.unit, t.scale, t.clip if np.isfinite(t.clip) else None)
-            for t in task.sees["actor"].terms
-        ),
-        history=task.sees["actor"].history,
+        observation=task.observations["actor"],
+        action=task.action,
+        joints=joints,
+        home=tuple(task.action.offset.tolist()) if servo and joints else (),
         trial=task.trial,
-        action_names=task.action.names,
-        action_unit=task.action.unit,
-        action_offset=tuple(map(float, task.action.offset)),
-        action_scale=tuple(map(float, task.action.scale)),
-        action_limit=task.action.limit,
-        choices=task.action.choices,
         command_names=task.command_names,
         kp=gains(model.actuator_biasprm[:, 1]),
         kd=gains(model.actuator_biasprm[:, 2]),
-        control_low=tuple(map(float, model.actuator_ctrlrange[:, 0])) if limited else (),
-        control_high=tuple(map(float, model.actuator_ctrlrange[:, 1])) if limited else (),
+        control_low=tuple(limits[:, 0].tolist()),
+        control_high=tuple(limits[:, 1].tolist()),
         parents=parents or {},
     )
+
+
+def driven(model: mujoco.MjModel, actuators: tuple[str, ...]) -> tuple[str, ...]:
+    """The joint each actuator moves; none where one of them does not move a joint."""
+    found = []
+    for name in actuators:
+        a = model.actuator(name)
+        if model.actuator_trntype[a.id] != mujoco.mjtTrn.mjTRN_JOINT:
+            return ()
+        found.append(model.joint(int(model.actuator_trnid[a.id, 0])).name)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -96,10 +104,11 @@ def trials(
     returns, success, lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
     error, reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
     nth = np.zeros(n, int)  # episodes ended in each env
-    obs = env.reset(e=e)
+    obs, drive = env.reset(e=e), Driver(policy, n)
     met = env.world.state.e.copy()
     for t in range(k * env.steps):
-        step = env.step(policy(obs["actor"]))
+        step = env.step(drive(obs["actor"]))
+        drive.begin(step.final)
         obs = step.obs
         if watch is not None:
             watch(t, env)

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.env import Env, Episodes
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.task import Env, Episodes, Task
+from surefoot.task import Task
 
 try:
     from rsl_rl.env import VecEnv

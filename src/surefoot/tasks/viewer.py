@@ -20,11 +20,11 @@ import mujoco
 import numpy as np
 
 from surefoot.belief import point
+from surefoot.env import Env
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.policy import Policy
+from surefoot.policy import Driver, Policy
 from surefoot.rng import Draw, stream
 from surefoot.sim.events import Push
-from surefoot.task import Env
 from surefoot.tasks.picture import engine
 from surefoot.tasks.shapes import Scene
 from surefoot.world import Chance, OnForce, State
@@ -134,7 +134,7 @@ class Live:
     """An env that is stepped at its control rate, shown, and steered from the page."""
 
     def __init__(self, policy: Policy, env: Env, server: Any):
-        self.policy, self.env, self.batch = policy, env, engine(env).batch
+        self.drive, self.env, self.batch = Driver(policy, env.n), env, engine(env).batch
         self.obs = env.reset()
         self.model = self.batch.get_model(0)
         self.data = mujoco.MjData(self.model)
@@ -168,7 +168,8 @@ class Live:
             self.show()
 
     def step(self) -> None:
-        step = self.env.step(self.policy(self.obs["actor"]))
+        step = self.env.step(self.drive(self.obs["actor"]))
+        self.drive.begin(step.final)
         self.obs = step.obs
         if step.episodes is not None and 0 in step.episodes.ids:
             self.episode, self.ended = self.episode + 1, f" · the last one ended: {step.episodes.reason[0]}"

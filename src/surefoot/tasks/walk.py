@@ -8,11 +8,13 @@ walking quick to learn. The actor is told only what the robot measures: no base 
 import numpy as np
 
 from surefoot.belief import Box
+from surefoot.contract import Action
+from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
-from surefoot.task import Action, Group, Moment, Reward, Seen, Symmetry, Task
-from surefoot.tasks.frames import norm2, pointing, to_body
+from surefoot.task import Moment, Reward, Symmetry, Task
 from surefoot.tasks.ground import Ground
 from surefoot.world import Start
 
@@ -129,25 +131,13 @@ RANGES = {
 }  # fmt: skip
 
 
-def _gravity(s: Moment) -> np.ndarray:
-    """Direction of gravity in the body frame, as an attitude filter reports it: (0, 0, -1) when level."""
-    return pointing(s.y["attitude"], s.x.gravity)
-
-
-def _moving(s: Moment) -> np.ndarray:
-    """1 where the command asks for motion, 0 where it asks to stand."""
-    return (np.abs(s.command).max(1) > 0.05).astype(float)
-
-
-def _clock(s: Moment) -> np.ndarray:
-    """sin and cos of the gait phase; (0, 0) when standing."""
-    phase = 2 * np.pi * FREQUENCY * s.time
-    return np.stack([np.sin(phase), np.cos(phase)], 1) * _moving(s)[:, None]
+GRAVITY = Formula("projected_gravity", frame="imu")  # as an attitude filter reports it: (0, 0, -1) when level
+CLOCK = Formula("clock", frequency=FREQUENCY, still=0.05)  # of the gait; (0, 0) when standing
 
 
 def _swing(s: Moment) -> np.ndarray:
     """How far into its swing each foot should be: 0 on the ground, 1 at the top; (n, 4)."""
-    return np.maximum(s.once(_clock) @ TROT, 0.0)
+    return np.maximum(s.once(CLOCK) @ TROT, 0.0)
 
 
 def _touch(s: Moment) -> np.ndarray:
@@ -161,13 +151,15 @@ def _velocity(s: Moment) -> np.ndarray:
 
 
 ACTOR = (
-    Seen("base_ang_vel", lambda s: s.y["gyro"], 3, "rad/s, body frame", noise=0.1, scale=0.25, clip=20.0),
-    Seen("projected_gravity", _gravity, 3, "unit vector, body frame", noise=0.02),
-    Seen("command", lambda s: s.command, 3, "m/s, m/s, rad/s"),
-    Seen("joint_pos", lambda s: s.y["joint_pos"] - STAND, 12, "rad from the stand", noise=0.01),
-    Seen("joint_vel", lambda s: s.y["joint_vel"], 12, "rad/s", noise=0.5, scale=0.1, clip=50.0),
-    Seen("last_action", lambda s: s.action, 12, ""),
-    Seen("gait_clock", _clock, 2, ""),
+    ObsTerm(
+        "base_ang_vel", Formula("base_ang_vel", frame="imu"), 3, "rad/s, body frame", noise=0.1, scale=0.25, clip=20.0
+    ),
+    ObsTerm("projected_gravity", GRAVITY, 3, "unit vector, body frame", noise=0.02),
+    ObsTerm("command", Formula("command"), 3, "m/s, m/s, rad/s"),
+    ObsTerm("joint_pos", Formula("joint_pos", JOINTS, tuple(STAND.tolist())), 12, "rad from the stand", noise=0.01),
+    ObsTerm("joint_vel", Formula("joint_vel", JOINTS), 12, "rad/s", noise=0.5, scale=0.1, clip=50.0),
+    ObsTerm("last_action", Formula("last_action"), 12),
+    ObsTerm("gait_clock", CLOCK, 2, "sin, cos"),
 )
 
 
@@ -245,7 +237,7 @@ def _rewards(r: Rewards) -> dict[str, Reward]:
         ),
         "gait": Reward(1.5, r.gait, "feet swing to 8 cm and stand, as the clock says"),
         "pose": Reward(0.4, lambda s: np.exp(-norm2(s.q[:, 7:] - STAND)), "joints near the stand"),
-        "level": Reward(-4.0, lambda s: norm2(s.once(_gravity)[:, :2]), "roll and pitch"),
+        "level": Reward(-4.0, lambda s: norm2(s.once(GRAVITY)[:, :2]), "roll and pitch"),
         "bounce": Reward(-1.0, lambda s: np.square(s.v[:, 2]), "vertical velocity squared"),
         "wobble": Reward(-0.05, lambda s: norm2(s.v[:, 3:5]), "roll and pitch rates squared"),
         "limits": Reward(-2.0, _limits, "joints beyond their range, rad"),
@@ -255,13 +247,13 @@ def _rewards(r: Rewards) -> dict[str, Reward]:
     }
 
 
-def _privileged(r: Rewards) -> tuple[Seen, ...]:
+def _privileged(r: Rewards) -> tuple[ObsTerm, ...]:
     return (
-        Seen("base_lin_vel", _velocity, 3, "m/s, body frame"),
-        Seen("trunk_height", lambda s: s.q[:, 2:3] - r.ground.height(s.q[:, 0], s.q[:, 1])[:, None], 1, "m"),
-        Seen("clearance", r.clearance, 4, "m", scale=10.0),
-        Seen("touch", _touch, 4, ""),
-        Seen("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
+        ObsTerm("base_lin_vel", _velocity, 3, "m/s, body frame"),
+        ObsTerm("trunk_height", lambda s: s.q[:, 2:3] - r.ground.height(s.q[:, 0], s.q[:, 1])[:, None], 1, "m"),
+        ObsTerm("clearance", r.clearance, 4, "m", scale=10.0),
+        ObsTerm("touch", _touch, 4, ""),
+        ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
     )
 
 
@@ -287,7 +279,7 @@ def walk(rough: bool = False) -> Task:
         substeps=4,
         seconds=20.0,
         action=Action(JOINTS, STAND, np.full(12, 0.5), "rad", limit=4.0),
-        sees={"actor": Group(ACTOR), "critic": Group((*ACTOR, *_privileged(rewards)))},
+        observations={"actor": ObsGroup(ACTOR), "critic": ObsGroup((*ACTOR, *_privileged(rewards)))},
         rewards=_rewards(rewards),
         ended={"fell": lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2) < 0.5,
                "trunk on the ground": lambda s: s.q[:, 2] - ground.height(s.q[:, 0], s.q[:, 1]) < 0.12},

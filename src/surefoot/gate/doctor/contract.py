@@ -82,7 +82,7 @@ def _still(judge: "_Judge") -> Iterator[Cause]:
     if not dead.any():
         return
     off = np.square((a - mine) / np.maximum(spread, 1e-12)).mean(0)
-    names = ", ".join(n for n, x in zip(told.contract.action_names, dead) if x)
+    names = ", ".join(n for n, x in zip(told.contract.action.names, dead) if x)
     about = f"the logged answers for {names} never move"
     words = f"{about}, this policy's to what was logged do: it was not asked, was told nothing new, or the log is not of its answers"
     share = float(off[dead].sum() / off.sum())
@@ -133,7 +133,7 @@ class _Judge:
         sure = fine & ~told.guessed()
         good = np.flatnonzero(sure if sure.sum() >= FEWEST else fine)
         self.rows = good[np.unique(np.linspace(0, len(good) - 1, ENOUGH).astype(int))] if len(good) > ENOUGH else good
-        self.limit = np.inf if told.contract.choices else told.contract.action_limit
+        self.limit = np.inf if told.contract.action.choices else told.contract.action.limit
         self.spread = max(float(np.nanvar(told.action, 0).mean()), 1e-12)
         self.size = 0.5 * len(self.rows) * told.action.shape[1]
         if told.observation is not None:
@@ -147,8 +147,8 @@ class _Judge:
 
     def answers(self, obs: np.ndarray) -> np.ndarray:
         a = np.asarray(self.policy(obs), float)
-        if self.told.contract.choices:
-            a = 2.0 * a / (self.told.contract.choices - 1) - 1.0
+        if self.told.contract.action.choices:
+            a = 2.0 * a / (self.told.contract.action.choices - 1) - 1.0
         return np.clip(a, -self.limit, self.limit)
 
     def mismatch(self, obs: np.ndarray) -> float:
@@ -208,7 +208,7 @@ def _moved(order: np.ndarray, sign: np.ndarray | None = None) -> Callable[[Told,
 
 def _orders(told: Told) -> Iterator[Edit]:
     """Two parts exchanged: in one term, in all terms that have as many parts; and two terms of one length."""
-    width, sizes = told.raw.shape[1], {t.name: t.dim for t in told.contract.observation}
+    width, sizes = told.raw.shape[1], {t.name: t.dim for t in told.contract.terms}
     for name, at in told.columns.items():
         if sizes[name] > 1 and name != "rotation":
             for i, j in list(combinations(range(sizes[name]), 2))[:MOST_PAIRS]:
@@ -235,13 +235,13 @@ def _swap(width: int, terms: list[slice], i: int, j: int) -> np.ndarray:
 
 def _signs(told: Told) -> Iterator[Edit]:
     """One part, the same part of positions and speeds, or a whole term turned."""
-    width, sizes = told.raw.shape[1], {t.name: t.dim for t in told.contract.observation}
+    width, sizes = told.raw.shape[1], {t.name: t.dim for t in told.contract.terms}
     turned = lambda columns: np.where(np.isin(np.arange(width), columns), -1.0, 1.0)  # noqa: E731
     same = np.arange(width)
     for name, at in told.columns.items():
         if sizes[name] > 1:
             if name == "projected_gravity":
-                yield Edit("frame", "gravity told as pointing up", _moved(same, turned(np.r_[at])))
+                yield Edit("frame", "gravity told as direction up", _moved(same, turned(np.r_[at])))
             else:
                 yield Edit("sign", f"sign of all of {name} turned", _moved(same, turned(np.r_[at])))
         for i in range(sizes[name]) if name != "rotation" else ():
@@ -255,7 +255,7 @@ def _signs(told: Told) -> Iterator[Edit]:
 def _frames(told: Told) -> Iterator[Edit]:
     """A vector in the world's frame for the body's or the other way; a rotation the other way; a joint's angle from the
     horizontal for the one from the link before."""
-    for t in told.contract.observation:
+    for t in told.contract.terms:
         if told.rotation is not None and t.dim == 3 and t.name not in ("command", "last_action"):
             yield Edit("frame", f"{t.name} told in the world's frame, not the body's", _turned(t.name, False))
             yield Edit("frame", f"{t.name} told in the body's frame, not the world's", _turned(t.name, True))
@@ -264,8 +264,8 @@ def _frames(told: Told) -> Iterator[Edit]:
             order = np.arange(told.raw.shape[1])
             order[at : at + 9] = at + np.arange(9).reshape(3, 3).T.ravel()
             yield Edit("frame", f"{t.name} told from world to body", _moved(order))
-    terms = [t.name for t in told.contract.observation if t.name in ("joint_pos", "joint_vel")]
-    sizes = {t.name: t.dim for t in told.contract.observation}
+    terms = [t.name for t in told.contract.terms if t.name in ("joint_pos", "joint_vel")]
+    sizes = {t.name: t.dim for t in told.contract.terms}
     for i in range(1, sizes["joint_pos"]) if "joint_pos" in sizes else ():
         for sign, words in ((1.0, "from the ground, not from the link before"), (-1.0, "from the link before, twice")):
             yield Edit("frame", f"joint {i} told as an angle {words}", _added(tuple(terms), i, sign))
@@ -297,7 +297,7 @@ SCALES = (1 / UNIT, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.2, 1.5, 2.0, 3.
 
 def _numbers(told: Told) -> Iterator[Edit]:
     """A term, or a part, times a number, or off by one."""
-    sizes = {t.name: t.dim for t in told.contract.observation}
+    sizes = {t.name: t.dim for t in told.contract.terms}
     for name, at in told.columns.items():
         groups = [(f"{name}", np.r_[at])]
         if sizes[name] > 1 and name not in ("rotation", "last_action"):
@@ -336,8 +336,8 @@ def _ages(told: Told) -> Iterator[Edit]:
     right = tuple(range(h - 1, -1, -1))
     for k in range(1, LAGS + 1):
         yield Edit("stale", f"told what was measured {k} periods before", _aged(tuple(i + k for i in right)))
-        for t in told.contract.observation:
-            if len(told.contract.observation) > 1:
+        for t in told.contract.terms:
+            if len(told.contract.terms) > 1:
                 yield Edit("stale", f"told {t.name} of {k} periods before", _aged_term(t.name, k))
     if h > 1:
         yield Edit("stale", "frames told newest first", _aged(right[::-1]))

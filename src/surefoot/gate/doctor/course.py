@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from surefoot.belief import Belief, point
+from surefoot.env import Env
 from surefoot.gate.coverage import support
 from surefoot.gate.doctor.judge import Weighed
 from surefoot.gate.doctor.physics import doctored
@@ -18,7 +19,7 @@ from surefoot.policy import Policy
 from surefoot.sim.engine import compile_for
 from surefoot.sim.gap.build import world_of
 from surefoot.sim.load import load_string
-from surefoot.task import Env, Task
+from surefoot.task import Task
 from surefoot.tasks import env, nominal
 from surefoot.tasks.rollout import evaluate
 from surefoot.world import World
@@ -69,7 +70,7 @@ def course(
     policy: Policy, task: Task, belief: Belief, cause: Weighed | None, episodes: int = EPISODES, seed: int = 0
 ) -> Course:
     """What would become of the policy at home and where the cause is true."""
-    told = replace(task, sees={"actor": task.sees["actor"]})
+    told = replace(task, observations={"actor": task.observations["actor"]})
     home = evaluate(policy, env(told, episodes, nominal(task), seed, 1))
     there, param, value, inside = None, "", float("nan"), None
     if cause is not None:

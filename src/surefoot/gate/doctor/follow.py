@@ -209,7 +209,7 @@ class Variant:
 
 def slack(world: World) -> tuple[np.ndarray, np.ndarray] | tuple[float, float]:
     """How far links are from their motors, whose encoders make the log; 0 where there is no such gap."""
-    return world.layout.slack(world.engine.state) if isinstance(world, Shown) else (0.0, 0.0)
+    return world.view.slack(world.engine.state) if isinstance(world, Shown) else (0.0, 0.0)
 
 
 def follow(world: World, at: Track, variants: list[Variant], gain: Gain) -> np.ndarray:

@@ -23,7 +23,7 @@ LAGS = 5
 def sent(told: Told, control: np.ndarray) -> list[Cause]:
     """Causes between policy and motors, best first; none where the controls are what the contract makes of the answers."""
     c = told.contract
-    offset, scale = np.array(c.action_offset), np.array(c.action_scale)
+    offset, scale = c.action.offset, c.action.scale
     good = np.isfinite(control).all(1) & np.isfinite(told.action).all(1)
     a, u = told.action, control
     if control.shape[1] != a.shape[1] or good.sum() < FEWEST:
@@ -55,7 +55,7 @@ Tried = tuple[str, str, np.ndarray, int]
 
 
 def _edits(told: Told, u: np.ndarray, good: np.ndarray, offset: np.ndarray, scale: np.ndarray) -> Iterator[Tried]:
-    a, names = told.action, told.contract.action_names
+    a, names = told.action, told.contract.action.names
     dead = u[good].std(0) < STILL * (scale * a)[good].std(0)
     if dead.any():
         words = f"controls of {', '.join(n for n, x in zip(names, dead) if x)} never move, the answers do: they were not sent"
@@ -71,7 +71,7 @@ def _edits(told: Told, u: np.ndarray, good: np.ndarray, offset: np.ndarray, scal
     yield "action sign", "all answers with their signs turned", offset - scale * a, 0
     for k in range(1, LAGS + 1):
         yield "stale", f"sent what was answered {k} periods before", offset + scale * a[told.back(k)], 0
-    x, y, limit = (scale * a)[good], (u - offset)[good], told.contract.action_limit
+    x, y, limit = (scale * a)[good], (u - offset)[good], told.contract.action.limit
     free = (np.abs(x) > 0.05 * np.abs(scale) * limit) & (np.abs(y) < 0.99 * np.abs(scale) * limit)
     if free.any():
         s = float(np.median(y[free] / x[free]))

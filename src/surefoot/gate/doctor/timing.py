@@ -7,10 +7,10 @@ lost      rows without a measurement, or that repeat the last one to the bit.  W
 
 import numpy as np
 
+from surefoot.contract import Contract
 from surefoot.gate.doctor.cause import Cause
 from surefoot.gate.doctor.told import episodes
 from surefoot.log import Log
-from surefoot.policy import Contract
 from surefoot.real2sim.signals import measured
 
 USUAL = 1e-3  # share of rows that are lost on a good link

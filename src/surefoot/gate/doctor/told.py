@@ -12,9 +12,9 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
+from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.policy import Contract
 from surefoot.real2sim.signals import measured, starts
 from surefoot.sim.engine import sensor_columns
 from surefoot.sim.learned import rotation
@@ -42,19 +42,11 @@ class Told:
 
     @cached_property
     def columns(self) -> dict[str, slice]:
-        ends = np.cumsum([t.dim for t in self.contract.observation]).tolist()
-        return {t.name: slice(end - t.dim, end) for t, end in zip(self.contract.observation, ends)}
-
-    def each(self, name: str) -> np.ndarray:
-        """A number of the terms, for every column of a frame."""
-        terms = self.contract.observation
-        values = [np.inf if getattr(t, name) is None else getattr(t, name) for t in terms]
-        return np.repeat(values, [t.dim for t in terms]).astype(float)
+        return {t.name: at for t, at in zip(self.contract.terms, self.contract.observation.columns)}
 
     def frames(self, raw: np.ndarray) -> np.ndarray:
         """(T, frame) clipped and scaled."""
-        clip = self.each("clip")
-        return np.clip(raw, -clip, clip) * self.each("scale")
+        return self.contract.observation.finish(raw.copy())
 
     def back(self, k: int) -> np.ndarray:
         """(T,) the row k periods before each, within its episode."""
@@ -67,7 +59,7 @@ class Told:
     def stacked(self, frames: np.ndarray, lags: tuple[int, ...] | None = None) -> np.ndarray:
         """(T, obs_dim) float32: frames so many periods old; without lags, as the contract has them."""
         lags = tuple(range(self.contract.history - 1, -1, -1)) if lags is None else lags
-        return np.concatenate([frames[self.back(k)] for k in lags], 1).astype(np.float32)
+        return self.contract.observation.told(np.stack([frames[self.back(k)] for k in lags], 1)).astype(np.float32)
 
 
 def checked(log: Log) -> Log:
@@ -102,10 +94,10 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     x = starts(world, log, rows)
     q, v = (_held(a, begins) for a in (x.q, x.v))
     action = measured(log, "action").astype(float)
-    if action.shape[1] != len(contract.action_names):
+    if action.shape[1] != len(contract.action.names):
         raise SurefootError(
-            f"log: column action: found {action.shape[1]} parts, expected {len(contract.action_names)}: "
-            f"{', '.join(contract.action_names)}"
+            f"log: column action: found {action.shape[1]} parts, expected {len(contract.action.names)}: "
+            f"{', '.join(contract.action.names)}"
         )
     before = np.maximum(rows - 1, 0)
     first = rows == begins
@@ -120,7 +112,15 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
         log.time - log.time[begins], q, v, x.u, np.zeros((len(log), world.model.na)), _readings(world.model, log, q, v, begins),
         np.tile(task.params.nominal, (len(log), 1)), world.model.opt.gravity[None].copy(), np.zeros((len(log), world.model.nbody, 6)),
     )  # fmt: skip
-    moment = Moment(state, last, previous, command, state.time, np.full(len(log), np.nan))
+    moment = Moment(
+        state,
+        last,
+        previous,
+        command,
+        state.time,
+        np.full(len(log), np.nan),
+        replace(world.layout, actions=contract.action.names),
+    )
     raw, missing = _raw(task, moment)
     turn = None
     if world.model.njnt and world.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE and "base_quat" in log.columns:
@@ -139,11 +139,11 @@ def episodes(log: Log) -> np.ndarray:
 
 
 def _raw(task: Task, moment: Moment) -> tuple[np.ndarray, tuple[str, ...]]:
-    group, missing = task.sees["actor"], []
+    group, missing = task.observations["actor"], []
     raw = np.full((len(moment.q), group.frame), np.nan)
     for t, at in zip(group.terms, group.columns):
         try:
-            raw[:, at] = t.compute(moment)
+            raw[:, at] = t.source(moment) if t.source is not None else np.nan
         except (KeyError, ValueError, IndexError):
             pass
         if not np.isfinite(raw[:, at]).any():

@@ -15,7 +15,7 @@ from surefoot.sim.gap.joints import JOINTS, dc_motors
 from surefoot.sim.gap.link import LINKS
 from surefoot.sim.gap.making import FASTEST, SLOWEST, Ingredient, Making, Number, Plain
 from surefoot.sim.gap.numbers import NUMBERS
-from surefoot.sim.gap.shown import Shown, layout, through
+from surefoot.sim.gap.shown import Shown, through, view
 from surefoot.sim.load import load_string
 from surefoot.task import Task
 from surefoot.world import World
@@ -93,7 +93,7 @@ def _world(task: Task, make: Making, n: int, threads: int) -> World:
     explicit = task.explicit and not make.added  # springs want the engine's own integrator
     if not make.added and not make.motors:
         return Engine(model, task.params, n, substeps, threads, terms, explicit, writes=False)
-    how = layout(make.plain.model, model, make.slack)
+    how = view(make.plain.model, model, make.slack)
     terms = tuple(through(term, how) for term in terms)
     engine = Engine(model, task.params, n, substeps, threads, terms, explicit, writes=False)
     return Shown(engine, make.plain.model, how)

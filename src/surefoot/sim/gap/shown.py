@@ -11,13 +11,14 @@ import mujoco
 import numpy as np
 
 from surefoot.sim.engine import Engine
+from surefoot.sim.layout import layout_of
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, OnSense, Remembers, Start, State, Term, World
 
-Seen = TypeVar("Seen", State, Motion)
+X = TypeVar("X", State, Motion)
 
 
 @dataclass(frozen=True)
-class Layout:
+class View:
     """Where the plain model's columns are in the whole model's."""
 
     q: np.ndarray
@@ -27,7 +28,7 @@ class Layout:
     """q and v of a plain joint, q and v of a joint behind it in the whole model"""
     nv: int
 
-    def slack(self, x: Seen) -> tuple[np.ndarray, np.ndarray]:
+    def slack(self, x: X) -> tuple[np.ndarray, np.ndarray]:
         """How far links are from where their motors are, and how fast they leave; (n, nq), (n, nv)."""
         q, v = np.zeros((*x.q.shape[:-1], len(self.q))), np.zeros((*x.v.shape[:-1], len(self.v)))
         for shown_q, shown_v, own_q, own_v in self.behind:
@@ -35,7 +36,7 @@ class Layout:
             v[..., shown_v] += x.v[..., own_v]
         return q, v
 
-    def look(self, x: Seen) -> Seen:
+    def look(self, x: X) -> X:
         """A state, or a motion, as the plain model has it."""
         q, v = self.slack(x)
         return replace(x, q=x.q[..., self.q] + q, v=x.v[..., self.v] + v, act=x.act[..., self.act])
@@ -46,7 +47,7 @@ class Layout:
         return out
 
 
-def layout(plain: mujoco.MjModel, whole: mujoco.MjModel, slack: Mapping[str, list[str]]) -> Layout:
+def view(plain: mujoco.MjModel, whole: mujoco.MjModel, slack: Mapping[str, list[str]]) -> View:
     q, v, act, behind = [], [], [], []
     for j in range(plain.njnt):
         old, new = plain.joint(j), whole.joint(plain.joint(j).name)
@@ -57,25 +58,25 @@ def layout(plain: mujoco.MjModel, whole: mujoco.MjModel, slack: Mapping[str, lis
             behind.append((int(old.qposadr[0]), int(old.dofadr[0]), int(extra.qposadr[0]), int(extra.dofadr[0])))
     for i in range(plain.nactuator):
         act += [int(whole.actuator_actadr[i]) + k for k in range(int(plain.actuator_actnum[i]))]
-    return Layout(np.array(q, int), np.array(v, int), np.array(act, int), tuple(behind), whole.nv)
+    return View(np.array(q, int), np.array(v, int), np.array(act, int), tuple(behind), whole.nv)
 
 
 @dataclass(frozen=True)
 class ActsShown(OnAction):
     term: OnAction
-    layout: Layout
+    view: View
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.term(self.layout.look(x), u, chance)
+        return self.term(self.view.look(x), u, chance)
 
 
 @dataclass(frozen=True)
 class PushesShown(OnForce):
     term: OnForce
-    layout: Layout
+    view: View
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.layout.lift(self.term(self.layout.look(x), u, chance))
+        return self.view.lift(self.term(self.view.look(x), u, chance))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +85,7 @@ class RemembersShown(OnForce, Remembers):
 
     term: OnForce
     memory: Remembers  # the same Term
-    layout: Layout
+    view: View
 
     @property
     def width(self) -> int:
@@ -94,24 +95,24 @@ class RemembersShown(OnForce, Remembers):
         self.memory.fits(dt)
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        seen = replace(self.layout.look(x), memory={self.memory: x.memory[self]})
-        return self.layout.lift(self.term(seen, u, chance))
+        seen = replace(self.view.look(x), memory={self.memory: x.memory[self]})
+        return self.view.lift(self.term(seen, u, chance))
 
 
 @dataclass(frozen=True)
 class HoldsShown(OnBody):
     term: OnBody
-    layout: Layout
+    view: View
 
     @property
     def bodies(self) -> tuple[str, ...]:
         return self.term.bodies
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.term(self.layout.look(x), u, chance)
+        return self.term(self.view.look(x), u, chance)
 
 
-def through(term: Term, how: Layout) -> Term:
+def through(term: Term, how: View) -> Term:
     """A Term made for the plain model, at work in the whole one."""
     if isinstance(term, OnAction):
         return ActsShown(term, how)
@@ -123,21 +124,21 @@ def through(term: Term, how: Layout) -> Term:
 class Shown(World):
     """An Engine of the whole model, with the state and the model of the plain one."""
 
-    def __init__(self, engine: Engine, plain: mujoco.MjModel, how: Layout):
-        self.engine, self.model, self.layout = engine, plain, how
+    def __init__(self, engine: Engine, plain: mujoco.MjModel, how: View):
+        self.engine, self.model, self.view, self.layout = engine, plain, how, layout_of(plain)
         self.n, self.dt, self.params = engine.n, engine.dt, engine.params
         self.terms = (MotorSide(self), *engine.terms)
         self.state = how.look(engine.state)
 
     def _look(self) -> None:
-        self.state = self.layout.look(self.engine.state)
+        self.state = self.view.look(self.engine.state)
 
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
         whole, k = self.engine.model, len(ids)
         q, v, act = np.tile(whole.qpos0, (k, 1)), np.zeros((k, whole.nv)), np.zeros((k, whole.na))
-        q[:, self.layout.q], v[:, self.layout.v] = start.q, start.v
+        q[:, self.view.q], v[:, self.view.v] = start.q, start.v
         if start.act is not None:
-            act[:, self.layout.act] = start.act
+            act[:, self.view.act] = start.act
         self.engine.reset(ids, e, Start(q, v, start.u, act))
         self._look()
 
@@ -147,8 +148,8 @@ class Shown(World):
 
     def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
         whole_q, whole_v = self.engine.state.q.copy(), self.engine.state.v.copy()  # what is hidden stays as it is
-        slack_q, slack_v = self.layout.slack(self.engine.state)
-        whole_q[:, self.layout.q], whole_v[:, self.layout.v] = q - slack_q, v - slack_v
+        slack_q, slack_v = self.view.slack(self.engine.state)
+        whole_q[:, self.view.q], whole_v[:, self.view.v] = q - slack_q, v - slack_v
         self.engine.set_back(whole_q, whole_v)
         self._look()
 
@@ -160,11 +161,11 @@ class Shown(World):
         return diverged
 
     def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Shown":
-        inner = None if terms is None else tuple(through(term, self.layout) for term in terms)
-        return Shown(self.engine.like(n, inner), self.model, self.layout)
+        inner = None if terms is None else tuple(through(term, self.view) for term in terms)
+        return Shown(self.engine.like(n, inner), self.model, self.view)
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
-        motion = self.layout.look(self.engine.rollout(u, chance))
+        motion = self.view.look(self.engine.rollout(u, chance))
         self._look()
         return motion
 
@@ -176,7 +177,7 @@ class Shown(World):
         self._look()
 
     def drive(self) -> np.ndarray:
-        return self.engine.drive()[:, self.layout.v]
+        return self.engine.drive()[:, self.view.v]
 
     def save(self) -> dict[str, np.ndarray]:
         return self.engine.save()
@@ -196,5 +197,5 @@ class MotorSide(OnSense):
     world: Shown
 
     def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
-        q, v = self.world.layout.slack(self.world.engine.state)
+        q, v = self.world.view.slack(self.world.engine.state)
         return replace(x, q=x.q - q[ids], v=x.v - v[ids])

@@ -10,7 +10,7 @@ def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     return v + w * t + cross(u, t)
 
 
-def pointing(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
+def direction(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Direction in the body frame of a world vector, one for all rows or one for each: gravity's is (0, 0, -1) when level."""
     unit = v / np.sqrt(norm2(v))[:, None]
     return to_body(quat, np.broadcast_to(unit, (len(quat), 3)))
@@ -30,6 +30,13 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def norm2(a: np.ndarray) -> np.ndarray:
     """Sum of squares of each row (n,); several times as fast as squaring and summing short rows."""
     return np.einsum("ij,ij->i", a, a)
+
+
+def to_world(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """R(quat) v: a body vector (n, 3) in the world frame."""
+    w, u = quat[:, :1], quat[:, 1:]
+    t = 2.0 * cross(u, v)
+    return v + w * t + cross(u, t)
 
 
 def matrix(quat: np.ndarray) -> np.ndarray:

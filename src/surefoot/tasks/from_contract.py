@@ -7,8 +7,7 @@ Fallen: tilted by more than 60 degrees, or the base below 40 % of its standing h
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -16,15 +15,16 @@ import mujoco
 import numpy as np
 
 from surefoot.belief import Box
+from surefoot.contract import COMMANDS, Action, Contract
 from surefoot.errors import SurefootError, unknown
+from surefoot.observation import ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
 from surefoot.sim.gap.making import Plain
 from surefoot.sim.load import load_model
-from surefoot.task import Action, Group, Moment, Reward, Seen, Task
-from surefoot.tasks.frames import norm2, pointing, to_body
-from surefoot.wiring import COMMANDS, Wire, Wiring
+from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
 SECONDS, SETTLE = 10.0, 1.0
@@ -33,8 +33,7 @@ ARM = 0.25  # m: a turn rate counts as the speed of a point this far from the ax
 LOWEST, TILT = 0.4, 0.5  # of the standing height; cosine
 SHOVE = 4.7  # m/s^2 for 0.1 s, of the whole robot: a push of strength 1
 NOISE = {"base_lin_vel": 0.05, "base_ang_vel": 0.1, "projected_gravity": 0.02, "joint_pos": 0.01, "joint_vel": 0.5}
-UNITS = {"base_lin_vel": "m/s", "base_ang_vel": "rad/s", "joint_pos": "rad from home", "joint_vel": "rad/s"}
-SENSORS = {"base_ang_vel": ("gyro", mujoco.mjtSensor.mjSENS_GYRO), "base_lin_vel": ("velocimeter", mujoco.mjtSensor.mjSENS_VELOCIMETER), "projected_gravity": ("framequat", mujoco.mjtSensor.mjSENS_FRAMEQUAT)}  # fmt: skip
+SENSORS = (("gyro", mujoco.mjtSensor.mjSENS_GYRO), ("velocimeter", mujoco.mjtSensor.mjSENS_VELOCIMETER), ("framequat", mujoco.mjtSensor.mjSENS_FRAMEQUAT))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Robot:
     """A model that a contract is wired to: where in it everything is."""
 
     spec: mujoco.MjSpec
-    wiring: Wiring
+    contract: Contract
     where: str
     substeps: int
 
@@ -64,14 +63,14 @@ class Robot:
 
     def joints(self, names: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
         """Where joints, in the order of the contract, are in q and in v."""
-        ids = [self.model.joint(name).id for name in names or self.wiring.joints]
+        ids = [self.model.joint(name).id for name in names or self.contract.joints]
         return self.model.jnt_qposadr[ids].astype(int), self.model.jnt_dofadr[ids].astype(int)
 
     @cached_property
     def actuators(self) -> np.ndarray:
         """The control that drives each joint of the contract."""
         number = {d.joint: int(self.model.actuator_ctrladr[d.number]) for d in Plain(self.model).drives}
-        return np.array([number[name] for name in self.wiring.joints])
+        return np.array([number[name] for name in self.contract.joints])
 
     @cached_property
     def standing(self) -> tuple[np.ndarray, np.ndarray]:
@@ -80,8 +79,8 @@ class Robot:
         names = [m.key(i).name for i in range(m.nkey)]
         k = names.index("home") if "home" in names else 0
         q, u = (m.key_qpos[k].copy(), m.key_ctrl[k].copy()) if m.nkey else (m.qpos0.copy(), np.zeros(m.nu))
-        q[self.joints()[0]] = self.wiring.home
-        u[self.actuators] = self.wiring.offset
+        q[self.joints()[0]] = self.contract.home
+        u[self.actuators] = self.contract.action.offset
         if not m.nkey:
             q[self.base[0] + 2] += _lift(m, q)
         return q, u
@@ -92,22 +91,22 @@ def motors(path: Path) -> list[str]:
     return [d.joint for d in Plain(load_model(path).model).drives]
 
 
-def differences(path: Path, wiring: Wiring) -> list[str]:
+def differences(path: Path, contract: Contract) -> list[str]:
     """Where the contract and the model disagree about the robot, in words; the contract is obeyed."""
     model = load_model(path).model
     drives = {d.joint: d.number for d in Plain(model).drives}
-    ids = [drives[j] for j in wiring.joints if j in drives]
+    ids = [drives[j] for j in contract.joints if j in drives]
     found = []
     for name, column in (("kp", 1), ("kd", 2)):
         own = -model.actuator_biasprm[ids, column]
-        if getattr(wiring, name) and len(own) == len(wiring.joints) and (own > 0).all():
-            ratio = wiring.each(name) / own
+        if getattr(contract, name) and len(own) == len(contract.joints) and (own > 0).all():
+            ratio = np.array(getattr(contract, name)) / own
             if not np.allclose(ratio, 1, atol=0.02):
                 found.append(f"{name}: the contract's are {_span(ratio)} times the model's; the contract's are used")
     names = [model.key(i).name for i in range(model.nkey)]
-    if "home" in names and len(ids) == len(wiring.joints):
-        at = [int(model.jnt_qposadr[model.joint(j).id]) for j in wiring.joints]
-        off = float(np.abs(model.key_qpos[names.index("home")][at] - wiring.home).max())
+    if "home" in names and len(ids) == len(contract.joints):
+        at = [int(model.jnt_qposadr[model.joint(j).id]) for j in contract.joints]
+        off = float(np.abs(model.key_qpos[names.index("home")][at] - contract.home).max())
         if off > 0.01:
             found.append(f"home: the contract's is up to {off:.2f} rad from the model's keyframe home")
     return found
@@ -118,20 +117,20 @@ def _span(x: np.ndarray) -> str:
     return f"{low:.3g}" if high - low < 0.01 else f"{low:.3g} to {high:.3g}"
 
 
-def foreign(path: Path, wiring: Wiring, command: tuple[float, ...] | None = None, seconds: float = SECONDS) -> tuple[Task, Robot]:  # fmt: skip
+def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = None, seconds: float = SECONDS) -> tuple[Task, Robot]:  # fmt: skip
     """The task of a contract on a model; a `command` (vx, vy, yaw_rate) in place of the contract's ranges."""
-    robot = wired(path, wiring)
+    robot = fitted(path, contract)
     params, ranges = unknowns(robot)
-    low, high = _commands(wiring, command)
+    low, high = _commands(contract, command)
     q, u = robot.standing
     nq, nv = robot.base
-    controls = np.zeros(robot.model.nu)
-    controls[robot.actuators] = wiring.each("action_scale")
-    names = tuple(robot.model.actuator(i).name for i in range(robot.model.nu))
+    drives = {d.joint: d.actuator for d in Plain(robot.model).drives}
+    names, law = tuple(drives[j] for j in contract.joints), contract.action
+    terms = tuple(_noisy(t, drives) for t in contract.terms)
 
     def start(rng: Draw, n: int) -> Start:
         """At home, joints up to 0.05 rad off, speeds up to 0.1."""
-        rest = rng.uniform(-1.0, 1.0, (n, robot.model.nv + len(wiring.joints)))
+        rest = rng.uniform(-1.0, 1.0, (n, robot.model.nv + len(contract.joints)))
         begun = np.tile(q, (n, 1))
         begun[:, robot.joints()[0]] += 0.05 * rest[:, robot.model.nv :]
         return Start(begun, 0.1 * rest[:, : robot.model.nv], np.tile(u, (n, 1)))
@@ -149,8 +148,8 @@ def foreign(path: Path, wiring: Wiring, command: tuple[float, ...] | None = None
         belief=Box.ranges(params, ranges),
         substeps=robot.substeps,
         seconds=seconds,
-        action=Action(names, u.copy(), controls, "rad", wiring.action_limit),
-        sees={"actor": Group(tuple(_seen(robot, w) for w in wiring.observation), wiring.history)},
+        action=Action(names, law.offset, law.scale, "rad", law.limit),
+        observations={"actor": replace(contract.observation, terms=terms)},
         rewards={"up": Reward(1.0, lambda s: np.ones(len(s.q)), "for each second on its feet")},
         ended={
             "fell": lambda s: 1 - 2 * (s.q[:, nq + 4] ** 2 + s.q[:, nq + 5] ** 2) < TILT,
@@ -170,16 +169,16 @@ def foreign(path: Path, wiring: Wiring, command: tuple[float, ...] | None = None
     return task, robot
 
 
-def _commands(wiring: Wiring, command: tuple[float, ...] | None) -> tuple[np.ndarray, np.ndarray]:
+def _commands(contract: Contract, command: tuple[float, ...] | None) -> tuple[np.ndarray, np.ndarray]:
     if command is not None:
         if len(command) != len(COMMANDS) or not np.isfinite(command).all():
             raise SurefootError(f"command: expected {', '.join(COMMANDS)}: three numbers, found {list(command)}")
         return np.array(command, float), np.array(command, float)
-    ends = np.array([wiring.commands.get(name, (0.0, 0.0)) for name in COMMANDS], float)
+    ends = np.array(contract.command_ranges or len(COMMANDS) * [(0.0, 0.0)], float)
     return ends[:, 0], ends[:, 1]
 
 
-def wired(path: Path, wiring: Wiring) -> Robot:
+def fitted(path: Path, contract: Contract) -> Robot:
     """The model with the contract's rate, gains, delay and IMU; every other number as it is."""
     spec, where = load_model(path).spec, str(path)
     _without_pictures(spec, where)
@@ -189,27 +188,27 @@ def wired(path: Path, wiring: Wiring) -> Robot:
     model = spec.compile()
     names = [model.joint(j).name for j in range(model.njnt)]
     drives = {d.joint: d for d in Plain(model).drives}
-    for name in wiring.joints:
+    for name in contract.joints:
         if name not in names:
             raise unknown("joint", name, names, f"{where}: joints of the contract")
         if name not in drives:
             raise SurefootError(f"{where}: joint {name}: found no actuator that drives it")
-    substeps = max(1, math.ceil(1 / (wiring.rate * spec.option.timestep) - 1e-6))
-    spec.option.timestep = 1 / (wiring.rate * substeps)
-    _servos(spec, wiring, {k: d.actuator for k, d in drives.items()}, where)
-    for actuator in spec.actuators if wiring.latency else ():
-        actuator.delay = wiring.latency
-        actuator.nsample = max(actuator.nsample, math.ceil(wiring.latency / spec.option.timestep - 1e-9) + 1)
-    _imu(spec, wiring, where)
+    substeps = max(1, math.ceil(1 / (contract.rate * spec.option.timestep) - 1e-6))
+    spec.option.timestep = 1 / (contract.rate * substeps)
+    _servos(spec, contract, {k: d.actuator for k, d in drives.items()}, where)
+    for actuator in spec.actuators if contract.latency else ():
+        actuator.delay = contract.latency
+        actuator.nsample = max(actuator.nsample, math.ceil(contract.latency / spec.option.timestep - 1e-9) + 1)
+    _imu(spec, contract, where)
     if not len(Plain(spec.compile()).touching):
         spec.worldbody.add_geom(name="ground of surefoot", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05])
-    return Robot(spec, wiring, where, substeps)
+    return Robot(spec, contract, where, substeps)
 
 
-def _servos(spec: mujoco.MjSpec, wiring: Wiring, drives: dict[str, str], where: str) -> None:
+def _servos(spec: mujoco.MjSpec, contract: Contract, drives: dict[str, str], where: str) -> None:
     """The contract's gains on its joints' servos; bare motors become servos, within their own limits."""
-    kp, kd = (wiring.each(k) if getattr(wiring, k) else None for k in ("kp", "kd"))
-    for i, joint in enumerate(wiring.joints):
+    kp, kd = (getattr(contract, k) or None for k in ("kp", "kd"))
+    for i, joint in enumerate(contract.joints):
         a = spec.actuator(drives[joint])
         servo = a.biasprm[1] < 0
         if not servo and kp is None:
@@ -226,16 +225,15 @@ def _servos(spec: mujoco.MjSpec, wiring: Wiring, drives: dict[str, str], where: 
             a.biasprm[2] = -kd[i]
 
 
-def _imu(spec: mujoco.MjSpec, wiring: Wiring, where: str) -> None:
-    """A gyro, a velocimeter and an attitude at the contract's site, where the model has none there."""
-    if not wiring.frame:
-        return
+def _imu(spec: mujoco.MjSpec, contract: Contract, where: str) -> None:
+    """A gyro, a velocimeter and an attitude at the contract's sites, where the model has none there."""
     sites = [s.name for s in spec.sites if s.name]
-    if wiring.frame not in sites:
-        raise unknown("site", wiring.frame, sites, f"{where}: frame of the contract")
-    for word, kind in SENSORS.values():
-        if not any(s.type == kind and s.objname == wiring.frame and not s.refname for s in spec.sensors):
-            spec.add_sensor(name=f"{word} at {wiring.frame}", type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=wiring.frame)  # fmt: skip
+    for frame in {t.formula.frame for t in contract.terms if t.formula is not None} - {"", "base", "world"}:
+        if frame not in sites:
+            raise unknown("site", frame, sites, f"{where}: frame of the contract")
+        for word, kind in SENSORS:
+            if not any(s.type == kind and s.objname == frame and not s.refname for s in spec.sensors):
+                spec.add_sensor(name=f"{word} at {frame}", type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=frame)
 
 
 def _without_pictures(spec: mujoco.MjSpec, where: str) -> None:
@@ -270,51 +268,22 @@ def _lift(m: mujoco.MjModel, q: np.ndarray) -> float:
     return -min(low, default=0.0)
 
 
-def _seen(robot: Robot, wire: Wire) -> Seen:
-    """A term of the contract, as the task computes it."""
-    wiring, scale, clip = robot.wiring, np.array(wire.scale), np.inf if wire.clip is None else wire.clip
-    plain, noise = _compute(robot, wire), NOISE.get(wire.name, 0.0)
-    unit, sensed = UNITS.get(wire.name, ""), wire.name in NOISE
-    if len(scale) == 1:
-        return Seen(wire.name, plain, wiring.width(wire), unit, noise, float(scale[0]), clip, sensed)
-    both = lambda s: np.clip(plain(s), -clip, clip) * scale  # noqa: E731
-    return Seen(wire.name, both, wiring.width(wire), unit, noise * float(np.abs(scale).mean()), 1.0, np.inf, sensed)
-
-
-def _compute(robot: Robot, wire: Wire) -> Callable[[Moment], np.ndarray]:
-    wiring, (nq, nv) = robot.wiring, robot.base
-    order = np.array([wiring.joints.index(j) for j in wire.joints or wiring.joints])
-    q_at, v_at = robot.joints(wire.joints)
-    home, told = np.array(wiring.home)[order], robot.actuators[order]
-    plain = {
-        "joint_pos": lambda s: s.q[:, q_at] - home,
-        "joint_vel": lambda s: s.v[:, v_at],
-        "last_action": lambda s: s.action[:, told],
-        "command": lambda s: s.command,
-    }
-    if wire.name in plain:
-        return plain[wire.name]
-    if not wiring.frame:
-        quat = lambda s: s.q[:, nq + 3 : nq + 7]  # noqa: E731
-        return {
-            "base_lin_vel": lambda s: to_body(quat(s), s.v[:, nv : nv + 3]),
-            "base_ang_vel": lambda s: s.v[:, nv + 3 : nv + 6],
-            "projected_gravity": lambda s: pointing(quat(s), s.x.gravity),
-        }[wire.name]
-    kind = SENSORS[wire.name][1]
-    name = next(s.name for s in robot.spec.sensors if s.type == kind and s.objname == wiring.frame and not s.refname)
-    if wire.name == "projected_gravity":
-        return lambda s: pointing(s.y[name], s.x.gravity)
-    return lambda s: s.y[name]
+def _noisy(t: ObsTerm, actuators: dict[str, str]) -> ObsTerm:
+    """A term of the contract with an ordinary sensor's noise; the last action by the names that the task has for it."""
+    t = replace(t, noise=NOISE.get(t.name, 0.0), sensed=t.name in NOISE)
+    f = t.formula
+    if f is None or f.kind != "last_action":
+        return t
+    return replace(t, source=replace(f, joints=tuple(actuators[j] for j in f.joints)))
 
 
 def unknowns(robot: Robot) -> tuple[Params, dict[str, tuple[float, float]]]:
     """What may be wrong of a legged robot, as far as this model has it, and by how much it is believed to be."""
-    m, plain, latency = robot.model, Plain(robot.model), robot.wiring.latency
+    m, plain, latency = robot.model, Plain(robot.model), robot.contract.latency
     mass, base = float(m.body_mass.sum()), m.body(m.jnt_bodyid[robot.free]).name
     _, dofs = robot.joints()
     any_of = lambda names: "|".join(re.escape(n) for n in names)  # noqa: E731
-    own, joints = any_of([base]), any_of(robot.wiring.joints)
+    own, joints = any_of([base]), any_of(robot.contract.joints)
     driven = [m.actuator(int(np.flatnonzero(m.actuator_ctrladr == i)[0])).id for i in robot.actuators]
     servos = any_of([m.actuator(i).name for i in driven])
     ground = any_of([m.geom(g).name for g in plain.touching])
@@ -332,7 +301,7 @@ def unknowns(robot: Robot) -> tuple[Params, dict[str, tuple[float, float]]]:
         (Param("armature", "armature", 1.0, 0.4, 2.5, joints, log=True, about="rotor inertia, as a multiple"), (0.7, 1.4), (m.dof_armature[dofs] > 0).any()),
         (Param("joint_friction", "frictionloss", 1.0, 0.0, 4.0, joints, about="dry joint friction, as a multiple"), (0.5, 1.5), (m.dof_frictionloss[dofs] > 0).any()),
         (Param("latency", "action_delay", latency, 0.0, 0.1 + latency, op="set", unit="s", about="from action to motor"), (latency, latency + 0.01), True),
-        (Param("noise", "noise", 0.0, 0.0, 5.0, about="sensor noise, as a multiple of an ordinary sensor's; a contract names none"), (0.0, 1.0), any(w.name in NOISE for w in robot.wiring.observation)),
+        (Param("noise", "noise", 0.0, 0.0, 5.0, about="sensor noise, as a multiple of an ordinary sensor's; a contract names none"), (0.0, 1.0), any(t.name in NOISE for t in robot.contract.terms)),
         (Param("push", "push", 0.0, 0.0, 3.0, op="set", about=f"sideways pushes, as a multiple of {SHOVE * mass:.3g} N for 0.1 s"), (0.0, 1.0), True),
     ]  # fmt: skip
     kept = [(p, ends) for p, ends, there in rows if there]

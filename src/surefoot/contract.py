@@ -1,0 +1,392 @@
+"""The contract: all that numbers between a robot and a policy mean. What is lost on the way to hardware is seldom the weights
+and nearly always this: joint order, scales, frames, units, default pose, rate, gains, history.
+
+    obs     = the observation group's terms, from readings by name (observation.py)
+    control = offset + scale * clip(action, +-limit)        torque = kp (control - q) - kd v  where the actuator is a servo
+
+People write contracts by hand, too, for policies that move joints to positions: a short form names terms by the field's
+names (base_ang_vel, projected_gravity, joint_pos, joint_vel, last_action, command) and is expanded here into the same noun.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.observation import MOST, Formula, ObsGroup, ObsTerm, known_fields, real, text, whole
+
+FORMAT = 2
+COMMANDS = ("vx", "vy", "yaw_rate")  # m/s, m/s, rad/s
+WIDTHS = {"base_lin_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "command": 3}
+JOINTED = ("joint_pos", "joint_vel", "last_action")  # a column for each joint
+UNITS = {"base_lin_vel": "m/s", "base_ang_vel": "rad/s", "projected_gravity": "unit vector", "joint_pos": "rad", "joint_vel": "rad/s"}  # fmt: skip
+ALIASES = {
+    "velocity_commands": "command", "base_velocity": "command", "commands": "command", "joint_pos_rel": "joint_pos",
+    "joint_vel_rel": "joint_vel", "dof_pos": "joint_pos", "dof_vel": "joint_vel", "actions": "last_action",
+    "gyro": "base_ang_vel", "ang_vel": "base_ang_vel", "lin_vel": "base_lin_vel", "gravity": "projected_gravity",
+    "gravity_vec": "projected_gravity", "gravity_orientation": "projected_gravity",
+}  # fmt: skip
+RATES = (1.0, 1e4)  # Hz
+LARGEST = 1e6  # of an action's limit, and of any control
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """What the policy's numbers mean: control = offset + scale * a, with a clipped to [-limit, limit]."""
+
+    names: tuple[str, ...]
+    offset: np.ndarray
+    scale: np.ndarray
+    unit: str
+    limit: float = 1.0
+    choices: int = 0
+    """0: continuous; k: the policy picks one of k, mapped to evenly spaced a in [-1, 1]"""
+
+    @property
+    def width(self) -> int:
+        """Numbers a policy gives back."""
+        return 1 if self.choices else len(self.names)
+
+    def control(self, a: np.ndarray) -> np.ndarray:
+        return self.offset + self.scale * a
+
+    def bounded(self, a: np.ndarray) -> np.ndarray:
+        if self.choices:
+            return 2.0 * np.asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
+        return np.clip(np.asarray(a, float), -self.limit, self.limit)
+
+    def check(self, where: str) -> None:
+        n = len(self.names)
+        if not n or len(set(self.names)) != n or not all(isinstance(x, str) and x for x in self.names):
+            raise SurefootError(f"{where}: action: names: expected names, each once, found {list(self.names)}")
+        for name in ("offset", "scale"):
+            numbers(getattr(self, name), (n,), f"{where}: action: {name}", f"{n} numbers, one an action")
+        if (self.scale == 0).any():
+            raise SurefootError(f"{where}: action: scale: expected numbers other than 0, found 0")
+        if not 0 < real(self.limit, f"{where}: action: limit") <= LARGEST:
+            raise SurefootError(f"{where}: action: limit: expected a number from 0 to {LARGEST:g}, found {self.limit}")
+        if whole(self.choices, 0, MOST, f"{where}: action: choices") == 1:
+            raise SurefootError(f"{where}: action: choices: expected 0, or 2 and more to choose from, found 1")
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return plain | {"offset": self.offset.tolist(), "scale": self.scale.tolist(), "limit": float(self.limit)}
+
+    @staticmethod
+    def from_json(data: Any, where: str) -> "Action":
+        body = known_fields(data, {f.name for f in fields(Action)}, {"names", "offset", "scale", "unit"}, where)
+        body["names"] = texts(body["names"], f"{where}: names")
+        body |= {k: np.array(row(body[k], f"{where}: {k}")) for k in ("offset", "scale")}
+        body["unit"] = text(body["unit"], f"{where}: unit")
+        return Action(**body)
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """Everything a runtime must know to use a policy."""
+
+    task: str
+    rate: float
+    """Hz: how often the policy is asked"""
+    observation: ObsGroup
+    action: Action
+    joints: tuple[str, ...] = ()
+    """the joint each action moves, in the order of the actions; empty where actions do not move joints"""
+    home: tuple[float, ...] = ()
+    """default pose of those joints, rad or m"""
+    kp: tuple[float, ...] = ()
+    """servo stiffness by action, N m/rad, where the actuators are servos"""
+    kd: tuple[float, ...] = ()
+    """servo damping, N m s/rad"""
+    control_low: tuple[float, ...] = ()
+    control_high: tuple[float, ...] = ()
+    command_names: tuple[str, ...] = ()
+    command_ranges: tuple[tuple[float, float], ...] = ()
+    """what may be commanded, one range a name; empty where it is not known"""
+    latency: float = 0.0
+    """s from an action to the motors that is known of the robot"""
+    trial: int = 1
+    """episodes in one world through which the history runs on; 1: it begins anew with each"""
+    ports: tuple[str, str] = ("", "")
+    """names of the net's input and output, where it has several"""
+    about: str = ""
+    """whose policy, from where"""
+    parents: Mapping[str, str] = field(default_factory=dict)
+    """content hashes and versions of what this came from: model, belief, seed, run"""
+
+    @property
+    def obs_dim(self) -> int:
+        return self.observation.dim
+
+    @property
+    def history(self) -> int:
+        return self.observation.history
+
+    @property
+    def terms(self) -> tuple[ObsTerm, ...]:
+        return self.observation.terms
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Contract) and self.to_json() == other.to_json()
+
+    def differences(self, other: "Contract", but: Sequence[str] = ("parents", "about", "task", "ports")) -> list[str]:
+        """Fields in which two contracts differ, each with what is here and there; noise is no part of a contract's meaning."""
+        mine, theirs = self.to_json(), other.to_json()
+        return [f"{k}: {a} here, {b} there" for k, a, b in _unequal(mine, theirs) if k.split(".")[0] not in but]
+
+    def with_terms(self, names: Sequence[str], change: Callable[[ObsTerm], ObsTerm]) -> "Contract":
+        """The same with some terms of the observation changed."""
+        terms = tuple(change(t) if t.name in names else t for t in self.terms)
+        return replace(self, observation=replace(self.observation, terms=terms))
+
+    def check(self, where: str) -> None:
+        """Lengths agree and numbers make sense; otherwise nothing may be driven with it."""
+        n = len(self.action.names)
+        for name in ("task", "about"):
+            text(getattr(self, name), f"{where}: {name}")
+        if not RATES[0] <= real(self.rate, f"{where}: rate") <= RATES[1]:
+            raise SurefootError(f"{where}: rate: expected {RATES[0]:g} to {RATES[1]:g} Hz, found {self.rate:g}")
+        if not 0 <= real(self.latency, f"{where}: latency") <= 1:
+            raise SurefootError(f"{where}: latency: expected 0 to 1 s, found {self.latency:g}")
+        whole(self.trial, 1, 1000, f"{where}: trial")
+        self.action.check(where)
+        self.observation.check(where)
+        for name in ("joints", "home", "kp", "kd", "control_low", "control_high"):
+            if len(getattr(self, name)) not in (0, n):
+                raise SurefootError(f"{where}: {name}: expected one an action, {n}, found {len(getattr(self, name))}")
+        for name in ("home", "kp", "kd", "control_low", "control_high"):
+            numbers(getattr(self, name), (0, n), f"{where}: {name}", f"{n} numbers, one an action")
+        for name in ("kp", "kd"):
+            if min(getattr(self, name), default=0.0) < 0:
+                raise SurefootError(f"{where}: {name}: expected numbers >= 0, found {min(getattr(self, name)):g}")
+        if any(low > high for low, high in zip(self.control_low, self.control_high)):
+            raise SurefootError(f"{where}: control_low: expected at most control_high")
+        if self.joints and len(set(self.joints)) != n:
+            raise SurefootError(f"{where}: joints: expected names, each once, found {', '.join(self.joints)}")
+        self._check_commands(where)
+
+    def _check_commands(self, where: str) -> None:
+        if len(self.command_ranges) not in (0, len(self.command_names)):
+            raise SurefootError(f"{where}: command_ranges: expected one for each of {', '.join(self.command_names)}")
+        for name, ends in zip(self.command_names, self.command_ranges):
+            numbers(ends, (2,), f"{where}: commands: {name}", "a range: low, high")
+            if ends[0] > ends[1]:
+                raise SurefootError(f"{where}: commands: {name}: expected low <= high, found {list(ends)}")
+
+    def to_json(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        for k, v in plain.items():
+            plain[k] = [list(x) if isinstance(x, tuple) else x for x in v] if isinstance(v, tuple) else v
+        made = {
+            "observation": self.observation.to_json(),
+            "action": self.action.to_json(),
+            "parents": dict(self.parents),
+        }
+        return {"format": FORMAT} | plain | made
+
+    @staticmethod
+    def from_json(data: Any, where: str = "contract") -> "Contract":
+        """A contract that `to_json` wrote, or the short form that people write by hand."""
+        if isinstance(data, Mapping) and "format" not in data:
+            return from_short(data, where)
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            found = data.get("format") if isinstance(data, Mapping) else type(data).__name__
+            raise SurefootError(f"{where}: format: expected {FORMAT}, found {str(found)[:80]}{_older(found)}")
+        known = {f.name for f in fields(Contract)}
+        body = known_fields({k: v for k, v in data.items() if k != "format"}, known, {"task", "rate", "observation", "action"}, where)  # fmt: skip
+        body["observation"] = ObsGroup.from_json(body["observation"], f"{where}: observation")
+        body["action"] = Action.from_json(body["action"], f"{where}: action")
+        for name in ("joints", "command_names", "ports"):
+            if name in body:
+                body[name] = texts(body[name], f"{where}: {name}")
+        for name in ("home", "kp", "kd", "control_low", "control_high"):
+            if name in body:
+                body[name] = row(body[name], f"{where}: {name}")
+        body["command_ranges"] = _ranges(body.get("command_ranges", []), f"{where}: command_ranges")
+        parents = body.get("parents", {})
+        if not isinstance(parents, Mapping) or not all(isinstance(v, str) for v in (*parents, *parents.values())):
+            raise SurefootError(f"{where}: parents: expected names with hashes, found {str(parents)[:80]}")
+        if len(body.get("ports", ("", ""))) != 2:
+            raise SurefootError(f"{where}: ports: expected the names of an input and an output")
+        contract = Contract(**body)
+        contract.check(where)
+        return contract
+
+
+def _older(found: Any) -> str:
+    return "; an earlier version of surefoot wrote it: train or export the policy again" if found == 1 else ""
+
+
+def _unequal(a: Any, b: Any, at: str = "") -> list[tuple[str, Any, Any]]:
+    """Places where two JSON values differ; a term's noise and what it is called by its sensor do not count."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        keys = [k for k in {**a, **b} if k not in ("noise", "sensed")]
+        return [x for k in keys for x in _unequal(a.get(k), b.get(k), f"{at}.{k}".strip("."))]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and any(isinstance(x, dict) for x in a):
+        called = [x.get("name", i) if isinstance(x, dict) else i for i, x in enumerate(a)]
+        return [x for name, p, q in zip(called, a, b) for x in _unequal(p, q, f"{at}.{name}")]
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        close = [p == q or (isinstance(p, float | int) and isinstance(q, float | int) and abs(p - q) <= 1e-9 * max(1.0, abs(p))) for p, q in zip(a, b)]  # fmt: skip
+        return [] if all(close) else [(at, list(a), list(b))]
+    same = a == b or (isinstance(a, float) and isinstance(b, int | float) and abs(a - b) <= 1e-9 * max(1.0, abs(a)))
+    return [] if same else [(at, a, b)]
+
+
+SHORT = {
+    "joints", "home", "observation", "rate", "action_scale", "action_offset", "action_limit", "frame", "layout", "newest",
+    "kp", "kd", "latency", "commands", "input", "output", "about",
+}  # fmt: skip
+
+
+def from_short(data: Mapping[str, Any], where: str) -> Contract:
+    """A policy that moves joints to positions, as people write it down."""
+    body = known_fields(data, SHORT, {"joints", "home", "observation", "rate", "action_scale"}, where)
+    joints = texts(body["joints"], f"{where}: joints")
+    if not joints or len(set(joints)) != len(joints):
+        raise SurefootError(f"{where}: joints: expected names, each once, found {', '.join(joints) or 'none'}")
+    each = lambda name, value, *sizes: _each(row(value, f"{where}: {name}"), len(joints), sizes, f"{where}: {name}")  # noqa: E731
+    home = each("home", body["home"], len(joints))
+    offset = each("action_offset", body.get("action_offset", []), 0, len(joints)) or home
+    gains = {k: each(k, body.get(k, []), 0, 1, len(joints)) for k in ("kp", "kd")}
+    scale = each("action_scale", body["action_scale"], 1, len(joints))
+    limit = real(body.get("action_limit", 100.0), f"{where}: action_limit")
+    words = {k: text(body.get(k, ""), f"{where}: {k}") for k in ("frame", "input", "output", "about")}
+    terms = _short_terms(body["observation"], joints, home, words["frame"], f"{where}: observation")
+    history = max((t.history for t in terms), default=1)
+    group = {"layout": body.get("layout", "frames"), "newest": body.get("newest", "last"), "history": history}
+    for name, choices in (("layout", ("frames", "terms")), ("newest", ("last", "first"))):
+        if group[name] not in choices:
+            raise unknown(name, str(group[name]), choices, where)
+    commands = _commands(body.get("commands", {}), f"{where}: commands")
+    found = Contract(
+        "", real(body["rate"], f"{where}: rate"), ObsGroup(terms, **group), Action(joints, np.array(offset), np.array(scale), "rad", limit),
+        joints, home, gains["kp"], gains["kd"], command_names=COMMANDS, command_ranges=commands,
+        latency=real(body.get("latency", 0.0), f"{where}: latency"), ports=(words["input"], words["output"]), about=words["about"],
+    )  # fmt: skip
+    found.check(where)
+    return found
+
+
+def short_names() -> list[str]:
+    return [*WIDTHS, *JOINTED]
+
+
+def _short_terms(
+    data: Any, joints: tuple[str, ...], home: tuple[float, ...], frame: str, where: str
+) -> tuple[ObsTerm, ...]:
+    if not isinstance(data, list) or not data or len(data) > MOST:
+        raise SurefootError(
+            f"{where}: expected a list of terms, some of {', '.join(short_names())}; found {str(data)[:80]}"
+        )
+    return tuple(_short_term(x, joints, home, frame, f"{where}[{i}]") for i, x in enumerate(data))
+
+
+def _short_term(data: Any, joints: tuple[str, ...], home: tuple[float, ...], frame: str, where: str) -> ObsTerm:
+    """A name alone, or an object with more than that."""
+    body = {"name": data} if isinstance(data, str) else data
+    body = known_fields(body, {"name", "scale", "clip", "history", "joints"}, {"name"}, where)
+    name = ALIASES.get(text(body["name"], f"{where}: name"), body["name"])
+    if name not in short_names():
+        raise unknown("term", name, short_names(), where)
+    where = f"{where}: {name}"
+    own = texts(body.get("joints", []), f"{where}: joints") or joints
+    if sorted(own) != sorted(joints):
+        lost = [j for j in own if j not in joints]
+        if lost:
+            raise unknown("joint", lost[0], joints, f"{where}: joints")
+        raise SurefootError(f"{where}: joints: expected each of {', '.join(joints)} once")
+    scale = row(body.get("scale", 1.0), f"{where}: scale")
+    clip = np.inf if body.get("clip") is None else real(body["clip"], f"{where}: clip")
+    history = whole(body.get("history", 1), 1, MOST, f"{where}: history")
+    if name in JOINTED:
+        offset = tuple(home[joints.index(j)] for j in own) if name == "joint_pos" else ()
+        formula, dim = Formula(name, own, offset), len(joints)
+    else:
+        base = {"base_lin_vel": frame or "base", "base_ang_vel": frame, "projected_gravity": frame}
+        formula, dim = Formula(name, frame=base.get(name, "")), WIDTHS[name]
+    sensed = name not in ("last_action", "command")
+    return ObsTerm(name, formula, dim, UNITS.get(name, ""), 0.0, scale[0] if len(scale) == 1 else scale, clip, sensed, history)  # fmt: skip
+
+
+def _commands(data: Any, where: str) -> tuple[tuple[float, float], ...]:
+    if not isinstance(data, Mapping):
+        raise SurefootError(f"{where}: expected names with ranges, found {str(data)[:80]!r}")
+    for name in data:
+        if name not in COMMANDS:
+            raise unknown("command", str(name), COMMANDS, where)
+    return _ranges([data.get(name, (0.0, 0.0)) for name in COMMANDS], where)
+
+
+def _ranges(data: Any, where: str) -> tuple[tuple[float, float], ...]:
+    if not isinstance(data, list | tuple):
+        raise SurefootError(f"{where}: expected a list of ranges, found {str(data)[:80]}")
+    found = [row(ends, where) for ends in data]
+    for ends in found:
+        if len(ends) != 2 or ends[0] > ends[1]:
+            raise SurefootError(f"{where}: expected ranges of low <= high, found {list(ends)}")
+    return tuple((a, b) for a, b in found)
+
+
+def _each(values: tuple[float, ...], n: int, sizes: Sequence[int], where: str) -> tuple[float, ...]:
+    if len(values) not in sizes:
+        raise SurefootError(f"{where}: expected one for each of {n} joints, found {len(values)} numbers")
+    return values * n if len(values) == 1 and n > 1 and 1 in sizes else values
+
+
+def row(value: Any, where: str) -> tuple[float, ...]:
+    """A number, or a list of numbers."""
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    if len(values) > MOST:
+        raise SurefootError(f"{where}: expected at most {MOST} numbers, found {len(values)}")
+    return tuple(real(v, where) for v in values)
+
+
+def texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST:
+        raise SurefootError(f"{where}: expected a list of names, found {str(value)[:80]}")
+    return tuple(text(v, where) for v in value)
+
+
+def numbers(values: Any, lengths: tuple[int, ...], where: str, how: str) -> None:
+    if len(values) not in lengths:
+        raise SurefootError(f"{where}: expected {how}, found {len(values)} numbers")
+    for v in values:
+        real(float(v) if isinstance(v, np.floating) else v, where)
+
+
+def base_columns(contract: Contract, base: Contract) -> np.ndarray:
+    """Where in a policy's observation a base policy finds what it is told; an error where both do not mean the same.
+
+    The base may be told fewer terms and fewer frames, never one that the policy is not.
+    """
+    where = f"policy for {contract.task}: base for {base.task}"
+    if contract.action.choices or base.action.choices:
+        raise SurefootError(f"{where}: choices: expected continuous actions, which can be added; found a choice")
+    mine, theirs = contract.to_json(), base.to_json()
+    for name in ("rate", "action", "kp", "kd"):
+        for at, a, b in _unequal(mine[name], theirs[name], name):
+            raise SurefootError(f"{where}: {at}: expected {a}, found {b}")
+    if contract.trial > 1 and base.history > 1:
+        raise SurefootError(
+            f"{where}: history: expected 1 frame under a policy that remembers {contract.trial} episodes, found "
+            f"{base.history}: its older ones would be of the episode before"
+        )
+    if base.history > contract.history:
+        raise SurefootError(f"{where}: history: expected at most {contract.history} frames, found {base.history}")
+    if contract.observation.taken is not None or base.observation.taken is not None:
+        raise SurefootError(f"{where}: layout: expected whole frames, newest last")
+    told = {t.name: (t, at) for t, at in zip(contract.terms, contract.observation.columns)}
+    for t in base.terms:
+        if t.name not in told:
+            raise unknown("observation term", t.name, told, where)
+        for at, a, b in _unequal(told[t.name][0].to_json(), t.to_json(), t.name):
+            raise SurefootError(f"{where}: {at}: expected {a}, found {b}")
+        if t.name == "command" and base.command_names != contract.command_names:
+            raise SurefootError(
+                f"{where}: command_names: expected {contract.command_names}, found {base.command_names}"
+            )
+    frame = np.concatenate([np.arange(told[t.name][1].start, told[t.name][1].stop) for t in base.terms])
+    first = contract.history - base.history
+    return np.concatenate([frame + k * contract.observation.frame for k in range(first, contract.history)])

@@ -1,0 +1,380 @@
+"""Env: a Task in a World under a belief, n episodes side by side.
+
+step: action -> control -> world -> reward, ends -> observations        pipeline of a group: observation.py
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from surefoot.belief import Belief
+from surefoot.errors import SurefootError, unknown
+from surefoot.observation import History, ObsGroup
+from surefoot.params import Param, Params
+from surefoot.rng import Rows, normal, stream
+from surefoot.task import Moment, Task
+from surefoot.world import Chance, OnObservation, OnSense, World
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes that ended in one step: one row each."""
+
+    ids: np.ndarray
+    returns: np.ndarray
+    lengths: np.ndarray
+    success: np.ndarray
+    error: np.ndarray
+    reason: list[str]
+    e: np.ndarray  # (k, ne)
+    began: np.ndarray  # the env's count of steps when each began
+
+    def of(self, envs: np.ndarray) -> "Episodes":
+        """Those of some envs, of which envs (n,) is true."""
+        at = np.flatnonzero(envs[self.ids])
+        rows = {k: v[at] for k, v in vars(self).items() if k != "reason"}
+        return Episodes(**rows, reason=[self.reason[i] for i in at])
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one env step gives back: `obs` after auto-reset, `last` what each group would have been told before it."""
+
+    obs: dict[str, np.ndarray]
+    reward: np.ndarray  # (n,)
+    terminated: np.ndarray  # (n,) bool: failed; nothing follows
+    truncated: np.ndarray  # (n,) bool: out of time; value continues
+    final: np.ndarray  # (n,) bool: done, and its trial with it; until then value goes on in the trial's next episode
+    valid: np.ndarray  # (n,) bool: False where the simulation diverged, whose transition must not be learned from
+    last: dict[str, np.ndarray]  # group -> rows of the envs that are done, before their reset
+    episodes: Episodes | None
+
+
+# arrays that are an Env's own state
+OWN = ("age", "action", "previous", "command", "reward", "returns", "error", "partial", "ended")
+
+
+class Env:
+    """A Task in a World under a belief: n episodes side by side, each with its own e, reset as they end."""
+
+    def __init__(self, task: Task, world: World, belief: Belief, seed: int = 0, stagger: bool = False):
+        if belief.params.names != world.params.names:
+            raise SurefootError(f"belief: expected params {world.params.names}, found {belief.params.names}")
+        self.task, self.world, self.belief, self.seed, self.stagger = task, world, belief, seed, stagger
+        n, na = world.n, len(task.action.names)
+        self.n, self.steps = n, round(task.seconds / world.dt)
+        self.counter = 0
+        self.age = np.zeros(n, np.int64)  # control periods into the episode
+        self.action, self.previous = np.zeros((n, na)), np.zeros((n, na))
+        self.command = np.zeros((n, len(task.command_names)))
+        self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
+        self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
+        self.histories = {g: History(group, n) for g, group in task.observations.items()}
+        self.order = control_order(task, world)
+        self.layout = replace(world.layout, actions=task.action.names)
+        self.noises, self.bias = (
+            _noises(world.params, task.observations),
+            _outside(world.params, "bias", task.observations),
+        )
+        self.senses = [t for t in world.terms if isinstance(t, OnSense)]
+        self.told = [t for t in world.terms if isinstance(t, OnObservation)]
+        self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
+        self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
+        self.diverged = 0
+        self.on_divergence: Callable[[int, str], None] | None = None
+
+    @property
+    def moment(self) -> Moment:
+        x = self.world.state
+        x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
+        time = self.age * self.world.dt
+        return Moment(x, self.action, self.previous, self.command, time, self.reward, self.layout)
+
+    def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
+        """The moment as the robot's sensors tell it, of all envs or of ids."""
+        now, ids = now or self.moment, np.arange(self.n) if ids is None else ids
+        x, chance = now.x, Chance(self.seed, self.counter, self.world.dt)
+        for term in self.senses:
+            x = term(x, ids, chance)
+        return replace(now, x=x, known={})
+
+    def reset(self, seed: int | None = None, e: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Begin everywhere; given a seed, from its streams' start; given e (n, ne), in those worlds, not in drawn ones.
+
+        With `stagger`, at random ages, not all in step.
+        """
+        if seed is not None:
+            self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
+        self._begin(np.arange(self.n), e)
+        if self.stagger:
+            return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
+        return self._observe(self._tell(self._frames()), np.arange(self.n))
+
+    def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
+        """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
+        self.age[:], self.partial[:] = ages, True
+        return self._observe(self._tell(self._frames()), np.arange(self.n))
+
+    def step(self, action: np.ndarray) -> Step:
+        task = self.task
+        self.previous, self.action = self.action, task.action.bounded(action)
+        if not np.isfinite(self.action).all():
+            i = int(np.flatnonzero(~np.isfinite(self.action).all(1))[0])
+            raise SurefootError(f"action: env {i}: found {self.action[i].tolist()}, expected finite numbers")
+        bad = self.world.step(self._control(), Chance(self.seed, self.counter, self.world.dt))
+        self.counter += 1
+        self.age += 1
+        if bad.any():
+            self._contain(bad)
+        now = self.moment
+        self.reward[:] = reward = self._reward(now)
+        frames = self._frames(now)
+        odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
+        if odd.any():  # the engine saw nothing wrong, but what came of it is not a number
+            self._contain(odd)
+            bad = bad | odd
+        reward, terminated, why = self._judge(now, reward, bad)
+        truncated = (self.age >= self.steps) & ~terminated
+        done = terminated | truncated
+        self.returns += reward
+        self._measure(now)
+        final = done & ((self.ended + 1 >= task.trial) | bad)
+        self.reward[:] = reward
+        episodes, last, ids = None, {}, np.flatnonzero(done)
+        if len(ids):
+            episodes = self._finish(ids, terminated, why)
+            last = self._last(self._tell(frames, now), ids)
+            self._again(np.flatnonzero(done & ~final))
+            self._begin(np.flatnonzero(final))
+        changed = np.flatnonzero(done | self._recommand())
+        if len(changed):
+            for g, frame in self._frames(self.moment.rows(changed), changed).items():
+                frames[g][changed] = frame
+        obs = self._observe(self._tell(frames), np.flatnonzero(final))
+        return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
+
+    def _control(self) -> np.ndarray:
+        """(n, nu) in the order of the model's actuators; those the task does not drive keep what they began with."""
+        control = self.task.action.control(self.action)
+        if self.order is None:
+            return control
+        u = self.world.state.u.copy()
+        u[:, self.order] = control
+        return u
+
+    def _reward(self, now: Moment) -> np.ndarray:
+        dt, floor = self.world.dt, self.task.reward_floor
+        with np.errstate(invalid="ignore", over="ignore"):  # of what diverged
+            reward = sum(dt * r.weight * r.compute(now) for r in self.task.rewards.values())
+        return np.asarray(np.maximum(reward, dt * floor) if np.isfinite(floor) else reward)
+
+    def _judge(
+        self, now: Moment, reward: np.ndarray, bad: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
+        why = {name: test(now) for name, test in self.task.ended.items()}
+        why["diverged"] = bad
+        terminated = np.logical_or.reduce(list(why.values()))
+        return (np.where(bad, 0.0, reward) if bad.any() else reward), terminated, why
+
+    def _measure(self, now: Moment) -> None:
+        """The episode's error so far, over its last `window` seconds."""
+        task = self.task
+        span = max(1, round(min(task.window, task.seconds) / self.world.dt))
+        counts = self.age > self.steps - span
+        if not counts.any():
+            return
+        error = np.where(counts, task.error(now), 0.0)
+        self.error = np.maximum(self.error, error) if task.measure == "max" else self.error + error / span
+
+    def _finish(self, ids: np.ndarray, terminated: np.ndarray, why: dict[str, np.ndarray]) -> Episodes:
+        ids = ids[~self.partial[ids]]
+        reason = [next((k for k, hit in why.items() if hit[i]), "time") for i in ids]
+        failed = terminated[ids]
+        error = np.where(failed, np.nan, self.error[ids])
+        success = ~failed & (self.error[ids] <= self.task.tolerance)
+        began, e = self.counter - self.age[ids], self.world.state.e[ids]
+        return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason, e, began)
+
+    def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
+        """New e, start and command in envs ids, which no other env's draws move."""
+        self._place(ids, self.belief.sample(self._rows("e", ids), len(ids)) if e is None else e)
+        self.reward[ids], self.ended[ids] = 0.0, 0
+
+    def _again(self, ids: np.ndarray) -> None:
+        """Another episode in the same world."""
+        if len(ids):
+            self._place(ids, self.world.state.e[ids])
+            self.ended[ids] += 1
+
+    def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
+        k = len(ids)
+        self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
+        self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
+        self.action[ids], self.previous[ids] = 0.0, 0.0
+        if self.task.command is not None:
+            self.command[ids] = self.task.command(self._rows("command", ids), k)
+
+    def _recommand(self) -> np.ndarray:
+        """(n,) bool: the envs whose time had come for another command."""
+        if self.task.command is None or not np.isfinite(self.task.command_every):
+            return np.zeros(self.n, bool)
+        due = (self.age > 0) & (self.age % round(self.task.command_every / self.world.dt) == 0)
+        ids = np.flatnonzero(due)
+        if len(ids):
+            self.command[ids] = self.task.command(self._rows("recommand", ids), len(ids))
+        return due
+
+    def _rows(self, purpose: str, ids: np.ndarray) -> Rows:
+        return Rows(self.seed, purpose, self.counter, ids)
+
+    def _contain(self, bad: np.ndarray) -> None:
+        """Count and report what diverged, and let the task see numbers there, not NaN; the rows are reset below."""
+        self.diverged += int(bad.sum())
+        for i in np.flatnonzero(bad):
+            if self.on_divergence is not None:
+                self.on_divergence(int(i), "diverged")
+        x = self.world.state
+        for rows in (x.q, x.v):
+            rows[bad] = np.nan_to_num(rows[bad], nan=0.0, posinf=0.0, neginf=0.0).clip(-1e3, 1e3)
+
+    def _observe(self, now: Mapping[str, np.ndarray], fresh: np.ndarray) -> dict[str, np.ndarray]:
+        """Take in a frame of every group; the history of `fresh` envs begins with copies of their first one."""
+        return {g: history.push(now[g], fresh) for g, history in self.histories.items()}
+
+    def _last(self, now: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
+        """What each group would be told now in some envs; no NaN, even where one diverged."""
+        clean = {g: np.nan_to_num(now[g][ids], nan=0.0, posinf=0.0, neginf=0.0) for g in self.histories}
+        return {g: history.next(clean[g], ids) for g, history in self.histories.items()}
+
+    def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """One frame of each group, of all envs or of ids; a group that is told what the actor is, is told the same."""
+        now = now or self.moment
+        actor = self._frame("actor", now, ids)
+        return {g: actor if g in self.alike else self._frame(g, now, ids) for g in self.task.observations}
+
+    def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
+        """One frame of a group; the actor's as its sensors would tell it."""
+        group = self.task.observations[g]
+        if g == "actor" and self.senses:
+            now = self.sensed(now, ids)
+        frame = np.empty((len(now.q), group.frame), np.float32)
+        with np.errstate(over="ignore"):  # readings of what diverged
+            for t, at in zip(group.terms, group.columns):
+                if t.source is None:
+                    raise SurefootError(f"task {self.task.name}: {t.name}: no simulator knows how to compute it")
+                frame[:, at] = now.once(t.source)
+        if g == "actor":
+            self._disturb(frame, now.x.e, ids)
+        return group.finish(frame)
+
+    def _tell(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
+        """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
+        if not self.told:
+            return frames
+        chance, x, frame = Chance(self.seed, self.counter, self.world.dt), (now or self.moment).x, frames["actor"]
+        for term in self.told:
+            frame = term(x, frame, chance)
+        told = np.asarray(frame, np.float32)
+        return {g: told if g in self.alike else frames[g] for g in frames}
+
+    def _disturb(self, frame: np.ndarray, e: np.ndarray, ids: np.ndarray | None) -> None:
+        """Sensor noise and bias, in place; an env's noise is the same whether all envs are asked for or some."""
+        for noise in self.noises:
+            multiple = noise.multiple(e)
+            if np.any(multiple):
+                drawn = self._noise()[:, noise.drawn] if ids is None else self._noise()[ids, noise.drawn]
+                frame[:, noise.columns] += drawn * multiple * noise.sd
+        for columns, params in self.bias:
+            for i, _ in params:
+                frame[:, columns] += e[:, i, None]
+
+    def _noise(self) -> np.ndarray:
+        """(n, noisy columns) standard normal, drawn once a step."""
+        if self._drawn[0] != self.counter:
+            self._drawn = (self.counter, normal(self.seed, "noise", self.counter, (self.n, self.noises[-1].drawn.stop)))
+        return self._drawn[1]
+
+    def save(self) -> dict[str, np.ndarray]:
+        """All that load() needs to go on with the same bits."""
+        own = {k: getattr(self, k).copy() for k in OWN}
+        own |= {f"frames.{g}": h.frames.copy() for g, h in self.histories.items()}
+        own |= {"counter": np.array(self.counter), "diverged": np.array(self.diverged)}
+        return own | {f"world.{k}": v for k, v in self.world.save().items()}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Go on from save(); returns the observations that followed it."""
+        for k in OWN:
+            setattr(self, k, saved[k].copy())
+        for g, history in self.histories.items():
+            history.frames = saved[f"frames.{g}"].copy()
+        self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
+        self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
+        return {g: h.group.told(h.frames) for g, h in self.histories.items()}
+
+
+def control_order(task: Task, world: World) -> np.ndarray | None:
+    """Where among the model's controls each action goes; None where actions are all of them, in that order."""
+    names, have = task.action.names, world.layout.actuators
+    if names == have or not have:
+        return None
+    for name in names:
+        if name not in have:
+            raise unknown("actuator", name, have, f"task {task.name}: action")
+    return np.array([have.index(name) for name in names], int)
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Neighbouring columns of the actor's frame whose noise the same params move: sd times multiple(e)."""
+
+    columns: slice
+    drawn: slice  # of what is drawn each step
+    sd: np.ndarray
+    params: list[tuple[int, Param]]
+
+    def multiple(self, e: np.ndarray) -> np.ndarray | np.float32:
+        multiple: Any = np.float32(1.0)
+        for i, p in self.params:
+            multiple = (e[:, i, None] * (multiple if p.op == "scale" else 1.0)).astype(np.float32)
+        return multiple
+
+
+def _noises(params: Params, groups: Mapping[str, ObsGroup]) -> list[_Noise]:
+    found: list[_Noise] = []
+    for t, (at, moved) in zip(groups["actor"].terms, _outside(params, "noise", groups)):
+        if not t.noise and not moved:
+            continue
+        sd = np.full(t.dim, 1.0 if any(p.op == "set" for _, p in moved) else t.noise, np.float32)
+        first = found[-1].drawn.stop if found else 0
+        new = _Noise(at, slice(first, first + t.dim), sd, moved)
+        if found and found[-1].columns.stop == at.start and found[-1].params == moved:
+            old = found.pop()
+            columns, drawn = slice(old.columns.start, at.stop), slice(old.drawn.start, new.drawn.stop)
+            new = _Noise(columns, drawn, np.concatenate([old.sd, sd]), moved)
+        found.append(new)
+    return found
+
+
+def _outside(
+    params: Params, target: str, groups: Mapping[str, ObsGroup]
+) -> list[tuple[slice, list[tuple[int, Param]]]]:
+    """For each term of the actor: its columns, and (index in e, param) of the params that move what is told of it.
+
+    A param of a sensor that the actor lacks, and another reader has, moves nothing.
+    """
+    actor, known = groups["actor"], [t.name for group in groups.values() for t in group.terms]
+    found: list[list[tuple[int, Param]]] = [[] for _ in actor.terms]
+    for i, p in enumerate(params):
+        if p.target != target:
+            continue
+        if not any(re.fullmatch(p.match, name) for name in known):
+            raise unknown("observation term", p.match, list(dict.fromkeys(known)), f"param {p.name}")
+        for k, t in enumerate(actor.terms):
+            if t.sensed and re.fullmatch(p.match, t.name):
+                found[k].append((i, p))
+    return list(zip(actor.columns, found))

@@ -1,0 +1,167 @@
+"""A policy as torch has it, from which learning goes on and ONNX is exported: its structure, its weights, and linear laws."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from surefoot.contract import Contract, base_columns
+from surefoot.errors import SurefootError, unknown
+from surefoot.learn.nets import ACTIVATIONS, CLIP, Actor, Encoder, mlp
+from surefoot.policy import Policy, State
+from surefoot.task import Mirror
+
+DEEPEST = 8  # bases on bases
+FREE = 1024.0  # largest magnitude of what a linear law is told, in its unit, where the contract has no clip
+
+
+class PolicyNet(nn.Module, Policy):
+    """A whole policy as torch has it: observations as the contract makes them -> actions, or scores of choices.
+
+        out = scale * actor(clip((obs - mean) / sd, +-10)) + clip(base(obs'), +-limit)
+
+    With a base, what the actor gives is added to what the base does; obs' are the columns that the base is told.
+    """
+
+    mean: Tensor
+    sd: Tensor
+    columns: Tensor
+
+    def __init__(
+        self,
+        contract: Contract,
+        actor: Actor,
+        scales: tuple[np.ndarray, np.ndarray],
+        base: "PolicyNet | None" = None,
+        scale: float = 1.0,
+    ):
+        """`scales` are mean and sd of observations; `scale` that of the actor's answers upon a base."""
+        super().__init__()
+        self.contract, self.actor, self.base, self.scale = contract, actor, base, scale
+        for name, value in zip(("mean", "sd"), scales):
+            self.register_buffer(name, torch.from_numpy(np.array(value, np.float32)))
+        if base is not None:
+            self.register_buffer("columns", torch.from_numpy(base_columns(contract, base.contract)))
+        if self.depth > DEEPEST:
+            raise SurefootError(f"policy for {contract.task}: base: expected at most {DEEPEST} on each other")
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.base is None else 1 + self.base.depth
+
+    @property
+    def outputs(self) -> int:
+        return self.contract.action.choices or len(self.contract.action.names)
+
+    def normalised(self, obs: Tensor) -> Tensor:
+        return ((obs - self.mean) / self.sd).clamp(-CLIP, CLIP)
+
+    def beneath(self, obs: Tensor) -> Tensor:
+        """What the base does, within the action's limit: a base that asks for more could not be talked out of it."""
+        assert self.base is not None
+        limit = self.contract.action.limit
+        return self.base(obs[:, self.columns]).clamp(-limit, limit)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        out = self.actor(self.normalised(obs))
+        out = out if self.scale == 1.0 else self.scale * out
+        return out if self.base is None else out + self.beneath(obs)
+
+    def __call__(self, obs: Any) -> Any:
+        """Tensors as torch's modules take them; arrays as policies do."""
+        return nn.Module.__call__(self, obs) if isinstance(obs, Tensor) else Policy.__call__(self, obs)
+
+    @torch.no_grad()
+    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+        out = self(torch.from_numpy(np.ascontiguousarray(obs, np.float32))).numpy()
+        return s, out.argmax(1)[:, None].astype(np.float32) if self.contract.action.choices else out
+
+    def spec(self) -> dict[str, Any]:
+        """Its structure, from which `build` makes a net of the same shape."""
+        a, e = self.actor, self.actor.encoder
+        linear = [m for m in a.body if isinstance(m, nn.Linear)]
+        found: dict[str, Any] = {
+            "sizes": [linear[0].in_features, *(m.out_features for m in linear)], "activation": a.activation,
+            "mirrored": a.mirrored, "scale": self.scale,
+            "encoder": None if e is None else {"kind": e.kind, "reads": len(e.reads), "frames": e.frames, "latent": e.out.out_features,
+                                               "width": e.width, "keeps": len(a.keeps)},
+        }  # fmt: skip
+        return found | (
+            {} if self.base is None else {"base": self.base.spec(), "base_contract": self.base.contract.to_json()}
+        )
+
+
+def build(spec: Mapping[str, Any], contract: Contract, tensors: Mapping[str, Tensor], where: str) -> PolicyNet:
+    """The net that a spec describes, with these weights; refused where they do not fit."""
+    try:
+        net = _shell(spec, contract, where)
+        net.load_state_dict(dict(tensors))
+    except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
+        if isinstance(error, SurefootError):
+            raise
+        raise SurefootError(f"{where}: its layers do not fit: {str(error)[:300]}") from None
+    if not all(bool(torch.isfinite(v).all()) for v in net.state_dict().values()):
+        raise SurefootError(f"{where}: expected finite numbers, found NaN or infinity")
+    return net
+
+
+def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet:
+    sizes, seed, e = [int(k) for k in spec["sizes"]], torch.Generator(), spec["encoder"]
+    if spec["activation"] not in ACTIVATIONS:
+        raise unknown("activation", str(spec["activation"]), ACTIVATIONS, where)
+    body = mlp(sizes[0], sizes[1:-1], sizes[-1], spec["activation"], 1.0, seed)
+    n, na = contract.obs_dim, len(contract.action.names)
+    mirror = Mirror(np.arange(n), np.ones(n), np.arange(na), np.ones(na)) if spec["mirrored"] else None
+    encoder, keeps = None, None
+    if e is not None:
+        reads, keeps = np.zeros(int(e["reads"]), np.int64), np.zeros(int(e["keeps"]), np.int64)
+        encoder = Encoder(
+            e["kind"], reads, int(e["frames"]), int(e["latent"]), spec["activation"], seed, int(e["width"])
+        )
+    base = None
+    if "base" in spec:
+        base = _shell(spec["base"], Contract.from_json(spec["base_contract"], f"{where}: base"), f"{where}: base")
+    actor = Actor(body, mirror, encoder, keeps, spec["activation"])
+    return PolicyNet(contract, actor, (np.zeros(n), np.ones(n)), base, float(spec["scale"]))
+
+
+def linear(
+    contract: Contract, gains: Mapping[str, Sequence[Any] | np.ndarray], offset: Sequence[float] | None = None
+) -> PolicyNet:
+    """A law by hand, such as PD or LQR: u = offset + sum_i K_i y_i, on the newest frame of each named term y_i.
+
+    u is in the unit of the controls and y_i in the term's own: N, m, rad; K_i is (controls, dim). Without an offset, the
+    contract's. The scales of actions and observations are worked in here.
+    """
+    where, n = f"linear law for {contract.task}", len(contract.action.names)
+    if contract.action.choices:
+        raise SurefootError(
+            f"{where}: choices: expected continuous actions, found {contract.action.choices} to choose from"
+        )
+    told = {t.name: t for t in contract.terms}
+    for name in gains:
+        if name not in told:
+            raise unknown("observation term", name, told, where)
+    blocks, reach = [], []
+    for t in contract.terms:
+        gain = np.asarray(gains.get(t.name, np.zeros((n, t.dim))), float)
+        if gain.shape != (n, t.dim):
+            raise SurefootError(f"{where}: {t.name}: expected gains of shape {(n, t.dim)}, found {gain.shape}")
+        each = np.broadcast_to(np.asarray(t.scale, float), (t.dim,))
+        blocks.append(gain / each)
+        reach += (np.abs(each) * (FREE if t.clip == np.inf else t.clip)).tolist()
+    zero, scale = contract.action.offset, contract.action.scale
+    first = zero if offset is None else np.asarray(offset, float)
+    if first.shape != (n,):
+        raise SurefootError(f"{where}: offset: expected {n} numbers, one an action, found shape {first.shape}")
+    # a normalised observation is clipped: by powers of two, which cost no rounding, none that can be told is
+    sd = np.tile(2.0 ** np.ceil(np.log2(np.array(reach) / CLIP)), contract.history)
+    gain = np.concatenate(blocks, 1) / scale[:, None]  # (n, frame): of what is told, to actions
+    older = np.zeros((n, contract.obs_dim - gain.shape[1]))
+    layer = nn.Linear(contract.obs_dim, n)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(np.concatenate([older, gain], 1) * sd))
+        layer.bias.copy_(torch.from_numpy((first - zero) / scale))
+    return PolicyNet(contract, Actor(nn.Sequential(layer), None), (0 * sd, sd))

@@ -1,0 +1,388 @@
+"""What a policy is told: one term, one pipeline, for n simulations, the rows of a log, or one robot.
+
+    raw_i = source_i(readings)        frame = (scale_i * clip(raw_i + noise_i, +-clip_i))_i        obs = `history` frames
+
+A Formula says how a term follows from what a robot reads, by name, so that a robot's computer works it out as the
+simulator does. A term whose source is a function of the simulator's state is privileged: no robot can compute it.
+
+Readings are columns (n, k) by name: joint_pos, joint_vel (parts are joints), base_pos [m], base_quat (w x y z),
+base_lin_vel [m/s, world frame], base_ang_vel [rad/s, body frame], sensors by their names, `base_ang_vel@site` in the frame
+of a site, command, action (the last one), time [s into the episode], gravity [m/s^2, world frame].
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.robot import order
+from surefoot.rotation import direction, matrix, to_body, to_world
+
+MOST = 4096  # columns of a term, frames of a history: no policy has more
+
+
+class Readings(Protocol):
+    """What a robot, a simulator or a log measures at one instant or in each of n rows."""
+
+    def reading(self, name: str) -> np.ndarray:
+        """(n, k) of one column."""
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """Names of its k parts, where they have names."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Readings as plain columns: those of a robot's driver, or of a log."""
+
+    values: Mapping[str, np.ndarray]
+    names: Mapping[str, tuple[str, ...]]
+
+    def reading(self, name: str) -> np.ndarray:
+        if name not in self.values:
+            raise unknown("reading", name, self.values)
+        return self.values[name]
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return self.names.get(name, ())
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How a term follows from readings; `kind` names an entry of FORMULAS."""
+
+    kind: str
+    joints: tuple[str, ...] = ()
+    """order of its columns, where it has one for each joint"""
+    offset: tuple[float, ...] = ()
+    """subtracted from the reading, such as the default pose"""
+    frame: str = ""
+    """world, base, or the name of a site; empty: the frame the reading is in"""
+    reading: str = ""
+    """the column it takes, where the kind does not say"""
+    frequency: float = 0.0
+    """of a clock, Hz"""
+    still: float = 0.0
+    """of a clock: it stands still while the command is smaller than this"""
+
+    def __post_init__(self) -> None:
+        if self.kind not in FORMULAS:
+            raise unknown("formula", self.kind, FORMULAS)
+
+    def __call__(self, r: Readings) -> np.ndarray:
+        return FORMULAS[self.kind](self, r)
+
+    def at(self, quantity: str) -> str:
+        """The reading of a quantity in this formula's frame."""
+        return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Readings it takes."""
+        fixed = {
+            "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
+            "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
+            "command": ("command",), "clock": ("time", "command"), "begun": ("time",), "reading": (self.reading,),
+            "projected_gravity": (self.at("base_quat"), "gravity"),
+        }  # fmt: skip
+        if self.kind in fixed:
+            return fixed[self.kind]
+        own = "world" if self.kind == "base_lin_vel" else "base"
+        turned = self.frame not in ("", own) and self.at(self.kind) == self.kind
+        return (self.at(self.kind), "base_quat") if turned else (self.at(self.kind),)
+
+
+def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
+    def take(f: Formula, r: Readings) -> np.ndarray:
+        x = r.reading(name)
+        at = order(r.parts(name), f.joints) if f.joints else None
+        x = x if at is None else x[:, at]
+        return x - np.array(f.offset) if f.offset else x
+
+    return take
+
+
+def _joint_state(f: Formula, r: Readings) -> np.ndarray:
+    """Position and speed of each joint in turn."""
+    q, v = (_joint(name)(replace(f, offset=()), r) for name in ("joint_pos", "joint_vel"))
+    return np.stack([q, v], 2).reshape(len(q), -1)
+
+
+def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
+    """A velocity of the base that is read in the frame `own`."""
+
+    def take(f: Formula, r: Readings) -> np.ndarray:
+        x = r.reading(f.at(name))
+        if f.frame in ("", own) or f.at(name) != name:
+            return x
+        turn = to_body if f.frame == "base" else to_world
+        return turn(r.reading("base_quat"), x)
+
+    return take
+
+
+def _clock(f: Formula, r: Readings) -> np.ndarray:
+    """sin and cos of the phase; (0, 0) while the command asks to stand."""
+    phase = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1)
+    moving = (np.abs(r.reading("command")).max(1) > f.still).astype(float)
+    return np.stack([np.sin(phase), np.cos(phase)], 1) * moving[:, None]
+
+
+def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
+    return x - np.array(f.offset) if f.offset else x
+
+
+FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
+    "joint_pos": _joint("joint_pos"),
+    "joint_vel": _joint("joint_vel"),
+    "joint_state": _joint_state,
+    "base_pos": lambda f, r: _less_offset(f, r.reading("base_pos")),
+    "rotation": lambda f, r: matrix(r.reading(f.at("base_quat"))).reshape(-1, 9),
+    "base_lin_vel": _velocity("base_lin_vel", "world"),
+    "base_ang_vel": _velocity("base_ang_vel", "base"),
+    "projected_gravity": lambda f, r: direction(r.reading(f.at("base_quat")), r.reading("gravity")),
+    "last_action": _joint("action"),
+    "command": lambda f, r: r.reading("command"),
+    "clock": _clock,
+    "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
+    "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),
+}
+
+
+Source = Formula | Callable[[Any], np.ndarray]
+
+
+@dataclass(frozen=True)
+class ObsTerm:
+    """One observation term: a name people know, how it is computed, how noisy a real sensor is, how it is scaled."""
+
+    name: str
+    source: Source | None
+    """how it follows from readings; or a function of the simulator's state alone; None: known only by its numbers"""
+    dim: int
+    unit: str = ""
+    noise: float = 0.0
+    """standard deviation of the sensor's noise, in `unit`"""
+    scale: float | tuple[float, ...] = 1.0
+    """one for all of its columns, or one for each"""
+    clip: float = np.inf
+    """largest magnitude, in `unit`, before scaling"""
+    sensed: bool = True
+    """read by a sensor, whose noise and bias may be unknown"""
+    history: int = 0
+    """frames of it that are told; 0: as many as the group has"""
+
+    @property
+    def formula(self) -> Formula | None:
+        return self.source if isinstance(self.source, Formula) else None
+
+    def check(self, where: str) -> None:
+        """Numbers and words that can be; otherwise nothing may be computed with it."""
+        where = f"{where}: {self.name}"
+        if not isinstance(self.name, str) or not self.name or not isinstance(self.unit, str):
+            raise SurefootError(f"{where}: expected a name and a unit in words, found {self.name!r} and {self.unit!r}")
+        whole(self.dim, 1, MOST, f"{where}: dim")
+        whole(self.history, 0, MOST, f"{where}: history")
+        scales = self.scale if isinstance(self.scale, tuple) else (self.scale,)
+        if len(scales) not in (1, self.dim):
+            raise SurefootError(f"{where}: scale: expected one number, or {self.dim}, found {len(scales)}")
+        for s in scales:
+            if real(s, f"{where}: scale") == 0:
+                raise SurefootError(f"{where}: scale: expected numbers other than 0, found 0")
+        if self.clip != np.inf and real(self.clip, f"{where}: clip") <= 0:
+            raise SurefootError(f"{where}: clip: expected a number > 0, found {self.clip}")
+        f = self.formula
+        if f is not None and f.joints and len(f.joints) * (2 if f.kind == "joint_state" else 1) != self.dim:
+            raise SurefootError(f"{where}: joints: expected {self.dim} columns, found {len(f.joints)} joints")
+        if f is not None and len(f.offset) not in (0, self.dim):
+            raise SurefootError(f"{where}: offset: expected {self.dim} numbers, found {len(f.offset)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what only the simulator knows."""
+        f = self.formula
+        plain = {k: getattr(self, k) for k in ("name", "dim", "unit", "noise", "scale", "sensed", "history")}
+        formula = None if f is None else {x.name: v for x in fields(f) if (v := getattr(f, x.name)) != x.default}
+        return plain | {"clip": None if self.clip == np.inf else self.clip, "formula": formula}
+
+    @staticmethod
+    def from_json(data: Any, where: str) -> "ObsTerm":
+        known = {f.name for f in fields(ObsTerm)} - {"source"} | {"formula"}
+        body = known_fields(data, known, {"name", "dim"}, where)
+        told = body.pop("formula", None)
+        formula = None
+        if told is not None:
+            rest = known_fields(told, {f.name for f in fields(Formula)}, {"kind"}, f"{where}: formula")
+            for k, v in rest.items():
+                rest[k] = _typed_formula(k, v, f"{where}: formula: {k}")
+            try:
+                formula = Formula(**rest)
+            except SurefootError as error:
+                raise SurefootError(f"{where}: {error}") from None
+        if isinstance(body.get("scale"), list):
+            body["scale"] = tuple(body["scale"])
+        body["clip"] = np.inf if body.get("clip") is None else real(body["clip"], f"{where}: clip")
+        real(body.get("noise", 0.0), f"{where}: noise")
+        term = ObsTerm(source=formula, **body)
+        term.check(where)
+        return term
+
+
+def _typed_formula(name: str, value: Any, where: str) -> Any:
+    if name in ("joints", "offset"):
+        if not isinstance(value, list | tuple) or len(value) > MOST:
+            raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
+        return tuple(text(v, where) if name == "joints" else real(v, where) for v in value)
+    return real(value, where) if name in ("frequency", "still") else text(value, where)
+
+
+@dataclass(frozen=True)
+class ObsGroup:
+    """Terms told to one reader (actor, critic, ...), with `history` frames of them."""
+
+    terms: tuple[ObsTerm, ...]
+    history: int = 1
+    layout: Literal["frames", "terms"] = "frames"
+    """of a history: all terms of a frame together, or all frames of a term together"""
+    newest: Literal["last", "first"] = "last"
+    """where in a history the newest frame is"""
+
+    @cached_property
+    def frame(self) -> int:
+        return sum(t.dim for t in self.terms)
+
+    @cached_property
+    def columns(self) -> list[slice]:
+        """Where in a frame each term is."""
+        ends = np.cumsum([t.dim for t in self.terms]).tolist()
+        return [slice(end - t.dim, end) for t, end in zip(self.terms, ends)]
+
+    @cached_property
+    def dim(self) -> int:
+        return sum(t.dim * (t.history or self.history) for t in self.terms)
+
+    @cached_property
+    def scales(self) -> np.ndarray:
+        """(frame,) float32."""
+        return np.concatenate([np.broadcast_to(np.asarray(t.scale, np.float32), (t.dim,)) for t in self.terms])
+
+    @cached_property
+    def clips(self) -> np.ndarray:
+        """(frame,)"""
+        return np.repeat([t.clip for t in self.terms], [t.dim for t in self.terms])
+
+    @cached_property
+    def taken(self) -> np.ndarray | None:
+        """(dim,) where among `history` whole frames, newest last, each number told is; None: all of them, in that order."""
+        ages = range(self.history) if self.newest == "last" else range(self.history - 1, -1, -1)
+        spots = [
+            (i, t * self.frame + np.arange(at.start, at.stop))
+            for t in ages
+            for i, (term, at) in enumerate(zip(self.terms, self.columns))
+            if t >= self.history - (term.history or self.history)
+        ]
+        if self.layout == "terms":
+            spots = sorted(spots, key=lambda spot: spot[0])  # stable: frames of a term stay in their order
+        found = np.concatenate([columns for _, columns in spots])
+        return None if np.array_equal(found, np.arange(self.history * self.frame)) else found
+
+    def finish(self, raw: np.ndarray) -> np.ndarray:
+        """(n, frame) in units -> clipped and scaled, in place."""
+        for t, at in zip(self.terms, self.columns):
+            if t.clip != np.inf:
+                np.clip(raw[:, at], -t.clip, t.clip, out=raw[:, at])
+        raw *= self.scales
+        return raw
+
+    def told(self, frames: np.ndarray) -> np.ndarray:
+        """(n, history, frame), newest last -> (n, dim): what the policy is told."""
+        flat = frames.reshape(len(frames), -1)
+        return flat.copy() if self.taken is None else flat[:, self.taken]
+
+    def raw(self, r: Readings, n: int) -> np.ndarray:
+        """(n, frame) float32 in the terms' units; nan where a term has no formula."""
+        out = np.full((n, self.frame), np.nan, np.float32)
+        for t, at in zip(self.terms, self.columns):
+            if t.formula is not None:
+                out[:, at] = t.formula(r)
+        return out
+
+    def check(self, where: str) -> None:
+        if not self.terms:
+            raise SurefootError(f"{where}: observation: found no terms, expected at least one")
+        names = [t.name for t in self.terms]
+        if len(set(names)) != len(names):
+            raise SurefootError(f"{where}: observation: expected each name once, found {', '.join(names)}")
+        whole(self.history, 1, MOST, f"{where}: history")
+        for t in self.terms:
+            t.check(f"{where}: observation")
+            if t.history > self.history:
+                raise SurefootError(f"{where}: observation: {t.name}: history: expected at most {self.history} frames")
+
+    def to_json(self) -> dict[str, Any]:
+        rest = {"history": self.history, "layout": self.layout, "newest": self.newest}
+        return {"terms": [t.to_json() for t in self.terms], **rest}
+
+    @staticmethod
+    def from_json(data: Any, where: str) -> "ObsGroup":
+        body = known_fields(data, {"terms", "history", "layout", "newest"}, {"terms"}, where)
+        if not isinstance(body["terms"], list) or len(body["terms"]) > MOST:
+            raise SurefootError(f"{where}: terms: expected a list of terms, found {str(body['terms'])[:80]}")
+        for name, choices in (("layout", ("frames", "terms")), ("newest", ("last", "first"))):
+            if body.get(name, choices[0]) not in choices:
+                raise unknown(name, str(body[name]), choices, where)
+        terms = tuple(ObsTerm.from_json(t, f"{where}: terms[{i}]") for i, t in enumerate(body["terms"]))
+        whole(body.get("history", 1), 1, MOST, f"{where}: history")
+        return ObsGroup(**body | {"terms": terms})
+
+
+class History:
+    """The last frames of n rows, oldest first; a row that begins is filled with copies of its first frame."""
+
+    def __init__(self, group: ObsGroup, n: int):
+        self.group, self.frames = group, np.zeros((n, group.history, group.frame), np.float32)
+
+    def push(self, frame: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+        """Take in a frame (n, frame); rows `fresh` begin with it. Returns what the policy is told."""
+        if self.group.history > 1:
+            self.frames[:, :-1] = self.frames[:, 1:]
+            self.frames[fresh] = frame[fresh, None]
+        self.frames[:, -1] = frame
+        return self.group.told(self.frames)
+
+    def next(self, frame: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """What rows ids would be told with this frame, without taking it in."""
+        return self.group.told(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))
+
+
+def known_fields(data: Any, known: set[str], needed: set[str], where: str) -> dict[str, Any]:
+    """A JSON object's fields; refused by name where one is unknown or missing."""
+    if not isinstance(data, Mapping):
+        raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
+    for name in data:
+        if name not in known:
+            raise unknown("field", str(name), sorted(known), where)
+    for name in sorted(needed):
+        if name not in data:
+            raise SurefootError(f"{where}: {name}: found nothing, expected a value")
+    return dict(data)
+
+
+def real(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:  # also for nan
+        raise SurefootError(f"{where}: expected a finite number, found {str(value)[:80]!r}")
+    return float(value)
+
+
+def whole(value: Any, low: int, high: int, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise SurefootError(f"{where}: expected a whole number from {low} to {high}, found {str(value)[:80]!r}")
+    return value
+
+
+def text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or len(value) > MOST:
+        raise SurefootError(f"{where}: expected text, found {str(value)[:80]!r}")
+    return value
