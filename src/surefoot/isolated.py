@@ -98,7 +98,7 @@ def _talk(job: list[str], data: bytes, limits: Limits) -> tuple[int, bytes, byte
     assert child.stdin and child.stdout and child.stderr
     words: deque[bytes] = deque(maxlen=8)
     late = threading.Event()
-    clock = threading.Timer(limits.wall, lambda: (late.set(), child.kill()))
+    clock = threading.Timer(limits.wall, lambda: [end() for end in (late.set, child.kill)])
     helpers = [
         threading.Thread(target=_feed, args=(child.stdin, data), daemon=True),
         threading.Thread(target=_drain, args=(child.stderr, words), daemon=True),
@@ -151,10 +151,11 @@ def _child(function: str, limits: str) -> None:
     out, data = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer.read()
     os.dup2(2, 1)  # what a library prints is no answer
     code, answer = 0, b""
+    module, name = function.split(":")
+    work = getattr(importlib.import_module(module), name)  # our own code, which may start a program as mujoco's import does
     lacks = confine(Limits(**json.loads(limits)))
     try:
-        module, name = function.split(":")
-        answer = getattr(importlib.import_module(module), name)(data)
+        answer = work(data)
     except SurefootError as error:
         code, answer = REFUSED, str(error).encode(errors="backslashreplace")
     except MemoryError:

@@ -105,7 +105,7 @@ def load(path: Path) -> Net:
         raise SurefootError(f"{beside}: no such file; expected it beside {path.name}: copy both files of one run")
     card = files.read_json(beside)
     _told(card, str(beside))
-    data = _read(path)
+    data = files.read_bytes(path, LARGEST)
     if files.sha256(data) != card.get("sha256"):
         raise SurefootError(
             f"{path}: these are not the weights {beside.name} was written with (sha256 differs); "
@@ -152,13 +152,6 @@ def check_golden(policy: Net, golden: Any, where: str) -> None:
         raise SurefootError(
             f"{where}: golden: the policy answers differently from when it was written; it is not the same policy"
         )
-
-
-def _read(path: Path) -> bytes:
-    size = path.stat().st_size
-    if size > LARGEST:
-        raise SurefootError(f"{path}: {size} bytes, expected at most {LARGEST}")
-    return path.read_bytes()
 
 
 def read_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
