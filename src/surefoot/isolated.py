@@ -152,7 +152,9 @@ def _child(function: str, limits: str) -> None:
     os.dup2(2, 1)  # what a library prints is no answer
     code, answer = 0, b""
     module, name = function.split(":")
-    work = getattr(importlib.import_module(module), name)  # our own code, which may start a program as mujoco's import does
+    work = getattr(
+        importlib.import_module(module), name
+    )  # our own code, which may start a program as mujoco's import does
     lacks = confine(Limits(**json.loads(limits)))
     try:
         answer = work(data)
