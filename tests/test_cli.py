@@ -235,7 +235,7 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--adapt", "rma", "--student.only", "cart_pole"], "keeps its teacher's body"),
         (["--through", "nominal", "tsk"], "--through: no belief matches 'tsk'"),
         (["--belief", "falcon-g2"], "did you mean falcon-g1"),
-        (["--belief", "."], "expected a JSON file, found a folder"),
+        (["--belief", "."], "found a folder, expected a file"),
         (["--adapt", "rma", "--student.history", "1", "--obs.history", "4"], "at least the teacher's 4, found 1"),
         (["--through", "nominal", "--adapt", "rma"], "--adapt do not go with it"),
         (["--adapt", "rma", "--teacher", "nowhere"], "--teacher: that one is trained already"),

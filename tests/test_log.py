@@ -126,7 +126,7 @@ def header(**changes) -> np.ndarray:
         ({"header": header(meta=[]), "time": np.zeros(1)}, "header: meta: found"),
         ({"header": header(), "time": np.array([1.0, 0.0])}, "time: row 1: found 0.0 after 1.0"),
         ({"header": header(), "time": np.zeros(1), "columns/q": np.zeros(4)}, r"column q: found shape \(4,\)"),
-        ({"header": header(), "time": np.zeros(1), "columns/q": np.array([{}])}, "nothing pickled"),
+        ({"header": header(), "time": np.zeros(1), "columns/q": np.array([{}])}, "found objects, which could run code"),
     ],
 )
 def test_a_bad_npz_is_an_error_that_names_the_file(tmp_path, arrays, why):
@@ -148,7 +148,7 @@ def test_what_is_not_an_npz_is_an_error_that_names_the_file(tmp_path):
             Log.load(tmp_path / name)
     with pytest.raises(SurefootError, match="gone.npz: no such file"):
         Log.load(tmp_path / "gone.npz")
-    with pytest.raises(SurefootError, match="expected an npz"):
+    with pytest.raises(SurefootError, match="found a folder, expected a file"):
         Log.load(tmp_path)
 
 

@@ -11,6 +11,7 @@ NOUNS = {
     "errors",
     "rng",
     "files",
+    "isolated",
     "tensors",
     "rotation",
     "robot",

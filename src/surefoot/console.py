@@ -1,6 +1,10 @@
-"""What a person sees: a live line while something runs, tables, and the answer with the next command to type."""
+"""What a person sees: a live line while something runs, tables, and the answer with the next command to type.
+
+Text may come from a file of a stranger: all of it passes `printable`, and none of it is markup.
+"""
 
 import json
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -10,12 +14,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 from rich.table import Column, Table
+from rich.text import Text
 
 from surefoot.task import Task
 from surefoot.tasks.rollout import Evaluation
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
     from surefoot.learn.loop import Progress
+
+
+# what moves the cursor, sets colours, turns the direction of writing or is half a character; not tab and newline
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """The text with what a terminal would obey rather than show written as escapes: ESC as \\x1b."""
+    return UNSEEN.sub(lambda m: ascii(m[0])[1:-1], text)
+
+
+class Plain(Console):
+    """A console that shows text as it is, and lets `main` say how a command ends whose reader has gone; rich would end it with 1, which means no."""
+
+    def __init__(self, stderr: bool = False):
+        super().__init__(stderr=stderr, soft_wrap=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        """Every text passes here on its way to the terminal, also those in the cells of a table."""
+        return super().render_str(printable(text), **how)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 @dataclass
@@ -120,7 +148,7 @@ class Line:
         if always or time.monotonic() - self.shown > every:
             self.shown = time.monotonic()
             end = "" if self.say.is_terminal else "\n"
-            self.say.file.write(("\r\x1b[2K" if self.say.is_terminal else "") + text + end)
+            self.say.file.write(("\r\x1b[2K" if self.say.is_terminal else "") + printable(text) + end)
             self.say.file.flush()
             self.open = self.say.is_terminal
 

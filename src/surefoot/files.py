@@ -1,14 +1,23 @@
-"""Files that are whole or absent: write beside, flush, rename. And content hashes, by which products name parents."""
+"""Files that are whole or absent: write beside, flush, rename. And content hashes, by which products name parents.
+
+What a stranger wrote is read by read_bytes, a regular file of bounded size, and JSON in it by parse_json.
+"""
 
 import hashlib
 import json
+import math
 import os
+import re
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from surefoot.errors import SurefootError
+
+LARGEST_JSON = 64 << 20  # bytes
+DIGITS = 400  # a double has 17 digits and ends at 1e308: a longer number is no measurement
 
 
 def write(path: Path, data: bytes) -> None:
@@ -67,25 +76,96 @@ def write_json(path: Path, value: Any) -> None:
     write(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_json(path: Path) -> Any:
-    """Parsed JSON; NaN and Infinity are refused as any other broken file is."""
-    path = Path(path)
+def open_regular(path: Path) -> int:
+    """A descriptor of a regular file, open for reading: neither a pipe nor a device can hang or feed its reader."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     try:
-        return json.loads(path.read_bytes(), parse_constant=_no_constant)
+        fd = os.open(path, flags)
     except FileNotFoundError:
         raise SurefootError(f"{path}: no such file") from None
-    except UnicodeDecodeError:
-        raise SurefootError(f"{path}: expected a JSON text, found what is no text") from None
-    except IsADirectoryError:
-        raise SurefootError(f"{path}: expected a JSON file, found a folder") from None
-    except OSError as error:
-        raise SurefootError(f"{path}: expected JSON; cannot read it: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise SurefootError(f"{path}: expected JSON, found what is none: {error}") from error
+    except (OSError, ValueError) as error:
+        raise SurefootError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
+        return fd
+    os.close(fd)
+    found = "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
+    raise SurefootError(f"{path}: found {found}, expected a file")
+
+
+def read_bytes(path: Path | str, largest: int) -> bytes:
+    """All of a regular file of at most `largest` bytes; the size is looked at before anything is read."""
+    with open(open_regular(Path(path)), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise SurefootError(f"{path}: found {size} bytes, expected at most {largest}")
+        data = file.read(size + 1)
+    if len(data) > size:
+        raise SurefootError(f"{path}: found more than the {size} bytes it had a moment ago; it is being written")
+    return data
+
+
+def read_json(path: Path | str, largest: int = LARGEST_JSON) -> Any:
+    """Parsed JSON; NaN and Infinity are refused as any other broken file is."""
+    return parse_json(read_bytes(path, largest), str(path))
+
+
+def parse_json(data: bytes | str, where: str, nan: bool = False) -> Any:
+    """JSON whose keys stand once in each object, whose numbers are within 1e308 and whose text can be written.
+
+    With `nan`, NaN and Infinity are numbers.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8-sig")
+        value = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=float if nan else _no_constant,
+            parse_int=_int,
+            parse_float=_float,
+        )
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # half of a pair is no character: it breaks whoever prints it
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except json.JSONDecodeError as error:
+        at = f"byte {error.pos}, line {error.lineno}"
+        raise SurefootError(f"{where}: {at}: {error.msg}; expected JSON") from None
+    except UnicodeDecodeError as error:
+        raise SurefootError(f"{where}: expected a JSON text, found what is no text at byte {error.start}") from None
+    except UnicodeEncodeError:
+        raise SurefootError(
+            f"{where}: found half a character (\\ud800 to \\udfff), expected JSON of whole ones"
+        ) from None
+    except RecursionError:
+        raise SurefootError(f"{where}: found too many levels of nesting, expected JSON of fewer") from None
+    except ValueError as error:
+        raise SurefootError(f"{where}: {error}; expected JSON") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
+        raise ValueError(f"found the key {twice[:80]!r} twice in one object, expected each once")
+    return found
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number JSON allows")
+
+
+def _int(text: str) -> int:
+    if len(text) > 308:
+        raise ValueError(f"found a number of {len(text)} digits, expected one within 1e308")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text) if len(text) <= DIGITS else math.inf
+    if math.isinf(value):
+        raise ValueError(f"found the number {text[:20]}, expected one within 1e308")
+    return value
 
 
 def sha256(data: bytes) -> str:

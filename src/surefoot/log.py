@@ -7,7 +7,8 @@ On disk it is one npz: `time`, `columns/<name>` as they are, and `header`, a JSO
 
 import io
 import json
-import zipfile
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,9 +82,11 @@ class Log:
     @staticmethod
     def load(path: str | Path) -> "Log":
         """The log `save` wrote, bit for bit. Nothing in the file is executed."""
-        arrays = _read_npz(Path(path))
+        from surefoot.formats.arrays import load  # the readers need more than a noun does
+
+        arrays = load(Path(path))
         try:
-            header = _header(arrays)
+            header = read_header(arrays)
             columns = {k.removeprefix("columns/"): v for k, v in arrays.items() if k.startswith("columns/")}
             return Log(arrays["time"], columns, header["units"], header["meta"])
         except SurefootError as error:
@@ -131,36 +134,57 @@ def _check_time(time: np.ndarray) -> None:
         )
 
 
-def _header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def read_header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The header among the arrays of an npz that `save` wrote."""
     for name in ("header", "time"):
         if name not in arrays:
             raise SurefootError(f"{name}: found none among {', '.join(arrays) or 'no arrays'}; expected a {FORMAT} npz")
-    try:
-        header = json.loads(str(arrays["header"]))
-    except ValueError as error:
-        raise SurefootError(f"header: {error}; expected JSON") from None
+    header = files.parse_json(str(arrays["header"]), "header")
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         found = header.get("format") if isinstance(header, dict) else header
-        raise SurefootError(f"header: found format {found!r}, expected {FORMAT!r}")
+        raise SurefootError(f"header: found format {found!r:.80}, expected {FORMAT!r}")
     for name in ("units", "meta"):
         if not isinstance(header.get(name), dict):
-            raise SurefootError(f"header: {name}: found {header.get(name)!r}, expected an object")
+            raise SurefootError(f"header: {name}: found {header.get(name)!r:.80}, expected an object")
+    for name, unit in header["units"].items():
+        if not isinstance(unit, str):
+            raise SurefootError(f"header: units: {name}: found {unit!r:.80}, expected a text")
+    _check_meta(header["meta"])
     return header
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise SurefootError(f"{path}: found a single npy array, expected an npz")
-            with archive:
-                return {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise SurefootError(f"{path}: no such file") from None
-    except SurefootError:
-        raise
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise SurefootError(f"{path}: {error}; expected an npz") from None
-    except ValueError as error:  # numpy's words for a pickle, an object array or a broken member
-        raise SurefootError(f"{path}: {error}; expected an npz of plain numbers, nothing pickled") from None
+def _check_meta(meta: dict[str, Any]) -> None:
+    """What the verbs look up in meta is what they expect there; all else is its writer's own."""
+    for key, (fits, words) in META.items():
+        if key in meta and not fits(meta[key]):
+            raise SurefootError(f"header: meta: {key}: found {meta[key]!r:.80}, expected {words}")
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _holes(value: Any) -> bool:
+    pairs = isinstance(value, list) and all(isinstance(g, list) and len(g) == 2 for g in value)
+    return pairs and all(_number(t0) and _number(t1) and t0 <= t1 for t0, t1 in value)
+
+
+def _objects(value: Any, inner: Callable[[Any], bool]) -> bool:
+    return isinstance(value, dict) and all(map(inner, value.values()))
+
+
+META: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "names": (lambda v: _objects(v, _texts), "a list of texts for each column"),
+    "hold": (_texts, "a list of texts"),
+    "notes": (_texts, "a list of texts"),
+    "mended": (_texts, "a list of texts"),
+    "gaps": (_holes, "a list of [start, end] in seconds"),
+    "constants": (lambda v: isinstance(v, dict), "an object"),
+    "source": (lambda v: _objects(v, lambda x: isinstance(x, str)), "an object of texts"),
+    "streams": (lambda v: _objects(v, lambda x: isinstance(x, dict) and _number(x.get("rows"))), "rows of each stream"),
+    "epoch": (_number, "a number of seconds"),
+}

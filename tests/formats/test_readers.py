@@ -1,6 +1,7 @@
 """Every format gives the same swing back: q = sin, cos of 2 pi t at 100 Hz, whoever wrote the file."""
 
 import json
+from pathlib import Path
 
 import makers
 import numpy as np
@@ -46,7 +47,7 @@ def test_a_file_that_needs_a_foreign_reader_is_read_in_another_process(tmp_path)
 
 def test_what_passes_between_the_processes_is_whole(tmp_path):
     raw = READERS["mcap"](makers.mcap_file(tmp_path / "a.mcap"), 0)
-    back = unpack(pack(raw))
+    back = unpack(pack(raw), Path("a.csv"))
     assert back.units == raw.units and back.notes == raw.notes and list(back.streams) == list(raw.streams)
     for s, stream in raw.streams.items():
         assert stream.names == back.streams[s].names

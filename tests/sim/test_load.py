@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from surefoot.errors import SurefootError
+from surefoot.isolated import Limits
 from surefoot.sim import load as load_module
 from surefoot.sim.load import describe, load_model, load_string, vet_model
 
@@ -257,17 +258,17 @@ def test_a_picture_that_unpacks_to_gigabytes_is_refused(tmp_path):
 
 def test_what_may_hang_is_first_compiled_in_a_cage(tmp_path, monkeypatch):
     """A cone of 100,000 sides keeps MuJoCo's hull busy for minutes; nothing in the XML is large."""
-    monkeypatch.setattr(load_module, "TRIAL_SECONDS", 2.0)
+    monkeypatch.setattr(load_module, "TRIAL", Limits(seconds=2))
     xml = '<mujoco><asset><mesh name="m" builtin="cone" params="100000 0.5"/></asset><worldbody><geom type="mesh" mesh="m"/></worldbody></mujoco>'
-    assert_refused(write(tmp_path / "robot.xml", xml), "did not compile within 2 s", "mesh 'm'")
+    assert_refused(write(tmp_path / "robot.xml", xml), "compiling took more than 2 s of CPU time", "mesh 'm'")
 
 
 def test_what_may_eat_memory_is_first_compiled_in_a_cage(tmp_path, monkeypatch):
-    monkeypatch.setattr(load_module, "TRIAL_BYTES", 3 << 29)
+    monkeypatch.setattr(load_module, "TRIAL", Limits(memory=256 << 20))
     bodies = '<replicate count="1500" offset="1 0 0"><body><freejoint/><geom size=".1"/></body></replicate>'
     assert_refused(
         write(tmp_path / "robot.xml", f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"),
-        "memory",
+        "compiling takes more than 256 MiB of memory",
         "elements once expanded",
     )
 

@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 import tyro
-from rich.console import Console
 
 import surefoot
 from surefoot.cli.actuator import Actuator
@@ -22,7 +21,7 @@ from surefoot.cli.record import Record
 from surefoot.cli.train import Train, parse_train
 from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
 from surefoot.cli.words import described
-from surefoot.console import show
+from surefoot.console import Plain, printable, show
 from surefoot.errors import SurefootError, unknown
 
 BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
@@ -74,13 +73,6 @@ Every verb takes --json (facts for machines) and --traceback (where an error cam
 Begin with: surefoot cross hover"""
 
 
-class Plain(Console):
-    """A console that lets `main` say how a command ends whose reader has gone; rich would end it with 1, which means no."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def main(argv: list[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     as_json = _take(args, "--json")
@@ -108,7 +100,7 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     if args[0] in ("--version", "-V"):
         print(surefoot.__version__)
         return 0
-    say = Plain(stderr=as_json, soft_wrap=False, markup=False)
+    say = Plain(stderr=as_json)
     try:
         if args[0] not in VERBS:
             raise unknown("verb", args[0], VERBS, "surefoot")
@@ -121,7 +113,7 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     except Exception as error:
         stopped = getattr(error, "signum", None)
         if stopped is not None:
-            print(f"\n{error}", file=sys.stderr)
+            print(f"\n{printable(str(error))}", file=sys.stderr)
             return 128 + int(stopped)
         if traceback:
             raise
@@ -143,5 +135,5 @@ def _take(args: list[str], flag: str) -> bool:
 def _fail(words: str, code: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": words}))
-    print(f"error: {words}", file=sys.stderr)
+    print(f"error: {printable(words)}", file=sys.stderr)
     return code

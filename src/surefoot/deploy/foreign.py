@@ -4,6 +4,8 @@ A contract is read from JSON (contract.py), from the metadata mjlab writes into 
 unitree_rl_lab writes it. What the last two leave open is said in `notes`, never guessed silently.
 """
 
+import importlib.util
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot import files
+from surefoot import files, isolated
 from surefoot.contract import ALIASES, COMMANDS, Contract, short_names
 from surefoot.deploy.onnx_file import Graph
 from surefoot.errors import MissingExtra, SurefootError
@@ -57,9 +59,7 @@ def contract_of(path: Path | None, metadata: Mapping[str, str], motors: Sequence
     if path.suffix in (".yaml", ".yml"):
         inside |= from_deploy(_yaml(path), motors, str(path))
         return Found(Contract.from_json(_open(inside), str(path)), _left(inside))
-    if path.exists() and path.stat().st_size > LARGEST:
-        raise SurefootError(f"{path}: {path.stat().st_size} bytes, expected at most {LARGEST}")
-    data = files.read_json(path)
+    data = files.read_json(path, LARGEST)
     if not isinstance(data, dict):
         raise SurefootError(f"{path}: expected an object, found {type(data).__name__}")
     if not inside:
@@ -105,7 +105,8 @@ def from_metadata(data: Mapping[str, str], where: str) -> dict[str, Any]:
 
 def _mjlab_term(name: str, scale: str, clip: str, history: str, where: str) -> dict[str, Any]:
     place = f"{where}: metadata: {name}"
-    found: dict[str, Any] = {"name": name, "history": max(1, int(_number(history or "1", place)))}
+    frames = _number(history or "1", place)
+    found: dict[str, Any] = {"name": name, "history": max(1, int(frames)) if frames.is_integer() else frames}
     if scale:
         found["scale"] = [_number(w, place) for w in scale.split(";")]
     ends = [_number(w, place) for w in clip.split(";")] if clip else []
@@ -150,11 +151,12 @@ def from_deploy(data: Any, motors: Sequence[str], where: str) -> dict[str, Any]:
 def _unitree_term(name: Any, body: Any, where: str) -> dict[str, Any]:
     term = str(name) if ALIASES.get(str(name), str(name)) in short_names() else str(name)
     body = body if isinstance(body, Mapping) else {}
-    found: dict[str, Any] = {"name": term, "history": max(1, body.get("history_length") or 1)}
+    found: dict[str, Any] = {"name": term, "history": body.get("history_length") or 1}
     if body.get("scale") is not None:
         found["scale"] = body["scale"]
     if body.get("clip") is not None:
-        found["clip"] = _symmetric([_real(v, f"{where}: {name}: clip") for v in body["clip"]], f"{where}: {name}")
+        ends = body["clip"] if isinstance(body["clip"], list) else [body["clip"]]
+        found["clip"] = _symmetric([_real(v, f"{where}: {name}: clip") for v in ends], f"{where}: {name}")
     return found
 
 
@@ -188,17 +190,45 @@ def _real(value: Any, where: str) -> float:
 
 
 def _yaml(path: Path) -> Any:
-    """Plain YAML: no tags that make objects, no aliases that multiply."""
+    """Plain YAML, as JSON can hold it; parsed in a process with limits, because its nesting costs time squared."""
+    if importlib.util.find_spec("yaml") is None:
+        raise MissingExtra("reading a deploy.yaml", "export")
+    data = files.read_bytes(path, LARGEST)
     try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("reading a deploy.yaml", "export") from None
-    if not path.exists() or path.stat().st_size > LARGEST:
-        raise SurefootError(f"{path}: expected a file of at most {LARGEST} bytes")
+        return files.parse_json(isolated.run(PLAIN_YAML, data, isolated.Limits(), f"{path}: reading"), str(path))
+    except isolated.Exceeded:
+        raise
+    except SurefootError as error:
+        raise SurefootError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
+
+
+PLAIN_YAML = "surefoot.deploy.foreign:plain_yaml"
+
+
+def plain_yaml(data: bytes) -> bytes:
+    """In the child: YAML as JSON. No tags that make objects, no aliases that multiply, no key twice."""
+    import yaml
+
     try:
-        text = path.read_text()
+        text = data.decode()
         if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
-            raise SurefootError(f"{path}: found an alias (*name), expected plain values")
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise SurefootError(f"{path}: expected YAML, found {' '.join(str(error).split())[:200]}") from None
+            raise SurefootError("found an alias (*name), expected plain values")
+        _no_key_twice(yaml.compose(text, Loader=yaml.SafeLoader), yaml)
+        return json.dumps(yaml.safe_load(text), default=str).encode()
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, SurefootError):
+            raise
+        raise SurefootError(f"expected YAML, found {' '.join(str(error).split())[:200]}") from None
+
+
+def _no_key_twice(node: Any, yaml: Any) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value.__class__ is str and key.value in seen:
+                raise SurefootError(f"found the key {key.value[:80]!r} twice in one object, expected each once")
+            seen.add(str(key.value))
+            _no_key_twice(value, yaml)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _no_key_twice(value, yaml)

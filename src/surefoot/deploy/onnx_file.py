@@ -6,9 +6,7 @@ Refused: data kept outside the file, operators that are not arithmetic (loops, c
 several inputs, what needs more than a few seconds or gigabytes for one answer. A graph without loops ends.
 """
 
-import json
-import subprocess
-import sys
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from surefoot import files, isolated
 from surefoot.errors import MissingExtra, SurefootError, unknown
 
 LARGEST = 256 * 2**20  # bytes
 MOST_NODES = 10_000
 OPSETS = range(7, 24)
-TRIAL_SECONDS, TRIAL_BYTES = 20.0, 4 << 30
+TRIAL = isolated.Limits(memory=2 << 30, seconds=20, wall=60.0)
 OPS = frozenset(
     "Abs Add And ArgMax AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv Cos Div Elu Equal Erf Exp Expand"
     " Flatten Floor Gather Gelu Gemm Greater GRU HardSigmoid HardSwish Identity LSTM LayerNormalization LeakyRelu Less Log"
@@ -29,30 +28,6 @@ OPS = frozenset(
     " RNN Selu Shape Sigmoid Sign Sin Slice Softmax Softplus Softsign Split Sqrt Squeeze Sub Sum Tan Tanh Transpose Unsqueeze"
     " Where".split()
 )
-
-# Runs in a process of its own: limits first, then one answer of the net to zeros.
-TRIAL = """
-import sys
-try:
-    import resource
-    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[3]),) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-except ImportError:
-    pass
-import numpy, onnxruntime
-options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = options.inter_op_num_threads = 1
-options.log_severity_level = 4
-try:
-    session = onnxruntime.InferenceSession(sys.stdin.buffer.read(), options, providers=["CPUExecutionProvider"])
-    for n in (1, 3):
-        session.run(None, {session.get_inputs()[0].name: numpy.zeros((n, int(sys.argv[1])), numpy.float32)})
-        print(n)
-except Exception as error:
-    print(str(error)[:500], file=sys.stderr)
-    sys.exit(3)
-"""
 
 
 @dataclass(frozen=True)
@@ -98,9 +73,7 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     answered = _trial(data, width, str(path))
     if 3 not in answered:
         data, rows = model.SerializeToString(), True
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
+    options = _options()
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     metadata = {p.key: p.value for p in model.metadata_props}
     outputs = tuple(o.name for o in model.graph.output)
@@ -120,15 +93,9 @@ def _same_by_row(graph: Graph, model: Any, options: Any) -> Graph:
 
 
 def _parsed(path: Path, onnx: Any) -> tuple[bytes, Any]:
+    data = files.read_bytes(path, LARGEST)
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise SurefootError(f"{path}: {error.strerror}") from None
-    if size > LARGEST:
-        raise SurefootError(f"{path}: {size} bytes, expected at most {LARGEST}")
-    try:
-        content = path.read_bytes()
-        return content, onnx.load_model_from_string(content)
+        return data, onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own, whose class depends on its build
         raise SurefootError(f"{path}: not an ONNX file: {type(error).__name__}") from None
 
@@ -198,28 +165,49 @@ def _batched(model: Any, source: Any, sink: Any) -> Any:
     return out
 
 
-def _trial(data: bytes, width: int, where: str) -> list[int]:
+def _trial(data: bytes, width: int, where: str) -> bytes:
     """One answer in a process with limits on time and memory; which counts of rows it answered."""
-    job = [sys.executable, "-c", TRIAL, str(width), str(TRIAL_BYTES), str(int(TRIAL_SECONDS))]
+    job, doing = struct.pack("<Q", width) + data, f"{where}: onnxruntime gives no answer: running the net"
     try:
-        done = subprocess.run(job, input=data, capture_output=True, timeout=2 * TRIAL_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise SurefootError(f"{where}: gave no answer within {2 * TRIAL_SECONDS:g} s") from None
-    answered = [int(word) for word in done.stdout.split() if word.isdigit()]
-    if 1 not in answered:
-        said = " ".join(done.stderr.decode(errors="replace").split())[-300:]
-        why = (
-            said
-            if done.returncode == 3
-            else f"crashed, or took more than {TRIAL_BYTES >> 30} GiB or {TRIAL_SECONDS:g} s"
-        )
-        raise SurefootError(f"{where}: onnxruntime gives no answer: {why}")
-    return answered
+        return isolated.run("surefoot.deploy.onnx_file:answer", job, TRIAL, doing)
+    except isolated.Exceeded:
+        raise
+    except SurefootError as error:
+        raise SurefootError(f"{where}: onnxruntime gives no answer: {error}") from None
+
+
+def answer(job: bytes) -> bytes:
+    """In the child: one row of zeros, then three; the counts that were answered."""
+    options = _options()
+    import onnxruntime
+
+    answered: list[int] = []
+    try:
+        session = onnxruntime.InferenceSession(job[8:], options, providers=["CPUExecutionProvider"])
+        for n in (1, 3):
+            obs = np.zeros((n, struct.unpack("<Q", job[:8])[0]), np.float32)
+            session.run(None, {session.get_inputs()[0].name: obs})
+            answered.append(n)
+    except Exception as error:  # onnxruntime's own kinds
+        if "alloc" in str(error).lower():
+            raise MemoryError from None
+        if not answered:
+            raise SurefootError(" ".join(str(error).split())[:300]) from None
+    return bytes(answered)
+
+
+def _options() -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return options
 
 
 def parsed(text: str) -> Any:
     """JSON kept in a file's metadata; None where it is not JSON."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return files.parse_json(text, "metadata")
+    except SurefootError:
         return None

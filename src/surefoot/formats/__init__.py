@@ -5,17 +5,21 @@
 Foreign files are broken or hostile until read: whatever is wrong with one is a SurefootError that names it.
 """
 
+import itertools
 import json
-import stat
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from surefoot import files
 from surefoot.errors import MissingExtra, SurefootError, nearest
-from surefoot.formats.raw import Raw
+from surefoot.formats.raw import LARGEST, Raw, check
 from surefoot.log import Log
 
-SMALL = 16 << 20  # bytes of text or arrays that are read in this process; all else in one of its own
+SMALL = 1 << 20  # bytes of text or of an npz that are read in this process; all else in one of its own
+ARRAYS = 16 << 20  # bytes of arrays in such an npz
+FILES = 100_000  # in a folder
 
 
 def _csv(path: Path, episode: int) -> Raw:
@@ -104,18 +108,10 @@ def read(path: str | Path, mapping: Any = None, rate: float | None = None, episo
 
 def kind(path: Path) -> str:
     """Which reader a file or folder is for: by content where that is plain, else by its name."""
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            return _folder(path)
-        if not stat.S_ISREG(mode):
-            raise SurefootError(f"{path}: found a device or pipe, expected a file")
-        with open(path, "rb") as file:
-            head = file.read(16)
-    except FileNotFoundError:
-        raise SurefootError(f"{path}: no such file") from None
-    except OSError as error:
-        raise SurefootError(f"{path}: {error.strerror or error}") from None
+    if path.is_dir():
+        return _folder(path)
+    with open(files.open_regular(path), "rb") as file:
+        head = file.read(16)
     for magic, name in MAGIC.items():
         if head.startswith(magic):
             return name
@@ -141,15 +137,36 @@ def read_raw(path: Path, what: str, episode: int = 0) -> Raw:
 
     if missing := [n for n in NEEDS.get(what, []) if importlib.util.find_spec(n) is None]:
         raise MissingExtra(f"reading {what} ({', '.join(missing)})", "logs")
-    size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir() else path.stat().st_size
+    size = _size(path)
     try:
-        if what in ("csv", "json", "npz") and size <= SMALL:
-            return READERS[what](path, episode)
+        if what in ("csv", "json", "npz") and size <= SMALL and (what != "npz" or _unpacked(path) <= ARRAYS):
+            return check(READERS[what](path, episode), str(path))
     except (MemoryError, OverflowError, RecursionError) as error:
         raise SurefootError(f"{path}: found more than can be read: {type(error).__name__} {error}") from None
     from surefoot.formats.jail import read_apart
 
     return read_apart(what, path, episode, size)
+
+
+def _unpacked(path: Path) -> int:
+    from surefoot.formats.arrays import unpacked
+
+    return unpacked(path)
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, or of all in a folder, where no pipe or device may hide."""
+    inside = list(itertools.islice(path.rglob("*"), FILES + 1)) if path.is_dir() else [path]
+    if len(inside) > FILES:
+        raise SurefootError(f"{path}: found more than {FILES} files, expected a folder of one log")
+    size = 0
+    for file in inside:
+        if not file.is_dir():
+            with open(files.open_regular(file), "rb") as opened:
+                size += os.fstat(opened.fileno()).st_size
+    if size > LARGEST:
+        raise SurefootError(f"{path}: found {size} bytes, expected at most {LARGEST}")
+    return size
 
 
 def clean(value: Any) -> Any:

@@ -19,6 +19,7 @@ from surefoot.formats.units import si
 from surefoot.log import Log
 
 CLOCKS = ("log_time", "time", "t", "timestamp", "timestamps", "stamp", "elapsed", "clock", "seconds", "sec")
+CELLS = 1 << 27  # numbers of a resampled log, 1 GiB; or four times as many as were read
 WALL = 1e8  # seconds: more than three years is a wall clock's
 SINCE_1970 = (9e8, 4.2e9)  # s, from 1998 to 2103: what a wall clock shows
 TICKS = (("s", 1.0, 0.5), ("ms", 1e-3, 500.0), ("us", 1e-6, 5e5), ("ns", 1e-9, np.inf))  # with the longest step of each
@@ -229,6 +230,12 @@ def _one_clock(timed: dict[str, Timed], rate: float | None, shared: bool, hold: 
         spans = ", ".join(f"{s or 'file'} {x.time[0]:.3f} to {x.time[-1]:.3f} s" for s, x in timed.items())
         raise SurefootError(f"found streams that share no time: {spans}")
     t = even(float(t0), float(t1), rate)
+    columns = [v for x in streams for v in x.columns.values()]
+    given, parts = sum(v.size for v in columns), sum(v.size // len(v) for v in columns)
+    if len(t) * parts > max(CELLS, 4 * given):
+        raise SurefootError(
+            f"rate: found {given} numbers, which at {rate:.6g} Hz would be {len(t) * parts}; expected at most {CELLS}"
+        )
     return t, {
         k: Onto(x.time, t).column(v, "hold" if k in hold else kind(k, v)) for x in streams for k, v in x.columns.items()
     }

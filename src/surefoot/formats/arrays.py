@@ -3,56 +3,82 @@
 of each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
 """
 
-import json
+import io
 import math
+import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
 
+from surefoot import files
 from surefoot.errors import SurefootError
-from surefoot.formats.raw import Raw, Stream, from_arrays
+from surefoot.formats.raw import LARGEST, Raw, Stream, check_count, from_arrays
+from surefoot.formats.raw import MOST as COUNT
+from surefoot.log import FORMAT, read_header
 
 MOST = 768 << 20  # bytes of arrays in one file
 
 
 def read_npz(path: Path) -> Raw:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            arrays = {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in _members(path, archive)}
-    except zipfile.BadZipFile as error:
-        raise SurefootError(f"{path}: {error}; expected an npz") from None
-    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error, KeyError) as error:
-        if isinstance(error, SurefootError):
-            raise
-        raise SurefootError(f"{path}: {error}; expected an npz of plain numbers") from None
-    if "header" in arrays and "time" in arrays:
-        ours = _own(arrays)
-        if ours:
-            return ours
+    arrays = load(path)
+    if "time" in arrays and FORMAT in str(arrays.get("header", "")):
+        return _own(arrays, path)
     return from_arrays(arrays, str(path))
 
 
-def _own(arrays: dict[str, np.ndarray]) -> Raw | None:
+def load(path: Path, data: bytes | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an npz, none of them pickled; `data` is its content where that is at hand."""
+    with _opened(path, data) as archive:
+        members = _members(path, archive, max(MOST, len(data or b"")))
+        return {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in members}
+
+
+def unpacked(path: Path) -> int:
+    """Bytes of arrays that an npz declares."""
+    with _opened(path) as archive:
+        return sum(m.file_size for m in _members(path, archive))
+
+
+@contextmanager
+def _opened(path: Path, data: bytes | None = None) -> Iterator[zipfile.ZipFile]:
+    """The archive; whatever is wrong with it while it is open is told in words."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(files.read_bytes(path, LARGEST) if data is None else data)) as archive:
+            yield archive
+    except zipfile.BadZipFile as error:
+        raise SurefootError(f"{path}: {error}; expected an npz") from None
+    except SurefootError:
+        raise
+    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error, KeyError, struct.error) as e:
+        raise SurefootError(f"{path}: {e}; expected an npz of plain numbers") from None
+
+
+def _own(arrays: dict[str, np.ndarray], path: Path) -> Raw:
     """A log that Log.save wrote, with its units and meta."""
     try:
-        header = json.loads(str(arrays["header"]))
-        columns = {k.removeprefix("columns/"): v for k, v in arrays.items() if k.startswith("columns/")}
-        units = dict(header["units"]) | {"time": "s"}
-        return Raw({"": Stream({"time": arrays["time"]} | columns)}, units=units, meta=header["meta"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
+        header = read_header(arrays)
+    except SurefootError as error:
+        raise SurefootError(f"{path}: {error}") from None
+    columns = {k.removeprefix("columns/"): v for k, v in arrays.items() if k.startswith("columns/")}
+    return Raw(
+        {"": Stream({"time": arrays["time"]} | columns)}, units=header["units"] | {"time": "s"}, meta=header["meta"]
+    )
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+def _members(path: Path, archive: zipfile.ZipFile, most: int = MOST) -> list[zipfile.ZipInfo]:
     members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
     if not members:
         raise SurefootError(f"{path}: found no .npy member, expected an npz")
+    check_count("arrays", len(members), str(path), COUNT + 2)  # columns, and a log's time and header
     size = sum(m.file_size for m in members)
-    if size > MOST:
-        raise SurefootError(f"{path}: found {size} bytes of arrays, expected at most {MOST}")
+    if size > most:
+        raise SurefootError(f"{path}: found {size} bytes of arrays, expected at most {most}")
     return members
 
 
@@ -79,7 +105,10 @@ def _npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
         raise SurefootError(f"{where}: found npy version {version}, expected 1.0 or 2.0")
-    shape, fortran, dtype = readers[version](file)
+    try:
+        shape, fortran, dtype = readers[version](file)
+    except (SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:  # of the Python literal in it
+        raise SurefootError(f"{where}: header: {error}") from None
     return shape, fortran, dtype, file.tell()
 
 

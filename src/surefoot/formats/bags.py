@@ -5,7 +5,6 @@
 CRCs are checked. Messages in JSON and in ROS 2's CDR are read; a definition in the file is parsed, never run.
 """
 
-import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
+from surefoot import files
 from surefoot.errors import SurefootError, nearest
 from surefoot.formats.raw import WIDEST, Raw, Stream, from_records, listed
 
@@ -74,7 +74,7 @@ def _mcap_into(path: Path, topics: Topics) -> None:
     from mcap.stream_reader import StreamReader
 
     size, offset = path.stat().st_size, 0
-    with open(path, "rb") as file:
+    with open(files.open_regular(path), "rb") as file:
         bounded: Any = Bounded(file, size)
         records = StreamReader(bounded, emit_chunks=True, validate_crcs=True, record_size_limit=size).records
         channels = Channels(topics)
@@ -156,7 +156,7 @@ def _unpacked(chunk: Any) -> Any:
 
 
 def _from_json(data: bytes) -> dict[str, Any]:
-    message = json.loads(data)
+    message = files.parse_json(data, "message", nan=True)
     if not isinstance(message, dict):
         raise SurefootError(f"found the message {str(message)[:40]!r}, expected an object")
     return _joined(message)

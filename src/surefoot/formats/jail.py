@@ -1,65 +1,44 @@
-"""Readers of foreign files run in a process of their own, with bounded memory and time.
+"""Readers of foreign files run isolated, with bounded memory and time.
 
-    memory <= 1 GiB, or 20 times the file        CPU <= 5 s + 1 s a MB of file        no file written beyond that memory
+    memory <= 1 GiB, or 20 times the file, at most 16 GiB        CPU <= 10 s, or 1 s a MB of file
 
-What comes back is an npz of plain numbers and a JSON header. A reader that crashes, hangs or eats memory is an error.
+What comes back is an npz of plain numbers and a JSON header.
 """
 
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from surefoot.errors import SurefootError
-from surefoot.formats.raw import Raw, Stream
+from surefoot import isolated
+from surefoot.formats.arrays import load
+from surefoot.formats.raw import Raw, Stream, check
 
-REFUSED, MEMORY = 3, 4
-LEAST = 1 << 30  # bytes
+LEAST, MOST = 1 << 30, 16 << 30  # bytes
 
 
-def limits(size: int) -> tuple[int, int]:
-    """Bytes of memory and seconds of CPU for a file of `size` bytes."""
-    return max(LEAST, 20 * size), 5 + size // 1_000_000
+def limits(size: int) -> isolated.Limits:
+    """For a file of `size` bytes."""
+    seconds = max(10, size // 1_000_000)
+    return isolated.Limits(min(MOST, max(LEAST, 20 * size)), seconds, 30 + 4 * seconds)
 
 
 def read_apart(kind: str, path: Path, episode: int, size: int) -> Raw:
-    memory, seconds = limits(size)
-    src = str(Path(__file__).parents[2])
-    env = os.environ | {
-        "PYTHONPATH": os.pathsep.join([src, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-        "OPENBLAS_NUM_THREADS": "1",  # threads reserve memory that the reading does not need
-        "OMP_NUM_THREADS": "1",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-    }
-    job = [
-        sys.executable,
-        "-m",
-        "surefoot.formats.jail",
-        kind,
-        str(path.absolute()),
-        str(episode),
-        str(memory),
-        str(seconds),
-    ]
+    order = json.dumps([kind, str(path.absolute()), episode]).encode()
     try:
-        done = subprocess.run(job, capture_output=True, env=env, stdin=subprocess.DEVNULL, timeout=30 + 8 * seconds)
-    except subprocess.TimeoutExpired:
-        raise SurefootError(f"{path}: reading took more than {30 + 8 * seconds} s") from None
-    if done.returncode == 0:
-        return unpack(done.stdout)
-    if done.returncode == REFUSED:
-        raise SurefootError(done.stderr.decode(errors="replace").strip())
-    if done.returncode == MEMORY:
-        raise SurefootError(f"{path}: reading takes more than {memory >> 20} MiB, too much for a file of {size} bytes")
-    if -done.returncode in (getattr(signal, "SIGXCPU", 0), getattr(signal, "SIGKILL", 0)):
-        raise SurefootError(f"{path}: reading took more than {seconds} s of CPU, too much for a file of {size} bytes")
-    last = (done.stderr.decode(errors="replace").strip().splitlines() or ["no word"])[-1]
-    raise SurefootError(f"{path}: the {kind} reader broke on it (code {done.returncode}: {last[:200]})")
+        found = isolated.run("surefoot.formats.jail:read_here", order, limits(size), f"{path}: reading")
+    except isolated.Exceeded as error:
+        raise isolated.Exceeded(f"{error}, too much for a {kind} of {size} bytes") from None
+    return unpack(found, path)
+
+
+def read_here(order: bytes) -> bytes:
+    """In the child."""
+    from surefoot.formats import READERS
+
+    kind, path, episode = json.loads(order)
+    return pack(check(READERS[kind](Path(path), episode), path))
 
 
 def pack(raw: Raw) -> bytes:
@@ -72,51 +51,12 @@ def pack(raw: Raw) -> bytes:
     return out.getvalue()
 
 
-def unpack(data: bytes) -> Raw:
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        header, k = json.loads(str(arrays["header"])), 0
-        streams = {}
-        for s in header.pop("streams"):
-            columns = {c: arrays[f"c{k + j}"] for j, c in enumerate(s["columns"])}
-            k += len(columns)
-            streams[s["name"]] = Stream(columns, s["names"])
+def unpack(data: bytes, path: Path) -> Raw:
+    arrays, k = load(path, data), 0
+    header = json.loads(str(arrays["header"]))
+    streams = {}
+    for s in header.pop("streams"):
+        columns = {c: arrays[f"c{k + j}"] for j, c in enumerate(s["columns"])}
+        k += len(columns)
+        streams[s["name"]] = Stream(columns, s["names"])
     return Raw(streams, **header)
-
-
-def _bound(memory: int, seconds: int) -> None:
-    try:
-        import resource
-    except ImportError:  # not on Windows: there only the wall clock bounds a reader
-        return
-    for what, most in (
-        (resource.RLIMIT_DATA, memory),
-        (resource.RLIMIT_AS, memory + (1 << 30)),  # address space also counts libraries and reserves
-        (resource.RLIMIT_FSIZE, memory),
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
-def main(kind: str, path: str, episode: str, memory: str, seconds: str) -> int:
-    from surefoot.formats import READERS
-
-    _bound(int(memory), int(seconds))
-    try:
-        data = pack(READERS[kind](Path(path), int(episode)))
-    except SurefootError as error:
-        print(error, file=sys.stderr)
-        return REFUSED
-    except MemoryError:
-        return MEMORY
-    except Exception as error:
-        if "alloc" not in str(error).lower():
-            raise
-        return MEMORY
-    sys.stdout.buffer.write(data)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

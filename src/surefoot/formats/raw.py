@@ -16,6 +16,9 @@ import numpy as np
 from surefoot.errors import SurefootError
 
 WIDEST = 4096  # parts of a column: wider ones are pictures and clouds, which a Log does not hold
+MOST = 10_000  # columns, streams, arrays or constants in one file: every one of them is looked at by itself
+SPARSE = 64  # cells of a table of records for one that holds something
+LARGEST = 4 << 30  # bytes of a file
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,20 @@ class Raw:
     """what a log of our own said of itself"""
     notes: list[str] = field(default_factory=list)
     """what was left out and why, and what looks odd"""
+
+
+def check_count(what: str, n: int, where: str, most: int = MOST) -> None:
+    if n > most:
+        raise SurefootError(f"{where}: found {n} {what}, expected at most {most}")
+
+
+def check(raw: Raw, where: str) -> Raw:
+    """The Raw, where it holds no more things than a log has."""
+    check_count("streams", len(raw.streams), where)
+    check_count("columns", sum(len(s.columns) for s in raw.streams.values()), where)
+    check_count("constants", len(raw.constants), where)
+    check_count("notes", len(raw.notes), where)
+    return raw
 
 
 def full(stream: str, column: str) -> str:
@@ -75,6 +92,13 @@ def from_records(records: Sequence[dict[str, Any]], where: str) -> tuple[Stream,
     """Records as rows: nested names joined by dots; a list of numbers is a wide column, absent or null is nan."""
     flat = [dict(_flat(r)) for r in records]
     order = list(dict.fromkeys(name for r in flat for name in r))
+    held, cells = sum(map(len, flat)), len(flat) * len(order)
+    check_count("columns", len(order), where)
+    if cells > max(100 * MOST, SPARSE * held):
+        raise SurefootError(
+            f"{where}: found {len(order)} columns in {len(flat)} records, of which {held} of {cells} values are there; "
+            f"expected at least 1 of {SPARSE}"
+        )
     columns: dict[str, np.ndarray] = {}
     names: dict[str, list[str]] = {}
     notes: list[str] = []

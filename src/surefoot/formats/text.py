@@ -6,21 +6,22 @@ whose other members are constants ({"mass": 0.49, "entries": [...]}).
 """
 
 import csv
-import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from surefoot import files
 from surefoot.errors import SurefootError
-from surefoot.formats.raw import Raw, Stream, from_arrays, from_records, listed
+from surefoot.files import DIGITS
+from surefoot.formats.raw import LARGEST, Raw, Stream, check_count, from_arrays, from_records, listed
 
 MISSING = {"", "nan", "na", "n/a", "null", "none"}
 TRUTH = {"true": 1.0, "false": 0.0}
-DIGITS = 400  # a double has 17 digits and ends at 1e308: a longer number is no measurement
 
 
 def read_csv(path: Path) -> Raw:
@@ -31,14 +32,15 @@ def read_csv(path: Path) -> Raw:
         raise SurefootError(f"{path}: found an empty file, expected a header line and rows")
     split = _splitter(path, lines[first])
     names, body = _names(split(lines[first].lstrip("# ")), first)
+    check_count("columns", len(names), f"{path}: line {first + 1}")
     if len(set(names)) < len(names):
-        twice = next(n for n in names if names.count(n) > 1)
+        twice = Counter(names).most_common(1)[0][0]
         raise SurefootError(f"{path}: line {first + 1}: found column {twice!r} twice, expected each name once")
     rows = [(k + 1, line) for k, line in enumerate(lines[body:], body) if line.strip() and line[0] != "#"]
     if not rows:
         raise SurefootError(f"{path}: found the header {listed(names)} and no rows")
     cells = split(rows[0][1])
-    texts = [n for n, cell in zip(names, cells) if _number(cell) is None]
+    texts = {n: None for n, cell in zip(names, cells) if _number(cell) is None}
     keep = [k for k, n in enumerate(names) if n not in texts]
     if not keep:
         raise SurefootError(f"{path}: line {rows[0][0]}: found no number among {listed(cells)}")
@@ -51,7 +53,7 @@ def read_csv(path: Path) -> Raw:
 
 def _text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = files.read_bytes(path, LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SurefootError(f"{path}: byte {error.start}: found what is not UTF-8 text") from None
     if "\0" in text:
@@ -127,16 +129,7 @@ def _number(cell: str) -> float | None:
 
 
 def read_json(path: Path) -> Raw:
-    try:
-        value = json.loads(_text(path), parse_int=_int, parse_float=_float)
-    except RecursionError:
-        raise SurefootError(f"{path}: found too many levels of nesting") from None
-    except json.JSONDecodeError as error:
-        raise SurefootError(f"{path}: byte {error.pos}, line {error.lineno}: {error.msg}; expected JSON") from None
-    except SurefootError:
-        raise
-    except ValueError as error:
-        raise SurefootError(f"{path}: {error}") from None
+    value = files.parse_json(_text(path), str(path), nan=True)
     if isinstance(value, list):
         return _records(value, {}, path)
     if not isinstance(value, dict):
@@ -171,16 +164,3 @@ def _records(records: list[Any], constants: dict[str, Any], path: Path) -> Raw:
     if not stream.columns:
         raise SurefootError(f"{path}: found {len(records)} records and no numbers in them")
     return Raw({"": stream}, constants, notes=notes)
-
-
-def _int(text: str) -> int:
-    if len(text) > DIGITS:
-        raise ValueError(f"found a number of {len(text)} digits")
-    return int(text)
-
-
-def _float(text: str) -> float:
-    value = float(text) if len(text) <= DIGITS else math.inf
-    if math.isinf(value):
-        raise ValueError(f"found the number {text[:20]}, expected one within 1e308")
-    return value

@@ -34,6 +34,7 @@ Kind = Literal["mlp", "gru"]
 SAME = 1e-6  # relative: how far a period, gain or limit may be from the one a net was learned with
 TOLD = 3  # numbers a net is told of each joint in each period: p, v, s
 GOLDEN = 1e-5  # relative: how far an answer may be from the one that was written with the net
+LARGEST = 256 << 20  # bytes of weights
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -261,9 +262,9 @@ def load(path: str | Path, model: mujoco.MjModel) -> ActuatorNet:
         raise SurefootError(f"{where}: format: found {found!r}, expected {FORMAT!r}")
     weights = path.with_suffix(".safetensors")
     try:
-        data = weights.read_bytes()
-    except OSError as error:
-        raise SurefootError(f"{weights}: {error.strerror}; expected the weights beside {path.name}") from None
+        data = files.read_bytes(weights, LARGEST)
+    except SurefootError as error:
+        raise SurefootError(f"{error}; expected the weights beside {path.name}") from None
     if files.sha256(data) != told.get("sha256"):
         raise SurefootError(f"{weights}: not the weights {path.name} was written with (sha256 differs)")
     try:

@@ -29,6 +29,7 @@ from surefoot.world import Chance, OnAction, OnForce, State
 FORMAT = 1
 FARTHEST = 10.0  # of a standardised input: beyond it nothing is told apart
 WEIGHTS = "term.safetensors"
+LARGEST = 256 << 20  # bytes of weights
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def load(folder: Path, model: mujoco.MjModel | None = None) -> MissingForce | De
         raise unknown("term", str(card.get("kind")), KINDS, str(where))
     path = where.with_name(WEIGHTS)
     try:
-        data = path.read_bytes()
+        data = files.read_bytes(path, LARGEST)
         if files.sha256(data) != card.get("sha256"):
             raise SurefootError(f"{path}: these are not the weights {where.name} was written with (sha256 differs)")
         net = Ensemble(load_tensors(data))

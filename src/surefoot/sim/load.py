@@ -9,14 +9,13 @@ refused too, unless `strict=False` turns it into warnings. What merely looks wro
 import json
 import os
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import mujoco
 
+from surefoot import isolated
 from surefoot.errors import SurefootError, nearest
 from surefoot.sim.card import describe
 from surefoot.sim.scan import Scan, scan_file, scan_string
@@ -24,30 +23,7 @@ from surefoot.sim.vet import model_problems, model_warnings, xml_problems, xml_w
 
 __all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
 
-TRIAL_SECONDS = 10.0
-TRIAL_BYTES = 4 << 30  # address space, not memory: the interpreter and mujoco map about 1 GiB before they start
-
-# Runs in a process of its own: limits first, then the compile, and MjData, which allocates the arena.
-TRIAL = """
-import json, sys
-job = json.load(sys.stdin)
-try:
-    import resource
-    resource.setrlimit(resource.RLIMIT_AS, (job["bytes"], job["bytes"]))
-    resource.setrlimit(resource.RLIMIT_CPU, (job["cpu"], job["cpu"]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-except ImportError:
-    pass
-import mujoco
-try:
-    spec = mujoco.MjSpec.from_file(job["path"]) if job["path"] else mujoco.MjSpec.from_string(job["xml"])
-    for mesh in spec.meshes:
-        mesh.file = job["packages"].get(mesh.file, mesh.file)
-    mujoco.MjData(spec.compile())
-except Exception as e:
-    print(e)
-    sys.exit(3)
-"""
+TRIAL = isolated.Limits(memory=2 << 30, seconds=10, wall=30.0)
 
 HINTS = (
     (
@@ -144,23 +120,25 @@ def _names(spec: mujoco.MjSpec) -> Iterable[str]:
 
 def _trial(scan: Scan, where: str, job: dict[str, str]) -> None:
     """Compile once in a process with limits on time and memory: what would hang or crash does so there."""
-    order = {**job, "packages": scan.packages, "bytes": TRIAL_BYTES, "cpu": int(2 * TRIAL_SECONDS) + 1}
-    why = "; ".join(scan.growth[:3])
+    order, why = json.dumps({**job, "packages": scan.packages}).encode(), "; ".join(scan.growth[:3])
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", TRIAL],
-            input=json.dumps(order),
-            capture_output=True,
-            text=True,
-            timeout=TRIAL_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        raise SurefootError(
-            f"{where}: did not compile within {TRIAL_SECONDS:g} s, expected a smaller model: {why}"
-        ) from None
-    if done.returncode == 3:
-        raise SurefootError(f"{_refusal(where, done.stdout)} ({why})")
-    if done.returncode:
-        raise SurefootError(
-            f"{where}: a trial compile crashed or ran out of {TRIAL_BYTES >> 30} GiB, expected a smaller model: {why}"
-        )
+        isolated.run("surefoot.sim.load:compiled", order, TRIAL, f"{where}: compiling")
+    except isolated.Exceeded as error:
+        raise SurefootError(f"{error}, expected a smaller model: {why}") from None
+    except SurefootError as error:
+        raise SurefootError(f"{_refusal(where, str(error))} ({why})") from None
+
+
+def compiled(order: bytes) -> bytes:
+    """In the child: the compile, and MjData, which allocates the arena."""
+    job = json.loads(order)
+    try:
+        spec = mujoco.MjSpec.from_file(job["path"]) if job["path"] else mujoco.MjSpec.from_string(job["xml"])
+        for mesh in spec.meshes:
+            mesh.file = job["packages"].get(mesh.file, mesh.file)
+        mujoco.MjData(spec.compile())
+    except Exception as error:  # MuJoCo's own kinds
+        if isinstance(error, MemoryError) or "alloc" in str(error).lower():
+            raise MemoryError from None
+        raise SurefootError(str(error)) from None
+    return b""
