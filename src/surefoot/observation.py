@@ -11,7 +11,7 @@ of a site, command, action (the last one), time [s into the episode], gravity [m
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -106,8 +106,8 @@ def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
 
 
 def _joint_state(f: Formula, r: Readings) -> np.ndarray:
-    """Position and speed of each joint in turn."""
-    q, v = (_joint(name)(replace(f, offset=()), r) for name in ("joint_pos", "joint_vel"))
+    """Position and speed of each joint in turn; it has no offset."""
+    q, v = (_joint(name)(f, r) for name in ("joint_pos", "joint_vel"))
     return np.stack([q, v], 2).reshape(len(q), -1)
 
 

@@ -46,8 +46,8 @@ class Moment:
         gravity = x.gravity[ids] if len(x.gravity) > 1 else x.gravity
         y, e, wrench = _Some(x.y, ids), x.e[ids], x.wrench[ids]
         part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], y, e, gravity, wrench)
-        rows = (a[ids] for a in (self.action, self.previous, self.command, self.time, self.reward))
-        return Moment(part, *rows, self.layout)
+        action, previous, command = self.action[ids], self.previous[ids], self.command[ids]
+        return Moment(part, action, previous, command, self.time[ids], self.reward[ids], self.layout)
 
     def reading(self, name: str) -> np.ndarray:
         """(n, k) what the robot's sensors tell by that name (observation.py lists them)."""

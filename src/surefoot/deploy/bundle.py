@@ -184,7 +184,7 @@ def ours(path: Path, graph: Graph) -> OnnxPolicy:
         golden.check(contract, graph(golden.obs.astype(np.float32)), f"{path}: golden")
     else:
         raise SurefootError(f"{path}: golden: obs: expected {graph.width} numbers a row, found {golden.obs.shape[1]}")
-    about = {k: card[k] for k in ("net", "weights", "about") if k in card}
+    about = {k: v for k, v in card.items() if k in ("net", "weights", "about")}
     return OnnxPolicy(contract, graph, about)
 
 

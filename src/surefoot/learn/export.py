@@ -37,7 +37,8 @@ class _Exported(nn.Module):
 
 def onnx_bytes(net: PolicyNet) -> bytes:
     """The net as ONNX. The older exporter takes 0.1 s, the newer one 5 s: too long for every checkpoint."""
-    out, names = io.BytesIO(), ["actions"] + ["latent"] * (net.actor.encoder is not None)
+    out: Any = io.BytesIO()  # it takes a file, too
+    names = ["actions"] + ["latent"] * (net.actor.encoder is not None)
     axes = {name: {0: "n"} for name in ("obs", *names)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own age, and shapes that do not vary

@@ -249,6 +249,14 @@ class Actor(nn.Module):
         return obs if self.encoder is None else torch.cat([obs[:, self.keeps], self.encoder(obs)], 1)
 
 
+def plain_arrays(actor: Actor, see: Normaliser) -> dict[str, np.ndarray]:
+    """Layers w0, b0, w1, ... of an actor that is a plain MLP, and the mean and sd it is told by."""
+    linear = [m for m in actor.body if isinstance(m, nn.Linear)]
+    found = {f"w{k}": m.weight for k, m in enumerate(linear)} | {f"b{k}": m.bias for k, m in enumerate(linear)}
+    found |= {"mean": see.mean.float(), "sd": see.sd.float()}
+    return {k: v.detach().numpy().copy() for k, v in found.items()}
+
+
 class SymmetricNormaliser(Normaliser):
     """A Normaliser of the rows and their mirror images together, so that it keeps the symmetry."""
 

@@ -19,8 +19,7 @@ import torch
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.policy import CLIP
-from surefoot.real2sim.actuator_net import TOLD, ActuatorNet, Card, Drive, Kind, drives, response
+from surefoot.real2sim.actuator_net import CLIP, TOLD, ActuatorNet, Card, Drive, Kind, drives, response
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.real2sim.signals import controls, joints_of, measured, starts
 from surefoot.rng import key, stream

@@ -26,13 +26,13 @@ from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
-from surefoot.policy import CLIP
 from surefoot.world import Chance, OnForce, Remembers, State
 
 FORMAT = "surefoot.actuator/1"
 Kind = Literal["mlp", "gru"]
 SAME = 1e-6  # relative: how far a period, gain or limit may be from the one a net was learned with
 TOLD = 3  # numbers a net is told of each joint in each period: p, v, s
+CLIP = 10.0  # largest magnitude of a normalised input
 GOLDEN = 1e-5  # relative: how far an answer may be from the one that was written with the net
 LARGEST = 256 << 20  # bytes of weights
 Arrays = Mapping[str, np.ndarray]

@@ -124,6 +124,7 @@ def practised(
     watch: Callable[[dict[str, float]], None] | None = None,
 ) -> Explained:
     """delta by reinforcement, and what it explains of the part of the log that it was not shown."""
+    from surefoot.learn.nets import plain_arrays
     from surefoot.learn.ppo import Learner
 
     if settings.activation != "tanh" or settings.encoder != "none":
@@ -140,7 +141,7 @@ def practised(
         row = learner.iterate()
         if watch is not None:
             watch(row)
-    arrays = learner.policy_parts()[0]
+    arrays = plain_arrays(learner.actor, learner.see_actor)
     term = DeltaAction(Layout.of(at.world.model), frozen(arrays, lessons.action.scale))
     return judged(at, term, {"push": "control", "steps": settings.iterations * settings.batch}, fitting, seed)
 

@@ -16,6 +16,7 @@ import numpy as np
 from surefoot.contract import Action
 from surefoot.env import Env
 from surefoot.errors import SurefootError
+from surefoot.learn.nets import plain_arrays
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.actuator import Lesson, Settings, Watch, moved
@@ -93,7 +94,7 @@ def matched(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
     while learner.iteration < settings.iterations:
         learner.iterate()
         if learner.iteration % every == 0 or learner.iteration == settings.iterations:
-            net = as_net(lesson.blank, learner.policy_parts()[0])
+            net = as_net(lesson.blank, plain_arrays(learner.actor, learner.see_actor))
             found = moved(lesson, net, lesson.part == 1)
             cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
             if cost < best:

@@ -18,9 +18,8 @@ import numpy as np
 import torch
 
 from surefoot.errors import SurefootError
-from surefoot.policy import CLIP
 from surefoot.real2sim.actuator import Lesson, Settings, Watch, _some, begun, moved, spread, with_weights
-from surefoot.real2sim.actuator_net import TOLD, ActuatorNet, response
+from surefoot.real2sim.actuator_net import CLIP, TOLD, ActuatorNet, response
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.signals import joints_of, starts
 from surefoot.rng import stream

@@ -4,14 +4,15 @@ import mujoco
 
 from surefoot.robot import Layout
 
-S, J = mujoco.mjtSensor, mujoco.mjtJoint
+S = mujoco.mjtSensor
+FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "HINGE", "SLIDE"))
 AT_SITE = {int(S.mjSENS_GYRO): "base_ang_vel", int(S.mjSENS_VELOCIMETER): "base_lin_vel", int(S.mjSENS_FRAMEQUAT): "base_quat"}  # fmt: skip
 OF_JOINT = {int(S.mjSENS_JOINTPOS): "joint_pos", int(S.mjSENS_JOINTVEL): "joint_vel"}
 
 
 def layout_of(model: mujoco.MjModel) -> Layout:
-    joints = [j for j in range(model.njnt) if model.jnt_type[j] in (J.mjJNT_HINGE, J.mjJNT_SLIDE)]
-    free = [j for j in range(model.njnt) if model.jnt_type[j] == J.mjJNT_FREE]
+    joints = [j for j in range(model.njnt) if model.jnt_type[j] in (HINGE, SLIDE)]
+    free = [j for j in range(model.njnt) if model.jnt_type[j] == FREE]
     base = (int(model.jnt_qposadr[free[0]]), int(model.jnt_dofadr[free[0]])) if free else None
     return Layout(
         joints=tuple(model.joint(j).name for j in joints),
@@ -31,7 +32,7 @@ def _sensors(model: mujoco.MjModel, joints: list[int]) -> dict[str, str]:
     tells: dict[str, list[tuple[int, str]]] = {}
     for i in range(model.nsensor):
         kind, name, target = int(model.sensor_type[i]), model.sensor(i).name, int(model.sensor_objid[i])
-        at_site = model.sensor_objtype[i] == mujoco.mjtObj.mjOBJ_SITE and model.sensor_refid[i] < 0
+        at_site = int(model.sensor_objtype[i]) == int(mujoco.mjtObj.mjOBJ_SITE) and model.sensor_refid[i] < 0
         if kind in AT_SITE and at_site:
             found.setdefault(f"{AT_SITE[kind]}@{model.site(target).name}", name)
         if kind in OF_JOINT:

@@ -85,9 +85,9 @@ def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0
 
 def _observation_space(env: Env) -> Box:
     """As wide as each term's clip allows; without bounds where Terms may move what is told after the clip."""
-    clip, scale = (env.task.observations["actor"].each(k) for k in ("clip", "scale"))
-    high = np.full(len(clip), np.inf) if env.told else np.abs(clip * scale)
-    high = np.tile(high, env.task.observations["actor"].history).astype(np.float32)
+    group = env.task.observations["actor"]
+    high = np.full(group.frame, np.inf) if env.told else np.abs(group.clips * group.scales)
+    high = group.told(np.tile(high, (1, group.history, 1)))[0].astype(np.float32)
     return Box(-high, high, dtype=np.float32)
 
 

@@ -44,7 +44,7 @@ def driven(model: mujoco.MjModel, actuators: tuple[str, ...]) -> tuple[str, ...]
     found = []
     for name in actuators:
         a = model.actuator(name)
-        if model.actuator_trntype[a.id] != mujoco.mjtTrn.mjTRN_JOINT:
+        if int(model.actuator_trntype[a.id]) != int(mujoco.mjtTrn.mjTRN_JOINT):
             return ()
         found.append(model.joint(int(model.actuator_trnid[a.id, 0])).name)
     return tuple(found)
