@@ -1,4 +1,4 @@
-"""Policies and their contracts: what is written is what is read, and nothing else is."""
+"""Policies on disk: what is written is what is read, by torch and by onnxruntime, and nothing else is."""
 
 import json
 import struct
@@ -6,164 +6,159 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from surefoot import files, tasks
+from surefoot.contract import Action, Contract
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.policy import Contract, Net, Random, Told, Zero
+from surefoot.learn import export
+from surefoot.learn.nets import Actor, Encoder, mlp
+from surefoot.learn.policy_net import PolicyNet, build
+from surefoot.observation import ObsGroup, ObsTerm
+from surefoot.policy import Driver, Policy, Random, Zero
+from surefoot.task import Mirror
 
 
-def net(hidden=5, choices=0, mirrored=False, activation="relu") -> Net:
-    rng = np.random.default_rng(0)
-    f = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
-    c = Contract(
-        "balance", 50.0, (Told("x", 4, "m", 1.0, 10.0),), 1, ("a", "b"), "N", (0.0, 0.0), (1.0, 1.0), 1.0, choices
-    )
-    arrays = {
-        "w0": f(hidden, 4),
-        "b0": f(hidden),
-        "w1": f(choices or 2, hidden),
-        "b1": f(choices or 2),
-        "mean": f(4),
-        "sd": np.ones(4, np.float32),
-    }
+def contract_of(history: int = 1, choices: int = 0) -> Contract:
+    terms = ObsGroup((ObsTerm("x", None, 4, "m", clip=10.0),), history)
+    return Contract("balance", 50.0, terms, Action(("a", "b"), np.zeros(2), np.ones(2), "N", 1.0, choices))
+
+
+def net(hidden: int = 5, choices: int = 0, mirrored: bool = False, activation: str = "relu") -> PolicyNet:
+    rng, c = torch.Generator().manual_seed(0), contract_of(choices=choices)
+    mirror = None
     if mirrored:
-        arrays |= {"obs_order": np.array([1, 0, 2, 3]), "obs_sign": np.array([1, 1, -1, 1], np.float32)}
-        arrays |= {"action_order": np.array([1, 0]), "action_sign": np.array([1, 1], np.float32)}
-    return Net(c, arrays, activation)
+        mirror = Mirror(np.array([1, 0, 2, 3]), np.array([1, 1, -1, 1]), np.array([1, 0]), np.ones(2))
+    actor = Actor(mlp(4, (hidden,), choices or 2, activation, 1.0, rng), mirror, activation=activation)
+    return PolicyNet(c, actor, (np.array([0.1, -0.2, 0.3, 0.0]), np.array([1.0, 2.0, 0.5, 1.0])))
 
 
-def encoded(kind: str, history: int = 12, activation: str = "tanh") -> Net:
+def encoded(kind: str, history: int = 12, activation: str = "tanh") -> PolicyNet:
     """A policy with an encoder as learning makes it, its weights at random."""
-    import torch
-
-    from surefoot.learn.nets import Actor, Encoder, mlp
-
     rng, frame = torch.Generator().manual_seed(0), 4
-    c = replace(net().contract, history=history)
+    c = contract_of(history)
     reads = np.arange(2) + (history - 1) * frame if kind == "mlp" else np.arange(history * frame)
     keeps = np.arange((history - 1) * frame + 2, history * frame)
     encoder = Encoder(kind, reads, history, 3, activation, rng, 16)
-    actor = Actor(mlp(len(keeps) + 3, (8,), 2, activation, 1.0, rng), None, encoder, keeps)
-    torch.nn.init.normal_(actor.encoder.out.bias, generator=rng)
-    scale = {"mean": np.full(c.obs_dim, 0.3, np.float32), "sd": np.full(c.obs_dim, 1.5, np.float32)}
-    return Net(c, actor.arrays() | scale, activation, kind)
+    actor = Actor(mlp(len(keeps) + 3, (8,), 2, activation, 1.0, rng), None, encoder, keeps, activation)
+    torch.nn.init.normal_(encoder.out.weight, generator=rng)
+    torch.nn.init.normal_(encoder.out.bias, generator=rng)
+    return PolicyNet(c, actor, (np.full(c.obs_dim, 0.3), np.full(c.obs_dim, 1.5)))
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu"])
 @pytest.mark.parametrize("history", [1, 3, 12, 25])
 @pytest.mark.parametrize("kind", ["mlp", "conv", "gru"])
-def test_an_encoder_answers_the_same_in_torch_numpy_on_disk_and_in_onnx(tmp_path, kind, history, activation):
-    import onnx
-    import torch
-    from surefoot.learn.check import as_torch, onnx_difference
-
+def test_an_encoder_answers_the_same_in_torch_and_onnx_and_after_reading(tmp_path, kind, history, activation):
     policy = encoded(kind, history, activation)
     obs = np.random.default_rng(1).standard_normal((9, 4 * history)).astype(np.float32)
+    path = export.save(policy, tmp_path)
+    again = bundle.load(tmp_path)
+    assert np.allclose(again(obs), policy(obs), atol=1e-5) and export.onnx_difference(policy, path) < 1e-5
+    assert np.array_equal(export.load_net(tmp_path)(obs), policy(obs))
     with torch.no_grad():
-        expected = as_torch(policy)(torch.from_numpy(policy.normalised(obs))).numpy()
-    assert np.allclose(policy(obs), expected, atol=1e-5)
-    bundle.save(policy, tmp_path)
-    assert np.array_equal(bundle.load(tmp_path)(obs), policy(obs))
-    bundle.export_onnx(policy, tmp_path / "p.onnx")
-    assert onnx_difference(policy, tmp_path / "p.onnx") < 1e-5
-    graph = onnx.load(tmp_path / "p.onnx").graph
-    assert {c.name for c in graph.initializer} <= {name for n in graph.node for name in n.input}  # nothing unused
+        latent = policy.actor.encoder(policy.normalised(torch.from_numpy(obs))).numpy()
+    assert again.adapts and np.allclose(again.latent(obs), latent, atol=1e-5)
     moved = obs.copy()
     moved[:, 0 if kind != "mlp" else -4] += 1.0  # the oldest number, or the first the encoder reads
-    assert not np.array_equal(policy(moved), policy(obs))
+    assert not np.array_equal(again(moved), again(obs))
 
 
-def test_an_encoder_that_does_not_fit_is_refused():
+def test_a_net_whose_layers_do_not_fit_is_refused():
     good = encoded("conv")
-    for change, message in (
-        ({"reads": np.arange(47)}, "47 columns are no 12 frames"),
-        ({"keeps": np.array([48])}, "expected columns below 48"),
-        ({"latent_w": good.arrays["latent_w"][:, :-1]}, "do not fit"),
-        ({"enc_b0": good.arrays["enc_b0"] * np.nan}, "NaN"),
+    spec, state = good.spec(), good.state_dict()
+    for changed, tensors, message in (
+        (spec | {"sizes": [7, 8, 2]}, state, "do not fit"),
+        (spec | {"activation": "os.system"}, state, "no activation matches"),
+        (spec, {k: v for k, v in state.items() if k != "mean"}, "do not fit"),
+        (spec, state | {"sd": state["sd"] * np.nan}, "NaN"),
+        ({k: v for k, v in spec.items() if k != "encoder"}, state, "do not fit"),
     ):
         with pytest.raises(SurefootError, match=message):
-            replace(good, arrays=dict(good.arrays) | change)
-    with pytest.raises(SurefootError, match="encoder matches 'cnv'"):
-        replace(good, encoder="cnv")
+            build(changed, good.contract, tensors, "net")
 
 
 @pytest.mark.parametrize(
     "policy", [net(), net(choices=3), net(mirrored=True), net(activation="elu"), net(activation="tanh")]
 )
-def test_a_saved_policy_answers_the_same_and_so_does_its_onnx(tmp_path, policy):
-    from surefoot.learn.check import onnx_difference
-
-    bundle.save(policy, tmp_path)
+def test_a_saved_policy_answers_the_same_and_knows_its_contract(tmp_path, policy):
+    path = export.save(policy, tmp_path)
     again = bundle.load(tmp_path)
     obs = np.random.default_rng(1).standard_normal((9, 4)).astype(np.float32)
-    assert np.array_equal(policy(obs), again(obs)) and again.contract == policy.contract
-    bundle.export_onnx(again, tmp_path / "p.onnx")
-    assert onnx_difference(again, tmp_path / "p.onnx") < 1e-5
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "p.onnx",
-        "policy.json",
-        "policy.safetensors",
-    ]  # one file, no .data
+    assert np.allclose(policy(obs), again(obs), atol=1e-6) and again.contract == policy.contract
+    assert export.onnx_difference(policy, path) < 1e-5 and not again.adapts
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["policy.onnx", "policy.safetensors"]
+    assert export.digest(export.load_net(path)) == export.digest(policy)
 
 
-def test_an_onnx_carries_the_contract_whole_and_the_fields_common_keys(tmp_path):
-    import onnx
+def test_a_symmetric_policy_answers_the_mirror_image_by_the_mirrored_answer(tmp_path):
+    export.save(net(mirrored=True), tmp_path)
+    policy, obs = bundle.load(tmp_path), np.random.default_rng(1).standard_normal((9, 4)).astype(np.float32)
+    scales = np.array([0.1, -0.2, 0.3, 0.0]), np.array([1.0, 2.0, 0.5, 1.0])
+    z = (obs - scales[0]) / scales[1]
+    image = ((z[:, [1, 0, 2, 3]] * [1, 1, -1, 1]) * scales[1] + scales[0]).astype(np.float32)
+    assert np.allclose(policy(image), policy(obs)[:, [1, 0]], atol=1e-5)
 
-    bundle.export_onnx(net(), tmp_path / "p.onnx")
-    meta = {p.key: p.value for p in onnx.load(tmp_path / "p.onnx").metadata_props}
-    assert Contract.from_json(json.loads(meta["surefoot"])) == net().contract
-    assert meta["joint_names"] == "a,b" and meta["observation_names"] == "x"
+
+def test_an_onnx_carries_the_fields_common_keys(tmp_path):
+    export.save(net(), tmp_path)
+    meta = bundle.load(tmp_path).graph.metadata
+    assert meta["joint_names"] == "a,b" and meta["observation_names"] == "x" and meta["action_scale"] == "1.0,1.0"
 
 
 def test_an_onnx_that_differs_from_its_net_is_refused(tmp_path):
-    from surefoot.learn.check import onnx_difference
-
-    bundle.export_onnx(net(), tmp_path / "p.onnx")
-    other = replace(net(), arrays=dict(net().arrays, b1=net().arrays["b1"] + 0.01))
+    path, other = export.save(net(), tmp_path), net()
+    with torch.no_grad():
+        other.actor.body[-1].bias += 0.01
     with pytest.raises(SurefootError, match="not fit to deploy"):
-        onnx_difference(other, tmp_path / "p.onnx")
+        export.onnx_difference(other, path)
 
 
-def broken(tmp_path, change):
-    bundle.save(net(), tmp_path)
-    change(tmp_path)
-    with pytest.raises(SurefootError) as caught:
-        bundle.load(tmp_path)
-    return str(caught.value)
-
-
-def edit(change):
-    def do(folder):
-        card = files.read_json(folder / "policy.json")
-        change(card)
-        files.write_json(folder / "policy.json", card)
-
-    return do
+def resealed(folder, change):
+    """What someone may write who knows how files are sealed."""
+    path = folder / "policy.onnx"
+    card = json.loads(bundle.load(path).graph.metadata["surefoot"])
+    change(card)
+    path.write_bytes(bundle.sealed(export.onnx_bytes(net()), card))
 
 
 @pytest.mark.parametrize(
     "change, said",
     [
-        (edit(lambda c: c["contract"].pop("rate")), "rate"),
-        (edit(lambda c: c["contract"].update(rat=1)), "no field matches 'rat'.*did you mean rate"),
-        (edit(lambda c: c["contract"].update(format=99)), "format: expected 1, found 99"),
-        (edit(lambda c: c["contract"].update(action_scale=[1.0])), "action_scale: expected 2 numbers"),
-        (edit(lambda c: c["contract"].update(rate=-5)), "rate: expected a frequency"),
-        (edit(lambda c: c.update(sha256="0")), "not the weights"),
-        (edit(lambda c: c.update(activation="os.system")), "no activation matches"),
-        (edit(lambda c: c["golden"]["out"][0].__setitem__(0, 9.0)), "answers differently"),
-        (edit(lambda c: c.pop("golden")), "golden"),
-        (lambda f: (f / "policy.json").write_text("{"), "expected JSON"),
-        (lambda f: (f / "policy.json").write_text('{"contract": NaN}'), "expected JSON"),
-        (lambda f: (f / "policy.json").unlink(), "no such file"),
-        (lambda f: (f / "policy.safetensors").unlink(), "no policy here"),
+        (lambda c: c.update(format=99), "format: expected 2, found 99"),
+        (lambda c: c.pop("golden"), "golden: found nothing"),
+        (lambda c: c["golden"]["out"][0].__setitem__(0, 9.0), "answers differently"),
+        (lambda c: c["golden"]["control"][0].__setitem__(0, 9.0), "other controls"),
+        (lambda c: c["contract"]["action"].update(scale=[-10.0, 1.0]), "other controls"),
+        (lambda c: c.update(extra=1), "no field matches 'extra'"),
     ],
-)  # fmt: skip
+)
 def test_a_policy_that_does_not_fit_together_is_refused_by_name(tmp_path, change, said):
-    import re
+    export.save(net(), tmp_path)
+    resealed(tmp_path, change)
+    with pytest.raises(SurefootError, match=said):
+        bundle.load(tmp_path)
 
-    assert re.search(said, broken(tmp_path, change))
+
+def test_a_changed_missing_or_older_file_is_refused_in_words(tmp_path):
+    path = export.save(net(), tmp_path)
+    data = path.read_bytes()
+    for at in np.linspace(0, len(data) - 1, 40).astype(int):
+        path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
+        with pytest.raises(SurefootError):
+            bundle.load(tmp_path)
+    path.write_bytes(data)
+    (tmp_path / "policy.safetensors").write_bytes(b"other")
+    assert bundle.load(tmp_path).contract.task == "balance"
+    with pytest.raises(SurefootError, match="not the weights policy.onnx was written with"):
+        export.load_net(tmp_path)
+    path.unlink()
+    with pytest.raises(SurefootError, match="no policy here"):
+        bundle.load(tmp_path)
+    (tmp_path / "policy.json").write_text("{}")
+    with pytest.raises(SurefootError, match="an earlier version of surefoot wrote this policy; train it again"):
+        bundle.load(tmp_path)
 
 
 def safetensors_of(header: dict, body: bytes = b"") -> bytes:
@@ -177,7 +172,7 @@ def safetensors_of(header: dict, body: bytes = b"") -> bytes:
         b"",
         b"\x80\x04\x95pickle",
         struct.pack("<Q", 2**63) + b"{}",
-        safetensors_of({"w0": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, b"0000"),
+        safetensors_of({"mean": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}, b"0000"),
         safetensors_of(
             {
                 "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
@@ -185,18 +180,18 @@ def safetensors_of(header: dict, body: bytes = b"") -> bytes:
             },
             b"000000",
         ),
-        safetensors_of({"w0": {"dtype": "F32", "shape": [1], "data_offsets": [0, 400]}}, b"0000"),
+        safetensors_of({"mean": {"dtype": "F32", "shape": [1], "data_offsets": [0, 400]}}, b"0000"),
         safetensors_of({f"t{k}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for k in range(100_000)}),
-        safetensors_of({"w0": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, struct.pack("<f", float("nan"))),
+        safetensors_of({"mean": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, struct.pack("<f", float("nan"))),
     ],
     ids=["empty", "pickle", "huge header", "shape overflow", "overlap", "beyond the end", "1e5 tensors", "nan"],
 )
 def test_hostile_weights_are_refused_even_when_their_hash_agrees(tmp_path, data):
-    bundle.save(net(), tmp_path)
+    export.save(net(), tmp_path)
     (tmp_path / "policy.safetensors").write_bytes(data)
-    edit(lambda c: c.update(sha256=files.sha256(data)))(tmp_path)
+    resealed(tmp_path, lambda c: c.update(weights=files.sha256(data)))
     with pytest.raises(SurefootError):
-        bundle.load(tmp_path)
+        export.load_net(tmp_path)
 
 
 def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path, monkeypatch):
@@ -210,6 +205,26 @@ def test_a_write_that_fails_leaves_the_old_file_whole(tmp_path, monkeypatch):
     with pytest.raises(SurefootError, match=r"x.json: could not write .* No space left on device"):
         files.write_json(path, {"a": 2})
     assert files.read_json(path) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+class Counter(Policy):
+    """Answers how often it was asked in this episode."""
+
+    def __init__(self, contract: Contract):
+        self.contract = contract
+
+    def init(self, n):
+        return {"count": np.zeros((n, 1))}
+
+    def step(self, s, obs):
+        return {"count": s["count"] + 1}, np.repeat(s["count"], 2, 1)
+
+
+def test_a_driver_keeps_a_policys_state_and_begins_it_anew_where_episodes_do():
+    drive, obs = Driver(Counter(contract_of()), 3), np.zeros((3, 4), np.float32)
+    assert [drive(obs)[:, 0].tolist() for _ in range(2)] == [[0, 0, 0], [1, 1, 1]]
+    drive.begin(np.array([False, True, False]))
+    assert drive(obs)[:, 0].tolist() == [2, 0, 2]
 
 
 def test_zero_and_random_fit_every_task():
@@ -228,3 +243,22 @@ def test_zero_and_random_fit_every_task():
             Random(c, 1)(obs), Random(c, 2)(obs)
         )
     assert c.kp == pytest.approx((35.0,) * 12) and c.kd == pytest.approx((0.6,) * 12)
+    assert c.joints == c.action.names and c.home == pytest.approx(tuple(c.action.offset))
+
+
+def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_do(tmp_path):
+    from surefoot.tasks import golden
+    from surefoot.tasks.rollout import contract
+
+    for name in ("balance", "hover", "arm", "walk"):
+        task = tasks.make(name)
+        env = tasks.env(task, 1)
+        c = contract(task, env.world.model)
+        policy = Random(c, 3)
+        found = golden.recorder(env)(policy)
+        assert len(found["obs"]) >= 4 and not found["raw"]
+        again = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)).told(c, name)
+        assert np.allclose(again, found["obs"], atol=2e-6), name
+        turned = replace(c.observation, terms=tuple(replace(t, scale=-1.0) for t in c.terms))
+        other = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0))
+        assert not np.allclose(other.told(replace(c, observation=turned), name), found["obs"], atol=1e-3)

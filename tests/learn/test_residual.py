@@ -6,18 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from surefoot.learn.check import answers, onnx_difference
 
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.cli import main
+from surefoot.contract import Contract
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.learn import export
 from surefoot.learn import train as learn
 from surefoot.learn.loop import policy_of
+from surefoot.learn.nets import Actor, mlp
+from surefoot.learn.policy_net import PolicyNet, linear
 from surefoot.learn.ppo import Learner
-from surefoot.learn.residual import Residual
-from surefoot.policy import Contract, Net, Policy, Zero, linear
+from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
+from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 4, "learner_threads": 1}
@@ -30,22 +33,26 @@ def contract_of(name: str, history: int = 0, **changes) -> Contract:
     return replace(contract(task, tasks.env(task, 1).world.model), **changes)
 
 
-def law(**changes) -> Net:
+def law(**changes) -> PolicyNet:
     return linear(contract_of("balance", **changes), {"cart_pole": K})
 
 
 def learner(base: Policy, residual: Residual, steps: int = 2048) -> Learner:
     task, settings = tasks.make("balance"), learn.settings_for("balance", {"steps": steps})
     env = tasks.env(task, settings.envs, tasks.nominal(task), 0, stagger=True)
-    return Learner(env, settings, 0, upon=residual.upon(base, contract(task, env.world.model)))
+    return Learner(env, settings, 0, upon=upon(residual, base, contract(task, env.world.model)))
 
 
-def stacked(rng=0) -> Net:
+def upon(residual: Residual, base: Policy, c: Contract) -> ResidualActor:
+    return ResidualActor(residual, BasePolicy(c, base))
+
+
+def stacked(seed: int = 0, base: PolicyNet | None = None, activation: str = "tanh") -> PolicyNet:
     """A residual told three frames, at random, on a law told one."""
-    c, rng = contract_of("balance", history=3), np.random.default_rng(rng)
-    f = lambda *shape: rng.standard_normal(shape).astype(np.float32)  # noqa: E731
-    arrays = {"w0": f(5, 12), "b0": f(5), "w1": f(1, 5), "b1": f(1), "mean": f(12), "sd": np.ones(12, np.float32)}
-    return Net(c, arrays, "tanh", base=law())
+    rng = torch.Generator().manual_seed(seed)
+    actor = Actor(mlp(12, (5,), 1, activation, 1.0, rng), None, activation=activation)
+    scales = (np.linspace(-1.0, 1.0, 12), np.ones(12))
+    return PolicyNet(contract_of("balance", history=3), actor, scales, base or law(), 0.5)
 
 
 def test_a_linear_law_is_the_one_written_down_in_units_of_controls_and_sensors():
@@ -63,7 +70,7 @@ def test_a_linear_law_reads_the_newest_frame_and_undoes_scales_and_offsets():
     v = obs[:, -1, 12:15] / 0.5  # m/s: base_lin_vel is told halved
     expected = np.array([0.01, 0.02, 0.03, 0.04]) + v @ gain.T
     found = linear(c, {"base_lin_vel": gain}, [0.01, 0.02, 0.03, 0.04])(obs.reshape(20, -1))
-    assert np.allclose(np.array(c.action_offset) + np.array(c.action_scale) * found, expected, atol=1e-6)
+    assert np.allclose(c.action.offset + c.action.scale * found, expected, atol=1e-6)
 
 
 def test_learning_begins_at_the_base_exactly_and_stays_there_while_only_the_critic_learns():
@@ -81,7 +88,7 @@ def test_learning_begins_at_the_base_exactly_and_stays_there_while_only_the_crit
 
 
 def test_what_drives_the_robot_in_training_is_what_the_written_policy_answers():
-    """base + c f, with f as the learner says it, and the policy whose last layer holds c."""
+    """base + c f, with f as the learner says it, and the policy that is written."""
     mine = learner(law(), Residual(scale=0.7, burn_in=0.0))
     mine.iterate()
     obs = mine.obs["actor"]
@@ -96,66 +103,62 @@ def test_a_base_is_told_its_own_terms_and_newest_frames_and_held_to_the_limit():
     whole, obs = stacked(), np.random.default_rng(1).normal(0, 1, (30, 12)).astype(np.float32)
     newest = law()(obs[:, 8:])
     assert np.abs(newest).max() > 1
-    assert np.allclose(whole(obs) - whole.own(obs), np.clip(newest, -1, 1), atol=1e-6)
+    with torch.no_grad():
+        own = 0.5 * whole.actor(whole.normalised(torch.from_numpy(obs))).numpy()
+    assert np.allclose(whole(obs) - own, np.clip(newest, -1, 1), atol=1e-6)
 
 
-@pytest.mark.parametrize("policy", [stacked(), Net(stacked(1).contract, stacked(1).arrays, "relu", base=stacked())])
-def test_numpy_torch_disk_and_onnx_agree_also_on_a_base_of_a_base(tmp_path, policy):
+@pytest.mark.parametrize("policy", [stacked(), stacked(1, stacked(), "relu")])
+def test_torch_disk_and_onnx_agree_also_on_a_base_of_a_base(tmp_path, policy):
     obs = np.random.default_rng(1).normal(0, 1, (30, 12)).astype(np.float32)
-    assert np.allclose(policy(obs), answers(policy, obs).numpy(), atol=1e-5)
-    bundle.save(policy, tmp_path)
-    again = bundle.load(tmp_path)
-    assert np.array_equal(again(obs), policy(obs)) and bundle.digest(again) == bundle.digest(policy)
-    bundle.export_onnx(policy, tmp_path / "p.onnx")
-    assert onnx_difference(policy, tmp_path / "p.onnx") < 1e-5
-    alone = replace(policy, base=None)
-    bundle.export_onnx(alone, tmp_path / "p.onnx")
+    path = export.save(policy, tmp_path)
+    again = export.load_net(tmp_path)
+    assert np.array_equal(again(obs), policy(obs)) and export.digest(again) == export.digest(policy)
+    assert np.allclose(bundle.load(tmp_path)(obs), policy(obs), atol=1e-5)
+    assert export.onnx_difference(policy, path) < 1e-5
+    alone = PolicyNet(policy.contract, policy.actor, (policy.mean.numpy(), policy.sd.numpy()), None, 0.5)
     with pytest.raises(SurefootError, match="differ from torch"):
-        onnx_difference(policy, tmp_path / "p.onnx")
+        export.onnx_difference(policy, export.save(alone, tmp_path / "alone"))
 
 
 def test_a_base_that_was_changed_on_disk_is_refused(tmp_path):
-    path = bundle.save(stacked(), tmp_path)
-    whole, card = path.read_bytes(), json.loads((tmp_path / "policy.json").read_text())
-    at = whole.find(stacked().base.arrays["w0"].tobytes())
-    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    path = export.save(stacked(), tmp_path)
+    weights = tmp_path / "policy.safetensors"
+    whole = weights.read_bytes()
+    at = whole.find(stacked().base.actor.body[0].weight.detach().numpy().tobytes())
+    weights.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     with pytest.raises(SurefootError, match="sha256 differs"):
-        bundle.load(path)
-    path.write_bytes(whole)
-
-    def told(**changes):
-        (tmp_path / "policy.json").write_text(json.dumps({k: v for k, v in (card | changes).items() if v is not None}))
-        return bundle.load(path)
-
-    other = json.loads(json.dumps(card["base"]))
-    other["contract"]["observation"][0]["scale"] = 2.0
-    for changed, message in (
-        (None, "in the JSON and in the weights"),
-        ({}, "base: contract: missing"),
-        (other, "cart_pole: expected"),
-        (card["base"] | {"activation": "rlu"}, "activation matches 'rlu'"),
-        (card["base"] | {"contract": card["contract"]}, "expected float32 of shape"),
+        export.load_net(path)
+    weights.write_bytes(whole)
+    card = json.loads(bundle.load(path).graph.metadata["surefoot"])
+    other = json.loads(json.dumps(card["net"]))
+    other["base_contract"]["observation"]["terms"][0]["scale"] = 2.0
+    for net, message in (
+        ({k: v for k, v in card["net"].items() if k != "base"}, "do not fit"),
+        (card["net"] | {"base": {}}, "do not fit"),
+        (other, "cart_pole.scale: expected"),
+        (card["net"] | {"base": card["net"]["base"] | {"activation": "rlu"}}, "activation matches 'rlu'"),
     ):
+        path.write_bytes(bundle.sealed(export.onnx_bytes(stacked()), card | {"net": net}))
         with pytest.raises(SurefootError, match=message):
-            told(base=changed)
-    assert np.array_equal(told()(np.ones((1, 12))), stacked()(np.ones((1, 12))))
+            export.load_net(path)
 
 
 def test_a_base_that_means_something_else_is_refused():
-    c = stacked().contract
-    told = contract_of("balance").observation[0]
+    c, plain = stacked().contract, contract_of("balance")
+    term = plain.terms[0]
+    told = lambda **changes: replace(plain.observation, **changes)  # noqa: E731
     for changes, message in (
-        ({"observation": (replace(told, name="cart"),)}, "no observation term matches 'cart'"),
-        ({"observation": (replace(told, unit="ft"),)}, "cart_pole: expected"),
-        ({"history": 4}, "at most 3 frames, found 4"),
+        ({"observation": told(terms=(replace(term, name="cart"),))}, "no observation term matches 'cart'"),
+        ({"observation": told(terms=(replace(term, unit="ft"),))}, "cart_pole.unit: expected"),
+        ({"observation": told(history=4)}, "at most 3 frames, found 4"),
         ({"rate": 100.0}, "rate: expected 50"),
-        ({"action_scale": (5.0,)}, "action_scale"),
-        ({"action_names": ("pull",)}, "action_names"),
-        ({"choices": 2}, "continuous actions"),
+        ({"action": replace(plain.action, scale=np.array([5.0]))}, "action.scale"),
+        ({"action": replace(plain.action, names=("pull",))}, "action.names"),
+        ({"action": replace(plain.action, choices=2)}, "continuous actions"),
     ):
-        other = replace(contract_of("balance"), **changes)
         with pytest.raises(SurefootError, match=message):
-            Residual().upon(Zero(other), c)
+            BasePolicy(c, Zero(replace(plain, **changes)))
     for change, message in (({"pole": K}, "no observation term matches 'pole'"), ({"cart_pole": [1, 2]}, "shape")):
         with pytest.raises(SurefootError, match=message):
             linear(c, change)
@@ -164,35 +167,14 @@ def test_a_base_that_means_something_else_is_refused():
             Residual(**bad)
 
 
-class Bang(Policy):
-    """A controller that is code: full force to the side the pole falls to."""
-
-    def __init__(self, contract: Contract):
-        self.contract = contract
-
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        return np.sign(obs[:, 2:3] + 0.3 * obs[:, 3:4])
-
-
-def test_any_policy_can_be_learned_upon_and_only_a_net_be_written(tmp_path):
-    mine = learner(Bang(contract_of("balance")), Residual(burn_in=0.0))
-    mine.iterate()
-    policy = policy_of(mine)
-    obs = mine.obs["actor"]
-    assert np.allclose(policy(obs) - policy.own(obs), np.sign(obs[:, 2:3] + 0.3 * obs[:, 3:4]))
-    with pytest.raises(SurefootError, match="base: expected a Net, found a Bang"):
-        bundle.save(policy, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("at, changes", [(1, {}), (3, {"history": 10, "encoder": "gru"}), (3, {"ranges": learn.ADR()})])
 def test_a_run_upon_a_base_goes_on_with_the_same_bits_without_the_original(tmp_path, at, changes):
     """Stopped while only the critic learns, and after; with more frames than the base is told; with growing ranges."""
-    bundle.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
+    export.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
     encoder = {"encoder": changes["encoder"]} if "encoder" in changes else {}
     about = dict(
         seed=3, belief=tasks.make("hover").belief, settings=learn.settings_for("hover", {**SMALL, **encoder}),
-        save_every=0, observations=tasks.ObsOverride(history=changes.get("history", 0)), base=tmp_path / "law",
+        save_every=0, obs=tasks.ObsOverride(history=changes.get("history", 0)), base=tmp_path / "law",
         residual=Residual(0.2, 0.5), ranges=changes.get("ranges"),
     )  # fmt: skip
     stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == at else None  # noqa: E731
@@ -202,26 +184,27 @@ def test_a_run_upon_a_base_goes_on_with_the_same_bits_without_the_original(tmp_p
     for path in (tmp_path / "law").iterdir():
         path.unlink()
     learn.resume(tmp_path / "cut", save_every=0)
-    for name in ("policy.safetensors", "metrics.jsonl"):
+    for name in ("policy.safetensors", "policy.onnx", "metrics.jsonl"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
-    policy = bundle.load(tmp_path / "whole")
-    assert policy.contract.parents["base"] == bundle.digest(policy.base) and np.abs(policy.arrays["w1"]).max() > 0
+    policy = export.load_net(tmp_path / "whole")
+    assert policy.contract.parents["base"] == export.digest(policy.base)
+    assert policy.actor.body[-1].weight.abs().max() > 0
 
 
 def test_a_kept_base_that_was_replaced_stops_a_resume(tmp_path):
     learn.train("balance", tmp_path / "r", settings=learn.settings_for("balance", SMALL), base=law(), save_every=0)
-    bundle.save(linear(contract_of("balance"), {"cart_pole": [[0, 0, 1, 0]]}), tmp_path / "r" / "base")
+    export.save(linear(contract_of("balance"), {"cart_pole": [[0, 0, 1, 0]]}), tmp_path / "r" / "base")
     with pytest.raises(SurefootError, match="not the base this run began with"):
         learn.resume(tmp_path / "r")
 
 
 def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, capsys):
-    bundle.save(law(), tmp_path / "law")
+    export.save(law(), tmp_path / "law")
     base = ["--base", str(tmp_path / "law")]
     told_e = linear(contract_of("balance", observation=tasks_told("e")), {})
-    bundle.save(told_e, tmp_path / "knows")
+    export.save(told_e, tmp_path / "knows")
     for words, message in (
-        (["train", "hover", *base], "action_names"),
+        (["train", "hover", *base], "action.names"),
         (["train", "balance-discrete", *base], "continuous actions"),
         (["train", "balance", "--residual.scale", "0.5"], "only with --base"),
         (["train", "balance", "--base", str(tmp_path / "none")], "no policy here"),
@@ -235,10 +218,10 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, c
         assert main([*words, *FLAGS, "--out", str(tmp_path / "out")]) == 2
         assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
     (tmp_path / "taken").mkdir()
-    bundle.save(told_e, tmp_path / "taken" / "base")
+    export.save(told_e, tmp_path / "taken" / "base")
     assert main(["train", "balance", *base, *FLAGS, "--out", str(tmp_path / "taken")]) == 2
     assert "another policy is here already" in capsys.readouterr().err
-    assert np.array_equal(bundle.load(tmp_path / "taken" / "base").arrays["w0"], told_e.arrays["w0"])
+    assert export.digest(export.load_net(tmp_path / "taken" / "base")) == export.digest(told_e)
 
 
 def tasks_told(*names: str):
@@ -261,12 +244,12 @@ def test_nets_learned_upon_one_base_do_not_begin_a_run_upon_another(tmp_path):
             learn.train("balance", tmp_path / "x", settings=small, start=tmp_path / start, **more)
         assert not (tmp_path / "x").exists()
     path = learn.train("balance", tmp_path / "x", settings=small, start=tmp_path / "upon", base=tmp_path / "upon/base")
-    assert bundle.load(path).base is not None
+    assert export.load_net(path).base is not None
 
 
 @pytest.mark.parametrize("adapt", ["rma", "dagger"])
 def test_a_student_of_a_teacher_upon_a_base_keeps_the_base_or_imitates_the_sum(tmp_path, adapt):
-    bundle.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
+    export.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
     lesson = [
         "--student.envs",
         "32",
@@ -279,7 +262,7 @@ def test_a_student_of_a_teacher_upon_a_base_keeps_the_base_or_imitates_the_sum(t
     ]
     words = ["train", "hover", "--adapt", adapt, "--base", str(tmp_path / "law"), "--out", str(tmp_path / "r")]
     assert main([*words, *FLAGS, *lesson]) == 0
-    student = bundle.load(tmp_path / "r" / "student")
+    student = export.load_net(tmp_path / "r" / "student")
     assert (student.base is not None) == (adapt == "rma")
     assert main(["eval", str(tmp_path / "r" / "student"), "--episodes", "4"]) == 0
     assert main(["export", str(tmp_path / "r" / "student")]) == 0
@@ -296,7 +279,7 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
     for seed in range(3):
         settings = learn.settings_for("balance")
         env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
-        mine = Learner(env, settings, seed, upon=Residual().upon(base, base.contract))
+        mine = Learner(env, settings, seed, upon=upon(Residual(), base, base.contract))
         for _ in range(30):
             mine.iterate()
         after.append(rate(policy_of(mine)))
@@ -307,8 +290,8 @@ def test_a_base_with_a_history_is_refused_under_a_memory_of_several_episodes():
     """The frames before an episode's first are of the episode before: to such a base they would be its own."""
     task = tasks.with_override(tasks.make("balance"), tasks.ObsOverride(history=3, trial=2))
     upper = contract(task, tasks.env(task, 1).world.model)
-    Residual().upon(law(), upper)
+    BasePolicy(upper, law())
     with pytest.raises(
         SurefootError, match="history: expected 1 frame under a policy that remembers 2 episodes, found 2"
     ):
-        Residual().upon(law(history=2), upper)
+        BasePolicy(upper, law(history=2))
