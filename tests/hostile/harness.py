@@ -77,7 +77,12 @@ def _all(cases: Sequence[Case], root: Path, good: Path, jobs: int, seconds: floa
     while waiting or active:
         while waiting and len(active) < jobs:
             i, case = waiting.pop()
-            pid, state = _start(case, root / f"{i:04d}", good)
+            try:
+                pid, state = _start(case, root / f"{i:04d}", good)
+            except Exception as error:  # of the generator, which must not hide the other cases
+                why = {"outcome": f"the case could not be built: {error!r}"}
+                found[i] = Result(case.kind, case.name, list(case.argv), case.want, failed=why)
+                continue
             active[pid] = (i, state)
         for pid, (i, state) in list(active.items()):
             if (result := _look(pid, state, seconds)) is not None:
@@ -159,7 +164,7 @@ def _look(pid: int, state: Running, seconds: float) -> Result | None:
     result = Result(c.kind, c.name, list(c.argv), c.want, None if state.late else code, wall=round(wall, 2))
     result.cpu = round(usage.ru_utime + usage.ru_stime, 2)
     result.memory = max(0, max(state.peak, 1024 * usage.ru_maxrss) - state.base)
-    running = _kill(pid)
+    running = _kill(pid) and not state.late
     _judge(result, state, code, running)
     return result
 
