@@ -30,7 +30,7 @@ SECONDS, BYTES = 10.0, 1 << 30  # what a single file may take
 REFUSED, DEFECT = 2, 70
 PARSER = re.compile(r"(Parsing error|Unrecognized options|Required options|Invalid choice)")  # a case asks wrongly
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-IGNORED = {"run.lock"}  # stays after any run; the lock is on it, not in it
+IGNORED = {"run.lock", ".ses"}  # stays after any run, with the lock on it; and what onnxruntime keeps in TMPDIR
 FLAGS = ("outcome", "defect", "traceback", "executed", "leaked", "slow", "memory", "left", "escape")
 
 
