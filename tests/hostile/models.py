@@ -1,0 +1,209 @@
+"""Robot models: MJCF, URDF, and the meshes, textures and height fields they name."""
+
+import os
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .case import ESCAPE, FORGED, Case, Place, text
+
+OBJ = "v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 2 3 4\nf 1 4 3\n"
+
+
+def arm(pre: str = "", joint: str = "", geom: str = 'size=".1"', post: str = "", body: str = "", more: str = "") -> str:
+    """One body on one hinge, with room for a defect anywhere."""
+    return f'<mujoco>{pre}<worldbody><body name="arm" {body}>{more}<joint name="elbow" {joint}/><geom name="rod" {geom}/></body></worldbody>{post}</mujoco>'  # fmt: skip
+
+
+def inertial(mass: str = "1", rest: str = 'diaginertia="1 1 1"') -> str:
+    return f'<inertial pos="0 0 0" mass="{mass}" {rest}/>'
+
+
+BOMB = '<!DOCTYPE m [<!ENTITY a "x">' + "".join(
+    f'<!ENTITY {b} "{("&" + a + ";") * 10}">' for a, b in zip("abcdefgh", "bcdefghi")
+)
+
+
+def bodies(n: int, pre: str = "") -> str:
+    rows = "".join(f'<body pos="{k} 0 0"><freejoint/><geom size=".1"/></body>' for k in range(n))
+    return f"<mujoco>{pre}<worldbody>{rows}</worldbody></mujoco>"
+
+
+def chain(n: int) -> str:
+    return "<mujoco><worldbody>" + '<body><joint/><geom size=".1"/>' * n + "</body>" * n + "</worldbody></mujoco>"
+
+
+def motor(attrs: str, kind: str = "motor") -> str:
+    return arm(post=f'<actuator><{kind} name="m" joint="elbow" {attrs}/></actuator>')
+
+
+def mjcf() -> Iterator[Case]:
+    def one(name: str, content: Any, want: str = "refuse", **more: Any) -> Case:
+        return text("mjcf", name, "robot.xml", content, "look", "robot.xml", want=want, **more)
+
+    yield one("sound", arm(), "accept")
+    yield one("byte order mark", b"\xef\xbb\xbf" + arm().encode(), "either")
+    many = "".join(f' a{k}="1"' for k in range(10**5))
+    refused: dict[str, Any] = {
+        "entity bomb": BOMB + ']><mujoco model="&i;"/>', "quadratic entities": '<!DOCTYPE m [<!ENTITY a "' + "x" * 100_000 + '">]><mujoco model="' + "&a;" * 10_000 + '"/>', "external entity": '<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/hostname">]><mujoco model="x">&x;</mujoco>', "external DTD": '<!DOCTYPE m SYSTEM "http://localhost/x.dtd"><mujoco/>', "parameter entity": '<!DOCTYPE m [<!ENTITY % x SYSTEM "file:///etc/passwd">%x;]><mujoco/>',
+        "1e5 bodies deep": "<mujoco><worldbody>" + "<body>" * 100_000, "undefined entity": "<mujoco>&x;</mujoco>", "60k elements": "<mujoco>" + "<geom/>" * 60_000 + "</mujoco>", "1e5 attributes": f"<mujoco><option{many}/></mujoco>", "1e5 attributes of a geom": arm(geom=f'size=".1"{many}'), "same attribute": '<mujoco model="a" model="b"/>', "cut short": '<mujoco><worldbody><body name="arm">', "empty": "", "binary": b"\x7fELF\0\0\0\1" * 64,
+        "utf-16": "<mujoco/>".encode("utf-16"), "zip": b"PK\3\4" + bytes(100), "nul": b"<mujoco>\0</mujoco>", "two roots": "<mujoco/><mujoco/>", "html": "<html><body/></html>", "sdf": "<sdf version='1.7'/>", "processing": '<?php system("id") ?><nothing/>', "cdata bomb": "<mujoco>" + "<![CDATA[x]]>" * 10**5 + "<x/></mujoco>", "comment never ends": "<mujoco><!-- " + "x" * 10**6,
+        "replicate 1e7": '<mujoco><worldbody><replicate count="10000000"><geom size="1"/></replicate></worldbody></mujoco>', "replicate 1e9": '<mujoco><worldbody><replicate count="1000000000"><geom size="1"/></replicate></worldbody></mujoco>', "replicate in replicate": "<mujoco><worldbody>" + '<replicate count="40">' * 4 + '<geom size="1"/>' + "</replicate>" * 4 + "</worldbody></mujoco>", "replicate -3": '<mujoco><worldbody><replicate count="-3"><geom size="1"/></replicate></worldbody></mujoco>', "replicate 1e20": '<mujoco><worldbody><replicate count="100000000000000000000"><geom size="1"/></replicate></worldbody></mujoco>',
+        "flexcomp 500^3": '<mujoco><worldbody><flexcomp name="f" type="grid" count="500 500 500"/></worldbody></mujoco>', "composite": '<mujoco><worldbody><body><composite type="cable" curve="s" count="9999999 1 1" size="1"><geom size=".1"/></composite></body></worldbody></mujoco>', "memory 1000T": '<mujoco><size memory="1000T"/><worldbody/></mujoco>', "memory -1": '<mujoco><size memory="-5"/><worldbody/></mujoco>', "nkey 2e9": '<mujoco><size nkey="2000000000"/><worldbody/></mujoco>', "nuser 2e9": '<mujoco><size nuser_body="2000000000"/><worldbody/></mujoco>', "texture 90000": '<mujoco><asset><texture name="t" type="2d" builtin="flat" width="90000" height="90000"/></asset></mujoco>',
+        "hfield 100000": '<mujoco><asset><hfield name="h" nrow="100000" ncol="100000" size="1 1 1 1"/></asset></mujoco>', "camera": '<mujoco><worldbody><camera name="c" resolution="100000 100000"/></worldbody></mujoco>', "iterations 2e9": '<mujoco><option iterations="2000000000"/><worldbody/></mujoco>', "delay buffer": motor('delay=".1" nsample="9000000"'), "history -1": motor('delay="-1"'), "plugin": '<mujoco><extension><plugin plugin="evil.so"/></extension><worldbody/></mujoco>',
+        "mass nan": arm(more=inertial("nan")), "mass -1": arm(more=inertial("-1")), "mass 0": arm(more=inertial("0")), "mass inf": arm(more=inertial("inf")), "mass 1e400": arm(more=inertial("1e400")), "inertia negative": arm(more=inertial("1", 'diaginertia="1 1 -1"')), "inertia triangle": arm(more=inertial("1", 'diaginertia="1 1 5"')), "inertia not PSD": arm(more=inertial("1", 'fullinertia="1 1 1 5 5 5"')), "inertia nan": arm(more=inertial("1", 'diaginertia="nan 1 1"')), "geom mass nan": arm(geom='size=".1" mass="nan"'), "density -1": arm(geom='size=".1" density="-1"'),
+        "size 0": arm(geom='size="0"'), "size nan": arm(geom='size="nan"'), "size inf": arm(geom='size="inf"'), "size -1": arm(geom='size="-1"'), "damping -1": arm(joint='damping="-1"'), "damping nan": arm(joint='damping="nan"'), "armature -1": arm(joint='armature="-1"'), "frictionloss -1": arm(joint='frictionloss="-1"'), "stiffness inf": arm(joint='stiffness="inf"'), "friction -1": arm(geom='size=".1" friction="-1"'), "pos nan": arm(body='pos="nan 0 0"'), "quat 0": arm(body='quat="0 0 0 0"'), "axis 0": arm(joint='axis="0 0 0"'), "gravity inf": arm(pre='<option gravity="0 0 inf"/>'),
+        "timestep 0": arm(pre='<option timestep="0"/>'), "timestep -1": arm(pre='<option timestep="-1"/>'), "timestep nan": arm(pre='<option timestep="nan"/>'), "timestep 0.5": arm(pre='<option timestep="0.5"/>'), "timestep 1e-300": arm(pre='<option timestep="1e-300"/>'), "timestep 1e-12": arm(pre='<option timestep="1e-12"/>'), "range swapped": arm(joint='range="10 -10"'), "range empty": arm(joint='range="10 10"'), "range nan": arm(joint='range="nan 1"'), "forcerange swapped": motor('forcerange="5 -5"'), "kp -5": motor('kp="-5"', "position"), "key nan": arm(post='<keyframe><key name="home" qpos="nan"/></keyframe>'),
+        "key too long": arm(post='<keyframe><key name="home" qpos="1 2 3 4"/></keyframe>'), "joint missing": arm(post='<actuator><motor joint="elbw"/></actuator>'), "sensor missing": arm(post='<sensor><jointpos joint="elbw"/></sensor>'), "mesh missing": arm(geom='type="mesh" mesh="nope"'), "name twice": arm(body="").replace("</worldbody>", '<body name="arm"/></worldbody>'), "unknown attribute": arm(joint='dampign="1"'), "unknown element": arm(pre="<optoin/>"), "words for numbers": arm(geom='size="big"'), "huge text": arm(pre=f'<custom><text name="t" data="{"x" * 10_000_000}"/></custom><bad/>'), "1e6 numbers": arm(pre=f'<custom><numeric name="n" data="{"1 " * 10**6}"/></custom><bad/>'),
+        "name escape in a defect": arm(joint='damping="-1"').replace("elbow", "a&#27;b"), "name forged in a defect": arm(joint='damping="-1"').replace("elbow", f"a&#10;{FORGED}"), "attribute forged": arm(joint=f'damping="-1&#10;{FORGED}"'), "file forged": arm(pre=f'<include file="a&#10;{FORGED}.xml"/>'), "mesh file forged": arm(pre=f'<asset><mesh file="a&#10;{FORGED}.obj"/></asset>'), "c1 in a defect": arm(joint='damping="-1"').replace("elbow", "a&#155;31m"),
+        "lengthrange": arm(pre='<compiler><lengthrange mode="all" timeconst="1e-9" timestep="1e-12" inttotal="1e12"/></compiler>', post='<actuator><muscle joint="elbow"/></actuator>'), "tendon of nothing": arm(post='<tendon><fixed><joint joint="x" coef="1"/></fixed></tendon>'), "equality of nothing": arm(post='<equality><weld body1="x"/></equality>'), "default loop": arm(pre='<default class="a"><default class="a"/></default>'), "child class missing": arm(body='childclass="none"'),
+    }  # fmt: skip
+    for name, content in refused.items():
+        yield one(name, content)
+    either: dict[str, Any] = {
+        "encoding utf-7": '<?xml version="1.0" encoding="utf-7"?><mujoco model="+ADw-"><worldbody/></mujoco>', "escape in a name": arm().replace("<mujoco>", '<mujoco model="a&#27;]0;x">').replace("elbow", "a&#27;[2J"), "raw escape": arm().replace("elbow", ESCAPE), "forged name": arm().replace("elbow", f"a&#10;{FORGED}"), "markup name": arm().replace("elbow", "[red]x[/red]"), "surrogate name": arm().replace("elbow", "a&#xD800;"), "nul name": arm().replace("elbow", "a&#0;"), "long name": arm().replace("elbow", "x" * 100_000), "no name": arm().replace('name="elbow"', ""), "name of spaces": arm().replace("elbow", " "),
+        "300 deep": chain(300), "mass 1e300": arm(geom='size=".1" mass="1e300"'), "mass denormal": arm(geom='size=".1" mass="5e-324"'), "size 1e-300": arm(geom='size="1e-300"'), "pos 1e300": arm(body='pos="1e300 0 0"'), "damping 1e300": arm(joint='damping="1e300"'), "armature 1e300": arm(joint='armature="1e300"'), "gravity 1e300": arm(pre='<option gravity="0 0 1e300"/>'), "timestep 1e-6": arm(pre='<option timestep="1e-6"/>'), "kp 1e300": motor('kp="1e300"', "position"), "gear nan": motor('gear="nan"'), "gear 1e300": motor('gear="1e300"'), "ctrlrange nan": motor('ctrlrange="nan 1"'), "wind 1e300": arm(pre='<option wind="1e300 0 0" density="1e300"/>'), "empty world": "<mujoco/>", "geomless": "<mujoco><worldbody/></mujoco>",
+        "memory 1G": arm(pre='<size memory="1G"/>'), "solref 0": arm(geom='size=".1" solref="0 0"'), "solref nan": arm(geom='size=".1" solref="nan 1"'), "impratio 1e300": arm(pre='<option impratio="1e300"/>'), "o_margin nan": arm(pre='<option o_margin="nan"/>'), "cutoff nan": arm(post='<sensor><jointpos joint="elbow" cutoff="nan" noise="nan"/></sensor>'), "numeric nan": arm(pre='<custom><numeric name="n" data="nan"/></custom>'), "light nan": arm().replace("<worldbody>", '<worldbody><light pos="nan 0 0"/>'), "key 1e300": arm(post='<keyframe><key name="home" qpos="1e300"/></keyframe>'), "key time nan": arm(post='<keyframe><key name="home" time="nan"/></keyframe>'),
+    }  # fmt: skip
+    for name, content in either.items():
+        yield one(name, content, "either")
+    for n in (900, 2500, 6000):
+        yield one(f"{n} free bodies", lambda n=n: bodies(n), "either", heavy=True)
+    yield one("900 free bodies in one place", lambda: re.sub('pos="[^"]*"', "", bodies(900)), "either", heavy=True)
+    yield one("2000 geoms that touch", lambda: '<mujoco><worldbody><body><freejoint/>' + '<geom size="1"/>' * 2000 + '</body><body><freejoint/>' + '<geom size="1"/>' * 2000 + "</body></worldbody></mujoco>", "either", heavy=True)  # fmt: skip
+    yield one("10k keys", lambda: arm(post="<keyframe>" + "<key/>" * 10_000 + "</keyframe>"), "either", heavy=True)
+    yield one("20k sensors", lambda: arm(post="<sensor>" + '<jointpos joint="elbow"/>' * 20_000 + "</sensor>"), "either", heavy=True)  # fmt: skip
+    yield one("5k actuators", lambda: arm(post="<actuator>" + '<motor joint="elbow"/>' * 5_000 + "</actuator>"), "either", heavy=True)  # fmt: skip
+    yield Case("mjcf", "file of 1 TiB", lambda p: os.truncate(p.write("robot.xml", ""), 1 << 40), ("look", "robot.xml"))  # fmt: skip
+    yield text("mjcf", "replay timestep 1e-300", "robot.xml", arm(pre='<option timestep="1e-300"/>'), "replay", "robot.xml", "{good}/swing.csv")  # fmt: skip
+    yield text("mjcf", "replay escape", "robot.xml", arm().replace("elbow", "a&#27;[2J"), "replay", "robot.xml", "{good}/swing.csv", want="either")  # fmt: skip
+    yield text("mjcf", "gate model nan", "robot.xml", arm(more=inertial("nan")), "gate", "{good}/policy.onnx", "--model", "robot.xml", "--contract", "{good}/contract.json")  # fmt: skip
+    yield text("mjcf", "gate model without joints", "robot.xml", "<mujoco><worldbody/></mujoco>", "gate", "{good}/policy.onnx", "--model", "robot.xml", "--contract", "{good}/contract.json")  # fmt: skip
+
+
+def link(p: Place, name: str, to: str) -> None:
+    (p.here / name).symlink_to(to.replace("OUT", str(p.outside)))
+
+
+def outside() -> Iterator[Case]:
+    """References that leave the model's folder."""
+
+    def one(name: str, xml: str, *more: Callable[[Place], Any]) -> Case:
+        def build(p: Place) -> None:
+            (p.outside / "t.png").write_text("SECRET5d1c0ffee")
+            p.write("robot.xml", xml.replace("OUT", str(p.outside)))
+            for extra in more:
+                extra(p)
+
+        return Case("mjcf paths", name, build, ("look", "robot.xml"))
+
+    asset = "<mujoco><asset>{}</asset></mujoco>"
+    for name, xml in {
+        "include up": '<mujoco><include file="../outside/secret.xml"/></mujoco>', "include absolute": '<mujoco><include file="OUT/secret.xml"/></mujoco>', "include backslash": r'<mujoco><include file="..\outside\secret.xml"/></mujoco>', "include newline": '<mujoco><include file="../outside/&#10;../secret.xml"/></mujoco>', "include nul": '<mujoco><include file="../outside/secret.xml&#0;.xml"/></mujoco>', "include url": '<mujoco><include file="file:///etc/passwd"/></mujoco>', "include proc": '<mujoco><include file="/proc/self/environ"/></mujoco>',
+        "include itself": '<mujoco><include file="robot.xml"/></mujoco>', "include dots": '<mujoco><include file="./././../outside/./secret.xml"/></mujoco>', "mesh up": asset.format('<mesh name="m" file="../outside/secret.obj"/>'), "mesh absolute": asset.format('<mesh name="m" file="OUT/secret.obj"/>'), "mesh newline": asset.format('<mesh name="m" file="../outside/secret.obj&#10;"/>'), "mesh tab": asset.format('<mesh name="m" file="&#9;../outside/secret.obj"/>'), "mesh spaces": asset.format('<mesh name="m" file=" ../outside/secret.obj "/>'), "mesh encoded": asset.format('<mesh name="m" file="%2e%2e/outside/secret.obj"/>'),
+        "meshdir up": '<mujoco><compiler meshdir="../outside"/><asset><mesh file="secret.obj"/></asset></mujoco>', "meshdir newline": '<mujoco><compiler meshdir="../outside&#10;"/><asset><mesh file="secret.obj"/></asset></mujoco>', "assetdir absolute": '<mujoco><compiler assetdir="OUT"/><worldbody/></mujoco>', "texture up": asset.format('<texture name="t" type="2d" file="../outside/t.png"/>'), "cube side": asset.format('<texture name="t" type="cube" fileright="../outside/t.png"/>'), "hfield absolute": asset.format('<hfield name="h" file="OUT/t.png" size="1 1 1 1"/>'),
+        "skin up": '<mujoco><deformable><skin name="s" file="../outside/secret.obj"/></deformable></mujoco>', "flexcomp up": '<mujoco><worldbody><flexcomp name="f" type="mesh" file="../outside/secret.obj"/></worldbody></mujoco>', "model up": asset.format('<model name="k" file="../outside/secret.xml"/>'), "model newline": asset.format('<model name="k" file="../outside/secret.xml&#10;"/>'), "strippath": '<mujoco><compiler strippath="true" meshdir="../outside"/><asset><mesh file="x/secret.obj"/></asset></mujoco>', "unicode dots": asset.format('<mesh name="m" file="\u2025/outside/secret.obj"/>'),
+    }.items():  # fmt: skip
+        yield one(name, xml)
+    include, mesh = '<mujoco><include file="link.xml"/></mujoco>', asset.format('<mesh name="m" file="link.obj"/>')
+    yield one("link to a model", include, lambda p: link(p, "link.xml", "OUT/secret.xml"))
+    yield one("link to a mesh", mesh, lambda p: link(p, "link.obj", "OUT/secret.obj"))
+    yield one("link to a folder", asset.format('<mesh file="far/secret.obj"/>'), lambda p: link(p, "far", "OUT"))
+    yield one("link to zero", mesh, lambda p: link(p, "link.obj", "/dev/zero"))
+    yield one("link to itself", mesh, lambda p: link(p, "link.obj", "link.obj"))
+    yield one("link to nothing", mesh, lambda p: link(p, "link.obj", "none.obj"))
+    yield one("pipe", mesh, lambda p: os.mkfifo(p.here / "link.obj"))
+    yield one("folder", mesh, lambda p: (p.here / "link.obj").mkdir())
+    yield one("include hidden in an include", '<mujoco><include file="a.xml"/></mujoco>', lambda p: p.write("a.xml", '<x><include file="../outside/secret.xml"/></x>'))  # fmt: skip
+    yield one("models of themselves", asset.format('<model name="k" file="robot.xml"/>'))
+    yield Case("mjcf paths", "asset root is sound", lambda p: p.write("robot.xml", '<mujoco><worldbody><body><joint/><geom size="1"/></body></worldbody></mujoco>'), ("look", "robot.xml", "--asset-root", "."), "accept")  # fmt: skip
+    yield Case("mjcf paths", "asset root a file", lambda p: p.write("robot.xml", arm()), ("look", "robot.xml", "--asset-root", "robot.xml"))  # fmt: skip
+
+
+def robot(mass: str = "1", inertia: str = 'ixx="1" iyy="1" izz="1"', limit: str = 'lower="-1" upper="1"', damping: str = "1", geometry: str = '<sphere radius="0.1"/>', pre: str = "") -> str:  # fmt: skip
+    body = f'<inertial><mass value="{mass}"/><inertia {inertia} ixy="0" ixz="0" iyz="0"/></inertial>'
+    return (
+        f'<robot name="r">{pre}<link name="base">{body}</link><link name="tip">{body}<collision><geometry>{geometry}</geometry></collision></link>'
+        f'<joint name="wrist" type="revolute"><parent link="base"/><child link="tip"/><axis xyz="0 0 1"/><limit {limit} effort="3" velocity="1"/>'
+        f'<dynamics damping="{damping}" friction="0.1"/></joint></robot>'
+    )  # fmt: skip
+
+
+def urdf() -> Iterator[Case]:
+    def one(name: str, content: Any, want: str = "refuse", *flags: str, **more: Any) -> Case:
+        return text("urdf", name, "robot.urdf", content, "look", "robot.urdf", *flags, want=want, **more)
+
+    mesh = '<mesh filename="{}"/>'
+    yield one("sound", robot(), "accept")
+    for name, content in {
+        "mass nan": robot("nan"), "mass -1": robot("-1"), "mass text": robot("heavy"), "inertia triangle": robot(inertia='ixx="1" iyy="1" izz="5"'), "inertia inf": robot(inertia='ixx="inf" iyy="1" izz="1"'), "limit swapped": robot(limit='lower="1" upper="-1"'), "limit nan": robot(limit='lower="nan" upper="1"'), "damping -1": robot(damping="-1"), "damping inf": robot(damping="inf"), "radius nan": robot(geometry='<sphere radius="nan"/>'), "radius -1": robot(geometry='<sphere radius="-1"/>'),
+        "mesh up": robot(geometry=mesh.format("../outside/secret.obj")), "mesh absolute": robot(geometry=mesh.format("/etc/passwd")), "mesh file url": robot(geometry=mesh.format("file:///etc/passwd")), "mesh http": robot(geometry=mesh.format("http://localhost/x.obj")), "mesh package": robot(geometry=mesh.format("package://x/y.obj")), "mesh package up": robot(geometry=mesh.format("package://../outside/secret.obj")), "mesh model": robot(geometry=mesh.format("model://x/y.obj")), "mesh newline": robot(geometry=mesh.format("../outside/secret.obj&#10;")), "mesh gone": robot(geometry=mesh.format("none.stl")), "mesh forged": robot(geometry=mesh.format(f"a&#10;{FORGED}")), "mesh dae": robot(geometry=mesh.format("robot.dae")),
+        "entity bomb": BOMB + ']><robot name="&i;"/>', "external entity": '<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/hostname">]><robot name="a">&x;</robot>', "no links": '<robot name="r"/>', "loop of links": robot().replace("</robot>", '<joint name="j" type="fixed"><parent link="tip"/><child link="base"/></joint></robot>'), "two parents": robot().replace("</robot>", '<link name="c"/><joint name="j" type="fixed"><parent link="c"/><child link="tip"/></joint></robot>'), "child missing": robot().replace('child link="tip"', 'child link="tp"'), "joint type": robot().replace("revolute", "warp"), "link twice": robot().replace("</robot>", '<link name="tip"/></robot>'), "xacro": robot(pre='<xacro:include filename="/etc/passwd"/>').replace("<robot", '<robot xmlns:xacro="x"').replace("revolute", "${type}"), "1e5 attributes": robot(pre="<x" + "".join(f' a{k}="1"' for k in range(10**5)) + "/>").replace("revolute", "warp"), "deep": '<robot name="r">' + "<link>" * 100_000, "empty": "", "cut": robot()[:200],
+        "name escape in a defect": robot("-1").replace("tip", "a&#27;b"), "axis 0": robot().replace("0 0 1", "0 0 0"), "axis nan": robot().replace("0 0 1", "nan 0 1"), "cylinder inf": robot(geometry='<cylinder radius="1" length="inf"/>'),
+    }.items():  # fmt: skip
+        yield one(name, content)
+    for name, content in {
+        "escape in a name": robot().replace("wrist", "a&#27;[2J"), "forged name": robot().replace("wrist", f"a&#10;{FORGED}"), "mass 1e300": robot("1e300"), "damping 1e300": robot(damping="1e300"), "plugin": robot(pre='<gazebo><plugin filename="/tmp/evil.so"/></gazebo>'), "visual up": robot().replace("<collision>", '<visual><geometry><mesh filename="../outside/secret.obj"/></geometry></visual><collision>'), "discardvisual": robot(pre='<mujoco><compiler discardvisual="false" meshdir="../outside"/></mujoco>').replace("<collision>", '<visual><geometry><mesh filename="secret.obj"/></geometry></visual><collision>'), "600 links": '<robot name="r"><link name="l0"/>' + "".join(f'<link name="l{k}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link><joint name="j{k}" type="continuous"><parent link="l{k - 1}"/><child link="l{k}"/><axis xyz="0 0 1"/></joint>' for k in range(1, 600)) + "</robot>", "range of 1e300": robot(limit='lower="-1e300" upper="1e300"'),
+    }.items():  # fmt: skip
+        yield one(name, content, "refuse" if name == "discardvisual" else "either")
+    yield Case("urdf", "package root link", lambda p: (p.write("robot.urdf", robot(geometry=mesh.format("package://pkg/secret.obj"))), (p.here / "ros").mkdir(), link(p, "ros/pkg", "OUT")), ("look", "robot.urdf", "--asset-root", "ros"))  # fmt: skip
+
+
+def png(width: int, height: int, data: bytes = b"", cut: int = 0) -> bytes:
+    def part(tag: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + tag + body + struct.pack(">I", zlib.crc32(tag + body))
+
+    head = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    whole = head + part(b"IDAT", data or zlib.compress(bytes((width + 1) * height))) + part(b"IEND", b"")
+    return whole[: len(whole) - cut]
+
+
+def assets() -> Iterator[Case]:
+    def one(name: str, file: str, content: Any, want: str = "refuse", attrs: str = "", **more: Any) -> Case:
+        kind = {"png": "texture", "hf": "hfield"}.get(file.rsplit(".", 1)[-1], "mesh")
+        element = {"texture": f'<texture name="a" type="2d" file="{file}" {attrs}/>', "hfield": f'<hfield name="a" size="1 1 1 1" file="{file}" {attrs}/>', "mesh": f'<mesh name="a" file="{file}" {attrs}/>'}[kind]  # fmt: skip
+        shape = {"mesh": 'type="mesh" mesh="a"', "hfield": 'type="hfield" hfield="a"', "texture": 'size=".1"'}[kind]
+        world = "<body><joint/><geom size='.1'/></body>"
+        xml = f"<mujoco><asset>{element}</asset><worldbody>{world}<geom {shape}/></worldbody></mujoco>"
+        if kind == "texture":
+            xml = xml.replace("</asset>", '<material name="m" texture="a"/></asset>').replace('size=".1"/></world', 'size=".1" material="m"/></world')  # fmt: skip
+
+        def build(p: Place) -> None:
+            p.write(file, content() if callable(content) else content)
+            p.write("robot.xml", xml)
+
+        return Case("assets", name, build, ("look", "robot.xml"), want, **more)
+
+    stl = bytes(80) + struct.pack("<I", 4) + bytes(200)
+    yield one("sound obj", "m.obj", OBJ, "accept")
+    yield one("sound png", "t.png", png(8, 8), "accept")
+    yield one("sound hfield", "h.hf", struct.pack("<ii", 4, 4) + bytes(64), "either")
+    for name, file, content in (
+        ("stl of 1e9 triangles", "m.stl", bytes(80) + struct.pack("<I", 10**9)), ("stl of 2^32-1", "m.stl", bytes(80) + b"\xff" * 4 + bytes(50)), ("stl ascii", "m.stl", "solid x\n" + "facet normal 0 0 0\n" * 20), ("stl short", "m.stl", bytes(40)), ("stl empty", "m.stl", b""), ("stl of zeros", "m.stl", stl), ("stl nan", "m.stl", stl[:84] + b"\xff" * 200), ("stl one triangle too few", "m.stl", stl[:-50]),
+        ("msh of 1e9 vertices", "m.msh", struct.pack("<4i", 10**9, 0, 0, 0)), ("msh negative", "m.msh", struct.pack("<4i", -5, 0, 0, 0) + bytes(64)), ("msh face beyond", "m.msh", struct.pack("<4i", 4, 0, 0, 4) + struct.pack("<12f", *range(12)) + struct.pack("<12i", *[99] * 12)), ("msh nan", "m.msh", struct.pack("<4i", 4, 0, 0, 0) + b"\xff" * 48), ("msh face negative", "m.msh", struct.pack("<4i", 4, 0, 0, 1) + struct.pack("<12f", *[(7 * k) % 5 for k in range(12)]) + struct.pack("<3i", -1, -2, -3)), ("msh texcoord beyond", "m.msh", struct.pack("<4i", 4, 0, 2**30, 0) + bytes(48)),
+        ("obj empty", "m.obj", ""), ("obj nan", "m.obj", OBJ.replace("v 1 0 0", "v nan 0 0")), ("obj inf", "m.obj", OBJ.replace("v 1 0 0", "v inf 0 0")), ("obj 1e400", "m.obj", OBJ.replace("v 1 0 0", "v 1e400 0 0")), ("obj face beyond", "m.obj", OBJ + "f 1 2 99999999\n"), ("obj face 0", "m.obj", OBJ + "f 0 0 0\n"), ("obj face -99", "m.obj", OBJ + "f -99 -98 -97\n"), ("obj flat", "m.obj", OBJ.replace("v 0 0 1", "v 1 1 0")), ("obj binary", "m.obj", bytes(range(256)) * 9), ("obj of two points", "m.obj", "v 0 0 0\nv 1 0 0\n"),
+        ("png of 2^31", "t.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 2**31 - 1, 2**31 - 1))), ("png of 60000", "t.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 60000, 60000))), ("png of 0", "t.png", png(0, 0)), ("png crc wrong", "t.png", png(8, 8).replace(b"IDAT", b"IDAt")), ("png data short", "t.png", png(8, 8, zlib.compress(b"x"))), ("png cut", "t.png", png(64, 64, cut=30)), ("png magic alone", "t.png", b"\x89PNG\r\n\x1a\n"), ("png a jpeg", "t.png", b"\xff\xd8\xff\xe0" + bytes(100)), ("png empty", "t.png", b""),
+        ("hfield of 1e9 rows", "h.hf", struct.pack("<ii", 10**9, 10**9)), ("hfield negative", "h.hf", struct.pack("<ii", -1, -1) + bytes(64)), ("hfield short", "h.hf", struct.pack("<ii", 9, 9) + bytes(8)), ("hfield nan", "h.hf", struct.pack("<ii", 4, 4) + b"\xff" * 64), ("hfield empty", "h.hf", b""), ("dae", "m.dae", "<COLLADA/>"), ("no suffix", "mesh", OBJ), ("pickle", "m.stl", b"\x80\x04cos\nsystem\n" + bytes(90)),
+    ):  # fmt: skip
+        yield one(name, file, content, "either" if name in ("msh nan", "stl nan", "png data short", "png crc wrong", "obj face 0") else "refuse")  # fmt: skip
+    yield one("obj mtl up", "m.obj", "mtllib ../outside/secret.txt\n" + OBJ, "either")
+    yield one("obj huge", "m.obj", OBJ.replace("v 1 0 0", "v 1e300 0 0"), "either")
+    yield one("obj 1e5 faces of one vertex", "m.obj", OBJ + "f 1 1 1\n" * 10**5, "either")
+    yield one("obj polygon of 1e5", "m.obj", OBJ + "f " + "1 2 3 " * 33_000 + "\n", "either")
+    yield one("obj 3e5 vertices", "m.obj", lambda: OBJ + "".join(f"v {k % 97} {k % 89} {k % 83}\n" for k in range(300_000)), "either", heavy=True)  # fmt: skip
+    yield one("obj line of 5 MB", "m.obj", lambda: "# " + "x" * 5_000_000 + "\n" + OBJ, "either")
+    yield one("png bomb of 64 MB", "t.png", lambda: png(8000, 8000), "either", heavy=True)
+    yield one("content type lies", "m.obj", bytes(80) + struct.pack("<I", 10**9), "refuse", 'content_type="model/stl"')
+    yield one("scale nan", "m.obj", OBJ, "refuse", 'scale="nan 1 1"')
+    yield one("scale 0", "m.obj", OBJ, "refuse", 'scale="0 0 0"')
+    yield one("scale 1e300", "m.obj", OBJ, "either", 'scale="1e300 1 1"')
+    yield one("maxhullvert 0", "m.obj", OBJ, "either", 'maxhullvert="0"')
+
+
+def everything() -> Iterator[Case]:
+    yield from mjcf()
+    yield from outside()
+    yield from urdf()
+    yield from assets()
