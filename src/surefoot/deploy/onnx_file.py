@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.deploy.runtime import runtime
 from surefoot.errors import MissingExtra, SurefootError, unknown
 
 LARGEST = 256 * 2**20  # bytes
@@ -40,7 +41,9 @@ try:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 except ImportError:
     pass
-import numpy, onnxruntime
+import numpy
+from surefoot.deploy.runtime import runtime
+onnxruntime = runtime()
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = options.inter_op_num_threads = 1
 options.log_severity_level = 4
@@ -78,9 +81,9 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     """The net in a file; `given` and `wanted` name its input and output where it has several."""
     try:
         import onnx
-        import onnxruntime
     except ImportError:
         raise MissingExtra("reading an ONNX file", "export") from None
+    onnxruntime = runtime("reading an ONNX file")
     path = Path(path)
     model = _parsed(path, onnx)
     _vet(model, str(path), onnx)
@@ -102,9 +105,7 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
 
 def _same_by_row(graph: Graph, model: Any, options: Any) -> Graph:
     """Three rows at once must be answered as each alone is, by the file as it was; else one goes at a time."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = runtime().InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     alone = Graph(graph.width, graph.wide, graph.metadata, session, graph.names, True)
     obs = np.linspace(-1.0, 1.0, 3 * graph.width, dtype=np.float32).reshape(3, -1)
     one, all_ = alone(obs), graph(obs)

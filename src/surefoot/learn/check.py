@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from surefoot.errors import MissingExtra, SurefootError
+from surefoot.deploy.runtime import runtime
+from surefoot.errors import SurefootError
 from surefoot.learn.nets import ACTIVATIONS, Actor, Encoder
 from surefoot.policy import Net
 from surefoot.rng import stream
@@ -54,10 +55,7 @@ def answers(policy: Net, obs: np.ndarray) -> torch.Tensor:
 
 def onnx_difference(policy: Net, path: Path, n: int = 1024) -> float:
     """Largest difference of onnxruntime on the file from torch on the net over n observations; an error if large."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtra("checking an ONNX file", "export") from None
+    onnxruntime = runtime("checking an ONNX file")
     obs = policy.arrays["mean"] + policy.arrays["sd"] * stream(1, "export").standard_normal(
         (n, policy.contract.obs_dim)
     )
