@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -10,6 +10,7 @@ from surefoot import files, presets, tasks
 from surefoot.belief import Belief
 from surefoot.console import Line
 from surefoot.errors import SurefootError, nearest
+from surefoot.gate.lineage import folder_of, run_of, trained_with
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy
 from surefoot.task import Env, Task
@@ -49,30 +50,13 @@ def described(verb: type) -> str:
     return f"{(verb.__doc__ or '').strip()}\n\nTakes --json (facts for machines) and --traceback, too."
 
 
-def _folder(policy: Path) -> Path:
-    return Path(policy) if Path(policy).is_dir() else Path(policy).parent
-
-
-def run_of(policy: Path) -> dict[str, Any]:
-    """What run.json says of the run that a policy's folder or file is of; nothing where there is none."""
-    path = _folder(policy) / "run.json"
-    about = files.read_json(path) if path.is_file() else {}
-    return about if isinstance(about, dict) else {}
-
-
 def met_before(seed: int, policies: Sequence[Path]) -> list[str]:
     """What to say where episodes are drawn from the seed of a run's training, whose first ones they then are."""
     return [
         f"{p} was trained with seed {seed}, too: it has met some of these episodes; judge it with another --seed"
         for p in policies
-        if seed in _seeds(run_of(p))
+        if seed in trained_with(p)
     ]
-
-
-def _seeds(about: dict[str, Any]) -> set[int]:
-    """Of a run, and of the runs it began with."""
-    start = about.get("start") or {}
-    return {about["seed"]} | _seeds(run_of(Path(start["run"])) if start else {}) if "seed" in about else set()
 
 
 def trained_over(policy: Path, task: Task) -> Belief | None:
@@ -80,7 +64,7 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
 
     Where its ranges grew, what they reached, which may be less than what they were to grow to.
     """
-    about, reached = run_of(policy), _folder(policy) / REACHED
+    about, reached = run_of(policy), folder_of(policy) / REACHED
     if "belief" not in about:
         return None
     grown = "ranges" in about and reached.is_file()

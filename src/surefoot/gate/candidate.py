@@ -9,6 +9,7 @@ from surefoot import files, tasks
 from surefoot.deploy import bundle, foreign
 from surefoot.deploy.onnx_file import Graph, read
 from surefoot.errors import SurefootError
+from surefoot.gate.lineage import trained_with
 from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks import foreign as strangers
@@ -29,6 +30,8 @@ class Candidate:
     rewire: Rewire | None = None
     """the same net under another contract"""
     notes: tuple[str, ...] = field(default=())
+    trained: frozenset[int] = frozenset()
+    """seeds of the trainings behind it, as far as they are known"""
 
     def facts(self) -> dict[str, Any]:
         return {"policy": self.name, "task": self.task.name, "parents": self.parents, "notes": list(self.notes)}
@@ -47,12 +50,14 @@ def candidate(
     if path.suffix != ".onnx":
         _no_stranger(path, told)
         net = bundle.load(path)
-        return Candidate(str(path), net, _own(net, task), {"policy": files.sha256(bundle.find(path).read_bytes())})
+        parents = {"policy": files.sha256(bundle.find(path).read_bytes())}
+        return Candidate(str(path), net, _own(net, task), parents, trained=frozenset(trained_with(path, net)))
     graph = read(path, *_ports(contract_file))
     if "surefoot" in graph.metadata and contract_file is None:
         _no_stranger(path, told)
         policy = foreign.ours(path, graph)
-        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(path.read_bytes())})
+        parents = {"policy": files.sha256(path.read_bytes())}
+        return Candidate(str(path), policy, _own(policy, task), parents, trained=frozenset(trained_with(path, policy)))
     if model is None:
         raise SurefootError(f"{path}: a policy of others: expected the robot it drives, --model robot.xml")
     return _stranger(path, graph, model, contract_file, command, seconds or strangers.SECONDS)

@@ -24,6 +24,7 @@ from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
 from surefoot.policy import Net
+from surefoot.rng import training
 from surefoot.sim import learned
 from surefoot.task import Env, Task
 from surefoot.tasks import Sees
@@ -70,7 +71,7 @@ def train(
     """
     settings = settings or settings_for(task_name)
     belief = belief or tasks.nominal(tasks.make(task_name))
-    about = {"task": task_name, "seed": seed, "belief": belief.to_json(), "settings": asdict(settings)}
+    about = {"task": task_name, "seed": training(seed), "belief": belief.to_json(), "settings": asdict(settings)}
     if ranges is not None:
         kind = next(name for name, known in RANGES.items() if isinstance(ranges, known))
         about["ranges"] = {"kind": kind, **asdict(ranges)}
@@ -303,7 +304,7 @@ def follow(
     settings, belief = settings or Student(**task.lesson), belief or task.belief
     master = bundle.load(teacher)
     about = {
-        "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),
+        "task": task_name, "seed": training(seed), "belief": belief.to_json(), "student": asdict(settings),
         "teacher": bundle.digest(master),
     }  # fmt: skip
     inside = tasks.learned(task, terms)
