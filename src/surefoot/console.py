@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from surefoot.task import Task
-from surefoot.tasks.rollout import Evaluation
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
     from surefoot.learn.loop import Progress
+    from surefoot.tasks.rollout import Evaluation
 
 
 @dataclass
@@ -54,7 +54,7 @@ def ready(rows: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def results(task: Task, found: dict[str, Evaluation]) -> Table:
+def results(task: Task, found: "dict[str, Evaluation]") -> Table:
     """Policies side by side in one task."""
     who = Column("policy", no_wrap=True)
     table = Table(who, "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")

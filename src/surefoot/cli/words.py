@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from surefoot import files, presets, tasks
+from surefoot import files
 from surefoot.belief import Belief
 from surefoot.console import Line
 from surefoot.errors import SurefootError, nearest
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Belief:
     """What a flag such as --belief names; what of a preset the task cannot have is said."""
+    from surefoot import presets, tasks
+
     if name == "task":
         return task.belief
     if name == "nominal":
@@ -76,6 +78,8 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
 
 def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
     """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
+    from surefoot import tasks
+
     try:
         return tasks.of(policy.contract, name)
     except SurefootError as error:
