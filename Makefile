@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test check slow bench clean
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[play,export]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[train,play,export]'
 	touch $@
 
 $(VENV)/.developer: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
 demo: $(VENV)/.installed  ## train, fail in a hidden reality, train over a belief, succeed; writes a report
@@ -25,13 +25,13 @@ check: $(VENV)/.developer  ## format, lint, types, sizes, and the quick tests of
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_rooms.py tests/test_belief.py tests/test_params.py tests/test_log.py tests/test_verdict.py tests/test_policy.py
+	$(BIN)/python -m pytest tests/test_rooms.py tests/test_belief.py tests/test_params.py tests/test_log.py tests/test_verdict.py tests/test_policy.py tests/test_install.py
 
 slow: $(VENV)/.developer  ## what learns past a threshold, kills runs at random instants, or takes minutes
 	$(BIN)/python -m pytest -m slow --timeout=3600
 
 bench: $(VENV)/.developer  ## every benchmark that takes minutes, recorded in benchmarks/results; the longer ones say so in docs/benchmarks.md
-	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks.throughput --record
 	$(BIN)/python -m benchmarks.learn --record
 

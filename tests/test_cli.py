@@ -14,6 +14,7 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import VERBS, _parse, main
 from surefoot.deploy import bundle
+from surefoot.deploy.runtime import runtime
 
 SMALL = ["--envs", "32", "--horizon", "8", "--steps", "1024", "--hidden", "16", "--minibatches", "2"]
 
@@ -193,8 +194,6 @@ TINY = ["--student.steps", "128", "--student.envs", "8", "--student.horizon", "4
 ])  # fmt: skip
 def test_a_mirror_image_of_what_is_told_gives_the_mirror_image_of_the_action(args, made, tmp_path, capsys):
     """walk's actor is symmetric with five frames as with one, told e, and where it works out e; so is what is exported."""
-    import onnxruntime
-
     said(capsys, "train", "walk", "--out", tmp_path / "r", *args, *SMALL)
     policy, task = bundle.load(tmp_path / made), tasks.make("walk")
     m = task.symmetry.of(tasks.for_contract(task, policy.contract).observations["actor"])
@@ -203,7 +202,7 @@ def test_a_mirror_image_of_what_is_told_gives_the_mirror_image_of_the_action(arg
     straight, flipped = (policy(x) for x in (obs, turned))
     assert np.abs(straight).max() > 0 and np.allclose(flipped, straight[:, m.action_order] * m.action_sign, atol=1e-6)
     said(capsys, "export", tmp_path / made, "--out", tmp_path / "policy.onnx")
-    exported = onnxruntime.InferenceSession(tmp_path / "policy.onnx").run(None, {"obs": obs})[0]
+    exported = runtime().InferenceSession(tmp_path / "policy.onnx").run(None, {"obs": obs})[0]
     assert np.allclose(exported, straight, atol=1e-5)
 
 
@@ -291,7 +290,7 @@ def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path,
 
 
 def test_a_defect_has_an_exit_code_of_its_own_and_no_traceback_unless_asked(capsys, monkeypatch):
-    from surefoot.cli import Tasks
+    from surefoot.cli.verbs import Tasks
 
     monkeypatch.setattr(Tasks, "run", lambda self, say: 1 / 0)
     assert main(["tasks"]) == 70

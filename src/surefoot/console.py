@@ -17,10 +17,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from surefoot.task import Task
-from surefoot.tasks.rollout import Evaluation
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
     from surefoot.learn.loop import Progress
+    from surefoot.tasks.rollout import Evaluation
 
 
 # what moves the cursor, sets colours, turns the direction of writing or is half a character; not tab and newline
@@ -82,7 +82,7 @@ def ready(rows: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def results(task: Task, found: dict[str, Evaluation]) -> Table:
+def results(task: Task, found: "dict[str, Evaluation]") -> Table:
     """Policies side by side in one task."""
     who = Column("policy", no_wrap=True)
     table = Table(who, "success", "95 % interval", "return", f"error [{task.error_unit}]", "ended")

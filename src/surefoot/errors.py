@@ -1,7 +1,16 @@
 """What went wrong, in words a user can act on: the place, what was found, what was expected, the nearest valid name."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+EXTRAS = {
+    "mujoco": "sim", "scipy": "sim", "cma": "sim", "matplotlib": "sim", "torch": "train", "tensorboard": "train",
+    "onnx": "export", "onnxruntime": "export", "yaml": "export", "viser": "play", "PIL": "play", "msgspec": "play",
+    "websockets": "play", "gymnasium": "gym", "sbi": "sbi", "pybullet": "bullet", "rsl_rl": "rsl", "pyarrow": "logs",
+    "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign",
+}  # fmt: skip
+"""packages that are not always there, and the extra that brings each"""
 
 
 class SurefootError(ValueError):
@@ -13,6 +22,18 @@ class MissingExtra(SurefootError, ImportError):
 
     def __init__(self, what: str, extra: str):
         super().__init__(f"{what} needs the '{extra}' extra: pip install 'surefoot[{extra}]'")
+
+
+@contextmanager
+def in_words(what: str) -> Iterator[None]:
+    """A package of an extra that cannot be found is said by the extra's name; any other is a defect."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None or isinstance(error, MissingExtra):
+            raise
+        raise MissingExtra(what, extra) from error
 
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:

@@ -10,6 +10,10 @@ import math
 
 import numpy as np
 
+from surefoot.errors import SurefootError
+
+JUDGING = 1 << 52  # seeds from here on are of episodes that judge; those below are anybody's
+
 
 def key(seed: int, purpose: str, step: int = 0) -> int:
     """64 bits from (seed, purpose, step): the key of a NumPy stream, or a seed for another library's generator."""
@@ -20,6 +24,18 @@ def key(seed: int, purpose: str, step: int = 0) -> int:
 def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
     """The generator of (seed, purpose, step). Equal arguments give equal draws, any other argument independent ones."""
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, step)))
+
+
+def judging(seed: int) -> int:
+    """The first of the seeds that episodes which judge have: never one of training, and exact in JSON (below 2^53)."""
+    return JUDGING + (key(seed, "judge") >> 13)
+
+
+def training(seed: int) -> int:
+    """The seed, if it is one to train with."""
+    if not 0 <= seed < JUDGING:
+        raise SurefootError(f"seed: expected 0 to {JUDGING - 1}, found {seed}; those above are kept for judging")
+    return seed
 
 
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the step of SplitMix64

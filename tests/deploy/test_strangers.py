@@ -4,12 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from surefoot.wiring import Wire, Wiring
 
-from surefoot.deploy import onnx_file
-from surefoot.deploy.foreign import check_fits, contract_of, from_deploy, from_metadata, ours
+from surefoot.contract import Contract
+from surefoot.deploy import bundle, onnx_file
+from surefoot.deploy.foreign import check_fits, contract_of, from_deploy, from_metadata
 from surefoot.deploy.onnx_file import read
 from surefoot.errors import SurefootError
+from surefoot.observation import Formula
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -55,25 +56,21 @@ def test_a_net_that_cannot_take_several_rows_is_given_one_at_a_time(tmp_path):
 
 def test_a_file_of_ours_is_known_by_its_contract_and_its_golden_answers(tmp_path):
     from surefoot import tasks
-    from surefoot.deploy import bundle
-    from surefoot.policy import linear
+    from surefoot.learn import export
+    from surefoot.learn.policy_net import linear
     from surefoot.tasks.rollout import contract
 
     task = tasks.make("balance")
     policy = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
-    path = bundle.export_onnx(policy, tmp_path / "p.onnx")
-    again = ours(path, read(path))
+    path = export.save(policy, tmp_path)
+    again = bundle.ours(path, read(path))
     obs = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
     assert again.contract.task == "balance" and np.allclose(again(obs), policy(obs), atol=1e-5)
-    model = onnx.load(path)
-    for p in model.metadata_props:
-        if p.key == "golden":
-            golden = json.loads(p.value)
-            golden["out"][0][0] += 1.0
-            p.value = json.dumps(golden)
-    onnx.save(model, path)
+    card = json.loads(again.graph.metadata["surefoot"])
+    card["golden"]["out"][0][0] += 1.0
+    path.write_bytes(bundle.sealed(path.read_bytes(), card))
     with pytest.raises(SurefootError, match="answers differently"):
-        ours(path, read(path))
+        bundle.ours(path, read(path))
 
 
 def external(name):
@@ -129,21 +126,25 @@ def test_ports_are_known_by_name(tmp_path):
 
 
 def two(**more):
-    terms = (Wire("joint_pos", history=3), Wire("command", history=2))
-    return Wiring(("hip", "knee"), (0.1, -0.2), terms, 50.0, (1.0,), **more)
+    terms = [{"name": "joint_pos", "history": 3}, {"name": "command", "history": 2}]
+    short = {"joints": ["hip", "knee"], "home": [0.1, -0.2], "observation": terms, "rate": 50, "action_scale": 1.0}
+    return Contract.from_json(short | more)
 
 
 def test_frames_of_history_are_laid_out_as_the_contract_says():
     """Three whole frames of (q1 q2 | c1 c2 c3), newest last, are columns 0..14; the command is told for two of them."""
-    assert two().columns().tolist() == [0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
-    assert two(layout="terms").columns().tolist() == [0, 1, 5, 6, 10, 11, 7, 8, 9, 12, 13, 14]
-    assert two(layout="terms", newest="first").columns().tolist() == [10, 11, 5, 6, 0, 1, 12, 13, 14, 7, 8, 9]
+    taken = lambda **more: two(**more).observation.taken.tolist()  # noqa: E731
+    assert taken() == [0, 1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert taken(layout="terms") == [0, 1, 5, 6, 10, 11, 7, 8, 9, 12, 13, 14]
+    assert taken(layout="terms", newest="first") == [10, 11, 5, 6, 0, 1, 12, 13, 14, 7, 8, 9]
     assert two().obs_dim == 12
 
 
 def test_a_contract_survives_json():
-    wiring = two(kp=(20.0,), commands={"vx": (-1.0, 1.0)}, latency=0.02)
-    assert Wiring.from_json(json.loads(json.dumps(wiring.to_json()))) == wiring
+    contract = two(kp=20.0, commands={"vx": [-1.0, 1.0]}, latency=0.02)
+    again = Contract.from_json(json.loads(json.dumps(contract.to_json())))
+    assert again == contract and not again.differences(contract) and again.to_json() == contract.to_json()
+    assert again.kp == (20.0, 20.0) and again.command_ranges == ((-1, 1), (0, 0), (0, 0)) and again.latency == 0.02
 
 
 GOOD = {
@@ -160,36 +161,38 @@ GOOD = {
     [
         ({"jonts": []}, "did you mean joints"),
         ({"home": [0]}, "home: expected one for each of 2 joints"),
-        ({"home": [0, "x"]}, "home: expected a number"),
-        ({"home": [0, float("nan")]}, "home: expected finite"),
+        ({"home": [0, "x"]}, "home: expected a finite number, found 'x'"),
+        ({"home": [0, float("nan")]}, "home: expected a finite number, found 'nan'"),
         ({"observation": ["joint_poss"]}, "did you mean joint_pos"),
         ({"observation": [{"name": "joint_pos", "joints": ["hip", "kne"]}]}, "did you mean knee"),
         ({"observation": "joint_pos"}, "expected a list of terms"),
-        ({"observation": [{"name": "joint_pos", "history": 10**9}]}, "history"),
-        ({"rate": 0}, "rate 1..10000"),
-        ({"rate": "50"}, "expected a number or a list of numbers, found '50'"),
+        ({"observation": [{"name": "joint_pos", "history": 10**9}]}, "history: expected a whole number from 1"),
+        ({"rate": 0}, "rate: expected 1 to 10000 Hz, found 0"),
+        ({"rate": "50"}, "rate: expected a finite number, found '50'"),
         ({"kp": [-20, 20]}, "kp: expected numbers >= 0, found -20"),
         ({"layout": "frame"}, "did you mean frames"),
         ({"commands": {"vz": [0, 1]}}, "did you mean v"),
         ({"commands": {"vx": [1, -1]}}, "low <= high"),
-        ({"latency": -1}, "latency 0..1"),
+        ({"latency": -1}, "latency: expected 0 to 1 s, found -1"),
         ({"joints": ["hip", "hip"]}, "each once"),
     ],
 )
 def test_a_contract_that_cannot_be_meant_is_refused_by_field(change, message):
     with pytest.raises(SurefootError, match=message):
-        Wiring.from_json(GOOD | change, "c.json")
+        Contract.from_json(GOOD | change, "c.json")
 
 
 @pytest.mark.parametrize("name", ["joints", "home", "observation", "rate", "action_scale"])
 def test_what_a_contract_must_tell_is_not_guessed(name):
     with pytest.raises(SurefootError, match=f"c.json: {name}: found nothing, expected a value"):
-        Wiring.from_json({k: v for k, v in GOOD.items() if k != name}, "c.json")
+        Contract.from_json({k: v for k, v in GOOD.items() if k != name}, "c.json")
 
 
 def test_names_others_use_are_known():
-    wiring = Wiring.from_json(GOOD | {"observation": ["gyro", "gravity_vec", "dof_pos", "joint_vel_rel", "actions"]})
-    assert [w.name for w in wiring.observation] == ["base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action"]  # fmt: skip
+    theirs = ["gyro", "gravity_vec", "dof_pos", "joint_vel_rel", "actions"]
+    terms = Contract.from_json(GOOD | {"observation": theirs}).terms
+    known = ["base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action"]
+    assert [t.name for t in terms] == known and [t.formula.kind for t in terms] == known
 
 
 MJLAB = {
@@ -202,17 +205,22 @@ MJLAB = {
 
 def test_mjlabs_metadata_are_a_contract():
     found = contract_of(None, MJLAB, ["hip", "knee"], "p.onnx")
-    w = found.wiring
-    assert w.joints == ("hip", "knee") and w.home == (-0.312, 0.669) and w.action_scale == (0.5, 0.25)
-    assert w.kp == (40, 41) and w.kd == (1, 2) and w.layout == "terms"
-    assert w.observation == (Wire("base_ang_vel", (0.25,)), Wire("joint_pos", (1.0, 0.5), 100.0, 3), Wire("command", (2.0,)))  # fmt: skip
+    c = found.contract
+    assert c.joints == ("hip", "knee") and c.home == (-0.312, 0.669) and c.action.scale.tolist() == [0.5, 0.25]
+    assert c.kp == (40, 41) and c.kd == (1, 2) and c.observation.layout == "terms"
+    assert [(t.name, t.scale, t.clip, t.history) for t in c.terms] == [
+        ("base_ang_vel", 0.25, np.inf, 1),
+        ("joint_pos", (1.0, 0.5), 100.0, 3),
+        ("command", 2.0, np.inf, 1),
+    ]
+    assert c.terms[1].formula == Formula("joint_pos", ("hip", "knee"), (-0.312, 0.669))
     assert any("rate: not told" in n for n in found.notes)
 
 
 def test_a_contract_file_goes_over_the_metadata(tmp_path):
     (tmp_path / "c.json").write_text('{"rate": 100, "frame": "imu"}')
     found = contract_of(tmp_path / "c.json", MJLAB, ["hip", "knee"], "p.onnx")
-    assert found.wiring.rate == 100 and found.wiring.frame == "imu" and not found.notes
+    assert found.contract.rate == 100 and found.contract.terms[0].formula.frame == "imu" and not found.notes
 
 
 def test_metadata_that_do_not_fit_each_other_are_refused():
@@ -243,11 +251,12 @@ observations:
 def test_a_deploy_yaml_is_a_contract_with_gains_in_the_order_of_the_motors(tmp_path):
     pytest.importorskip("yaml", reason="needs the export extra")
     (tmp_path / "deploy.yaml").write_text(DEPLOY)
-    w = contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx").wiring
-    assert w.joints == ("c", "a", "b") and w.home == (0.1, 0.2, 0.3) and w.rate == 50
-    assert w.kp == (40, 20, 30) and w.kd == (0.7, 0.5, 0.6)  # the policy's first joint is motor 2
-    assert w.commands["yaw_rate"] == (-1.2, 1.2) and w.layout == "terms" and w.obs_dim == 15 + 15 + 3
-    assert [t.clip for t in w.observation] == [None, 100.0, None]
+    c = contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx").contract
+    assert c.joints == ("c", "a", "b") and c.home == (0.1, 0.2, 0.3) and c.rate == 50
+    assert c.kp == (40, 20, 30) and c.kd == (0.7, 0.5, 0.6)  # the policy's first joint is motor 2
+    ranges = dict(zip(c.command_names, c.command_ranges))
+    assert ranges["yaw_rate"] == (-1.2, 1.2) and c.observation.layout == "terms" and c.obs_dim == 15 + 15 + 3
+    assert [t.clip for t in c.terms] == [np.inf, 100.0, np.inf]
 
 
 @pytest.mark.parametrize(
@@ -279,17 +288,21 @@ def test_gains_of_fewer_motors_than_the_map_names_are_left_to_the_model():
 
 def test_a_net_of_another_size_than_its_contract_is_refused(tmp_path):
     graph = read(saved(tmp_path / "p.onnx"))
-    wiring = Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"), Wire("joint_pos")), 50.0, (1.0,))
+    told = lambda *terms: Contract.from_json(GOOD | {"observation": list(terms)})  # noqa: E731
     with pytest.raises(SurefootError, match="takes 3 numbers, the contract tells 5: command 3, joint_pos 2"):
-        check_fits(graph, wiring, "p.onnx")
-    check_fits(graph, Wiring(("hip", "knee"), (0.0, 0.0), (Wire("command"),), 50.0, (1.0,)), "p.onnx")
+        check_fits(graph, told("command", "joint_pos"), "p.onnx")
+    check_fits(graph, told("command"), "p.onnx")
+    one = Contract.from_json(GOOD | {"joints": ["hip"], "home": [0], "observation": ["command"]})
     with pytest.raises(SurefootError, match="gives 2 numbers, the contract has 1 joints"):
-        check_fits(graph, Wiring(("hip",), (0.0,), (Wire("command"),), 50.0, (1.0,)), "p.onnx")
+        check_fits(graph, one, "p.onnx")
 
 
 def test_the_example_contract_is_one_of_48_numbers():
     from pathlib import Path
 
     path = Path(__file__).parents[2] / "examples" / "contracts" / "go1_joystick.json"
-    wiring = contract_of(path, {}, [], "p.onnx").wiring
-    assert wiring.obs_dim == 48 and len(wiring.joints) == 12 and wiring.frame == "imu" and wiring.rate == 50
+    c = contract_of(path, {}, [], "p.onnx").contract
+    assert c.obs_dim == 48 and len(c.joints) == 12 and c.rate == 50
+    assert {t.name: t.formula.frame for t in c.terms if t.formula.frame} == dict.fromkeys(
+        ("base_lin_vel", "base_ang_vel", "projected_gravity"), "imu"
+    )

@@ -17,6 +17,7 @@ from surefoot.gate.gate import Plan, gate
 from surefoot.gate.junit import junit
 from surefoot.gate.sequential import anytime
 from surefoot.policy import linear
+from surefoot.rng import judging
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.verdict import Check, Verdict
 
@@ -55,7 +56,7 @@ def test_a_law_that_holds_the_pole_passes_and_its_numbers_are_those_of_an_evalua
     )
     assert verdict.meta["skipped"]["belief"].startswith("it leaves nothing open")
     who = short(candidate(runs / "good"))
-    again = evaluate(who.policy, tasks.env(who.task, 50, seed=QUICK.seed, threads=1))
+    again = evaluate(who.policy, tasks.env(who.task, 50, seed=judging(QUICK.seed), threads=1))
     assert lines["success, nominal"].value == again.rate == 1.0
     assert json.loads(json.dumps(verdict.to_json()))["holds"] and Verdict.from_json(verdict.to_json()) == verdict
 

@@ -15,7 +15,7 @@ from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.tasks.rollout import evaluate
 
-pytest.importorskip("onnxruntime", reason="needs the export extra")
+pytest.importorskip("onnx", reason="needs the export extra")
 ROOT = Path(__file__).parents[2]
 MODELS = Path(os.environ.get("SUREFOOT_MODELS") or ROOT.parent / "shared" / "models")
 MODEL, POLICY = MODELS / "unitree_go1_flat.xml", MODELS.parent / "policies" / "go1_joystick.onnx"

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from surefoot.wiring import Wire, Wiring
 
 from surefoot import tasks
+from surefoot.contract import Contract
 from surefoot.gate import suspects
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
@@ -30,14 +30,34 @@ def test_legs_are_known_by_their_names_and_every_order_of_four_is_tried():
 
 
 def test_each_doubt_changes_the_contract_and_what_is_told_stays_as_long():
-    wiring = Wiring(
-        tuple(JOINTS), tuple(STAND), (Wire("base_ang_vel"), Wire("projected_gravity"), Wire("joint_pos"), Wire("joint_vel")),
-        50.0, (0.5,), kp=(20.0,), latency=0.04, frame="imu",
+    contract = Contract.from_json(
+        {"joints": list(JOINTS), "home": STAND.tolist(), "rate": 50, "action_scale": 0.5, "kp": 20, "latency": 0.04,
+         "observation": ["base_ang_vel", "projected_gravity", "joint_pos", "joint_vel"], "frame": "imu"}
     )  # fmt: skip
-    ideas = [idea for kind in KINDS for idea in kind(wiring)]
-    assert all(idea.wiring != wiring and idea.wiring.obs_dim == wiring.obs_dim for idea in ideas)
+    ideas = [idea for kind in KINDS for idea in kind(contract)]
+    assert all(idea.contract.differences(contract) and idea.contract.obs_dim == contract.obs_dim for idea in ideas)
+    for idea in ideas:
+        idea.contract.check(idea.change)
     assert len({idea.change for idea in ideas}) == len(ideas)
     assert {idea.kind for idea in ideas} == {"delay", "gain", "order", "sign", "scale", "pose", "frame", "rate"}
+
+
+def test_an_order_put_right_is_the_contract_that_had_it_right_from_the_start():
+    """Each joint keeps its own default pose, whatever column it is told in."""
+    home = (STAND + np.arange(12) / 100).tolist()
+    short = {"joints": list(JOINTS), "home": home, "rate": 50, "action_scale": 0.5}
+    swapped = [JOINTS[i] for i in (3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8)]
+    terms = [{"name": name, "joints": swapped} for name in ("joint_pos", "joint_vel")]
+    right = Contract.from_json(short | {"observation": ["joint_pos", "joint_vel"]})
+    wrong = Contract.from_json(short | {"observation": terms})
+    ideas = list(suspects._orders(wrong))
+    assert ideas[0].change == "joint_pos and joint_vel are read in the order of the actions, FL FR RL RR"
+    assert not ideas[0].contract.differences(right)
+    back = {idea.change: idea.contract for idea in suspects._orders(right)}
+    assert not back["joint_pos and joint_vel are read in the order FR FL RR RL"].differences(wrong)
+    names = {"joints": swapped, "observation": ["joint_pos", "joint_vel"]}
+    renamed = Contract.from_json(short | names)  # the numbers of home stay where they are in the list
+    assert not back["joints are in the order FR FL RR RL, in observation and action"].differences(renamed)
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +77,14 @@ def stands(tmp_path_factory):
     model.ir_version = 8
     (folder / "p.onnx").write_bytes(model.SerializeToString())
     (folder / "robot.xml").write_text(xml(Ground()))
-    wiring = {"joints": list(JOINTS), "home": STAND.tolist(), "observation": ["projected_gravity", "joint_pos"]}
-    return folder, wiring
+    contract = {"joints": list(JOINTS), "home": STAND.tolist(), "observation": ["projected_gravity", "joint_pos"]}
+    return folder, contract
 
 
-def judged(folder, wiring, **change):
+def judged(folder, contract, **change):
     import json
 
-    (folder / "c.json").write_text(json.dumps(wiring | {"rate": 50, "action_scale": 0.5} | change))
+    (folder / "c.json").write_text(json.dumps(contract | {"rate": 50, "action_scale": 0.5} | change))
     who = candidate(folder / "p.onnx", model=folder / "robot.xml", contract_file=folder / "c.json", seconds=3.0)
     return gate(who, tasks.nominal(who.task), PLAN, Limits(success=0.8, push=0.0, cost_of_transport=100.0))
 

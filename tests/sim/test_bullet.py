@@ -371,12 +371,13 @@ def test_readings_that_bullet_cannot_give_are_refused_by_name(sensor, error):
 
 def test_a_walking_policy_of_other_people_walks_in_bullet_too():
     """MuJoCo Playground's Go1 policy, told to go at 1 m/s: it was seen at 1.02 m/s in MuJoCo."""
-    runtime = pytest.importorskip("onnxruntime", reason="needs the export extra")
+    from surefoot.deploy.runtime import runtime
+
     models = Path(os.environ.get("SUREFOOT_MODELS", "no models given"))
     path, net = models / "unitree_go1_flat.xml", models.parent / "policies" / "go1_joystick.onnx"
     if not (path.exists() and net.exists()):
         pytest.skip(f"{path} or {net} is not here; point SUREFOOT_MODELS at a directory that has the model")
-    policy, w = runtime.InferenceSession(str(net)), make("bullet", mujoco.MjSpec.from_file(str(path)), Params(), 1, 5)
+    policy, w = runtime().InferenceSession(str(net)), make("bullet", mujoco.MjSpec.from_file(str(path)), Params(), 1, 5)
     home, last, where = w.model.key("home"), np.zeros(12), []
     start = Start(home.qpos[None].copy(), np.zeros((1, w.model.nv)), home.ctrl[None].copy())
     w.reset(np.array([0]), np.zeros((1, 0)), start)

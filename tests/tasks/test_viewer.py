@@ -1,8 +1,12 @@
 """The live viewer: who may look and steer, what steering does, and whether what is shown is what is simulated."""
 
 import http.client
+import json
 import os
+import re
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +14,8 @@ import mujoco
 import numpy as np
 import pytest
 import viser
-from websockets.exceptions import InvalidStatus
+from msgspec import msgpack
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from surefoot.env import Env
@@ -22,6 +27,7 @@ from surefoot.tasks.rollout import contract
 from surefoot.tasks.shapes import Scene, _rgba, _surface
 from surefoot.tasks.viewer import Live, serve, view
 
+TOKEN = "a-secret-of-this-test-alone"
 LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it
 
 
@@ -34,19 +40,44 @@ def actors(name: str, still: bool = False) -> tuple[Policy, Env]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[viser.ViserServer]:
-    running = serve(port=0)
+    running = serve(TOKEN, port=0)
     yield running
     running.stop()
 
 
-def get(port: int, **headers: str) -> tuple[int, bytes]:
+def get(port: int, path: str = f"/{TOKEN}/", **headers: str) -> tuple[int, bytes]:
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
-        line.request("GET", "/", headers=headers)
+        line.request("GET", path, headers=headers)
         answer = line.getresponse()
         return answer.status, answer.read()
     finally:
         line.close()
+
+
+def address(line: str) -> tuple[int, str]:
+    """Port and path of the address that the viewer printed."""
+    found = re.search(r"http://127.0.0.1:(\d+)(/\S+/)", line)
+    assert found
+    return int(found[1]), found[2]
+
+
+def talk(port: int, path: str = f"/{TOKEN}", **how):
+    """The page's websocket."""
+    how = {"subprotocols": [f"viser-v{viser.__version__}"], "proxy": None} | how
+    return connect(f"ws://127.0.0.1:{port}{path}", **how)
+
+
+def raw(port: int, data: bytes) -> bytes:
+    """What is answered to bytes as they are, until the server closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=15) as line:
+        line.sendall(data)
+        if b"\r\n\r\n" not in data:  # else the server would wait for the rest
+            line.shutdown(socket.SHUT_WR)
+        try:
+            return b"".join(iter(lambda: line.recv(65536), b""))
+        except ConnectionResetError:
+            return b""
 
 
 def listening(port: int) -> set[str]:
@@ -67,15 +98,15 @@ def test_the_viewer_listens_on_loopback_alone_serves_its_page_and_steps_in_real_
 
     def look(line: str) -> None:
         said.append(line)
-        port = int(line.split()[1].rsplit(":", 1)[1])
+        port, path = address(line)
         assert listening(port) == {LOOPBACK}
-        status, page = get(port)
+        status, page = get(port, path)
         assert (status, b"<html" in page) == (200, True)
 
     view(policy, env, port=0, say=look, steps=20)
     assert said[0].startswith("hover: http://127.0.0.1:")
     assert env.counter == 20
-    assert listening(int(said[0].split()[1].rsplit(":", 1)[1])) == set()
+    assert listening(address(said[0])[0]) == set()
 
 
 def test_other_sites_can_neither_read_the_viewer_nor_steer_it(server: viser.ViserServer) -> None:
@@ -84,12 +115,161 @@ def test_other_sites_can_neither_read_the_viewer_nor_steer_it(server: viser.Vise
     assert get(port, Host="evil.example")[0] == 403
     assert get(port, Origin="http://evil.example")[0] == 403
     assert get(port, Origin="http://127.0.0.1:1")[0] == 403
-    spoken = [f"viser-v{viser.__version__}"]
     with pytest.raises(InvalidStatus, match="403"):
-        connect(f"ws://127.0.0.1:{port}", origin="http://evil.example", subprotocols=spoken, proxy=None)
-    with connect(f"ws://127.0.0.1:{port}", origin=f"http://127.0.0.1:{port}", subprotocols=spoken, proxy=None) as line:
+        talk(port, origin="http://evil.example")
+    with talk(port, origin=f"http://127.0.0.1:{port}") as line:
         assert line.recv(timeout=10)  # the page's own script is told the scene
     assert server.request_share_url() is None
+
+
+WRONG = [
+    "/",
+    "",
+    "/index.html",
+    "//",
+    f"/?token={TOKEN}",
+    f"/{TOKEN[:-1]}/",
+    f"/{TOKEN}x/",
+    f"/{TOKEN.upper()}/",
+    "/%00/",
+    "/\xff/",
+]
+
+
+@pytest.mark.parametrize("path", WRONG)
+def test_without_the_secret_neither_the_page_nor_its_websocket_is_served(server: viser.ViserServer, path: str) -> None:
+    port = server.get_port()
+    request = f"GET {path or '/'} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    for more in ("", upgrade + f"Sec-WebSocket-Protocol: viser-v{viser.__version__}\r\n"):
+        answer = raw(port, (request + more + "\r\n").encode("latin-1"))
+        assert answer.startswith(b"HTTP/1.1 403") and b"<html" not in answer
+    assert get(port)[0] == 200
+
+
+def test_every_start_has_another_secret_which_the_page_does_not_pass_on() -> None:
+    policy, env = actors("balance")
+    said: list[str] = []
+    for _ in range(2):
+        view(policy, env, port=0, say=said.append, steps=1)
+    first, second = (address(line)[1].strip("/") for line in said)
+    assert first != second and len(first) >= 43  # 256 bits in base 64
+    with pytest.raises(SurefootError, match="token: expected at least 16 characters, found 0"):
+        serve("", port=0)
+
+
+def test_the_page_leaves_its_address_with_nobody(server: viser.ViserServer) -> None:
+    answer = raw(server.get_port(), f"GET /{TOKEN}/ HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head = answer.partition(b"\r\n\r\n")[0].decode().lower()
+    for header in ("referrer-policy: no-referrer", "cache-control: no-store", "x-frame-options: deny"):
+        assert header in head
+
+
+TRAVERSALS = [
+    "/../../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/%252e%252e/etc/passwd", "/..\\..\\etc\\passwd", "/..%5c..%5cetc%5cpasswd",
+    "//etc/passwd", "/%2fetc%2fpasswd", "/index.html%00.png", "/%00", "/index.html/../../_viser.py", "/" + "a" * 5000, "/./index.html",
+    "/index.html/", "/C:/Windows/win.ini", "/file:///etc/passwd",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_no_path_names_another_file_than_the_page(server: viser.ViserServer, path: str) -> None:
+    asked = f"GET /{TOKEN}{path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    answer = raw(server.get_port(), asked.encode())
+    assert answer.startswith(b"HTTP/1.1 404") and answer.endswith(b"there is one page here\n")
+
+
+KEY = f"GET /{TOKEN}/ HTTP/1.1\r\n".encode()
+BROKEN = [
+    (KEY + b"Host: 127.0.0.1\r\nHost: evil.example\r\n\r\n", b"400"),
+    (KEY + b"Host: 127.0.0.1\r\nhost: 127.0.0.1\r\n\r\n", b"400"),
+    (KEY + b"Host: 127.0.0.1\r\nUpgrade: websocket\r\nUpgrade: x\r\n\r\n", b"400"),
+    (KEY + b"Host: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nOrigin: http://evil.example\r\n\r\n", b"400"),
+    (KEY + b"Host: 127.0.0.1\r\nAccept-Encoding: a\r\nAccept-Encoding: b\r\n\r\n", b"400"),
+    (KEY + b"\r\n", b"400"),
+    (KEY + b"Host: [::1\r\n\r\n", b"403"),
+    (KEY + b"Host: 127.0.0.1.evil.example\r\n\r\n", b"403"),
+    (KEY + b"Host: 127.0.0.1\r\nOrigin: null\r\n\r\n", b"403"),
+    (KEY + b"Host: 127.0.0.1\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: viser-v0\r\n\r\n", b"400"),
+    (KEY + b"Host: 127.0.0.1\r\nUpgrade: websocket\r\n\r\n", b"400"),
+    (KEY.replace(b"GET", b"POST") + b"Host: 127.0.0.1\r\nContent-Length: 2\r\n\r\nhi", b""),
+    (KEY + b"Host: 127.0.0.1\r\n" + b"X: y\r\n" * 1000 + b"\r\n", b""),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64), b""),  # the beginning of TLS
+    (b"\x00" * 5000, b""),
+    (b"GET\r\n\r\n", b""),
+    (b"", b""),
+]
+
+
+def test_broken_requests_get_a_refusal_and_the_viewer_goes_on(capfd) -> None:
+    """The first one, too, before viser has filtered its own log; where nothing is answered the connection is closed."""
+    for data, status in BROKEN:
+        running = serve(TOKEN, port=0)
+        try:
+            port = running.get_port()
+            answer = raw(port, data)
+            assert answer[9:12] == status if status else answer[9:10] in (b"", b"4"), (data[:80], answer[:80])
+            assert get(port)[0] == 200
+        finally:
+            running.stop()
+    assert printed(capfd) == ""
+
+
+def printed(capfd) -> str:
+    """All that was printed, but for viser's word when it stops."""
+    out, err = capfd.readouterr()
+    return out.replace("(viser) Server stopped\n", "") + err
+
+
+def frames(uuid: str) -> list[bytes | str]:
+    """What no page sends: to a slider of that uuid, and in general."""
+
+    def update(**updates) -> bytes:
+        return msgpack.encode({"type": "GuiUpdateMessage", "uuid": uuid, "updates": updates})
+
+    return [
+        "text", json.dumps({"type": "GuiUpdateMessage"}), b"", b"\xc1", b"\x00" * 1000, b"\x91" * 100_000, bytes(range(256)),
+        msgpack.encode([1, 2]), msgpack.encode({"type": 7}), msgpack.encode({"kind": "x"}),
+        msgpack.encode({"type": "GuiUpdateMessage"}), msgpack.encode({"type": "ViewerCameraMessage"}),
+        msgpack.encode({"type": "ViewerCameraMessage", "wxyz": "up"}),
+        update(value="fast"), update(value=None), update(value=float("nan")), update(value=float("inf")), update(value=[1]),
+        update(props=5), update(update_cb=[]), update(value=1, removed=True),
+        msgpack.encode({"type": "GuiUpdateMessage", "uuid": uuid, "updates": {"value": 1}, "more": 1}), bytes((1 << 20) + 1),
+    ]  # fmt: skip
+
+
+def test_junk_frames_close_their_connection_alone_and_steer_nothing(capfd) -> None:
+    running = serve(TOKEN, port=0)
+    try:
+        live = Live(*actors("balance"), running)
+        slider = live.panel.speed
+        for frame in frames(slider._impl.uuid):
+            with talk(running.get_port()) as line:
+                line.send(frame)
+                with pytest.raises(ConnectionClosed):
+                    while True:
+                        line.recv(timeout=10)
+        assert slider.value == 1.0
+        live.run(steps=2)
+        with talk(running.get_port()) as line:
+            ignored = [
+                {"type": "ShareUrlRequest"},
+                {"type": "FileTransferStartUpload", "size_bytes": 1e9},
+                {"type": "Nothing"},
+            ]
+            for message in ignored:
+                line.send(msgpack.encode(message))
+            line.send(
+                msgpack.encode({"type": "GuiUpdateMessage", "uuid": slider._impl.uuid, "updates": {"value": 2.5}})
+            )
+            until = time.monotonic() + 10
+            while slider.value != 2.5 and time.monotonic() < until:
+                time.sleep(0.01)
+        assert slider.value == 2.5
+        assert get(running.get_port())[0] == 200
+    finally:
+        running.stop()
+    assert printed(capfd) == ""
 
 
 def test_ctrl_c_ends_the_viewer_cleanly_and_gives_the_env_back() -> None:
@@ -235,11 +415,11 @@ def test_what_is_followed_is_the_cameras_body_else_the_first_that_moves(server: 
 
 def test_the_viewer_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SurefootError, match="an address of this computer, found '203.0.113.7'"):
-        serve(host="203.0.113.7")
+        serve(TOKEN, host="203.0.113.7")
     with pytest.raises(SurefootError, match="expected a host"):
-        serve(host="")  # which would be every network
+        serve(TOKEN, host="")  # which would be every network
     with pytest.raises(SurefootError, match="port of 0 to 65535"):
-        serve(port=70000)
+        serve(TOKEN, port=70000)
     monkeypatch.setitem(sys.modules, "viser", None)
     with pytest.raises(MissingExtra, match=r"the viewer needs the 'play' extra: pip install 'surefoot\[play\]'"):
         view(*actors("balance"))

@@ -1,68 +1,72 @@
 """The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; console.py draws."""
 
+import ast
+import importlib
 import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import tyro
 
 import surefoot
-from surefoot.cli.actuator import Actuator
-from surefoot.cli.believe import Believe
-from surefoot.cli.doctor import Doctor
-from surefoot.cli.explore import Explore
-from surefoot.cli.gate import Gate
-from surefoot.cli.lacks import Delta, Missing
-from surefoot.cli.logs import ReadLog
-from surefoot.cli.real import Identify, Preflight, Replay
-from surefoot.cli.record import Record
-from surefoot.cli.train import Train, parse_train
-from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
 from surefoot.cli.words import described
 from surefoot.console import Plain, printable, show
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import SurefootError, in_words, unknown
 
 BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
 
-VERBS: dict[str, Any] = {
-    "tasks": Tasks,
-    "look": Look,
-    "presets": Presets,
-    "log": ReadLog,
-    "try": Try,
-    "train": Train,
-    "eval": Eval,
-    "play": Play,
-    "export": Export,
-    "sweep": Sweep,
-    "adapt": Adapt,
-    "record": Record,
-    "gate": Gate,
-    "cross": Cross,
-    "explore": Explore,
-    "preflight": Preflight,
-    "replay": Replay,
-    "identify": Identify,
-    "believe": Believe,
-    "missing": Missing,
-    "delta": Delta,
-    "actuator": Actuator,
-    "doctor": Doctor,
+VERBS = {
+    "tasks": "verbs.Tasks",
+    "look": "verbs.Look",
+    "presets": "verbs.Presets",
+    "log": "logs.ReadLog",
+    "try": "verbs.Try",
+    "train": "train.Train",
+    "eval": "verbs.Eval",
+    "play": "verbs.Play",
+    "export": "verbs.Export",
+    "sweep": "verbs.Sweep",
+    "adapt": "verbs.Adapt",
+    "record": "record.Record",
+    "gate": "gate.Gate",
+    "cross": "verbs.Cross",
+    "explore": "explore.Explore",
+    "preflight": "real.Preflight",
+    "replay": "real.Replay",
+    "identify": "real.Identify",
+    "believe": "believe.Believe",
+    "missing": "lacks.Missing",
+    "delta": "lacks.Delta",
+    "actuator": "actuator.Actuator",
+    "doctor": "doctor.Doctor",
 }
+"""each verb's file here and its class, which is imported when it is asked for: its extras may not be installed"""
 
 
 def _parse(args: list[str]) -> Any:
     """Arguments to a verb."""
     name, *rest = args
+    file, _, kind = VERBS[name].partition(".")
+    module = importlib.import_module(f"surefoot.cli.{file}")
     if name == "train":
-        return parse_train(rest)
-    return tyro.cli(VERBS[name], args=rest, prog=f"surefoot {name}", description=described(VERBS[name]))
+        return module.parse_train(rest)
+    verb = getattr(module, kind)
+    return tyro.cli(verb, args=rest, prog=f"surefoot {name}", description=described(verb))
+
+
+def _about(name: str) -> str:
+    """The first line of a verb's docstring, read and not imported."""
+    file, _, kind = VERBS[name].partition(".")
+    tree = ast.parse(Path(__file__).with_name(f"{file}.py").read_text())
+    found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
+    return (ast.get_docstring(found) or "").partition("\n")[0]
 
 
 def usage() -> str:
-    rows = "\n".join(f"  {name:9} {(v.__doc__ or '').strip()}" for name, v in VERBS.items())
+    rows = "\n".join(f"  {name:9} {_about(name)}" for name in VERBS)
     return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
 
 usage: surefoot VERB [...]        surefoot VERB --help tells about a verb
@@ -104,7 +108,8 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     try:
         if args[0] not in VERBS:
             raise unknown("verb", args[0], VERBS, "surefoot")
-        answer = _parse(args).run(say)
+        with in_words(f"surefoot {args[0]}"):
+            answer = _parse(args).run(say)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:

@@ -14,9 +14,10 @@ from tyro.conf import FlagConversionOff, Positional
 from surefoot import files
 from surefoot.belief import Belief
 from surefoot.cli.real import naming, read
-from surefoot.cli.words import belief_of, run_of, task_for, trained_over
+from surefoot.cli.words import belief_of, task_for, trained_over
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError
+from surefoot.gate.lineage import run_of
 from surefoot.task import Task
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ class Gate:
     junit: Path | None = None
     """write the checks as JUnit XML, too"""
     seed: int = 1000
-    """seed of the episodes"""
+    """what the seeds of the episodes are made from; they are none of training's, whatever it is"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 
@@ -78,7 +78,7 @@ class Gate:
         page.page(out / "gate.html", verdict)
         if self.junit is not None:
             junit.write(self.junit, verdict)
-        shown = [table(verdict), *_evidence(verdict), *suspects.sentences(verdict.meta["suspects"]), *_skipped(verdict), _said(verdict), f"page: {out / 'gate.html'}"]  # fmt: skip
+        shown = [table(verdict), *_evidence(verdict), *suspects.sentences(verdict.meta["suspects"]), *_skipped(verdict), verdict.meta["seeds"]["said"], _said(verdict), f"page: {out / 'gate.html'}"]  # fmt: skip
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
         return Answer(verdict.to_json() | {"page": str(out / "gate.html")}, shown, verdict.next_step, code)
 

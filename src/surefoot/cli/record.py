@@ -7,7 +7,7 @@ from typing import Literal
 from rich.console import Console
 from tyro.conf import Positional
 
-from surefoot import files, tasks
+from surefoot import files
 from surefoot.cli.words import reality_of, task_for
 from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError
@@ -79,6 +79,8 @@ class Record:
         return {"plan": self.excite} if self.excite else {}
 
     def _how(self) -> tuple[Task, Policy | Log | None]:
+        from surefoot import tasks
+
         given = [k for k in ("policy", "excite", "controls") if getattr(self, k)]
         if len(given) > 1:
             raise SurefootError(

@@ -10,17 +10,17 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import FlagConversionOff, Positional, arg
 
-from surefoot import files, tasks
+from surefoot import files
 from surefoot.belief import Belief
 from surefoot.cli.words import belief_of, count, met_before, seconds, task_for
 from surefoot.console import Answer, Line, goal, ready, results
 from surefoot.errors import SurefootError, unknown
 from surefoot.policy import Policy, Random, Zero
-from surefoot.sim import engines
 from surefoot.task import Task
-from surefoot.tasks.rollout import contract, evaluate, trials
 
-if TYPE_CHECKING:  # learning takes seconds to import
+if (
+    TYPE_CHECKING
+):  # rooms are opened by the verb that is asked for: learning takes seconds to import, and extras may be missing
     from surefoot.gate.sweep import Each
 
 FAILED = 1
@@ -31,6 +31,8 @@ class Tasks:
     """List the ready tasks and what counts as success in each."""
 
     def run(self, say: Console) -> Answer:
+        from surefoot import tasks
+
         facts = [_facts(tasks.make(name)) for name in tasks.TASKS]
         return Answer({"tasks": facts}, [ready(facts)], "surefoot look hover")
 
@@ -83,6 +85,9 @@ class Try:
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
 
     def run(self, say: Console) -> Answer:
+        from surefoot import tasks
+        from surefoot.tasks.rollout import contract, evaluate
+
         task = tasks.make(self.task)
         env = tasks.env(task, count(self.episodes), belief_of(task, self.belief, say), self.seed)
         c = contract(task, env.world.model)
@@ -115,13 +120,16 @@ class Eval:
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     threads: int = 0
     """threads of the physics; 0: every core"""
-    engine: Annotated[str, arg(name="in")] = engines.DEFAULT
+    engine: Annotated[str, arg(name="in")] = "mujoco"
     """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name is answered with all of them)"""
     terms: tuple[Path, ...] = ()
     """folders that `surefoot missing` or `surefoot delta` wrote: what the model lacked, put into it"""
 
     def run(self, say: Console) -> Answer:
+        from surefoot import tasks
         from surefoot.deploy import bundle
+        from surefoot.sim import engines
+        from surefoot.tasks.rollout import trials
 
         engines.known(self.engine, "--in")
         policy = bundle.load(self.policy)
@@ -161,6 +169,8 @@ class Play:
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
 
     def run(self, say: Console) -> Answer:
+        from surefoot import tasks
+
         policy, task = self._policy()
         env = tasks.env(task, 1, belief_of(task, self.belief, say), self.seed)
         if self.record is None:
@@ -175,6 +185,9 @@ class Play:
 
     def _policy(self) -> tuple[Policy, Task]:
         if self.policy in ("zero", "random"):
+            from surefoot import tasks
+            from surefoot.tasks.rollout import contract
+
             task = tasks.make(self.task or "hover")
             c = contract(task, tasks.env(task, 1).world.model)
             return (Zero(c) if self.policy == "zero" else Random(c, self.seed)), task
@@ -194,6 +207,7 @@ class Export:
     """policy.onnx beside the policy unless told"""
 
     def run(self, say: Console) -> Answer:
+        from surefoot import tasks
         from surefoot.deploy import bundle
         from surefoot.learn.export import load_net, onnx_difference
 
@@ -267,6 +281,7 @@ class Sweep:
         return Answer(facts | {"page": str(out)}, shown, f"surefoot play {self.policies[0]}")
 
     def _specialists(self, task: str, values: np.ndarray, others: Belief, first: Path, line: Line) -> "Each":
+        from surefoot import tasks
         from surefoot.gate.sweep import specialists
 
         if self.episodes < 2:
@@ -336,6 +351,7 @@ class Cross:
     """env steps of each training; the task's own number unless told"""
 
     def run(self, say: Console) -> Answer:
+        from surefoot import tasks
         from surefoot.gate.cross import cross
 
         tasks.make(self.task)

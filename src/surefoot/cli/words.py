@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from surefoot import files, presets, tasks
+from surefoot import files
 from surefoot.belief import Belief
 from surefoot.console import Line
 from surefoot.env import Env
 from surefoot.errors import SurefootError, nearest
+from surefoot.gate.lineage import folder_of, run_of, trained_with
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy
 from surefoot.task import Task
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Belief:
     """What a flag such as --belief names; what of a preset the task cannot have is said."""
+    from surefoot import presets, tasks
+
     if name == "task":
         return task.belief
     if name == "nominal":
@@ -50,30 +53,13 @@ def described(verb: type) -> str:
     return f"{(verb.__doc__ or '').strip()}\n\nTakes --json (facts for machines) and --traceback, too."
 
 
-def _folder(policy: Path) -> Path:
-    return Path(policy) if Path(policy).is_dir() else Path(policy).parent
-
-
-def run_of(policy: Path) -> dict[str, Any]:
-    """What run.json says of the run that a policy's folder or file is of; nothing where there is none."""
-    path = _folder(policy) / "run.json"
-    about = files.read_json(path) if path.is_file() else {}
-    return about if isinstance(about, dict) else {}
-
-
 def met_before(seed: int, policies: Sequence[Path]) -> list[str]:
     """What to say where episodes are drawn from the seed of a run's training, whose first ones they then are."""
     return [
         f"{p} was trained with seed {seed}, too: it has met some of these episodes; judge it with another --seed"
         for p in policies
-        if seed in _seeds(run_of(p))
+        if seed in trained_with(p)
     ]
-
-
-def _seeds(about: dict[str, Any]) -> set[int]:
-    """Of a run, and of the runs it began with."""
-    start = about.get("start") or {}
-    return {about["seed"]} | _seeds(run_of(Path(start["run"])) if start else {}) if "seed" in about else set()
 
 
 def trained_over(policy: Path, task: Task) -> Belief | None:
@@ -81,7 +67,7 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
 
     Where its ranges grew, what they reached, which may be less than what they were to grow to.
     """
-    about, reached = run_of(policy), _folder(policy) / REACHED
+    about, reached = run_of(policy), folder_of(policy) / REACHED
     if "belief" not in about:
         return None
     grown = "ranges" in about and reached.is_file()
@@ -93,6 +79,8 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
 
 def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
     """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
+    from surefoot import tasks
+
     try:
         return tasks.of(policy.contract, name)
     except SurefootError as error:

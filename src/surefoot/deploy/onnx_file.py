@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from surefoot import files, isolated
+from surefoot.deploy.runtime import runtime
 from surefoot.errors import MissingExtra, SurefootError, unknown
 
 LARGEST = 256 * 2**20  # bytes
@@ -60,7 +61,6 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     """The net in a file; `given` and `wanted` name its input and output where it has several."""
     try:
         import onnx
-        import onnxruntime
     except ImportError:
         raise MissingExtra("reading an ONNX file", "export") from None
     path = Path(path)
@@ -74,7 +74,7 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     if 3 not in answered:
         data, rows = model.SerializeToString(), True
     options = _options()
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    session = runtime().InferenceSession(data, options, providers=["CPUExecutionProvider"])
     metadata = {p.key: p.value for p in model.metadata_props}
     outputs = tuple(o.name for o in model.graph.output)
     graph = Graph(width, wide, metadata, session, (source.name, sink.name), rows, content, outputs)
@@ -83,9 +83,7 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
 
 def _same_by_row(graph: Graph, model: Any, options: Any) -> Graph:
     """Three rows at once must be answered as each alone is, by the file as it was; else one goes at a time."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = runtime().InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     alone = replace(graph, session=session, rows=True)
     obs = np.linspace(-1.0, 1.0, 3 * graph.width, dtype=np.float32).reshape(3, -1)
     one, all_ = alone(obs), graph(obs)
@@ -179,11 +177,9 @@ def _trial(data: bytes, width: int, where: str) -> bytes:
 def answer(job: bytes) -> bytes:
     """In the child: one row of zeros, then three; the counts that were answered."""
     options = _options()
-    import onnxruntime
-
     answered: list[int] = []
     try:
-        session = onnxruntime.InferenceSession(job[8:], options, providers=["CPUExecutionProvider"])
+        session = runtime().InferenceSession(job[8:], options, providers=["CPUExecutionProvider"])
         for n in (1, 3):
             obs = np.zeros((n, struct.unpack("<Q", job[:8])[0]), np.float32)
             session.run(None, {session.get_inputs()[0].name: obs})
@@ -197,9 +193,7 @@ def answer(job: bytes) -> bytes:
 
 
 def _options() -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
+    options = runtime().SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
     return options

@@ -84,7 +84,7 @@ MAGIC = {
     b"SQLite format 3": "rosbag2",
 }
 NEEDS = {
-    "parquet": ["pyarrow"], "lerobot": ["pyarrow"], "mcap": ["mcap", "mcap_ros2"], "rosbag2": ["rosbags", "mcap", "mcap_ros2"],
+    "mat": ["scipy"], "parquet": ["pyarrow"], "lerobot": ["pyarrow"], "mcap": ["mcap", "mcap_ros2"], "rosbag2": ["rosbags", "mcap", "mcap_ros2"],
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from surefoot.deploy import bundle, foreign
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.deploy.onnx_file import Graph, read
 from surefoot.errors import SurefootError
+from surefoot.gate.lineage import trained_with
 from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks import from_contract
@@ -31,6 +32,8 @@ class Candidate:
     rewire: Rewire | None = None
     """the same net under another contract"""
     notes: tuple[str, ...] = field(default=())
+    trained: frozenset[int] = frozenset()
+    """seeds of the trainings behind it, as far as they are known"""
 
     def facts(self) -> dict[str, Any]:
         return {"policy": self.name, "task": self.task.name, "parents": self.parents, "notes": list(self.notes)}
@@ -49,12 +52,14 @@ def candidate(
     if path.suffix != ".onnx":
         _no_stranger(path, told)
         net = bundle.load(path)
-        return Candidate(str(path), net, _own(net, task), {"policy": files.sha256(net.graph.data)})
+        parents = {"policy": files.sha256(net.graph.data)}
+        return Candidate(str(path), net, _own(net, task), parents, trained=frozenset(trained_with(path, net)))
     graph = read(path, *_ports(contract_file))
     if "surefoot" in graph.metadata and contract_file is None:
         _no_stranger(path, told)
         policy = bundle.ours(path, graph)
-        return Candidate(str(path), policy, _own(policy, task), {"policy": files.sha256(graph.data)})
+        parents = {"policy": files.sha256(graph.data)}
+        return Candidate(str(path), policy, _own(policy, task), parents, trained=frozenset(trained_with(path, policy)))
     if model is None:
         raise SurefootError(f"{path}: a policy of others: expected the robot it drives, --model robot.xml")
     return _stranger(path, graph, model, contract_file, command, seconds or from_contract.SECONDS)

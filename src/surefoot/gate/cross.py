@@ -44,6 +44,8 @@ def cross(
     task = tasks.make(task_name)
     if not isinstance(task.belief, Box):
         raise SurefootError(f"{task_name}: cross needs a task whose belief is a box of ranges")
+    if seed == JUDGED:
+        raise SurefootError(f"--seed: {seed} is the seed of the episodes that judge; choose another to train with")
     e_real = reality(task.belief, reality_seed)
     worlds: dict[str, Belief] = {
         "nominal": tasks.nominal(task),

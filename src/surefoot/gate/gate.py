@@ -21,11 +21,11 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.gate import checks, margins, suspects
+from surefoot.gate import checks, lineage, margins, suspects
 from surefoot.gate.candidate import Candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.motion import watched
-from surefoot.gate.runs import Make, Runs, episodes, plain, until_clear
+from surefoot.gate.runs import BATCH, Make, Runs, episodes, plain, until_clear
 from surefoot.gate.sequential import RateTest
 from surefoot.gate.statistics import needed
 from surefoot.gate.worst import search
@@ -34,7 +34,8 @@ from surefoot.sim.realities import Reality, realities
 from surefoot.verdict import Check, Verdict
 
 Say = Callable[[str], None]
-JUDGED = 1000  # seed of the gate's episodes, which no training uses
+JUDGED = 1000  # what the seeds of the gate's episodes are made from
+WORST, SEARCHED = 500, 600  # how far after the first seed those of the worst decile and of the search are
 TENTH = 0.1
 ALL = tuple(range(10))  # realities
 
@@ -51,6 +52,7 @@ class Plan:
     """a success rate to be claimed over the belief"""
     level: float = 0.95
     seed: int = JUDGED
+    """what the seeds of its episodes are made from: they are `rng.judging(seed)` and those after it"""
     rungs: int = 40
     """episodes at each load of a margin"""
     watched: int = 30
@@ -78,6 +80,11 @@ class Plan:
                     f"{100 * self.level:g} %, not even without a failure: it takes {least}; expected --episodes {least} or more"
                 )
 
+    @property
+    def seeds(self) -> int:
+        """How many seeds it may use: one a batch, then those of the worst decile and of the search."""
+        return max(SEARCHED + sum(self.search), -(-self.episodes // BATCH))
+
     def thorough(self) -> "Plan":
         """More of everything, in a finer engine and in all realities too, unless others were asked for."""
         engines = self.engines if self.engines != (DEFAULT,) else (DEFAULT, "mujoco:half-step")
@@ -99,8 +106,9 @@ class Found:
 def gate(who: Candidate, belief: Belief, plan: Plan, limits: Limits, say: Say = lambda _: None, note: Say = lambda _: None) -> Verdict:  # fmt: skip
     """The verdict; where it is stopped by hand, of what was known by then."""
     began, found = time.monotonic(), Found()
+    seeds = lineage.unseen(plan.seed, set(who.trained), plan.seeds)
     try:
-        for check in _lines(who, belief, plan, limits, found, say):
+        for check in _lines(who, belief, replace(plan, seed=seeds[0]), limits, found, say):
             found.checks.append(check)
             note(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.evidence}")
     except KeyboardInterrupt:
@@ -110,7 +118,8 @@ def gate(who: Candidate, belief: Belief, plan: Plan, limits: Limits, say: Say = 
             Check("asked to the end", asked, asked + 1, False, "stopped by hand; what was not asked does not hold")
         )
     meta = who.facts() | {
-        "seconds": round(time.monotonic() - began, 1), "seed": plan.seed, "plan": asdict(plan), "limits": asdict(limits),
+        "seconds": round(time.monotonic() - began, 1), "seed": plan.seed,
+        "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "said": lineage.said(seeds, set(who.trained))}, "plan": asdict(plan), "limits": asdict(limits),
         "level": plan.level, "interrupted": found.interrupted, "skipped": found.skipped, "suspects": found.suspects,
         "evidence": found.evidence,
     }  # fmt: skip
@@ -196,7 +205,7 @@ def _worlds(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: F
     tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
     say(f"the hardest {len(tenth)} worlds again")
     e = np.repeat(runs.e[tenth], plan.again, 0)
-    worst = episodes(who.policy, place(len(e), plan.seed + 500), e)
+    worst = episodes(who.policy, place(len(e), plan.seed + WORST), e)
     found.evidence["worst decile"] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
     yield checks.worst_decile(worst, len(tenth), limits.worst_decile, params)
     yield _rare(who, belief, runs, plan, limits, found, say)
@@ -208,7 +217,7 @@ def _rare(who: Candidate, belief: Belief, drawn: Runs, plan: Plan, limits: Limit
     def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         nonlocal done
         say(f"looking for rare failures: {done} of {sum(plan.search)} episodes")
-        runs = episodes(who.policy, tasks.env(who.task, len(e), belief, plan.seed + 600 + done, plan.threads), e)
+        runs = episodes(who.policy, tasks.env(who.task, len(e), belief, plan.seed + SEARCHED + done, plan.threads), e)
         done += len(e)
         return runs.success, runs.margin
 

@@ -24,6 +24,7 @@ def page(path: Path, verdict: Verdict) -> Path:
         *(report.paragraph(s, "bad") for s in suspects.sentences(meta["suspects"])),
         *(report.paragraph(f"note: {n}") for n in meta["notes"]),
         *(report.paragraph(f"not checked: {k}: {why}") for k, why in meta["skipped"].items()),
+        report.paragraph(meta["seeds"]["said"]),
         report.paragraph(f"next: {verdict.next_step}"),
     ]
     rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}

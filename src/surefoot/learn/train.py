@@ -25,6 +25,7 @@ from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
+from surefoot.rng import training
 from surefoot.sim import learned
 from surefoot.task import Task
 from surefoot.tasks import ObsOverride
@@ -71,7 +72,7 @@ def train(
     """
     settings = settings or settings_for(task_name)
     belief = belief or tasks.nominal(tasks.make(task_name))
-    about = {"task": task_name, "seed": seed, "belief": belief.to_json(), "settings": asdict(settings)}
+    about = {"task": task_name, "seed": training(seed), "belief": belief.to_json(), "settings": asdict(settings)}
     if ranges is not None:
         kind = next(name for name, known in RANGES.items() if isinstance(ranges, known))
         about["ranges"] = {"kind": kind, **asdict(ranges)}
@@ -307,7 +308,7 @@ def follow(
     settings, belief = settings or Student(**task.lesson), belief or task.belief
     master = export.load_net(teacher)
     about = {
-        "task": task_name, "seed": seed, "belief": belief.to_json(), "student": asdict(settings),
+        "task": task_name, "seed": training(seed), "belief": belief.to_json(), "student": asdict(settings),
         "teacher": export.digest(master),
     }  # fmt: skip
     inside = tasks.learned(task, terms)

@@ -2,19 +2,18 @@
 
     each control period: sliders -> command, and e from the next reset on;  x' = f(x, policy(obs), e) -> the page
 
-The page is served to this computer alone unless another host is asked for, and never to another website's scripts.
+The page is served to this computer alone unless another host is asked for, to whoever has the address that was printed: it
+holds a secret of this start, http://127.0.0.1:8080/SECRET/. See `doorway` for who is let in.
 """
 
 import contextlib
-import importlib
 import io
-import ipaddress
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
 
 import mujoco
 import numpy as np
@@ -25,6 +24,7 @@ from surefoot.errors import MissingExtra, SurefootError
 from surefoot.policy import Driver, Policy
 from surefoot.rng import Draw, stream
 from surefoot.sim.events import Push
+from surefoot.tasks.doorway import guarded, loopback
 from surefoot.tasks.picture import engine
 from surefoot.tasks.shapes import Scene
 from surefoot.world import Chance, OnForce, State
@@ -37,13 +37,14 @@ def view(
     policy: Policy, env: Env, port: int = 8080, host: str = "127.0.0.1", say: Say = print, steps: int | None = None
 ) -> None:
     """Show env 0 in the browser until Ctrl-C, or for `steps` control steps. If the port is taken: the next free one."""
-    server = serve(host, port)
+    token = secrets.token_urlsafe(32)
+    server = serve(token, host, port)
     try:
         live = Live(policy, env, server)
         address = "localhost" if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
-        say(f"{env.task.name}: http://{address}:{server.get_port()}  (Ctrl-C ends it)")
-        if not _loopback(host):
-            say(f"whoever can reach {host} can watch and steer this simulation")
+        say(f"{env.task.name}: http://{address}:{server.get_port()}/{token}/  (Ctrl-C ends it)")
+        if not loopback(host):
+            say(f"whoever has this address and can reach {host} can watch and steer this simulation")
         live.run(steps)
     except KeyboardInterrupt:
         say("viewer closed")
@@ -52,14 +53,14 @@ def view(
             server.stop()
 
 
-def serve(host: str = "127.0.0.1", port: int = 8080) -> Any:
-    """A viser server on host alone. Left to itself viser listens on every network and can publish itself."""
+def serve(token: str, host: str = "127.0.0.1", port: int = 8080) -> Any:
+    """A viser server on host alone, under /token/. Left to itself viser listens on every network and can publish itself."""
     try:
         import viser
     except ImportError:
         raise MissingExtra("the viewer", "play") from None
     _bindable(host, port)
-    with contextlib.redirect_stdout(io.StringIO()), _guard(host) as took:
+    with contextlib.redirect_stdout(io.StringIO()), guarded(host, token) as took:
         server: Any = viser.ViserServer(host=host, port=port, label="surefoot", verbose=False)
     if not took:
         server.stop()
@@ -208,13 +209,6 @@ def _rounded(x: np.ndarray) -> np.ndarray:
     return np.array([max(float(f"{v:.1e}"), 0.1) for v in x])
 
 
-def _loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _bindable(host: str, port: int) -> None:
     """viser tries one port after another, and waits for ever where none can be had."""
     if not host or not 0 <= port < 65536:
@@ -223,34 +217,3 @@ def _bindable(host: str, port: int) -> None:
         socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         raise SurefootError(f"host: expected an address of this computer, found '{host}': {error}") from None
-
-
-def refusal(headers: Any, host: str) -> str:
-    """Why a request is not served, or "". No other site's page may steer this one, by whatever name it asks for it."""
-    asked, origin = headers.get("Host", ""), headers.get("Origin")
-    if _loopback(host) and urlsplit(f"//{asked}").hostname not in (host, "127.0.0.1", "localhost", "::1"):
-        return f"this viewer is not at {asked}\n"
-    if origin is not None and origin not in (f"http://{asked}", f"https://{asked}"):
-        return f"this viewer is not for {origin}\n"
-    return ""
-
-
-@contextlib.contextmanager
-def _guard(host: str) -> Iterator[list[bool]]:
-    """While viser starts, put `refusal` before its web server, for it looks at neither Host nor Origin itself."""
-    web: Any = importlib.import_module("websockets.asyncio.server")
-    plain, took = web.serve, []
-
-    def serve(handler: Any, *where: Any, process_request: Any, **rest: Any) -> Any:
-        def first(connection: Any, request: Any) -> Any:
-            why = refusal(request.headers, host)
-            return connection.respond(403, why) if why else process_request(connection, request)
-
-        took.append(True)
-        return plain(handler, *where, process_request=first, **rest)
-
-    web.serve = serve
-    try:
-        yield took
-    finally:
-        web.serve = plain

@@ -1,33 +1,41 @@
 """A robot model and another's contract as a task: each number told and each target is what the contract says."""
 
+import re
 from dataclasses import replace
 
 import mujoco
 import numpy as np
 import pytest
-from surefoot.tasks.foreign import foreign, motors
-from surefoot.wiring import Wire, Wiring
 
 from surefoot import tasks
+from surefoot.contract import Contract
 from surefoot.errors import SurefootError
+from surefoot.tasks.from_contract import differences, motors, task_of
 from surefoot.tasks.ground import Ground
 from surefoot.tasks.walk import JOINTS, KP, STAND, xml
 
 TERMS = ("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action", "command")
-WIRING = Wiring(
-    tuple(JOINTS), tuple(STAND), tuple(Wire(name) for name in TERMS), 50.0, action_scale=(0.5,), frame="imu",
-    commands={"vx": (0.5, 0.5)},
-)  # fmt: skip
+SHORT = {
+    "joints": list(JOINTS), "home": STAND.tolist(), "observation": list(TERMS), "rate": 50, "action_scale": 0.5,
+    "frame": "imu", "commands": {"vx": [0.5, 0.5]},
+}  # fmt: skip
+
+
+def contract(**change):
+    return Contract.from_json(SHORT | change)
+
+
+def written(path, joint_sensors):
+    """The quadruped of `walk`, as a file; its IMU moved off the middle and turned."""
+    text = xml(Ground()).replace('<site name="imu"/>', '<site name="imu" pos=".1 .02 .03" euler=".3 .2 .1"/>')
+    assert "euler" in text and text.count("<jointpos") == text.count("<jointvel") == 12
+    path.write_text(text if joint_sensors else re.sub("<joint(pos|vel) [^>]*>", "", text))
+    return path
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """The quadruped of `walk`, as a file; its IMU moved off the middle and turned."""
-    path = tmp_path_factory.mktemp("model") / "quadruped.xml"
-    text = xml(Ground()).replace('<site name="imu"/>', '<site name="imu" pos=".1 .02 .03" euler=".3 .2 .1"/>')
-    assert "euler" in text
-    path.write_text(text)
-    return path
+    return written(tmp_path_factory.mktemp("model") / "quadruped.xml", False)
 
 
 def stirred(task, steps=25, seed=3):
@@ -42,7 +50,7 @@ def stirred(task, steps=25, seed=3):
 
 def test_what_is_told_is_what_the_engine_says_in_the_frame_of_the_site(model):
     """By another route: plain MuJoCo at the same state, its rotation matrices and point velocities."""
-    task, robot = foreign(model, WIRING)
+    task, robot = task_of(model, contract())
     env, action, obs = stirred(task)
     m, d = env.world.model, mujoco.MjData(env.world.model)
     site = m.site("imu").id
@@ -59,8 +67,16 @@ def test_what_is_told_is_what_the_engine_says_in_the_frame_of_the_site(model):
         assert np.allclose(obs[i, 33:45], action[i], atol=1e-6) and np.allclose(obs[i, 45:], [0.5, 0, 0])
 
 
+def test_joints_that_have_sensors_are_read_by_them_one_engine_step_before_the_state(tmp_path):
+    """The engine steps joints by q' = q + h v', so a step before the state they were at q' - h v'."""
+    task, robot = task_of(written(tmp_path / "q.xml", True), contract(observation=["joint_pos"]))
+    env, _, obs = stirred(task)
+    q, v, h = env.world.state.q[:, 7:], env.world.state.v[:, 6:], robot.model.opt.timestep
+    assert np.allclose(obs, q - h * v - STAND, atol=1e-6) and np.abs(h * v).max() > 1e-3
+
+
 def test_at_the_start_readings_are_those_of_plain_mujoco(model):
-    task, _ = foreign(model, WIRING)
+    task, _ = task_of(model, contract())
     env = tasks.env(task, 1, seed=5)
     obs = env.reset(5)["actor"][0]
     m, d = env.world.model, mujoco.MjData(env.world.model)
@@ -73,8 +89,7 @@ def test_at_the_start_readings_are_those_of_plain_mujoco(model):
 
 
 def test_without_a_frame_it_is_the_bases_own(model):
-    plain = replace(WIRING, frame="")
-    env = tasks.env(foreign(model, plain)[0], 1, seed=5)
+    env = tasks.env(task_of(model, contract(frame=""))[0], 1, seed=5)
     obs = env.reset(5)["actor"][0]
     x = env.world.state
     R = np.zeros(9)
@@ -86,21 +101,25 @@ def test_without_a_frame_it_is_the_bases_own(model):
 def test_joints_in_another_order_are_the_same_joints(model):
     """Legs exchanged in the contract: the same controls and readings, each under its own name."""
     order = [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8]
-    swapped = tuple(JOINTS[i] for i in order)
-    home = tuple(STAND[order] + np.arange(12))
-    task, robot = foreign(model, replace(WIRING, joints=swapped, home=home))
+    swapped, home = [JOINTS[i] for i in order], (STAND[order] + np.arange(12) / 100).tolist()
+    task, robot = task_of(model, contract(joints=swapped, home=home))
     env = tasks.env(task, 1, seed=5)
     obs = env.reset(5)["actor"][0]
     assert np.allclose(obs[9:21], env.world.state.q[0, 7:][order] - home, atol=1e-6)
     names = [env.world.model.actuator(i).name for i in robot.actuators]
-    assert tuple(names) == swapped  # in this model an actuator is called as its joint
-    assert np.allclose(task.action.control(np.zeros(12))[robot.actuators], home)
+    assert names == swapped  # in this model an actuator is called as its joint
+    assert list(task.action.names) == swapped and np.allclose(task.action.control(np.zeros(12)), home)
+    for action in (np.zeros((1, 12)), 0.01 * np.arange(12)[None]):
+        env.step(action)
+        assert np.allclose(env.world.state.u[0, robot.actuators], home + 0.5 * action[0])
 
 
 def test_a_term_may_have_an_order_a_scale_and_a_clip_of_its_own(model):
-    order = tuple(reversed(JOINTS))
-    terms = (Wire("joint_pos", tuple(range(1, 13)), 0.02, 1, order), Wire("joint_vel", (0.05,), 0.01))
-    env = tasks.env(foreign(model, replace(WIRING, observation=terms))[0], 1, seed=5)
+    terms = [
+        {"name": "joint_pos", "scale": list(range(1, 13)), "clip": 0.02, "joints": list(reversed(JOINTS))},
+        {"name": "joint_vel", "scale": 0.05, "clip": 0.01},
+    ]
+    env = tasks.env(task_of(model, contract(observation=terms))[0], 1, seed=5)
     obs = env.reset(5)["actor"][0]
     off = (env.world.state.q[0, 7:] - STAND)[::-1]
     assert np.allclose(obs[:12], np.clip(off, -0.02, 0.02) * np.arange(1, 13), atol=1e-6)
@@ -108,13 +127,13 @@ def test_a_term_may_have_an_order_a_scale_and_a_clip_of_its_own(model):
 
 
 def test_gains_rate_and_delay_of_the_contract_are_the_worlds(model):
-    task, _ = foreign(model, replace(WIRING, kp=(21.0,), kd=(0.7,), rate=100.0, latency=0.03))
+    task, _ = task_of(model, contract(kp=21.0, kd=0.7, rate=100.0, latency=0.03))
     env = tasks.env(task, 1)
     m = env.world.model
     assert np.allclose(m.actuator_gainprm[:, 0], 21) and np.allclose(m.actuator_biasprm[:, 1:3], [-21, -0.7])
     assert env.world.dt == pytest.approx(0.01) and np.allclose(env.world.delays(), 0.03)
     assert task.params["latency"].nominal == 0.03
-    plain = tasks.env(foreign(model, WIRING)[0], 1).world.model
+    plain = tasks.env(task_of(model, contract())[0], 1).world.model
     assert np.allclose(plain.actuator_gainprm[:, 0], KP)
 
 
@@ -122,20 +141,19 @@ def test_every_unknown_of_it_acts(model):
     from surefoot.gate.look import task_trace
     from surefoot.sim.audit import effects
 
-    task, _ = foreign(model, WIRING)
+    task, _ = task_of(model, contract())
     idle = [f.param.name for f in effects(task.params, task_trace(task, seconds=2.0)) if not f.acts]
     assert set(idle) <= {"push"}  # one comes every four seconds
 
 
 def test_it_stands_on_its_feet_when_told_to_do_nothing_and_falls_without_gains(model):
     from surefoot.policy import Zero
-    from surefoot.tasks.rollout import contract, evaluate
+    from surefoot.tasks import rollout
 
-    still = replace(WIRING, commands={})
-    for wiring, stands in ((still, True), (replace(still, kp=(1.0,)), False)):
-        task = replace(foreign(model, wiring)[0], seconds=3.0, window=2.0)
+    for gains, stands in (({}, True), ({"kp": 1.0}, False)):
+        task = replace(task_of(model, contract(commands={}, **gains))[0], seconds=3.0, window=2.0)
         env = tasks.env(task, 4, seed=1)
-        found = evaluate(Zero(contract(task, env.world.model)), env)
+        found = rollout.evaluate(Zero(rollout.contract(task, env.world.model)), env)
         assert found.success.all() == stands and (found.reasons.get("time", 0) == 4) == stands
 
 
@@ -143,12 +161,12 @@ def test_it_stands_on_its_feet_when_told_to_do_nothing_and_falls_without_gains(m
     "change, message",
     [
         ({"frame": "imuu"}, "did you mean imu"),
-        ({"joints": ("FL_abductio", *JOINTS[1:])}, "did you mean FL_abduction"),
+        ({"joints": ["FL_abductio", *JOINTS[1:]]}, "did you mean FL_abduction"),
     ],
 )
 def test_a_contract_that_the_model_does_not_have_is_refused(model, change, message):
     with pytest.raises(SurefootError, match=message):
-        foreign(model, replace(WIRING, **change))
+        task_of(model, contract(**change))
 
 
 def test_a_motor_becomes_a_servo_only_with_gains_and_a_base_must_be_free(tmp_path):
@@ -157,9 +175,43 @@ def test_a_motor_becomes_a_servo_only_with_gains_and_a_base_must_be_free(tmp_pat
         '<mujoco><worldbody><body name="b"><joint name="j" type="slide"/><geom size=".1"/></body></worldbody>'
         '<actuator><motor name="m" joint="j"/></actuator></mujoco>'
     )
-    wiring = Wiring(("j",), (0.0,), (Wire("joint_pos"),), 50.0, (1.0,))
+    bare = {"joints": ["j"], "home": [0.0], "observation": ["joint_pos"], "rate": 50, "action_scale": 1.0}
     with pytest.raises(SurefootError, match="driven by a motor, no servo: give kp and kd"):
-        foreign(path, wiring)
+        task_of(path, Contract.from_json(bare))
     with pytest.raises(SurefootError, match="found no free joint"):
-        foreign(path, replace(wiring, kp=(1.0,)))
+        task_of(path, Contract.from_json(bare | {"kp": 1.0}))
     assert motors(path) == ["j"]
+
+
+def test_a_history_is_told_as_the_contract_lays_it_out(model):
+    """Two frames of joint_pos and three of the last action, all frames of a term together, newest first."""
+    terms = [{"name": "joint_pos", "history": 2}, {"name": "last_action", "history": 3}]
+    env = tasks.env(task_of(model, contract(observation=terms, layout="terms", newest="first"))[0], 1, seed=5)
+    env.reset(5)
+    rng, places, actions = np.random.default_rng(0), [], []
+    for _ in range(4):
+        actions.append(rng.uniform(-0.5, 0.5, (1, 12)))
+        obs = env.step(actions[-1]).obs["actor"][0]
+        places.append(env.world.state.q[0, 7:] - STAND)
+    assert obs.shape == (2 * 12 + 3 * 12,)
+    wanted = np.concatenate([places[-1], places[-2], actions[-1][0], actions[-2][0], actions[-3][0]])
+    assert np.allclose(obs, wanted, atol=1e-6)
+
+
+def test_the_tasks_own_contract_means_what_the_given_one_does(model):
+    """What the gate runs differs from what was given in names of the engine's and what only the model knows."""
+    from surefoot.tasks import rollout
+
+    given = contract(kp=21.0, kd=0.7)
+    task, robot = task_of(model, given)
+    own = rollout.contract(task, robot.model)
+    assert own.observation.dim == given.obs_dim and own.joints == given.joints and own.rate == pytest.approx(50)
+    assert own.kp == pytest.approx(given.kp) and own.kd == pytest.approx(given.kd) and own.home == given.home
+    changed = {d.split(":")[0] for d in own.differences(given)}
+    assert changed <= {"control_low", "control_high", "command_ranges", "latency"}
+
+
+def test_where_contract_and_model_disagree_is_said(model):
+    assert differences(model, contract()) == []
+    said = differences(model, contract(kp=2 * KP, kd=0.6))
+    assert said == ["kp: the contract's are 2 times the model's; the contract's are used"]
