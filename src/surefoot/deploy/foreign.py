@@ -174,7 +174,7 @@ def from_deploy(data: Any, motors: Sequence[str], where: str) -> dict[str, Any]:
     if not isinstance(data, Mapping) or any(k not in data for k in need):
         raise SurefootError(f"{where}: expected a deploy.yaml with {', '.join(need)}")
     ids = data["joint_ids_map"]
-    if not isinstance(ids, list) or not all(isinstance(i, int) and 0 <= i < len(motors) for i in ids):
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, int) and 0 <= i < len(motors) for i in ids):
         raise SurefootError(
             f"{where}: joint_ids_map: expected motors 0..{len(motors) - 1} of the model, found {str(ids)[:80]}"
         )
@@ -245,7 +245,9 @@ def _yaml(path: Path) -> Any:
         raise MissingExtra("reading a deploy.yaml", "export")
     data = files.read_bytes(path, LARGEST)
     try:
-        return files.parse_json(isolated.run(PLAIN_YAML, data, isolated.Limits(), f"{path}: reading"), str(path))
+        return files.parse_json(
+            isolated.run(PLAIN_YAML, data, isolated.Limits(), f"{path}: reading"), str(path), nan=True
+        )
     except isolated.Exceeded:
         raise
     except SurefootError as error:
@@ -263,8 +265,10 @@ def plain_yaml(data: bytes) -> bytes:
         text = data.decode()
         if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
             raise SurefootError("found an alias (*name), expected plain values")
-        _no_key_twice(yaml.compose(text, Loader=yaml.SafeLoader), yaml)
-        return json.dumps(yaml.safe_load(text), default=str).encode()
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _no_key_twice(node, yaml)
+        return json.dumps(loader.construct_document(node) if node else None, default=str).encode()
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         if isinstance(error, SurefootError):
             raise
@@ -275,7 +279,7 @@ def _no_key_twice(node: Any, yaml: Any) -> None:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
-            if key.value.__class__ is str and key.value in seen:
+            if isinstance(key.value, str) and key.value in seen:
                 raise SurefootError(f"found the key {key.value[:80]!r} twice in one object, expected each once")
             seen.add(str(key.value))
             _no_key_twice(value, yaml)
