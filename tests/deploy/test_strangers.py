@@ -319,7 +319,7 @@ def test_pipes_and_devices_are_neither_nets_nor_contracts(tmp_path):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("[" * 50_000, "c.yaml: reading took more than 10 s of CPU time"),
+        ("[" * 50_000, "c.yaml: found 50000 levels of nesting, expected at most 100"),
         ("- " * 5000, "expected YAML, found maximum recursion depth"),
         ("a: 1\nb:\n  rate: 1\n  rate: 2\n", "found the key 'rate' twice in one object"),
         ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
@@ -336,7 +336,7 @@ def test_yaml_that_is_no_contract_is_refused_within_limits(tmp_path, text, words
         contract_of(tmp_path / "c.yaml", {}, ["a", "b"], "p.onnx")
 
 
-DEPLOY = {
+LEAST_DEPLOY = {
     "joint_ids_map": [0, 1], "step_dt": 0.02, "default_joint_pos": [0, 0], "actions": {"JointPositionAction": {"scale": 0.5}},
     "observations": {"joint_pos": {"history_length": 2}},
 }  # fmt: skip
@@ -354,7 +354,7 @@ DEPLOY = {
 )  # fmt: skip
 def test_values_of_a_deploy_yaml_are_what_they_should_be(tmp_path, change, words):
     pytest.importorskip("yaml", reason="needs the export extra")
-    (tmp_path / "c.yaml").write_text(json.dumps(DEPLOY | change))
+    (tmp_path / "c.yaml").write_text(json.dumps(LEAST_DEPLOY | change))
     if not words:
         assert contract_of(tmp_path / "c.yaml", {}, ["a", "b"], "p.onnx").wiring.observation[0].clip == 3
         return

@@ -5,6 +5,7 @@ unitree_rl_lab writes it. What the last two leave open is said in `notes`, never
 """
 
 import importlib.util
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from surefoot.policy import Contract, Policy
 from surefoot.wiring import ALIASES, COMMANDS, Wiring, known
 
 LARGEST = 2**20  # bytes of a contract file
+DEEPEST = 100  # levels of nesting of a YAML
 MJLAB = ("joint_names", "default_joint_pos", "action_scale", "observation_names")
 RATE = 50.0  # Hz, where a file does not tell
 
@@ -240,21 +242,17 @@ def _real(value: Any, where: str) -> float:
 
 
 def _yaml(path: Path) -> Any:
-    """Plain YAML, as JSON can hold it; parsed in a process with limits, because its nesting costs time squared."""
+    """Plain YAML, as JSON can hold it; parsed in a process with limits."""
     if importlib.util.find_spec("yaml") is None:
         raise MissingExtra("reading a deploy.yaml", "export")
     data = files.read_bytes(path, LARGEST)
     try:
-        return files.parse_json(
-            isolated.run(PLAIN_YAML, data, isolated.Limits(), f"{path}: reading"), str(path), nan=True
-        )
+        found = isolated.run("surefoot.deploy.foreign:plain_yaml", data, isolated.Limits(), f"{path}: reading")
     except isolated.Exceeded:
         raise
     except SurefootError as error:
-        raise SurefootError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
-
-
-PLAIN_YAML = "surefoot.deploy.foreign:plain_yaml"
+        raise SurefootError(f"{path}: {error}") from None
+    return files.parse_json(found, str(path), nan=True)
 
 
 def plain_yaml(data: bytes) -> bytes:
@@ -263,6 +261,9 @@ def plain_yaml(data: bytes) -> bytes:
 
     try:
         text = data.decode()
+        deepest = max(itertools.accumulate((c in "[{") - (c in "]}") for c in text), default=0)
+        if deepest > DEEPEST:  # each level costs what all before it did
+            raise SurefootError(f"found {deepest} levels of nesting, expected at most {DEEPEST}")
         if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
             raise SurefootError("found an alias (*name), expected plain values")
         loader = yaml.SafeLoader(text)
