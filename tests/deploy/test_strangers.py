@@ -1,6 +1,7 @@
 """Other people's ONNX files and contracts: what they mean is read, what they must not do is refused."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -306,3 +307,69 @@ def test_the_example_contract_is_one_of_48_numbers():
     assert {t.name: t.formula.frame for t in c.terms if t.formula.frame} == dict.fromkeys(
         ("base_lin_vel", "base_ang_vel", "projected_gravity"), "imu"
     )
+
+
+def test_modules_beside_a_net_are_not_run_when_it_is_tried(tmp_path, monkeypatch):
+    for module in ("numpy", "onnxruntime", "json"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    assert read(saved(tmp_path / "p.onnx")).width == 3 and not (tmp_path / "ran").exists()
+
+
+def test_pipes_and_devices_are_neither_nets_nor_contracts(tmp_path):
+    os.mkfifo(tmp_path / "p.onnx")
+    os.mkfifo(tmp_path / "c.yaml")
+    (tmp_path / "z.onnx").symlink_to("/dev/zero")
+    (tmp_path / "c.json").symlink_to("/dev/zero")
+    for name in ("p.onnx", "z.onnx"):
+        with pytest.raises(SurefootError, match=f"{name}: found a device, pipe or socket, expected a file"):
+            read(tmp_path / name)
+    for name in ("c.yaml", "c.json"):
+        with pytest.raises(SurefootError, match=f"{name}: found a device, pipe or socket, expected a file"):
+            contract_of(tmp_path / name, {}, ["a", "b"], "p.onnx")
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[" * 50_000, "c.yaml: found 50000 levels of nesting, expected at most 100"),
+        ("- " * 5000, "expected YAML, found maximum recursion depth"),
+        ("a: 1\nb:\n  rate: 1\n  rate: 2\n", "found the key 'rate' twice in one object"),
+        ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
+        ("a: &x [1]\nb: *x", "found an alias"),
+        ("a: " + "9" * 5000, "expected YAML"),
+        ("x" * 2_000_000, "found 2000000 bytes, expected at most 1048576"),
+    ],
+    ids=["wide nesting", "deep nesting", "key twice", "tag", "alias", "digits", "size"],
+)
+def test_yaml_that_is_no_contract_is_refused_within_limits(tmp_path, text, words):
+    pytest.importorskip("yaml", reason="needs the export extra")
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(SurefootError, match=words):
+        contract_of(tmp_path / "c.yaml", {}, ["a", "b"], "p.onnx")
+
+
+LEAST_DEPLOY = {
+    "joint_ids_map": [0, 1], "step_dt": 0.02, "default_joint_pos": [0, 0], "actions": {"JointPositionAction": {"scale": 0.5}},
+    "observations": {"joint_pos": {"history_length": 2}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"observations": {"joint_pos": {"history_length": "abc"}}}, "history: expected a whole number from 1 to 4096, found 'abc'"),
+        ({"observations": {"joint_pos": {"history_length": [1]}}}, "history: expected a whole number"),
+        ({"observations": {"joint_pos": {"clip": 3}}}, ""),
+        ({"observations": {"joint_pos": {"clip": "abc"}}}, "clip: expected a number"),
+        ({"joint_ids_map": [], "stiffness": [1]}, "joint_ids_map: expected motors 0..1"),
+    ],
+)  # fmt: skip
+def test_values_of_a_deploy_yaml_are_what_they_should_be(tmp_path, change, words):
+    pytest.importorskip("yaml", reason="needs the export extra")
+    (tmp_path / "c.yaml").write_text(json.dumps(LEAST_DEPLOY | change))
+    if not words:
+        assert contract_of(tmp_path / "c.yaml", {}, ["a", "b"], "p.onnx").contract.terms[0].clip == 3
+        return
+    with pytest.raises(SurefootError, match=f"c.yaml: .*{words}"):
+        contract_of(tmp_path / "c.yaml", {}, ["a", "b"], "p.onnx")

@@ -1,9 +1,11 @@
 """Broken and hostile files: each is read or refused in words that name it; nothing crashes, hangs or is executed."""
 
 import json
+import re
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -289,3 +291,124 @@ def test_pipes_devices_and_absent_files_are_refused_at_once(tmp_path):
     for path, why in ((tmp_path / "pipe.csv", "a device, pipe or socket"), (Path("/dev/zero"), "a device, pipe or socket"), (tmp_path / "gone.csv", "no such file"), (tmp_path, "neither meta/info.json")):  # fmt: skip
         with pytest.raises(SurefootError, match=why):
             Log.read(path)
+
+
+@pytest.mark.parametrize("name", ["a.mcap", "a.mat", "a.parquet"])
+def test_modules_beside_a_dataset_are_not_run_when_it_is_read(tmp_path, monkeypatch, name):
+    path = makers.MAKERS[name](tmp_path / name)
+    for module in ("numpy", "scipy", "pyarrow", "mcap"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    assert len(Log.read(path.name)) == 200 and not (tmp_path / "ran").exists()
+
+
+def npz_of(path: Path, n: int) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for k in range(n):
+            archive.writestr(f"a{k}.npy", makers.npy("'<f8'", "(1,)") + bytes(8))
+
+
+MANY = {
+    "a million columns.csv": (lambda p: p.write_text(",".join(map(str, range(1_000_000))) + "\n"), "found 1000000 columns, expected at most 10000"),
+    "one name 100000 times.csv": (lambda p: p.write_text("time" + ",q" * 100_000 + "\n0" + ",1" * 100_000), "found 100001 columns, expected at most 10000"),
+    "another name twice.csv": (lambda p: p.write_text("time" + "".join(f",q{k}" for k in range(9000)) + ",q7\n0" + ",1" * 9001), "found column 'q7' twice"),
+    "each record its own key.json": (lambda p: p.write_text(json.dumps([{f"k{k}": k} for k in range(20_000)])), "found 20000 columns, expected at most 10000"),
+    "mostly nothing.json": (lambda p: p.write_text(json.dumps([{"time": k, f"k{k % 9000}": k} for k in range(20_000)])), "40000 of 180020000 values are there; expected at least 1 of 64"),
+    "empty lists.json": (lambda p: p.write_text('{"time":[' + ",".join(["[]"] * 3_000_000) + "]}"), "reading takes more than 1024 MiB of memory, too much for a json of 9000010 bytes"),
+    "constants.json": (lambda p: p.write_text(json.dumps({f"k{k}": k for k in range(20_000)} | {"time": [0, 1]})), "found 20000 constants"),
+    "members.npz": (lambda p: npz_of(p, 60_000), "found 60000 arrays, expected at most 10002"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_more_of_anything_than_a_log_has_is_refused_before_the_work(tmp_path, name):
+    """Seconds each, where the work itself would take minutes or all memory."""
+    make, words = MANY[name]
+    make(tmp_path / name)
+    began = time.monotonic()
+    with pytest.raises(SurefootError, match=words):
+        Log.read(tmp_path / name)
+    assert time.monotonic() - began < 60
+
+
+def test_a_wide_log_is_read(tmp_path):
+    (tmp_path / "a.csv").write_text("time" + "".join(f",q{k}" for k in range(2000)) + ("\n0" + ",1" * 2000) + ("\n1" + ",2" * 2000))  # fmt: skip
+    assert len(Log.read(tmp_path / "a.csv").columns) == 2000
+
+
+def test_an_npz_that_unpacks_to_much_is_read_in_a_process_of_its_own(tmp_path):
+    """39 kB on disk and 40 MB of zeros: right, but not taken at its word in this process."""
+    path, data = tmp_path / "a.npz", makers.npy("'<f8'", "(5000000,)") + bytes(40_000_000)
+    zip_of(path, {"time.npy": data})
+    from surefoot.formats import ARRAYS, SMALL, _unpacked
+
+    assert path.stat().st_size < SMALL and _unpacked(path) > ARRAYS
+    with pytest.raises(SurefootError, match="row 1: found 0 after 0, a duplicate"):
+        Log.read(path)
+
+
+def test_a_rate_that_asks_for_more_than_memory_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("time" + "".join(f",q{k}" for k in range(200)) + ("\n0" + ",1" * 200) + ("\n3000" + ",2" * 200))  # fmt: skip
+    with pytest.raises(SurefootError, match=r"rate: found 400 numbers, which at 10000 Hz would be 6000000200"):
+        Log.read(tmp_path / "a.csv", rate=10_000)
+
+
+def test_pipes_and_devices_inside_a_folder_are_refused(tmp_path):
+    import os
+
+    for name, make in (("pipe.mcap", os.mkfifo), ("zero.mcap", lambda p: p.symlink_to("/dev/zero"))):
+        bag = makers.rosbag2_folder(tmp_path / name.split(".")[0], 20)
+        make(bag / name)
+        with pytest.raises(SurefootError, match=f"{name}: found a device, pipe or socket, expected a file"):
+            Log.read(bag)
+
+
+BAD_META = {
+    "names": [3, {"q": "abc"}, {"q": [1]}], "hold": [3, [1], "x"], "gaps": [3, [[1]], [["a", "b"]], [[2, 1]]], "constants": [3, "x"],
+    "source": [3, {"path": 3}], "streams": [3, {"a": 3}, {"a": {"rows": "x"}}], "notes": [3, [1], "x"], "mended": [3, [1]], "epoch": ["x", [1]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key, value", [(k, v) for k, values in BAD_META.items() for v in values])
+def test_a_log_of_ours_with_wrong_meta_is_refused_by_both_readers(tmp_path, key, value):
+    header = {"format": "surefoot.log/1", "units": {}, "meta": {key: value}}
+    np.savez(tmp_path / "a.npz", header=np.array(json.dumps(header)), time=np.arange(3.0), **{"columns/q": np.ones(3)})
+    for read in (Log.read, Log.load):
+        with pytest.raises(SurefootError, match=rf"a\.npz: header: meta: {key}: found .*, expected"):
+            read(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    "units, stamps, q, words",
+    [
+        ({"q": 3}, np.arange(3.0), np.ones(3), "header: units: q: found 3, expected a text"),
+        ({}, np.arange(3.0), np.ones(2), r"q: found float64 of shape \(2,\)"),
+        ({}, np.arange(3.0), np.array(1.0), r"q: found float64 of shape \(\)"),
+        ({}, np.array(["a", "b"]), np.ones(2), "time: found str"),
+        ({}, np.arange(3.0) + 1j, np.ones(3), "time: found complex128"),
+    ],
+)
+def test_a_log_of_ours_with_arrays_that_do_not_fit_is_refused(tmp_path, units, stamps, q, words):
+    header = {"format": "surefoot.log/1", "units": units, "meta": {}}
+    np.savez(tmp_path / "a.npz", header=np.array(json.dumps(header)), time=stamps, **{"columns/q": q})
+    with pytest.raises(SurefootError, match=rf"a\.npz: {words}"):
+        Log.read(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    "name, text, words",
+    [
+        ("half.json", '{"time":[0,1,2],"\\ud800":[1,2,3]}', "half a character"),
+        ("twice.json", '{"time":[0,1,2],"q":[1,2,3],"q":[4,5,6]}', "found the key 'q' twice"),
+        ("records.json", '[{"time":0,"q":1,"q":2},{"time":1,"q":1}]', "found the key 'q' twice"),
+        ("tiny.json", '{"time":[0,5e-324,1e-323],"q":[1,2,3]}', "found a usual step of 4.94e-324 s"),
+        ("far.json", '{"time":[0,1e300,2e300],"q":[1,2,3]}', r"expected at most 1e\+12 s"),
+    ],
+)
+def test_json_that_ended_in_a_traceback_is_refused(tmp_path, capsys, name, text, words):
+    from surefoot.cli import main
+
+    (tmp_path / name).write_text(text)
+    for more in ([], ["--json"]):
+        assert main(["log", str(tmp_path / name), *more]) == 2
+        assert re.search(words, capsys.readouterr().err)

@@ -5,6 +5,7 @@ unitree_rl_lab writes it. What the last two leave open is said in `notes`, never
 """
 
 import importlib.util
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from surefoot.deploy.onnx_file import Graph
 from surefoot.errors import MissingExtra, SurefootError
 
 LARGEST = 2**20  # bytes of a contract file
+DEEPEST = 100  # levels of nesting of a YAML
 MJLAB = ("joint_names", "default_joint_pos", "action_scale", "observation_names")
 RATE = 50.0  # Hz, where a file does not tell
 
@@ -124,7 +126,7 @@ def from_deploy(data: Any, motors: Sequence[str], where: str) -> dict[str, Any]:
     if not isinstance(data, Mapping) or any(k not in data for k in need):
         raise SurefootError(f"{where}: expected a deploy.yaml with {', '.join(need)}")
     ids = data["joint_ids_map"]
-    if not isinstance(ids, list) or not all(isinstance(i, int) and 0 <= i < len(motors) for i in ids):
+    if not isinstance(ids, list) or not ids or not all(isinstance(i, int) and 0 <= i < len(motors) for i in ids):
         raise SurefootError(
             f"{where}: joint_ids_map: expected motors 0..{len(motors) - 1} of the model, found {str(ids)[:80]}"
         )
@@ -190,19 +192,17 @@ def _real(value: Any, where: str) -> float:
 
 
 def _yaml(path: Path) -> Any:
-    """Plain YAML, as JSON can hold it; parsed in a process with limits, because its nesting costs time squared."""
+    """Plain YAML, as JSON can hold it; parsed in a process with limits."""
     if importlib.util.find_spec("yaml") is None:
         raise MissingExtra("reading a deploy.yaml", "export")
     data = files.read_bytes(path, LARGEST)
     try:
-        return files.parse_json(isolated.run(PLAIN_YAML, data, isolated.Limits(), f"{path}: reading"), str(path))
+        found = isolated.run("surefoot.deploy.foreign:plain_yaml", data, isolated.Limits(), f"{path}: reading")
     except isolated.Exceeded:
         raise
     except SurefootError as error:
-        raise SurefootError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
-
-
-PLAIN_YAML = "surefoot.deploy.foreign:plain_yaml"
+        raise SurefootError(f"{path}: {error}") from None
+    return files.parse_json(found, str(path), nan=True)
 
 
 def plain_yaml(data: bytes) -> bytes:
@@ -211,10 +211,15 @@ def plain_yaml(data: bytes) -> bytes:
 
     try:
         text = data.decode()
+        deepest = max(itertools.accumulate((c in "[{") - (c in "]}") for c in text), default=0)
+        if deepest > DEEPEST:  # each level costs what all before it did
+            raise SurefootError(f"found {deepest} levels of nesting, expected at most {DEEPEST}")
         if any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
             raise SurefootError("found an alias (*name), expected plain values")
-        _no_key_twice(yaml.compose(text, Loader=yaml.SafeLoader), yaml)
-        return json.dumps(yaml.safe_load(text), default=str).encode()
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        _no_key_twice(node, yaml)
+        return json.dumps(loader.construct_document(node) if node else None, default=str).encode()
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         if isinstance(error, SurefootError):
             raise
@@ -225,7 +230,7 @@ def _no_key_twice(node: Any, yaml: Any) -> None:
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
-            if key.value.__class__ is str and key.value in seen:
+            if isinstance(key.value, str) and key.value in seen:
                 raise SurefootError(f"found the key {key.value[:80]!r} twice in one object, expected each once")
             seen.add(str(key.value))
             _no_key_twice(value, yaml)

@@ -19,6 +19,7 @@ from surefoot.formats.units import si
 from surefoot.log import Log
 
 CLOCKS = ("log_time", "time", "t", "timestamp", "timestamps", "stamp", "elapsed", "clock", "seconds", "sec")
+FARTHEST, SHORTEST = 1e12, 1e-9  # s
 CELLS = 1 << 27  # numbers of a resampled log, 1 GiB; or four times as many as were read
 WALL = 1e8  # seconds: more than three years is a wall clock's
 SINCE_1970 = (9e8, 4.2e9)  # s, from 1998 to 2103: what a wall clock shows
@@ -45,6 +46,7 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
     said: list[str] = []
     for s, time in stamps.items():
         good, story = mend(time, full(s, clocks[s][0]) or "time", mending)
+        _check_clock(time[good], full(s, clocks[s][0]) or "time")
         rest = {full(s, k): v[good] for k, v in raw.streams[s].columns.items() if k != clocks[s][0]}
         timed[s], said = Timed(time[good], rest), said + story
     names = {full(s, k): v for s in timed for k, v in raw.streams[s].names.items()}
@@ -70,6 +72,16 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
     }
     meta = raw.meta | {k: v for k, v in told.items() if v or k == "names"}
     return Log(time, columns, {k: v for k, v in units.items() if k in columns}, clean(meta))
+
+
+def _check_clock(time: np.ndarray, where: str) -> None:
+    """Seconds that a clock can show, so that rates, spans and their squares are numbers."""
+    if len(time) and max(abs(time[0]), abs(time[-1])) > FARTHEST:
+        raise SurefootError(f"{where}: found {time[0]:.6g} to {time[-1]:.6g} s, expected at most {FARTHEST:g} s")
+    if len(time) > 1 and np.median(np.diff(time)) < SHORTEST:
+        raise SurefootError(
+            f"{where}: found a usual step of {np.median(np.diff(time)):.3g} s, expected at least {SHORTEST:g} s"
+        )
 
 
 def _used(raw: Raw, mapping: maps.Mapping | None) -> list[str]:

@@ -66,6 +66,11 @@ def _own(arrays: dict[str, np.ndarray], path: Path) -> Raw:
     except SurefootError as error:
         raise SurefootError(f"{path}: {error}") from None
     columns = {k.removeprefix("columns/"): v for k, v in arrays.items() if k.startswith("columns/")}
+    for name, a in ({"time": arrays["time"]} | columns).items():
+        most = 1 if name == "time" else 2
+        if a.dtype.kind not in "biuf" or not 1 <= a.ndim <= most or len(a) != len(arrays["time"]):
+            expected = "numbers (T,)" if most == 1 else "numbers (T,) or (T, k), a row for each time"
+            raise SurefootError(f"{path}: {name}: found {a.dtype.name} of shape {a.shape}, expected {expected}")
     return Raw(
         {"": Stream({"time": arrays["time"]} | columns)}, units=header["units"] | {"time": "s"}, meta=header["meta"]
     )

@@ -1,0 +1,52 @@
+"""Text of a stranger is shown, never obeyed."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.table import Table
+
+from surefoot.cli import main
+from surefoot.console import Answer, Line, Plain, printable, show
+from surefoot.log import Log
+
+EVIL = "\x1b]0;owned\x07\x1b[2Jq\x9b31m\u202etxt\u2066\r\x00\ud800"
+SHOWN = r"\x1b]0;owned\x07\x1b[2Jq\x9b31m\u202etxt\u2066\r\x00\ud800"
+
+
+def screen() -> Plain:
+    say = Plain()
+    say.file, say.width = io.StringIO(), 200
+    return say
+
+
+def test_control_characters_are_written_as_escapes_and_letters_stay():
+    assert printable(EVIL) == SHOWN
+    assert printable("Gelenk größer \u0645\u0641\u0635\u0644 \u65e5\u672c \U0001f600\n\tb") == "Gelenk größer \u0645\u0641\u0635\u0644 \u65e5\u672c \U0001f600\n\tb"  # fmt: skip
+
+
+def test_tables_lines_and_notes_show_escapes_and_markup_as_text():
+    say, table = screen(), Table("column", EVIL)
+    table.add_row(EVIL, "[red]r[/red] :smile: [link=http://x]y[/link]")
+    show(Answer({}, [table, f"note: {EVIL}", "[bold]b"], EVIL), say, as_json=False)
+    line = Line(say)
+    line.text(EVIL, always=True)
+    line.note(EVIL)
+    out = say.file.getvalue()
+    assert out.count(SHOWN) == 6 and "[red]r[/red] :smile: [link=http://x]y[/link]" in out and "[bold]b" in out
+    assert not set(out) & set(EVIL) - set(SHOWN)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_names_in_a_log_and_of_a_file_cannot_reach_the_terminal(tmp_path, capsys, as_json):
+    name = "\x1b[31mq\u202e"
+    path = Log(np.arange(3.0), {name: np.zeros(3)}, {name: "\x1b[5m"}).save(tmp_path / "a\x1b[2J.npz")
+    assert main(["log", str(path), *(["--json"] if as_json else [])]) == 0
+    assert main(["log", str(tmp_path / "b\x1b[2J.csv")]) == 2
+    out, err = capsys.readouterr()
+    assert "\x1b" not in out + err and "\u202e" not in out + err and r"b\x1b[2J.csv: no such file" in err
+    if as_json:
+        assert json.loads(out)["columns"][name]["unit"] == "\x1b[5m"
+    else:
+        assert r"\x1b[31mq\u202e" in out

@@ -1,0 +1,64 @@
+"""Files of strangers: regular, of bounded size, and JSON that says each thing once."""
+
+import os
+
+import pytest
+
+from surefoot import files
+from surefoot.errors import SurefootError
+
+
+def test_a_file_is_read_whole_up_to_its_largest_size(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 100)
+    assert files.read_bytes(path, 100) == b"x" * 100
+    with pytest.raises(SurefootError, match="a: found 100 bytes, expected at most 99"):
+        files.read_bytes(path, 99)
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "zero.json").symlink_to("/dev/zero")
+    (tmp_path / "loop.json").symlink_to(tmp_path / "loop.json")
+    for name, why in (
+        ("pipe.json", "found a device, pipe or socket, expected a file"),
+        ("zero.json", "found a device, pipe or socket, expected a file"),
+        ("loop.json", "cannot read it"),
+        (".", "found a folder, expected a file"),
+        ("gone.json", "no such file"),
+        ("nul\0.json", "cannot read it"),
+    ):
+        with pytest.raises(SurefootError, match=why):
+            files.read_json(tmp_path / name)
+
+
+def test_a_large_sparse_file_costs_nothing(tmp_path):
+    with open(tmp_path / "sparse.json", "wb") as f:
+        f.truncate(1 << 40)
+    with pytest.raises(SurefootError, match="found 1099511627776 bytes, expected at most"):
+        files.read_json(tmp_path / "sparse.json")
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ('{"a": 1, "b": {"rate": 1, "rate": 2}}', "found the key 'rate' twice in one object"),
+        ('["\\ud800"]', "half a character"),
+        ('{"\\udfff": 1}', "half a character"),
+        ("[" * 100_000, "too many levels of nesting"),
+        ("[NaN]", "NaN is not a number JSON allows"),
+        ("[1e999]", "found the number 1e999, expected one within 1e308"),
+        ("[1" + "0" * 400 + "]", "found a number of 401 digits"),
+        ('{"a": 1,}', "line 1: .*; expected JSON"),
+        ("", "expected JSON"),
+    ],
+)
+def test_json_that_says_no_one_thing_is_refused(text, why):
+    with pytest.raises(SurefootError, match=f"here: .*{why}"):
+        files.parse_json(text, "here")
+
+
+def test_json_keeps_what_it_says():
+    assert files.parse_json(b'\xef\xbb\xbf{"a": [1, -2.5e3, true, null, "\\ud83d\\ude00"]}', "") == {
+        "a": [1, -2500.0, True, None, "\U0001f600"]
+    }
