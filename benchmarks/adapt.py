@@ -23,11 +23,11 @@ from surefoot.belief import Belief, Box, point
 from surefoot.contract import Action
 from surefoot.gate.inferred import inferred
 from surefoot.learn.loop import policy_of
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Student
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
-from surefoot.policy import Net
 from surefoot.task import Reward, Task
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import Evaluation, evaluate, trials
@@ -45,7 +45,7 @@ CRITICS: dict[str, Literal["task", "actor"]] = {"knowing": "task", "blind": "act
 POSITIONS = ObsTerm("positions", lambda s: s.q, 2, "m, rad")  # of balance: where things are, and not how fast they move
 
 
-def judged(policy: Net, task: Task, belief: Belief, quick: bool) -> Evaluation:
+def judged(policy: PolicyNet, task: Task, belief: Belief, quick: bool) -> Evaluation:
     env = tasks.env(tasks.for_contract(task, policy.contract), 20 if quick else JUDGES, belief, JUDGED)
     return evaluate(policy, env)
 
@@ -182,7 +182,7 @@ def _reached(task: Task, belief: Belief, seed: int, goal: float, quick: bool, ev
     return float("nan")
 
 
-def _earns(policy: Net, task: Task, belief: Belief) -> float:
+def _earns(policy: PolicyNet, task: Task, belief: Belief) -> float:
     return float(evaluate(policy, tasks.env(task, 100, belief, JUDGED)).returns.mean())
 
 

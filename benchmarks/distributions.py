@@ -16,9 +16,10 @@ from benchmarks import measure
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Belief, Box, Gaussian, point
+from surefoot.contract import Contract
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.policy import Contract, Policy
+from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.dropo import Dropo, dropo
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.inference import NPE, checked, experiment, learn
@@ -94,13 +95,13 @@ class Holds(Policy):
     contract: Contract
     e: dict[str, float]
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         q = np.asarray(obs[:, -4:-2], float)
         hand = self.e["payload"] + MASS["hand"]
         outer = (self.e["fore_mass"] / 2 + hand) * FORE * np.cos(q.sum(1))
         inner = (self.e["upper_mass"] / 2 + self.e["fore_mass"] + hand) * UPPER * np.cos(q[:, 0])
         u = q + GRAVITY * np.stack([inner + outer, outer], 1) / np.array(KP)
-        return (u - MIDDLE) / np.array([1.8, 1.5])
+        return s, (u - MIDDLE) / np.array([1.8, 1.5])
 
 
 def rehearsed(seed: int, rounds: int, how: SimOpt) -> tuple[float, list[float], list[float]]:

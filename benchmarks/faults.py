@@ -31,9 +31,8 @@ class Runtime:
 
     def __init__(self, task: Task, policy: Policy, rng: np.random.Generator):
         self.task, self.policy, self.c, self.rng = task, policy, policy.contract, rng
-        ends = np.cumsum([t.dim for t in self.c.observation]).tolist()
-        self.at = {t.name: slice(end - t.dim, end) for t, end in zip(self.c.observation, ends)}
-        self.scale = {t.name: t.scale for t in self.c.observation}
+        self.at = dict(zip((t.name for t in self.c.terms), self.c.observation.columns))
+        self.scale = {t.name: t.scale for t in self.c.terms}
         self.frames: list[np.ndarray] = []  # since the episode began
         self.answers: list[np.ndarray] = []
         self.draw()
@@ -60,7 +59,7 @@ class Runtime:
         if "last_action" in self.at:  # a runtime tells a policy what it answered, whatever became of it
             frame[self.at["last_action"]] = self.answers[-1] if self.answers else 0.0
         self.frames.append(self.frame(frame).astype(np.float32))
-        a = np.clip(self.policy(self.stacked(self.frames)[None])[0], -self.c.action_limit, self.c.action_limit)
+        a = np.clip(self.policy(self.stacked(self.frames)[None])[0], -self.c.action.limit, self.c.action.limit)
         self.answers.append(a.astype(float))
         return self.answers[-1], self.sent(self.answers[-1])
 
@@ -148,7 +147,7 @@ class Degrees(Runtime):
 
     def frame(self, frame: np.ndarray) -> np.ndarray:
         at = self.at[self.name]
-        clip = next(t.clip for t in self.c.observation if t.name == self.name)
+        clip = next(t.clip for t in self.c.terms if t.name == self.name)
         columns = np.r_[at] if self.name != "cart_pole" else np.r_[at][2:]
         frame[columns] *= 180 / np.pi
         if clip is not None:
@@ -184,7 +183,7 @@ class ActionsSwapped(Runtime):
     """Two answers exchanged; where there is one, its sign turned."""
 
     def draw(self) -> None:
-        n = len(self.c.action_names)
+        n = len(self.c.action.names)
         self.pair = self.rng.choice(n, 2, replace=False) if n > 1 else None
 
     def sent(self, a: np.ndarray) -> np.ndarray:

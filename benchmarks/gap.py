@@ -17,10 +17,12 @@ from benchmarks.lessons import JUDGED
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
+from surefoot.contract import Contract
 from surefoot.learn.loop import policy_of
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.log import Log
-from surefoot.policy import Contract, Net, Policy
+from surefoot.policy import Policy
 from surefoot.real2sim.delta import SETTINGS, inverted, practised
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.explain import Fitting, Track, track
@@ -118,7 +120,9 @@ def residual(quick: bool) -> Iterator[Row]:
         )
 
 
-def trained(task: Task, belief: Belief, seed: int, steps: int, start: Learner | None = None) -> tuple[Net, Learner]:
+def trained(
+    task: Task, belief: Belief, seed: int, steps: int, start: Learner | None = None
+) -> tuple[PolicyNet, Learner]:
     settings = replace(PPO(**task.settings), steps=steps)
     learner = Learner(tasks.env(task, settings.envs, belief, seed, stagger=True), settings, seed)
     if start is not None:

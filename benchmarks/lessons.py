@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.learn.loop import policy_of
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.train import Grows
-from surefoot.policy import Net
 from surefoot.task import Task
 
 Found = TypeVar("Found")
@@ -29,7 +29,7 @@ def within(task: Task, **ranges: tuple[float, float]) -> Box:
 
 def learned(
     task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None, **changes: Any
-) -> tuple[Net, Learner, list[dict[str, float]]]:
+) -> tuple[PolicyNet, Learner, list[dict[str, float]]]:
     """A policy after so many env steps, the learner it came from, and what each iteration logged. It has a core: see
     `by_seed`."""
     settings = replace(PPO(**task.settings), steps=steps, learner_threads=1, **changes)
@@ -57,7 +57,7 @@ def _settle(free: Any) -> None:
     os.sched_setaffinity(0, {free.get()})
 
 
-def taught(task: Task, belief: Belief, teacher: Net, seed: int, lesson: Student) -> Net:
+def taught(task: Task, belief: Belief, teacher: PolicyNet, seed: int, lesson: Student) -> PolicyNet:
     lesson = replace(lesson, learner_threads=1)
     env = tasks.env(classroom(task, teacher, lesson.history, lesson.only), lesson.envs, belief, seed, stagger=True)
     apprentice = Apprentice(env, lesson, seed, teacher)

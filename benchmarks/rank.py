@@ -14,11 +14,13 @@ import numpy as np
 from benchmarks.measure import Row, row, said, skipped
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
+from surefoot.contract import Contract
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate.ranking import Proxy, proxy
 from surefoot.gate.statistics import Estimate
-from surefoot.policy import Contract, Policy, linear
+from surefoot.learn.policy_net import linear
+from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.rng import normal, stream
@@ -43,10 +45,13 @@ class Shaky(Policy):
     policy: Policy
     sd: float
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        a = self.policy(obs)
+    def init(self, n: int) -> PolicyState:
+        return self.policy.init(n)
+
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+        s, a = self.policy.step(s, obs)
         key = int(np.abs(np.asarray(obs, np.float64)).sum() * 1e6) % 2**31
-        return a + self.sd * normal(key, "shaky", 0, a.shape)
+        return s, a + self.sd * normal(key, "shaky", 0, a.shape)
 
 
 def laws(task: Task, quick: bool) -> list[Policy]:

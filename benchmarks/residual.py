@@ -20,10 +20,11 @@ from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.learn.loop import policy_of
+from surefoot.learn.policy_net import PolicyNet, linear
 from surefoot.learn.ppo import Learner
-from surefoot.learn.residual import Residual
+from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.train import settings_for
-from surefoot.policy import Net, Policy, linear
+from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks.balance import DT
 from surefoot.tasks.rollout import contract, evaluate
@@ -36,7 +37,7 @@ RANGES = {
 }  # fmt: skip
 
 
-def regulator(task: Task) -> Net:
+def regulator(task: Task) -> PolicyNet:
     """u = -K x, K from the Riccati equation of the nominal model about upright, x = cart, its speed, pole, its rate."""
     g, m, M, l = 9.8, 0.1, 1.1, 0.5  # noqa: E741
     d = l * (4 / 3 - m / M)
@@ -53,12 +54,12 @@ def judged(policy: Policy, task: Task, belief: Box, episodes: int) -> float:
 
 
 def learned(
-    task: Task, belief: Box, base: Net | None, seed: int, steps: int, episodes: int
+    task: Task, belief: Box, base: PolicyNet | None, seed: int, steps: int, episodes: int
 ) -> tuple[float, list[float]]:
     """Env steps until the goal, infinite if it is not met in time; and success after each of the first iterations."""
     settings = replace(settings_for(task.name), steps=steps, learner_threads=1)
     env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
-    upon = None if base is None else Residual().upon(base, contract(task, env.world.model))
+    upon = None if base is None else ResidualActor(Residual(), BasePolicy(contract(task, env.world.model), base))
     learner, early, found = Learner(env, settings, seed, upon=upon), [], np.inf
     first = max(1, round(FIRST * settings.iterations))
     for k in range(1, settings.iterations + 1):

@@ -18,7 +18,8 @@ from gymnasium.spaces import Box
 
 from benchmarks.measure import Row, row, skipped
 from surefoot import tasks
-from surefoot.policy import Contract, Policy
+from surefoot.contract import Contract
+from surefoot.policy import Policy, PolicyState
 from surefoot.tasks.rollout import contract, evaluate
 
 LONGEST = 300.0  # s of learning, after which it is given up
@@ -51,8 +52,8 @@ class Theirs(Policy):
     def __init__(self, state: object, about: Contract):
         self.state, self.contract = state, about
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        return np.stack([self.state.action(o.astype(float)) for o in obs])
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+        return s, np.stack([self.state.action(o.astype(float)) for o in obs])
 
 
 def hover(quick: bool) -> Iterator[Row]:
@@ -65,7 +66,7 @@ def hover(quick: bool) -> Iterator[Row]:
     except Exception as error:  # a compiler or a library is missing: whatever the build says
         yield skipped(name, f"rltools does not build here: {type(error).__name__}: {str(error)[:120]}")
         return
-    state, judge = maker.State(0), tasks.env(tasks.make("hover"), 20 if quick else 200, seed=1_000_000)
+    state, judge = maker.PolicyState(0), tasks.env(tasks.make("hover"), 20 if quick else 200, seed=1_000_000)
     policy = Theirs(state, contract(judge.task, judge.world.model))
     spent, steps, finished, rate = 0.0, 0, False, 0.0
     while not finished and rate < 0.95 and spent < (10 if quick else LONGEST):

@@ -25,7 +25,7 @@ from surefoot.learn.loop import Stopped, Watcher
 from surefoot.learn.train import progressive, settings_for, train
 from surefoot.log import Log
 from surefoot.params import Params
-from surefoot.policy import Policy
+from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.rng import stream
@@ -102,14 +102,14 @@ def watcher(name: str) -> Watcher:
     )
 
 
-class Coin:
+class Coin(Policy):
     """Pushes left or right, as chance has it: the tutorial's way to explore."""
 
     def __init__(self, seed: int):
         self.rng = stream(seed, "coin")
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        return self.rng.integers(0, 2, len(obs))
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+        return s, self.rng.integers(0, 2, len(obs))
 
 
 def identification(seed: int, falls: int = 5) -> dict[str, float]:

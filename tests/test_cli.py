@@ -79,7 +79,7 @@ def test_look_fails_when_an_unknown_does_nothing(capsys, tmp_path):
 def test_train_resume_eval_export_and_film(capsys, tmp_path):
     run = tmp_path / "run"
     trained = facts(capsys, "train", "balance", "--out", run, "--seed", "3", *SMALL)
-    assert trained["run"] == str(run) and (run / "policy.safetensors").exists() and (run / "policy.json").exists()
+    assert trained["run"] == str(run) and (run / "policy.safetensors").exists() and (run / "policy.onnx").exists()
     assert list(run.glob("events.*")) and len((run / "metrics.jsonl").read_text().splitlines()) == 4
     again = facts(capsys, "train", "--resume", run)
     assert again["sha256"] == trained["sha256"]
@@ -173,12 +173,12 @@ def test_ranges_can_grow_and_bad_ones_are_refused(tmp_path, capsys):
 def test_an_actor_may_be_told_more_and_its_policy_is_judged_with_what_it_was_told(tmp_path, capsys):
     run = tmp_path / "teacher"
     said(capsys, "train", "balance", "--out", run, "--obs.history", "3", "--obs.also", "e", *SMALL)
-    contract = json.loads((run / "policy.json").read_text())["contract"]
-    assert contract["history"] == 3 and [t["name"] for t in contract["observation"]] == ["cart_pole", "e"]
+    contract = bundle.load(run).contract
+    assert contract.history == 3 and [t.name for t in contract.terms] == ["cart_pole", "e"]
     assert facts(capsys, "eval", run, "--episodes", "4")["episodes"] == 4
     assert "did you mean" in said(capsys, "train", "walk", "--obs.also", "base_lin_vell", *SMALL, code=2).err
     said(capsys, "train", "balance", "--out", tmp_path / "blind", "--obs.critic", "actor", *SMALL)
-    assert "actor" == json.loads((tmp_path / "blind" / "run.json").read_text())["sees"]["critic"]
+    assert "actor" == json.loads((tmp_path / "blind" / "run.json").read_text())["obs"]["critic"]
 
 
 TINY = ["--student.steps", "128", "--student.envs", "8", "--student.horizon", "4", "--student.history", "5"]

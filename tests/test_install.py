@@ -85,18 +85,20 @@ def test_the_core_alone_runs_a_policy(tmp_path):
     import numpy as np
 
     from surefoot import tasks
-    from surefoot.deploy import bundle
-    from surefoot.policy import linear
+    from surefoot.learn.policy_net import linear
     from surefoot.tasks.rollout import contract
 
     task = tasks.make("balance")
     law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
-    bundle.save(law, tmp_path / "law")
+    from surefoot.learn import export
+
+    export.save(law, tmp_path / "law")
     code = """
 import numpy as np
 import surefoot, surefoot.deploy
 from pathlib import Path
 from surefoot.deploy import bundle
+from surefoot.learn import export
 from surefoot.deploy.runtime import runtime
 policy = bundle.load(Path("law"))
 print(runtime().__name__, *policy(np.full((1, policy.contract.obs_dim), 0.01, np.float32))[0])

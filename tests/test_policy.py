@@ -182,7 +182,9 @@ def safetensors_of(header: dict, body: bytes = b"") -> bytes:
         ),
         safetensors_of({"mean": {"dtype": "F32", "shape": [1], "data_offsets": [0, 400]}}, b"0000"),
         safetensors_of({f"t{k}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for k in range(100_000)}),
-        safetensors_of({"mean": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, struct.pack("<f", float("nan"))),
+        safetensors_of(
+            {"mean": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, struct.pack("<f", float("nan"))
+        ),
     ],
     ids=["empty", "pickle", "huge header", "shape overflow", "overlap", "beyond the end", "1e5 tensors", "nan"],
 )
@@ -257,7 +259,9 @@ def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_
         policy = Random(c, 3)
         found = golden.recorder(env)(policy)
         assert len(found["obs"]) >= 4 and not found["raw"]
-        again = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)).told(c, name)
+        again = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)).told(
+            c, name
+        )
         assert np.allclose(again, found["obs"], atol=2e-6), name
         turned = replace(c.observation, terms=tuple(replace(t, scale=-1.0) for t in c.terms))
         other = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0))

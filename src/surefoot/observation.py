@@ -21,6 +21,15 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.robot import order
 from surefoot.rotation import direction, matrix, to_body, to_world
 
+WIDTHS = {
+    "base_pos": 3,
+    "rotation": 9,
+    "base_lin_vel": 3,
+    "base_ang_vel": 3,
+    "projected_gravity": 3,
+    "clock": 2,
+    "begun": 1,
+}
 MOST = 4096  # columns of a term, frames of a history: no policy has more
 
 
@@ -197,6 +206,12 @@ class ObsTerm:
         f = self.formula
         if f is not None and f.joints and len(f.joints) * (2 if f.kind == "joint_state" else 1) != self.dim:
             raise SurefootError(f"{where}: joints: expected {self.dim} columns, found {len(f.joints)} joints")
+        if f is not None and self.dim != WIDTHS.get(f.kind, self.dim):
+            raise SurefootError(f"{where}: dim: expected {WIDTHS[f.kind]} for {f.kind}, found {self.dim}")
+        if f is not None and f.kind == "reading" and not f.reading:
+            raise SurefootError(f"{where}: reading: found nothing, expected the name of a reading")
+        if f is not None and f.kind == "joint_state" and f.offset:
+            raise SurefootError(f"{where}: offset: expected none for joint_state, found {len(f.offset)} numbers")
         if f is not None and len(f.offset) not in (0, self.dim):
             raise SurefootError(f"{where}: offset: expected {self.dim} numbers, found {len(f.offset)}")
 
@@ -225,6 +240,8 @@ class ObsTerm:
             body["scale"] = tuple(body["scale"])
         body["clip"] = np.inf if body.get("clip") is None else real(body["clip"], f"{where}: clip")
         real(body.get("noise", 0.0), f"{where}: noise")
+        if not isinstance(body.get("sensed", True), bool):
+            raise SurefootError(f"{where}: sensed: expected true or false, found {str(body['sensed'])[:80]!r}")
         term = ObsTerm(source=formula, **body)
         term.check(where)
         return term

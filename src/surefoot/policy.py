@@ -15,7 +15,7 @@ import numpy as np
 from surefoot.contract import Contract
 from surefoot.rng import stream
 
-State = Mapping[str, np.ndarray]
+PolicyState = Mapping[str, np.ndarray]
 """name -> (n, ...): a row for each of n robots; empty where there is no memory"""
 
 
@@ -24,12 +24,12 @@ class Policy(ABC):
 
     contract: Contract
 
-    def init(self, n: int) -> State:
+    def init(self, n: int) -> PolicyState:
         """The state in which n episodes begin."""
         return {}
 
     @abstractmethod
-    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         """The next state, and (n, na) actions; for choices, (n, 1) the index chosen."""
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ class Zero(Policy):
 
     contract: Contract
 
-    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         return s, np.zeros((len(obs), self.contract.action.width), np.float32)
 
 
@@ -73,10 +73,10 @@ class Random(Policy):
     contract: Contract
     seed: int = 0
 
-    def init(self, n: int) -> State:
+    def init(self, n: int) -> PolicyState:
         return {"asked": np.zeros((n, 1), np.int64)}
 
-    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         asked, action = s["asked"], self.contract.action
         rng = stream(self.seed, "random policy", int(asked.max(initial=0)))
         if action.choices:

@@ -58,7 +58,10 @@ class Moment:
             return self.x.y[sensor]
         found = self.layout.columns(name)
         if found is None:
-            raise unknown("reading", name, [*OWN_READINGS, "joint_pos", "joint_vel", *BASE, *self.x.y])
+            base = BASE if self.layout.base is not None else ()
+            raise unknown(
+                "reading", name, [*OWN_READINGS, "joint_pos", "joint_vel", *base, *self.layout.sensors, *self.x.y]
+            )
         which, columns = found
         return (self.x.q, self.x.v)[which][:, columns]
 

@@ -226,3 +226,13 @@ def test_a_clock_that_is_told_is_not_guessed(tmp_path):
     Log(5.0 * ROWS, {"q": np.sin(ROWS)}).save(tmp_path / "own.npz")
     own = Log.read(tmp_path / "own.npz")
     assert own.rate == pytest.approx(0.2) and "notes" not in own.meta
+
+
+def test_a_csv_column_of_lists_is_read_as_a_vector_and_a_row_of_another_length_is_refused(tmp_path):
+    path = tmp_path / "arm.csv"
+    path.write_text('type,timestamp,positions\nC,0.0,"[0.1, -0.2]"\nC,0.1,"[0.3, 4e-1]"\n')
+    log = Log.read(path)
+    assert log["positions"].tolist() == [[0.1, -0.2], [0.3, 0.4]] and log.time.tolist() == [0.0, 0.1]
+    path.write_text('timestamp,positions\n0.0,"[0.1, -0.2]"\n0.1,"[0.3]"\n')
+    with pytest.raises(SurefootError, match="arm.csv: line 3: positions: expected a list of 2 numbers"):
+        Log.read(path)

@@ -10,7 +10,6 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cli import _parse, main
-from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.gate.doctor import diagnose
 from surefoot.gate.doctor.cause import Cause
@@ -23,8 +22,10 @@ from surefoot.gate.doctor.sent import sent
 from surefoot.gate.doctor.timing import timed
 from surefoot.gate.doctor.told import checked, episodes, rebuilt
 from surefoot.gate.statistics import rate
+from surefoot.learn import export
+from surefoot.learn.policy_net import PolicyNet, linear
 from surefoot.log import Log
-from surefoot.policy import Net, Random, linear
+from surefoot.policy import Random
 from surefoot.real2sim.subject import chosen
 from surefoot.sim.realities import Reality
 from surefoot.sim.robot import Robot
@@ -34,7 +35,7 @@ NOISE = {"sensor_noise": 0.05}
 SECONDS = 8.0
 
 
-def balancer() -> Net:
+def balancer() -> PolicyNet:
     """A law by hand that keeps the pole up."""
     task = tasks.make("balance")
     return linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 30.0, 6.0]]})
@@ -135,7 +136,7 @@ def test_answers_that_are_kept_raise_no_doubt():
 
 def test_another_policy_is_told_where_the_log_has_what_it_was_told():
     policy = balancer()
-    other = replace(policy, arrays={**policy.arrays, "w0": policy.arrays["w0"] * np.float32([[1, 1, 1.5, 1]])})
+    other = linear(policy.contract, {"cart_pole": [[1.0, 2.0, 45.0, 6.0]]})
     log = flown(other, seconds=4.0, observation=True)
     assert [c.kind for c in observed(told_of(policy, log), policy)] == ["policy"]
 
@@ -211,7 +212,7 @@ def test_a_log_without_answers_is_refused_in_words():
 
 def test_the_verb_says_the_cause_the_prescription_and_fails(tmp_path, capsys):
     policy = balancer()
-    bundle.save(policy, tmp_path)
+    export.save(policy, tmp_path)
     path = flown(policy, tell=FAULTS["sign"], seconds=4.0).save(tmp_path / "fall.npz")
     page = tmp_path / "page.html"
     assert main(["doctor", str(tmp_path), str(path), "--success", "False", "--out", str(page), "--json"]) == 1
@@ -360,10 +361,10 @@ def test_what_is_prescribed_can_be_typed(kind, branch, after):
             chosen(tasks.make("balance").params, tuple(w for w in getattr(verb, "learn", "").split(",") if w))
 
 
-def ran(tmp_path, belief) -> Net:
+def ran(tmp_path, belief) -> PolicyNet:
     """A run's folder, as far as the doctor reads it."""
     policy = balancer()
-    bundle.save(policy, tmp_path)
+    export.save(policy, tmp_path)
     (tmp_path / "run.json").write_text(json.dumps({"belief": belief.to_json(), "settings": {"steps": 5}}))
     return policy
 
@@ -381,7 +382,7 @@ def test_a_run_says_itself_what_it_was_trained_over(tmp_path, capsys):
 
 
 def test_arguments_the_wrong_way_round_are_told_so(tmp_path, capsys):
-    bundle.save(balancer(), tmp_path / "run")
+    export.save(balancer(), tmp_path / "run")
     log = flown(balancer(), seconds=1.0).save(tmp_path / "a.npz")
     assert main(["doctor", str(log), str(tmp_path / "run")]) == 2
     assert "exchanged" in capsys.readouterr().err
@@ -389,4 +390,4 @@ def test_arguments_the_wrong_way_round_are_told_so(tmp_path, capsys):
         (tmp_path / name).write_bytes(b"x")
         assert main(["doctor", str(tmp_path / name), str(log)]) == 2
         said = capsys.readouterr().err
-        assert f"{name}: found {what}" in said and "expected a run's folder or its policy.safetensors" in said
+        assert f"{name}: found {what}" in said and "expected a run's folder or its policy.onnx" in said

@@ -9,14 +9,14 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cli import main
-from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.junit import junit
 from surefoot.gate.sequential import anytime
-from surefoot.policy import linear
+from surefoot.learn import export
+from surefoot.learn.policy_net import linear
 from surefoot.rng import judging
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.verdict import Check, Verdict
@@ -31,8 +31,8 @@ def runs(tmp_path_factory):
     task = tasks.make("balance")
     c = contract(task, tasks.env(task, 1).world.model)
     for name, sign in (("good", 1.0), ("bad", -1.0)):
-        bundle.save(linear(c, {"cart_pole": sign * np.array([[1.0, 2.0, 20.0, 4.0]])}), folder / name)
-    bundle.export_onnx(bundle.load(folder / "good"), folder / "good.onnx")
+        export.save(linear(c, {"cart_pole": sign * np.array([[1.0, 2.0, 20.0, 4.0]])}), folder / name)
+    (folder / "good.onnx").write_bytes((folder / "good" / "policy.onnx").read_bytes())
     return folder
 
 

@@ -4,43 +4,47 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.cli import main
 from surefoot.deploy import bundle
+from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
 from surefoot.gate.inferred import Probe, inferred, settling
-from surefoot.policy import Net
+from surefoot.learn import export
+from surefoot.learn.nets import Actor, Encoder
+from surefoot.learn.policy_net import PolicyNet, linear
 from surefoot.tasks.rollout import contract
 
 OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}
 
 
-def knowing(latent: bool = True) -> tuple[Net, Box]:
+def knowing(folder, latent: bool = True) -> tuple[OnnxPolicy, Box]:
     """A policy that is told e: it catches the pole by hand-made gains, and its latent is e itself, relu(e) - relu(-e)."""
     task = tasks.with_override(tasks.make("balance"), tasks.ObsOverride(also=("e",)))
     d, c = len(task.params), contract(task, tasks.env(task, 1).world.model)
-    eye, f = np.eye(d, dtype=np.float32), lambda *shape: np.zeros(shape, np.float32)
-    gains = np.array([[0.1, 0.2, 2.0, 0.4]], np.float32)
-    arrays = {
-        "w0": np.concatenate([gains, f(1, d)], 1),
-        "b0": f(1),
-        "mean": f(4 + d),
-        "sd": np.full(4 + d, 10, np.float32),
-    }
-    arrays["w0"] *= 10
-    if not latent:
-        return Net(c, arrays, "relu"), Box.ranges(task.params, OPEN)
-    arrays |= {
-        "reads": np.arange(4, 4 + d), "keeps": np.arange(4), "enc_w0": np.concatenate([eye, -eye]), "enc_b0": f(2 * d),
-        "latent_w": np.concatenate([eye, -eye], 1), "latent_b": f(d),
-    }  # fmt: skip
-    return Net(c, arrays, "relu", "mlp"), Box.ranges(task.params, OPEN)
+    net = linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
+    if latent:
+        encoder = Encoder("mlp", np.arange(4, 4 + d), 1, d, "relu", torch.Generator(), 2 * d)
+        eye, scale = torch.eye(d), net.sd[4:, None]
+        body = torch.nn.Linear(4 + d, 1)
+        with torch.no_grad():
+            encoder.each[0].weight.copy_(torch.cat([eye, -eye]) * scale.T)
+            encoder.each[1].weight.copy_(torch.eye(2 * d))
+            encoder.out.weight.copy_(torch.cat([eye, -eye], 1))
+            for layer in (*encoder.each, encoder.out):
+                layer.bias.zero_()
+            body.weight.copy_(torch.cat([net.actor.body[0].weight[:, :4], torch.zeros(1, d)], 1))
+            body.bias.zero_()
+        actor = Actor(torch.nn.Sequential(body), None, encoder, np.arange(4))
+        net = PolicyNet(c, actor, (net.mean.numpy(), net.sd.numpy()))
+    return bundle.load(export.save(net, folder)), Box.ranges(task.params, OPEN)
 
 
-def test_a_latent_that_is_e_tells_every_open_unknown_at_once_and_follows_a_change_at_once():
-    policy, belief = knowing()
+def test_a_latent_that_is_e_tells_every_open_unknown_at_once_and_follows_a_change_at_once(tmp_path):
+    policy, belief = knowing(tmp_path / "net")
     facts = inferred(policy, tasks.make("balance"), belief, "gravity", (9.0, 11.5), at=2.0, episodes=40)
     assert set(facts["r2"]) == set(OPEN)
     assert all(r[k] > 0.999 for r in facts["r2"].values() for k in ("soon", "end"))
@@ -78,23 +82,23 @@ def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
         ({"episodes": 5}, "at least 20"),
     ],
 )
-def test_what_cannot_be_shown_is_said(change, words):
-    policy, belief = knowing()
+def test_what_cannot_be_shown_is_said(tmp_path, change, words):
+    policy, belief = knowing(tmp_path / "net")
     with pytest.raises(SurefootError, match=words):
         inferred(policy, tasks.make("balance"), belief, **change)
 
 
-def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused():
-    policy, belief = knowing(latent=False)
+def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused(tmp_path):
+    policy, belief = knowing(tmp_path / "net", latent=False)
     with pytest.raises(SurefootError, match="no latent"):
         inferred(policy, tasks.make("balance"), belief)
     with pytest.raises(SurefootError, match="every unknown is fixed"):
-        inferred(knowing()[0], tasks.make("balance"), tasks.nominal(tasks.make("balance")))
+        inferred(knowing(tmp_path)[0], tasks.make("balance"), tasks.nominal(tasks.make("balance")))
 
 
 def test_the_command_writes_a_page_and_tells_which_unknown_is_known_best(tmp_path, capsys):
-    policy, belief = knowing()
-    bundle.save(policy, tmp_path)
+    policy, belief = knowing(tmp_path / "net")
+    export.save(policy, tmp_path)
     (tmp_path / "b.json").write_text(json.dumps(belief.to_json()))
     asked = ["adapt", str(tmp_path), "--show", "strength", "--belief", str(tmp_path / "b.json"), "--episodes", "20"]
     assert main([*asked, "--json"]) == 0

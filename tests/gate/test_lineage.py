@@ -9,16 +9,17 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.deploy import bundle
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate import runs as gate_runs
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.lineage import trained_with, unseen
+from surefoot.learn import export
+from surefoot.learn.policy_net import PolicyNet, linear
 from surefoot.learn.train import train
-from surefoot.policy import linear
 from surefoot.rng import JUDGING, judging
-from surefoot.task import Env
 from surefoot.tasks.rollout import contract
 
 QUICK = Plan(threads=1, episodes=20, rungs=4, watched=2, again=1, search=(8, 4, 8))
@@ -28,7 +29,10 @@ def law(folder, seed="", base=None):
     """A law by hand that balances the pole, as if trained with a seed."""
     task = tasks.make("balance")
     c = contract(task, tasks.env(task, 1).world.model, {"seed": seed} if seed else {})
-    bundle.save(replace(linear(c, {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])}), base=base), folder)
+    net = linear(c, {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    if base is not None:
+        net = PolicyNet(c, net.actor, (net.mean.numpy(), net.sd.numpy()), base)
+    export.save(net, folder)
     return folder
 
 
@@ -77,7 +81,7 @@ def test_the_verdict_its_page_and_the_command_say_which_seeds_were_used(tmp_path
 
 
 def test_seeds_of_the_base_the_teacher_and_the_runs_before_count_as_its_own(tmp_path):
-    base = bundle.load(law(tmp_path / "lower", "3"))
+    base = export.load_net(law(tmp_path / "lower", "3"))
     folder = law(tmp_path / "run", "4", base)
     law(folder / "teacher", "5")
     law(tmp_path / "first", "6")

@@ -17,9 +17,11 @@ class Says(Policy):
     def __init__(self, c, actions):
         self.contract, self.actions, self.asked = c, actions, 0
 
-    def __call__(self, obs):
+    def step(self, s, obs):
         self.asked += 1
-        return np.full((len(obs), len(self.contract.action_names)), self.actions[(self.asked - 1) % len(self.actions)])
+        return s, np.full(
+            (len(obs), len(self.contract.action.names)), self.actions[(self.asked - 1) % len(self.actions)]
+        )
 
 
 def ride(name, actions, **changes):

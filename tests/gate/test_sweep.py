@@ -10,10 +10,11 @@ from rich import console
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
-from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.gate.sweep import Each, price, sweep, table, values_over
-from surefoot.policy import Policy, Zero, linear
+from surefoot.learn import export
+from surefoot.learn.policy_net import linear
+from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate
 
 
@@ -23,8 +24,8 @@ class Feedback(Policy):
     def __init__(self, c, sign: float = 1.0):
         self.contract, self.sign = c, sign
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
-        return np.clip(self.sign * obs @ np.array([[0.1], [0.2], [2.0], [0.4]]), -1, 1)
+    def step(self, s, obs: np.ndarray):
+        return s, np.clip(self.sign * obs @ np.array([[0.1], [0.2], [2.0], [0.4]]), -1, 1)
 
 
 def hands():
@@ -128,7 +129,7 @@ def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
 def test_what_cannot_be_priced_is_refused_before_anything_is_trained(tmp_path, capsys):
     task, policies = hands()
     c = policies["nobody"].contract
-    bundle.save(linear(c, {"cart_pole": [[2.0, 4.0, 40.0, 10.0]]}), tmp_path)
+    export.save(linear(c, {"cart_pole": [[2.0, 4.0, 40.0, 10.0]]}), tmp_path)
     asked = ["sweep", str(tmp_path), "--over", "gravity", "--points", "2", "--specialists"]
     assert main([*asked, "--episodes", "1"]) == 2
     assert "at least 2 --episodes" in capsys.readouterr().err and not (tmp_path / "specialists").exists()

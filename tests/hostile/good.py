@@ -45,10 +45,10 @@ def _term(folder: Path) -> None:
 def _stranger(good: Path) -> None:
     """A quadruped, a net of zeros and its contract."""
     from onnx import TensorProto, helper, numpy_helper
+    from surefoot.wiring import Wire, Wiring
 
     from surefoot.tasks.ground import Ground
     from surefoot.tasks.walk import JOINTS, STAND, xml
-    from surefoot.wiring import Wire, Wiring
 
     wiring = Wiring(
         tuple(JOINTS), tuple(STAND), tuple(Wire(n) for n in TERMS), 50.0, action_scale=(0.5,), frame="imu",

@@ -9,9 +9,9 @@ import torch
 
 from surefoot import tasks
 from surefoot.learn.loop import policy_of
+from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Apprentice, Student, classroom
-from surefoot.policy import Net
 from surefoot.tasks.rollout import contract
 
 
@@ -118,7 +118,9 @@ def told_e(task):
 def law(task):
     """A teacher by hand: a = 0.1 v + 4 angle + 0.8 rate, told observations in tenths."""
     arrays = {"w0": [[0.0, 0.01, 0.4, 0.08]], "b0": [0.0], "mean": [0.0] * 4, "sd": [0.1] * 4}
-    return Net(contract(task, tasks.env(task, 1).world.model), {k: np.float32(v) for k, v in arrays.items()}, "relu")
+    return PolicyNet(
+        contract(task, tasks.env(task, 1).world.model), {k: np.float32(v) for k, v in arrays.items()}, "relu"
+    )
 
 
 def apprentice(of=law, **changes):

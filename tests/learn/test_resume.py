@@ -54,7 +54,12 @@ def child(folder: Path, task: str, at: str = "never") -> subprocess.Popen:
 def finished(folder: Path) -> dict[str, str]:
     """Hashes of all that must be equal: weights, the last checkpoint (optimiser, normalisers, envs) and the metrics."""
     last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
-    paths = {"policy": folder / "policy.safetensors", "checkpoint": last, "metrics": folder / "metrics.jsonl"}
+    paths = {
+        "policy": folder / "policy.onnx",
+        "weights": folder / "policy.safetensors",
+        "checkpoint": last,
+        "metrics": folder / "metrics.jsonl",
+    }
     return {k: hashlib.sha256(p.read_bytes()).hexdigest() for k, p in paths.items()} | {"name": last.name}
 
 

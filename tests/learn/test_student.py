@@ -13,6 +13,7 @@ from surefoot.cli import main
 from surefoot.cli.words import trained_over
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.learn import export
 from surefoot.learn import train as learn
 from surefoot.learn.student import Apprentice, Student, classroom
 
@@ -25,27 +26,27 @@ def teacher(tmp_path_factory):
     folder = tmp_path_factory.mktemp("teacher")
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e", "latent": 3})
     return learn.train(
-        "hover", folder / "t", 0, tasks.make("hover").belief, settings, observations=tasks.ObsOverride(also=("e",))
+        "hover", folder / "t", 0, tasks.make("hover").belief, settings, obs=tasks.ObsOverride(also=("e",))
     )
 
 
 def apprentice(teacher, **changes) -> Apprentice:
     lesson = Student(**{**vars(LESSON), **changes})
-    task, master = tasks.make("hover"), bundle.load(teacher)
+    task, master = tasks.make("hover"), export.load_net(teacher)
     quiet = Box.ranges(task.params, {"mass": (0.8, 1.2), "noise": (0.0, 0.0)})  # both are told the same
     env = tasks.env(classroom(task, master, lesson.history), lesson.envs, quiet, 0)
     return Apprentice(env, lesson, 0, master)
 
 
 def test_a_teacher_reads_e_by_its_encoder_and_all_else_directly(teacher):
-    policy = bundle.load(teacher)
-    obs = policy.golden()[0]
-    frame = sum(t.dim for t in policy.contract.observation)
-    at = policy.arrays["reads"]
-    assert at.tolist() == list(range(3 * frame - 9, 3 * frame)) and policy.encoder == "mlp"
+    net, policy = export.load_net(teacher), bundle.load(teacher)
+    obs = export.plain_golden(net).obs
+    frame = policy.contract.observation.frame
+    at = net.actor.encoder.reads.numpy()
+    assert at.tolist() == list(range(3 * frame - 9, 3 * frame)) and net.actor.encoder.kind == "mlp"
     other = obs.copy()
-    other[:, at] += policy.arrays["sd"][at]
-    assert not np.array_equal(policy.latent(policy.normalised(obs)), policy.latent(policy.normalised(other)))
+    other[:, at] += net.sd.numpy()[at]
+    assert not np.array_equal(policy.latent(obs), policy.latent(other))
     older = obs.copy()
     older[:, frame - 9 : frame] += 1.0  # e in an older frame: read by nobody
     assert np.array_equal(policy(obs), policy(older))
@@ -55,7 +56,7 @@ def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tm
     told = ("position_error", "rotation", "base_ang_vel", "last_action")
     lesson = Student(**{**vars(LESSON), "label": "action", "only": told})
     path = learn.follow("hover", tmp_path / "s", teacher, settings=lesson)
-    assert tuple(t.name for t in bundle.load(path).contract.observation) == told
+    assert tuple(t.name for t in bundle.load(path).contract.terms) == told
     again = json.loads((tmp_path / "s" / "run.json").read_text())["student"]
     assert tuple(again["only"]) == told
 
@@ -70,7 +71,7 @@ def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_st
     """At the first frame every last action is 0: scaled by that, any action would be out of all bounds."""
     sees = tasks.ObsOverride(only=("position_error", "rotation", "base_lin_vel", "base_ang_vel", "e"))
     task, settings = tasks.make("hover"), learn.settings_for("hover", SMALL)
-    master = bundle.load(learn.train("hover", tmp_path / "t", 0, task.belief, settings, observations=sees))
+    master = export.load_net(learn.train("hover", tmp_path / "t", 0, task.belief, settings, obs=sees))
     lesson = Student(**{**vars(LESSON), "label": "action"})
     room = classroom(task, master, lesson.history)
     a = Apprentice(tasks.env(room, 32, task.belief, 3), lesson, 3, master)
@@ -148,11 +149,9 @@ def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
     with pytest.raises(KeyboardInterrupt):
         learn.follow("hover", tmp_path / "cut", teacher, watch=stop, **about)
     learn.resume(tmp_path / "cut", save_every=0)
-    one, two = (bundle.load(tmp_path / k) for k in ("whole", "cut"))
-    assert all(np.array_equal(v, two.arrays[k]) for k, v in one.arrays.items())
-    assert [t.name for t in one.contract.observation] == [
-        t.name for t in tasks.make("hover").observations["actor"].terms
-    ]
+    one, two = (export.load_net(tmp_path / k) for k in ("whole", "cut"))
+    assert export.weights_of(one) == export.weights_of(two)
+    assert [t.name for t in one.contract.terms] == [t.name for t in tasks.make("hover").observations["actor"].terms]
 
 
 def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
@@ -194,8 +193,8 @@ def test_what_a_student_is_told_is_scaled_alike_on_both_sides(tmp_path):
     """A walker's teacher that is not told its last action: the student's mean of it is that of both sides together."""
     told = tuple(t.name for t in tasks.make("walk").observations["actor"].terms if t.name != "last_action")
     settings = learn.settings_for("walk", {**SMALL, "steps": 256})
-    teacher = bundle.load(
-        learn.train("walk", tmp_path / "t", settings=settings, observations=tasks.ObsOverride(only=(*told, "e")))
+    teacher = export.load_net(
+        learn.train("walk", tmp_path / "t", settings=settings, obs=tasks.ObsOverride(only=(*told, "e")))
     )
     task = classroom(tasks.make("walk"), teacher, 6)
     student = Apprentice(tasks.env(task, 8, task.belief, 0), Student(**{**vars(LESSON), "label": "action"}), 0, teacher)

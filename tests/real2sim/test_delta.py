@@ -34,12 +34,9 @@ FEW = PPO(**{**SETTINGS, "envs": 16, "horizon": 8, "steps": 256, "hidden": (8,),
 class Wander(Random):
     """Random targets, each held for 0.4 s."""
 
-    def __call__(self, obs):
-        asked = self.asked
-        self.asked = asked // 20
-        action = super().__call__(obs)
-        self.asked = asked + 1
-        return 0.4 * action
+    def step(self, s, obs):
+        _, action = Random.step(self, {"asked": s["asked"] // 20}, obs)
+        return {"asked": s["asked"] + 1}, 0.4 * action
 
 
 def moved(belief, n=6, seed=0):
@@ -175,9 +172,7 @@ def test_students_stages_and_judges_meet_the_delta_too(found, tmp_path, capsys):
     stages = [tasks.nominal(ARM), ARM.belief]
     through = progressive("arm", tmp_path / "through", stages, settings=small, terms=inside)
     assert [(p.parent / "terms" / "0").is_dir() for p in through] == [True, True]
-    teacher = train(
-        "arm", tmp_path / "teacher", settings=small, observations=tasks.ObsOverride(also=("e",)), terms=inside
-    )
+    teacher = train("arm", tmp_path / "teacher", settings=small, obs=tasks.ObsOverride(also=("e",)), terms=inside)
     lesson = Student(envs=8, horizon=8, steps=128, history=5, label="action", hidden=(8,))
     told, alone = (
         follow("arm", tmp_path / name, teacher, settings=lesson, terms=terms).read_bytes()

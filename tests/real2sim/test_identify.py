@@ -9,9 +9,9 @@ import pytest
 from surefoot import tasks
 from surefoot.belief import Box, point
 from surefoot.errors import SurefootError
+from surefoot.learn.policy_net import linear
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.policy import linear
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.identify import Identify, identify

@@ -64,13 +64,13 @@ class Holds(Policy):
     contract: object
     e: dict
 
-    def __call__(self, obs):
+    def step(self, s, obs):
         q = np.asarray(obs[:, -4:-2], float)
         upper, fore, hand = (self.e[k] for k in ("upper_mass", "fore_mass", "payload"))
         outer = (fore / 2 + hand + MASS["hand"]) * FORE * np.cos(q.sum(1))
         inner = (upper / 2 + fore + hand + MASS["hand"]) * UPPER * np.cos(q[:, 0])
         u = q + GRAVITY * np.stack([inner + outer, outer], 1) / np.array(KP)
-        return (u - MIDDLE) / np.array([1.8, 1.5])
+        return s, (u - MIDDLE) / np.array([1.8, 1.5])
 
 
 TASK = replace(arm(), seconds=1.2, command_every=0.6)

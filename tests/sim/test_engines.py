@@ -13,10 +13,10 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cli import main
-from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.learn import export
+from surefoot.learn.policy_net import linear
 from surefoot.params import Param, Params
-from surefoot.policy import linear
 from surefoot.sim.engines import ENGINES, make
 from surefoot.tasks.rollout import contract
 from surefoot.world import Chance, Start, World
@@ -69,7 +69,7 @@ def test_eval_judges_a_policy_in_the_engine_it_is_told(capsys, tmp_path):
     """A feedback that catches the pole does so in each of them, on the same starts, and not with the same numbers."""
     task = tasks.make("balance")
     law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
-    bundle.save(law, tmp_path)
+    export.save(law, tmp_path)
     found = {}
     for name in ("mujoco", "mujoco:rk4", *["bullet"] * bullets):
         assert main(["eval", str(tmp_path), "--in", name, "--episodes", "10", "--belief", "nominal", "--json"]) == 0

@@ -14,6 +14,7 @@ from surefoot.belief import Belief, Box
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.learn import export
 from surefoot.learn.loop import policy_of
 from surefoot.learn.ppo import Learner
 from surefoot.learn.student import Apprentice, Student, classroom
@@ -229,8 +230,8 @@ def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_
     two.load(*one.save())
     one.iterate(), two.iterate()
     a, b = policy_of(one), policy_of(two)
-    assert all(np.array_equal(a.arrays[k], b.arrays[k]) for k in a.arrays)
-    assert a.contract.observation[0].name == "pixels" and a.contract.history == lesson.history
+    assert export.weights_of(a) == export.weights_of(b)
+    assert a.contract.terms[0].name == "pixels" and a.contract.history == lesson.history
     with pytest.raises(SurefootError, match="by latent"):
         Apprentice(one.env, replace(lesson, label="latent"), 0, teacher)
 

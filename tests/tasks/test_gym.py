@@ -83,7 +83,7 @@ def test_final_observation_of_a_time_out_is_what_would_have_been_seen(history, n
     task = make("balance")
     sees = dict(task.observations) | {"actor": replace(task.observations["actor"], history=history)}
     belief = task.belief if noisy else None
-    brief, long = (GymVectorEnv(env(replace(task, observations=sees, seconds=s), 3, belief)) for s in (0.2, 10.0))
+    brief, long = (GymVectorEnv(env(replace(task, obs=sees, seconds=s), 3, belief)) for s in (0.2, 10.0))
     assert np.array_equal(brief.reset(seed=1)[0], long.reset(seed=1)[0])
     for t in range(10):
         action = np.full((3, 1), 0.1 * (-1) ** t, np.float32)

@@ -8,8 +8,8 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.errors import SurefootError
+from surefoot.learn.policy_net import linear
 from surefoot.log import Log
-from surefoot.policy import linear
 from surefoot.sim.gap.build import fitting
 from surefoot.sim.realities import Reality
 from surefoot.tasks.record import record

@@ -9,6 +9,7 @@ import torch
 
 from surefoot import tasks
 from surefoot.cli import main
+from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn.adr import ADR
 from surefoot.learn.ppo import Learner
@@ -159,8 +160,8 @@ def test_a_policy_over_trials_is_trained_and_judged_from_the_command_line(tmp_pa
     assert main(["eval", out, "--episodes", "5", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert len(facts["trial"]) == 2 and facts["trial"][0]["episodes"] == 5
-    card = json.loads((tmp_path / "r" / "policy.json").read_text())
-    assert card["contract"]["trial"] == 2 and card["contract"]["observation"][-1]["name"] == "begun"
+    contract = bundle.load(tmp_path / "r").contract
+    assert contract.trial == 2 and contract.terms[-1].name == "begun"
 
 
 def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():

@@ -287,11 +287,11 @@ class Interrupted(Policy):
     def __init__(self, contract) -> None:
         self.contract, self.left = contract, 3
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
+    def step(self, s, obs: np.ndarray):
         self.left -= 1
         if not self.left:
             raise KeyboardInterrupt
-        return np.zeros((len(obs), len(self.contract.action_names)), np.float32)
+        return s, np.zeros((len(obs), len(self.contract.action.names)), np.float32)
 
 
 def test_sliders_and_buttons_steer_the_env(server: viser.ViserServer) -> None:

@@ -33,7 +33,7 @@ class Doctor:
     """Why did this policy fail on its robot? A log of it, against the contract, the clock and the model; ranked causes."""
 
     policy: Positional[Path]
-    """a run's folder or a policy.safetensors"""
+    """a run's folder or a policy.onnx"""
     log: Positional[Path]
     """what the robot did, with `action` and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None

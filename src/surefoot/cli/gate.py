@@ -23,7 +23,7 @@ class Gate:
     """May this policy leave? Success, limits and margins with intervals; exit code 1 holds it back."""
 
     policy: Positional[Path]
-    """a run's folder, a policy.safetensors, an ONNX file of ours, or one of others with --model and --contract"""
+    """a run's folder, its policy.onnx, or an ONNX file of others with --model and --contract"""
     engines: Annotated[UseAppendAction[tuple[str, ...]], arg(name="in")] = ()
     """an engine to try it in, may be repeated: mujoco, bullet ..."""
     reality: UseAppendAction[tuple[str, ...]] = ()

@@ -25,7 +25,7 @@ class Record:
     reality: int = 0
     """seed of the hidden reality"""
     policy: Path | None = None
-    """a run's folder or a policy.safetensors to play"""
+    """a run's folder or a policy.onnx to play"""
     excite: Path | None = None
     """a plan to play: a log with a column `control`"""
     controls: Literal["", "random"] = ""

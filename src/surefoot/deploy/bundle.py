@@ -21,7 +21,7 @@ from surefoot.contract import Contract
 from surefoot.deploy.onnx_file import Graph, parsed, read
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.observation import Columns, History, known_fields
-from surefoot.policy import Policy, State
+from surefoot.policy import Policy, PolicyState
 
 NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
 GOLDEN = 1e-4  # how far a runtime's numbers may be from the golden ones, relative to their size
@@ -112,7 +112,7 @@ class OnnxPolicy(Policy):
     about: Mapping[str, Any]
     """who wrote the file, and the net's structure, of a policy of ours"""
 
-    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         out = self.graph(obs)
         return s, out.argmax(1)[:, None].astype(np.float32) if self.contract.action.choices else out
 

@@ -40,15 +40,41 @@ def read_csv(path: Path) -> Raw:
     if not rows:
         raise SurefootError(f"{path}: found the header {listed(names)} and no rows")
     cells = split(rows[0][1])
-    texts = {n: None for n, cell in zip(names, cells) if _number(cell) is None}
-    keep = [k for k, n in enumerate(names) if n not in texts]
-    if not keep:
+    lists = {k: len(parts) for k, cell in enumerate(cells[: len(names)]) if (parts := _parts(cell)) is not None}
+    texts = {n: None for k, (n, cell) in enumerate(zip(names, cells)) if _number(cell) is None and k not in lists}
+    keep = [k for k, n in enumerate(names) if n not in texts and k not in lists]
+    check_count("columns", len(names) + sum(lists.values()), f"{path}: line {rows[0][0]}")
+    if not keep and not lists:
         raise SurefootError(f"{path}: line {rows[0][0]}: found no number among {listed(cells)}")
     table = _table(path, rows, split, names, keep)
     notes = [f"{n}: text" for n in texts]
     if lines[-1].strip():
         notes.append(f"line {len(lines)}: the file ends within a line, whose last number may be cut short")
-    return Raw({"": Stream({names[k]: table[:, j] for j, k in enumerate(keep)})}, units=_units(names), notes=notes)
+    columns = {names[k]: table[:, j] for j, k in enumerate(keep)}
+    columns |= {names[k]: _vectors(path, rows, split, names[k], (k, width)) for k, width in lists.items()}
+    return Raw({"": Stream({n: columns[n] for n in names if n in columns})}, units=_units(names), notes=notes)
+
+
+def _parts(cell: str) -> list[float] | None:
+    """The numbers of a cell that holds a list, such as [0.1, 0.2]; None where it holds none."""
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return None
+    found = [_number(word) for word in cell[1:-1].split(",")]
+    return None if None in found else [x for x in found if x is not None]
+
+
+def _vectors(
+    path: Path, rows: list[tuple[int, str]], split: Callable[[str], list[str]], name: str, at: tuple[int, int]
+) -> np.ndarray:
+    """(T, width) of a column of lists; `at` is which column it is, and how many numbers its first row has."""
+    k, width = at
+    table = np.empty((len(rows), width))
+    for i, (line, text) in enumerate(rows):
+        parts = _parts(split(text)[k])
+        if parts is None or len(parts) != width or any(map(math.isinf, parts)):
+            raise SurefootError(f"{path}: line {line}: {name}: expected a list of {width} numbers, as in the first row")
+        table[i] = parts
+    return table
 
 
 def _text(path: Path) -> str:

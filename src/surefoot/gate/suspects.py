@@ -147,8 +147,16 @@ def orders(joints: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _in_order(w: Contract, names: Sequence[str], joints: tuple[str, ...]) -> Contract:
-    """Terms read in another order of joints; the numbers of their offsets stay where they are."""
-    return w.with_terms(names, lambda t: replace(t, source=replace(t.formula, joints=joints)) if t.formula else t)
+    """Terms read in another order of joints, each less its own home as the contract has it."""
+    home = dict(zip(w.joints, w.home))
+
+    def read(t: ObsTerm) -> ObsTerm:
+        f = t.formula
+        if f is None:
+            return t
+        return replace(t, source=replace(f, joints=joints, offset=tuple(home[j] for j in joints) if f.offset else ()))
+
+    return w.with_terms(names, read)
 
 
 def _orders(w: Contract) -> Iterator[Hypothesis]:

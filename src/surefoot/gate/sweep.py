@@ -23,7 +23,7 @@ from surefoot.gate import report
 from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
 from surefoot.learn.loop import Watcher
-from surefoot.policy import Policy, State
+from surefoot.policy import Policy, PolicyState
 from surefoot.rng import stream
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
@@ -92,11 +92,11 @@ class Each(Policy):
     contract: Contract
     policies: tuple[Policy, ...]
 
-    def init(self, n: int) -> State:
+    def init(self, n: int) -> PolicyState:
         parts = [policy.init(n // len(self.policies)) for policy in self.policies]
         return {f"{k}.{name}": v for k, part in enumerate(parts) for name, v in part.items()}
 
-    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         found = [
             policy.step({n.split(".", 1)[1]: v for n, v in s.items() if n.startswith(f"{k}.")}, part)
             for k, (policy, part) in enumerate(zip(self.policies, np.split(obs, len(self.policies))))

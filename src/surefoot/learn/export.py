@@ -12,7 +12,6 @@ from safetensors.numpy import save as save_tensors
 from torch import Tensor, nn
 
 from surefoot import files
-from surefoot.contract import Contract
 from surefoot.deploy import bundle
 from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
 from surefoot.errors import SurefootError
@@ -115,10 +114,3 @@ def onnx_difference(net: PolicyNet, path: Path, n: int = 1024) -> float:
             f"{path}: answers differ from torch by {worst:.2g}, more than {TOLERANCE:g}; it is not fit to deploy"
         )
     return worst
-
-
-def same_meaning(policy: Contract, task: Contract, where: str) -> None:
-    """A policy is judged in a task that means the same by every number; otherwise it is another policy that is judged."""
-    differs = policy.differences(task, but=("parents", "about", "task", "ports", "trial", "command_ranges"))
-    if differs:
-        raise SurefootError(f"{where}: contract: not the task's: {'; '.join(differs[:4])}")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.nets import ACTIVATIONS, CLIP, Actor, Encoder, mlp
-from surefoot.policy import Policy, State
+from surefoot.policy import Policy, PolicyState
 from surefoot.task import Mirror
 
 DEEPEST = 8  # bases on bases
@@ -74,7 +74,7 @@ class PolicyNet(nn.Module, Policy):
         return nn.Module.__call__(self, obs) if isinstance(obs, Tensor) else Policy.__call__(self, obs)
 
     @torch.no_grad()
-    def step(self, s: State, obs: np.ndarray) -> tuple[State, np.ndarray]:
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         out = self(torch.from_numpy(np.ascontiguousarray(obs, np.float32))).numpy()
         return s, out.argmax(1)[:, None].astype(np.float32) if self.contract.action.choices else out
 

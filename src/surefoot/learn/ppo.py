@@ -8,6 +8,7 @@ The step size follows the policy's own KL. A transition from a diverged simulati
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -416,9 +417,10 @@ class Learner:
     def policy(self, contract: Contract) -> PolicyNet:
         """The actor as a policy."""
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
+        actor = deepcopy(self.actor)  # learning goes on
         if self.upon is None:
-            return PolicyNet(contract, self.actor, scales)
-        return PolicyNet(contract, self.actor, scales, self.upon.base.net, self.upon.settings.scale)
+            return PolicyNet(contract, actor, scales)
+        return PolicyNet(contract, actor, scales, self.upon.base.net, self.upon.settings.scale)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Weights, normalisers and optimiser by name."""

@@ -12,6 +12,7 @@ the baseline.
 """
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -252,7 +253,9 @@ class Apprentice:
     def policy(self, contract: Contract) -> PolicyNet:
         """The student as a policy; by latent it keeps the body's scale and base."""
         latent = self.settings.label == "latent"
-        return PolicyNet(contract, self.actor, (self.mean, self.sd), self.base, self.teacher.scale if latent else 1.0)
+        return PolicyNet(
+            contract, deepcopy(self.actor), (self.mean, self.sd), self.base, self.teacher.scale if latent else 1.0
+        )
 
     def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         s = self.settings

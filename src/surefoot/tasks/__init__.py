@@ -21,6 +21,7 @@ from surefoot.tasks.arm import arm
 from surefoot.tasks.balance import balance
 from surefoot.tasks.balance_camera import balance_camera
 from surefoot.tasks.hover import hover
+from surefoot.tasks.rollout import contract as contract_of
 from surefoot.tasks.walk import walk
 from surefoot.world import Term
 
@@ -112,6 +113,10 @@ def of(contract: Contract, name: str = "") -> Task:
     if task.action.names != contract.action.names:
         theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
+    means = contract_of(task, load_string(task.xml, task.name).spec.compile())
+    differs = means.differences(contract, but=("task", "parents", "about", "ports", "command_ranges"))
+    if differs:  # the task computes observations and controls, so another policy would be judged
+        raise SurefootError(f"the policy's contract is not that of {task.name}: {'; '.join(differs[:4])}")
     return task
 
 
