@@ -5,7 +5,7 @@
 
 import math
 
-from surefoot.errors import unknown
+from surefoot.errors import SurefootError, unknown
 
 TURN = 2 * math.pi
 G = 9.80665
