@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
-NOUNS = {"errors", "rng", "files", "isolated", "params", "special", "belief", "world", "task", "policy", "wiring", "log", "verdict"}
+NOUNS = {
+    "errors",
+    "rng",
+    "files",
+    "isolated",
+    "params",
+    "special",
+    "belief",
+    "world",
+    "task",
+    "policy",
+    "wiring",
+    "log",
+    "verdict",
+}
 # each room and those it may import from; the nouns are open to all
 MAY = {
     "formats": set(),

@@ -130,7 +130,7 @@ def parse_json(data: bytes | str, where: str, nan: bool = False) -> Any:
     except json.JSONDecodeError as error:
         at = f"byte {error.pos}, line {error.lineno}"
         raise SurefootError(f"{where}: {at}: {error.msg}; expected JSON") from None
-    except UnicodeDecodeError as error:
+    except UnicodeDecodeError:
         raise SurefootError(f"{where}: expected a JSON text, found what is no text") from None
     except UnicodeEncodeError:
         raise SurefootError(
