@@ -130,8 +130,8 @@ def parse_json(data: bytes | str, where: str, nan: bool = False) -> Any:
     except json.JSONDecodeError as error:
         at = f"byte {error.pos}, line {error.lineno}"
         raise SurefootError(f"{where}: {at}: {error.msg}; expected JSON") from None
-    except UnicodeDecodeError as error:
-        raise SurefootError(f"{where}: expected a JSON text, found what is no text at byte {error.start}") from None
+    except UnicodeDecodeError:
+        raise SurefootError(f"{where}: expected a JSON text, found what is no text") from None
     except UnicodeEncodeError:
         raise SurefootError(
             f"{where}: found half a character (\\ud800 to \\udfff), expected JSON of whole ones"

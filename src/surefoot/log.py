@@ -184,7 +184,6 @@ META: dict[str, tuple[Callable[[Any], bool], str]] = {
     "mended": (_texts, "a list of texts"),
     "gaps": (_holes, "a list of [start, end] in seconds"),
     "constants": (lambda v: isinstance(v, dict), "an object"),
-    "source": (lambda v: _objects(v, lambda x: isinstance(x, str)), "an object of texts"),
     "streams": (lambda v: _objects(v, lambda x: isinstance(x, dict) and _number(x.get("rows"))), "rows of each stream"),
     "epoch": (_number, "a number of seconds"),
 }

@@ -365,7 +365,7 @@ def test_pipes_and_devices_inside_a_folder_are_refused(tmp_path):
 
 BAD_META = {
     "names": [3, {"q": "abc"}, {"q": [1]}], "hold": [3, [1], "x"], "gaps": [3, [[1]], [["a", "b"]], [[2, 1]]], "constants": [3, "x"],
-    "source": [3, {"path": 3}], "streams": [3, {"a": 3}, {"a": {"rows": "x"}}], "notes": [3, [1], "x"], "mended": [3, [1]], "epoch": ["x", [1]],
+    "streams": [3, {"a": 3}, {"a": {"rows": "x"}}], "notes": [3, [1], "x"], "mended": [3, [1]], "epoch": ["x", [1]],
 }  # fmt: skip
 
 

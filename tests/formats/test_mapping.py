@@ -166,3 +166,13 @@ def test_a_column_nearly_called_as_one_of_the_schema_gets_a_note_and_a_sensor_no
 def test_a_rate_that_no_log_has_is_refused(rate):
     with pytest.raises(SurefootError, match="rate: found .*expected a positive number of Hz, from 0.001 to 1e.06"):
         Mapping.from_json({"rate": rate, "columns": {"joint_pos": "a"}})
+
+
+@pytest.mark.parametrize("bad", [3, True, ["rad"], {"a": 1}, 1e308])
+def test_words_that_are_no_words_are_refused_by_their_place(bad):
+    with pytest.raises(SurefootError, match="mapping: columns: q: unit: found .*, expected a unit as text"):
+        Mapping.from_json({"columns": {"q": {"from": "x", "unit": bad}}})
+    with pytest.raises(SurefootError, match="mapping: time: unit: found .*, expected a unit as text"):
+        Mapping.from_json({"columns": {"q": "x"}, "time": {"from": "t", "unit": bad}})
+    with pytest.raises(SurefootError, match="mapping: columns: q: no quaternion matches"):
+        Mapping.from_json({"columns": {"q": {"from": "x", "quaternion": bad}}})

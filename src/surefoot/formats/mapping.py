@@ -120,8 +120,8 @@ def _column(name: str, value: Any, where: str) -> Column:
     if unit:
         _fits(name, si(unit, f"{where}: unit")[0], where)
     for key, choices in (("quaternion", QUATERNIONS), ("frame", ("world", "body"))):
-        if key in value and value[key] not in choices:
-            raise unknown(key, str(value[key]), choices, where)
+        if key in value and value[key] not in list(choices):
+            raise unknown(key, str(value[key])[:80], choices, where)
     if "frame" in value and name not in FRAMES:
         raise SurefootError(f"{where}: frame: only {' and '.join(FRAMES)} are turned")
     names = value.get("names", [])

@@ -5,7 +5,7 @@
 
 import math
 
-from surefoot.errors import unknown
+from surefoot.errors import SurefootError, unknown
 
 TURN = 2 * math.pi
 G = 9.80665
@@ -89,6 +89,8 @@ SPELT = {
 
 def si(unit: str, where: str) -> tuple[str, float]:
     """The SI unit and the factor to it."""
+    if not isinstance(unit, str):
+        raise SurefootError(f"{where}: found {unit!r:.80}, expected a unit as text")
     name = SPELT.get(unit.strip(), unit.strip())
     if name not in SI:
         raise unknown("unit", unit, sorted({*SI, *SPELT} - {""}), where)
