@@ -199,8 +199,10 @@ class Export:
 
         policy = bundle.load(self.policy)
         out = self.out or bundle.find(self.policy).with_suffix(".onnx")
-        bundle.export_onnx(policy, out)
-        worst, unseen = onnx_difference(policy, out), tasks.privileged(policy.contract)
+        with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
+            files.clear_parts(out.parent, out.name + ".*")
+            bundle.export_onnx(policy, out)
+            worst, unseen = onnx_difference(policy, out), tasks.privileged(policy.contract)
         facts = {
             "onnx": str(out),
             "bytes": out.stat().st_size,

@@ -35,7 +35,7 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
-    belief = Belief.from_json(files.read_json(Path(name)), name)
+    belief = Belief.from_json(files.check_seal(files.read_json(Path(name)), name), name)
     if belief.params.names != task.params.names:
         theirs, own = belief.params.names, task.params.names
         lacks, others = ([n for n in a if n not in b] for a, b in ((own, theirs), (theirs, own)))
@@ -56,8 +56,7 @@ def _folder(policy: Path) -> Path:
 def run_of(policy: Path) -> dict[str, Any]:
     """What run.json says of the run that a policy's folder or file is of; nothing where there is none."""
     path = _folder(policy) / "run.json"
-    about = files.read_json(path) if path.is_file() else {}
-    return about if isinstance(about, dict) else {}
+    return files.check_seal(files.read_json(path), str(path)) if path.is_file() else {}
 
 
 def met_before(seed: int, policies: Sequence[Path]) -> list[str]:
@@ -84,9 +83,8 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
     if "belief" not in about:
         return None
     grown = "ranges" in about and reached.is_file()
-    belief = Belief.from_json(
-        files.read_json(reached) if grown else about["belief"], f"{policy}: {REACHED if grown else 'run.json'}"
-    )
+    told = files.check_seal(files.read_json(reached), str(reached)) if grown else about["belief"]
+    belief = Belief.from_json(told, f"{policy}: {REACHED if grown else 'run.json'}")
     return belief if belief.params.names == task.params.names else None
 
 

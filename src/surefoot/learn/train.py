@@ -193,7 +193,12 @@ def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> N
 
 
 def _kin(start: str) -> str:
-    return f"{start}, a run of {files.read_json(Path(start) / 'run.json').get('task')}"
+    return f"{start}, a run of {_about(Path(start) / 'run.json').get('task')}"
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What run.json says; refused if it was edited."""
+    return files.check_seal(files.read_json(path), str(path))
 
 
 def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -223,7 +228,9 @@ SAME = (
 
 def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | None, save_every: float) -> Path:
     """Go on with a run that was begun as `about` says; refused if it was begun otherwise."""
-    there, mine = files.read_json(folder / "run.json"), json.loads(json.dumps(about))
+    run, there = Run.open(folder)
+    run.close()
+    mine = json.loads(json.dumps(about))
     for k in SAME:
         was, now = there.get(k), mine.get(k)
         if was != now:
@@ -246,7 +253,7 @@ def settings_of(run: Path) -> tuple[PPO, Sees, int, Path | None]:
     path = Path(run) / "run.json"
     if not path.exists():
         raise SurefootError(f"{path}: no such file: only a policy of a run can be trained alike in other worlds")
-    about = files.read_json(path)
+    about = _about(path)
     for k in ("base", "student", "terms"):
         if k in about:
             raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
@@ -339,9 +346,9 @@ def resume(
         elif "start" in about and isinstance(learner, Learner):
             learner.adopt(_same_nets(about, str(run.folder / "run.json")), _kin(about["start"]["run"]))
         run.rewind(learner.iteration)
-        differs = run.note_resume(about, learner.iteration)
+        differs = run.note_resume(learner.iteration)
         if differs:
-            run.said.append("not bit-exact: this run began under " + "; ".join(differs))
+            run.said.append("not bit-exact: since this run began: " + "; ".join(differs))
         return go(run, learner, watch, save_every, again)
     finally:
         run.close()
