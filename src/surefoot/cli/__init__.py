@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Any
 
 import tyro
@@ -121,7 +122,8 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     except Exception as error:
         stopped = getattr(error, "signum", None)
         if stopped is not None:
-            print(f"\n{error}", file=sys.stderr)
+            with suppress(OSError):  # a terminal that has closed
+                print(f"\n{error}", file=sys.stderr, flush=True)
             return 128 + int(stopped)
         if traceback:
             raise
