@@ -296,7 +296,7 @@ def test_hangups_are_heard_once_and_not_under_nohup():
 
 @pytest.mark.parametrize("when", ["opening", "writing"])
 def test_tensorboard_on_a_full_disk_costs_the_pictures_alone(tmp_path, when, capfd):
-    """/dev/full takes no byte; a folder under its file's name lets nothing be opened."""
+    """/dev/full takes no byte."""
     from surefoot.learn import loop
 
     def full(path, *args, **kw):

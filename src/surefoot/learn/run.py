@@ -274,11 +274,13 @@ class Run:
             there = []
         except OSError as error:
             raise SurefootError(f"{self.metrics}: cannot read it: {error.strerror or error}") from error
+        self._lost = ""
         if "metrics" in self._card:
             kept = self._logged(there)
         else:  # none yet, or of a run before chains: as many rows as iterations
             kept = [line for line in there[:iteration] if _is_row(line)]
-            self._lost = f"{len(kept)} of {iteration} rows are left" if len(kept) < iteration else ""
+            if len(kept) < iteration:
+                self._lost = f"{len(kept)} of {iteration} rows are left"
         if self._lost:
             self.said.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
         if there or kept:
