@@ -6,11 +6,14 @@ the same command again, and what is there at the end is compared with what an un
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from surefoot.deploy import bundle
 
 WARM = '''
 import hashlib, json, os, shutil, signal, sys, traceback
@@ -175,6 +178,21 @@ for k in ks:
     shutil.rmtree(out)
 print(json.dumps({"code": code, "steps": steps, "tried": len(same), "same": sum(same), "files": sorted(expected)}))
 '''
+
+
+def test_a_student_killed_while_its_teacher_is_copied_begins_anew(tmp_path):
+    """A copy is two files; a run is one from its run.json on, which comes after them."""
+    from surefoot.learn import train as learn
+    from surefoot.learn.student import Student
+
+    lesson = Student(envs=4, horizon=4, steps=16, minibatches=1, history=2, label="action")
+    settings = learn.settings_for("balance", {"envs": 4, "horizon": 4, "hidden": (4,), "minibatches": 1, "steps": 16})
+    teacher = learn.train("balance", tmp_path / "t", settings=settings, sees=learn.Sees(also=("e",)))
+    kept = tmp_path / "s" / "teacher"
+    kept.mkdir(parents=True)
+    shutil.copy(teacher, kept)  # and there it was killed
+    path = learn.follow("balance", tmp_path / "s", teacher, settings=lesson, again=True)
+    assert bundle.digest(bundle.load(kept)) == bundle.digest(bundle.load(teacher)) and bundle.load(path)
 
 
 def killed(folder: Path, verb: str, sample: int) -> dict:

@@ -187,6 +187,7 @@ def test_a_full_disk_costs_a_checkpoint_not_the_run(tmp_path, monkeypatch):
 
 def test_two_processes_cannot_write_one_run(tmp_path):
     run = Run.create(tmp_path / "r", {"task": "balance"})
+    run.begin()
     with pytest.raises(SurefootError, match=rf"process {os.getpid()} on .* is writing this run"):
         Run.open(tmp_path / "r")
     run.close()

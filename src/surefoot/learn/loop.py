@@ -76,9 +76,14 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             board.add(row | {"steps_per_second": rate}, learner.iteration)
             try:
                 _tell(watch, run, Progress(row, learner.iteration, total, spent, rate, tuple(run.said)))
-            finally:  # also where no terminal is left to tell
-                if stop:
-                    raise Stopped(asked[0], run.folder, again)
+            except OSError as error:  # whoever watched is gone
+                saves.maybe(forced=True)
+                if error.errno != errno.EIO:
+                    raise
+                asked.append(signal.SIGHUP)  # a closed terminal, whose signal is under way
+                stop = True
+            if stop:
+                raise Stopped(asked[0], run.folder, again)
         path = _write(learner, run.folder)
     if run.said:
         _tell(watch, run, Progress({}, total, total, time.monotonic() - began, 0.0, tuple(run.said)))

@@ -79,6 +79,7 @@ class Run:
 
     @staticmethod
     def create(folder: Path, about: dict[str, Any]) -> "Run":
+        """A folder for a new run, which is one from begin() on."""
         folder = Path(folder)
         _check_free(folder)
         made = [p for p in (folder, *folder.parents) if not p.exists()]
@@ -88,13 +89,17 @@ class Run:
             raise SurefootError(f"{folder}: cannot make this folder: {error.strerror}") from error
         run = Run(folder)
         run.made = made
+        run.about = about | {"versions": versions(), "resumed": []}
         try:
             _check_free(folder)  # another process may have been faster
-            run._write_about(about | {"versions": versions(), "resumed": []})
-        except BaseException:
+        except SurefootError:
             run.close()
             raise
         return run
+
+    def begin(self) -> None:
+        """Write run.json, which commits the run: whatever it stands on, such as a teacher, is here by now."""
+        self._write_about(self.about)
 
     @staticmethod
     def open(folder: Path) -> tuple["Run", dict[str, Any]]:

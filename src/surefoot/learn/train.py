@@ -94,6 +94,7 @@ def train(
             learner = _learner(run, about, threads)
             if given is not None and isinstance(learner, Learner):
                 learner.adopt(given[0], _kin(str(start)))
+            run.begin()
         if given is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
         return go(run, learner, watch, save_every, again)
@@ -147,8 +148,8 @@ def _or_nothing(run: Run) -> Iterator[None]:
 def _keep_policy(run: Run, name: str, policy: Net) -> None:
     """What a run stands on, among its own files."""
     folder = run.folder / name
-    if not (folder / "policy.safetensors").exists():
-        bundle.save(policy, folder)
+    if not (folder / "policy.safetensors").exists() or not (folder / "policy.json").exists():
+        bundle.save(policy, folder)  # the JSON commits it: one without was killed while it was written
     elif bundle.digest(bundle.load(folder)) != bundle.digest(policy):
         raise SurefootError(f"{folder}: another policy is here already; choose another --out")
 
@@ -323,6 +324,7 @@ def follow(
             _keep_policy(run, "teacher", master)
             _keep_terms(run, inside)
             learner = _learner(run, about, threads)
+            run.begin()
         return go(run, learner, watch, save_every, again)
     finally:
         run.close()
