@@ -114,6 +114,10 @@ class Line:
 
     def __call__(self, p: "Progress") -> None:
         """How training stands."""
+        if not p.metrics:
+            for text in p.said:
+                self.note(f"note: {text}")
+            return
         m, self.last = p.metrics, p.metrics
         if self.head:
             self.note(self.head)

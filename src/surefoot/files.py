@@ -1,16 +1,19 @@
-"""Files that are whole or absent: write beside, flush, rename. And content hashes, by which products name parents.
+"""Files that are whole or absent: write beside, flush, rename. Content hashes, by which products name their parents;
+seals, by which an edited JSON file is noticed; and locks, so that one process at a time writes a folder.
 
 What a stranger wrote is read by read_bytes, a regular file of bounded size, and JSON in it by parse_json.
 """
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 import re
+import socket
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,84 @@ def write(path: Path, data: bytes) -> None:
         with suppress(OSError):  # gone where all went well; otherwise, also after Ctrl-C, no litter
             beside.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def clear_parts(folder: Path, names: str = "*") -> None:
+    """Remove what `write` left beside files of these names when its process was killed; call it while nobody writes here."""
+    for part in Path(folder).glob(f".{names}.part"):
+        pid = re.fullmatch(r"\..+\.([1-9]\d{0,9})\.part", part.name)
+        if pid and part.is_file() and not part.is_symlink() and not _runs(int(pid[1])):
+            with suppress(OSError):
+                part.unlink()
+
+
+def _runs(pid: int) -> bool:
+    """Whether another process with this id is alive."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's
+    return pid != os.getpid()
+
+
+class Lock:
+    """One process at a time: holds a lock file until close(), or until the process ends, however it ends."""
+
+    def __init__(self, path: Path, doing: str):
+        self.path = Path(path)
+        try:
+            while not self._take(doing):
+                pass
+        except OSError as error:
+            raise SurefootError(f"{self.path.parent}: cannot write here: {error.strerror or error}") from error
+
+    def _take(self, doing: str) -> bool:
+        self._file = open(self.path, "a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            holder = self._file.read().strip() or "another process"
+            self._file.close()
+            raise SurefootError(f"{self.path.parent}: {holder} is {doing}; wait for it or stop it") from None
+        if not self._is_there():
+            self._file.close()
+            return False
+        with suppress(OSError):  # a full disk: the lock holds, without a name
+            self._file.truncate(0)
+            self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+            self._file.flush()
+        return True
+
+    def _is_there(self) -> bool:
+        """Whether the file held is still the one under its name: its last holder may have removed it meanwhile."""
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        if not self._file.closed:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._file.close()
+
+
+@contextmanager
+def held(path: Path, doing: str) -> Iterator[None]:
+    """A Lock for as long as a block of code takes; its folder is made."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SurefootError(f"{Path(path).parent}: cannot make this folder: {error.strerror or error}") from error
+    lock = Lock(path, doing)
+    try:
+        yield
+    finally:
+        lock.close()
 
 
 def check_writable(path: Path, flag: str, suffix: str = "", reads: Iterable[Path | str | None] = ()) -> None:
@@ -170,3 +251,26 @@ def _float(text: str) -> float:
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def seal(value: dict[str, Any]) -> dict[str, Any]:
+    """The same with the hash of all the rest of it, `sha256`."""
+    rest = {k: v for k, v in value.items() if k != "sha256"}
+    told = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return rest | {"sha256": sha256(told.encode())}
+
+
+def check_seal(value: dict[str, Any], where: str) -> dict[str, Any]:
+    """What was sealed, without its seal; refused if it was edited since. What has no seal is taken as it is."""
+    if not isinstance(value, dict):
+        raise SurefootError(f"{where}: expected an object, found {type(value).__name__}")
+    rest = {k: v for k, v in value.items() if k != "sha256"}
+    try:
+        right = seal(rest)["sha256"]
+    except (ValueError, RecursionError) as error:
+        right = f"none ({error})"
+    if value.get("sha256", right) != right:
+        raise SurefootError(
+            f"{where}: edited or damaged since it was written: sha256: expected {right}, found {value['sha256']}"
+        )
+    return rest

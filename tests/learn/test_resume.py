@@ -17,7 +17,7 @@ from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.run import Run
+from surefoot.learn.run import Run, versions
 
 CHANGES = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12}
 CHILD = """
@@ -192,6 +192,7 @@ def test_a_full_disk_costs_a_checkpoint_not_the_run(tmp_path, monkeypatch):
 
 def test_two_processes_cannot_write_one_run(tmp_path):
     run = Run.create(tmp_path / "r", {"task": "balance"})
+    run.begin()
     with pytest.raises(SurefootError, match=rf"process {os.getpid()} on .* is writing this run"):
         Run.open(tmp_path / "r")
     run.close()
@@ -200,12 +201,23 @@ def test_two_processes_cannot_write_one_run(tmp_path):
         Run.create(tmp_path / "r", {})
 
 
-def test_resuming_under_other_versions_is_told_and_recorded(tmp_path):
-    trained(tmp_path / "r")
-    about = files.read_json(tmp_path / "r" / "run.json")
-    about["versions"]["mujoco"] = "3.9.9"
-    about["settings"]["steps"] += 32 * 8 * 2
-    files.write_json(tmp_path / "r" / "run.json", about)
+def stopped(folder: Path, at: int = 6, **how) -> None:
+    """A run that ended after so many iterations, with a checkpoint of each."""
+
+    def stop(p):
+        if p.iteration == at:
+            raise KeyboardInterrupt
+
+    settings = learn.settings_for("balance", CHANGES)
+    with pytest.raises(KeyboardInterrupt):
+        learn.train("balance", folder, 7, learn.tasks.make("balance").belief, settings, watch=stop, save_every=0, **how)
+
+
+def test_resuming_under_other_versions_is_told_and_recorded(tmp_path, monkeypatch):
+    others = versions() | {"mujoco": "3.9.9"}
+    with monkeypatch.context() as then:
+        then.setattr("surefoot.learn.run.versions", lambda: others)
+        stopped(tmp_path / "r")
     said = []
     learn.resume(tmp_path / "r", watch=lambda p: said.extend(p.said))
     assert any("not bit-exact" in s and "mujoco 3.9.9 ->" in s for s in said)

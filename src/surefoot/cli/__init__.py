@@ -81,9 +81,11 @@ def main(argv: list[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     as_json = _take(args, "--json")
     traceback = _take(args, "--traceback") or bool(os.environ.get("SUREFOOT_TRACEBACK"))
+    code = 0
     try:
         try:
-            return _main(args, as_json, traceback)
+            code = _main(args, as_json, traceback)
+            return code
         except SystemExit as stop:  # of whoever parses words
             if as_json and stop.code:
                 print(json.dumps({"error": "the words of the command: standard error says which"}))
@@ -92,6 +94,8 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.flush()
     except OSError as error:  # of standard output: a full disk, or a reader that has gone
         sys.stdout = open(os.devnull, "w")  # what is left of it cannot be written at exit either
+        if code == 128 + signal.SIGHUP:
+            return code
         if isinstance(error, BrokenPipeError):  # it has seen enough, as in `surefoot tasks | head -3`
             return 128 + signal.SIGPIPE
         return _fail(f"standard output: {error.strerror or error}", BAD_INPUT, False)
@@ -118,7 +122,10 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     except Exception as error:
         stopped = getattr(error, "signum", None)
         if stopped is not None:
-            print(f"\n{printable(str(error))}", file=sys.stderr)
+            try:
+                print(f"\n{printable(str(error))}", file=sys.stderr, flush=True)
+            except OSError:  # a terminal that has closed
+                sys.stderr = open(os.devnull, "w")
             return 128 + int(stopped)
         if traceback:
             raise

@@ -70,14 +70,16 @@ class Gate:
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
         for note in who.notes:
             say.print(f"note: {note}", highlight=False, soft_wrap=True)
-        line = Line(say)
-        verdict = gate(who, belief_of(who.task, self.belief, say), plan, limits, line.text)
-        line.end()
-        verdict = replace(verdict, next_step=self._next(verdict))
-        files.write_json(out / "gate.json", verdict.to_json())
-        page.page(out / "gate.html", verdict)
-        if self.junit is not None:
-            junit.write(self.junit, verdict)
+        line, belief = Line(say), belief_of(who.task, self.belief, say)
+        with files.held(out / "gate.lock", "writing a gate's files here"):
+            files.clear_parts(out, "gate.*")
+            verdict = gate(who, belief, plan, limits, line.text)
+            line.end()
+            verdict = replace(verdict, next_step=self._next(verdict))
+            files.write_json(out / "gate.json", verdict.to_json())
+            page.page(out / "gate.html", verdict)
+            if self.junit is not None:
+                junit.write(self.junit, verdict)
         shown = [table(verdict), *_evidence(verdict), *suspects.sentences(verdict.meta["suspects"]), *_skipped(verdict), verdict.meta["seeds"]["said"], _said(verdict), f"page: {out / 'gate.html'}"]  # fmt: skip
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
         return Answer(verdict.to_json() | {"page": str(out / "gate.html")}, shown, verdict.next_step, code)

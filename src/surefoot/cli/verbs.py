@@ -215,7 +215,9 @@ class Export:
         worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)
         out = self.out or own
         if out != own:
-            files.write(out, files.read_bytes(own, bundle.LARGEST))
+            with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
+                files.clear_parts(out.parent, out.name + ".*")
+                files.write(out, files.read_bytes(own, bundle.LARGEST))
         facts = {
             "onnx": str(out),
             "bytes": out.stat().st_size,

@@ -39,7 +39,7 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
-    belief = Belief.from_json(files.read_json(Path(name)), name)
+    belief = Belief.from_json(files.check_seal(files.read_json(Path(name)), name), name)
     if belief.params.names != task.params.names:
         theirs, own = belief.params.names, task.params.names
         lacks, others = ([n for n in a if n not in b] for a, b in ((own, theirs), (theirs, own)))
@@ -71,9 +71,8 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
     if "belief" not in about:
         return None
     grown = "ranges" in about and reached.is_file()
-    belief = Belief.from_json(
-        files.read_json(reached) if grown else about["belief"], f"{policy}: {REACHED if grown else 'run.json'}"
-    )
+    told = files.check_seal(files.read_json(reached), str(reached)) if grown else about["belief"]
+    belief = Belief.from_json(told, f"{policy}: {REACHED if grown else 'run.json'}")
     return belief if belief.params.names == task.params.names else None
 
 

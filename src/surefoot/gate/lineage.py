@@ -25,7 +25,7 @@ def run_of(policy: Path) -> dict[str, Any]:
     """What run.json says of the run that a policy's folder or file is of; nothing where there is none."""
     path = folder_of(policy) / "run.json"
     about = files.read_json(path) if path.is_file() else {}
-    return about if isinstance(about, dict) else {}
+    return files.check_seal(about, str(path)) if isinstance(about, dict) else {}
 
 
 def trained_with(path: Path, policy: Policy | None = None) -> set[int]:

@@ -1,9 +1,14 @@
 """The loop around a learner: progress, checkpoints, a stop that loses nothing, and the policy at its end."""
 
+import errno
+import io
+import itertools
+import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -24,12 +29,15 @@ from surefoot.tasks.rollout import contract
 FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
 BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
 
+_boards = itertools.count()  # so that two runs of one process and second have files of their own
+
 
 @dataclass(frozen=True)
 class Progress:
-    """What a watcher is told after each iteration."""
+    """What a watcher is told after each iteration, and at the end where something is left to say."""
 
     metrics: dict[str, Any]
+    """of this iteration; none at the end"""
     iteration: int
     iterations: int
     seconds: float
@@ -62,45 +70,76 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             row = learner.iterate()
             run.log(row)
             _check_share(learner, diverged, run)
+            stop = bool(asked) and learner.iteration < total  # a signal after this waits for the next iteration
+            saves.maybe(forced=stop or learner.iteration == total)
             spent = time.monotonic() - began
             rate = (learner.iteration - first) * learner.settings.batch / spent
             board.add(row | {"steps_per_second": rate}, learner.iteration)
-            if watch is not None:
-                watch(Progress(row, learner.iteration, total, spent, rate, tuple(run.said)))
-                run.said.clear()
-            if learner.iteration < total:
-                saves.maybe(forced=bool(asked))
-            if asked and learner.iteration < total:
+            try:
+                _tell(watch, run, Progress(row, learner.iteration, total, spent, rate, tuple(run.said)))
+            except OSError as error:  # whoever watched is gone
+                saves.maybe(forced=True)
+                if error.errno != errno.EIO:
+                    raise
+                asked.append(signal.SIGHUP)  # a closed terminal, whose signal is under way
+                stop = True
+            if stop:
                 raise Stopped(asked[0], run.folder, again)
-    saves.maybe(forced=True)
-    return saves.write()
+        path = saves.write()
+    if run.said:
+        _tell(watch, run, Progress({}, total, total, time.monotonic() - began, 0.0, tuple(run.said)))
+    return path
+
+
+def _tell(watch: Watcher | None, run: Run, progress: Progress) -> None:
+    if watch is not None:
+        watch(progress)
+        run.said.clear()
 
 
 class _Board:
-    """TensorBoard's files. A disk that is full costs the pictures, not the run."""
+    """TensorBoard's file, written here and now: a disk that refuses costs the pictures, not the run."""
 
     def __init__(self, run: Run, iteration: int):
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        self.run = run
-        self.writer: Any = SummaryWriter(str(run.folder), purge_step=iteration)
+        self.run, self.file = run, None
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_boards)}"
+        try:
+            self.file = open(run.folder / name, "ab", buffering=0)
+        except OSError as error:
+            self._give_up(error)
+        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+        log = SessionLog(status=SessionLog.START)  # what a run that was stopped wrote after its checkpoint is not shown
+        self._write(Event(wall_time=time.time(), step=iteration + 1, session_log=log))
 
     def add(self, row: dict[str, Any], iteration: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=k, simple_value=float(v)) for k, v in row.items()]
+        self._write(Event(wall_time=time.time(), step=iteration, summary=Summary(value=values)))
+
+    def _write(self, event: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        record = io.BytesIO()
+        RecordWriter(record).write(event.SerializeToString())
         try:
-            for k, v in row.items() if self.writer is not None else ():
-                self.writer.add_scalar(k, v, iteration)
+            if self.file is not None and self.file.write(record.getvalue()) != len(record.getvalue()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self.writer = None
-            self.run.said.append(
-                f"TensorBoard's file cannot be written ({error.strerror}); training goes on without it"
-            )
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self.close()
+        self.run.said.append(f"TensorBoard's file cannot be written ({error.strerror}); training goes on without it")
 
     def close(self) -> None:
-        try:
-            if self.writer is not None:
-                self.writer.close()
-        except OSError as error:
-            self.run.said.append(f"TensorBoard's file was not finished ({error.strerror})")
+        if self.file is not None:
+            with suppress(OSError):
+                self.file.close()
+        self.file = None
 
 
 class _Saves:
@@ -129,7 +168,7 @@ class _Saves:
     def write(self) -> Path:
         """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
         if isinstance(self.learner, Learner) and self.learner.ranges is not None:
-            files.write_json(self.run.folder / REACHED, self.learner.ranges.belief.to_json())
+            files.write_json(self.run.folder / REACHED, files.seal(self.learner.ranges.belief.to_json()))
         net = policy_of(self.learner)
         return export.save(net, self.run.folder, export.golden_of(net, **self.record(net)))
 
@@ -147,16 +186,20 @@ def _check_share(learner: Learner | Apprentice, before: int, run: Run) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM, so that the iteration under way ends and is saved; a second one is not waited for."""
+    """Collect SIGINT, SIGTERM and SIGHUP, so that the iteration under way ends and is saved; a second is not waited for.
+
+    A terminal that closes may send SIGHUP twice; under nohup it is ignored, and stays so.
+    """
     asked: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:
-        if asked:
+        if asked and signum != signal.SIGHUP:
             raise KeyboardInterrupt
         asked.append(signum)
 
     try:
-        before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+        hangs_up = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
+        before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM, *hangs_up)}
     except ValueError:  # not in the main thread: whoever runs us there handles signals
         yield asked
         return

@@ -3,20 +3,24 @@
     runs/<task>/<time>/ run.json · metrics.jsonl · checkpoints/<iteration>.safetensors + .json
     policy.onnx + policy.safetensors · diverged/*.npz (bundles to replay) · events.* (TensorBoard)
 
-A checkpoint is two files: the arrays, then a JSON with their hash, which commits it. Reading takes the newest whose
-hash agrees. One process at a time may write a run.
+run.json is sealed: it holds its own hash. A checkpoint is two files: the arrays, then a sealed JSON with their hash, which
+commits it. Reading takes the newest whose hashes agree. A checkpoint also holds a copy of run.json, so that an edit is
+named, and the rows logged since the checkpoint before it, with a chain over all rows,
+
+    h_0 = "",   h_n = sha256(h_{n-1} + row_n)
+
+so that metrics.jsonl is known to be what was logged, or is made so again. One process at a time may write a run.
 """
 
 import errno
-import fcntl
 import io
 import json
 import os
 import platform
-import socket
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -30,6 +34,20 @@ from surefoot.errors import SurefootError
 from surefoot.tensors import read_tensors
 
 KEEP = 3  # checkpoints
+OWN = re.compile(r"\d{8,}")  # names of checkpoints; other files in their folder are not the run's
+
+
+class Mark(NamedTuple):
+    """A place in metrics.jsonl: how many rows are before it, and their chain."""
+
+    rows: int = 0
+    chain: str = ""
+
+    def after(self, lines: Iterable[bytes]) -> "Mark":
+        rows, chain = self
+        for line in lines:
+            rows, chain = rows + 1, files.sha256(chain.encode() + line)
+        return Mark(rows, chain)
 
 
 def versions() -> dict[str, str]:
@@ -41,11 +59,6 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
-def _hash(data: bytes, numbers: Mapping[str, Any]) -> str:
-    """Of all a checkpoint holds: its arrays and its numbers."""
-    return files.sha256(data + json.dumps(numbers, sort_keys=True).encode())
-
-
 class Run:
     """A run's folder, held by this process until close()."""
 
@@ -53,16 +66,22 @@ class Run:
         self.folder = Path(folder)
         self.said: list[str] = []  # what the user should know: fallbacks, disks that were full
         self.made: list[Path] = []  # folders that were not there before, innermost first
-        self._unwritten = ""
-        self._lock = self._hold()
+        self.about: dict[str, Any] = {}  # what run.json says
+        self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
+        self._unwritten = b""
+        self._saved, self._since = Mark(), list[bytes]()  # rows at the last checkpoint, and those logged since
+        self._card: dict[str, Any] = {}  # of the checkpoint in use
+        self._lost = ""  # what metrics.jsonl lacks
+        self._lock = files.Lock(self.folder / "run.lock", "writing this run")
+        inside = (self.folder / name for name in ("", "checkpoints", "diverged", "teacher", "base"))
+        for each in (*inside, *self.folder.glob("terms/*")):
+            files.clear_parts(each)
 
     @staticmethod
     def create(folder: Path, about: dict[str, Any]) -> "Run":
+        """A folder for a new run, which is one from begin() on."""
         folder = Path(folder)
-        if (folder / "run.json").exists():
-            raise SurefootError(
-                f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out"
-            )
+        _check_free(folder)
         made = [p for p in (folder, *folder.parents) if not p.exists()]
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -70,98 +89,151 @@ class Run:
             raise SurefootError(f"{folder}: cannot make this folder: {error.strerror}") from error
         run = Run(folder)
         run.made = made
-        files.write_json(folder / "run.json", about | {"versions": versions(), "resumed": []})
+        run.about = about | {"versions": versions(), "resumed": []}
+        try:
+            _check_free(folder)  # another process may have been faster
+        except SurefootError:
+            run.close()
+            raise
         return run
+
+    def begin(self) -> None:
+        """Write run.json, which commits the run: whatever it stands on, such as a teacher, is here by now."""
+        self._write_about(self.about)
 
     @staticmethod
     def open(folder: Path) -> tuple["Run", dict[str, Any]]:
         folder = Path(folder)
-        if not (folder / "run.json").exists():
+        if not (folder / "run.json").exists() and not _names(folder):
             below = [p.parent for p in sorted(folder.glob("*/run.json"), reverse=True)]
             hint = f", but in {' and '.join(map(str, below))}: name one of them" if below else ": run.json is missing"
             raise SurefootError(f"{folder}: no run here{hint}")
-        return Run(folder), files.read_json(folder / "run.json")
-
-    def _hold(self) -> IO[str]:
-        """A lock the system drops when this process ends, however it ends."""
+        run = Run(folder)
         try:
-            lock = open(self.folder / "run.lock", "a+")
-        except OSError as error:
-            raise SurefootError(f"{self.folder}: cannot write here: {error.strerror}") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            holder = lock.read().strip() or "another process"
-            lock.close()
-            raise SurefootError(f"{self.folder}: {holder} is writing this run; wait for it or stop it") from None
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        lock.flush()
-        return lock
+            run.about = run._read_about()
+        except BaseException:
+            run.close()
+            raise
+        return run, run.about
 
     def close(self) -> None:
         self._lock.close()
 
     def discard(self) -> None:
         """Leave nothing of a run that could not begin, so that the folder is free for one that can."""
-        for name in ("run.json", "run.lock"):
-            (self.folder / name).unlink(missing_ok=True)
+        (self.folder / "run.json").unlink(missing_ok=True)
         self.close()
         for folder in self.made or [self.folder]:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
 
-    def note_resume(self, about: dict[str, Any], iteration: int) -> list[str]:
+    # run.json
+
+    def _write_about(self, about: dict[str, Any]) -> None:
+        self.about = json.loads(json.dumps(about))
+        files.write_json(self.folder / "run.json", files.seal(self.about))
+
+    def _read_about(self) -> dict[str, Any]:
+        """What run.json says, checked against its seal and against the copy in each checkpoint."""
+        path = self.folder / "run.json"
+        copies = {name: card["run"] for name, card in self._cards() if "run" in card}
+        name = max(copies, default="")
+        if not path.exists():
+            if not copies:
+                raise SurefootError(f"{path}: no such file, and no checkpoint has a copy of it; begin anew")
+            self.said.append(f"run.json was missing; it is written again as checkpoint {name} has it")
+            self._write_about(copies[name])
+            return self.about
+        remedy = f"put it back, or delete run.json to have it as checkpoint {name} has it" if copies else "begin anew"
+        try:
+            about = files.read_json(path)
+            for k, copy in copies.items():
+                if edits := _edits(copy, about):
+                    raise SurefootError(f"{path}: {', '.join(edits)} since checkpoint {k} was written")
+            rest = files.check_seal(about, str(path))
+        except SurefootError as error:
+            raise SurefootError(f"{error}; a run keeps what it began with: {remedy}") from None
+        if "sha256" not in about:
+            self.unsure.append("run.json has no seal: whether it was edited cannot be told")
+        return rest
+
+    def note_resume(self, iteration: int) -> list[str]:
         """Record a resume; returns what differs from the machine and libraries the run began on."""
-        now, then = versions(), about["versions"]
-        differs = [f"{k} {then.get(k)} -> {now[k]}" for k in now if then.get(k) != now[k]]
-        about["resumed"] = [
-            *about.get("resumed", []),
-            {"iteration": iteration, "bit_exact": not differs, "differs": differs},
-        ]
-        files.write_json(self.folder / "run.json", about)
+        now, then = versions(), self.about["versions"]
+        differs = [f"{k} {then.get(k)} -> {now[k]}" for k in now if then.get(k) != now[k]] + self.unsure
+        row = {"iteration": iteration, "bit_exact": not differs, "differs": differs}
+        row |= {"metrics": self._lost} if self._lost else {}
+        self._write_about(self.about | {"resumed": [*self.about.get("resumed", []), row]})
         return differs
+
+    # checkpoints
 
     def save(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> bool:
         """Write a checkpoint. A disk that is full costs this one, not the run: the earlier ones stay."""
         # by copy, since ascontiguousarray would make scalars rows
         data = save_tensors({k: v.copy(order="C") for k, v in arrays.items()})
         stem = self.folder / "checkpoints" / f"{numbers['iteration']:08d}"
+        here = self._saved.after(self._since)
+        rows = {"before": self._saved, "since": [line.decode() for line in self._since], "here": here}
+        card = {"arrays": files.sha256(data), "numbers": dict(numbers), "metrics": rows, "run": self.about}
+        if self.metrics.exists():
+            self._sync_metrics()
         try:
             files.write(stem.with_suffix(".safetensors"), data)
-            files.write_json(stem.with_suffix(".json"), {"sha256": _hash(data, numbers), "numbers": dict(numbers)})
+            files.write_json(stem.with_suffix(".json"), files.seal(card))
         except SurefootError as error:
             self.said.append(
                 f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
             )
             return False
-        for old in sorted(stem.parent.glob("*.json"))[:-KEEP]:
-            old.unlink(missing_ok=True)
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+        self._saved, self._since = here, []
+        self._prune(stem.name)
         return True
+
+    def _prune(self, newest: str) -> None:
+        """Keep the newest few, and remove what is left of others, by our own names alone."""
+        older = [n for n in _names(self.folder, (".json", ".safetensors")) if n < newest]
+        whole = [n for n in older if (self.folder / "checkpoints" / f"{n}.json").exists()]
+        for name in set(older) - set(whole[1 - KEEP :]):
+            for suffix in (".json", ".safetensors"):
+                (self.folder / "checkpoints" / f"{name}{suffix}").unlink(missing_ok=True)
 
     def newest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The newest whole checkpoint; says which broken ones it passed over. None where there is none yet."""
-        for card in sorted((self.folder / "checkpoints").glob("*.json"), reverse=True):
+        for name in reversed(_names(self.folder)):
             try:
-                return self._checkpoint(card)
+                self._card, arrays = self._checkpoint(name)
+                return arrays, self._card["numbers"]
             except SurefootError as error:
-                self.said.append(f"checkpoint {card.stem} is broken ({error}); an earlier one is used if there is one")
+                self.said.append(f"checkpoint {name} is broken ({error}); an earlier one is used if there is one")
         return None
 
-    def _checkpoint(self, card: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        about = files.read_json(card)
-        path = card.with_suffix(".safetensors")
+    def _checkpoint(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        card = _card(self.folder, name)
+        path = self.folder / "checkpoints" / f"{name}.safetensors"
         try:
             data = path.read_bytes()
         except OSError as error:
             raise SurefootError(f"{path.name}: {error.strerror}") from error
-        numbers = about.get("numbers") if isinstance(about, dict) else None
-        if not isinstance(numbers, dict) or _hash(data, numbers) != about.get("sha256"):
+        if "arrays" in card:
+            whole = files.sha256(data) == card["arrays"]
+        else:  # of runs before seals: one hash of arrays and numbers
+            told = json.dumps(card["numbers"], sort_keys=True).encode()
+            whole = files.sha256(data + told) == card.get("sha256")
+        if not whole:
             raise SurefootError(f"{path.name}: content and hash disagree")
-        return read_tensors(data, path.name), numbers
+        return card, read_tensors(data, path.name)
+
+    def _cards(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Names and cards of the checkpoints whose card is whole, newest first."""
+        for name in reversed(_names(self.folder)):
+            try:
+                yield name, _card(self.folder, name)
+            except SurefootError:
+                pass  # newest() says so
+
+    # metrics
 
     @property
     def metrics(self) -> Path:
@@ -170,27 +242,79 @@ class Run:
     def log(self, row: Mapping[str, Any]) -> None:
         """Append a row; where the disk refuses, keep it and try again with the next."""
         finite = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}
-        self._unwritten += json.dumps(finite) + "\n"
+        line = (json.dumps(finite) + "\n").encode()
+        self._since.append(line)
+        self._unwritten += line
         try:
             size = self.metrics.stat().st_size if self.metrics.exists() else 0
-            data = self._unwritten.encode()
             with open(self.metrics, "ab", buffering=0) as f:
                 try:
-                    written = f.write(data)
+                    written = f.write(self._unwritten)
                 except OSError:
                     written = -1
-            if written != len(data):  # part of it, or none: a row is there whole or not at all
+            if written != len(self._unwritten):  # part of it, or none: a row is there whole or not at all
                 os.truncate(self.metrics, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._unwritten = ""
+            self._unwritten = b""
         except OSError as error:
             self.said.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
 
+    def _sync_metrics(self) -> None:
+        """Make the rows last through a power cut; where that fails, the checkpoint has those since the last one."""
+        try:
+            with open(self.metrics, "ab") as f:
+                os.fsync(f.fileno())
+        except OSError as error:
+            self.said.append(f"metrics.jsonl: {error.strerror}; the checkpoint has its newest rows")
+
     def rewind(self, iteration: int) -> None:
-        """Forget the metrics after a checkpoint, and a row cut short: they will be written again, the same."""
-        if self.metrics.exists():
-            lines = self.metrics.read_bytes().splitlines(keepends=True)
-            files.write(self.metrics, b"".join(lines[:iteration]))
+        """Make metrics.jsonl what was logged up to the checkpoint in use; what came after will be logged again, the same.
+
+        Rows that were cut or edited are written again from the checkpoints that have them; what none has is said to be
+        missing.
+        """
+        try:
+            there = [line + b"\n" for line in self.metrics.read_bytes().split(b"\n")]
+        except FileNotFoundError:
+            there = []
+        except OSError as error:
+            raise SurefootError(f"{self.metrics}: cannot read it: {error.strerror or error}") from error
+        self._lost = ""
+        if "metrics" in self._card:
+            kept = self._logged(there)
+        else:  # none yet, or of a run before chains: as many rows as iterations
+            kept = [line for line in there[:iteration] if _is_row(line)]
+            if len(kept) < iteration:
+                self._lost = f"{len(kept)} of {iteration} rows are left"
+        if self._lost:
+            self.said.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
+        if there or kept:
+            files.write(self.metrics, b"".join(kept))
+        self._saved, self._since, self._unwritten = Mark().after(kept), [], b""
+
+    def _logged(self, there: list[bytes]) -> list[bytes]:
+        """The rows logged up to the checkpoint in use, of those that are there and those that checkpoints have."""
+        here, (before, since) = Mark(*self._card["metrics"]["here"]), self._rows_kept()
+        if Mark().after(there[: here.rows]) == here:
+            return there[: here.rows]
+        if Mark().after(there[: before.rows]) == before:
+            self.said.append(
+                f"metrics.jsonl: rows {before.rows + 1} to {here.rows} were cut or edited; they are written again"
+            )
+            return there[: before.rows] + since
+        first = next((i for i, line in enumerate(there) if line in since), len(there))
+        kept = [line for line in there[: min(first, before.rows)] if _is_row(line)]
+        self._lost = f"rows 1 to {before.rows} are not all as they were logged, {len(kept)} are left"
+        return kept + since
+
+    def _rows_kept(self) -> tuple[Mark, list[bytes]]:
+        """Rows that checkpoints hold, up to the one in use, and where in metrics.jsonl they begin."""
+        told = self._card["metrics"]
+        before, since = Mark(*told["before"]), list(told["since"])
+        for _, card in self._cards():
+            if "metrics" in card and before.rows and Mark(*card["metrics"]["here"]) == before:
+                before, since = Mark(*card["metrics"]["before"]), card["metrics"]["since"] + since
+        return before, [line.encode() for line in since]
 
     def bundle(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep what led to a divergence; at most a hundred of them, and never at the price of the run."""
@@ -202,3 +326,53 @@ class Run:
             files.write(folder / f"{name}.npz", data.getvalue())
         except SurefootError as error:
             self.said.append(f"a diverged simulation could not be kept: {error}")
+
+
+def _check_free(folder: Path) -> None:
+    if (folder / "run.json").exists() or _names(folder):
+        raise SurefootError(
+            f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out"
+        )
+
+
+def _names(folder: Path, parts: tuple[str, ...] = (".json",)) -> list[str]:
+    """Of the checkpoints in a run's folder that have any of these parts, oldest first; the JSON commits one."""
+    found = (p for p in (Path(folder) / "checkpoints").glob("*") if p.suffix in parts and OWN.fullmatch(p.stem))
+    return sorted({p.stem for p in found})
+
+
+def _card(folder: Path, name: str) -> dict[str, Any]:
+    """A checkpoint's JSON; refused where it was cut or edited."""
+    path = Path(folder) / "checkpoints" / f"{name}.json"
+    card = files.read_json(path)
+    if not isinstance(card, dict) or not isinstance(card.get("numbers"), dict):
+        raise SurefootError(f"{path.name}: expected an object with numbers")
+    if "arrays" not in card:
+        return card  # of a run before seals
+    if "sha256" not in card:
+        raise SurefootError(f"{path.name}: sha256: missing")
+    return files.check_seal(card, path.name)
+
+
+def _edits(was: Mapping[str, Any], now: Any, above: str = "") -> list[str]:
+    """What was changed, by name; `resumed` grows and is left out, and so is the seal."""
+    if not isinstance(now, dict):
+        return [f"{above or 'all'}: found no object, so it was edited"]
+    found = []
+    for k in {**was, **now}:
+        a, b = was.get(k, "nothing"), now.get(k, "nothing")
+        if a == b or (not above and k in ("resumed", "sha256")):
+            continue
+        if isinstance(a, dict) and isinstance(b, dict) and not above:
+            found += _edits(a, b, f"{k}.")
+        else:
+            values = f" ({b}, was {a})" if len(str(a) + str(b)) < 80 else ""
+            found.append(f"{above}{k}: edited{values}")
+    return found
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

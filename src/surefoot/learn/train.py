@@ -96,6 +96,7 @@ def train(
             learner = _learner(run, about, threads)
             if given is not None and isinstance(learner, Learner):
                 learner.adopt(given[0], _kin(str(start)))
+            run.begin()
         if given is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
         return go(run, learner, watch, save_every, again)
@@ -149,7 +150,7 @@ def _or_nothing(run: Run) -> Iterator[None]:
 def _keep_policy(run: Run, name: str, policy: PolicyNet) -> None:
     """What a run stands on, among its own files."""
     folder = run.folder / name
-    if not (folder / "policy.onnx").exists():
+    if not (folder / "policy.onnx").exists():  # it commits both files: one without was killed while it was written
         export.save(policy, folder)
     elif export.digest(export.load_net(folder)) != export.digest(policy):
         raise SurefootError(f"{folder}: another policy is here already; choose another --out")
@@ -195,7 +196,12 @@ def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> N
 
 
 def _kin(start: str) -> str:
-    return f"{start}, a run of {files.read_json(Path(start) / 'run.json').get('task')}"
+    return f"{start}, a run of {_about(Path(start) / 'run.json').get('task')}"
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What run.json says; refused if it was edited."""
+    return files.check_seal(files.read_json(path), str(path))
 
 
 def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -225,7 +231,9 @@ SAME = (
 
 def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | None, save_every: float) -> Path:
     """Go on with a run that was begun as `about` says; refused if it was begun otherwise."""
-    there, mine = files.read_json(folder / "run.json"), json.loads(json.dumps(about))
+    run, there = Run.open(folder)
+    run.close()
+    mine = json.loads(json.dumps(about))
     for k in SAME:
         was, now = there.get(k), mine.get(k)
         if was != now:
@@ -248,7 +256,7 @@ def settings_of(run: Path) -> tuple[PPO, ObsOverride, int, Path | None]:
     path = Path(run) / "run.json"
     if not path.exists():
         raise SurefootError(f"{path}: no such file: only a policy of a run can be trained alike in other worlds")
-    about = files.read_json(path)
+    about = _about(path)
     for k in ("base", "student", "terms"):
         if k in about:
             raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
@@ -321,6 +329,7 @@ def follow(
             _keep_policy(run, "teacher", master)
             _keep_terms(run, inside)
             learner = _learner(run, about, threads)
+            run.begin()
         return go(run, learner, watch, save_every, again)
     finally:
         run.close()
@@ -344,9 +353,9 @@ def resume(
         elif "start" in about and isinstance(learner, Learner):
             learner.adopt(_same_nets(about, str(run.folder / "run.json")), _kin(about["start"]["run"]))
         run.rewind(learner.iteration)
-        differs = run.note_resume(about, learner.iteration)
+        differs = run.note_resume(learner.iteration)
         if differs:
-            run.said.append("not bit-exact: this run began under " + "; ".join(differs))
+            run.said.append("not bit-exact: since this run began: " + "; ".join(differs))
         return go(run, learner, watch, save_every, again)
     finally:
         run.close()
