@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,30 @@ def _sync_folder(folder: Path) -> None:
         pass  # some network file systems refuse; the rename itself is still atomic
     finally:
         os.close(fd)
+
+
+def read_bytes(path: Path | str, largest: int) -> bytes:
+    """The bytes of a regular file; a pipe or a device, which might never end, is refused, as is one above `largest`."""
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except FileNotFoundError:
+        raise SurefootError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise SurefootError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+    return read_opened(fd, path, largest)
+
+
+def read_opened(fd: int, path: Path | str, largest: int) -> bytes:
+    """All that an open file holds; closes it. `path` is its name in errors."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(fd)
+        raise SurefootError(f"{path}: found a folder, a pipe or a device, expected a regular file")
+    with open(fd, "rb") as f:
+        data = f.read(largest + 1) if about.st_size <= largest else b""
+    if max(about.st_size, len(data)) > largest:
+        raise SurefootError(f"{path}: a file of {max(about.st_size, len(data))} bytes, expected at most {largest}")
+    return data
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -11,9 +11,11 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import mujoco
 
@@ -40,9 +42,8 @@ except ImportError:
     pass
 import mujoco
 try:
-    spec = mujoco.MjSpec.from_file(job["path"]) if job["path"] else mujoco.MjSpec.from_string(job["xml"])
-    for mesh in spec.meshes:
-        mesh.file = job["packages"].get(mesh.file, mesh.file)
+    read = lambda names: {name: open(path, "rb").read() for name, path in names.items()}
+    spec = mujoco.MjSpec.from_string(job["xml"], include=read(job["models"]), assets=read(job["assets"]))
     mujoco.MjData(spec.compile())
 except Exception as e:
     print(e)
@@ -81,13 +82,13 @@ def load_model(
     """Load an MJCF or URDF file whose assets lie in its own directory tree, or in `asset_root`."""
     file = os.path.abspath(path)
     scan = scan_file(file, os.fspath(asset_root) if asset_root is not None else None)
-    return _load(scan, file, lambda: mujoco.MjSpec.from_file(file), {"path": file, "xml": ""}, strict)
+    return _load(scan, file, strict)
 
 
 def load_string(xml: str, name: str = "model made in code", strict: bool = True) -> Loaded:
     """Load a model made in code; it may name no files, and `name` stands for the file in errors."""
     scan = scan_string(xml, name)
-    return _load(scan, name, lambda: mujoco.MjSpec.from_string(xml), {"path": "", "xml": xml}, strict)
+    return _load(scan, name, strict)
 
 
 def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) -> list[str]:
@@ -95,16 +96,14 @@ def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) 
     return _judge(model_problems(model), where, strict) + model_warnings(model)
 
 
-def _load(scan: Scan, where: str, parse: Callable[[], mujoco.MjSpec], job: dict[str, str], strict: bool) -> Loaded:
+def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
     noted += [w for doc in scan.docs for w in xml_warnings(doc)]
     if scan.growth:
-        _trial(scan, where, job)
+        _trial(scan, where)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        spec = _translate(where, parse)
-        for mesh in spec.meshes:
-            mesh.file = scan.packages.get(mesh.file, mesh.file)
+        spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
         model = _translate(where, spec.compile, spec)
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
@@ -142,10 +141,24 @@ def _names(spec: mujoco.MjSpec) -> Iterable[str]:
         yield from (e.name for e in kind if e.name)
 
 
-def _trial(scan: Scan, where: str, job: dict[str, str]) -> None:
+def _trial(scan: Scan, where: str) -> None:
     """Compile once in a process with limits on time and memory: what would hang or crash does so there."""
-    order = {**job, "packages": scan.packages, "bytes": TRIAL_BYTES, "cpu": int(2 * TRIAL_SECONDS) + 1}
-    why = "; ".join(scan.growth[:3])
+    with tempfile.TemporaryDirectory() as folder:
+        packs = {"models": _copies(scan.models, folder, "m"), "assets": _copies(scan.assets, folder, "a")}
+        _try({"xml": scan.xml, **packs}, where, "; ".join(scan.growth[:3]))
+
+
+def _copies(packed: dict[str, bytes], folder: str, letter: str) -> dict[str, str]:
+    """What was read, as files that nobody else can change: the child must not read the model's own a second time."""
+    paths = {name: os.path.join(folder, f"{letter}{i}") for i, name in enumerate(packed)}
+    for name, path in paths.items():
+        with open(path, "wb") as f:
+            f.write(packed[name])
+    return paths
+
+
+def _try(job: dict[str, Any], where: str, why: str) -> None:
+    order = {**job, "bytes": TRIAL_BYTES, "cpu": int(2 * TRIAL_SECONDS) + 1}
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-c", TRIAL],
