@@ -261,12 +261,9 @@ def test_what_may_hang_is_first_compiled_in_a_cage(tmp_path, monkeypatch):
 
 def test_what_may_eat_memory_is_first_compiled_in_a_cage(tmp_path, monkeypatch):
     monkeypatch.setattr(load_module, "TRIAL_BYTES", 3 << 29)
-    bodies = '<replicate count="1500" offset="1 0 0"><body><freejoint/><geom size=".1"/></body></replicate>'
-    assert_refused(
-        write(tmp_path / "robot.xml", f"<mujoco><worldbody>{bodies}</worldbody></mujoco>"),
-        "memory",
-        "elements once expanded",
-    )
+    many = "".join('<joint joint1="elbow"/>' for _ in range(6000))  # MuJoCo reserves for all constraints at once
+    path = write(tmp_path / "robot.xml", mjcf(post=f"<equality>{many}</equality>"))
+    assert_refused(path, "memory", "elements once expanded")
 
 
 def test_an_ordinary_model_pays_for_no_trial_and_a_middling_one_passes_it(tmp_path, monkeypatch):

@@ -21,15 +21,15 @@ import mujoco
 
 from surefoot.errors import SurefootError, nearest
 from surefoot.sim.card import describe
-from surefoot.sim.scan import Scan, scan_file, scan_string
+from surefoot.sim.scan import MAX_DOFS, Scan, scan_file, scan_string
 from surefoot.sim.vet import model_problems, model_warnings, xml_problems, xml_warnings
 
 __all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
 
-TRIAL_SECONDS = 10.0
+TRIAL_SECONDS = 4.0
 TRIAL_BYTES = 4 << 30  # address space, not memory: the interpreter and mujoco map about 1 GiB before they start
 
-# Runs in a process of its own: limits first, then the compile, and MjData, which allocates the arena.
+# Runs in a process of its own: limits first, then the compile, MjData, which allocates the arena, and a step.
 TRIAL = """
 import json, sys
 job = json.load(sys.stdin)
@@ -44,7 +44,8 @@ import mujoco
 try:
     read = lambda names: {name: open(path, "rb").read() for name, path in names.items()}
     spec = mujoco.MjSpec.from_string(job["xml"], include=read(job["models"]), assets=read(job["assets"]))
-    mujoco.MjData(spec.compile())
+    model = spec.compile()
+    mujoco.mj_step(model, mujoco.MjData(model))
 except Exception as e:
     print(e)
     sys.exit(3)
@@ -105,6 +106,8 @@ def _load(scan: Scan, where: str, strict: bool) -> Loaded:
         warnings.simplefilter("always")
         spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
         model = _translate(where, spec.compile, spec)
+    if model.nv > MAX_DOFS:
+        raise SurefootError(f"{where}: {model.nv} degrees of freedom, expected at most {MAX_DOFS}")
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
     return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)))

@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -24,10 +23,13 @@ from surefoot.sim.modelxml import MAX_DEPTH, MAX_ELEMENTS, MAX_XML_BYTES, Node, 
 
 MAX_FILES = 2_000
 MAX_TOTAL_BYTES = 256 << 20
-MAX_PIXELS = 8192 * 8192
-MAX_EXPANDED = 50_000
+MAX_PIXELS = 1 << 25  # in all; 8192 x 4096, which takes a few hundred MB while it is unpacked
+MAX_EXPANDED = 20_000
+MAX_DOFS = 1_000  # MuJoCo reserves 48 nv^2 bytes for each simulation
+MAX_NUMBERS = 1_000_000  # in keyframes and in buffers of delays
 
-TRIAL_EXPANDED = 2_000  # replicate and flexcomp compile in quadratic time: 10,000 elements take seconds
+TRIAL_EXPANDED = 1_000  # replicate and flexcomp compile in quadratic time: 10,000 elements take seconds
+TRIAL_PIXELS = 1 << 22
 TRIAL_BYTES = 20 << 20
 TRIAL_TEXT = 1_000_000
 
@@ -35,20 +37,18 @@ TRIAL_TEXT = 1_000_000
 COUNTS: tuple[tuple[str, str, float, float], ...] = (
     ("flexcomp", "count", 1_000, 20_000),
     ("flexcomp", "cellcount", 27, 1_000),
-    ("texture", "width", 2_048, 8_192),
-    ("texture", "height", 2_048, 8_192 * 6),
     ("hfield", "nrow", 2_048, 8_192),
     ("hfield", "ncol", 2_048, 8_192),
     ("camera", "resolution", 4e6, 64e6),
-    ("size", "memory", 256 << 20, 2 << 30),
-    *(("size", a, 1e5, 1e7) for a in ("nuserdata", "nkey", "njmax", "nconmax")),
-    ("size", "nstack", 1e7, 1e8),
-    *(("size", f"nuser_{a}", 100, 1e4) for a in ("body", "jnt", "geom", "site", "cam", "tendon", "actuator", "sensor")),
+    ("size", "memory", 64 << 20, 512 << 20),
+    *(("size", a, 1e4, 1e5) for a in ("nuserdata", "nkey", "njmax", "nconmax")),
+    ("size", "nstack", 1e7, 5e7),
+    *(("size", f"nuser_{a}", 100, 1e3) for a in ("body", "jnt", "geom", "site", "cam", "tendon", "actuator", "sensor")),
     *(
         ("option", a, 1e5, 1e5)
         for a in ("iterations", "ls_iterations", "noslip_iterations", "ccd_iterations", "sdf_iterations")
     ),
-    ("", "nsample", 1e4, 1e6),
+    ("", "nsample", 1e4, 1e5),
 )
 SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
@@ -69,6 +69,7 @@ class Scan:
     packed: dict[str, str] = field(default_factory=dict)  # real path of a nested model -> its name in models
     elements: int = 0
     size: int = 0
+    pixels: float = 0.0
 
     @property
     def hash(self) -> str:
@@ -325,6 +326,8 @@ def _asset(scan: Scan, node: Node, attr: str, path: str) -> None:
     problem = _header_problem(scan.data[real], path.lower().rsplit(".", 1)[-1], node.attrs.get("content_type", ""))
     if problem:
         raise node.refuse(attr, f"is a broken file: {path}: {problem}")
+    if scan.data[real].startswith(b"\x89PNG"):
+        _spend(scan, node, attr, float(prod(struct.unpack_from(">2I", scan.data[real], 16))))
     parsed = node.tag == "flexcomp"  # its file is read while parsing
     node.attrs[attr] = _pack(scan.models if parsed else scan.assets, scan.data[real], os.path.basename(path))
 
@@ -345,8 +348,8 @@ def _header_problem(data: bytes, suffix: str, content_type: str) -> str:
             )
     elif kind == "png" and len(data) >= 24:
         width, height = struct.unpack_from(">2I", data, 16)
-        if width * height > MAX_PIXELS:
-            return f"the header says {width} x {height} pixels, expected at most {MAX_PIXELS} in all"
+        if not data.startswith(b"\x89PNG\r\n\x1a\n") or width * height > MAX_PIXELS:
+            return f"the header says {width} x {height} pixels, expected a PNG of at most {MAX_PIXELS} in all"
     elif kind in ("stl", "msh", "png"):
         return f"{len(data)} bytes are too few for a header"
     return ""
@@ -358,7 +361,7 @@ def _check_counts(scan: Scan, root: Node, nested: dict[str, float]) -> float:
         for tag, attr, trial, cap in COUNTS:
             if attr in node.attrs and tag in ("", node.tag):
                 n = _amount(node, attr)
-                if n > cap:
+                if not n <= cap:
                     raise node.refuse(attr, f"asks for {n:.3g}, expected at most {cap:.3g}")
                 if n > trial:
                     scan.growth.append(f"{node.label}: {attr} {n:.3g}")
@@ -376,20 +379,36 @@ def _check_generators(scan: Scan, node: Node) -> None:
         scan.growth.append(f"{node.label}: params {node.attrs['params']}")
     if node.tag == "lengthrange":
         scan.growth.append("lengthrange simulates while compiling")
+    if node.tag == "texture" and node.attrs.get("builtin"):
+        width, height = (_amount(node, a) if a in node.attrs else 1.0 for a in ("width", "height"))
+        _spend(scan, node, "width", width * (height if node.attrs.get("type") == "2d" else max(height, 6 * width)))
+    if node.tag == "hfield" and "nrow" in node.attrs and "ncol" in node.attrs:
+        _spend(scan, node, "nrow", _amount(node, "nrow") * _amount(node, "ncol"))
     if any(len(v) > TRIAL_TEXT for v in node.attrs.values()):
         scan.growth.append(f"{node.label}: an attribute of more than {TRIAL_TEXT} characters")
 
 
+def _spend(scan: Scan, node: Node, attr: str, pixels: float) -> None:
+    """Count the pixels of a picture or the samples of a height field; all of a model share one budget."""
+    scan.pixels += pixels
+    if not scan.pixels <= MAX_PIXELS:
+        raise node.refuse(attr, f"brings the model to {scan.pixels:.3g} pixels, expected at most {MAX_PIXELS} in all")
+    if pixels > TRIAL_PIXELS:
+        scan.growth.append(f"{node.label}: {pixels:.3g} pixels")
+
+
 def _amount(node: Node, attr: str) -> float:
-    text = node.attrs[attr].strip().upper()
-    if text[-1:] in SUFFIXES and text[:-1].isdigit():
-        return float(text[:-1]) * SUFFIXES[text[-1]]
+    written = node.attrs[attr].strip().upper()
+    if written[-1:] in SUFFIXES and written[:-1].isdigit():
+        return float(written[:-1]) * SUFFIXES[written[-1]]
+    if not node.numbers(attr):
+        raise node.refuse(attr, "found, expected a number")
     return prod(max(abs(n), 1.0) for n in node.numbers(attr))
 
 
 def _expanded(root: Node, nested: dict[str, float]) -> float:
     """How many elements there are once replicate, attach and flexcomp have done their work."""
-    total, stack = 0.0, [(root, 1.0)]
+    total, dofs, keys, samples, stack = 0.0, 0.0, 0, 0.0, [(root, 1.0)]
     culprit, attr = root, "model"  # the last element seen that multiplies others
     while stack:
         node, times = stack.pop()
@@ -404,7 +423,31 @@ def _expanded(root: Node, nested: dict[str, float]) -> float:
             culprit, attr = node, "model" if node.tag == "attach" else "file"
             own = nested.get(node.attrs.get(attr, ""), max(nested.values(), default=1.0))
         total += own * times
+        dofs += times * _dofs(node, own)
+        keys += node.tag == "key"
+        samples += times * node.integer("nsample")
+        if keys * (dofs + 1) + samples > MAX_NUMBERS:
+            raise SurefootError(
+                f"{node.file}:{node.line}: {node.label}: brings keyframes times degrees of freedom, and the samples of "
+                f"delays, above {MAX_NUMBERS}, expected fewer"
+            )
+        if dofs > MAX_DOFS:
+            raise SurefootError(
+                f"{node.file}:{node.line}: {node.label}: brings the model above {MAX_DOFS} degrees of freedom, "
+                "expected fewer"
+            )
         if total > MAX_EXPANDED:
             raise culprit.refuse(attr, f"brings the model above {MAX_EXPANDED} elements once expanded, expected fewer")
         stack.extend((c, times) for c in node.children)
     return total
+
+
+def _dofs(node: Node, points: float) -> float:
+    """At least so many degrees of freedom an element has; defaults may give a joint more, so MuJoCo's count is law."""
+    if node.tag == "flexcomp":
+        return 0.0 if node.attrs.get("rigid") == "true" or "dof" in node.attrs else 3 * points
+    if node.tag == "freejoint":
+        return 6.0
+    known = {"free": 6.0, "floating": 6.0, "ball": 3.0, "fixed": 0.0}
+    moves = node.tag == "joint" and not node.attrs.keys() & {"joint", "joint1"}  # of a tendon, of an equality
+    return known.get(node.attrs.get("type", ""), 1.0) if moves else 0.0
