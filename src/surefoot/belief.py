@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, final
 
 import numpy as np
 
-from surefoot import special
+from surefoot import files, special
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.rng import Draw
@@ -88,6 +89,15 @@ class Belief(ABC):
             return _read(data)
         except SurefootError as error:
             raise SurefootError(f"{where}: {error}" if where else str(error)) from None
+
+    def write(self, path: Path) -> None:
+        """A sealed JSON file: what is changed in it afterwards is noticed."""
+        files.write_json(path, files.seal(self.to_json()))
+
+    @staticmethod
+    def read(path: Path | str) -> "Belief":
+        """The belief of a file: one that `write` wrote, unchanged, or one written by hand, which has no `sha256`."""
+        return Belief.from_json(files.check_seal(files.read_json(Path(path)), str(path)), str(path))
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -109,6 +109,29 @@ def read_json(path: Path) -> Any:
         raise SurefootError(f"{path}: expected JSON, found what is none: {error}") from error
 
 
+def seal(value: dict[str, Any]) -> dict[str, Any]:
+    """The same with the hash of all the rest of it, `sha256`."""
+    rest = {k: v for k, v in value.items() if k != "sha256"}
+    told = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return rest | {"sha256": sha256(told.encode())}
+
+
+def check_seal(value: dict[str, Any], where: str) -> dict[str, Any]:
+    """What was sealed, without its seal; refused if it was edited since. What has no seal is taken as it is."""
+    if not isinstance(value, dict):
+        raise SurefootError(f"{where}: expected an object, found {type(value).__name__}")
+    rest = {k: v for k, v in value.items() if k != "sha256"}
+    try:
+        right = seal(rest)["sha256"]
+    except (ValueError, RecursionError) as error:
+        right = f"none ({error})"
+    if value.get("sha256", right) != right:
+        raise SurefootError(
+            f"{where}: edited or damaged since it was written: sha256: expected {right}, found {value['sha256']}"
+        )
+    return rest
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number JSON allows")
 

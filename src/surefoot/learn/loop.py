@@ -78,7 +78,7 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
 def _write(learner: Learner | Apprentice, folder: Path) -> Path:
     """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
     if isinstance(learner, Learner) and learner.ranges is not None:
-        files.write_json(folder / REACHED, learner.ranges.belief.to_json())
+        learner.ranges.belief.write(folder / REACHED)
     return bundle.save(policy_of(learner), folder)
 
 

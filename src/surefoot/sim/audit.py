@@ -19,7 +19,7 @@ import numpy as np
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.rng import stream
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine, compile_for, unheard
 from surefoot.world import Chance, Start
 
 SECONDS = 0.5  # of simulated time that an audit of a model takes
@@ -93,7 +93,8 @@ def cost(model: mujoco.MjModel, params: Params) -> float:
     start, data, own = start_of(model, 1, 0), mujoco.MjData(model), copy.copy(model)
     data.qpos[:], data.qvel[:] = start.q[0], start.v[0]
     began = time.perf_counter()
-    mujoco.mj_step(model, data, 3)
+    with unheard():
+        mujoco.mj_step(model, data, 3)
     stepped = time.perf_counter()
     mujoco.mj_setConst(own, data)
     derived = time.perf_counter()

@@ -319,6 +319,9 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
+HEAVY = {"set": (1e-6, 1e6, " kg"), "scale": (1e-3, 1e3, " times the model's own")}  # beyond it nothing is a robot
+
+
 def check_op(param: Param) -> None:
     """The target exists and knows what the op means; another would silently be other physics."""
     where = f"param {param.name}"
@@ -328,6 +331,12 @@ def check_op(param: Param) -> None:
     ops = known[param.target]
     if param.op not in ops:
         raise SurefootError(f"{where}: op: target {param.target} can be {' or '.join(ops)}, found {param.op}")
+    low, high, unit = HEAVY["set" if param.op == "set" else "scale"]
+    if param.target in ("mass", "inertia") and param.op != "add" and not low <= param.low <= param.high <= high:
+        raise SurefootError(
+            f"{where}: low, high: found {param.low:g} .. {param.high:g}, expected within {low:g} .. {high:g}{unit}: "
+            "a robot's mass"
+        )
 
 
 def writer(model: mujoco.MjModel, param: Param) -> Writer:
