@@ -9,6 +9,7 @@ from rich.table import Column, Table
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, nearest
+from surefoot.formats import clean
 from surefoot.params import Params
 from surefoot.rng import stream
 from surefoot.sim.audit import SECONDS, Effect, Trace, cost, effects, model_trace, unknowns
@@ -47,7 +48,7 @@ def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any
         "hash": loaded.hash,
         "warnings": loaded.warnings,
         "unknowns": params.to_json(),
-        "effects": {f.param.name: f.change for f in found},
+        "effects": clean({f.param.name: f.change for f in found}),  # what diverges has no number
         "idle": [f.param.name for f in found if not f.acts],
     }
     return facts, _shown(facts, loaded, belief, found), following, 1 if facts["idle"] else 0

@@ -48,7 +48,7 @@ def effects(params: Params, trace: Trace) -> list[Effect]:
     for i, p in enumerate(params):
         moved[2 * i, i], moved[2 * i + 1, i] = p.low, p.high
     difference = np.abs(trace(moved) - trace(np.tile(params.nominal, (len(moved), 1))))
-    change = np.nan_to_num(difference, nan=math.inf).max(1)
+    change = np.where(np.isnan(difference), math.inf, difference).max(1, initial=0.0)
     found = []
     for i, p in enumerate(params):
         best = max(2 * i, 2 * i + 1, key=lambda r: change[r])

@@ -21,7 +21,7 @@ import mujoco
 
 from surefoot.errors import SurefootError, nearest
 from surefoot.sim.card import describe
-from surefoot.sim.scan import MAX_DOFS, Scan, scan_file, scan_string
+from surefoot.sim.scan import MAX_DOFS, MAX_NUMBERS, Scan, scan_file, scan_string
 from surefoot.sim.vet import model_problems, model_warnings, xml_problems, xml_warnings
 
 __all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
@@ -106,11 +106,23 @@ def _load(scan: Scan, where: str, strict: bool) -> Loaded:
         warnings.simplefilter("always")
         spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
         model = _translate(where, spec.compile, spec)
-    if model.nv > MAX_DOFS:
-        raise SurefootError(f"{where}: {model.nv} degrees of freedom, expected at most {MAX_DOFS}")
+    _check_sizes(model, where)
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
     return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)))
+
+
+def _check_sizes(model: mujoco.MjModel, where: str) -> None:
+    """What only the compiled model says for certain: defaults and nested models had their say by then."""
+    for size, found, most in (
+        ("degrees of freedom", model.nv, MAX_DOFS),
+        ("numbers that sensors read", model.nsensordata, MAX_NUMBERS),
+        ("states of actuators", model.na, MAX_NUMBERS),
+        ("numbers in buffers of delays", model.nhistory, 4 * MAX_NUMBERS),
+        ("numbers in keyframes", model.nkey * (model.nq + model.nv + model.na + model.nu), 4 * MAX_NUMBERS),
+    ):
+        if found > most:
+            raise SurefootError(f"{where}: {found} {size}, expected at most {most}")
 
 
 def _judge(problems: list[str], where: str, strict: bool) -> list[str]:

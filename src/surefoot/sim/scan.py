@@ -26,7 +26,7 @@ MAX_TOTAL_BYTES = 256 << 20
 MAX_PIXELS = 1 << 25  # in all; 8192 x 4096, which takes a few hundred MB while it is unpacked
 MAX_EXPANDED = 20_000
 MAX_DOFS = 1_000  # MuJoCo reserves 48 nv^2 bytes for each simulation
-MAX_NUMBERS = 1_000_000  # in keyframes and in buffers of delays
+MAX_NUMBERS = 1_000_000  # in keyframes, in buffers of delays, and that sensors read
 
 TRIAL_EXPANDED = 1_000  # replicate and flexcomp compile in quadratic time: 10,000 elements take seconds
 TRIAL_PIXELS = 1 << 22
@@ -49,6 +49,9 @@ COUNTS: tuple[tuple[str, str, float, float], ...] = (
         for a in ("iterations", "ls_iterations", "noslip_iterations", "ccd_iterations", "sdf_iterations")
     ),
     ("", "nsample", 1e4, 1e5),
+    ("user", "dim", 1e4, 1e5),
+    ("contact", "num", 1e3, 1e4),
+    ("", "actdim", 1e3, 1e4),
 )
 SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
@@ -425,11 +428,11 @@ def _expanded(root: Node, nested: dict[str, float]) -> float:
         total += own * times
         dofs += times * _dofs(node, own)
         keys += node.tag == "key"
-        samples += times * node.integer("nsample")
+        samples += times * sum(max(node.integer(a), 0) for a in ("nsample", "dim", "num", "actdim"))
         if keys * (dofs + 1) + samples > MAX_NUMBERS:
             raise SurefootError(
-                f"{node.file}:{node.line}: {node.label}: brings keyframes times degrees of freedom, and the samples of "
-                f"delays, above {MAX_NUMBERS}, expected fewer"
+                f"{node.file}:{node.line}: {node.label}: brings keyframes times degrees of freedom, samples of delays "
+                f"and readings above {MAX_NUMBERS}, expected fewer"
             )
         if dofs > MAX_DOFS:
             raise SurefootError(
