@@ -122,7 +122,9 @@ def unknowns(model: mujoco.MjModel) -> Params:
     dofs = [int(model.jnt_dofadr[j]) for j in joints]
     names = "|".join(re.escape(model.joint(j).name) for j in joints if model.joint(j).name)
     bodies = [i for i in range(1, model.nbody) if model.body_mass[i] > 0 and model.body(i).name]
-    rows = [Param("gravity", "gravity", 1.0, 0.97, 1.03, about="strength of gravity, as a multiple")]
+    rows = []
+    if np.linalg.norm(model.opt.gravity) > 0:
+        rows.append(Param("gravity", "gravity", 1.0, 0.97, 1.03, about="strength of gravity, as a multiple"))
     if bodies:
         everybody = "|".join(re.escape(model.body(i).name) for i in bodies)
         big = max(bodies, key=lambda i: float(model.body_mass[i]))

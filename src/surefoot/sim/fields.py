@@ -88,10 +88,13 @@ def force_limit(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None
 
 
 def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Magnitude of gravity, m/s^2; its direction stays."""
+    """Magnitude of gravity, m/s^2; its direction stays, and is down where there was none."""
     old = rows["opt.gravity"]
     size = np.linalg.norm(old, axis=1, keepdims=True)
-    rows["opt.gravity"][:] = old * (combine(size, value, op) / size)
+    there = size > 0
+    rows["opt.gravity"][:] = (
+        np.where(there, old, (0.0, 0.0, -1.0)) * combine(size, value, op) / np.where(there, size, 1)
+    )
 
 
 def slope(axis: int) -> Write:

@@ -26,7 +26,7 @@ from surefoot.sim.vet import model_problems, model_warnings, xml_problems, xml_w
 
 __all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
 
-TRIAL_SECONDS = 4.0
+TRIAL_SECONDS = 6.0
 TRIAL_BYTES = 4 << 30  # address space, not memory: the interpreter and mujoco map about 1 GiB before they start
 
 # Runs in a process of its own: limits first, then the compile, MjData, which allocates the arena, and a step.
@@ -143,6 +143,7 @@ def _translate(where: str, make: Callable[[], mujoco.MjSpec], spec: mujoco.MjSpe
 
 def _refusal(where: str, said: str, spec: mujoco.MjSpec | None = None) -> str:
     text = " ".join(said.split()).removeprefix("Error: ").removeprefix("XML Error: ")
+    text = re.sub(r"\b[0-9a-f]{32}/", "", text)  # the folder a file was packed in
     hint = next((h for key, h in HINTS if key in said), "")
     lost = re.search(r"(?:unknown transmission target|unrecognized name|mesh|joint|body|geom|site) '([^']*)'", said)
     if spec is not None and lost:

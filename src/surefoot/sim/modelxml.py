@@ -104,6 +104,8 @@ def parse_xml(data: bytes, file: str) -> Node:
         data.decode()
     except UnicodeDecodeError as e:
         raise SurefootError(f"{file}: byte {e.start} is not UTF-8, expected XML in UTF-8") from None
+    if b"\0" in data:  # expat takes it for UTF-16, whatever it is told
+        raise SurefootError(f"{file}: not well-formed XML: byte {data.index(0)} is zero, expected XML in UTF-8")
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     top: list[Node] = []

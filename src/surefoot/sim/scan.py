@@ -30,7 +30,7 @@ MAX_NUMBERS = 1_000_000  # in keyframes, in buffers of delays, and that sensors 
 
 TRIAL_EXPANDED = 1_000  # replicate and flexcomp compile in quadratic time: 10,000 elements take seconds
 TRIAL_PIXELS = 1 << 22
-TRIAL_BYTES = 20 << 20
+TRIAL_BYTES = 8 << 20
 TRIAL_TEXT = 1_000_000
 
 # element, attribute, try the compile in a cage above this, refuse above this; several numbers multiply
@@ -329,7 +329,7 @@ def _asset(scan: Scan, node: Node, attr: str, path: str) -> None:
     problem = _header_problem(scan.data[real], path.lower().rsplit(".", 1)[-1], node.attrs.get("content_type", ""))
     if problem:
         raise node.refuse(attr, f"is a broken file: {path}: {problem}")
-    if scan.data[real].startswith(b"\x89PNG"):
+    if scan.data[real].startswith(b"\x89PNG") and len(scan.data[real]) >= 24:
         _spend(scan, node, attr, float(prod(struct.unpack_from(">2I", scan.data[real], 16))))
     parsed = node.tag == "flexcomp"  # its file is read while parsing
     node.attrs[attr] = _pack(scan.models if parsed else scan.assets, scan.data[real], os.path.basename(path))
