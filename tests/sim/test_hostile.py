@@ -291,6 +291,7 @@ STRANGE = {
     "an empty world": "<mujoco><worldbody/></mujoco>",
     "a URDF of nothing": '<robot name="r"/>',
     "nothing that moves": '<mujoco><worldbody><body mocap="true"><geom size=".1"/></body></worldbody></mujoco>',
+    "nothing at all": '<mujoco><option gravity="0 0 0"/></mujoco>',
     "no gravity": arm('<option gravity="0 0 0"/>'),
     "gravity that is hardly there": arm('<option gravity="0 0 -1e-320"/>'),
     "a name of brackets": arm().replace("elbow", "[bold]("),

@@ -44,6 +44,8 @@ Trace = Callable[[np.ndarray], np.ndarray]  # e (n, ne) -> (n, k) what came of i
 
 def effects(params: Params, trace: Trace) -> list[Effect]:
     """Move one parameter at a time to each of its bounds, row by row beside the same rows left nominal."""
+    if not len(params):
+        return []
     moved = np.tile(params.nominal, (2 * len(params), 1))
     for i, p in enumerate(params):
         moved[2 * i, i], moved[2 * i + 1, i] = p.low, p.high

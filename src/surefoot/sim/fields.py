@@ -92,9 +92,8 @@ def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     old = rows["opt.gravity"]
     size = np.linalg.norm(old, axis=1, keepdims=True)
     there = size > 0
-    rows["opt.gravity"][:] = (
-        np.where(there, old, (0.0, 0.0, -1.0)) * combine(size, value, op) / np.where(there, size, 1)
-    )
+    direction, unit = np.where(there, old, (0.0, 0.0, -1.0)), np.where(there, size, 1.0)
+    rows["opt.gravity"][:] = direction * (combine(size, value, op) / unit)
 
 
 def slope(axis: int) -> Write:
