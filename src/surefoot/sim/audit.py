@@ -91,17 +91,23 @@ def model_trace(spec: mujoco.MjSpec, params: Params, seconds: float = SECONDS, s
 
 
 def cost(model: mujoco.MjModel, params: Params) -> float:
-    """About how long an audit takes, s on one core: from three steps, and from what a row's own e makes MuJoCo derive."""
+    """About how long an audit takes, s on one core: from some steps, and from what a row's own e makes MuJoCo derive."""
     start, data, own = start_of(model, 1, 0), mujoco.MjData(model), copy.copy(model)
     data.qpos[:], data.qvel[:] = start.q[0], start.v[0]
-    began = time.perf_counter()
     with unheard():
-        mujoco.mj_step(model, data, 3)
-    stepped = time.perf_counter()
-    mujoco.mj_setConst(own, data)
-    derived = time.perf_counter()
-    steps = SECONDS / model.opt.timestep
-    return 4 * len(params) * ((stepped - began) / 3 * steps + derived - stepped)
+        mujoco.mj_step(model, data)  # the first touches its memory
+        step = _timed(lambda: mujoco.mj_step(model, data))
+        derive = _timed(lambda: mujoco.mj_setConst(own, data))
+    return 4 * len(params) * (step * SECONDS / model.opt.timestep + derive)
+
+
+def _timed(act: Callable[[], None]) -> float:
+    """Seconds of the processor for one act, the mean over 10 ms of them."""
+    began, n = time.process_time(), 0
+    while n == 0 or time.process_time() - began < 0.01:
+        act()
+        n += 1
+    return (time.process_time() - began) / n
 
 
 def start_of(model: mujoco.MjModel, n: int, seed: int) -> Start:

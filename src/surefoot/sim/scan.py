@@ -24,7 +24,7 @@ from surefoot.sim.modelxml import MAX_DEPTH, MAX_ELEMENTS, MAX_XML_BYTES, Node, 
 MAX_FILES = 2_000
 MAX_TOTAL_BYTES = 256 << 20
 MAX_PIXELS = 1 << 25  # in all; 8192 x 4096, which takes a few hundred MB while it is unpacked
-MAX_EXPANDED = 20_000
+MAX_EXPANDED = 10_000
 MAX_DOFS = 1_000  # MuJoCo reserves 48 nv^2 bytes for each simulation
 MAX_NUMBERS = 1_000_000  # in keyframes, in buffers of delays, and that sensors read
 
