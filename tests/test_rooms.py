@@ -12,7 +12,6 @@ NOUNS = {
     "rng",
     "files",
     "isolated",
-    "tensors",
     "rotation",
     "robot",
     "params",

@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, final
 
 import numpy as np
 
-from surefoot import special
+from surefoot import files, special
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.rng import Draw
@@ -83,11 +84,22 @@ class Belief(ABC):
 
     @staticmethod
     def from_json(data: dict[str, Any], where: str = "") -> "Belief":
-        """The belief `to_json` wrote, bit for bit. `where` (a file, a field) opens every error."""
+        """The belief `to_json` wrote, bit for bit. `where` (a file, a field) opens every error; a seal is checked."""
+        if isinstance(data, dict) and "sha256" in data:
+            data = files.check_seal(data, where or "belief")
         try:
             return _read(data)
         except SurefootError as error:
             raise SurefootError(f"{where}: {error}" if where else str(error)) from None
+
+    def write(self, path: Path | str) -> None:
+        """A sealed JSON file: what is changed in it afterwards is noticed."""
+        files.write_json(Path(path), files.seal(self.to_json()))
+
+    @staticmethod
+    def read(path: Path | str) -> "Belief":
+        """The belief of a file: one that `write` wrote, unchanged, or one written by hand, which has no `sha256`."""
+        return Belief.from_json(files.read_json(Path(path)), str(path))
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -153,6 +153,19 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+def read_opened(fd: int, path: Path | str, largest: int) -> bytes:
+    """All that an open file holds; closes it. `path` is its name in errors."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(fd)
+        raise SurefootError(f"{path}: found a folder, a pipe or a device, expected a regular file")
+    with open(fd, "rb") as f:
+        data = f.read(largest + 1) if about.st_size <= largest else b""
+    if max(about.st_size, len(data)) > largest:
+        raise SurefootError(f"{path}: a file of {max(about.st_size, len(data))} bytes, expected at most {largest}")
+    return data
+
+
 def write_json(path: Path, value: Any) -> None:
     write(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
@@ -232,27 +245,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number JSON allows")
-
-
-def _int(text: str) -> int:
-    if len(text) > 308:
-        raise ValueError(f"found a number of {len(text)} digits, expected one within 1e308")
-    return int(text)
-
-
-def _float(text: str) -> float:
-    value = float(text) if len(text) <= DIGITS else math.inf
-    if math.isinf(value):
-        raise ValueError(f"found the number {text[:20]}, expected one within 1e308")
-    return value
-
-
-def sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def seal(value: dict[str, Any]) -> dict[str, Any]:
     """The same with the hash of all the rest of it, `sha256`."""
     rest = {k: v for k, v in value.items() if k != "sha256"}
@@ -274,3 +266,24 @@ def check_seal(value: dict[str, Any], where: str) -> dict[str, Any]:
             f"{where}: edited or damaged since it was written: sha256: expected {right}, found {value['sha256']}"
         )
     return rest
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number JSON allows")
+
+
+def _int(text: str) -> int:
+    if len(text) > 308:
+        raise ValueError(f"found a number of {len(text)} digits, expected one within 1e308")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text) if len(text) <= DIGITS else math.inf
+    if math.isinf(value):
+        raise ValueError(f"found the number {text[:20]}, expected one within 1e308")
+    return value
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

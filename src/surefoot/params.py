@@ -5,6 +5,7 @@ vocabulary is in sim/fields.py: mass, com_x, friction, gain, action_delay, ...),
 the names of the model's objects, `op` says how the number combines with the model's own: set, scale (times) or add.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
@@ -47,6 +48,10 @@ class Param:
             raise SurefootError(f"{where}: a log scale needs low > 0, found {self.low}")
         if self.op not in ("set", "scale", "add"):
             raise unknown("op", str(self.op), ["set", "scale", "add"], where)
+        try:
+            re.compile(self.match)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise SurefootError(f"{where}: match: found {self.match[:80]!r}, expected a pattern: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,32 @@ class Params:
 
     def only(self, names: Iterable[str]) -> "Params":
         return Params(tuple(self[n] for n in names))
+
+    def check_same(self, found: "Params", where: str) -> None:
+        """Refuse params of a file that are not these: other ones, another address or scale, or wider bounds.
+
+        Bounds are physical and belong to whoever made these; a file may claim less of them, never more. What a param
+        is `about` is words.
+        """
+        if found.names != self.names:
+            lacks, others = (
+                [n for n in a if n not in b] for a, b in ((self.names, found.names), (found.names, self.names))
+            )
+            differs = f"it lacks {', '.join(lacks) or 'none'}, and has {', '.join(others) or 'none'} besides"
+            raise SurefootError(f"{where}: params: expected {', '.join(self.names)}, in this order: {differs}")
+        for mine, theirs in zip(self, found):
+            at = f"{where}: param {mine.name}"
+            for name in ("target", "op", "unit", "match", "log", "nominal"):
+                if getattr(theirs, name) != getattr(mine, name):
+                    raise SurefootError(
+                        f"{at}: {name}: found {getattr(theirs, name)!r}, expected {getattr(mine, name)!r}"
+                    )
+            for name, wider in (("low", theirs.low < mine.low), ("high", theirs.high > mine.high)):
+                if wider:
+                    raise SurefootError(
+                        f"{at}: {name}: found {getattr(theirs, name):g}, expected within the physical bounds "
+                        f"{mine.low:g} .. {mine.high:g}{' ' + mine.unit if mine.unit else ''}"
+                    )
 
     @cached_property
     def nominal(self) -> np.ndarray:
@@ -123,7 +154,11 @@ class Params:
         """The params `to_json` wrote. `where` (a file, a field) opens every error."""
         if not isinstance(rows, list):
             raise SurefootError(f"{where}: found {type(rows).__name__}, expected a list of params")
-        return Params(tuple(_read(row, i, where) for i, row in enumerate(rows)))
+        items = tuple(_read(row, i, where) for i, row in enumerate(rows))
+        try:
+            return Params(items)
+        except SurefootError as error:
+            raise SurefootError(f"{where}: {error}") from None
 
 
 def _read(row: Any, i: int, where: str) -> Param:

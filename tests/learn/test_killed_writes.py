@@ -15,7 +15,6 @@ import pytest
 
 from surefoot.deploy import bundle
 from surefoot.learn import export
-from surefoot.tensors import read_tensors
 
 WARM = '''
 import hashlib, json, os, shutil, signal, sys, traceback
@@ -27,7 +26,7 @@ from surefoot.cli import main
 from surefoot.cli import gate as _, train as _, verbs as _
 from surefoot.deploy import bundle
 from surefoot.learn import export
-from surefoot.tensors import read_tensors
+from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
 from surefoot.gate import gate as _, junit as _, page as _
 from surefoot.learn import check, run, train as learn

@@ -58,7 +58,7 @@ class Actuator:
         line = Line(say)
         log, params = read(self.log, self.mapping, line), Params()
         if self.belief:
-            params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
+            params = Belief.read(self.belief).params
         world = self.machine.world(self.model, params, log)
         settings = Settings(
             net=self.net, labels=self.labels, by=self.by, types=self.types, history=self.history, hidden=self.hidden,

@@ -70,7 +70,7 @@ class Believe:
         with naming(self.log):
             found, facts, notes = (self._dropo if self.how == "dropo" else self._sbi)(world, prior, log, line)
         line.end()
-        files.write_json(out, found.to_json())
+        found.write(out)
         facts |= {"belief": str(out), "how": self.how, "unknowns": _facts(prior, found)}
         following = f"surefoot train {self.model} --belief {out}" if self.model in tasks.TASKS else f"surefoot replay {self.model} {self.log} --belief {out}"  # fmt: skip
         code = FAILED if facts.get("calibration", {}).get("holds") is False else 0

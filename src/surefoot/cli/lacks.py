@@ -44,7 +44,7 @@ class Missing:
 
         line, out = Line(say), _folder(self.out, self.log, "missing")
         log = read(self.log, self.mapping, line)
-        belief = Belief.from_json(files.read_json(Path(self.belief)), self.belief) if self.belief else None
+        belief = Belief.read(self.belief) if self.belief else None
         world = self.machine.world(self.model, belief.params if belief else None, log)
         e = told(self.belief, world.params)
         if self.check:

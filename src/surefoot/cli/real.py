@@ -140,7 +140,7 @@ def told(belief: str, params: Params) -> np.ndarray:
     """The best single e of a belief's file, in the order of some params."""
     if not belief:
         return params.nominal
-    found = Belief.from_json(files.read_json(Path(belief)), belief)
+    found = Belief.read(belief)
     if found.params.names != params.names:
         raise SurefootError(
             f"{belief}: params: expected {', '.join(params.names)}; found {', '.join(found.params.names)}"
@@ -183,7 +183,7 @@ class Replay:
         log = read(self.log, self.mapping, line)
         params = Params()
         if self.belief:
-            params = Belief.from_json(files.read_json(Path(self.belief)), self.belief).params
+            params = Belief.read(self.belief).params
         plain = self.machine.world(self.model, params, log)
         world = plain.like(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
         line.text("replaying")
@@ -344,7 +344,7 @@ class Identify:
             shown.append(f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else ""))
             return Answer(_facts(found), shown, self._instead(about), FAILED)
         if self.save:
-            files.write_json(self.save, found.belief.to_json())
+            found.belief.write(self.save)
             shown.append(f"belief: {self.save}")
         saved = f" --belief {quote(str(self.save))}" if self.save else ""
         lacks = not found.white and self.model in tasks.TASKS and self.machine == Machine()

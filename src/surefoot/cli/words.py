@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from surefoot import files
 from surefoot.belief import Belief
 from surefoot.console import Line
 from surefoot.env import Env
@@ -39,12 +38,8 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
-    belief = Belief.from_json(files.check_seal(files.read_json(Path(name)), name), name)
-    if belief.params.names != task.params.names:
-        theirs, own = belief.params.names, task.params.names
-        lacks, others = ([n for n in a if n not in b] for a, b in ((own, theirs), (theirs, own)))
-        differs = f"it lacks {', '.join(lacks) or 'none'}, and has {', '.join(others) or 'none'} besides"
-        raise SurefootError(f"{name}: params: expected {task.name}'s unknowns in their order: {differs}")
+    belief = Belief.read(name)
+    task.params.check_same(belief.params, name)
     return belief
 
 
@@ -71,8 +66,7 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
     if "belief" not in about:
         return None
     grown = "ranges" in about and reached.is_file()
-    told = files.check_seal(files.read_json(reached), str(reached)) if grown else about["belief"]
-    belief = Belief.from_json(told, f"{policy}: {REACHED if grown else 'run.json'}")
+    belief = Belief.read(reached) if grown else Belief.from_json(about["belief"], f"{policy}: run.json")
     return belief if belief.params.names == task.params.names else None
 
 

@@ -9,12 +9,15 @@ from rich.table import Column, Table
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, nearest
+from surefoot.formats import clean
 from surefoot.params import Params
 from surefoot.rng import stream
-from surefoot.sim.audit import Effect, Trace, effects, model_trace, unknowns
+from surefoot.sim.audit import SECONDS, Effect, Trace, cost, effects, model_trace, unknowns
 from surefoot.sim.card import describe
 from surefoot.sim.load import Loaded, load_model, load_string
 from surefoot.task import Task
+
+AUDIT_SECONDS = 5.0  # longest audit of a model that nobody has vouched for
 
 
 def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any], list[Any], str, int]:
@@ -33,13 +36,19 @@ def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any
         loaded = load_model(name, asset_root)
         params = unknowns(loaded.model)
         belief = Box.full(params)
-        found = effects(params, model_trace(loaded.spec, params)) if audit else []
+        needed = cost(loaded.model, params) if audit else 0.0
+        if needed > AUDIT_SECONDS:
+            loaded.warnings.append(
+                f"what each unknown does was not tried: {SECONDS:g} s of this model take about {needed:.2g} s to "
+                f"simulate for all of them, expected at most {AUDIT_SECONDS:g} s"
+            )
+        found = effects(params, model_trace(loaded.spec, params)) if audit and needed <= AUDIT_SECONDS else []
         following = "surefoot tasks"
     facts = describe(loaded.model) | {
         "hash": loaded.hash,
         "warnings": loaded.warnings,
         "unknowns": params.to_json(),
-        "effects": {f.param.name: f.change for f in found},
+        "effects": clean({f.param.name: f.change for f in found}),  # what diverges has no number
         "idle": [f.param.name for f in found if not f.acts],
     }
     return facts, _shown(facts, loaded, belief, found), following, 1 if facts["idle"] else 0

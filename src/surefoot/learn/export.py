@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
+from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
 from surefoot.learn.policy_net import PolicyNet, build
 from surefoot.rng import stream
-from surefoot.tensors import read_tensors
 
 TOLERANCE = 1e-5  # of onnxruntime's answers from torch's, relative to their size
 

@@ -168,7 +168,7 @@ class _Saves:
     def write(self) -> Path:
         """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
         if isinstance(self.learner, Learner) and self.learner.ranges is not None:
-            files.write_json(self.run.folder / REACHED, files.seal(self.learner.ranges.belief.to_json()))
+            self.learner.ranges.belief.write(self.run.folder / REACHED)
         net = policy_of(self.learner)
         return export.save(net, self.run.folder, export.golden_of(net, **self.record(net)))
 

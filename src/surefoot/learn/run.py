@@ -30,8 +30,8 @@ from safetensors.numpy import save as save_tensors
 
 import surefoot
 from surefoot import files
+from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
-from surefoot.tensors import read_tensors
 
 KEEP = 3  # checkpoints
 OWN = re.compile(r"\d{8,}")  # names of checkpoints; other files in their folder are not the run's

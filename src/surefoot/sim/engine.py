@@ -5,7 +5,8 @@ x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e 
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import mujoco
@@ -98,9 +99,15 @@ class Given:
 HEARD: list[str] = []
 
 
-def _heard(message: str) -> None:
-    """The engine warns: step() will look at its counters. No need of a terminal line and a file for each."""
-    HEARD.append(message)
+@contextmanager
+def unheard() -> Iterator[None]:
+    """The engine's warnings go to HEARD, and step() looks at its counters: no terminal line and file for each."""
+    listener = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(HEARD.append)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(listener)
 
 
 class Engine(World):
@@ -274,12 +281,8 @@ class Engine(World):
         diverged = np.zeros(self.n, bool)
         v_before = self.state.v.copy() if self.explicit else None
         HEARD.clear()
-        listener = mujoco.get_mju_user_warning()
-        mujoco.set_mju_user_warning(_heard)
-        try:
+        with unheard():
             self._advance(diverged)
-        finally:
-            mujoco.set_mju_user_warning(listener)
         if HEARD:
             warned = self.batch.warning[:, DIVERGED, 1].sum(1)
             diverged |= warned != self.warned
@@ -332,12 +335,8 @@ class Engine(World):
             return self._step_by_step(u, chance)
         m, count = self.model, u.shape[1]
         record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses
-        listener = mujoco.get_mju_user_warning()
-        mujoco.set_mju_user_warning(_heard)
-        try:
+        with unheard():
             each = self.batch.rollout(count * self.substeps, np.repeat(u, self.substeps, 1), record=record)
-        finally:
-            mujoco.set_mju_user_warning(listener)
         ends = {k: a[:, self.substeps - 1 :: self.substeps] for k, a in each.items()}
         warned = self.batch.warning[:, DIVERGED, 1].sum(1)
         diverged = (warned != self.warned) | ~(np.abs(ends["qvel"]) < FASTEST).all((1, 2))

@@ -88,10 +88,12 @@ def force_limit(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None
 
 
 def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Magnitude of gravity, m/s^2; its direction stays."""
+    """Magnitude of gravity, m/s^2; its direction stays, and is down where there was none."""
     old = rows["opt.gravity"]
     size = np.linalg.norm(old, axis=1, keepdims=True)
-    rows["opt.gravity"][:] = old * (combine(size, value, op) / size)
+    there = size > 0
+    direction, unit = np.where(there, old, (0.0, 0.0, -1.0)), np.where(there, size, 1.0)
+    rows["opt.gravity"][:] = direction * (combine(size, value, op) / unit)
 
 
 def slope(axis: int) -> Write:
@@ -319,6 +321,9 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
+HEAVY = {"set": (1e-6, 1e6, " kg"), "scale": (1e-3, 1e3, " times the model's own")}  # beyond it nothing is a robot
+
+
 def check_op(param: Param) -> None:
     """The target exists and knows what the op means; another would silently be other physics."""
     where = f"param {param.name}"
@@ -328,6 +333,12 @@ def check_op(param: Param) -> None:
     ops = known[param.target]
     if param.op not in ops:
         raise SurefootError(f"{where}: op: target {param.target} can be {' or '.join(ops)}, found {param.op}")
+    low, high, unit = HEAVY["set" if param.op == "set" else "scale"]
+    if param.target in ("mass", "inertia") and param.op != "add" and not low <= param.low <= param.high <= high:
+        raise SurefootError(
+            f"{where}: low, high: found {param.low:g} .. {param.high:g}, expected within {low:g} .. {high:g}{unit}: "
+            "a robot's mass"
+        )
 
 
 def writer(model: mujoco.MjModel, param: Param) -> Writer:

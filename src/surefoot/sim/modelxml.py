@@ -1,21 +1,27 @@
 """Model XML as a tree that is safe to look at: no DTD, no entities, bounded depth, size and count, a line per element.
 
-MuJoCo reads the same bytes afterwards, so the reading must agree with its parser: UTF-8 whatever the header claims, and
-nothing beyond the five predefined entities.
+Two parsers of one text may see two models: a newline in an attribute is a space to expat and a newline to MuJoCo. So
+MuJoCo never reads a model's own text: it is given what `text` writes of the tree that was looked at.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
+from xml.sax.saxutils import escape
 
 from surefoot.errors import SurefootError
 
 MAX_XML_BYTES = 32 << 20
 MAX_DEPTH = 400  # MuJoCo's own parser stops at 500
 MAX_ELEMENTS = 50_000
+MAX_ATTRIBUTES = 200  # of one element; MuJoCo's schema has no more than 60
+MAX_NAME = 500  # characters
 
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # C0 and C1 but for tab and ends of lines
+UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # moves the cursor, or reorders text
+ONE_LINE = re.compile(r"file.*|.*dir|content_type|name|class|childclass|model|prefix|.*name")
 
 
 @dataclass(slots=True)
@@ -31,7 +37,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        name = self.attrs.get("name") or self.attrs.get("class")
+        name = shown(self.attrs.get("name") or self.attrs.get("class") or "")
         if name:
             return f"{self.tag} '{name}'"
         return f"{self.tag} of {self.owner}" if self.owner else self.tag
@@ -46,9 +52,8 @@ class Node:
 
     def refuse(self, attr: str, why: str) -> SurefootError:
         """The error for one attribute: where it is, what was found, what was expected."""
-        value = self.attrs.get(attr, "")
-        shown = value if len(value) <= 80 else value[:77] + "..."
-        return SurefootError(f'{self.file}:{self.line}: {self.label}: {attr}="{shown}" {why}')
+        value = shown(self.attrs.get(attr, ""))
+        return SurefootError(f'{self.file}:{self.line}: {self.label}: {shown(attr)}="{value}" {why}')
 
     def numbers(self, attr: str) -> list[float]:
         """The attribute's numbers; empty when it is absent or is not made of numbers."""
@@ -62,6 +67,35 @@ class Node:
         return int(text.strip()[:20]) if INTEGER.fullmatch(text) else default
 
 
+def shown(value: str) -> str:
+    """A value of a file as an error shows it: one short line."""
+    value = UNPRINTED.sub(lambda found: ascii(found[0])[1:-1], value[:200])
+    return value if len(value) <= 80 else value[:77] + "..."
+
+
+def text(root: Node) -> str:
+    """The tree as XML that every parser reads alike; an element stays on its line, which MuJoCo's errors name."""
+    parts: list[str] = []
+    line, stack = 1, [(root, False)]
+    while stack:
+        node, ends = stack.pop()
+        if ends:
+            parts.append(f"</{node.tag}>")
+            continue
+        if node.file == root.file and node.line > line:
+            parts.append("\n" * (node.line - line))
+            line = node.line
+        attrs = "".join(f' {name}="{escape(value, QUOTED)}"' for name, value in node.attrs.items())
+        parts.append(f"<{node.tag}{attrs}" + (">" if node.children else "/>"))
+        if node.children:
+            stack.append((node, True))
+            stack.extend((child, False) for child in reversed(node.children))
+    return "".join(parts)
+
+
+QUOTED = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+
+
 def parse_xml(data: bytes, file: str) -> Node:
     """The tree of one XML file. Anything that is not plain, bounded XML is a SurefootError naming the file and line."""
     if len(data) > MAX_XML_BYTES:
@@ -70,6 +104,8 @@ def parse_xml(data: bytes, file: str) -> Node:
         data.decode()
     except UnicodeDecodeError as e:
         raise SurefootError(f"{file}: byte {e.start} is not UTF-8, expected XML in UTF-8") from None
+    if b"\0" in data:  # expat takes it for UTF-16, whatever it is told
+        raise SurefootError(f"{file}: not well-formed XML: byte {data.index(0)} is zero, expected XML in UTF-8")
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
     top: list[Node] = []
@@ -86,9 +122,12 @@ def parse_xml(data: bytes, file: str) -> Node:
             raise refuse(f"elements nested deeper than {MAX_DEPTH}, expected a flatter model")
         if count > MAX_ELEMENTS:
             raise refuse(f"more than {MAX_ELEMENTS} elements, expected a smaller model")
+        if len(attrs) > MAX_ATTRIBUTES:
+            raise refuse(f"{shown(tag)}: {len(attrs)} attributes, expected at most {MAX_ATTRIBUTES}")
         above = stack[-1] if stack else None
         owner = "" if above is None else above.label if above.attrs.get("name") else above.owner
         node = Node(tag, attrs, file, parser.CurrentLineNumber, owner)
+        _check_text(node)
         (above.children if above else top).append(node)
         stack.append(node)
 
@@ -106,3 +145,13 @@ def parse_xml(data: bytes, file: str) -> Node:
     except expat.ExpatError as e:
         raise SurefootError(f"{file}:{e.lineno}: not well-formed XML: {expat.ErrorString(e.code)}") from None
     return top[0]
+
+
+def _check_text(node: Node) -> None:
+    """No attribute hides control characters; a name or a path is one line, and short."""
+    for attr, value in node.attrs.items():
+        named = ONE_LINE.fullmatch(attr) is not None
+        if (UNPRINTED if named else CONTROL).search(value):
+            raise node.refuse(attr, "holds a control character, expected printable text")
+        if named and len(value) > MAX_NAME:
+            raise node.refuse(attr, f"is of {len(value)} characters, expected at most {MAX_NAME}")

@@ -1,10 +1,11 @@
-"""Looks through a robot model and every file it names before MuJoCo opens any of them.
+"""Looks through a robot model and every file it names, and packs all of it, so that MuJoCo opens no file.
 
 MuJoCo follows `../`, absolute paths and symlinks wherever they lead, looks for a nested <model> in the working
 directory first, expands `replicate count="10000000"` until the machine gives up, and crashes on a model that attaches
 itself. So:
 
-    every path MuJoCo could form from a reference, if it exists, lies inside the model's directory or the asset root;
+    every file lies inside the model's directory or the asset root, is opened here, once, and no link is followed then;
+    MuJoCo is given the XML that was looked at and the bytes that were read, each under the name of its content's hash;
     every count that makes something grow is below a cap, and above a smaller one the compile is first tried in a cage.
 """
 
@@ -12,42 +13,45 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
+from surefoot import files
 from surefoot.errors import SurefootError, unknown
-from surefoot.sim.modelxml import MAX_DEPTH, MAX_ELEMENTS, MAX_XML_BYTES, Node, parse_xml
+from surefoot.sim.modelxml import MAX_DEPTH, MAX_ELEMENTS, MAX_XML_BYTES, Node, parse_xml, text
 
 MAX_FILES = 2_000
-MAX_ASSET_BYTES = 256 << 20
-MAX_TOTAL_BYTES = 1 << 30
-MAX_PIXELS = 8192 * 8192
-MAX_EXPANDED = 50_000
+MAX_TOTAL_BYTES = 256 << 20
+MAX_PIXELS = 1 << 25  # in all; 8192 x 4096, which takes a few hundred MB while it is unpacked
+MAX_EXPANDED = 10_000
+MAX_DOFS = 1_000  # MuJoCo reserves 48 nv^2 bytes for each simulation
+MAX_NUMBERS = 1_000_000  # in keyframes, in buffers of delays, and that sensors read
 
-TRIAL_EXPANDED = 2_000  # replicate and flexcomp compile in quadratic time: 10,000 elements take seconds
-TRIAL_BYTES = 20 << 20
+TRIAL_EXPANDED = 1_000  # replicate and flexcomp compile in quadratic time: 10,000 elements take seconds
+TRIAL_PIXELS = 1 << 22
+TRIAL_BYTES = 8 << 20
 TRIAL_TEXT = 1_000_000
 
 # element, attribute, try the compile in a cage above this, refuse above this; several numbers multiply
 COUNTS: tuple[tuple[str, str, float, float], ...] = (
     ("flexcomp", "count", 1_000, 20_000),
     ("flexcomp", "cellcount", 27, 1_000),
-    ("texture", "width", 2_048, 8_192),
-    ("texture", "height", 2_048, 8_192 * 6),
     ("hfield", "nrow", 2_048, 8_192),
     ("hfield", "ncol", 2_048, 8_192),
     ("camera", "resolution", 4e6, 64e6),
-    ("size", "memory", 256 << 20, 2 << 30),
-    *(("size", a, 1e5, 1e7) for a in ("nuserdata", "nkey", "njmax", "nconmax")),
-    ("size", "nstack", 1e7, 1e8),
-    *(("size", f"nuser_{a}", 100, 1e4) for a in ("body", "jnt", "geom", "site", "cam", "tendon", "actuator", "sensor")),
+    ("size", "memory", 64 << 20, 512 << 20),
+    *(("size", a, 1e4, 1e5) for a in ("nuserdata", "nkey", "njmax", "nconmax")),
+    ("size", "nstack", 1e7, 5e7),
+    *(("size", f"nuser_{a}", 100, 1e3) for a in ("body", "jnt", "geom", "site", "cam", "tendon", "actuator", "sensor")),
     *(
         ("option", a, 1e5, 1e5)
         for a in ("iterations", "ls_iterations", "noslip_iterations", "ccd_iterations", "sdf_iterations")
     ),
-    ("", "nsample", 1e4, 1e6),
+    ("", "nsample", 1e4, 1e5),
+    ("user", "dim", 1e4, 1e5),
+    ("contact", "num", 1e3, 1e4),
+    ("", "actdim", 1e3, 1e4),
 )
 SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
@@ -58,12 +62,17 @@ class Scan:
 
     roots: tuple[str, ...]
     docs: list[Node] = field(default_factory=list)
-    packages: dict[str, str] = field(default_factory=dict)  # package:// reference -> file
+    xml: str = ""  # the model with its includes in place; every file it names is a name in the two below
+    models: dict[str, bytes] = field(default_factory=dict)  # what MuJoCo reads while it parses
+    assets: dict[str, bytes] = field(default_factory=dict)  # what MuJoCo reads when it compiles
     growth: list[str] = field(default_factory=list)  # reasons to try the compile in a cage first
     seen: dict[str, str] = field(default_factory=dict)  # real path -> content hash, in reading order
     weights: dict[str, float] = field(default_factory=dict)  # real path of a model -> elements once expanded
+    data: dict[str, bytes] = field(default_factory=dict)  # real path -> content of an asset
+    packed: dict[str, str] = field(default_factory=dict)  # real path of a nested model -> its name in models
     elements: int = 0
     size: int = 0
+    pixels: float = 0.0
 
     @property
     def hash(self) -> str:
@@ -80,6 +89,7 @@ def scan_file(path: str, asset_root: str | None = None) -> Scan:
     roots = [os.path.dirname(path)] + ([asset_root] if asset_root is not None else [])
     scan = Scan(tuple(os.path.realpath(r) for r in roots))
     _document(scan, path, ())
+    scan.xml = text(scan.docs[0])
     return scan
 
 
@@ -92,7 +102,7 @@ def scan_string(xml: str, name: str) -> Scan:
             raise node.refuse(
                 attr, "names a file; a model made in code may not: write it to disk and load it with load_model"
             )
-    scan = Scan((), [root], seen={name: hashlib.sha256(data).hexdigest()})
+    scan = Scan((), [root], text(root), seen={name: hashlib.sha256(data).hexdigest()})
     _check_counts(scan, root, {})
     return scan
 
@@ -110,32 +120,52 @@ def _document(scan: Scan, path: str, chain: tuple[str, ...]) -> float:
     for node in _reading_nodes(root):
         for attr in _file_attrs(node):
             if node.tag == "model":
-                weight = _nested(scan, node, attr, home, (*chain, real))
-                nested[node.attrs[attr]] = nested[node.attrs.get("name", "")] = weight
+                ref, weight = node.attrs[attr], _nested(scan, node, attr, home, (*chain, real))
+                nested[ref] = nested[node.attrs[attr]] = nested[node.attrs.get("name", "")] = weight
             else:
-                _asset(scan, node, attr, _find(scan, node, attr, home, dirs, strip))
+                _asset(scan, node, attr, _find(scan, node, attr, home, dirs[node.tag == "texture"], strip))
     scan.weights[real] = _check_counts(scan, root, nested)
     return scan.weights[real]
 
 
 def _nested(scan: Scan, node: Node, attr: str, home: str, chain: tuple[str, ...]) -> float:
-    """Scan every model a <model> element could mean; returns the elements of the largest."""
-    weights = []
-    for child in _find(scan, node, attr, home):
-        real = os.path.realpath(child)
-        if real in chain:
-            raise node.refuse(attr, "makes the model contain itself")
-        weights.append(scan.weights.get(real) or _document(scan, child, chain))
-    return max(weights)
+    """Scan and pack the model a <model> element means; returns its elements."""
+    child = _find(scan, node, attr, home)
+    real = os.path.realpath(child)
+    if real in chain:
+        raise node.refuse(attr, "makes the model contain itself")
+    if real not in scan.packed:
+        at = len(scan.docs)
+        _document(scan, child, chain)
+        scan.packed[real] = _pack(scan.models, text(scan.docs[at]).encode(), f"{Path(child).stem}.xml")
+    node.attrs.pop("content_type", None)
+    node.attrs[attr] = scan.packed[real]
+    return scan.weights[real]
+
+
+def _pack(into: dict[str, bytes], data: bytes, name: str) -> str:
+    """Under a folder named by content: MuJoCo caches what it decodes by name; a mesh without one is called as its file."""
+    packed = f"{hashlib.sha256(data).hexdigest()[:32]}/{name}"
+    into[packed] = data
+    return packed
 
 
 def _reading_nodes(root: Node) -> list[Node]:
-    """The elements whose files MuJoCo opens: in a URDF only meshes, and visual ones only when told to keep them."""
+    """The elements whose files MuJoCo opens: in a URDF only meshes, and visual ones only when told to keep them.
+
+    What it does not open is not there afterwards.
+    """
     if root.tag != "robot":
         return list(root.walk())
-    keep = any(n.tag == "compiler" and n.attrs.get("discardvisual") == "false" for n in root.walk())
-    unread = {id(n) for v in root.walk() if v.tag == "visual" and not keep for n in v.walk()}
-    return [n for n in root.walk() if n.tag == "mesh" and id(n) not in unread]
+    nodes = list(root.walk())
+    if not any(n.tag == "compiler" and n.attrs.get("discardvisual") == "false" for n in nodes):
+        for node in nodes:
+            node.children = [c for c in node.children if c.tag != "visual"]
+    nodes = list(root.walk())
+    for node in nodes:
+        if node.tag != "mesh":
+            node.attrs = {a: v for a, v in node.attrs.items() if not a.startswith("file")}
+    return [n for n in nodes if n.tag == "mesh"]
 
 
 def _file_attrs(node: Node) -> list[str]:
@@ -158,7 +188,7 @@ def _splice(scan: Scan, root: Node, home: str) -> None:
             if child.tag != "include" or "file" not in child.attrs:
                 children.append(child)
                 continue
-            path = _find(scan, child, "file", home)[0]
+            path = _find(scan, child, "file", home)
             if os.path.realpath(path) in included:
                 raise child.refuse("file", "is included twice; MuJoCo takes a file once")
             included.add(os.path.realpath(path))
@@ -167,19 +197,23 @@ def _splice(scan: Scan, root: Node, home: str) -> None:
         stack.extend((c, depth + 1) for c in children)
 
 
-def _asset_dirs(scan: Scan, root: Node, home: str) -> tuple[list[str], bool]:
-    """The directories a model looks for assets in, and whether it strips paths from names."""
-    dirs, strip = [""], False
+def _asset_dirs(scan: Scan, root: Node, home: str) -> tuple[tuple[str, str], bool]:
+    """Where a model looks for meshes and where for textures, and whether it strips paths from names.
+
+    They are taken out of the tree, as what is packed has no directories.
+    """
+    dirs, strip = {"meshdir": "", "texturedir": ""}, False
     for node in root.walk():
         if node.tag != "compiler":
             continue
-        strip |= node.attrs.get("strippath") == "true"
-        for attr in ("meshdir", "texturedir", "assetdir"):
+        strip = node.attrs.pop("strippath", str(strip).lower()) == "true"
+        for attr, sets in (("assetdir", tuple(dirs)), ("meshdir", ("meshdir",)), ("texturedir", ("texturedir",))):
             if node.attrs.get(attr):
                 path = node.attrs[attr].replace("\\", "/")
                 _confine(scan, node, attr, os.path.join(home, path))
-                dirs.insert(0, path)
-    return dirs, strip
+                dirs |= dict.fromkeys(sets, path)
+            node.attrs.pop(attr, None)
+    return (dirs["meshdir"], dirs["texturedir"]), strip
 
 
 def _confine(scan: Scan, node: Node, attr: str, path: str) -> None:
@@ -192,27 +226,31 @@ def _confine(scan: Scan, node: Node, attr: str, path: str) -> None:
         )
 
 
-def _find(scan: Scan, node: Node, attr: str, home: str, dirs: Sequence[str] = ("",), strip: bool = False) -> list[str]:
-    """The files a reference can mean, in the order MuJoCo tries them; all of them inside the roots."""
+def _find(scan: Scan, node: Node, attr: str, home: str, folder: str = "", strip: bool = False) -> str:
+    """The file a reference means; it is inside the roots.
+
+    In a file that was included from another directory a reference may start there, too. Which of the two MuJoCo means
+    depends on what exists, so both at once are refused.
+    """
     ref = node.attrs[attr].replace("\\", "/")
     if ref.startswith("package://") and not strip:
-        return [_package(scan, node, attr, ref)]
+        return _package(scan, node, attr, ref)
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", ref) and not strip:
         raise node.refuse(attr, "has a scheme; expected a path relative to the model, or package:// with an asset root")
-    names = [os.path.basename(ref), *([] if "://" in ref else [ref])] if strip else [ref]
-    tried = [os.path.join(b, d, n) for n in names for d in dirs for b in (home, os.path.dirname(node.file))]
-    expected = tried[0]
-    if node.tag == "model":
-        tried.insert(0, os.path.abspath(ref))  # MuJoCo tries the working directory first
-    found = [p for p in dict.fromkeys(tried) if os.path.lexists(p)]
-    for p in found or [expected]:
+    name, beside = os.path.basename(ref) if strip else ref, os.path.dirname(node.file)
+    tried = [os.path.join(home, folder, name)]
+    if beside != home:
+        tried += [os.path.join(beside, folder, name), os.path.join(beside, name)]
+    found = [p for p in tried if os.path.lexists(p)]
+    for p in found or tried[:1]:
         _confine(scan, node, attr, p)
     if not found:
         raise node.refuse(attr, f"names a missing file; looked for {', '.join(dict.fromkeys(tried))}")
-    for p in found:
-        if not os.path.isfile(p):
-            raise node.refuse(attr, f"leads to {p}, which is not a regular file")
-    return found
+    if len(set(map(os.path.realpath, found))) > 1:
+        raise node.refuse(attr, f"may mean {' or '.join(dict.fromkeys(found))}; expected one of them to be there")
+    if not os.path.isfile(found[0]):
+        raise node.refuse(attr, f"leads to {found[0]}, which is not a regular file")
+    return found[0]
 
 
 def _package(scan: Scan, node: Node, attr: str, ref: str) -> str:
@@ -231,7 +269,6 @@ def _package(scan: Scan, node: Node, attr: str, ref: str) -> str:
     for path in tried:
         _confine(scan, node, attr, path)
         if os.path.isfile(path):
-            scan.packages[node.attrs[attr]] = os.path.realpath(path)
             return path
     held = sorted(e.name for e in os.scandir(root) if e.is_dir())
     if package not in (*held, os.path.basename(root)):
@@ -241,18 +278,37 @@ def _package(scan: Scan, node: Node, attr: str, ref: str) -> str:
     raise node.refuse(attr, f"names a missing file; looked for {', '.join(tried)}")
 
 
-def _read(scan: Scan, path: str, limit: int) -> bytes:
+def _read(scan: Scan, path: str, limit: int = MAX_TOTAL_BYTES) -> bytes:
     """The bytes of a file that has been found to be inside; remembers its hash."""
-    size = os.path.getsize(path)
-    scan.size += size
-    if size > limit or scan.size > MAX_TOTAL_BYTES:
-        raise SurefootError(f"{path}: file of {size} bytes, expected at most {limit}, and {MAX_TOTAL_BYTES} in all")
-    with open(path, "rb") as f:
-        data = f.read(limit)
+    limit = min(limit, MAX_TOTAL_BYTES - scan.size)
+    data = files.read_opened(_open_inside(scan, path), path, limit) if scan.seen else files.read_bytes(path, limit)
+    scan.size += len(data)
     scan.seen[os.path.realpath(path)] = hashlib.sha256(data).hexdigest()
     if len(scan.seen) > MAX_FILES:
         raise SurefootError(f"{path}: the model names more than {MAX_FILES} files, expected fewer")
     return data
+
+
+def _open_inside(scan: Scan, path: str) -> int:
+    """A descriptor of what a path leads to, reached from a root by directories that are no links.
+
+    A path that was checked can lead elsewhere a moment later; what is opened here cannot.
+    """
+    real = os.path.realpath(path)
+    root = next((r for r in scan.roots if Path(real).is_relative_to(r)), None)
+    if root is None:
+        raise SurefootError(f"{path}: leads to {real}, outside {' and '.join(scan.roots)}")
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        if os.open not in os.supports_dir_fd:  # Windows, where links are made by administrators only
+            return os.open(real, flags)
+        fd = os.open(root, flags)
+        for part in Path(real).relative_to(root).parts:
+            above, fd = fd, os.open(part, flags | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(above)
+        return fd
+    except OSError as error:
+        raise SurefootError(f"{path}: cannot read {real}: {error.strerror or error}") from None
 
 
 def _parse(scan: Scan, path: str) -> Node:
@@ -263,16 +319,20 @@ def _parse(scan: Scan, path: str) -> Node:
     return root
 
 
-def _asset(scan: Scan, node: Node, attr: str, paths: list[str]) -> None:
-    for path in paths:
-        if os.path.realpath(path) in scan.seen:
-            continue
-        data = _read(scan, path, MAX_ASSET_BYTES)
-        if len(data) > TRIAL_BYTES:
-            scan.growth.append(f"{path} of {len(data)} bytes")
-        problem = _header_problem(data, path.lower().rsplit(".", 1)[-1], node.attrs.get("content_type", ""))
-        if problem:
-            raise node.refuse(attr, f"is a broken file: {path}: {problem}")
+def _asset(scan: Scan, node: Node, attr: str, path: str) -> None:
+    """Read, look at and pack one file; the element then names the packed one."""
+    real = os.path.realpath(path)
+    if real not in scan.data:
+        scan.data[real] = _read(scan, path)
+        if len(scan.data[real]) > TRIAL_BYTES:
+            scan.growth.append(f"{path} of {len(scan.data[real])} bytes")
+    problem = _header_problem(scan.data[real], path.lower().rsplit(".", 1)[-1], node.attrs.get("content_type", ""))
+    if problem:
+        raise node.refuse(attr, f"is a broken file: {path}: {problem}")
+    if scan.data[real].startswith(b"\x89PNG") and len(scan.data[real]) >= 24:
+        _spend(scan, node, attr, float(prod(struct.unpack_from(">2I", scan.data[real], 16))))
+    parsed = node.tag == "flexcomp"  # its file is read while parsing
+    node.attrs[attr] = _pack(scan.models if parsed else scan.assets, scan.data[real], os.path.basename(path))
 
 
 def _header_problem(data: bytes, suffix: str, content_type: str) -> str:
@@ -291,8 +351,8 @@ def _header_problem(data: bytes, suffix: str, content_type: str) -> str:
             )
     elif kind == "png" and len(data) >= 24:
         width, height = struct.unpack_from(">2I", data, 16)
-        if width * height > MAX_PIXELS:
-            return f"the header says {width} x {height} pixels, expected at most {MAX_PIXELS} in all"
+        if not data.startswith(b"\x89PNG\r\n\x1a\n") or width * height > MAX_PIXELS:
+            return f"the header says {width} x {height} pixels, expected a PNG of at most {MAX_PIXELS} in all"
     elif kind in ("stl", "msh", "png"):
         return f"{len(data)} bytes are too few for a header"
     return ""
@@ -304,7 +364,7 @@ def _check_counts(scan: Scan, root: Node, nested: dict[str, float]) -> float:
         for tag, attr, trial, cap in COUNTS:
             if attr in node.attrs and tag in ("", node.tag):
                 n = _amount(node, attr)
-                if n > cap:
+                if not n <= cap:
                     raise node.refuse(attr, f"asks for {n:.3g}, expected at most {cap:.3g}")
                 if n > trial:
                     scan.growth.append(f"{node.label}: {attr} {n:.3g}")
@@ -322,20 +382,36 @@ def _check_generators(scan: Scan, node: Node) -> None:
         scan.growth.append(f"{node.label}: params {node.attrs['params']}")
     if node.tag == "lengthrange":
         scan.growth.append("lengthrange simulates while compiling")
+    if node.tag == "texture" and node.attrs.get("builtin"):
+        width, height = (_amount(node, a) if a in node.attrs else 1.0 for a in ("width", "height"))
+        _spend(scan, node, "width", width * (height if node.attrs.get("type") == "2d" else max(height, 6 * width)))
+    if node.tag == "hfield" and "nrow" in node.attrs and "ncol" in node.attrs:
+        _spend(scan, node, "nrow", _amount(node, "nrow") * _amount(node, "ncol"))
     if any(len(v) > TRIAL_TEXT for v in node.attrs.values()):
         scan.growth.append(f"{node.label}: an attribute of more than {TRIAL_TEXT} characters")
 
 
+def _spend(scan: Scan, node: Node, attr: str, pixels: float) -> None:
+    """Count the pixels of a picture or the samples of a height field; all of a model share one budget."""
+    scan.pixels += pixels
+    if not scan.pixels <= MAX_PIXELS:
+        raise node.refuse(attr, f"brings the model to {scan.pixels:.3g} pixels, expected at most {MAX_PIXELS} in all")
+    if pixels > TRIAL_PIXELS:
+        scan.growth.append(f"{node.label}: {pixels:.3g} pixels")
+
+
 def _amount(node: Node, attr: str) -> float:
-    text = node.attrs[attr].strip().upper()
-    if text[-1:] in SUFFIXES and text[:-1].isdigit():
-        return float(text[:-1]) * SUFFIXES[text[-1]]
+    written = node.attrs[attr].strip().upper()
+    if written[-1:] in SUFFIXES and written[:-1].isdigit():
+        return float(written[:-1]) * SUFFIXES[written[-1]]
+    if not node.numbers(attr):
+        raise node.refuse(attr, "found, expected a number")
     return prod(max(abs(n), 1.0) for n in node.numbers(attr))
 
 
 def _expanded(root: Node, nested: dict[str, float]) -> float:
     """How many elements there are once replicate, attach and flexcomp have done their work."""
-    total, stack = 0.0, [(root, 1.0)]
+    total, dofs, keys, samples, stack = 0.0, 0.0, 0, 0.0, [(root, 1.0)]
     culprit, attr = root, "model"  # the last element seen that multiplies others
     while stack:
         node, times = stack.pop()
@@ -350,7 +426,31 @@ def _expanded(root: Node, nested: dict[str, float]) -> float:
             culprit, attr = node, "model" if node.tag == "attach" else "file"
             own = nested.get(node.attrs.get(attr, ""), max(nested.values(), default=1.0))
         total += own * times
+        dofs += times * _dofs(node, own)
+        keys += node.tag == "key"
+        samples += times * sum(max(node.integer(a), 0) for a in ("nsample", "dim", "num", "actdim"))
+        if keys * (dofs + 1) + samples > MAX_NUMBERS:
+            raise SurefootError(
+                f"{node.file}:{node.line}: {node.label}: brings keyframes times degrees of freedom, samples of delays "
+                f"and readings above {MAX_NUMBERS}, expected fewer"
+            )
+        if dofs > MAX_DOFS:
+            raise SurefootError(
+                f"{node.file}:{node.line}: {node.label}: brings the model above {MAX_DOFS} degrees of freedom, "
+                "expected fewer"
+            )
         if total > MAX_EXPANDED:
             raise culprit.refuse(attr, f"brings the model above {MAX_EXPANDED} elements once expanded, expected fewer")
         stack.extend((c, times) for c in node.children)
     return total
+
+
+def _dofs(node: Node, points: float) -> float:
+    """At least so many degrees of freedom an element has; defaults may give a joint more, so MuJoCo's count is law."""
+    if node.tag == "flexcomp":
+        return 0.0 if node.attrs.get("rigid") == "true" or "dof" in node.attrs else 3 * points
+    if node.tag == "freejoint":
+        return 6.0
+    known = {"free": 6.0, "floating": 6.0, "ball": 3.0, "fixed": 0.0}
+    moves = node.tag == "joint" and not node.attrs.keys() & {"joint", "joint1"}  # of a tendon, of an equality
+    return known.get(node.attrs.get("type", ""), 1.0) if moves else 0.0

@@ -13,7 +13,9 @@ import numpy as np
 
 from surefoot.sim.modelxml import Node
 
-MAX_TIMESTEP = 0.1
+MIN_TIMESTEP, MAX_TIMESTEP = 1e-5, 0.1  # s
+MAX_NUMBER = 1e15  # beyond it squares and products leave what doubles hold; no physical quantity of a robot is there
+LIGHTEST, HEAVIEST = 1e-9, 1e9  # kg of one body that moves; from a mote of dust to a ship
 
 NONFINITE = re.compile(r"[+-]?(nan(\(.*\))?|inf(inity)?)", re.IGNORECASE)
 TEXT = re.compile(  # attributes that hold words, where a robot may well be called "nan"
@@ -32,7 +34,7 @@ RANGES = {
 
 def xml_problems(doc: Node) -> list[str]:
     """What is physically impossible in the attributes of one model's XML."""
-    checks = (_nonfinite, _negative, _ranges, _timestep)
+    checks = (_nonfinite, _huge, _negative, _ranges, _timestep)
     problems = [str(p) for node in doc.walk() for check in checks for p in check(node)]
     return problems + [p for p, mended in _inertias(doc) if not mended]
 
@@ -51,6 +53,15 @@ def _nonfinite(node: Node) -> list[Exception]:
     if node.tag == "mass" and NONFINITE.fullmatch(node.attrs.get("value", "").strip()):  # URDF <mass value=...>
         bad.append("value")
     return [node.refuse(a, "is not finite, expected numbers (leave the attribute out for no limit)") for a in bad]
+
+
+def _huge(node: Node) -> list[Exception]:
+    if node.tag in ("numeric", "text", "tuple"):
+        return []
+    bad = [
+        a for a in node.attrs if not TEXT.fullmatch(a) and any(MAX_NUMBER < abs(x) < np.inf for x in node.numbers(a))
+    ]
+    return [node.refuse(a, f"found, expected numbers within {MAX_NUMBER:g}") for a in bad]
 
 
 def _negative(node: Node) -> list[Exception]:
@@ -79,9 +90,11 @@ def _unset(node: Node, attr: str) -> bool:
 
 
 def _timestep(node: Node) -> list[Exception]:
-    if node.tag != "option" or any(0 < t <= MAX_TIMESTEP for t in node.numbers("timestep") or [MAX_TIMESTEP]):
+    if node.tag != "option" or any(
+        MIN_TIMESTEP <= t <= MAX_TIMESTEP for t in node.numbers("timestep") or [MAX_TIMESTEP]
+    ):
         return []
-    return [node.refuse("timestep", f"found, expected more than 0 and at most {MAX_TIMESTEP} s")]
+    return [node.refuse("timestep", f"found, expected {MIN_TIMESTEP:g} to {MAX_TIMESTEP:g} s")]
 
 
 def _inertias(doc: Node) -> list[tuple[str, bool]]:
@@ -119,8 +132,8 @@ def inertia_problem(moments: np.ndarray) -> str:
 def model_problems(m: mujoco.MjModel) -> list[str]:
     """What is physically impossible in a compiled model, by element name and field."""
     out: list[str] = []
-    if not 0 < m.opt.timestep <= MAX_TIMESTEP:
-        out.append(_at("option timestep", m.opt.timestep, f"in (0, {MAX_TIMESTEP}] s"))
+    if not MIN_TIMESTEP <= m.opt.timestep <= MAX_TIMESTEP:
+        out.append(_at("option timestep", m.opt.timestep, f"{MIN_TIMESTEP:g} to {MAX_TIMESTEP:g} s"))
     for name in ("gravity", "wind"):
         if not np.isfinite(getattr(m.opt, name)).all():
             out.append(_at(f"option {name}", getattr(m.opt, name), "finite numbers"))
@@ -137,6 +150,9 @@ def _body_problems(m: mujoco.MjModel) -> list[str]:
     for i in range(1, m.nbody):
         if m.body_dofnum[i] > 0 and m.body_subtreemass[i] <= 0:
             out.append(_at(f"{_name(m, 'body', i)}: mass", m.body_mass[i], "> 0 on a body that moves"))
+        elif m.body_dofnum[i] > 0 and not LIGHTEST <= m.body_subtreemass[i] <= HEAVIEST:
+            found, wanted = m.body_subtreemass[i], f"{LIGHTEST:g} to {HEAVIEST:g} kg on a body that moves"
+            out.append(_at(f"{_name(m, 'body', i)}: mass, with all it carries,", found, wanted))
         elif problem := inertia_problem(m.body_inertia[i]):
             out.append(f"{_name(m, 'body', i)}: inertia {problem}")
     return out
