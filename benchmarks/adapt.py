@@ -73,7 +73,7 @@ def hover(quick: bool) -> Iterator[Row]:
 
 def _hover(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     """Contender -> what came of it, with one seed; and what its latent tells of the student by latent."""
-    task, found = tasks.make("hover"), {}
+    task, found = tasks.resolve("hover"), {}
     belief = wide(task)
     steps, lessons = (8192, 4096) if quick else (3_000_000, 1_500_000)
     teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps, encoder="e")[0]
@@ -112,7 +112,7 @@ def cloning(quick: bool) -> Iterator[Row]:
 
 def _cloning(seed: int, quick: bool) -> dict[str, float]:
     """Contender -> mean return, with one seed. A student is told what it did, as every robot knows."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     belief = within(task, noise=(0.0, 0.0))
     told = ObsGroup((POSITIONS, ObsTerm("last_action", lambda s: s.action, 1)))
     room = replace(task, observations={"actor": told, "critic": task.observations["critic"]})
@@ -151,7 +151,7 @@ def _critics(quick: bool, name: str, one: Callable[[int, bool], dict[str, float]
 
 def _on_balance(seed: int, quick: bool, noise: float) -> dict[str, float]:
     """Kind of critic -> env steps to a return of 475 in one world, with one seed; NaN: never."""
-    task, found = tasks.make("balance"), {}
+    task, found = tasks.resolve("balance"), {}
     world = point(task.params, task.params.vector({"noise": noise}))
     for kind in ("knowing", "blind"):
         found[kind] = _reached(blind(task, kind), world, seed, 475.0, quick)
@@ -161,7 +161,7 @@ def _on_balance(seed: int, quick: bool, noise: float) -> dict[str, float]:
 
 def _on_hover(seed: int, quick: bool) -> dict[str, float]:
     """Kind of critic -> env steps to a return of 12, a third of the most, over hover's belief, with one seed."""
-    hover, found = tasks.make("hover"), {}
+    hover, found = tasks.resolve("hover"), {}
     told = tuple(t.name for t in hover.observations["actor"].terms if t.name != "base_lin_vel")
     for kind, critic in CRITICS.items():
         task = tasks.with_override(hover, ObsOverride(only=told, history=5, critic=critic))
@@ -248,7 +248,7 @@ def walk(quick: bool) -> Iterator[Row]:
 
 def _walk(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     """Contender -> what came of it, with one seed."""
-    task, found = tasks.make("walk"), {}
+    task, found = tasks.resolve("walk"), {}
     belief = within(task, payload=(-3.0, 3.0), friction=(0.3, 1.2), strength=(0.8, 1.2))
     steps, lessons = (32_768, 8192) if quick else (4_000_000, 1_000_000)
     teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps, encoder="e")[0]

@@ -23,7 +23,7 @@ STEPS = {"arm": 300_000, "balance": 150_000, "hover": 1_500_000}
 
 def trained(robot: str, quick: bool) -> Policy:
     """A policy of the task, trained over the task's belief."""
-    task = tasks.make(robot)
+    task = tasks.resolve(robot)
     changes = {"steps": 20_000 if quick else STEPS[robot]}
     with tempfile.TemporaryDirectory() as folder:
         run = train(robot, Path(folder) / "run", belief=task.belief, settings=settings_for(robot, changes))
@@ -32,7 +32,7 @@ def trained(robot: str, quick: bool) -> Policy:
 
 def part(robot: str, quick: bool) -> Iterator[Row]:
     policy = trained(robot, quick)
-    task = tasks.for_contract(tasks.make(robot), policy.contract)
+    task = tasks.for_contract(tasks.resolve(robot), policy.contract)
     first, three, healthy, missed, kinds = [], [], [], [], 0
     for name, fault in FAULTS[robot].items():
         kinds += bool(fault.cause)

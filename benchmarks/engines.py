@@ -152,7 +152,7 @@ def controls(task: str, periods: int, n: int, width: int) -> np.ndarray:
 
 def path(name: str, engine: str, periods: int, n: int) -> np.ndarray:
     """Where things are, (periods, n, dim), in the nominal world; nothing ends an episode."""
-    task = replace(tasks.make(name), ended={}, seconds=1e6)
+    task = replace(tasks.resolve(name), ended={}, seconds=1e6)
     env = tasks.env(task, n, seed=JUDGED, threads=1, engine=engine)
     env.reset()
     u, found = controls(name, periods, n, len(task.action.names)), []
@@ -172,7 +172,7 @@ def apart(quick: bool) -> Iterator[Row]:
     n, periods = (2, 10) if quick else (20, 100)
     for name in PLACES:
         measure.said(name)
-        truth, dt = path(name, REFERENCE, periods, n), tasks.env(tasks.make(name), 1).world.dt
+        truth, dt = path(name, REFERENCE, periods, n), tasks.env(tasks.resolve(name), 1).world.dt
         for engine in (k for k in ENGINES if k != REFERENCE):
             note = f"of {periods * dt:g} s" if engine == "mujoco" else ""
             yield row(f"{name}: {engine}", parting(name, engine, truth, dt), "s", note=note)
@@ -188,7 +188,7 @@ JUDGES = ("mujoco", "mujoco:euler", "mujoco:rk4", "mujoco:half-step", "mujoco:ei
 
 def policies(quick: bool) -> Iterator[Row]:
     for name, steps in STEPS.items():
-        task = tasks.make(name)
+        task = tasks.resolve(name)
         measure.said(f"{name}: training")
         policy, _, _ = learned(task, task.belief, 0, 4096 if quick else steps)
         for engine in JUDGES:
@@ -200,7 +200,7 @@ def policies(quick: bool) -> Iterator[Row]:
 
 
 def _judge(name: str, n: int, engine: str) -> Env:
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     return tasks.env(task, n, task.belief, JUDGED, 1, engine=engine)
 
 
@@ -208,7 +208,7 @@ def speed(quick: bool) -> Iterator[Row]:
     n, periods = 32, 2 if quick else 20
     for name in PLACES:
         for engine in ("mujoco", "bullet"):
-            env, zero = _judge(name, n, engine), np.zeros((n, len(tasks.make(name).action.names)))
+            env, zero = _judge(name, n, engine), np.zeros((n, len(tasks.resolve(name).action.names)))
             env.reset(), env.step(zero)
             rates = []
             for _ in range(1 if quick else 3):

@@ -85,7 +85,7 @@ def arm(quick: bool) -> Iterator[Row]:
 
 def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
     """Every motion has to keep the limits for all that is believed: nobody knows the machine before it has moved."""
-    task, belief, noise = tasks.make("arm"), Box.full(ARM), {"joint_pos": NOISE}
+    task, belief, noise = tasks.resolve("arm"), Box.full(ARM), {"joint_pos": NOISE}
     world = machine(load_string(task.xml, task.name).spec, ARM, 50.0)
     at = meter_for(world, belief, noise)
     range_ = control_range(world.model, at.start.u[0], limits)

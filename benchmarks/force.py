@@ -55,13 +55,13 @@ def contender(task: Task, kind: str, seed: int, quick: bool) -> tuple[dict[str, 
 
 
 def _contenders(seed: int, quick: bool) -> dict[str, tuple[dict[str, float], float]]:
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     return {kind: contender(task, kind, seed, quick) for kind in GROWS}
 
 
 def arm(quick: bool) -> Iterator[Row]:
     """Errors at home, over the belief and at its largest pull, and their ratios to those of the one trained without."""
-    task, seeds = tasks.make("arm"), by_seed(_contenders, 1 if quick else 3, quick)
+    task, seeds = tasks.resolve("arm"), by_seed(_contenders, 1 if quick else 3, quick)
     found = {kind: [s[kind] for s in seeds] for kind in GROWS}
     error = {
         kind: {place: np.array([e[place] for e, _ in runs]) for place in places(task)} for kind, runs in found.items()

@@ -100,7 +100,7 @@ def ends(errors: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 def residual(quick: bool) -> Iterator[Row]:
     """hover with hidden drag and ground effect: error of 0.5 s predictions without and with the learned force."""
-    task, found = tasks.make("hover"), defaultdict(list)
+    task, found = tasks.resolve("hover"), defaultdict(list)
     settings = Fitting(spans=(0.1,), rounds=1, updates=100) if quick else Fitting()
     world, home = tasks.env(task, 1).world, tasks.nominal(task)
     for seed in range(1 if quick else SEEDS):
@@ -142,7 +142,7 @@ def agrees(term: DeltaAction, at: Track) -> float:
 
 def delta(quick: bool) -> Iterator[Row]:
     """arm whose servos have 0.65 of their stiffness: the whole loop, by inversion and by reinforcement."""
-    task, found = tasks.make("arm"), defaultdict(list)
+    task, found = tasks.resolve("arm"), defaultdict(list)
     first, more, practice = (8192, 4096, 24576) if quick else (300_000, 100_000, 300_000)
     home, real = tasks.nominal(task), point(task.params, task.params.vector({"kp": KP}))
     nominal = {p.name: (p.nominal, p.nominal) for p in task.params}

@@ -197,7 +197,7 @@ def basin(quick: bool) -> Iterator[Row]:
 def speed(quick: bool) -> Iterator[Row]:
     """Candidates that a search would ask for at once, through World.rollout, and the engine's own batch stepped bare."""
     n, seconds = (32, 0.2) if quick else (512, 2.0)
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     env = tasks.env(task, n, task.belief, 0)
     w = env.world
     assert isinstance(w, Engine)

@@ -56,7 +56,7 @@ def ours_until(
     clock = Clock()
     with clock:
         settings = settings_for(task)
-        learner = Learner(tasks.env(tasks.make(task), settings.envs, belief, seed, stagger=True), settings, seed)
+        learner = Learner(tasks.env(tasks.resolve(task), settings.envs, belief, seed, stagger=True), settings, seed)
     while learner.iteration * settings.batch < most:
         with clock:
             for _ in range(every):
@@ -87,7 +87,7 @@ def balance(quick: bool) -> Iterator[Row]:
         return
     ours, theirs = [], []
     goal, most = (15.0, 4096) if quick else (475.0, 500_000)
-    belief = tasks.nominal(tasks.make("balance-discrete"))
+    belief = tasks.nominal(tasks.resolve("balance-discrete"))
     good = lambda learner: _cart_pole(policy_of(learner)) >= goal  # noqa: E731
     for seed in range(1 if quick else 5):
         torch.set_num_threads(THREADS)
@@ -142,7 +142,7 @@ def _sb3_until(goal: float, seed: int, most: int) -> Found:
 
 
 def evaluator(task: str, belief: Belief, episodes: int, seed: int) -> Callable[[Learner], Evaluation]:
-    env = tasks.env(tasks.make(task), episodes, belief, EVALUATION_SEED + seed)
+    env = tasks.env(tasks.resolve(task), episodes, belief, EVALUATION_SEED + seed)
     return lambda learner: evaluate(policy_of(learner), env)
 
 
@@ -153,7 +153,7 @@ def hover(quick: bool) -> Iterator[Row]:
     or over the belief, that it was trained in, after every second update. Who stops at the first good result is lucky
     in part: what the policy then does in 1000 other episodes is reported beside it.
     """
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     for name, belief, goal in (("nominal", tasks.nominal(task), 60.0), ("randomized", task.belief, None)):
         found, again = [], []
         for seed in range(1 if quick else 3):
@@ -180,7 +180,7 @@ def walk(quick: bool) -> Iterator[Row]:
     The error is the mean over whole episodes, changes of command included, of those that did not fall. As for hover,
     what the policy that was stopped at does in other episodes, 256 here, is reported beside it.
     """
-    task, found, again = tasks.make("walk"), [], []
+    task, found, again = tasks.resolve("walk"), [], []
     for seed in range(1 if quick else 3):
         judge = evaluator("walk", task.belief, 4 if quick else 128, seed)
         good = lambda learner, judge=judge: _walks(judge(learner))  # noqa: E731
@@ -215,7 +215,7 @@ def cost(quick: bool) -> Iterator[Row]:
     contenders: dict[str, Callable[[], float]] = {}
     for name, symmetric in (("surefoot", False), ("surefoot, symmetric", True)):
         settings = settings_for("walk", {**changes, "symmetric": symmetric})
-        task = tasks.make("walk")
+        task = tasks.resolve("walk")
         learner = Learner(tasks.env(task, settings.envs, task.belief, stagger=True), settings, 0)
         contenders[name] = lambda learner=learner: _update_cost(learner)
     try:
@@ -248,7 +248,7 @@ def _rsl_cost(settings: object) -> Callable[[], float]:
 
     from surefoot.tasks.rsl import RslVecEnv, runner_settings
 
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     told = {k: getattr(settings, k) for k in ("hidden", "epochs", "minibatches", "horizon", "activation")}
     task = replace(task, settings={**task.settings, **told})
     env = RslVecEnv(tasks.env(task, settings.envs, task.belief, stagger=True))

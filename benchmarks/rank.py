@@ -87,7 +87,7 @@ def ranking(quick: bool) -> Iterator[Row]:
         ),  # of the strengths that are drawn: at all of them every pilot is lost, and none is ranked
     }
     for name, (make, pilot, mild) in makers.items():
-        task = tasks.make(name)
+        task = tasks.resolve(name)
         policies = make(task, quick)
         for kind in ("wrong numbers", "missing physics"):
             said(f"{name}, {kind}: {len(policies)} policies")

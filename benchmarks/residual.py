@@ -76,7 +76,7 @@ def learned(
 
 def balance(quick: bool) -> Iterator[Row]:
     """Steps to the goal, and what a robot would have been driven with on the way."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     belief, base, episodes = Box.ranges(task.params, RANGES), regulator(task), 20 if quick else 100
     steps, seeds = (4096, 1) if quick else (settings_for("balance").steps, 5)
     home, abroad = evaluate(base, tasks.env(task, episodes, seed=JUDGED)).rate, judged(base, task, belief, episodes)

@@ -66,7 +66,7 @@ def variants(quick: bool) -> Iterator[Row]:
 
 def met(name: str) -> tuple[Task, Belief]:
     """What is trained on 50 variants, and what they are drawn from: "hover", "balance, 5 frames"."""
-    task = tasks.make(name.split(",")[0])
+    task = tasks.resolve(name.split(",")[0])
     if task.name == "hover":
         return task, task.belief
     return tasks.with_override(task, tasks.ObsOverride(history=int(name.split()[1]))), Box.full(task.params)
@@ -103,7 +103,7 @@ GROWS: dict[str, Grows | None] = {"fixed": None, "widen": Widen(), "adr": ADR(),
 def contest(name: str) -> tuple[Task, Belief, int, dict[str, Any]]:
     """Task, target, env steps, changed settings: twice hover's and ten times balance's usual steps, as growing takes
     experience, and balance on more envs."""
-    task = tasks.make(name.split(",")[0])
+    task = tasks.resolve(name.split(",")[0])
     if name == "balance":
         return task, wide(task), 2_000_000, {"envs": 256}
     targets = {"hover": task.belief, "hover, wide": wide(task), "hover, hard": towards_all(task, 0.5)}
@@ -184,7 +184,7 @@ def impossible(quick: bool) -> Iterator[Row]:
 
 def _impossible(seed: int, quick: bool) -> tuple[float, float]:
     """Where ADR's lower edge of the motor's strength stands in the end, and how wide the others are, with one seed."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     task = replace(task, params=Params(tuple(replace(p, low=0.0) if p.name == "strength" else p for p in task.params)))
     ranges = {"strength": (0.0, 1.5), "gravity": (8.0, 14.0), "pole_mass": (0.05, 0.6), "cart_mass": (0.5, 4.0)}
     target = Box.ranges(task.params, ranges)

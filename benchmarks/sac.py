@@ -30,7 +30,7 @@ class Hover(gymnasium.Env):
     """One episode at a time of hover in its nominal world."""
 
     def __init__(self, seed: int):
-        self.env = tasks.env(tasks.make("hover"), 1, seed=seed, threads=1)
+        self.env = tasks.env(tasks.resolve("hover"), 1, seed=seed, threads=1)
         group, action = self.env.task.observations["actor"], self.env.task.action
         self.observation_space = Box(-np.inf, np.inf, (group.dim,), np.float32)
         self.action_space = Box(-1, 1, (len(action.names),), np.float32)
@@ -66,7 +66,7 @@ def hover(quick: bool) -> Iterator[Row]:
     except Exception as error:  # a compiler or a library is missing: whatever the build says
         yield skipped(name, f"rltools does not build here: {type(error).__name__}: {str(error)[:120]}")
         return
-    state, judge = maker.PolicyState(0), tasks.env(tasks.make("hover"), 20 if quick else 200, seed=1_000_000)
+    state, judge = maker.PolicyState(0), tasks.env(tasks.resolve("hover"), 20 if quick else 200, seed=1_000_000)
     policy = Theirs(state, contract(judge.task, judge.world.model))
     spent, steps, finished, rate = 0.0, 0, False, 0.0
     while not finished and rate < 0.95 and spent < (10 if quick else LONGEST):

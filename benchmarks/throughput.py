@@ -50,7 +50,7 @@ class Course:
     """A block of env steps that can be run again and again from one start: the same actions, states, resets and e."""
 
     def __init__(self, name: str, n: int, belief: Belief | None = None):
-        task = tasks.make(name)
+        task = tasks.resolve(name)
         self.name, self.env = name, tasks.env(task, n, belief or task.belief, stagger=True)
         self.obs, self.k = self.env.reset(), 0
         self.go(AGE)
@@ -123,7 +123,7 @@ def randomization(quick: bool) -> Iterator[Row]:
     for name, n in (("walk", 1024), ("hover", 1024), ("balance", 1024)):
         n = 64 if quick else n
         steps, rounds = (4, 5) if quick else (STEPS[name], 2 * measure.PAIRS + 1)
-        over, fixed = Course(name, n), Course(name, n, tasks.nominal(tasks.make(name)))
+        over, fixed = Course(name, n), Course(name, n, tasks.nominal(tasks.resolve(name)))
         runs = {k: lambda c=c, steps=steps: _speed(c, steps) for k, c in (("over", over), ("fixed", fixed))}
         speed = interleaved(runs, rounds)
         ratio = speed["over"] / speed["fixed"]
@@ -151,7 +151,7 @@ def kib(key):
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return next(int(x.split()[1]) for x in lines if x.startswith(key))
 before = kib("VmRSS")
-task = tasks.make("walk")
+task = tasks.resolve("walk")
 env = tasks.env(task, int(sys.argv[1]), task.belief, stagger=True)
 env.reset()
 for _ in range(10):
@@ -182,7 +182,7 @@ def checkpoints(quick: bool) -> Iterator[Row]:
     undo = [_timed(owner, spent) for owner in (Learner, Run)]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            belief, settings = tasks.make(name).belief, settings_for(name, {"steps": steps})
+            belief, settings = tasks.resolve(name).belief, settings_for(name, {"steps": steps})
             wall = measure.seconds(lambda: train(name, Path(folder) / "run", belief=belief, settings=settings))
     finally:
         for put_back in undo:

@@ -29,7 +29,7 @@ STEPS, TEACHER = 50_000, 200_000  # of each student, and of their teacher
 
 def looks(quick: bool) -> Iterator[Row]:
     """Students of one look and of many, in looks none of them saw: return and success, mean and worst decile."""
-    task = tasks.make("balance-camera")
+    task = tasks.resolve("balance-camera")
     state = tasks.with_override(
         task, tasks.teachers(task, tasks.ObsOverride())
     )  # told it, over the whole belief; no pixel is drawn
@@ -63,7 +63,7 @@ def looks(quick: bool) -> Iterator[Row]:
 
 def rate(quick: bool) -> Iterator[Row]:
     """Pictures a second, each with its own look, and what of an env step they leave."""
-    task = tasks.make("balance-camera")
+    task = tasks.resolve("balance-camera")
     n, pixels = 8 if quick else 64, task.observations["actor"].terms[0].compute
     envs = {
         "pixels": tasks.env(task, n, task.belief),

@@ -14,7 +14,7 @@ from surefoot.learn.train import settings_for, train
 from surefoot.tasks.rollout import evaluate
 
 quick = "--quick" in sys.argv
-task = tasks.make("balance")
+task = tasks.resolve("balance")
 belief = Box.ranges(task.params, {"cart_mass": (0.5, 2.0), "latency": (0.0, 0.04)})  # all else is as the model says
 with tempfile.TemporaryDirectory() as folder:
     path = train(

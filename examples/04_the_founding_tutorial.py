@@ -32,7 +32,7 @@ from surefoot.rng import stream
 from surefoot.tasks.rollout import evaluate
 from surefoot.world import Chance, Start
 
-TASK = tasks.make("balance-discrete")  # CartPole-v1, to the last digit
+TASK = tasks.resolve("balance-discrete")  # CartPole-v1, to the last digit
 HOME = tasks.nominal(TASK)
 REAL = {"gravity": 12.0, "cart_mass": 1.5, "pole_mass": 0.2, "noise": 0.05}
 RANDOMIZED = {"gravity": (8.0, 14.0), "cart_mass": (0.5, 2.0), "pole_mass": (0.05, 0.3), "noise": (0.0, 0.1)}

@@ -15,7 +15,7 @@ from surefoot.real2sim.replay import compounding
 from surefoot.world import Chance, Start
 
 FALLEN = np.radians(12)
-task = tasks.make("balance")
+task = tasks.resolve("balance")
 world = tasks.env(task, 1).world
 nominal = task.params.nominal
 start = Start(np.array([[0.0, 0.05]]), np.zeros((1, 2)), np.zeros((1, 1)))

@@ -19,7 +19,7 @@ from surefoot.sim import learned
 from surefoot.tasks.rollout import evaluate
 
 quick = "--quick" in sys.argv
-task = tasks.make("arm")
+task = tasks.resolve("arm")
 robot = point(task.params, task.params.vector({"kp": 0.65}))  # what nobody told the model
 
 

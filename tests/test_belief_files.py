@@ -12,7 +12,7 @@ from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.sim.fields import check_op
 
-HOVER = tasks.make("hover")
+HOVER = tasks.resolve("hover")
 E = Params((Param("mass", "mass", 1.0, 0.5, 2.0, unit="kg"), Param("grip", "friction", 0.6, 0.05, 3.0, log=True)))
 
 

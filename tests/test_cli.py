@@ -43,7 +43,9 @@ def test_train_help_shows_the_tasks_own_settings(capsys):
     with pytest.raises(SystemExit):
         main(["train", "walk", "--help"])
     text = capsys.readouterr().out
-    assert "--envs" in text and str(tasks.make("walk").settings["envs"]) in text and "simulations side by side" in text
+    assert (
+        "--envs" in text and str(tasks.resolve("walk").settings["envs"]) in text and "simulations side by side" in text
+    )
 
 
 def test_a_verb_that_does_not_learn_does_not_wait_for_torch():
@@ -55,7 +57,7 @@ def test_a_verb_that_does_not_learn_does_not_wait_for_torch():
 
 
 def test_tasks_and_try_answer_in_facts(capsys):
-    assert [t["name"] for t in facts(capsys, "tasks")["tasks"]] == list(tasks.TASKS)
+    assert [t["name"] for t in facts(capsys, "tasks")["tasks"]] == list(tasks.names())
     tried = facts(capsys, "try", "balance", "--policy", "random", "--episodes", "16")
     assert tried["episodes"] == 16 and 0 <= tried["success_low"] <= tried["success"] <= tried["success_high"] <= 1
 
@@ -92,14 +94,14 @@ def test_train_resume_eval_export_and_film(capsys, tmp_path):
 
 
 def test_a_belief_from_a_file_is_used(capsys, tmp_path):
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     path = tmp_path / "belief.json"
     path.write_text(json.dumps(task.belief.to_json()))
     assert facts(capsys, "try", "balance", "--belief", path, "--episodes", "4") == facts(
         capsys, "try", "balance", "--episodes", "4"
     )
     hover = tmp_path / "hover.json"
-    hover.write_text(json.dumps(tasks.make("hover").belief.to_json()))
+    hover.write_text(json.dumps(tasks.resolve("hover").belief.to_json()))
     assert "in this order: it lacks gravity, cart_mass" in said(capsys, "try", "balance", "--belief", hover, code=2).err
 
 
@@ -145,7 +147,7 @@ def test_cross_tells_the_story_and_leaves_a_page_that_needs_nothing_else(capsys,
     out = tmp_path / "cross"
     story = facts(capsys, "cross", "balance", "--out", out, "--steps", "20000", "--episodes", "20", code=None)
     page = (out / "report.html").read_text()
-    assert set(story["reality"]) == set(tasks.make("balance").params.names) and story["reality"] != story["nominal"]
+    assert set(story["reality"]) == set(tasks.resolve("balance").params.names) and story["reality"] != story["nominal"]
     assert (
         "http://" not in page.replace("http://www.w3.org", "")
         and "https://" not in page
@@ -192,7 +194,7 @@ TINY = ["--student.steps", "128", "--student.envs", "8", "--student.horizon", "4
 def test_a_mirror_image_of_what_is_told_gives_the_mirror_image_of_the_action(args, made, tmp_path, capsys):
     """walk's actor is symmetric with five frames as with one, told e, and where it works out e; so is what is exported."""
     said(capsys, "train", "walk", "--out", tmp_path / "r", *args, *SMALL)
-    policy, task = bundle.load(tmp_path / made), tasks.make("walk")
+    policy, task = bundle.load(tmp_path / made), tasks.resolve("walk")
     m = task.symmetry.of(tasks.for_contract(task, policy.contract).observations["actor"])
     obs = np.random.default_rng(0).standard_normal((7, policy.contract.obs_dim)).astype(np.float32)
     turned = (obs[:, m.obs_order] * m.obs_sign).astype(np.float32)
@@ -206,7 +208,7 @@ def test_a_mirror_image_of_what_is_told_gives_the_mirror_image_of_the_action(arg
 @pytest.mark.parametrize("args", [["--out", "walk", "hover"], ["hover", "--out", "walk"], ["--no-symmetric", "hover"]])
 def test_settings_are_those_tuned_for_the_task_whatever_else_is_called_like_one(args):
     found = _parse(["train", *args])
-    assert found.task == "hover" and found.settings.envs == tasks.make("hover").settings["envs"]
+    assert found.task == "hover" and found.settings.envs == tasks.resolve("hover").settings["envs"]
 
 
 def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():

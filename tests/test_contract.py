@@ -49,9 +49,9 @@ def edited(at, value):
 # ---- there and back
 
 
-@pytest.mark.parametrize("name", tasks.TASKS)
+@pytest.mark.parametrize("name", tasks.names())
 def test_the_contract_of_every_ready_task_survives_json(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     own = contract_of(task, tasks.env(task, 1).world.model)
     again = Contract.from_json(json.loads(json.dumps(own.to_json(), allow_nan=False)), name)
     assert again == own and again.to_json() == own.to_json() and not again.differences(own, but=())

@@ -75,10 +75,10 @@ def place(tmp_path_factory):
 
 @pytest.mark.parametrize("code", [c for _, c in blocks()], ids=[name for name, _ in blocks()])
 def test_a_documented_python_block_runs(code, place, monkeypatch):
-    from surefoot import tasks
+    from surefoot.tasks import registry
 
     monkeypatch.chdir(place)
-    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    monkeypatch.setattr(registry, "READY", dict(registry.READY))
     try:
         exec(compile(code, "docs", "exec"), {"__name__": "__main__"})
     except SystemExit as done:

@@ -88,7 +88,7 @@ def test_the_core_alone_runs_a_policy(tmp_path):
     from surefoot.learn.policy_net import linear
     from surefoot.tasks.rollout import contract
 
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     from surefoot.learn import export
 

@@ -19,7 +19,7 @@ from surefoot.presets import PRESETS
 from surefoot.rng import stream
 from surefoot.sim.fields import OUTSIDE, TARGETS
 
-WALK, HOVER = tasks.make("walk"), tasks.make("hover")
+WALK, HOVER = tasks.resolve("walk"), tasks.resolve("hover")
 ON = {"legged": WALK, "quadrotor": HOVER}
 
 
@@ -161,7 +161,7 @@ def test_a_preset_of_another_kind_of_robot_is_refused_with_those_that_fit():
     ):
         presets.belief(HOVER, "falcon-g1")
     with pytest.raises(SurefootError, match="no preset fits"):
-        presets.belief(tasks.make("balance"), "falcon-g1")
+        presets.belief(tasks.resolve("balance"), "falcon-g1")
     with pytest.raises(SurefootError, match="did you mean falcon-g1"):
         presets.belief(WALK, "falcon-g2")
 

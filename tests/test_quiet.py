@@ -51,7 +51,7 @@ from surefoot.policy import Zero
 from surefoot.tasks.rollout import contract
 from surefoot.tasks.viewer import view
 
-env = tasks.env(tasks.make("balance"), 1)
+env = tasks.env(tasks.resolve("balance"), 1)
 view(Zero(contract(env.task, env.world.model)), env, port=0, steps=20)
 time.sleep(15)
 print("left:", left())

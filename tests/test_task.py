@@ -17,7 +17,7 @@ from surefoot.task import Reward
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import OnObservation
 
-FLAT = [n for n in tasks.TASKS if n != "walk-rough"]
+FLAT = [n for n in tasks.names() if n != "walk-rough"]
 
 
 def play(env, steps, seed=0):
@@ -31,9 +31,9 @@ def play(env, steps, seed=0):
     return said
 
 
-@pytest.mark.parametrize("name", tasks.TASKS)
+@pytest.mark.parametrize("name", tasks.names())
 def test_every_task_runs_with_finite_numbers_of_the_promised_shapes(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     env = tasks.env(task, 8, task.belief, seed=3, stagger=True)
     obs = env.reset()
     assert {g: o.shape for g, o in obs.items()} == {g: (8, group.dim) for g, group in task.observations.items()}
@@ -43,7 +43,7 @@ def test_every_task_runs_with_finite_numbers_of_the_promised_shapes(name):
 
 @pytest.mark.parametrize("name", FLAT)
 def test_same_seed_same_bits_at_any_thread_count_and_two_seeds_differ(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     runs = [play(tasks.env(task, 16, task.belief, seed, threads), 30) for seed, threads in ((5, 1), (5, 2), (6, 2))]
     assert all(np.array_equal(a, b) for a, b in zip(runs[0], runs[1]))
     assert not all(np.array_equal(a, b) for a, b in zip(runs[0], runs[2]))
@@ -51,7 +51,7 @@ def test_same_seed_same_bits_at_any_thread_count_and_two_seeds_differ(name):
 
 @pytest.mark.parametrize("name", FLAT)
 def test_save_and_load_go_on_with_the_same_bits(name):
-    task = replace(tasks.make(name), seconds=0.6)
+    task = replace(tasks.resolve(name), seconds=0.6)
     env, again = (tasks.env(task, 8, task.belief, seed=2) for _ in range(2))
     play(env, 20)
     saved = env.save()
@@ -65,7 +65,7 @@ def test_save_and_load_go_on_with_the_same_bits(name):
 
 
 def test_actors_see_nothing_a_robot_cannot_measure():
-    walk = {t.name for t in tasks.make("walk").observations["actor"].terms}
+    walk = {t.name for t in tasks.resolve("walk").observations["actor"].terms}
     assert walk == {
         "base_ang_vel",
         "projected_gravity",
@@ -75,12 +75,12 @@ def test_actors_see_nothing_a_robot_cannot_measure():
         "last_action",
         "gait_clock",
     }
-    for name in tasks.TASKS:
-        assert "e" not in {t.name for t in tasks.make(name).observations["actor"].terms}
+    for name in tasks.names():
+        assert "e" not in {t.name for t in tasks.resolve(name).observations["actor"].terms}
 
 
 def test_e_is_drawn_anew_at_each_reset_from_the_belief_uniform_and_log_uniform():
-    task = replace(tasks.make("balance"), seconds=0.04)  # two steps an episode
+    task = replace(tasks.resolve("balance"), seconds=0.04)  # two steps an episode
     env = tasks.env(task, 250, task.belief, seed=1)
     env.reset()
     drawn = [env.world.state.e.copy()]
@@ -99,7 +99,7 @@ def test_e_is_drawn_anew_at_each_reset_from_the_belief_uniform_and_log_uniform()
 
 def test_an_env_that_ends_moves_no_other_env_by_a_bit():
     """Kill one env's episode by hand; the others' e, starts, noise and commands stay what they would have been."""
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     clean, hurt = (tasks.env(task, 6, task.belief, seed=4) for _ in range(2))
     clean.reset(), hurt.reset()
     for k in range(60):
@@ -115,7 +115,7 @@ def test_an_env_that_ends_moves_no_other_env_by_a_bit():
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 1e7])
 @pytest.mark.parametrize("name", ["hover", "walk"])
 def test_divergence_ends_that_episode_alone_with_its_reason_and_no_transition_to_learn_from(name, poison):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     clean, hurt = (tasks.env(task, 6, task.belief, seed=4) for _ in range(2))
     seen = []
     hurt.on_divergence = lambda i, why: seen.append((i, hurt.world.bundle(i)))
@@ -135,7 +135,7 @@ def test_divergence_ends_that_episode_alone_with_its_reason_and_no_transition_to
 
 def test_many_divergences_are_all_contained():
     """A thousand injections: each is seen, none spreads, nothing becomes NaN."""
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     env = tasks.env(task, 100, task.belief, seed=1)
     env.reset()
     rng = np.random.default_rng(0)
@@ -149,7 +149,7 @@ def test_many_divergences_are_all_contained():
 
 
 def test_history_holds_the_newest_frame_last_and_begins_with_copies_of_the_first():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     task = replace(
         task, observations=dict(task.observations, actor=replace(task.observations["actor"], history=3)), seconds=0.2
     )
@@ -168,7 +168,7 @@ def test_history_holds_the_newest_frame_last_and_begins_with_copies_of_the_first
 
 
 def test_noise_has_the_spread_that_e_says_and_bias_is_constant():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     e = task.params.vector({"noise": 0.1})
     env = tasks.env(task, 4000, Box(task.params, e, e), seed=0)
     told = env.reset()["actor"]
@@ -176,7 +176,7 @@ def test_noise_has_the_spread_that_e_says_and_bias_is_constant():
         [env.world.state.q[:, 0], env.world.state.v[:, 0], env.world.state.q[:, 1], env.world.state.v[:, 1]], 1
     )
     assert np.allclose((told - truth).std(0), 0.1, rtol=0.05)
-    walk = tasks.make("walk")
+    walk = tasks.resolve("walk")
     e = walk.params.vector({"gyro_bias": 0.2, "noise": 0.0})
     env = tasks.env(walk, 4, Box(walk.params, e, e), seed=0)
     told = env.reset()["actor"][:, :3] / 0.25
@@ -184,7 +184,7 @@ def test_noise_has_the_spread_that_e_says_and_bias_is_constant():
 
 
 def test_pushes_come_once_a_period_with_the_force_that_e_says():
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     push = task.terms[0]
     from surefoot.world import Chance
 
@@ -201,7 +201,7 @@ def test_pushes_come_once_a_period_with_the_force_that_e_says():
 
 
 def test_success_needs_the_whole_episode_and_the_error_within_tolerance():
-    task = replace(tasks.make("balance"), seconds=0.3, window=0.1)
+    task = replace(tasks.resolve("balance"), seconds=0.3, window=0.1)
     env = tasks.env(task, 20, seed=0)
     c = contract(task, env.world.model)
     result = evaluate(Zero(c), env)
@@ -214,14 +214,14 @@ def test_success_needs_the_whole_episode_and_the_error_within_tolerance():
 
 
 def test_evaluation_counts_each_env_once():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     env = tasks.env(task, 64, seed=0)
     result = evaluate(Zero(contract(task, env.world.model)), env)
     assert sum(result.reasons.values()) == 64 and result.interval[0] == 0.0 and 0 < result.interval[1] < 0.06
 
 
 def test_commands_are_drawn_at_reset_and_again_every_five_seconds():
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     env = tasks.env(task, 8, seed=0)
     env.reset()
     first = env.command.copy()
@@ -235,9 +235,9 @@ def test_commands_are_drawn_at_reset_and_again_every_five_seconds():
 
 def test_a_belief_over_other_params_is_refused():
     with pytest.raises(SurefootError, match="expected params"):
-        tasks.env(tasks.make("hover"), 2, tasks.make("balance").belief)
+        tasks.env(tasks.resolve("hover"), 2, tasks.resolve("balance").belief)
     with pytest.raises(SurefootError, match="no task matches 'hovr'.*did you mean hover"):
-        tasks.make("hovr")
+        tasks.resolve("hovr")
 
 
 class Fog(OnObservation):
@@ -248,7 +248,7 @@ class Fog(OnObservation):
 
 
 def test_a_term_on_observations_lets_no_env_move_another():
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     clean, hurt = (tasks.env(task, 6, task.belief, seed=4, terms=(Fog(),)) for _ in range(2))
     plain = tasks.env(task, 6, task.belief, seed=4)
     first = clean.reset()["actor"]
@@ -264,7 +264,7 @@ def test_a_term_on_observations_lets_no_env_move_another():
 
 
 def test_a_reward_or_a_reading_that_is_no_number_is_contained_though_the_engine_is_well():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     broken = {
         "reward": replace(task, rewards={"odd": Reward(1.0, lambda s: np.where(s.time > 0.09, np.nan, 1.0), "")}),
         "reading": replace(task, observations=dict(task.observations, critic=ObsGroup((ObsTerm("odd", lambda s: np.where(s.time > 0.09, np.inf, 1.0)[:, None], 1),)))),
@@ -279,7 +279,7 @@ def test_a_reward_or_a_reading_that_is_no_number_is_contained_though_the_engine_
 
 
 def test_an_action_that_is_no_number_is_refused():
-    env = tasks.env(tasks.make("hover"), 3)
+    env = tasks.env(tasks.resolve("hover"), 3)
     env.reset()
     with pytest.raises(SurefootError, match="action: env 1: found .*nan.*expected finite"):
         env.step(np.array([[0.0] * 4, [0.0, np.nan, 0, 0], [0.0] * 4]))
@@ -287,7 +287,7 @@ def test_an_action_that_is_no_number_is_refused():
 
 @pytest.mark.slow
 def test_a_hundred_thousand_divergences_are_all_contained():
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     env = tasks.env(task, 1000, task.belief, seed=1)
     env.reset()
     rng = np.random.default_rng(0)
@@ -302,7 +302,7 @@ def test_a_hundred_thousand_divergences_are_all_contained():
 
 def test_a_task_can_be_given_one_more_unknown_with_the_term_that_it_steers():
     """A drone that something drags along x: m v' = F at first, before drag and tilt matter; the others stay as they are."""
-    hover = tasks.make("hover")
+    hover = tasks.resolve("hover")
     drag = Param("pull", "pull", 0.0, 0.0, 1.0, op="set", unit="N", match="drone")
     params = Params((*hover.params, drag))
     task = tasks.with_unknown(hover, drag, 0.0, 0.5, Pull("drone", params, along=(True, False, False), none=0.0))
@@ -320,7 +320,7 @@ def test_a_task_can_be_given_one_more_unknown_with_the_term_that_it_steers():
 
 
 def test_a_critic_told_what_the_actor_is_told_hears_its_noise_and_one_of_other_terms_none():
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     same = tasks.env(tasks.with_override(task, tasks.ObsOverride(critic="actor")), 8, task.belief, seed=1)
     own = tasks.env(task, 8, task.belief, seed=1)
     for env in (same, own):

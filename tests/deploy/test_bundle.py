@@ -26,7 +26,7 @@ LEGS = [3, 4, 5, 0, 1, 2, 6, 7, 8, 9, 10, 11]
 @pytest.fixture(scope="module", params=GAINS)
 def saved(request, tmp_path_factory) -> Path:
     """A linear law, with golden vectors of its task's own robot, as a run writes it."""
-    env = tasks.env(tasks.make(request.param), 1)
+    env = tasks.env(tasks.resolve(request.param), 1)
     net = linear(contract(env.task, env.world.model), GAINS[request.param])
     recorded = golden.recorder(env)(net)
     assert recorded["readings"] and not recorded["raw"]

@@ -37,7 +37,7 @@ SECONDS = 8.0
 
 def balancer() -> PolicyNet:
     """A law by hand that keeps the pole up."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     return linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 30.0, 6.0]]})
 
 
@@ -45,7 +45,7 @@ def flown(
     policy, strengths=None, tell=lambda x: x, send=lambda a: a, seed=3, seconds=SECONDS, observation=False
 ) -> Log:
     """A log of balance as a runtime keeps it: tell and send are what it does to observations and answers."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     robot = Robot(task, Reality(seed, NOISE | (strengths or {})), seed, observation=observation)
     told, answers, seen = robot.connect(), [], []
     for _ in range(round(seconds * robot.rate)):
@@ -59,13 +59,13 @@ def flown(
 
 
 def told_of(policy, log):
-    task = tasks.for_contract(tasks.make(policy.contract.task), policy.contract)
+    task = tasks.for_contract(tasks.resolve(policy.contract.task), policy.contract)
     return rebuilt(task, policy.contract, tasks.env(task, 1).world, log)
 
 
 @pytest.mark.parametrize("name", ["balance", "arm", "hover", "walk"])
 def test_what_a_policy_was_told_is_rebuilt_from_raw_signals(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     policy = Random(contract(task, tasks.env(task, 1).world.model), 1)
     robot = Robot(task, Reality(2, NOISE | {"dropped_packets": 0.2}), 5, observation=True)
     told = robot.connect()
@@ -174,20 +174,20 @@ def test_the_gain_of_one_degree_of_freedom_is_the_random_walks_closed_form():
 
 def test_a_healthy_log_is_called_healthy():
     policy = balancer()
-    found = diagnose(policy, tasks.make("balance"), flown(policy))
+    found = diagnose(policy, tasks.resolve("balance"), flown(policy))
     assert found.healthy and found.chances()["healthy"] > 0.99
     assert found.left is not None and found.left.white and found.left.share == 0.0
 
 
 def test_a_latency_is_found_and_measured():
     policy = balancer()
-    found = diagnose(policy, tasks.make("balance"), flown(policy, {"action_latency": 2 / 3}))  # 40 ms
+    found = diagnose(policy, tasks.resolve("balance"), flown(policy, {"action_latency": 2 / 3}))  # 40 ms
     first = found.found[0]
     assert first.kind == "latency" and first.evidence > 50
     assert (
         20 <= float(first.about.split()[2]) <= 40
     )  # this engine's step is 20 ms, and a control waits for the next one
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     after = course(policy, task, task.belief, found.weighed(first), episodes=8)
     assert after.param == "latency" and after.inside
     assert after.value == pytest.approx(float(first.about.split()[2]) / 1e3)
@@ -197,7 +197,7 @@ def test_a_latency_is_found_and_measured():
 
 def test_late_commands_are_counted():
     policy = balancer()
-    found = diagnose(policy, tasks.make("balance"), flown(policy, {"action_jitter": 0.6}))  # 30 % of them
+    found = diagnose(policy, tasks.resolve("balance"), flown(policy, {"action_jitter": 0.6}))  # 30 % of them
     assert found.found[0].kind == "jitter"
     assert 0.2 <= float(found.found[0].about.split("%")[0]) / 100 < 0.4
 
@@ -207,7 +207,7 @@ def test_a_log_without_answers_is_refused_in_words():
     log = flown(policy, seconds=1.0)
     bare = Log(log.time, {k: v for k, v in log.columns.items() if k != "action"}, meta=log.meta)
     with pytest.raises(SurefootError, match="column action.*what the policy answered"):
-        diagnose(policy, tasks.make("balance"), bare)
+        diagnose(policy, tasks.resolve("balance"), bare)
 
 
 def test_the_verb_says_the_cause_the_prescription_and_fails(tmp_path, capsys):
@@ -235,13 +235,13 @@ def put(log: Log, name: str, value) -> Log:
 def test_a_log_too_short_to_tell_is_not_called_healthy(rows):
     policy = balancer()
     with pytest.raises(SurefootError, match=f"too short to tell: found {rows} complete rows of {rows}.*at least 150"):
-        diagnose(policy, tasks.make("balance"), cut(flown(policy, seconds=2.0), rows))
+        diagnose(policy, tasks.resolve("balance"), cut(flown(policy, seconds=2.0), rows))
 
 
 def test_a_cause_that_shows_in_a_short_log_is_named():
     policy = balancer()
     log = cut(flown(policy, {"action_latency": 0.5}, seconds=2.0), 60)
-    assert diagnose(policy, tasks.make("balance"), log).first.kind == "latency"
+    assert diagnose(policy, tasks.resolve("balance"), log).first.kind == "latency"
 
 
 def test_a_number_that_is_none_is_lost_whatever_stands_for_it():
@@ -250,7 +250,7 @@ def test_a_number_that_is_none_is_lost_whatever_stands_for_it():
     speeds = {x: np.where(np.arange(200)[:, None] == 7, x, log["joint_vel"]) for x in (np.nan, np.inf, -np.inf, 3e38)}
     same = [checked(put(log, "joint_vel", x))["joint_vel"] for x in speeds.values()]
     assert all(np.array_equal(x, same[0], equal_nan=True) and np.isnan(x).sum() == 2 for x in same)
-    assert diagnose(policy, tasks.make("balance"), put(log, "joint_vel", speeds[np.inf])).healthy
+    assert diagnose(policy, tasks.resolve("balance"), put(log, "joint_vel", speeds[np.inf])).healthy
 
 
 def test_a_part_that_was_never_measured_is_refused_by_name():
@@ -259,7 +259,7 @@ def test_a_part_that_was_never_measured_is_refused_by_name():
     places = log["joint_pos"].copy()
     places[:, 1] = np.nan
     with pytest.raises(SurefootError, match="column joint_pos: hinge: found no number in 50 rows"):
-        diagnose(policy, tasks.make("balance"), put(log, "joint_pos", places))
+        diagnose(policy, tasks.resolve("balance"), put(log, "joint_pos", places))
 
 
 def test_answers_that_never_move_are_not_the_policys_and_come_first():
@@ -267,7 +267,7 @@ def test_answers_that_never_move_are_not_the_policys_and_come_first():
     log = flown(policy, {"gains": 0.8}, seconds=4.0)
     idle = np.zeros_like(log["action"])
     log = put(put(log, "action", idle), "control", idle)
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     found, whole = diagnose(policy, task, log), diagnose(policy, task, log, whole=True)
     assert [c.kind for c in found.found] == ["unasked"] and "never move" in found.first.about
     assert found.physics is None and "--whole" in found.branches()[-1][2]
@@ -293,14 +293,14 @@ def test_controls_that_are_not_the_answers_are_told():
 def test_a_wrong_rate_comes_before_what_no_row_can_tell():
     policy = balancer()
     log = flown(policy, tell=FAULTS["sign"], seconds=4.0)
-    found = diagnose(policy, tasks.make("balance"), replace(log, time=1.1 * log.time))
+    found = diagnose(policy, tasks.resolve("balance"), replace(log, time=1.1 * log.time))
     assert [c.kind for c in found.found][:2] == ["rate", "sign"]
 
 
 def test_what_is_left_is_said_of_the_first_cause():
     policy = balancer()
     log = flown(policy, {"dropped_packets": 0.5, "gains": 0.9}, seconds=4.0)
-    found = diagnose(policy, tasks.make("balance"), log)
+    found = diagnose(policy, tasks.resolve("balance"), log)
     (row,) = [words for question, _, words in found.branches() if question == "is what is left noise?"]
     assert row.startswith(found.first.kind)
     assert f"explains {found.first.explains} of" in row or (found.first.explains == "-" and "says nothing" in row)
@@ -311,7 +311,7 @@ NOISE_LEFT, MORE_LEFT = Left(0.99, 0.0, True, ""), Left(0.5, 0.3, False, "")
 
 
 def prescribed(cause, after=None, left=NOISE_LEFT):
-    return remedy(Asked(tasks.make("balance"), "runs/b", "fall.npz --map m.json", 30_000), cause, after, left)
+    return remedy(Asked(tasks.resolve("balance"), "runs/b", "fall.npz --map m.json", 30_000), cause, after, left)
 
 
 def faring(home: int, there: int | None, inside: bool | None = None) -> Course:
@@ -358,7 +358,7 @@ def test_what_is_prescribed_can_be_typed(kind, branch, after):
         if command:
             verb = _parse(shlex.split(command)[1:])
             assert getattr(verb, "mapping", None) in (None, Path("m.json"))
-            chosen(tasks.make("balance").params, tuple(w for w in getattr(verb, "learn", "").split(",") if w))
+            chosen(tasks.resolve("balance").params, tuple(w for w in getattr(verb, "learn", "").split(",") if w))
 
 
 def ran(tmp_path, belief) -> PolicyNet:
@@ -370,7 +370,7 @@ def ran(tmp_path, belief) -> PolicyNet:
 
 
 def test_a_run_says_itself_what_it_was_trained_over(tmp_path, capsys):
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     policy = ran(tmp_path, tasks.nominal(task))
     log = str(flown(policy, {"action_latency": 0.5}, seconds=4.0).save(tmp_path / "late.npz"))
     told = {}

@@ -28,7 +28,7 @@ QUICK = Plan(threads=1, episodes=50, rungs=10, watched=5, again=2, search=(20, 1
 def runs(tmp_path_factory):
     """A good law, and one with its sign turned."""
     folder = tmp_path_factory.mktemp("runs")
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     c = contract(task, tasks.env(task, 1).world.model)
     for name, sign in (("good", 1.0), ("bad", -1.0)):
         export.save(linear(c, {"cart_pole": sign * np.array([[1.0, 2.0, 20.0, 4.0]])}), folder / name)
@@ -214,7 +214,7 @@ def test_limits_come_from_a_file_and_are_checked(tmp_path):
 def test_a_teacher_is_told_what_no_robot_measures():
     from surefoot.policy import Told
 
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     c = contract(task, tasks.env(task, 1, threads=1).world.model)
     assert tasks.privileged(c) == []
     assert tasks.privileged(replace(c, observation=(*c.observation, Told("e", 7, "", 1.0, None)))) == ["e"]

@@ -23,7 +23,7 @@ OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}
 
 def knowing(folder, latent: bool = True) -> tuple[OnnxPolicy, Box]:
     """A policy that is told e: it catches the pole by hand-made gains, and its latent is e itself, relu(e) - relu(-e)."""
-    task = tasks.with_override(tasks.make("balance"), tasks.ObsOverride(also=("e",)))
+    task = tasks.with_override(tasks.resolve("balance"), tasks.ObsOverride(also=("e",)))
     d, c = len(task.params), contract(task, tasks.env(task, 1).world.model)
     net = linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
     if latent:
@@ -45,7 +45,7 @@ def knowing(folder, latent: bool = True) -> tuple[OnnxPolicy, Box]:
 
 def test_a_latent_that_is_e_tells_every_open_unknown_at_once_and_follows_a_change_at_once(tmp_path):
     policy, belief = knowing(tmp_path / "net")
-    facts = inferred(policy, tasks.make("balance"), belief, "gravity", (9.0, 11.5), at=2.0, episodes=40)
+    facts = inferred(policy, tasks.resolve("balance"), belief, "gravity", (9.0, 11.5), at=2.0, episodes=40)
     assert set(facts["r2"]) == set(OPEN)
     assert all(r[k] > 0.999 for r in facts["r2"].values() for k in ("soon", "end"))
     read, step = np.array(facts["read"]["median"]), 101  # what is seen first of the new world is seen one period on
@@ -85,15 +85,15 @@ def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
 def test_what_cannot_be_shown_is_said(tmp_path, change, words):
     policy, belief = knowing(tmp_path / "net")
     with pytest.raises(SurefootError, match=words):
-        inferred(policy, tasks.make("balance"), belief, **change)
+        inferred(policy, tasks.resolve("balance"), belief, **change)
 
 
 def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused(tmp_path):
     policy, belief = knowing(tmp_path / "net", latent=False)
     with pytest.raises(SurefootError, match="no latent"):
-        inferred(policy, tasks.make("balance"), belief)
+        inferred(policy, tasks.resolve("balance"), belief)
     with pytest.raises(SurefootError, match="every unknown is fixed"):
-        inferred(knowing(tmp_path)[0], tasks.make("balance"), tasks.nominal(tasks.make("balance")))
+        inferred(knowing(tmp_path)[0], tasks.resolve("balance"), tasks.nominal(tasks.resolve("balance")))
 
 
 def test_the_command_writes_a_page_and_tells_which_unknown_is_known_best(tmp_path, capsys):

@@ -27,7 +27,7 @@ QUICK = Plan(threads=1, episodes=20, rungs=4, watched=2, again=1, search=(8, 4, 
 
 def law(folder, seed="", base=None):
     """A law by hand that balances the pole, as if trained with a seed."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     c = contract(task, tasks.env(task, 1).world.model, {"seed": seed} if seed else {})
     net = linear(c, {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     if base is not None:

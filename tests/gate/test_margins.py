@@ -67,7 +67,7 @@ def test_a_blow_gives_a_free_body_its_impulse_over_its_mass():
 
 
 def hand():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     task = replace(task, observations={"actor": task.observations["actor"]}, seconds=4.0, window=4.0)
     c = contract(task, tasks.env(task, 1).world.model)
     return task, linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]}), c

@@ -25,7 +25,7 @@ class Says(Policy):
 
 
 def ride(name, actions, **changes):
-    task = replace(tasks.make(name), ended={}, **changes)
+    task = replace(tasks.resolve(name), ended={}, **changes)
     env = tasks.env(task, 4, seed=1, threads=1)
     return watched(Says(contract(task, env.world.model), actions), env)
 

@@ -29,7 +29,7 @@ class Feedback(Policy):
 
 
 def hands():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     c = contract(task, tasks.env(task, 1).world.model)
     return task, {"catches": Feedback(c), "nobody": Zero(c)}
 
@@ -54,7 +54,7 @@ def test_a_point_of_a_sweep_is_what_an_evaluation_there_says():
 
 
 def test_values_are_even_in_ratio_on_a_log_scale_and_bad_ones_are_refused():
-    walk = tasks.make("walk")
+    walk = tasks.resolve("walk")
     assert np.allclose(np.diff(np.log(values_over(walk, "friction", 5))), np.log(16) / 4)
     assert np.allclose(values_over(walk, "payload", 3, -1.0, 3.0), [-1, 1, 3])
     for name, points, low, high, message in (

@@ -26,7 +26,7 @@ def _run(good: Path) -> None:
 
     how = ["--steps", "512", "--envs", "16", "--save-every", "0", "--threads", "1"]
     assert main(["train", "balance", *how, "--out", str(good / "run")]) == 0
-    (good / "belief.json").write_text(json.dumps(tasks.make("balance").belief.to_json()))
+    (good / "belief.json").write_text(json.dumps(tasks.resolve("balance").belief.to_json()))
     bundle.export_onnx(bundle.load(good / "run"), good / "ours.onnx")
 
 
@@ -35,7 +35,7 @@ def _term(folder: Path) -> None:
     from surefoot import tasks
     from surefoot.sim.learned import Ensemble, Layout, MissingForce, save
 
-    layout = Layout.of(tasks.env(tasks.make("balance"), 1).world.model)
+    layout = Layout.of(tasks.env(tasks.resolve("balance"), 1).world.model)
     n, nv = len(layout.names), layout.nv
     zero = lambda *shape: np.zeros(shape)  # noqa: E731
     arrays = {"w0": zero(2, 4, n), "b0": zero(2, 4), "w1": zero(2, nv, 4), "b1": zero(2, nv), "mean": zero(n), "sd": np.ones(n), "scale": np.ones(nv), "doubt": np.array(0.0)}  # fmt: skip

@@ -19,7 +19,7 @@ def learner(name="balance", **changes):
     """One whose nets say 0 until their last biases say otherwise, with a spread of 0.5 that can go from 0.25 to 1."""
     small = {"envs": 2, "horizon": 1, "minibatches": 1, "hidden": (4,), "learner_threads": 1}
     settings = PPO(**{**small, "spread": (0.25, 0.5, 1.0), "kl": 0.0, "clip_gradient": 1e3, **changes})
-    lea = Learner(tasks.env(tasks.make(name), 2), settings, 0)
+    lea = Learner(tasks.env(tasks.resolve(name), 2), settings, 0)
     with torch.no_grad():
         lea.actor.body[-1].weight.zero_(), lea.critic[-1].weight.zero_()
     return lea
@@ -133,7 +133,7 @@ def apprentice(of=law, **changes):
         "hidden": (16,),
         "learner_threads": 1,
     }
-    lesson, task = Student(**{**small, **changes}), tasks.make("balance")
+    lesson, task = Student(**{**small, **changes}), tasks.resolve("balance")
     teacher = of(task)
     return Apprentice(tasks.env(classroom(task, teacher, lesson.history), lesson.envs), lesson, 0, teacher)
 

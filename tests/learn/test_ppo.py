@@ -18,7 +18,7 @@ SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2}
 
 
 def learner(name="balance-discrete", seed=0, threads=0, belief=True, **changes):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     settings = PPO(**{**SMALL, **changes})
     return Learner(
         tasks.env(task, settings.envs, task.belief if belief else None, seed, threads, stagger=True), settings, seed
@@ -53,7 +53,7 @@ def test_a_learner_bootstraps_time_outs_with_the_state_before_the_reset_and_fail
     def rolling(*x):
         return Start(np.array([[k, 0.0] for k in x]), np.tile([10.0, 0.0], (len(x), 1)), np.zeros((len(x), 1)))
 
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     no_push = replace(task.action, scale=np.zeros(1))
     task = replace(task, action=no_push, start=lambda rng, n: rolling(*[0.4] * n))
     settings = PPO(envs=3, horizon=3, minibatches=1, hidden=(1,), gamma=0.5, lam=0.5)
@@ -146,7 +146,7 @@ def test_a_normaliser_fed_in_parts_knows_the_whole():
 
 
 def test_a_mirrored_actor_answers_the_mirrored_question_with_the_mirrored_answer():
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     mirror = task.symmetry.of(task.observations["actor"])
     actor = Actor(mlp(47, (16,), 12, "relu", 1.0, torch.Generator().manual_seed(0)), mirror)
     obs = torch.randn(6, 47, generator=torch.Generator().manual_seed(1))
@@ -164,7 +164,7 @@ def test_walks_mirror_is_a_symmetry_of_its_physics():
     (In contact the engine's solver visits feet in order and stops early, so the symmetry holds to its tolerance only.)"""
     from surefoot.world import Chance
 
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     env = tasks.env(task, 2, seed=0)
     env.reset()
     rng, m = np.random.default_rng(0), task.symmetry.of(task.observations["actor"])
@@ -253,7 +253,7 @@ def test_balance_learns_to_475_within_400k_steps(seed):
     from surefoot.learn.train import settings_for
     from surefoot.tasks.rollout import evaluate
 
-    task = tasks.make("balance-discrete")
+    task = tasks.resolve("balance-discrete")
     settings = settings_for("balance-discrete")
     lea = Learner(tasks.env(task, settings.envs, None, seed, stagger=True), settings, seed)
     for _ in range(settings.iterations):

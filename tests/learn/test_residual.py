@@ -29,7 +29,7 @@ K = [[0.0, 1.0, 40.0, 8.0]]  # N for m, m/s, rad, rad/s
 
 
 def contract_of(name: str, history: int = 0, **changes) -> Contract:
-    task = tasks.with_override(tasks.make(name), tasks.ObsOverride(history=history))
+    task = tasks.with_override(tasks.resolve(name), tasks.ObsOverride(history=history))
     return replace(contract(task, tasks.env(task, 1).world.model), **changes)
 
 
@@ -38,7 +38,7 @@ def law(**changes) -> PolicyNet:
 
 
 def learner(base: Policy, residual: Residual, steps: int = 2048) -> Learner:
-    task, settings = tasks.make("balance"), learn.settings_for("balance", {"steps": steps})
+    task, settings = tasks.resolve("balance"), learn.settings_for("balance", {"steps": steps})
     env = tasks.env(task, settings.envs, tasks.nominal(task), 0, stagger=True)
     return Learner(env, settings, 0, upon=upon(residual, base, contract(task, env.world.model)))
 
@@ -173,7 +173,7 @@ def test_a_run_upon_a_base_goes_on_with_the_same_bits_without_the_original(tmp_p
     export.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
     encoder = {"encoder": changes["encoder"]} if "encoder" in changes else {}
     about = dict(
-        seed=3, belief=tasks.make("hover").belief, settings=learn.settings_for("hover", {**SMALL, **encoder}),
+        seed=3, belief=tasks.resolve("hover").belief, settings=learn.settings_for("hover", {**SMALL, **encoder}),
         save_every=0, obs=tasks.ObsOverride(history=changes.get("history", 0)), base=tmp_path / "law",
         residual=Residual(0.2, 0.5), ranges=changes.get("ranges"),
     )  # fmt: skip
@@ -225,7 +225,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, c
 
 
 def tasks_told(*names: str):
-    task = tasks.with_actor_terms(tasks.make("balance"), names, 1)
+    task = tasks.with_actor_terms(tasks.resolve("balance"), names, 1)
     return contract(task, tasks.env(task, 1).world.model).observation
 
 
@@ -270,7 +270,7 @@ def test_a_student_of_a_teacher_upon_a_base_keeps_the_base_or_imitates_the_sum(t
 
 def test_a_residual_improves_on_a_law_with_too_little_gain():
     """Thirty iterations, of which the first five teach only the critic; three seeds; in the same worlds, on the same episodes."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     ranges = {"cart_mass": (1.0, 2.0), "pole_mass": (0.1, 0.3), "strength": (0.7, 1.0), "rail_drag": (0.0, 1.0)}
     belief = Box.ranges(task.params, {**ranges, "latency": (0.02, 0.04), "noise": (0.02, 0.05)})
     base = linear(contract_of("balance"), {"cart_pole": [[1.7, 2.6, 24.3, 6.1]]})
@@ -288,7 +288,7 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
 
 def test_a_base_with_a_history_is_refused_under_a_memory_of_several_episodes():
     """The frames before an episode's first are of the episode before: to such a base they would be its own."""
-    task = tasks.with_override(tasks.make("balance"), tasks.ObsOverride(history=3, trial=2))
+    task = tasks.with_override(tasks.resolve("balance"), tasks.ObsOverride(history=3, trial=2))
     upper = contract(task, tasks.env(task, 1).world.model)
     BasePolicy(upper, law())
     with pytest.raises(

@@ -41,7 +41,7 @@ settings = learn.settings_for(task, {"envs": 32, "horizon": 8, "hidden": (16,), 
 if (folder / "run.json").exists():
     learn.resume(folder, save_every=0)
 else:
-    learn.train(task, folder, 7, learn.tasks.make(task).belief, settings, save_every=0)
+    learn.train(task, folder, 7, learn.tasks.resolve(task).belief, settings, save_every=0)
 """
 
 
@@ -134,7 +134,7 @@ def test_a_terminated_run_saves_and_says_how_to_go_on(tmp_path):
 
 def trained(folder: Path, task: str = "balance", save_every: float = 0.0) -> Path:
     settings = learn.settings_for(task, CHANGES)
-    return learn.train(task, folder, 7, learn.tasks.make(task).belief, settings, save_every=save_every)
+    return learn.train(task, folder, 7, learn.tasks.resolve(task).belief, settings, save_every=save_every)
 
 
 @pytest.mark.parametrize("part", [".safetensors", ".json"])
@@ -210,7 +210,9 @@ def stopped(folder: Path, at: int = 6, **how) -> None:
 
     settings = learn.settings_for("balance", CHANGES)
     with pytest.raises(KeyboardInterrupt):
-        learn.train("balance", folder, 7, learn.tasks.make("balance").belief, settings, watch=stop, save_every=0, **how)
+        learn.train(
+            "balance", folder, 7, learn.tasks.resolve("balance").belief, settings, watch=stop, save_every=0, **how
+        )
 
 
 def test_resuming_under_other_versions_is_told_and_recorded(tmp_path, monkeypatch):
@@ -266,11 +268,11 @@ def test_a_model_that_keeps_diverging_stops_the_run_with_a_diagnosis(tmp_path, m
 )
 def test_a_run_whose_belief_grows_goes_on_with_the_same_bits(tmp_path, ranges):
     """Interrupted in the middle, by the watcher, after a save each iteration."""
-    task = replace(learn.tasks.make("balance"), name="balance", seconds=0.3)
+    task = replace(learn.tasks.resolve("balance"), name="balance", seconds=0.3)
     settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 20})
     stop = lambda at: lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == at else None  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(learn.tasks.TASKS, "balance", lambda: task)
+        patch.setitem(learn.tasks.names(), "balance", lambda: task)
         about = dict(seed=3, belief=task.belief, settings=settings, save_every=0, ranges=ranges)
         learn.train("balance", tmp_path / "whole", **about)
         with pytest.raises(KeyboardInterrupt):
@@ -282,7 +284,7 @@ def test_a_run_whose_belief_grows_goes_on_with_the_same_bits(tmp_path, ranges):
 
 
 def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_on(tmp_path):
-    task = learn.tasks.make("balance")
+    task = learn.tasks.resolve("balance")
     settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 3})
     stages = [learn.tasks.nominal(task), task.belief]
     about = dict(seed=3, settings=settings, save_every=0)

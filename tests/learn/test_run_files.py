@@ -32,7 +32,7 @@ def begun(folder: Path, at: int = 5, **how) -> Path:
         if p.iteration == at:
             raise KeyboardInterrupt
 
-    settings, belief = learn.settings_for("balance", TINY), learn.tasks.make("balance").belief
+    settings, belief = learn.settings_for("balance", TINY), learn.tasks.resolve("balance").belief
     with pytest.raises(KeyboardInterrupt):
         learn.train("balance", folder, 7, belief, settings, watch=stop, save_every=0, **how)
     return folder
@@ -181,7 +181,7 @@ def test_every_flipped_bit_of_the_metrics_is_mended(run):
 
 
 def test_every_flipped_bit_of_the_belief_that_ranges_reached_is_seen(tmp_path):
-    folder, task = begun(tmp_path / "r", ranges=learn.ADR(episodes=4)), learn.tasks.make("balance")
+    folder, task = begun(tmp_path / "r", ranges=learn.ADR(episodes=4)), learn.tasks.resolve("balance")
     path, seen = folder / "reached.json", 0
     data, reached = path.read_bytes(), trained_over(folder, task)
     for content in flips(data, np.random.default_rng(3)):

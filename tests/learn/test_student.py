@@ -26,13 +26,13 @@ def teacher(tmp_path_factory):
     folder = tmp_path_factory.mktemp("teacher")
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e", "latent": 3})
     return learn.train(
-        "hover", folder / "t", 0, tasks.make("hover").belief, settings, obs=tasks.ObsOverride(also=("e",))
+        "hover", folder / "t", 0, tasks.resolve("hover").belief, settings, obs=tasks.ObsOverride(also=("e",))
     )
 
 
 def apprentice(teacher, **changes) -> Apprentice:
     lesson = Student(**{**vars(LESSON), **changes})
-    task, master = tasks.make("hover"), export.load_net(teacher)
+    task, master = tasks.resolve("hover"), export.load_net(teacher)
     quiet = Box.ranges(task.params, {"mass": (0.8, 1.2), "noise": (0.0, 0.0)})  # both are told the same
     env = tasks.env(classroom(task, master, lesson.history), lesson.envs, quiet, 0)
     return Apprentice(env, lesson, 0, master)
@@ -63,14 +63,14 @@ def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tm
 
 def test_a_student_by_actions_is_told_as_many_frames_as_they_are_as_its_teacher(teacher):
     actor = apprentice(teacher, label="action").actor
-    frame = sum(t.dim for t in tasks.make("hover").observations["actor"].terms)
+    frame = sum(t.dim for t in tasks.resolve("hover").observations["actor"].terms)
     assert actor.keeps.tolist() == list(range(3 * frame, 6 * frame))
 
 
 def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_step_of_the_lesson(tmp_path):
     """At the first frame every last action is 0: scaled by that, any action would be out of all bounds."""
     sees = tasks.ObsOverride(only=("position_error", "rotation", "base_lin_vel", "base_ang_vel", "e"))
-    task, settings = tasks.make("hover"), learn.settings_for("hover", SMALL)
+    task, settings = tasks.resolve("hover"), learn.settings_for("hover", SMALL)
     master = export.load_net(learn.train("hover", tmp_path / "t", 0, task.belief, settings, obs=sees))
     lesson = Student(**{**vars(LESSON), "label": "action"})
     room = classroom(task, master, lesson.history)
@@ -95,7 +95,7 @@ def test_a_lesson_that_teaches_nothing_is_refused(change, words):
 
 
 def test_a_teacher_begins_as_a_policy_that_is_hardly_told_of_e():
-    task = tasks.with_override(tasks.make("hover"), tasks.ObsOverride(also=("e",)))
+    task = tasks.with_override(tasks.resolve("hover"), tasks.ObsOverride(also=("e",)))
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e"})
     learner = learn.Learner(tasks.env(task, 32, task.belief, 0), settings, 0)
     z = learner.actor.encoder(
@@ -151,7 +151,7 @@ def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
     learn.resume(tmp_path / "cut", save_every=0)
     one, two = (export.load_net(tmp_path / k) for k in ("whole", "cut"))
     assert export.weights_of(one) == export.weights_of(two)
-    assert [t.name for t in one.contract.terms] == [t.name for t in tasks.make("hover").observations["actor"].terms]
+    assert [t.name for t in one.contract.terms] == [t.name for t in tasks.resolve("hover").observations["actor"].terms]
 
 
 def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
@@ -181,7 +181,7 @@ def test_ranges_of_a_teacher_grow_and_its_student_learns_over_what_they_reached(
     lesson = ["--student.envs", "32", "--student.steps", "256", "--student.history", "6"]
     asked = ["train", "hover", "--adapt", "rma", "--ranges", "adr", *small, *lesson, "--out", str(tmp_path / "r")]
     assert main(asked) == 0
-    task, teacher = tasks.make("hover"), tmp_path / "r" / "teacher"
+    task, teacher = tasks.resolve("hover"), tmp_path / "r" / "teacher"
     reached = trained_over(teacher, task)
     assert np.allclose([reached.low, reached.high], task.params.nominal), "512 steps are no whole episode: not grown"
     about = json.loads((tmp_path / "r" / "student" / "run.json").read_text())
@@ -192,12 +192,12 @@ def test_ranges_of_a_teacher_grow_and_its_student_learns_over_what_they_reached(
 
 def test_what_a_student_is_told_is_scaled_alike_on_both_sides(tmp_path):
     """A walker's teacher that is not told its last action: the student's mean of it is that of both sides together."""
-    told = tuple(t.name for t in tasks.make("walk").observations["actor"].terms if t.name != "last_action")
+    told = tuple(t.name for t in tasks.resolve("walk").observations["actor"].terms if t.name != "last_action")
     settings = learn.settings_for("walk", {**SMALL, "steps": 256})
     teacher = export.load_net(
         learn.train("walk", tmp_path / "t", settings=settings, obs=tasks.ObsOverride(only=(*told, "e")))
     )
-    task = classroom(tasks.make("walk"), teacher, 6)
+    task = classroom(tasks.resolve("walk"), teacher, 6)
     student = Apprentice(tasks.env(task, 8, task.belief, 0), Student(**{**vars(LESSON), "label": "action"}), 0, teacher)
     mirror = task.symmetry.of(task.observations["actor"])
     at = task.observations["actor"].columns[[t.name for t in task.observations["actor"].terms].index("last_action")]
@@ -218,7 +218,7 @@ def test_what_is_logged_of_a_lesson_is_of_the_student_not_of_its_teacher(teacher
 
 def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tells():
     """walk believes in a bias of its gyro; told without one, that bias moves nothing."""
-    walk = tasks.make("walk")
+    walk = tasks.resolve("walk")
     blind = tasks.with_actor_terms(walk, ["projected_gravity", "joint_pos"], 1)
     env = tasks.env(blind, 2, walk.belief, seed=1)
     assert np.isfinite(env.reset()["actor"]).all() and not any(params for _, params in env.bias)

@@ -15,7 +15,7 @@ from surefoot.tasks.rollout import contract
 
 @pytest.fixture
 def log(tmp_path):
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     env = tasks.env(task, 1)
     policy = Random(contract(task, env.world.model), 0)
     return logged(policy, env, e=task.params.vector({"cart_mass": 1.6})[None]).save(tmp_path / "log.npz")
@@ -26,7 +26,7 @@ def test_dropo_writes_a_belief_of_the_tasks_unknowns(log, capsys):
     assert main(["believe", "balance", str(log), "--learn", "cart_mass", *small, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     found = Belief.from_json(files.read_json(log.with_name("log-dropo.json")))
-    assert isinstance(found, Truncated) and found.params.names == tasks.make("balance").params.names
+    assert isinstance(found, Truncated) and found.params.names == tasks.resolve("balance").params.names
     assert [u["name"] for u in facts["unknowns"]] == ["cart_mass"] and np.count_nonzero(found.sd() > 1e-12) == 1
 
 

@@ -24,7 +24,7 @@ from surefoot.sim import learned
 from surefoot.sim.learned import DeltaAction, Layout
 from surefoot.tasks.rollout import contract
 
-ARM = tasks.make("arm")
+ARM = tasks.resolve("arm")
 HOME = tasks.nominal(ARM)
 WEAK = point(ARM.params, ARM.params.vector({"kp": 0.65}))
 SMALL = Fitting(spans=(0.02,), rounds=1, updates=1000)
@@ -145,7 +145,7 @@ def test_practice_finds_the_closed_form_too():
 def test_actions_that_are_choices_have_no_delta(log):
     at = track(tasks.env(ARM, 1).world, HOME, log)
     with pytest.raises(SurefootError, match="continuous"):
-        following(tasks.make("balance-discrete"), at, at.pieces(1.0), 3)
+        following(tasks.resolve("balance-discrete"), at, at.pieces(1.0), 3)
 
 
 def test_a_run_keeps_the_delta_it_was_trained_in_and_notices_another(found, tmp_path):

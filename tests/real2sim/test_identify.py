@@ -249,7 +249,7 @@ def test_cma_finds_what_least_squares_would_from_far_away(horizons):
 
 def test_a_delay_of_a_machine_that_falls_is_found_from_episodes_with_pauses():
     """A pole in balance: a slope says nothing of a delay in whole timesteps, and a window of seconds tells of its start alone."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     params = task.params.only(["latency", "cart_mass"])
     belief = Box.full(params)
     plain = replace(task, params=params, belief=belief, terms=(), observations={"actor": task.observations["actor"]})
@@ -291,7 +291,7 @@ def test_what_it_was_before_is_what_the_model_says():
 
 def test_a_delay_between_two_timesteps_lies_in_its_interval():
     """The engine waits three whole steps of 5 ms for any delay of 10 to 15 ms: the middle is the fairest answer."""
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     w, index = tasks.env(task, 1).world, task.params.index("latency")
     e = task.params.nominal.copy()
     e[index] = 0.012

@@ -96,7 +96,7 @@ def test_a_task_replays_with_a_delta(here, capsys):
     from surefoot.sim.realities import Reality
     from surefoot.tasks.record import record
 
-    arm = tasks.make("arm")
+    arm = tasks.resolve("arm")
     record(arm, Reality(0, {}), Random(contract(arm, tasks.env(arm, 1).world.model), 0), 2.0).save(here / "arm.npz")
     learned.save(constant(learned.DeltaAction, tasks.env(arm, 1).world.model, [0.2, -0.1]), here / "delta")
     without, moved = (
@@ -120,7 +120,7 @@ def test_what_was_not_to_be_learned_is_told_apart_from_what_the_log_determined(h
     from surefoot.sim.realities import Reality
     from surefoot.tasks.record import record
 
-    record(tasks.make("balance"), Reality(0, {}), None, 4.0).save(here / "b.npz")
+    record(tasks.resolve("balance"), Reality(0, {}), None, 4.0).save(here / "b.npz")
     rows = ask(capsys, "identify balance b.npz --learn cart_mass --no-check")["params"]
     assert [r["name"] for r in rows if r["learned"]] == ["cart_mass"]
     assert all(r["determined"] is (True if r["learned"] else None) for r in rows) and len(rows) > 1

@@ -38,7 +38,7 @@ BLOCK = """
 
 
 def of(xml: str, name: str = "machine", substeps: int = 1) -> Task:
-    balance = tasks.make("balance")
+    balance = tasks.resolve("balance")
     return replace(balance, name=name, xml=xml, params=Params(), substeps=substeps, terms=(), explicit=False)
 
 

@@ -143,7 +143,7 @@ def test_a_joint_stops_where_its_range_ends_and_an_unknown_can_move_that():
     assert np.allclose(w.state.q[:, 0], [0.4, 0.2], atol=1e-4) and np.abs(w.state.v).max() < 1e-6
 
 
-WALK = tasks.make("walk")
+WALK = tasks.resolve("walk")
 
 
 def stepped(env, periods: int, first: int = 0) -> np.ndarray:
@@ -188,7 +188,7 @@ def test_save_and_load_go_on_with_the_same_bits():
 
 
 def test_a_rollout_is_its_steps():
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     one, other = (tasks.env(task, 2, task.belief, seed=1, engine="bullet").world for _ in range(2))
     e, u = np.tile(task.params.nominal, (2, 1)), np.random.default_rng(0).uniform(-0.5, 0.5, (2, 15, 2))
     start = Start(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2)))
@@ -296,7 +296,7 @@ def test_hills_are_where_mujoco_has_them():
 @pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk"])
 def test_every_unknown_that_is_a_number_of_the_model_acts_in_bullet(name):
     """One simulation as the model says, and one for each unknown at a bound: all go another way."""
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     moved = [i for i, p in enumerate(task.params) if p.target in TARGETS]
     e = np.tile(task.params.nominal, (len(moved) + 1, 1))
     for row, i in enumerate(moved):
@@ -321,7 +321,7 @@ def _alike(task):
 
 @pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk", "walk-rough"])
 def test_every_task_runs_in_bullet(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     env = tasks.env(task, 2, task.belief, seed=2, engine="bullet")
     obs = env.reset()
     for _ in range(10):
@@ -400,4 +400,4 @@ def _rotation(quat: np.ndarray) -> np.ndarray:
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pybullet", None)
     with pytest.raises(SurefootError, match=r"the engine bullet needs.*pip install 'surefoot\[bullet\]'"):
-        tasks.env(tasks.make("balance"), 1, engine="bullet")
+        tasks.env(tasks.resolve("balance"), 1, engine="bullet")

@@ -60,14 +60,14 @@ BLOCK = """<geom name="floor" type="plane" size="0 0 1" friction=".3"/>
 
 def test_an_engine_that_does_not_exist_is_answered_with_those_that_do(capsys):
     with pytest.raises(SurefootError, match="no engine matches 'mujco'.*did you mean mujoco"):
-        tasks.env(tasks.make("balance"), 1, engine="mujco")
+        tasks.env(tasks.resolve("balance"), 1, engine="mujco")
     assert main(["eval", "/nowhere", "--in", "bulet"]) == 2
     assert "--in: no engine matches 'bulet'" in capsys.readouterr().err
 
 
 def test_eval_judges_a_policy_in_the_engine_it_is_told(capsys, tmp_path):
     """A feedback that catches the pole does so in each of them, on the same starts, and not with the same numbers."""
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
     export.save(law, tmp_path)
     found = {}
@@ -80,7 +80,7 @@ def test_eval_judges_a_policy_in_the_engine_it_is_told(capsys, tmp_path):
 
 @every
 def test_a_control_period_is_the_same_in_every_engine(name):
-    task = tasks.make("hover")
+    task = tasks.resolve("hover")
     assert np.isclose(tasks.env(task, 1, engine=name).world.dt, tasks.env(task, 1).world.dt, rtol=1e-12)
 
 

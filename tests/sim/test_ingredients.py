@@ -28,7 +28,7 @@ def played(task, strengths, seed=1, steps=15, n=2):
 
 @pytest.mark.parametrize("name", ["balance", "hover", "walk", "arm"])
 def test_strength_0_is_the_plain_world_bit_for_bit(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     env, rng = tasks.env(task, 2, seed=3), np.random.default_rng(0)
     told, q = [env.reset()["actor"]], []
     for _ in range(15):
@@ -46,7 +46,7 @@ PLAIN: dict = {}
 @pytest.mark.parametrize("ingredient", INGREDIENTS)
 def test_an_ingredient_moves_the_machine_or_only_what_its_sensors_say(ingredient):
     name = WHERE.get(ingredient, "walk")
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     if name not in PLAIN:
         PLAIN[name] = played(task, {})
     q, told = played(task, {ingredient: 0.7})
@@ -57,7 +57,7 @@ def test_an_ingredient_moves_the_machine_or_only_what_its_sensors_say(ingredient
 
 @pytest.mark.parametrize("name", ["balance", "hover", "walk", "arm"])
 def test_all_ingredients_together_still_make_a_machine(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     env = Env(task, world_of(task, dict.fromkeys(fitting(task), 0.5), 0, 2), tasks.nominal(task), 3)
     env.reset()
     for _ in range(20):
@@ -80,7 +80,7 @@ OWN = {
 
 @pytest.mark.parametrize("ingredient", FIELDS)
 def test_wrong_numbers_are_those_named_and_no_others(ingredient):
-    task = tasks.make("walk")
+    task = tasks.resolve("walk")
     plain, other = (world_of(task, s, 1).model for s in ({}, {ingredient: 0.7}))
     changed = {f for f in OWN if not np.array_equal(getattr(plain, f), getattr(other, f))}
     assert changed == FIELDS[ingredient]
@@ -89,16 +89,16 @@ def test_wrong_numbers_are_those_named_and_no_others(ingredient):
 @pytest.mark.parametrize("ingredient, task", [("ground_effect", "walk"), ("stiction", "hover"), ("soft_ground", "arm"),
                                               ("imu_misalignment", "balance"), ("saturation", "hover")])  # fmt: skip
 def test_an_ingredient_refuses_a_model_that_cannot_have_it(ingredient, task):
-    assert ingredient not in fitting(tasks.make(task))
+    assert ingredient not in fitting(tasks.resolve(task))
     with pytest.raises(SurefootError, match=f"task {task}: ingredient {ingredient}: expected a model with"):
-        world_of(tasks.make(task), {ingredient: 0.5}, 0)
+        world_of(tasks.resolve(task), {ingredient: 0.5}, 0)
 
 
 def test_a_strength_beyond_1_and_a_name_that_is_none_are_refused():
     with pytest.raises(SurefootError, match="from 0 .none. to 1 .severe., found 1.5"):
-        world_of(tasks.make("arm"), {"mass": 1.5}, 0)
+        world_of(tasks.resolve("arm"), {"mass": 1.5}, 0)
     with pytest.raises(SurefootError, match="did you mean backlash"):
-        world_of(tasks.make("arm"), {"backlsh": 0.5}, 0)
+        world_of(tasks.resolve("arm"), {"backlsh": 0.5}, 0)
 
 
 # wrong numbers
@@ -108,7 +108,7 @@ def test_a_strength_beyond_1_and_a_name_that_is_none_are_refused():
 def test_a_wrong_mass_divides_the_acceleration_of_a_thrown_drone(seed):
     def rise(strengths):
         thrust = np.full(4, 2 * HOVER)
-        return Machine(tasks.make("hover"), strengths, seed).start(act=thrust).step(thrust).v[2]
+        return Machine(tasks.resolve("hover"), strengths, seed).start(act=thrust).step(thrust).v[2]
 
     factor = (rise({}) / 0.02 + GRAVITY) / (rise({"mass": 1.0}) / 0.02 + GRAVITY)
     assert rise({}) == pytest.approx(GRAVITY * 0.02, rel=1e-3)
@@ -117,14 +117,14 @@ def test_a_wrong_mass_divides_the_acceleration_of_a_thrown_drone(seed):
 
 def test_gravity_is_wrong_by_up_to_a_tenth():
     fall = [
-        Machine(tasks.make("hover"), {"gravity": 1.0}, k).start().step(np.zeros(4)).v[2] / -0.02 / GRAVITY
+        Machine(tasks.resolve("hover"), {"gravity": 1.0}, k).start().step(np.zeros(4)).v[2] / -0.02 / GRAVITY
         for k in range(8)
     ]
     assert all(1.1**0.5 - 1e-9 < max(f, 1 / f) < 1.1 + 1e-9 for f in fall) and min(fall) < 1 < max(fall)
 
 
 def test_a_centre_of_mass_that_is_off_turns_a_drone_under_even_thrust():
-    m = Machine(tasks.make("hover"), {"com": 1.0}, 2).start(act=np.full(4, HOVER))
+    m = Machine(tasks.resolve("hover"), {"com": 1.0}, 2).start(act=np.full(4, HOVER))
     x, y, _ = m.world.model.body("drone").ipos
     J = m.world.model.body("drone").inertia
     m.step(np.full(4, HOVER))
@@ -256,7 +256,7 @@ def test_heat_takes_half_of_a_motors_torque_in_the_end():
 
 
 def test_rotors_weaken_with_use():
-    m = Machine(tasks.make("hover"), {"heating": 1.0}).start(u=np.full(4, HOVER), act=np.full(4, HOVER))
+    m = Machine(tasks.resolve("hover"), {"heating": 1.0}).start(u=np.full(4, HOVER), act=np.full(4, HOVER))
     used = HOVER / 0.1488
     m.step(np.full(4, HOVER), 500)
     assert m.world.state.u[0] == pytest.approx(HOVER * (1 - 0.3 * (1 - np.exp(-used * 499 * 0.02 / 20))), rel=1e-6)
@@ -272,14 +272,14 @@ def box(model) -> np.ndarray:
 
 
 def test_air_drags_with_the_square_of_the_speed():
-    m = Machine(tasks.make("hover"), {"air_drag": 0.5}).start(v=[5, 0, 0, 0, 0, 0])
+    m = Machine(tasks.resolve("hover"), {"air_drag": 0.5}).start(v=[5, 0, 0, 0, 0, 0])
     r = box(m.world.model)
     rate = 2 * 6.0 * r[1] * r[2] / DRONE * 5.0
     assert m.step(np.zeros(4)).v[0] == pytest.approx(5.0 / (1 + rate * 0.02), rel=1e-4)
 
 
 def test_wind_carries_a_drone_at_rest():
-    m = Machine(tasks.make("hover"), {"wind": 0.5}, 4).start()
+    m = Machine(tasks.resolve("hover"), {"wind": 0.5}, 4).start()
     r, w = box(m.world.model), m.world.model.opt.wind
     assert np.linalg.norm(w) == pytest.approx(4.0)
     push = 2 * 1.2 * np.array([r[1] * r[2], r[0] * r[2]]) * w[:2] * np.abs(w[:2]) / DRONE
@@ -287,7 +287,7 @@ def test_wind_carries_a_drone_at_rest():
 
 
 def test_ground_effect_lifts_as_cheeseman_and_bennett_say():
-    m = Machine(tasks.make("hover"), {"ground_effect": 1.0})
+    m = Machine(tasks.resolve("hover"), {"ground_effect": 1.0})
     radius = ARM + 0.018
     below = radius / 4 / np.sqrt(1 - 1 / 1.15)
     for height in (0.0, 0.05, 0.2):
@@ -332,7 +332,7 @@ def test_readings_are_as_old_as_the_latency_says():
 
 
 def test_latency_of_the_models_own_sensors_is_the_engines():
-    tell = lambda s: Machine(tasks.make("walk"), s).start(u=np.tile([0, 0.8, -1.6], 4))  # noqa: E731
+    tell = lambda s: Machine(tasks.resolve("walk"), s).start(u=np.tile([0, 0.8, -1.6], 4))  # noqa: E731
     plain, late = tell({}), tell({"observation_latency": 0.5})
     rows = [[m.step(np.tile([0, 0.8, -1.6], 4)).told().y["gyro"][0].copy() for _ in range(8)] for m in (plain, late)]
     assert np.array(rows[1][1:]) == pytest.approx(np.array(rows[0][:-1]), abs=1e-12)  # 20 ms is one period
@@ -378,7 +378,7 @@ def test_an_imu_mounted_askew_turns_attitude_and_rates_alike():
         ("walk", lambda x: x.y["attitude"][0], lambda x: x.y["gyro"][0]),
     ):
         v = np.concatenate([np.zeros(3), spin, np.zeros(12 if name == "walk" else 0)])
-        plain, askew = (Machine(tasks.make(name), s).start(v=v).told() for s in ({}, {"imu_misalignment": 0.5}))
+        plain, askew = (Machine(tasks.resolve(name), s).start(v=v).told() for s in ({}, {"imu_misalignment": 0.5}))
         assert turned(attitude(plain), attitude(askew)) == pytest.approx(0.05, rel=1e-3)
         back, w = np.zeros(4), np.zeros(3)
         mujoco.mju_mulQuat(back, attitude(askew) * [1, -1, -1, -1], attitude(plain))

@@ -110,7 +110,7 @@ def test_the_hand_is_where_the_angles_put_it(model, data):
 
 
 def test_masses_and_payload_move_the_mass_matrix_as_the_textbook_says():
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     env = tasks.env(task, 1)
     env.reset(e=task.params.vector({"upper_mass": 1.8, "fore_mass": 0.7, "payload": 0.5})[None])
     model = env.world.batch.get_model(0)
@@ -135,7 +135,7 @@ class Lean(OnBody):
 @pytest.mark.parametrize("force", [(0.0, 0.0, 0.0), (12.0, 0.0, -20.0), (-25.0, 0.0, 5.0)])
 def test_at_rest_the_servos_carry_gravity_less_what_the_pull_carries(force):
     """kp (u - q) = g(q) - J^T F, with no dry friction to hide a remainder."""
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     world = tasks.env(task, 3, terms=(Lean(force),)).world
     e = np.tile(task.params.vector({"joint_friction": 0.0}), (3, 1))
     u = np.array([[0.4, 0.6], [-0.5, 1.2], [0.0, 1.6]])
@@ -150,7 +150,7 @@ def test_at_rest_the_servos_carry_gravity_less_what_the_pull_carries(force):
 
 def test_every_pose_a_command_asks_for_can_be_held_against_the_largest_pull_and_payload():
     """So an error is the policy's, not the motors': torque left over, and the servo target within the action's reach."""
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     most = dict(zip(task.params.names, task.belief.high))
     grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 15)] * 2), -1).reshape(-1, 2)
     for q in MIDDLE + SPAN * grid:
@@ -163,7 +163,7 @@ def test_every_pose_a_command_asks_for_can_be_held_against_the_largest_pull_and_
 
 
 def test_the_critic_is_told_the_force_and_the_actor_is_not():
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     env = tasks.env(task, 4, terms=(Lean((7.0, 0.0, -3.0)),))
     env.reset()
     obs = env.step(np.zeros((4, 2))).obs
@@ -174,7 +174,7 @@ def test_the_critic_is_told_the_force_and_the_actor_is_not():
 
 
 def test_a_pull_moves_a_hand_that_nobody_steers():
-    task = tasks.make("arm")
+    task = tasks.resolve("arm")
     still, pulled = (task.params.vector({"pull": f})[None].repeat(40, 0) for f in (0.0, 30.0))
     missed = []
     for e in (still, pulled):
@@ -187,7 +187,7 @@ def test_a_pull_moves_a_hand_that_nobody_steers():
 
 def test_the_pull_grows_as_a_policy_copes_and_stops_where_it_does_not():
     """A stand-in for a policy that bears 12 N: of the range up to 30 N, ADR's upper edge ends within a step of it."""
-    task, at = tasks.make("arm"), tasks.make("arm").params.index("pull")
+    task, at = tasks.resolve("arm"), tasks.resolve("arm").params.index("pull")
     ranges = ADR(step=0.1).start(task.belief, 10)
     assert ranges.belief.high[at] == 0.0
     rng = np.random.default_rng(0)

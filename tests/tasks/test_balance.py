@@ -11,7 +11,7 @@ from surefoot.world import Chance, Start
 
 def pair(x0, params=None):
     """Gymnasium's env and our world in the same state, with the same constants."""
-    task = tasks.make("balance-discrete")
+    task = tasks.resolve("balance-discrete")
     env = tasks.env(task, 1, point(task.params, task.params.vector(params or {})))
     env.reset()
     e = task.params.vector(params or {})[None]
@@ -45,7 +45,7 @@ def test_states_equal_gymnasiums_step_by_step(params):
 
 
 def test_episodes_end_and_pay_as_gymnasiums_do():
-    task = tasks.make("balance-discrete")
+    task = tasks.resolve("balance-discrete")
     env = tasks.env(task, 1, seed=3)
     env.reset()
     peer = gymnasium.make("CartPole-v1").unwrapped
@@ -69,7 +69,7 @@ def test_episodes_end_and_pay_as_gymnasiums_do():
 
 
 def test_the_time_limit_is_500_steps():
-    task = tasks.make("balance-discrete")
+    task = tasks.resolve("balance-discrete")
     assert tasks.env(task, 1).steps == 500 == gymnasium.spec("CartPole-v1").max_episode_steps
     assert obs_bounds(task) == pytest.approx((2.4, 0.2094395102))
 

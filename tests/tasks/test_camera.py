@@ -178,7 +178,7 @@ def test_colours_are_what_the_unknowns_say():
 
 
 def test_looks_do_not_move_the_physics_by_a_bit():
-    task, plain = tasks.make("balance-camera"), tasks.make("balance")
+    task, plain = tasks.resolve("balance-camera"), tasks.resolve("balance")
     rng = np.random.default_rng(1)
     e = np.tile(task.belief.sample(rng, 1), (4, 1))
     e[1:, len(plain.params) :] = Box.full(task.params).sample(rng, 3)[:, len(plain.params) :]
@@ -195,7 +195,7 @@ def test_looks_do_not_move_the_physics_by_a_bit():
 
 
 def test_every_look_of_balance_camera_acts_on_what_the_actor_is_told_and_beliefs_keep_them():
-    task = tasks.make("balance-camera")
+    task = tasks.resolve("balance-camera")
     assert Belief.from_json(task.belief.to_json()) == task.belief and len(task.params) == len(LOOKS) + 7
     pixels = task.observations["actor"].terms[0].compute
     q = np.tile([0.1, 0.05], (1 + 2 * len(LOOKS), 1))
@@ -209,7 +209,7 @@ def test_every_look_of_balance_camera_acts_on_what_the_actor_is_told_and_beliefs
 
 def test_a_teacher_told_the_state_never_draws():
     """Its actor, critic and the group for a teacher are told no pixels, so the camera is not even opened."""
-    task = tasks.make("balance-camera")
+    task = tasks.resolve("balance-camera")
     camera = task.observations["actor"].terms[0].compute
     told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
     learner = Learner(tasks.env(told, 4, task.belief), replace(settings_for(task.name), envs=4, horizon=4), 0)
@@ -220,7 +220,7 @@ def test_a_teacher_told_the_state_never_draws():
 
 
 def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_bits():
-    task = tasks.make("balance-camera")
+    task = tasks.resolve("balance-camera")
     told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
     teacher = policy_of(Learner(tasks.env(told, 4), replace(settings_for(task.name), envs=4, horizon=4), 0))
     lesson = Student(**{**task.lesson, "label": "action", "envs": 4, "horizon": 4, "minibatches": 2})
@@ -267,13 +267,13 @@ def test_no_opengl_is_told_with_the_fix_and_only_at_the_first_picture(monkeypatc
 
     monkeypatch.setenv("MUJOCO_GL", "glfw")
     monkeypatch.setattr(gl_context, "GLContext", Broken)
-    env = tasks.env(tasks.make("balance-camera"), 1)
+    env = tasks.env(tasks.resolve("balance-camera"), 1)
     with pytest.raises(SurefootError, match=r"no OpenGL.*no such screen.*MUJOCO_GL"):
         env.reset()
 
 
 def test_a_process_that_leaves_a_camera_open_ends_in_silence():
-    script = "from surefoot import tasks; env = tasks.env(tasks.make('balance-camera'), 1); env.reset()"
+    script = "from surefoot import tasks; env = tasks.env(tasks.resolve('balance-camera'), 1); env.reset()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not done.stderr
 

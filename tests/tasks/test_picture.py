@@ -14,7 +14,7 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy, Random, Zero
 from surefoot.tasks import env as make_env
-from surefoot.tasks import make
+from surefoot.tasks import resolve
 from surefoot.tasks.picture import Eye, _watch, film, record, strip
 from surefoot.tasks.rollout import contract
 
@@ -22,7 +22,7 @@ SMALL = (64, 48)
 
 
 def actors(name: str, seed: int = 0, still: bool = False) -> tuple[Policy, Env]:
-    task = make(name)
+    task = resolve(name)
     env = make_env(task, 1, task.belief, seed, threads=1)
     told = contract(task, env.world.model)
     return (Zero(told) if still else Random(told)), env

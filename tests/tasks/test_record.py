@@ -15,7 +15,7 @@ from surefoot.sim.realities import Reality
 from surefoot.tasks.record import record
 from surefoot.tasks.rollout import contract
 
-ARM = tasks.make("arm")
+ARM = tasks.resolve("arm")
 
 
 def plan(names=("shoulder", "elbow"), rate=25.0, rows=5, **meta) -> Log:
@@ -55,7 +55,7 @@ def test_random_controls_stay_within_the_action_and_are_held():
 
 
 def test_a_policy_is_told_what_the_robot_measures_and_balances_with_it():
-    task = tasks.make("balance")
+    task = tasks.resolve("balance")
     law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
     log = record(task, Reality(0, {"sensor_noise": 0.02}), law, seconds=5.0)
     assert log.meta["gaps"] == [] and len(log) == 250
@@ -124,7 +124,7 @@ def test_the_truth_is_told_in_the_numbers_the_machine_has(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["balance", "hover", "walk", "arm"])
 def test_every_ingredient_of_a_task_tells_its_numbers(name):
-    task = tasks.make(name)
+    task = tasks.resolve(name)
     told = Reality(0, dict.fromkeys(fitting(task), 0.5)).numbers(task)
     assert set(told) == set(fitting(task)) and all(told.values())
     assert all(np.isfinite(x.value).all() for found in told.values() for x in found)

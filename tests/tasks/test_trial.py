@@ -22,11 +22,11 @@ from surefoot.tasks.rollout import contract, evaluate, trials
 
 def task(k: int = 3, history: int = 4):
     """A pole that nobody balances falls within a second or two, so trials are short."""
-    return tasks.with_override(tasks.make("balance"), ObsOverride(history=history, trial=k))
+    return tasks.with_override(tasks.resolve("balance"), ObsOverride(history=history, trial=k))
 
 
 def test_the_world_stays_for_a_trial_and_changes_with_the_next():
-    env = tasks.env(task(3), 5, tasks.make("balance").belief, seed=1)
+    env = tasks.env(task(3), 5, tasks.resolve("balance").belief, seed=1)
     env.reset()
     met, finals = [[env.world.state.e[0].copy()]], 0
     while finals < 3:
@@ -43,7 +43,7 @@ def test_the_world_stays_for_a_trial_and_changes_with_the_next():
 
 
 def test_the_history_runs_on_within_a_trial_and_tells_action_reward_and_where_an_episode_began():
-    env = tasks.env(task(2, history=3), 1, tasks.nominal(tasks.make("balance")), seed=1)
+    env = tasks.env(task(2, history=3), 1, tasks.nominal(tasks.resolve("balance")), seed=1)
     obs = env.reset()["actor"].reshape(3, 7)
     assert (obs[:, 4:6] == 0.0).all() and (obs[:, 6] == 1.0).all()  # copies of the first frame, which nothing led to
     before, seen_final = obs, False
@@ -60,12 +60,14 @@ def test_the_history_runs_on_within_a_trial_and_tells_action_reward_and_where_an
 
 
 def test_a_task_that_tells_the_last_action_tells_it_once():
-    told = [t.name for t in tasks.with_override(tasks.make("hover"), ObsOverride(trial=2)).observations["actor"].terms]
+    told = [
+        t.name for t in tasks.with_override(tasks.resolve("hover"), ObsOverride(trial=2)).observations["actor"].terms
+    ]
     assert told.count("last_action") == 1 and told[-2:] == ["last_reward", "begun"]
 
 
 def test_a_memory_leaves_walks_symmetry_and_one_more_unknown_does_too():
-    walk = tasks.make("walk")
+    walk = tasks.resolve("walk")
     more = tasks.with_unknown(walk, Param("pull", "task", 0.0, 0.0, 9.0, op="set"), 0.0, 9.0)
     for task, sees in (
         (walk, ObsOverride(trial=2)),
@@ -90,7 +92,7 @@ def test_what_is_judged_of_a_trial_is_its_last_episode():
 
 def test_learning_over_trials_goes_on_with_the_same_bits():
     settings = replace(settings_for("balance"), envs=8, horizon=16, minibatches=4, encoder="gru", latent=3)
-    make = lambda: Learner(tasks.env(task(3), 8, tasks.make("balance").belief, 0, stagger=True), settings, 0)  # noqa: E731
+    make = lambda: Learner(tasks.env(task(3), 8, tasks.resolve("balance").belief, 0, stagger=True), settings, 0)  # noqa: E731
     straight = make()
     for _ in range(3):
         straight.iterate()
@@ -122,8 +124,10 @@ def test_a_divergence_ends_a_trial_and_the_rest_of_it_is_not_judged_elsewhere():
 
 def test_growing_ranges_and_trials_do_not_go_together():
     with pytest.raises(SurefootError, match="1 episode a world"):
-        env = tasks.env(task(2), 8, tasks.make("balance").belief, 0)
-        Learner(env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.make("balance").belief, env.steps))
+        env = tasks.env(task(2), 8, tasks.resolve("balance").belief, 0)
+        Learner(
+            env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.resolve("balance").belief, env.steps)
+        )
 
 
 def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further():
@@ -166,6 +170,6 @@ def test_a_policy_over_trials_is_trained_and_judged_from_the_command_line(tmp_pa
 
 def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():
     with pytest.raises(SurefootError, match="at least 1 episode, found 0"):
-        tasks.with_override(tasks.make("balance"), ObsOverride(trial=0))
+        tasks.with_override(tasks.resolve("balance"), ObsOverride(trial=0))
     with pytest.raises(SurefootError, match="base_lin_vel"):
-        tasks.with_override(tasks.make("hover"), ObsOverride(only=("base_linvel",)))
+        tasks.with_override(tasks.resolve("hover"), ObsOverride(only=("base_linvel",)))

@@ -22,7 +22,7 @@ from surefoot.env import Env
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.policy import Policy, Random, Zero
 from surefoot.tasks import env as make_env
-from surefoot.tasks import make
+from surefoot.tasks import resolve
 from surefoot.tasks.rollout import contract
 from surefoot.tasks.shapes import Scene, _rgba, _surface
 from surefoot.tasks.viewer import Live, serve, view
@@ -32,7 +32,7 @@ LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it
 
 
 def actors(name: str, still: bool = False) -> tuple[Policy, Env]:
-    task = make(name)
+    task = resolve(name)
     env = make_env(task, 1, task.belief, threads=1)
     told = contract(task, env.world.model)
     return (Zero(told) if still else Random(told)), env

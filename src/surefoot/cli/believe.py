@@ -72,7 +72,7 @@ class Believe:
         line.end()
         found.write(out)
         facts |= {"belief": str(out), "how": self.how, "unknowns": _facts(prior, found)}
-        following = f"surefoot train {self.model} --belief {out}" if self.model in tasks.TASKS else f"surefoot replay {self.model} {self.log} --belief {out}"  # fmt: skip
+        following = f"surefoot train {self.model} --belief {out}" if tasks.is_reference(self.model) else f"surefoot replay {self.model} {self.log} --belief {out}"  # fmt: skip
         code = FAILED if facts.get("calibration", {}).get("holds") is False else 0
         return Answer(facts, [_table(facts["unknowns"]), *notes, f"belief: {out}"], following, code)
 
@@ -80,8 +80,8 @@ class Believe:
         """The model in a world, and the ranges of what is to be learned; all else is fixed at its nominal value."""
         words = [w.strip() for w in self.learn.split(",") if w.strip()]
         world = self.machine.world(self.model, None, log)
-        if self.model in tasks.TASKS:
-            task = tasks.make(self.model)
+        if tasks.is_reference(self.model):
+            task = tasks.resolve(self.model)
             params = task.params
             low, high = support(task.belief)
             names = words or [p.name for p in params if p.target in TARGETS]

@@ -52,7 +52,7 @@ class Missing:
         with naming(self.log):
             found = missing(world, point(world.params, e), log, seed=self.seed, watch=line.text)
         line.end()
-        task = self.model if self.model in tasks.TASKS else "TASK"
+        task = self.model if tasks.is_reference(self.model) else "TASK"
         return _answer(found, self.model, self.log, out, f"surefoot train {task} --terms")
 
 
@@ -82,7 +82,7 @@ class Delta:
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.delta import SETTINGS, inverted, practised
 
-        task, line, out = tasks.make(self.task), Line(say), _folder(self.out, self.log, "delta")
+        task, line, out = tasks.resolve(self.task), Line(say), _folder(self.out, self.log, "delta")
         log = read(self.log, self.mapping, line)
         belief, world = belief_of(task, self.belief, say), Machine().world(self.task, None, log)
         if self.check:

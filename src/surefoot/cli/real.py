@@ -50,8 +50,8 @@ class Machine:
         """A World of one simulation at the log's rate: of a task as it is, or of a model as it stood."""
         from surefoot.real2sim.plant import Plant
 
-        if model in tasks.TASKS and self == Machine():
-            made: Engine = tasks.env(tasks.make(model), 1).world  # type: ignore[assignment]
+        if tasks.is_reference(model) and self == Machine():
+            made: Engine = tasks.env(tasks.resolve(model), 1).world  # type: ignore[assignment]
         else:
             made = Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
         _same_robot(made, model, log)
@@ -204,7 +204,7 @@ class Replay:
 
     def _following(self) -> str:
         """After the model's own numbers, the log's; after those, of a task, what no number names."""
-        return "missing" if self.belief and self.model in tasks.TASKS else "identify"
+        return "missing" if self.belief and tasks.is_reference(self.model) else "identify"
 
 
 def _scores(found: "Replayed") -> Table:
@@ -347,20 +347,20 @@ class Identify:
             found.belief.write(self.save)
             shown.append(f"belief: {self.save}")
         saved = f" --belief {quote(str(self.save))}" if self.save else ""
-        lacks = not found.white and self.model in tasks.TASKS and self.machine == Machine()
+        lacks = not found.white and tasks.is_reference(self.model) and self.machine == Machine()
         return Answer(_facts(found), shown, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
-        return f"surefoot missing {about}" if self.model in tasks.TASKS else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
+        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
         from surefoot.real2sim.learnable import learnable
         from surefoot.real2sim.subject import chosen
 
         words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
-        if self.model in tasks.TASKS:
-            task = tasks.make(self.model)
+        if tasks.is_reference(self.model):
+            task = tasks.resolve(self.model)
             params = chosen(task.params, words)
             if self.machine == Machine():
                 spans = {p.name: (p.low, p.high) for p in params}

@@ -87,9 +87,9 @@ class Record:
                 f"record: expected one of --policy, --excite and --controls, found {' and '.join(given)}"
             )
         if self.excite:
-            return tasks.make(self.task), Log.load(self.excite)
+            return tasks.resolve(self.task), Log.load(self.excite)
         if not self.policy:
-            return tasks.make(self.task), None
+            return tasks.resolve(self.task), None
         from surefoot.deploy import bundle
 
         policy = bundle.load(self.policy)

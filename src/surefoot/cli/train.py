@@ -81,7 +81,7 @@ class Train(Generic[Settings, Lesson]):
             path = learn.resume(self.resume, self.threads, line, self.save_every)
         elif not self.task:
             raise SurefootError(
-                f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.TASKS)}"
+                f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
             )
         else:
             path = self._begin(say, line)
@@ -97,7 +97,7 @@ class Train(Generic[Settings, Lesson]):
     def _begin(self, say: Console, line: Line) -> Path:
         from surefoot.learn import train as learn
 
-        task, s = tasks.make(self.task), self.settings
+        task, s = tasks.resolve(self.task), self.settings
         for name in ("threads", "save_every"):
             if getattr(self, name) < 0:
                 raise SurefootError(f"--{name.replace('_', '-')}: expected 0 or more, found {getattr(self, name):g}")
@@ -241,7 +241,7 @@ def parse_train(args: list[str]) -> Any:
     from surefoot.learn.student import Student
 
     def parsed(name: str) -> Any:
-        task = tasks.make(name) if name in tasks.TASKS else None
+        task = tasks.resolve(name) if tasks.is_reference(name) else None
         default = (
             Train(settings=PPO(**task.settings), student=Student(**task.lesson))
             if task
@@ -251,6 +251,8 @@ def parse_train(args: list[str]) -> Any:
             Train[PPO, Student], prog="surefoot train", description=described(Train), args=args, default=default
         )
 
-    guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")
+    guess = next(
+        (a for a, before in zip(args, ["", *args]) if tasks.is_reference(a) and not before.startswith("-")), ""
+    )
     found = parsed(guess)
     return found if found.task in ("", guess) else parsed(found.task)

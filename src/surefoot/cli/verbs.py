@@ -33,7 +33,7 @@ class Tasks:
     def run(self, say: Console) -> Answer:
         from surefoot import tasks
 
-        facts = [_facts(tasks.make(name)) for name in tasks.TASKS]
+        facts = [_facts(tasks.resolve(name)) for name in tasks.names()]
         return Answer({"tasks": facts}, [ready(facts)], "surefoot look hover")
 
 
@@ -88,7 +88,7 @@ class Try:
         from surefoot import tasks
         from surefoot.tasks.rollout import contract, evaluate
 
-        task = tasks.make(self.task)
+        task = tasks.resolve(self.task)
         env = tasks.env(task, count(self.episodes), belief_of(task, self.belief, say), self.seed)
         c = contract(task, env.world.model)
         kinds: dict[str, Callable[[], Policy]] = {"zero": lambda: Zero(c), "random": lambda: Random(c, self.seed)}
@@ -188,7 +188,7 @@ class Play:
             from surefoot import tasks
             from surefoot.tasks.rollout import contract
 
-            task = tasks.make(self.task or "hover")
+            task = tasks.resolve(self.task or "hover")
             c = contract(task, tasks.env(task, 1).world.model)
             return (Zero(c) if self.policy == "zero" else Random(c, self.seed)), task
         from surefoot.deploy import bundle
@@ -288,7 +288,9 @@ class Sweep:
 
         if self.episodes < 2:
             raise SurefootError(f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}")
-        return specialists(tasks.make(task), self.over, values, others, first, first / "specialists", line, line.note)
+        return specialists(
+            tasks.resolve(task), self.over, values, others, first, first / "specialists", line, line.note
+        )
 
 
 @dataclass
@@ -356,7 +358,7 @@ class Cross:
         from surefoot import tasks
         from surefoot.gate.cross import cross
 
-        tasks.make(self.task)
+        tasks.resolve(self.task)
         count(self.episodes)
         out = self.out or Path("runs") / f"cross-{self.task}" / time.strftime("%Y-%m-%d_%H-%M-%S")
         line = Line(say)

@@ -41,7 +41,7 @@ def cross(
     watch: Watcher,
     say: Callable[[str], Any],
 ) -> tuple[dict[str, Any], list[Any]]:
-    task = tasks.make(task_name)
+    task = tasks.resolve(task_name)
     if not isinstance(task.belief, Box):
         raise SurefootError(f"{task_name}: cross needs a task whose belief is a box of ranges")
     if seed == JUDGED:

@@ -22,8 +22,8 @@ AUDIT_SECONDS = 5.0  # longest audit of a model that nobody has vouched for
 
 def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any], list[Any], str, int]:
     """Facts, things to print, the next command, the exit code: 1 when an unknown turns out to do nothing."""
-    if name in tasks.TASKS:
-        task = tasks.make(name)
+    if tasks.is_reference(name):
+        task = tasks.resolve(name)
         loaded = load_string(task.xml, task.name)
         params, belief = task.params, task.belief
         found = effects(params, task_trace(task)) if audit else []
@@ -31,7 +31,7 @@ def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any
     else:
         if not Path(name).exists():
             raise SurefootError(
-                f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
+                f"{name}: neither a file nor a task{nearest(name, tasks.names())}; tasks are {', '.join(tasks.names())}"
             )
         loaded = load_model(name, asset_root)
         params = unknowns(loaded.model)

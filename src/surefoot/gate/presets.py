@@ -15,7 +15,7 @@ def listing(name: str, task: str) -> tuple[dict[str, Any], list[Any], str]:
     """Facts, things to print and the next command: of one preset, of those that fit a task, or of all."""
     if name:
         return _one(presets.find(name), task)
-    fits = presets.fitting(tasks.make(task)) if task else list(presets.PRESETS)
+    fits = presets.fitting(tasks.resolve(task)) if task else list(presets.PRESETS)
     ready = _ready()
     if not fits:
         raise SurefootError(f"task {task}: no preset fits; try {', '.join(t for ts in ready.values() for t in ts)}")
@@ -29,7 +29,7 @@ def listing(name: str, task: str) -> tuple[dict[str, Any], list[Any], str]:
 
 def _one(p: Preset, task: str) -> tuple[dict[str, Any], list[Any], str]:
     task = task or _ready()[p.kind][0]
-    fit = presets.fit(tasks.make(task), p.name)
+    fit = presets.fit(tasks.resolve(task), p.name)
     facts = _facts(p) | {
         "task": task,
         "ranges": [asdict(row) for row in fit.rows],
@@ -60,6 +60,6 @@ def _facts(p: Preset) -> dict[str, Any]:
 def _ready() -> Mapping[str, list[str]]:
     """Kind of robot -> the ready tasks with one, of those that presets are made for."""
     kinds: dict[str, list[str]] = {p.kind: [] for p in presets.PRESETS.values()}
-    for name in tasks.TASKS:
-        kinds.get(tasks.make(name).robot, []).append(name)
+    for name in tasks.names():
+        kinds.get(tasks.resolve(name).robot, []).append(name)
     return kinds

@@ -43,7 +43,7 @@ def settings_for(task_name: str, changes: dict[str, Any] | None = None) -> PPO:
     for k in changes or {}:
         if k not in known:
             raise unknown("setting", k, known)
-    return PPO(**{**tasks.make(task_name).settings, **(changes or {})})
+    return PPO(**{**tasks.resolve(task_name).settings, **(changes or {})})
 
 
 def train(
@@ -71,7 +71,7 @@ def train(
     or a delta to the actions, to put into the world; the run keeps their files.
     """
     settings = settings or settings_for(task_name)
-    belief = belief or tasks.nominal(tasks.make(task_name))
+    belief = belief or tasks.nominal(tasks.resolve(task_name))
     about = {"task": task_name, "seed": training(seed), "belief": belief.to_json(), "settings": asdict(settings)}
     if ranges is not None:
         kind = next(name for name, known in RANGES.items() if isinstance(ranges, known))
@@ -80,7 +80,7 @@ def train(
         about["obs"] = asdict(obs)
     below = None if base is None else base if isinstance(base, PolicyNet) else export.load_net(base)
     about |= upon(below, residual)
-    inside = tasks.learned(tasks.make(task_name), terms)
+    inside = tasks.learned(tasks.resolve(task_name), terms)
     about |= _inside(inside)
     given = None if start is None else _nets(start, about)
     if start is not None and given is not None:
@@ -189,7 +189,7 @@ def _same_meaning(start: str, about: dict[str, Any], there: dict[str, Any]) -> N
         if was != now:
             raise SurefootError(f"{where}: its nets were learned with {k} {was}; expected {now}, as asked for here")
     for group in ("actor", "critic"):
-        told = [_told(tasks.make(a["task"]), a.get("obs"), start).observations[group].terms for a in (there, mine)]
+        told = [_told(tasks.resolve(a["task"]), a.get("obs"), start).observations[group].terms for a in (there, mine)]
         was, now = (", ".join(t.name for t in terms) for terms in told)
         if was != now:
             raise SurefootError(f"{where}: its {group} is told {was}; here it would be told {now}")
@@ -312,7 +312,7 @@ def follow(
 
     With `again`, a run that was begun alike in `out` goes on. `terms` are learned Terms to put into the student's world.
     """
-    task = tasks.make(task_name)
+    task = tasks.resolve(task_name)
     settings, belief = settings or Student(**task.lesson), belief or task.belief
     master = export.load_net(teacher)
     about = {
@@ -363,7 +363,7 @@ def resume(
 
 def _learner(run: Run, about: dict[str, Any], threads: int) -> Learner | Apprentice:
     seed, where = int(about["seed"]), str(run.folder / "run.json")
-    task, belief = tasks.make(about["task"]), Belief.from_json(about["belief"], where)
+    task, belief = tasks.resolve(about["task"]), Belief.from_json(about["belief"], where)
     if "student" in about:
         lesson, teacher = _settings(Student, about["student"], where), export.load_net(run.folder / "teacher")
         if export.digest(teacher) != about["teacher"]:

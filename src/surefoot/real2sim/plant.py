@@ -38,10 +38,10 @@ class Plant:
     """an actuator net that `surefoot actuator` wrote, to go with the model's actuators"""
 
     def spec(self) -> mujoco.MjSpec:
-        task = tasks.make(self.model) if self.model in tasks.TASKS else None
+        task = tasks.resolve(self.model) if tasks.is_reference(self.model) else None
         if task is None and not Path(self.model).exists():
             raise SurefootError(
-                f"{self.model}: neither a file nor a task{nearest(self.model, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
+                f"{self.model}: neither a file nor a task{nearest(self.model, tasks.names())}; tasks are {', '.join(tasks.names())}"
             )
         spec = (load_string(task.xml, task.name) if task else load_model(self.model)).spec
         if self.fixed:

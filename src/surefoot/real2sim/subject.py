@@ -29,7 +29,7 @@ class Subject:
 def subject(plant: Plant, learn: tuple[str, ...], rate: float) -> Subject:
     """A task's robot with the task's belief, or a model file's with what the words of `identify` mean in it."""
     name = plant.model
-    task = tasks.make(name) if name in tasks.TASKS else None
+    task = tasks.resolve(name) if tasks.is_reference(name) else None
     spec = plant.spec()
     params = chosen(task.params, learn) if task else learnable(spec.compile(), learn)
     world = machine(spec, params, rate)

@@ -1,6 +1,6 @@
-"""Ready tasks and the robots they use. `make` builds one by name; `env` puts it into a world."""
+"""Tasks: `resolve` finds one by name, file or module; `env` puts it into a world."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,29 +17,11 @@ from surefoot.sim import engines
 from surefoot.sim.learned import load
 from surefoot.sim.load import load_string
 from surefoot.task import Task, memory
-from surefoot.tasks.arm import arm
-from surefoot.tasks.balance import balance
-from surefoot.tasks.balance_camera import balance_camera
-from surefoot.tasks.hover import hover
+from surefoot.tasks.registry import is_reference, named, names, resolve
 from surefoot.tasks.rollout import contract as contract_of
-from surefoot.tasks.walk import walk
 from surefoot.world import Term
 
-TASKS: dict[str, Callable[[], Task]] = {
-    "arm": arm,
-    "balance": balance,
-    "balance-discrete": lambda: balance(discrete=True),
-    "balance-camera": balance_camera,
-    "hover": hover,
-    "walk": walk,
-    "walk-rough": lambda: walk(rough=True),
-}
-
-
-def make(name: str) -> Task:
-    if name not in TASKS:
-        raise unknown("task", name, TASKS)
-    return TASKS[name]()
+__all__ = ["ObsOverride", "is_reference", "named", "names", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -107,9 +89,18 @@ def for_contract(task: Task, contract: Contract) -> Task:
         raise SurefootError(f"a policy of {contract.task}, expected one that fits {task.name}: {error}") from None
 
 
+def task_named(contract: Contract) -> Task:
+    """The task that a contract names. A file or a module that it names is not imported: a policy may be a stranger's."""
+    if contract.task not in names():
+        raise SurefootError(
+            f"the policy is for the task {contract.task!r}; name that task yourself: --task FILE.py or MODULE:FUNCTION"
+        )
+    return named(contract.task)
+
+
 def of(contract: Contract, name: str = "") -> Task:
-    """The task a policy with this contract was made for, or another one that it fits."""
-    task = for_contract(make(name or contract.task), contract)
+    """The task a policy with this contract was made for, or the one that `name` refers to, which it fits."""
+    task = for_contract(resolve(name) if name else task_named(contract), contract)
     if task.action.names != contract.action.names:
         theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
@@ -122,10 +113,7 @@ def of(contract: Contract, name: str = "") -> Task:
 
 def privileged(contract: Contract) -> list[str]:
     """What a policy must be told that its task's own actor is not: a teacher's knowledge, which no robot has."""
-    if contract.task not in TASKS:
-        return []
-    robots = {"begun", "last_action"} | {t.name for t in make(contract.task).observations["actor"].terms}
-    return [t.name for t in contract.terms if t.name not in robots]
+    return [t.name for t in contract.terms if t.formula is None and t.name != "pixels"]
 
 
 def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term) -> Task:

@@ -16,7 +16,7 @@ from surefoot.belief import Belief
 from surefoot.env import Env, Episodes, Step
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.tasks import env as env_of
-from surefoot.tasks import make
+from surefoot.tasks import resolve
 
 try:
     from gymnasium.spaces import Box, Discrete, Space
@@ -80,7 +80,7 @@ class GymVectorEnv(VectorEnv):
 
 def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0) -> GymVectorEnv:
     """n episodes of a ready task: in its nominal world, or under a belief, such as its own, `make(name).belief`."""
-    return GymVectorEnv(env_of(make(task_name), n, belief, seed))
+    return GymVectorEnv(env_of(resolve(task_name), n, belief, seed))
 
 
 def _observation_space(env: Env) -> Box:

@@ -1,0 +1,152 @@
+"""From a reference to a Task: a name (ours, or of an installed package), `path/file.py[:function]`, or `module:function`.
+
+A name is safe to look up wherever it comes from. A file or a module is code: it is imported only where the user wrote the
+reference (`resolve`), never because a policy, a run or a log names it (`named`).
+"""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from surefoot.errors import SurefootError, nearest, unknown
+from surefoot.task import Task
+from surefoot.tasks.arm import arm
+from surefoot.tasks.balance import balance
+from surefoot.tasks.balance_camera import balance_camera
+from surefoot.tasks.hover import hover
+from surefoot.tasks.walk import walk
+
+GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:function
+READY: dict[str, Callable[[], Task]] = {
+    "arm": arm,
+    "balance": balance,
+    "balance-discrete": lambda: balance(discrete=True),
+    "balance-camera": balance_camera,
+    "hover": hover,
+    "walk": walk,
+    "walk-rough": lambda: walk(rough=True),
+}
+
+
+class TaskCodeError(SurefootError):
+    """The user's own task file failed: the message ends with their line, not with ours."""
+
+
+def names() -> list[str]:
+    """Tasks that have a name: ours, then those of installed packages."""
+    return [*READY, *(e.name for e in entry_points(group=GROUP) if e.name not in READY)]
+
+
+def is_reference(text: str) -> bool:
+    """Whether a word on a command line means a task, not a model file."""
+    path, _, function = text.partition(":")
+    module = bool(function) and function.isidentifier() and all(p.isidentifier() for p in path.split("."))
+    return text in READY or _file(text) is not None or module or text in names()
+
+
+def named(name: str) -> Task:
+    """A task by its name alone."""
+    if name in READY:
+        return READY[name]()
+    found = [e for e in entry_points(group=GROUP) if e.name == name]
+    if not found:
+        raise unknown("task", name, names())
+    return _made(found[0].load, name)
+
+
+def resolve(reference: str) -> Task:
+    """The task that a user's reference means."""
+    file = _file(reference)
+    if file is not None:
+        path, function = file
+        return _called(_imported_file(path), function, reference)
+    if ":" in reference:
+        module, _, function = reference.partition(":")
+        return _called(_imported(module, reference), function, reference)
+    return named(reference)
+
+
+def _file(reference: str) -> tuple[Path, str] | None:
+    """path, function of `file.py` or `file.py:function`; None where it is no such thing."""
+    if reference.endswith(".py"):
+        return Path(reference), ""
+    path, colon, function = reference.rpartition(":")
+    return (Path(path), function) if colon and path.endswith(".py") else None
+
+
+def _imported_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = nearest(path.name, [p.name for p in path.parent.glob("*.py")] if path.parent.is_dir() else [])
+        raise SurefootError(f"{path}: no such file; expected a task file{near}")
+    name = f"surefoot_task_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise SurefootError(f"{path}: expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # so that its dataclasses can be found
+    beside = str(path.resolve().parent)
+    sys.path.insert(0, beside)  # a task file may import its neighbours
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise _users(error, str(path)) from None
+    finally:
+        sys.path.remove(beside)
+    return module
+
+
+def _imported(module: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and module.startswith(error.name):
+            raise SurefootError(f"{reference}: no module {error.name}; expected a name, file.py or module:function{nearest(reference, names())}") from None  # fmt: skip
+        raise _users(error, reference) from None
+    except Exception as error:
+        raise _users(error, reference) from None
+
+
+def _called(module: ModuleType, function: str, reference: str) -> Task:
+    """The function that makes the task; without a name, the only one of the module's own that says it returns a Task."""
+    own = {k: f for k, f in vars(module).items() if callable(f) and getattr(f, "__module__", "") == module.__name__}
+    if not function:
+        tasks = [k for k, f in own.items() if getattr(f, "__annotations__", {}).get("return") in (Task, "Task")]
+        tasks = tasks if len(tasks) != 1 and "task" not in own else tasks[:1] or ["task"]
+        if len(tasks) != 1:
+            found = ", ".join(tasks) or "none"
+            raise SurefootError(
+                f"{reference}: expected one function that returns a Task, found {found}; name it: {reference}:FUNCTION"
+            )
+        function = tasks[0]
+    if function not in vars(module):
+        raise unknown("function", function, own, reference)
+    return _made(lambda: vars(module)[function], reference)
+
+
+def _made(make: Callable[[], Any], reference: str) -> Task:
+    try:
+        task = make()()
+    except SurefootError:
+        raise
+    except Exception as error:
+        raise _users(error, reference) from None
+    if not isinstance(task, Task):
+        raise SurefootError(f"{reference}: expected a function that returns a Task, found {type(task).__name__}")
+    return task
+
+
+def _users(error: Exception, reference: str) -> TaskCodeError:
+    """What went wrong in the user's code, with the innermost line that is theirs."""
+    if isinstance(error, SyntaxError):
+        at = f"{error.filename}, line {error.lineno}: {(error.text or '').strip()}"
+        return TaskCodeError(f"{reference}: {type(error).__name__}: {error.msg}\n  {at}")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "surefoot" not in Path(f.filename).parts[-3:-1] and "importlib" not in f.filename]  # fmt: skip
+    at = f"\n  {frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}" if frames else ""
+    return TaskCodeError(f"{reference}: {type(error).__name__}: {error}{at}")
