@@ -19,7 +19,7 @@ import numpy as np
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.rng import stream
-from surefoot.sim.engine import Engine, compile_for, unheard
+from surefoot.sim.engine import Engine, compile_for, silence
 from surefoot.world import Chance, Start
 
 SECONDS = 0.5  # of simulated time that an audit of a model takes
@@ -94,10 +94,10 @@ def cost(model: mujoco.MjModel, params: Params) -> float:
     """About how long an audit takes, s on one core: from some steps, and from what a row's own e makes MuJoCo derive."""
     start, data, own = start_of(model, 1, 0), mujoco.MjData(model), copy.copy(model)
     data.qpos[:], data.qvel[:] = start.q[0], start.v[0]
-    with unheard():
-        mujoco.mj_step(model, data)  # the first touches its memory
-        step = _timed(lambda: mujoco.mj_step(model, data))
-        derive = _timed(lambda: mujoco.mj_setConst(own, data))
+    silence()
+    mujoco.mj_step(model, data)  # the first touches its memory
+    step = _timed(lambda: mujoco.mj_step(model, data))
+    derive = _timed(lambda: mujoco.mj_setConst(own, data))
     return 4 * len(params) * (step * SECONDS / model.opt.timestep + derive)
 
 

@@ -5,8 +5,7 @@ x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e 
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mujoco
@@ -21,10 +20,8 @@ from surefoot.sim.layout import layout_of
 from surefoot.sim.mover import Makes
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
 
-DIVERGED = [
-    int(w)
-    for w in (mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADQVEL, mujoco.mjtWarning.mjWARN_BADQACC)
-]
+DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{k}")) for k in ("QPOS", "QVEL", "QACC")]
+FIRST, END = min(DIVERGED), max(DIVERGED) + 1  # neighbours, so that counting them needs no copy
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
 STIFF = 0.999  # impedance of dry friction that has a law: the engine's 0.9 creeps, and what creeps does not stick
 KEEP = 4  # control periods from one copy of the state to the next, so that what diverged can be replayed
@@ -96,18 +93,15 @@ class Given:
     wrenches: np.ndarray | None  # (n, bodies, 6), where a Term holds a body
 
 
-HEARD: list[str] = []
+def _counted(message: str) -> None:
+    """A warning of the engine, which step() finds in its counters."""
 
 
-@contextmanager
-def unheard() -> Iterator[None]:
-    """The engine's warnings go to HEARD, and step() looks at its counters: no terminal line and file for each."""
-    listener = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(HEARD.append)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(listener)
+def silence() -> None:
+    """Without a listener MuJoCo prints a line and writes a file for each warning. One is set where there is none, and stays:
+    setting it back and forth around each step would not be safe for two threads."""
+    if mujoco.get_mju_user_warning() is None:
+        mujoco.set_mju_user_warning(_counted)
 
 
 class Engine(World):
@@ -129,7 +123,9 @@ class Engine(World):
         self.threads, self.writes = threads, writes
         self.dt, self.layout = substeps * model.opt.timestep, layout_of(model)
         self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
+        silence()
         self.batch = Batch(model, n, threads)
+        self.counters = self.batch.warning[:, :, 1]  # of each kind of warning, for each simulation
         for p in params:
             check_op(p)
         # not writes: the model is already what it is, and e is there for Terms and critics that read it
@@ -280,11 +276,9 @@ class Engine(World):
         self._keep(applied, held)
         diverged = np.zeros(self.n, bool)
         v_before = self.state.v.copy() if self.explicit else None
-        HEARD.clear()
-        with unheard():
-            self._advance(diverged)
-        if HEARD:
-            warned = self.batch.warning[:, DIVERGED, 1].sum(1)
+        self._advance(diverged)
+        warned = self.counters[:, FIRST:END].sum(1)
+        if not np.array_equal(warned, self.warned):
             diverged |= warned != self.warned
             self.warned[:] = warned
         v = self.state.v
@@ -335,10 +329,9 @@ class Engine(World):
             return self._step_by_step(u, chance)
         m, count = self.model, u.shape[1]
         record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses
-        with unheard():
-            each = self.batch.rollout(count * self.substeps, np.repeat(u, self.substeps, 1), record=record)
+        each = self.batch.rollout(count * self.substeps, np.repeat(u, self.substeps, 1), record=record)
         ends = {k: a[:, self.substeps - 1 :: self.substeps] for k, a in each.items()}
-        warned = self.batch.warning[:, DIVERGED, 1].sum(1)
+        warned = self.counters[:, FIRST:END].sum(1)
         diverged = (warned != self.warned) | ~(np.abs(ends["qvel"]) < FASTEST).all((1, 2))
         self.warned[:] = warned
         self.stopped |= diverged
