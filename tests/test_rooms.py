@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
-NOUNS = {"errors", "rng", "files", "params", "special", "belief", "world", "task", "policy", "wiring", "log", "verdict"}
+NOUNS = {
+    "errors",
+    "rng",
+    "files",
+    "params",
+    "special",
+    "belief",
+    "world",
+    "task",
+    "policy",
+    "wiring",
+    "log",
+    "verdict",
+    "report",
+}
 # each room and those it may import from; the nouns are open to all
 MAY = {
     "formats": set(),
@@ -20,20 +34,9 @@ MAY = {
     "motion": {"sim", "control", "tasks"},
     "real2sim": {"formats", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
-    "console": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
-    "cli": {
-        "formats",
-        "presets",
-        "sim",
-        "control",
-        "tasks",
-        "learn",
-        "motion",
-        "real2sim",
-        "gate",
-        "deploy",
-        "console",
-    },
+    "verbs": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
+    "web": set(),
+    "cli": {"verbs", "web", "tasks"},
     "__main__": {"cli"},
 }
 PATHS = sorted(SOURCE.rglob("*.py"))
@@ -82,6 +85,12 @@ def test_nouns_need_numpy_alone():
                 "safetensors",
             }
             assert not outside, f"{path.name} imports {outside}"
+
+
+def test_verbs_neither_print_nor_draw():
+    for path in (SOURCE / "verbs").rglob("*.py"):
+        assert not {m.split(".")[0] for m in imports(path)} & {"rich", "matplotlib", "html"}, path.name
+        assert not re.search(r"(?<![\w.])print\(", path.read_text()), path.name
 
 
 def test_deploy_needs_neither_mujoco_nor_torch():

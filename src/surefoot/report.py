@@ -39,8 +39,12 @@ def unwatched(_: Progress) -> None:
     """The Watch of a caller who does not look."""
 
 
+class Block:
+    """A part of a report: one of the kinds below."""
+
+
 @dataclass(frozen=True)
-class Text:
+class Text(Block):
     """A paragraph."""
 
     words: str
@@ -48,7 +52,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Note:
+class Note(Block):
     """Something to know, or with `warning` to mind."""
 
     words: str
@@ -74,7 +78,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """Rows of words and numbers under named columns; `strong` rows stand out."""
 
     columns: tuple[Column, ...]
@@ -84,8 +88,9 @@ class Table:
 
     @staticmethod
     def of(
-        columns: Sequence[Column | str], rows: Sequence[Sequence[Cell]], title: str = "", strong: Sequence[int] = ()
+        columns: Sequence[Any], rows: Sequence[Sequence[Any]], title: str = "", strong: Sequence[int] = ()
     ) -> "Table":
+        """From names or Columns, and rows of cells."""
         named = tuple(c if isinstance(c, Column) else Column(c) for c in columns)
         return Table(named, tuple(tuple(r) for r in rows), title, frozenset(strong))
 
@@ -94,7 +99,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Checks:
+class Checks(Block):
     """The rows of a verdict, each a number against its limit."""
 
     checks: tuple[Check, ...]
@@ -132,7 +137,8 @@ class Series:
     @staticmethod
     def of(name: str, x: Any, y: Any, low: Any = (), high: Any = (), **how: Any) -> "Series":
         """From arrays or lists."""
-        return Series(name, *(tuple(float("nan") if v is None else float(v) for v in z) for z in (x, y, low, high)), **how)
+        numbers = lambda z: tuple(float("nan") if v is None else float(v) for v in z)  # noqa: E731
+        return Series(name, numbers(x), numbers(y), numbers(low), numbers(high), **how)
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Plot:
+class Plot(Block):
     """Series over two axes: numbers, not a picture."""
 
     title: str
@@ -157,7 +163,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Picture(Block):
     """An image or a film (kind gif) of the bytes of a file. Pictures that follow each other stand side by side."""
 
     data: bytes
@@ -166,14 +172,11 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Details:
+class Details(Block):
     """Blocks to unfold."""
 
     title: str
-    blocks: tuple["Block", ...]
-
-
-Block = Text | Note | Table | Checks | Plot | Picture | Details
+    blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True)

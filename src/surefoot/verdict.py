@@ -74,10 +74,6 @@ class Verdict:
     def holds(self) -> bool:
         return bool(self.checks) and all(check.holds for check in self.checks)
 
-    def table(self) -> list[list[str]]:
-        """Rows of words for printing; the first row is the header."""
-        return [["", "check", "value", "limit", "interval", "evidence"], *(c.row() for c in self.checks)]
-
     def to_json(self) -> dict[str, Any]:
         checks = [check.to_json() for check in self.checks]
         return {

@@ -10,11 +10,11 @@ import torch
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.cli import main
-from surefoot.cli.words import trained_over
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
 from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.verbs.arguments import trained_over
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 512}
 LESSON = Student(envs=32, horizon=8, minibatches=2, steps=32 * 8 * 6, history=6, hidden=(16,))

@@ -1,84 +1,31 @@
-"""The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; console.py draws."""
+"""The command line: parse, run, show. What a verb does is in verbs/; how its report looks is in terminal.py and web/."""
 
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
-import tyro
-from rich.console import Console
-
 import surefoot
-from surefoot.cli.actuator import Actuator
-from surefoot.cli.believe import Believe
-from surefoot.cli.doctor import Doctor
-from surefoot.cli.explore import Explore
-from surefoot.cli.gate import Gate
-from surefoot.cli.lacks import Delta, Missing
-from surefoot.cli.logs import ReadLog
-from surefoot.cli.real import Identify, Preflight, Replay
-from surefoot.cli.record import Record
-from surefoot.cli.train import Train, parse_train
-from surefoot.cli.verbs import Adapt, Cross, Eval, Export, Look, Play, Presets, Sweep, Tasks, Try
-from surefoot.cli.words import described
-from surefoot.console import show
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import SurefootError
+from surefoot.verbs import GROUPS, VERBS, load
 
 BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
 
-VERBS: dict[str, Any] = {
-    "tasks": Tasks,
-    "look": Look,
-    "presets": Presets,
-    "log": ReadLog,
-    "try": Try,
-    "train": Train,
-    "eval": Eval,
-    "play": Play,
-    "export": Export,
-    "sweep": Sweep,
-    "adapt": Adapt,
-    "record": Record,
-    "gate": Gate,
-    "cross": Cross,
-    "explore": Explore,
-    "preflight": Preflight,
-    "replay": Replay,
-    "identify": Identify,
-    "believe": Believe,
-    "missing": Missing,
-    "delta": Delta,
-    "actuator": Actuator,
-    "doctor": Doctor,
-}
-
-
-def _parse(args: list[str]) -> Any:
-    """Arguments to a verb."""
-    name, *rest = args
-    if name == "train":
-        return parse_train(rest)
-    return tyro.cli(VERBS[name], args=rest, prog=f"surefoot {name}", description=described(VERBS[name]))
-
 
 def usage() -> str:
-    rows = "\n".join(f"  {name:9} {(v.__doc__ or '').strip()}" for name, v in VERBS.items())
+    rows = "\n\n".join(
+        "\n".join([group, *(f"  {name:10}{about}" for name, about in verbs.items())]) for group, verbs in GROUPS.items()
+    )
     return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
 
-usage: surefoot VERB [...]        surefoot VERB --help tells about a verb
+usage: surefoot VERB [...]        surefoot VERB --help describes a verb
 
 {rows}
 
 Every verb takes --json (facts for machines) and --traceback (where an error came from).
 Begin with: surefoot cross hover"""
-
-
-class Plain(Console):
-    """A console that lets `main` say how a command ends whose reader has gone; rich would end it with 1, which means no."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -88,9 +35,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         try:
             return _main(args, as_json, traceback)
-        except SystemExit as stop:  # of whoever parses words
+        except SystemExit as stop:  # of the argument parser
             if as_json and stop.code:
-                print(json.dumps({"error": "the words of the command: standard error says which"}))
+                print(json.dumps({"error": "bad arguments: standard error says which"}))
             raise
         finally:
             sys.stdout.flush()
@@ -108,11 +55,8 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     if args[0] in ("--version", "-V"):
         print(surefoot.__version__)
         return 0
-    say = Plain(stderr=as_json, soft_wrap=False, markup=False)
     try:
-        if args[0] not in VERBS:
-            raise unknown("verb", args[0], VERBS, "surefoot")
-        answer = _parse(args).run(say)
+        show = _run(_parse(args), as_json)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
@@ -129,8 +73,59 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
             return _fail(str(error), BAD_INPUT, as_json)
         words = " ".join(str(error).split())
         return _fail(f"{type(error).__name__}: {words}: a defect of surefoot; --traceback shows where", DEFECT, as_json)
-    show(answer, say, as_json)
-    return answer.code
+    return show()
+
+
+def _run(verb: Any, as_json: bool) -> Callable[[], int]:
+    """Run a verb and write its page; what is returned shows the report, and gives the exit code."""
+    from rich.console import Console
+
+    from surefoot.cli.terminal import Line, show
+
+    class Plain(Console):
+        """Lets `main` say how a command ends whose reader has gone; rich would end it with 1, which means no."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    say = Plain(stderr=as_json, soft_wrap=False, markup=False)
+    line = Line(say)
+    try:
+        report = verb.run(line)
+    finally:
+        line.end()
+    if report.page is not None:
+        from surefoot.web.page import write
+
+        write(report, report.page)
+
+    def shown() -> int:
+        show(report, say, as_json)
+        return int(report.code)
+
+    return shown
+
+
+def _parse(args: list[str]) -> Any:
+    """Arguments to a verb."""
+    name, *rest = args
+    verb = load(name)
+    if name != "train":
+        return _parsed(name, verb, rest)
+    from surefoot import tasks
+
+    # settings tuned for a task are the defaults that `train TASK --help` shows
+    guess = next((a for a, before in zip(rest, ["", *rest]) if a in tasks.TASKS and not before.startswith("-")), "")
+    found = _parsed(name, verb, rest, verb.tuned(guess))
+    return found if found.task in ("", guess) else _parsed(name, verb, rest, verb.tuned(found.task))
+
+
+def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
+    import tyro
+
+    about = f"{VERBS[name]}\n\nTakes --json (facts for machines) and --traceback, too."
+    more = {} if default is None else {"default": default}
+    return tyro.cli(verb, args=args, prog=f"surefoot {name}", description=about, **more)
 
 
 def _take(args: list[str], flag: str) -> bool:
@@ -141,7 +136,9 @@ def _take(args: list[str], flag: str) -> bool:
 
 
 def _fail(words: str, code: int, as_json: bool) -> int:
+    from surefoot.report import plain
+
     if as_json:
         print(json.dumps({"error": words}))
-    print(f"error: {words}", file=sys.stderr)
+    print(f"error: {plain(words)}", file=sys.stderr)
     return code

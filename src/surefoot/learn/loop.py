@@ -2,9 +2,8 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from types import FrameType
@@ -18,25 +17,11 @@ from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice
 from surefoot.policy import Net
+from surefoot.report import Progress, Watch
 from surefoot.tasks.rollout import contract
 
 FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
 BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a watcher is told after each iteration."""
-
-    metrics: dict[str, Any]
-    iteration: int
-    iterations: int
-    seconds: float
-    steps_per_second: float
-    said: tuple[str, ...]
-
-
-Watcher = Callable[[Progress], None]
 
 
 class Stopped(Exception):
@@ -50,7 +35,7 @@ class Stopped(Exception):
         super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")
 
 
-def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_every: float, again: bool = False) -> Path:
+def go(run: Run, learner: Learner | Apprentice, watch: Watch | None, save_every: float, again: bool = False) -> Path:
     """Iterate to the end, saving on the way; each checkpoint is followed by the policy as it then is."""
     total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
     board = _Board(run, learner.iteration)
@@ -65,8 +50,14 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             rate = (learner.iteration - first) * learner.settings.batch / spent
             board.add(row | {"steps_per_second": rate}, learner.iteration)
             if watch is not None:
-                watch(Progress(row, learner.iteration, total, spent, rate, tuple(run.said)))
+                for words in run.said:
+                    watch(Progress(f"note: {words}", stays=True))
                 run.said.clear()
+                watch(
+                    Progress(
+                        f"{rate / 1000:.1f}k steps/s", learner.iteration / total, row | {"iteration": learner.iteration}
+                    )
+                )
             if learner.iteration < total:
                 saves.maybe(forced=bool(asked))
             if asked and learner.iteration < total:

@@ -16,7 +16,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
-from surefoot.learn.loop import Watcher, go
+from surefoot.learn.loop import go
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import Residual, Upon
@@ -24,6 +24,7 @@ from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
 from surefoot.policy import Net
+from surefoot.report import Watch
 from surefoot.sim import learned
 from surefoot.task import Env, Task
 from surefoot.tasks import Sees
@@ -51,7 +52,7 @@ def train(
     belief: Belief | None = None,
     settings: PPO | None = None,
     threads: int = 0,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     ranges: Grows | None = None,
     sees: Sees | None = None,
@@ -221,7 +222,7 @@ SAME = (
 )
 
 
-def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | None, save_every: float) -> Path:
+def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watch | None, save_every: float) -> Path:
     """Go on with a run that was begun as `about` says; refused if it was begun otherwise."""
     there, mine = files.read_json(folder / "run.json"), json.loads(json.dumps(about))
     for k in SAME:
@@ -261,7 +262,7 @@ def progressive(
     seed: int = 0,
     settings: PPO | None = None,
     threads: int = 0,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     sees: Sees | None = None,
     start: Path | None = None,
@@ -290,7 +291,7 @@ def follow(
     belief: Belief | None = None,
     settings: Student | None = None,
     threads: int = 0,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     again: bool = False,
     terms: Sequence[Path] = (),
@@ -322,7 +323,7 @@ def follow(
 
 
 def resume(
-    folder: Path, threads: int = 0, watch: Watcher | None = None, save_every: float = SAVE_EVERY, again: bool = False
+    folder: Path, threads: int = 0, watch: Watch | None = None, save_every: float = SAVE_EVERY, again: bool = False
 ) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened."""
     run, about = Run.open(folder)

@@ -25,9 +25,10 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, track
+from surefoot.real2sim.explain import Explained, Fitting, Track, explain, judged, track
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.replay import Windows, predict
+from surefoot.report import Progress, Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.task import Action, Env, Group, Moment, Reward, Seen, Task
 from surefoot.world import Start, World
@@ -118,7 +119,7 @@ def practised(
     practice: Practice | None = None,
     fitting: Fitting | None = None,
     seed: int = 0,
-    watch: Callable[[dict[str, float]], None] | None = None,
+    watch: Watch | None = None,
 ) -> Explained:
     """delta by reinforcement, and what it explains of the part of the log that it was not shown."""
     from surefoot.learn.ppo import Learner
@@ -136,7 +137,8 @@ def practised(
     for _ in range(settings.iterations):
         row = learner.iterate()
         if watch is not None:
-            watch(row)
+            words = f"{row['steps']:,.0f} of {settings.steps:,} steps, reward {row['reward']:.3f}"
+            watch(Progress(words, learner.iteration / settings.iterations))
     arrays = learner.policy_parts()[0]
     term = DeltaAction(Layout.of(at.world.model), frozen(arrays, lessons.action.scale))
     return judged(at, term, {"push": "control", "steps": settings.iterations * settings.batch}, fitting, seed)

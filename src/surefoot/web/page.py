@@ -55,7 +55,9 @@ def shown(blocks: Sequence[Block]) -> Iterator[str]:
     for pictures, some in groupby(blocks, lambda b: isinstance(b, Picture)):
         if pictures:
             films = "".join(
-                f"<figure>{_image(b)}<figcaption>{text(b.alt)}</figcaption></figure>" for b in some if isinstance(b, Picture)
+                f"<figure>{_image(b)}<figcaption>{text(b.alt)}</figcaption></figure>"
+                for b in some
+                if isinstance(b, Picture)
             )
             yield f'<div class="films">{films}</div>'
         else:
@@ -79,6 +81,7 @@ def _block(block: Block) -> str:
             return _image(block)
         case Details():
             return f"<details><summary>{text(block.title)}</summary>{''.join(shown(block.blocks))}</details>"
+    raise TypeError(f"no such block: {block!r}")
 
 
 def _titled(title: str) -> str:
@@ -100,7 +103,11 @@ def _checks(checks: Sequence[Check]) -> str:
     numbers = "".join(f'<th class="num">{name}</th>' for name in ("value", "limit", "interval"))
     rows = f"<tr><th></th><th>check</th>{numbers}</tr>"
     for c in checks:
-        mark = '<td class="mark good">&#10003; <span>pass</span></td>' if c.holds else '<td class="mark bad">&#10007; <span>FAIL</span></td>'
+        mark = (
+            '<td class="mark good">&#10003; <span>pass</span></td>'
+            if c.holds
+            else '<td class="mark bad">&#10007; <span>FAIL</span></td>'
+        )
         cells = "".join(f'<td class="num">{text(x)}</td>' for x in c.row()[2:5])
         rows += f'<tr class="asked{"" if c.holds else " strong"}">{mark}<td>{text(c.name)}</td>{cells}</tr>'
         rows += f'<tr class="evidence"><td></td><td colspan="4">{text(c.evidence)}</td></tr>'

@@ -45,7 +45,9 @@ def figure(plot: Plot, table: Callable[[Table], str]) -> str:
         if rows
         else f'<div class="ys">{"".join(_labels(plot.y, y, py, "bottom"))}</div>'
     )
-    below = f'<div class="xs">{"".join(_labels(plot.x, x, px, "left"))}</div><div class="xlabel">{text(plot.x.head)}</div>'
+    below = (
+        f'<div class="xs">{"".join(_labels(plot.x, x, px, "left"))}</div><div class="xlabel">{text(plot.x.head)}</div>'
+    )
     caption = f"<figcaption>{text(plot.caption)}</figcaption>" if plot.caption else ""
     return (
         f'<figure>{_legend(plot)}<div class="plot">{ylabel}{left}{svg}{below}</div>{caption}'
@@ -113,7 +115,9 @@ def ticks(axis: Axis, low: float, high: float) -> list[float]:
     if axis.names:
         return []
     if axis.scale == "log" and high / low > 3:
-        found = [m * 10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for m in (1, 2, 5)]
+        found = [
+            m * 10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for m in (1, 2, 5)
+        ]
         found = [v for v in found if low <= v <= high]
         return found if len(found) <= 7 else [v for v in found if math.isclose(math.log10(v) % 1, 0, abs_tol=1e-9)]
     if axis.scale == "symlog":
@@ -167,7 +171,9 @@ def thinned(y: np.ndarray, most: int = DRAWN) -> np.ndarray:
     if len(y) <= most:
         return np.arange(len(y))
     parts = np.array_split(np.arange(len(y)), most // 2)
-    kept = [p[f(np.nan_to_num(y[p], nan=empty))] for p in parts for f, empty in ((np.argmin, np.inf), (np.argmax, -np.inf))]
+    kept = [
+        p[f(np.nan_to_num(y[p], nan=empty))] for p in parts for f, empty in ((np.argmin, np.inf), (np.argmax, -np.inf))
+    ]
     return np.unique([0, *kept, len(y) - 1])
 
 
@@ -231,8 +237,14 @@ def _legend(plot: Plot) -> str:
     rows = []
     for k, s in enumerate(plot.series):
         if s.name:
-            ends = '<path class="ci" d="M2 8H26"/><path class="dot" d="M14 8h0"/>' if plot.y.names and s.low else SWATCH[s.style]
+            ends = (
+                '<path class="ci" d="M2 8H26"/><path class="dot" d="M14 8h0"/>'
+                if plot.y.names and s.low
+                else SWATCH[s.style]
+            )
             rows.append((f'<g class="{_colour(plot, k)}">{ends}</g>', s.name))
     rows += [('<path class="rule" d="M0 8H28"/>', r.name) for r in plot.rules if r.name]
-    items = "".join(f'<li><svg viewBox="0 0 28 16" aria-hidden="true">{mark}</svg>{text(name)}</li>' for mark, name in rows)
+    items = "".join(
+        f'<li><svg viewBox="0 0 28 16" aria-hidden="true">{mark}</svg>{text(name)}</li>' for mark, name in rows
+    )
     return f'<ul class="legend">{items}</ul>' if rows else ""

@@ -1,25 +1,26 @@
-"""What the words of a command line mean: beliefs, tasks and counts by the names a user gives them."""
+"""What arguments mean: beliefs, tasks, runs and counts by the names a user gives them."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+import numpy as np
 
 from surefoot import files, presets, tasks
 from surefoot.belief import Belief
-from surefoot.console import Line
 from surefoot.errors import SurefootError, nearest
 from surefoot.learn.ranges import REACHED
-from surefoot.policy import Policy
+from surefoot.policy import Policy, Zero
+from surefoot.report import Column, Note, Picture, Progress, Table, Watch
 from surefoot.task import Env, Task
+from surefoot.tasks.rollout import Evaluation, contract
 
 if TYPE_CHECKING:
     from surefoot.sim.realities import Reality
 
 
-def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Belief:
-    """What a flag such as --belief names; what of a preset the task cannot have is said."""
+def belief_of(task: Task, name: str, watch: Watch, flag: str = "--belief") -> Belief:
+    """What a flag such as --belief names; parts of a preset that the task cannot have are noted."""
     if name == "task":
         return task.belief
     if name == "nominal":
@@ -27,7 +28,7 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
     if name in presets.PRESETS:
         fit = presets.fit(task, name)
         for note in fit.notes:
-            say.print(f"note: {note}", highlight=False, soft_wrap=True)
+            watch(Progress(f"note: {note}", stays=True))
         return fit.belief
     if not Path(name).exists():
         if name.endswith(".json") or "/" in name:
@@ -44,11 +45,6 @@ def belief_of(task: Task, name: str, say: Console, flag: str = "--belief") -> Be
     return belief
 
 
-def described(verb: type) -> str:
-    """What `--help` says of a verb, and of what every verb takes."""
-    return f"{(verb.__doc__ or '').strip()}\n\nTakes --json (facts for machines) and --traceback, too."
-
-
 def _folder(policy: Path) -> Path:
     return Path(policy) if Path(policy).is_dir() else Path(policy).parent
 
@@ -60,10 +56,10 @@ def run_of(policy: Path) -> dict[str, Any]:
     return about if isinstance(about, dict) else {}
 
 
-def met_before(seed: int, policies: Sequence[Path]) -> list[str]:
-    """What to say where episodes are drawn from the seed of a run's training, whose first ones they then are."""
+def met_before(seed: int, policies: Sequence[Path]) -> list[Note]:
+    """Warnings where episodes are drawn from the seed of a run's training: its first episodes were the same."""
     return [
-        f"{p} was trained with seed {seed}, too: it has met some of these episodes; judge it with another --seed"
+        Note(f"{p} was trained with seed {seed}, too: it has met some of these episodes; use another --seed", True)
         for p in policies
         if seed in _seeds(run_of(p))
     ]
@@ -123,7 +119,57 @@ def count(episodes: int) -> int:
     return episodes
 
 
-def seconds(line: Line, task: Task) -> Callable[[int, Env], None]:
-    """Tells how far into its episodes an evaluation is."""
+def seconds(watch: Watch, task: Task) -> Callable[[int, Env], None]:
+    """A hook of rollouts that tells how far into its episodes an evaluation is."""
     most = task.seconds * task.trial
-    return lambda k, env: line.text(f"episode second {(k + 1) * env.world.dt:5.1f} of {most:g}")
+
+    def tell(k: int, env: Env) -> None:
+        t = (k + 1) * env.world.dt
+        watch(Progress(f"episode second {t:5.1f} of {most:g}", t / most))
+
+    return tell
+
+
+def goal(task: Task) -> str:
+    """What counts as success, in words."""
+    kind = "largest" if task.measure == "max" else "mean"
+    limit = f"{task.tolerance:.3g} {task.error_unit}"
+    return f"lasts {task.seconds:g} s, {kind} error of the last {task.window:g} s within {limit}"
+
+
+def results(task: Task, found: dict[str, Evaluation]) -> Table:
+    """Policies side by side in one task."""
+    percent = lambda x: f"{100 * x:.1f} %"  # noqa: E731
+    rows = []
+    for name, r in found.items():
+        error = r.error[np.isfinite(r.error)]
+        ended = ", ".join(f"{k} {v}" for k, v in sorted(r.reasons.items(), key=lambda kv: -kv[1]))
+        low, high = r.interval
+        mean = float(error.mean()) if len(error) else None
+        rows.append([name, percent(r.rate), f"{100 * low:.1f} - {percent(high)}", float(r.returns.mean()), mean, ended])
+    head = ["policy", "success", "95 % interval", Column("return", form=".2f"), Column("error", task.error_unit, ".3f")]
+    return Table.of([*head, "ended"], rows)
+
+
+def hashes(**paths: Path | None) -> dict[str, str]:
+    """Content hashes of the files a report was made from, for its page; of a folder, of the policy in it."""
+    found = {}
+    for name, path in paths.items():
+        file = path / "policy.safetensors" if path is not None and path.is_dir() else path
+        if file is not None and file.is_file():
+            found[name] = f"{path}, sha256 {files.sha256(file.read_bytes())[:16]}"
+    return found
+
+
+def portrait(task: Task) -> Picture | None:
+    """The robot as an episode starts; None where nothing can render."""
+    try:
+        from surefoot.tasks.picture import film
+
+        env = tasks.env(task, 1)
+        still = film(
+            Zero(contract(task, env.world.model)), env, seconds=env.world.dt, fps=1 / env.world.dt, size=(320, 240)
+        )
+        return Picture(still, "gif", task.name)
+    except (SurefootError, ImportError):
+        return None

@@ -1,0 +1,115 @@
+"""surefoot look: parts of a robot, its unknowns with units and ranges, and whether each of them acts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tyro.conf import FlagConversionOff, Positional
+
+from surefoot import tasks
+from surefoot.belief import Belief, Box
+from surefoot.errors import SurefootError, nearest
+from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
+from surefoot.rng import stream
+from surefoot.sim.audit import Effect, Trace, effects, model_trace, unknowns
+from surefoot.sim.card import describe
+from surefoot.sim.load import load_model, load_string
+from surefoot.task import Task
+
+
+@dataclass(frozen=True)
+class Look:
+    model: Positional[str]
+    """a task's name, or a model file (.xml MJCF, .urdf)"""
+    asset_root: Path | None = None
+    """folder that meshes and includes may come from, if they lie outside the model's own"""
+    audit: FlagConversionOff[bool] = True
+    """check that each unknown changes the simulation"""
+
+    def run(self, watch: Watch) -> Report:
+        """Exit code 1 when an unknown turns out to do nothing."""
+        name = self.model
+        if name in tasks.TASKS:
+            task = tasks.make(name)
+            loaded = load_string(task.xml, task.name)
+            params, belief, trace = task.params, task.belief, task_trace(task)
+            following = f"surefoot try {name}"
+        else:
+            if not Path(name).exists():
+                there = ", ".join(tasks.TASKS)
+                raise SurefootError(f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {there}")
+            loaded = load_model(name, self.asset_root)
+            params = unknowns(loaded.model)
+            belief, trace = Box.full(params), model_trace(loaded.spec, params)
+            following = "surefoot tasks"
+        found = effects(params, trace) if self.audit else []
+        facts = describe(loaded.model) | {
+            "hash": loaded.hash, "warnings": loaded.warnings, "unknowns": params.to_json(),
+            "effects": {f.param.name: f.change for f in found}, "idle": [f.param.name for f in found if not f.acts],
+        }  # fmt: skip
+        blocks = (*_parts(facts), _unknowns(belief, found), *(Note(w, True) for w in loaded.warnings))
+        return Report(name, facts, blocks, following, code=1 if facts["idle"] else 0, sources={"model": loaded.hash})
+
+
+def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> Trace:
+    """What an episode shows under gentle random actions, as a function of e: states, and what the actor is told.
+
+    A row that fails would begin again with another e, so it stands still from there on.
+    """
+
+    def trace(e: np.ndarray) -> np.ndarray:
+        env = tasks.env(task, len(e), seed=seed)
+        env.reset(e=e)
+        rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
+        seen: list[np.ndarray] = []
+        for _ in range(round(min(seconds, task.seconds) / env.world.dt)):
+            shape = (env.n, 1 if task.action.choices else len(task.action.names))
+            step = env.step(
+                rng.integers(0, task.action.choices, shape) if task.action.choices else rng.uniform(-0.3, 0.3, shape)
+            )
+            now = np.concatenate([env.world.state.q, env.world.state.v, step.obs["actor"]], 1)
+            alive &= ~(step.terminated | step.truncated)
+            seen.append(np.where(alive[:, None], now, seen[-1] if seen else 0.0))
+        return np.concatenate(seen, 1)
+
+    return trace
+
+
+def _parts(facts: dict[str, Any]) -> tuple[Block, ...]:
+    head = (
+        f"{facts['name']}: {facts['mass']:.3g} kg, {_counted(facts['nv'], 'degree')} of freedom, "
+        f"{_counted(facts['nu'], 'actuator')}, {_counted(len(facts['sensors']), 'sensor')}, "
+        f"steps of {1000 * facts['timestep']:g} ms ({facts['integrator']})"
+    )
+    span = lambda x, form, none: f"{x[0]:{form}} .. {x[1]:{form}}" if x else none  # noqa: E731
+    g = lambda name: Column(name, form="g")  # noqa: E731
+    joints = [
+        [j["name"] or "-", j["type"], span(j["range"], ".2f", "free"), j["damping"], j["armature"], j["frictionloss"]]
+        for j in facts["joints"]
+    ]
+    motors = [
+        [a["name"] or "-", a["kind"], a["target"], a["kp"], a["kd"], span(a["force_range"], "g", "-")]
+        for a in facts["actuators"]
+    ]
+    return (
+        Text(head),
+        Table.of(["joint", "type", "range", g("damping"), g("armature"), g("dry friction")], joints, "joints"),
+        Table.of(["actuator", "kind", "drives", g("kp"), g("kd"), "force"], motors, "actuators"),
+    )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _unknowns(belief: Belief, found: list[Effect]) -> Table:
+    low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval()
+    acts = {f.param.name: f"yes ({f.change:.2g})" if f.acts else "NO EFFECT" for f in found}
+    rows = [
+        [p.name, p.nominal, f"{low[i]:.3g} .. {high[i]:.3g}", p.unit or "-", f"{p.op} {p.target}" + " (log)" * p.log,
+         acts.get(p.name, "-"), p.about]
+        for i, p in enumerate(belief.params)
+    ]  # fmt: skip
+    head = ["unknown", Column("nominal", form="g"), "range", "unit", "how", "acts", "what"]
+    return Table.of(head, rows, "e: what the model may be wrong about", [i for i, f in enumerate(found) if not f.acts])
