@@ -51,7 +51,7 @@ class Cross:
         done = cross(task, out, self.seed, self.reality, count(self.episodes), self.steps, watch)
         facts = done.facts
         blocks: tuple[Block, ...] = (
-            Text(f"Task {task.name}: {task.about}. An episode succeeds if it {goal(task)}."),
+            Text(f"Task {task.name}: {task.about}. Success: {goal(task)}."),
             _table(done), _rates(done), *(_film(done.policies[k], task, done.worlds["reality"], name) for k, name in NAMES.items()),
             _errors(done, task), _numbers(task, done.worlds["reality"]),
         )  # fmt: skip

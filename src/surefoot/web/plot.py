@@ -5,7 +5,7 @@ their size, so that one plot can be read on a phone and on paper. Names stand in
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -81,7 +81,7 @@ def _span(plot: Plot, which: str) -> tuple[float, float]:
     values += [r.at for r in plot.rules if r.axis == which]
     values += [0.0] if which == "x" and any(s.style == "bars" for s in plot.series) else []
     finite = [v for v in values if math.isfinite(v) and (axis.scale != "log" or v > 0)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    low, high = (min(finite), max(finite)) if finite else (1.0, 10.0)
     pad = 0.04 * (high - low)
     if axis.scale != "linear":
         pad = 0.0
@@ -132,7 +132,7 @@ def ticks(axis: Axis, low: float, high: float) -> list[float]:
 def _labels(axis: Axis, span: tuple[float, float], place: Place, side: str) -> Iterator[str]:
     for v in ticks(axis, *span):
         at = place(v) / SIZE * 100
-        edge = "first" if at < 3 else "last" if at > 97 else ""
+        edge = "first" if at < 1 else "last" if at > 99 else ""
         yield f'<span class="{edge}" style="{side}:{at:.2f}%">{v:.6g}</span>'
 
 
@@ -153,13 +153,14 @@ def _colour(plot: Plot, k: int) -> str:
 def _bands(plot: Plot, px: Place, py: Place) -> Iterator[str]:
     for k, s in enumerate(plot.series):
         if s.low and not plot.y.names:
-            for run in _runs(s.x, s.low, s.high):
-                there = [f"{px(s.x[i]):.1f} {py(s.high[i]):.1f}" for i in run]
-                back = [f"{px(s.x[i]):.1f} {py(s.low[i]):.1f}" for i in run[::-1]]
+            x, low, high = ([f(v) for v in values] for f, values in ((px, s.x), (py, s.low), (py, s.high)))
+            for run in _runs(x, low, high):
+                there = [f"{x[i]:.1f} {high[i]:.1f}" for i in run]
+                back = [f"{x[i]:.1f} {low[i]:.1f}" for i in run[::-1]]
                 yield f'<path class="band {_colour(plot, k)}" d="M{"L".join(there + back)}Z"/>'
 
 
-def _runs(*columns: tuple[float, ...]) -> list[list[int]]:
+def _runs(*columns: Sequence[float]) -> list[list[int]]:
     """Stretches of rows all of whose numbers are finite."""
     ok = np.isfinite(np.array(columns, float)).all(0)
     cuts = np.flatnonzero(np.diff(ok.astype(int))) + 1
@@ -186,19 +187,20 @@ def _drawn(plot: Plot, s: Series, px: Place, py: Place) -> Iterator[str]:
     if plot.y.names:
         yield from _on_rows(plot, s, px, py)
         return
+    x, y = ([f(v) for v in values] for f, values in ((px, s.x), (py, s.y)))
     if s.style in ("line", "dashed", "step", "points"):
         rows = thinned(np.array(s.y))
-        x, y = tuple(np.array(s.x)[rows]), tuple(np.array(s.y)[rows])
-        for run in _runs(x, y):
-            at = [(px(x[i]), py(y[i])) for i in run]
+        kind = "l dashed" if s.style == "dashed" else "l"
+        for run in _runs([x[i] for i in rows], [y[i] for i in rows]):
+            at = [(x[rows[i]], y[rows[i]]) for i in run]
             if s.style == "step":
                 at = [p for a, b in zip(at, at[1:]) for p in (a, (b[0], a[1]))] + at[-1:]
-            yield f'<path class="l{" dashed" * (s.style == "dashed")}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in at)}"/>'
+            yield f'<path class="{kind}" d="M{"L".join(f"{a:.1f} {b:.1f}" for a, b in at)}"/>'
     if s.style in ("dots", "points") and len(s.x) <= 4 * MANY:
         size = "dot" if s.style == "points" else "small"
-        for i, (x0, y0) in enumerate(zip(s.x, s.y)):
-            if math.isfinite(x0) and math.isfinite(y0):
-                yield f'<path class="{size}" d="M{px(x0):.1f} {py(y0):.1f}h0">{_tip(plot, s, i) if len(s.x) <= MANY else ""}</path>'
+        for i in (i for run in _runs(x, y) for i in run):
+            tip = _tip(plot, s, i) if len(s.x) <= MANY else ""
+            yield f'<path class="{size}" d="M{x[i]:.1f} {y[i]:.1f}h0">{tip}</path>'
 
 
 def _on_rows(plot: Plot, s: Series, px: Place, py: Place) -> Iterator[str]:
@@ -236,7 +238,7 @@ SWATCH = {
 def _legend(plot: Plot) -> str:
     rows = []
     for k, s in enumerate(plot.series):
-        if s.name:
+        if s.name and s.x:
             ends = (
                 '<path class="ci" d="M2 8H26"/><path class="dot" d="M14 8h0"/>'
                 if plot.y.names and s.low

@@ -47,7 +47,7 @@ path,line{vector-effect:non-scaling-stroke;fill:none;stroke:currentColor}path.ba
 svg .good,li .good{color:var(--good)}svg .bad,li .bad{color:var(--bad)}svg .quiet,li .quiet{color:var(--quiet)}
 details{margin:.5rem 0;font-size:.92rem}summary{cursor:pointer;color:var(--soft)}pre{overflow-x:auto;background:var(--box);padding:.8rem;border-radius:.4rem}
 @media (max-width:40rem){body{padding:1rem .8rem 3rem}h1{font-size:1.25rem}.plot>svg{height:12rem}.rows{max-width:6.5rem}
-th,td{padding:.3rem .4rem}td{min-width:0}.mark span{display:none}.num{font-size:.85rem}header>img{width:100%;max-width:16rem}}
+th,td{padding:.3rem .4rem}td{min-width:0}th{white-space:normal;vertical-align:bottom}table{font-size:.85rem}.mark span{display:none}.num{font-size:.78rem;padding-left:.2rem;white-space:normal}.mark,.evidence td:first-child{padding:.3rem 0}header>img{width:100%;max-width:16rem}}
 @media print{:root{--page:#fff;--ink:#000;--soft:#444;--line:#bbb;--box:#fff;--good:#157a3e;--bad:#b3261e;--quiet:#777;
 --c0:#1f5fbf;--c1:#c25e00;--c2:#7a3fb0;--c3:#00808a;--c4:#a8306f;--c5:#6b7a00;color-scheme:light}
 body{max-width:none;padding:0;font-size:11pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}
