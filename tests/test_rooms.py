@@ -123,3 +123,13 @@ def test_files_and_functions_stay_readable():
                 sizes.append((node.end_lineno - node.lineno + 1, f"{path.name}:{node.name}"))
     assert max(sizes)[0] <= 75, max(sizes)
     assert sum(s <= 40 for s, _ in sizes) >= 0.9 * len(sizes)
+
+
+def test_public_names_are_where_the_package_says():
+    """Each is found, is no module of the package under another meaning, and an unknown one is refused as by any module."""
+    import surefoot
+
+    for name in surefoot.__all__:
+        assert callable(getattr(surefoot, name)) and not (SOURCE / name).exists()
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = surefoot.trian
