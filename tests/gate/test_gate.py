@@ -237,3 +237,16 @@ def test_the_ci_example_calls_the_gate_with_flags_that_exist():
     lines = [s["run"] for s in steps if "surefoot gate" in s.get("run", "")]
     asked = _parse(re.sub(r"\$\{\{.*?\}\}", "hover", lines[0]).split()[1:])
     assert len(lines) == 1 and asked.reality == ("all",) and asked.junit is not None
+
+
+def test_the_next_command_takes_up_what_failed_without_reading_a_sentence(runs):
+    """A reality by its seed, an unknown by its name, a policy of others with the flags that say what it is."""
+    from surefoot.gate.gate import Found, _next
+
+    who, again = candidate(runs / "good"), "surefoot gate p.onnx --model r.xml"
+    bad = Check("success, reality 7", 0.1, 0.5, False, "")
+    assert "--reality 7 --tell" in _next(who, Found([bad], lost=[7]), again)
+    over = Check("success, belief", 0.1, 0.5, False, "")
+    assert _next(who, Found([over], blamed="two words"), again).endswith("--over two words")
+    strange = replace(who, wiring=object())
+    assert _next(strange, Found([Check("success, nominal", 1, 0.9, True, "")]), again) == f"{again} --reality all"

@@ -267,14 +267,7 @@ def _next(who: Candidate, found: Found, again: str) -> str:
     if found.interrupted:
         return again
     if "success, nominal" in failed:
-        if own:
-            return f"surefoot play {run}"
-        best = found.suspects[0] if found.suspects else None
-        return (
-            f"the contract: it passes if {best['change']}"
-            if best and best["holds"]
-            else "look at the contract, term by term: docs/gate.md"
-        )
+        return f"surefoot play {run}" if own else again  # when its contract is corrected, as suspects.sentences says
     if not own:
         return f"{again} --limits limits.json" if failed else f"{again} --reality all"
     if failed & {"success, belief", "worst decile", "rare failures"}:

@@ -96,7 +96,8 @@ def sentences(found: list[dict[str, Any]]) -> list[str]:
     if not passes:
         best = found[0]
         return [
-            f"no single change of the contract makes it pass; nearest: {best['change']} ({100 * best['success']:.0f} % success)"
+            f"no single change of the contract makes it pass; nearest: {best['change']} ({100 * best['success']:.0f} % success); "
+            "check the contract term by term: docs/gate.md"
         ]
     return [
         f"it passes if, in the contract, {f['change']}: success {100 * f['success']:.0f} % "
