@@ -84,6 +84,11 @@ def test_a_point_is_drawn_where_its_numbers_say():
     assert 'd="M20.0 980.0L500.0 500.0L980.0 20.0"' in log
 
 
+def test_a_dashed_line_has_the_colour_of_the_one_before_it():
+    series = [Series.of(n, [0, 1], [0, 1], style=k) for n, k in (("a", "line"), ("b", "dashed"), ("c", "line"))]
+    assert re.findall(r'<g class="(c\d)"><path class="l[^<]*M20', drawn(Plot("p", tuple(series)))) == ["c0", "c0", "c1"]
+
+
 def test_what_is_not_a_number_leaves_a_gap_in_its_line():
     text = drawn(Plot("p", (Series.of("a", [0, 1, 2, 3, 4], [0, 1, None, 1, 0]),)))
     assert len(re.findall(r'class="l" d="M', text.split("</ul>")[1])) == 2

@@ -147,7 +147,9 @@ def _grid(plot: Plot, x: tuple[float, float], y: tuple[float, float], px: Place,
 
 
 def _colour(plot: Plot, k: int) -> str:
-    return plot.series[k].tone or f"c{sum(not s.tone for s in plot.series[:k]) % COLOURS}"
+    """A series' own tone, or the next colour; what is dashed has that of the series before it."""
+    own = sum(not s.tone and s.style != "dashed" for s in plot.series[: k + 1])
+    return plot.series[k].tone or f"c{max(own - 1, 0) % COLOURS}"
 
 
 def _bands(plot: Plot, px: Place, py: Place) -> Iterator[str]:
