@@ -139,7 +139,7 @@ def test_the_teacher_drives_as_many_as_it_is_asked_to():
 def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
     lesson = Student(**{**vars(LESSON), "label": label})
     about = dict(seed=3, settings=lesson, save_every=0)
-    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == 3 else None  # noqa: E731
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == 3 else None  # noqa: E731
     learn.follow("hover", tmp_path / "whole", teacher, **about)
     with pytest.raises(KeyboardInterrupt):
         learn.follow("hover", tmp_path / "cut", teacher, watch=stop, **about)
