@@ -242,7 +242,7 @@ def test_a_folder_of_two_runs_names_them_and_a_teachers_export_says_no_robot_can
     assert main(["eval", str(folder)]) == 2
     assert f"{folder}/t: name one of them" in capsys.readouterr().err
     assert main(["export", str(teacher), "--out", str(tmp_path / "t.onnx")]) == 0
-    assert "no robot can run it: it must be told e" in " ".join(capsys.readouterr().out.split())
+    assert "no robot can run it: it observes e, which no sensor measures" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_policy_judged_with_the_seed_of_its_training_is_told_of(tmp_path, capsys):
