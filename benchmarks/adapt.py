@@ -21,7 +21,7 @@ from benchmarks.robust import wide
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.contract import Action
-from surefoot.gate.inferred import inferred
+from surefoot.gate.inferred import Change, inferred
 from surefoot.learn.loop import policy_of
 from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
@@ -86,7 +86,7 @@ def _hover(seed: int, quick: bool) -> dict[str, dict[str, float]]:
         result = judged(policy, task, belief, quick)
         found[name] = {"success": result.rate, "return": float(result.returns.mean())}
         measure.said(f"hover, seed {seed}, {name}: success {result.rate:.3f}")
-    facts = inferred(policies["rma"], task, belief, "mass", episodes=40 if quick else 400, seed=JUDGED)
+    facts = inferred(policies["rma"], task, belief, Change("mass"), episodes=40 if quick else 400, seed=JUDGED)
     settles = facts["settles"] if facts["settles"] is not None else np.nan
     found["latent"] = {"r2": facts["r2"]["mass"]["soon"], "settles": settles}
     return found

@@ -21,13 +21,14 @@ from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn.loop import Stopped, Watcher
+from surefoot.learn.loop import Stopped
 from surefoot.learn.train import progressive, settings_for, train
 from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify
+from surefoot.report import Watch
 from surefoot.rng import stream
 from surefoot.tasks.rollout import evaluate
 from surefoot.world import Chance, Start
@@ -95,11 +96,9 @@ def world(e: dict[str, float]) -> Belief:
     return point(TASK.params, TASK.params.vector(e))
 
 
-def watcher(name: str) -> Watcher:
+def watcher(name: str) -> Watch:
     """Tells on stderr how far a training is."""
-    return lambda p: print(
-        f"\r{name}: {p.iteration} of {p.iterations} ", end="\n" * (p.iteration == p.iterations), file=sys.stderr
-    )
+    return lambda p: print(f"\r{name}: {100 * (p.share or 0):.0f} % ", end="\n" * (p.share == 1), file=sys.stderr)
 
 
 class Coin(Policy):

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 from rich.table import Table
+from surefoot.console import Answer, Line, Plain, printable, show
 
 from surefoot.cli import main
-from surefoot.console import Answer, Line, Plain, printable, show
 from surefoot.log import Log
 
 EVIL = "\x1b]0;owned\x07\x1b[2Jq\x9b31m\u202etxt\u2066\r\x00\ud800"

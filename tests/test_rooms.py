@@ -25,6 +25,7 @@ NOUNS = {
     "policy",
     "log",
     "verdict",
+    "report",
 }
 # each room and those it may import from; the nouns are open to all
 MAY = {
@@ -38,20 +39,9 @@ MAY = {
     "motion": {"sim", "control", "tasks"},
     "real2sim": {"formats", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
-    "console": {"sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
-    "cli": {
-        "formats",
-        "presets",
-        "sim",
-        "control",
-        "tasks",
-        "learn",
-        "motion",
-        "real2sim",
-        "gate",
-        "deploy",
-        "console",
-    },
+    "verbs": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
+    "web": set(),
+    "cli": {"verbs", "web", "tasks"},
     "__main__": {"cli"},
 }
 PATHS = sorted(SOURCE.rglob("*.py"))
@@ -102,6 +92,12 @@ def test_nouns_need_numpy_alone():
             assert not outside, f"{path.name} imports {outside}"
 
 
+def test_verbs_neither_print_nor_draw():
+    for path in (SOURCE / "verbs").rglob("*.py"):
+        assert not {m.split(".")[0] for m in imports(path)} & {"rich", "matplotlib", "html"}, path.name
+        assert not re.search(r"(?<![\w.])print\(", path.read_text()), path.name
+
+
 def test_deploy_needs_neither_mujoco_nor_torch():
     for path in (SOURCE / "deploy").rglob("*.py"):
         assert not {m.split(".")[0] for m in imports(path)} & {"mujoco", "torch"}
@@ -132,3 +128,13 @@ def test_files_and_functions_stay_readable():
                 sizes.append((node.end_lineno - node.lineno + 1, f"{path.name}:{node.name}"))
     assert max(sizes)[0] <= 75, max(sizes)
     assert sum(s <= 40 for s, _ in sizes) >= 0.9 * len(sizes)
+
+
+def test_public_names_are_where_the_package_says():
+    """Each is found, is no module of the package under another meaning, and an unknown one is refused as by any module."""
+    import surefoot
+
+    for name in surefoot.__all__:
+        assert callable(getattr(surefoot, name)) and not (SOURCE / name).exists()
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = surefoot.trian

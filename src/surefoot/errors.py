@@ -17,6 +17,17 @@ class SurefootError(ValueError):
     """Bad input or a broken file. The message is the whole story; the door prints it without a traceback."""
 
 
+class LogError(SurefootError):
+    """A log is at fault. Who reads it knows no file; who opened the file says which one, by `named`."""
+
+    def __init__(self, words: str):
+        super().__init__(f"log: {words}")
+        self.words = words
+
+    def named(self, where: str) -> SurefootError:
+        return SurefootError(f"{where}: {self.words}")
+
+
 class MissingExtra(SurefootError, ImportError):
     """A feature needs an optional dependency that is not installed."""
 
@@ -42,10 +53,10 @@ def nearest(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def unknown(kind: str, name: str, names: Iterable[str], where: str = "") -> SurefootError:
+def unknown(
+    kind: str, name: str, names: Iterable[str], where: str = "", error: type[SurefootError] = SurefootError
+) -> SurefootError:
     """The error for a name that does not exist: says which ones do."""
     names = list(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") or "none"
-    return SurefootError(
-        f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}"
-    )
+    return error(f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}")

@@ -38,6 +38,11 @@ class Check:
         if self.low is not None and self.high is not None and self.low > self.high:
             raise SurefootError(f"check {self.name}: found low {self.low} above high {self.high}, expected low <= high")
 
+    def row(self) -> list[str]:
+        """Mark, name, value, limit, interval and evidence, in words."""
+        value, limit = (_words(x, self.unit) for x in (self.value, self.limit))
+        return ["pass" if self.holds else "FAIL", self.name, value, limit, _interval(self), self.evidence]
+
     def to_json(self) -> dict[str, Any]:
         return {f.name: _to_plain(getattr(self, f.name)) for f in fields(self)}
 
@@ -68,14 +73,6 @@ class Verdict:
     @property
     def holds(self) -> bool:
         return bool(self.checks) and all(check.holds for check in self.checks)
-
-    def table(self) -> list[list[str]]:
-        """Rows of words for printing; the first row is the header."""
-        rows = [
-            [_mark(c), c.name, _words(c.value, c.unit), _words(c.limit, c.unit), _interval(c), c.evidence]
-            for c in self.checks
-        ]
-        return [["", "check", "value", "limit", "interval", "evidence"], *rows]
 
     def to_json(self) -> dict[str, Any]:
         checks = [check.to_json() for check in self.checks]
@@ -139,10 +136,6 @@ def _root(f: Callable[[float], float], target: float, rising: bool) -> float:
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if (f(middle) < target) == rising else (low, middle)
     return high
-
-
-def _mark(check: Check) -> str:
-    return "holds" if check.holds else "FAILS"
 
 
 def _words(value: float, unit: str) -> str:

@@ -1,21 +1,20 @@
 """Success against one unknown."""
 
-import io
 import json
 
 import numpy as np
 import pytest
-from rich import console
 
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import Each, price, sweep, table, values_over
+from surefoot.gate.sweep import Each, price, sweep, values_over
 from surefoot.learn import export
 from surefoot.learn.policy_net import linear
 from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate
+from surefoot.verbs.sweep import table
 
 
 class Feedback(Policy):
@@ -77,9 +76,7 @@ def test_the_verb_draws_a_page_beside_the_policy(tmp_path, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert list(facts["policies"]) == runs and len(facts["policies"][runs[0]]) == 3
     text = (tmp_path / "a" / "sweep-cart_mass.html").read_text()
-    assert (
-        "cart_mass" in text and "data:image/svg+xml" in text and "http://" not in text.replace("http://www.w3.org", "")
-    )
+    assert "cart_mass" in text and "<svg" in text and "http://" not in text
     assert main(["sweep", runs[0], "--over", "cart"]) == 2
     assert "did you mean cart_mass" in capsys.readouterr().err
 
@@ -110,10 +107,8 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
     assert (tmp_path / "r" / "specialists" / "gravity-16" / "metrics.jsonl").read_text() == before
     page = (tmp_path / "r" / "sweep-gravity.html").read_text()
     assert "price of robustness" in page
-    text = console.Console(width=200, file=io.StringIO())
-    text.print(table(facts))
-    earned = best.mean(1) - own.mean(1)
-    assert "specialists" in text.file.getvalue() and f"{earned[1]:.3g}" in text.file.getvalue()
+    earned, shown = best.mean(1) - own.mean(1), table(facts)
+    assert "specialists" in [c.name for c in shown.columns] and f"{earned[1]:.3g}" in shown.cells()[1]
 
 
 def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():

@@ -177,7 +177,7 @@ def test_a_run_upon_a_base_goes_on_with_the_same_bits_without_the_original(tmp_p
         save_every=0, obs=tasks.ObsOverride(history=changes.get("history", 0)), base=tmp_path / "law",
         residual=Residual(0.2, 0.5), ranges=changes.get("ranges"),
     )  # fmt: skip
-    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == at else None  # noqa: E731
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == at else None  # noqa: E731
     learn.train("hover", tmp_path / "whole", **about)
     with pytest.raises(KeyboardInterrupt):
         learn.train("hover", tmp_path / "cut", watch=stop, **about)

@@ -180,7 +180,7 @@ def test_a_full_disk_costs_a_checkpoint_not_the_run(tmp_path, monkeypatch):
         7,
         None,
         learn.settings_for("balance", CHANGES),
-        watch=lambda p: said.extend(p.said),
+        watch=lambda p: said.append(p.doing),
         save_every=0,
     )
     assert any("No space left on device" in s and "training goes on" in s for s in said)
@@ -221,7 +221,7 @@ def test_resuming_under_other_versions_is_told_and_recorded(tmp_path, monkeypatc
         then.setattr("surefoot.learn.run.versions", lambda: others)
         stopped(tmp_path / "r")
     said = []
-    learn.resume(tmp_path / "r", watch=lambda p: said.extend(p.said))
+    learn.resume(tmp_path / "r", watch=lambda p: said.append(p.doing))
     assert any("not bit-exact" in s and "mujoco 3.9.9 ->" in s for s in said)
     assert files.read_json(tmp_path / "r" / "run.json")["resumed"][-1]["bit_exact"] is False
 
@@ -270,7 +270,7 @@ def test_a_run_whose_belief_grows_goes_on_with_the_same_bits(tmp_path, ranges):
     """Interrupted in the middle, by the watcher, after a save each iteration."""
     task = replace(learn.tasks.resolve("balance"), name="balance", seconds=0.3)
     settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 20})
-    stop = lambda at: lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == at else None  # noqa: E731
+    stop = lambda at: lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == at else None  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(learn.tasks.names(), "balance", lambda: task)
         about = dict(seed=3, belief=task.belief, settings=settings, save_every=0, ranges=ranges)
@@ -294,7 +294,7 @@ def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_o
     learner.adopt(first.newest()[0], "stage1")
     assert all(np.array_equal(v, learner.save()[0][k]) for k, v in first.newest()[0].items() if k.startswith("net."))
     first.close()
-    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == 2 else None  # noqa: E731
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == 2 else None  # noqa: E731
     for _ in range(2):  # once in the first stage; resumed, it ends, and the second is stopped likewise
         with pytest.raises(KeyboardInterrupt):
             learn.progressive("balance", tmp_path / "cut", stages, watch=stop, **about)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from surefoot.cli.words import trained_over
 
 from surefoot import files
 from surefoot.belief import Belief
 from surefoot.cli import main
-from surefoot.cli.words import trained_over
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
 from surefoot.learn.loop import _signals

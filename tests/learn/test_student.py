@@ -10,12 +10,12 @@ import torch
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.cli import main
-from surefoot.cli.words import trained_over
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import export
 from surefoot.learn import train as learn
 from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.verbs.arguments import trained_over
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 512}
 LESSON = Student(envs=32, horizon=8, minibatches=2, steps=32 * 8 * 6, history=6, hidden=(16,))
@@ -144,7 +144,7 @@ def test_the_teacher_drives_as_many_as_it_is_asked_to():
 def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
     lesson = Student(**{**vars(LESSON), "label": label})
     about = dict(seed=3, settings=lesson, save_every=0)
-    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.iteration == 3 else None  # noqa: E731
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == 3 else None  # noqa: E731
     learn.follow("hover", tmp_path / "whole", teacher, **about)
     with pytest.raises(KeyboardInterrupt):
         learn.follow("hover", tmp_path / "cut", teacher, watch=stop, **about)
@@ -249,7 +249,7 @@ def test_a_folder_of_two_runs_names_them_and_a_teachers_export_says_no_robot_can
     assert main(["eval", str(folder)]) == 2
     assert f"{folder}/t: name one of them" in capsys.readouterr().err
     assert main(["export", str(teacher), "--out", str(tmp_path / "t.onnx")]) == 0
-    assert "no robot can run it: it must be told e" in " ".join(capsys.readouterr().out.split())
+    assert "no robot can run it: it observes e, which no sensor measures" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_policy_judged_with_the_seed_of_its_training_is_told_of(tmp_path, capsys):

@@ -127,7 +127,7 @@ def test_what_was_not_to_be_learned_is_told_apart_from_what_the_log_determined(h
 
 
 def test_words_follow_the_size_of_what_got_worse():
-    from surefoot.cli.real import _more
+    from surefoot.verbs.identify import _more
 
     assert _more(21.56, 28.75) == "by 33 %" and _more(1.0, 1.001) == "by less than 1 %" and _more(1.0, 3.0) == "3 times"
 
@@ -199,11 +199,11 @@ def test_what_is_read_is_never_written_over(here, capsys, words):
 def test_a_line_tells_the_time_left_from_rounds_that_are_over(monkeypatch):
     from rich.console import Console
 
-    from surefoot import console
+    from surefoot.cli import terminal
 
-    line, now = console.Line(Console(quiet=True)), iter((10.0, 14.0, 15.0))
-    monkeypatch.setattr(console.time, "monotonic", lambda: next(now))
-    assert line.left(1, 10) == "" and line.left(3, 10).strip() == "14 s left" and line.left(1, 10) == ""
+    line, now = terminal.Line(Console(quiet=True)), iter((10.0, 14.0, 15.0))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(now))
+    assert line.left(0.1) == "" and line.left(0.3).strip() == "14 s left" and line.left(0.1) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,75 +1,26 @@
-"""The door: `surefoot VERB`. Each verb is a thin dataclass over the functions of the rooms; console.py draws."""
+"""The command line: parse, run, show. What a verb does is in verbs/; how its report looks is in terminal.py and web/."""
 
-import ast
-import importlib
 import json
 import os
 import signal
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import tyro
-
 import surefoot
-from surefoot.cli.words import described
-from surefoot.console import Plain, printable, show
-from surefoot.errors import SurefootError, in_words, unknown
+from surefoot.errors import SurefootError, in_words
+from surefoot.verbs import GROUPS, VERBS, load
 
 BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
 
-VERBS = {
-    "tasks": "verbs.Tasks",
-    "look": "verbs.Look",
-    "presets": "verbs.Presets",
-    "log": "logs.ReadLog",
-    "try": "verbs.Try",
-    "train": "train.Train",
-    "eval": "verbs.Eval",
-    "play": "verbs.Play",
-    "export": "verbs.Export",
-    "sweep": "verbs.Sweep",
-    "adapt": "verbs.Adapt",
-    "record": "record.Record",
-    "gate": "gate.Gate",
-    "cross": "verbs.Cross",
-    "explore": "explore.Explore",
-    "preflight": "real.Preflight",
-    "replay": "real.Replay",
-    "identify": "real.Identify",
-    "believe": "believe.Believe",
-    "missing": "lacks.Missing",
-    "delta": "lacks.Delta",
-    "actuator": "actuator.Actuator",
-    "doctor": "doctor.Doctor",
-}
-"""each verb's file here and its class, which is imported when it is asked for: its extras may not be installed"""
-
-
-def _parse(args: list[str]) -> Any:
-    """Arguments to a verb."""
-    name, *rest = args
-    file, _, kind = VERBS[name].partition(".")
-    module = importlib.import_module(f"surefoot.cli.{file}")
-    if name == "train":
-        return module.parse_train(rest)
-    verb = getattr(module, kind)
-    return tyro.cli(verb, args=rest, prog=f"surefoot {name}", description=described(verb))
-
-
-def _about(name: str) -> str:
-    """The first line of a verb's docstring, read and not imported."""
-    file, _, kind = VERBS[name].partition(".")
-    tree = ast.parse(Path(__file__).with_name(f"{file}.py").read_text())
-    found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
-    return (ast.get_docstring(found) or "").partition("\n")[0]
-
 
 def usage() -> str:
-    rows = "\n".join(f"  {name:9} {_about(name)}" for name in VERBS)
+    rows = "\n\n".join(
+        "\n".join([group, *(f"  {name:10}{about}" for name, about in verbs.items())]) for group, verbs in GROUPS.items()
+    )
     return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
 
-usage: surefoot VERB [...]        surefoot VERB --help tells about a verb
+usage: surefoot VERB [...]        surefoot VERB --help describes a verb
 
 {rows}
 
@@ -86,9 +37,9 @@ def main(argv: list[str] | None = None) -> int:
         try:
             code = _main(args, as_json, traceback)
             return code
-        except SystemExit as stop:  # of whoever parses words
+        except SystemExit as stop:  # of the argument parser
             if as_json and stop.code:
-                print(json.dumps({"error": "the words of the command: standard error says which"}))
+                print(json.dumps({"error": "bad arguments: standard error says which"}))
             raise
         finally:
             sys.stdout.flush()
@@ -108,12 +59,9 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     if args[0] in ("--version", "-V"):
         print(surefoot.__version__)
         return 0
-    say = Plain(stderr=as_json)
     try:
-        if args[0] not in VERBS:
-            raise unknown("verb", args[0], VERBS, "surefoot")
         with in_words(f"surefoot {args[0]}"):
-            answer = _parse(args).run(say)
+            show = _run(_parse(args), as_json)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
@@ -122,8 +70,10 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
     except Exception as error:
         stopped = getattr(error, "signum", None)
         if stopped is not None:
+            from surefoot.report import plain
+
             try:
-                print(f"\n{printable(str(error))}", file=sys.stderr, flush=True)
+                print(f"\n{plain(error)}", file=sys.stderr, flush=True)
             except OSError:  # a terminal that has closed
                 sys.stderr = open(os.devnull, "w")
             return 128 + int(stopped)
@@ -133,8 +83,52 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
             return _fail(str(error), BAD_INPUT, as_json)
         words = " ".join(str(error).split())
         return _fail(f"{type(error).__name__}: {words}: a defect of surefoot; --traceback shows where", DEFECT, as_json)
-    show(answer, say, as_json)
-    return answer.code
+    return show()
+
+
+def _run(verb: Any, as_json: bool) -> Callable[[], int]:
+    """Run a verb and write its page; what is returned shows the report, and gives the exit code."""
+    from surefoot.cli.terminal import Line, Plain, show
+
+    say = Plain(stderr=as_json)
+    line = Line(say)
+    try:
+        report = verb.run(line)
+    finally:
+        line.end()
+    if report.page is not None:
+        from surefoot.web.page import write
+
+        write(report, report.page)
+
+    def shown() -> int:
+        show(report, say, as_json)
+        return int(report.code)
+
+    return shown
+
+
+def _parse(args: list[str]) -> Any:
+    """Arguments to a verb."""
+    name, *rest = args
+    verb = load(name)
+    if name != "train":
+        return _parsed(name, verb, rest)
+    from surefoot import tasks
+
+    # settings tuned for a task are the defaults that `train TASK --help` shows
+    words = (a for a, before in zip(rest, ["", *rest]) if not before.startswith("-"))
+    guess = next(filter(tasks.is_reference, words), "")
+    found = _parsed(name, verb, rest, verb.tuned(guess))
+    return found if found.task in ("", guess) else _parsed(name, verb, rest, verb.tuned(found.task))
+
+
+def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
+    import tyro
+
+    about = f"{VERBS[name]}\n\nTakes --json (facts for machines) and --traceback, too."
+    more = {} if default is None else {"default": default}
+    return tyro.cli(verb, args=args, prog=f"surefoot {name}", description=about, **more)
 
 
 def _take(args: list[str], flag: str) -> bool:
@@ -145,7 +139,9 @@ def _take(args: list[str], flag: str) -> bool:
 
 
 def _fail(words: str, code: int, as_json: bool) -> int:
+    from surefoot.report import plain
+
     if as_json:
         print(json.dumps({"error": words}))
-    print(f"error: {printable(words)}", file=sys.stderr)
+    print(f"error: {plain(words)}", file=sys.stderr)
     return code

@@ -59,7 +59,9 @@ def verify(policy: Path, key: Path) -> None:
     except ValueError:
         raise SurefootError(f"{path}: signature: expected hexadecimal digits") from None
     except invalid:
-        raise SurefootError(f"{policy}: its signature is not one by {key}: another key, or another file, was signed") from None
+        raise SurefootError(
+            f"{policy}: its signature is not one by {key}: another key, or another file, was signed"
+        ) from None
 
 
 def _message(policy: Path) -> bytes:

@@ -127,13 +127,15 @@ def furthest(params: Params, e: np.ndarray) -> list[str]:
     return [params.names[i] for i in np.argsort(-far, kind="stable") if far[i] > 0.01]
 
 
-def where_it_fails(runs: Runs, params: Params) -> str:
-    """The unknown that parts failures from successes, in words; empty where none does."""
+def blamed(runs: Runs, params: Params) -> tuple[str, str, float] | None:
+    """The unknown that parts failures from successes well enough: (name, high or low, AUC)."""
     found = suspect_unknown(runs, params.names)
-    if found is None or found[2] < 0.7:
-        return ""
-    name, side, auc = found
-    return f"it fails where {name} is {side} (AUC {auc:.2f})"
+    return None if found is None or found[2] < 0.7 else found
+
+
+def where_it_fails(blamed: tuple[str, str, float] | None) -> str:
+    """The same in words; empty where none does."""
+    return "" if blamed is None else f"it fails where {blamed[0]} is {blamed[1]} (AUC {blamed[2]:.2f})"
 
 
 def motion(seen: Motion, limits: Limits) -> tuple[list[Check], dict[str, str]]:

@@ -25,15 +25,15 @@ from surefoot.gate import checks, lineage, margins, suspects
 from surefoot.gate.candidate import Candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.motion import watched
-from surefoot.gate.runs import BATCH, Make, Runs, episodes, plain, until_clear
+from surefoot.gate.runs import BATCH, Make, Runs, episodes, until_clear
 from surefoot.gate.sequential import RateTest
 from surefoot.gate.statistics import needed
 from surefoot.gate.worst import search
+from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.realities import Reality, realities
 from surefoot.verdict import Check, Verdict
 
-Say = Callable[[str], None]
 JUDGED = 1000  # what the seeds of the gate's episodes are made from
 WORST, SEARCHED = 500, 600  # how far after the first seed those of the worst decile and of the search are
 TENTH = 0.1
@@ -66,7 +66,7 @@ class Plan:
     def __post_init__(self) -> None:
         if self.episodes < 20:
             raise SurefootError(
-                f"episodes: found {self.episodes}, expected at least 20 to say anything of a tenth of them"
+                f"episodes: found {self.episodes}, expected at least 20 to watch anything of a tenth of them"
             )
         for engine in self.engines:
             known(engine, "--in")
@@ -100,17 +100,22 @@ class Found:
     evidence: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     suspects: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
+    """seeds of realities it fails in"""
+    blamed: str = ""
+    """the unknown that parts failures from successes over the belief"""
     interrupted: bool = False
 
 
-def gate(who: Candidate, belief: Belief, plan: Plan, limits: Limits, say: Say = lambda _: None, note: Say = lambda _: None) -> Verdict:  # fmt: skip
-    """The verdict; where it is stopped by hand, of what was known by then."""
+def gate(
+    who: Candidate, belief: Belief, plan: Plan, limits: Limits, watch: Watch = unwatched, again: str = ""
+) -> Verdict:
+    """The verdict; where it is stopped by hand, of what was known by then. `again` is the command that asks it."""
     began, found = time.monotonic(), Found()
     seeds = lineage.unseen(plan.seed, set(who.trained), plan.seeds)
     try:
-        for check in _lines(who, belief, replace(plan, seed=seeds[0]), limits, found, say):
+        for check in _lines(who, belief, replace(plan, seed=seeds[0]), limits, found, watch):
             found.checks.append(check)
-            note(f"{'holds' if check.holds else 'FAILS'}  {check.name}: {check.evidence}")
     except KeyboardInterrupt:
         found.interrupted = True
         asked = len(found.checks)
@@ -123,33 +128,39 @@ def gate(who: Candidate, belief: Belief, plan: Plan, limits: Limits, say: Say = 
         "level": plan.level, "interrupted": found.interrupted, "skipped": found.skipped, "suspects": found.suspects,
         "evidence": found.evidence,
     }  # fmt: skip
-    return Verdict(tuple(found.checks), _next(who, found), f"{who.name} at the gate", plain(meta))
+    return Verdict(
+        tuple(found.checks),
+        _next(who, found, again or f"surefoot gate {who.name}"),
+        f"{who.name} at the gate",
+        jsonable(meta),
+    )
 
 
-def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+def _lines(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, watch: Watch) -> Iterator[Check]:
     unseen = tasks.privileged(who.policy.contract)
     if unseen:
         yield Check("told only what a robot measures", len(unseen), 0, False, f"it must be told {', '.join(unseen)}")
-    home = yield from _column(who, "nominal", _place(who, None, DEFAULT, plan), plan, limits.success, found, say)
+    home = yield from _column(who, "nominal", _place(who, None, DEFAULT, plan), plan, limits.success, found, watch)
     if not found.checks[-1].holds:
-        found.suspects = suspects.why(who, home, plan, limits.success, say)
+        found.suspects = suspects.why(who, home, plan, limits.success, watch)
         found.skipped["everything else"] = "it fails at home, so nothing else could hold"
         return
-    yield from _worlds(who, belief, plan, limits, found, say)
+    yield from _worlds(who, belief, plan, limits, found, watch)
     for engine in plan.engines:
         if engine != DEFAULT:
             place = _place(who, None, engine, plan)
             yield from _other(
-                _column(who, f"engine {engine}", place, plan, limits.success, found, say), engine, limits.success
+                _column(who, f"engine {engine}", place, plan, limits.success, found, watch), engine, limits.success
             )
     for seed in plan.realities:
         real = realities(seed, who.task)
         made = f"; made of {', '.join(real.strengths)}"
-        column = _column(who, f"reality {seed}", _machine(who, real, plan), plan, limits.reality, found, say)
+        column = _column(who, f"reality {seed}", _machine(who, real, plan), plan, limits.reality, found, watch)
         for check in _other(column, f"reality {seed}", limits.reality):
+            found.lost += [] if check.holds else [seed]
             yield replace(check, evidence=check.evidence + made)
-    yield from _motion(who, belief, plan, limits, found, say)
-    yield from _margins(who, plan, limits, found, say)
+    yield from _motion(who, belief, plan, limits, found, watch)
+    yield from _margins(who, plan, limits, found, watch)
 
 
 def _other(column: Iterator[Check], name: str, limit: float) -> Iterator[Check]:
@@ -169,10 +180,10 @@ def _machine(who: Candidate, real: Reality, plan: Plan) -> Make:
     return lambda n, seed: Env(who.task, real.world(who.task, n, plan.threads), nominal, seed)
 
 
-def _column(who: Candidate, name: str, make: Make, plan: Plan, limit: float, found: Found, say: Say, all_: bool = False) -> Any:  # fmt: skip
+def _column(who: Candidate, name: str, make: Make, plan: Plan, limit: float, found: Found, watch: Watch, all_: bool = False) -> Any:  # fmt: skip
     """Success in one kind of world; a generator that yields its check and returns its runs."""
     test = RateTest(limit, level=plan.level, most=plan.episodes)
-    tell = lambda share: say(f"{name}: {100 * share:3.0f} % of at most {plan.episodes} episodes")  # noqa: E731
+    tell = lambda share: watch(Progress(f"{name}: at most {plan.episodes} episodes", share))  # noqa: E731
     runs, decision = until_clear(who.policy, make, test, plan.seed, tell, early=not all_)
     check = checks.success(f"success, {name}", runs, decision, limit, plan.level, planned=all_)
     found.evidence[name] = _facts(check, runs)
@@ -188,35 +199,37 @@ def _facts(check: Check, runs: Runs) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _worlds(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+def _worlds(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, watch: Watch) -> Iterator[Check]:
     """Over the belief, in its worst decile, and where failures are rare."""
     if not (belief.sd() > 0).any():
         found.skipped["belief"] = "it leaves nothing open: every unknown is fixed"
         return
     place, params = _place(who, belief, DEFAULT, plan), who.task.params
-    runs = yield from _column(who, "belief", place, plan, limits.success, found, say, all_=plan.claim is not None)
-    found.evidence["belief"]["fails where"] = checks.where_it_fails(runs, params)
+    runs = yield from _column(who, "belief", place, plan, limits.success, found, watch, all_=plan.claim is not None)
+    blamed = checks.blamed(runs, params)
+    found.blamed = blamed[0] if blamed else ""
+    found.evidence["belief"]["fails where"] = checks.where_it_fails(blamed)
     if plan.claim is not None:
         yield checks.claimed(runs, plan.level, plan.claim)
     while len(runs) < min(plan.episodes, 200):  # a tenth of fewer is too few
         b = len(runs) // 50
-        say(f"more worlds, to find the hardest of them: {len(runs)}")
+        watch(Progress(f"more worlds, to find the hardest of them: {len(runs)}"))
         runs = runs + episodes(who.policy, place(50, plan.seed + b))
     tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
-    say(f"the hardest {len(tenth)} worlds again")
+    watch(Progress(f"the hardest {len(tenth)} worlds again"))
     e = np.repeat(runs.e[tenth], plan.again, 0)
     worst = episodes(who.policy, place(len(e), plan.seed + WORST), e)
     found.evidence["worst decile"] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
     yield checks.worst_decile(worst, len(tenth), limits.worst_decile, params)
-    yield _rare(who, belief, runs, plan, limits, found, say)
+    yield _rare(who, belief, runs, plan, limits, found, watch)
 
 
-def _rare(who: Candidate, belief: Belief, drawn: Runs, plan: Plan, limits: Limits, found: Found, say: Say) -> Check:
+def _rare(who: Candidate, belief: Belief, drawn: Runs, plan: Plan, limits: Limits, found: Found, watch: Watch) -> Check:
     done = 0
 
     def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         nonlocal done
-        say(f"looking for rare failures: {done} of {sum(plan.search)} episodes")
+        watch(Progress("looking for rare failures", done / sum(plan.search)))
         runs = episodes(who.policy, tasks.env(who.task, len(e), belief, plan.seed + SEARCHED + done, plan.threads), e)
         done += len(e)
         return runs.success, runs.margin
@@ -231,8 +244,8 @@ def _rare(who: Candidate, belief: Belief, drawn: Runs, plan: Plan, limits: Limit
     return checks.rare_failures(it, drawn, most, plan.level, who.task.params)
 
 
-def _motion(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
-    say(f"motion of {plan.watched} episodes")
+def _motion(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: Found, watch: Watch) -> Iterator[Check]:
+    watch(Progress(f"motion of {plan.watched} episodes"))
     seen = watched(who.policy, tasks.env(who.task, plan.watched, belief, plan.seed, plan.threads))
     made, left = checks.motion(seen, limits)
     found.skipped |= left
@@ -243,12 +256,11 @@ def _motion(who: Candidate, belief: Belief, plan: Plan, limits: Limits, found: F
     yield from made
 
 
-def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, say: Say) -> Iterator[Check]:
+def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, watch: Watch) -> Iterator[Check]:
     env = tasks.env(who.task, 1, threads=1)
 
     def margin(of: Callable[..., margins.Margin], name: str) -> margins.Margin:
-        tell = lambda words: say(f"{name} margin: {words}")  # noqa: E731
-        it = of(who.policy, who.task, plan.rungs, plan.seed, limits.success, tell, plan.threads)
+        it = of(who.policy, who.task, plan.rungs, plan.seed, limits.success, watch, plan.threads)
         found.evidence[name] = [r.facts() for r in it.rungs]
         return it
 
@@ -256,41 +268,32 @@ def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, say: Say)
     yield checks.push(margin(margins.push, "push"), limits.push, margins.handle(env.world.model)[2])
 
 
-def _next(who: Candidate, found: Found) -> str:
+def _next(who: Candidate, found: Found, again: str) -> str:
     """The one next thing to do."""
     failed = {c.name for c in found.checks if not c.holds}
     own, name = who.given is None, who.name
     run = str(Path(name).parent) if name.endswith(".onnx") else name  # where an ONNX file of ours came from
     if found.interrupted:
-        return f"surefoot gate {name}"
+        return again
     if "success, nominal" in failed:
-        if own:
-            return f"surefoot play {run}"
-        best = found.suspects[0] if found.suspects else None
-        return (
-            f"the contract: it passes if {best['change']}"
-            if best and best["holds"]
-            else "look at the contract, term by term: docs/gate.md"
-        )
+        return f"surefoot play {run}" if own else again  # when its contract is corrected, as suspects.sentences says
     if not own:
-        return f"surefoot gate {name} --limits limits.json" if failed else f"surefoot gate {name} --reality all"
+        return f"{again} --limits limits.json" if failed else f"{again} --reality all"
     if failed & {"success, belief", "worst decile", "rare failures"}:
         return f"surefoot sweep {run} --over {_blamed(who, found)}"
-    realities_ = [c.name.split()[-1] for c in found.checks if not c.holds and c.name.startswith("success, reality")]
-    if realities_:
-        return f"surefoot record {who.task.name} --policy {run} --reality {realities_[0]} --tell"
+    if found.lost:
+        return f"surefoot record {who.task.name} --policy {run} --reality {found.lost[0]} --tell"
     if "latency margin" in failed and "latency" in who.task.params.names:
         return f"surefoot sweep {run} --over latency"
     if failed:
         return f"surefoot train {who.task.name}"
-    return f"surefoot gate {name} --reality all" if name.endswith(".onnx") else f"surefoot export {name}"
+    return f"{again} --reality all" if name.endswith(".onnx") else f"surefoot export {name}"
 
 
 def _blamed(who: Candidate, found: Found) -> str:
     """The unknown that parts failures from successes; else what sets the worst world apart."""
-    fails = found.evidence["belief"]["fails where"]
-    if fails:
-        return str(fails.split()[3])
+    if found.blamed:
+        return found.blamed
     worst = found.evidence.get("rare failures", {}).get("worst", {})
     far = checks.furthest(who.task.params, who.task.params.vector(worst))
     return far[0] if far else who.task.params.names[0]

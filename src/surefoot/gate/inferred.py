@@ -7,20 +7,17 @@ y is log e for an unknown on a log scale. A second set of episodes goes on, at o
 state, one unknown changed. What the probe reads there shows how long the policy takes to notice.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
-from surefoot.gate import report
 from surefoot.policy import Driver
 from surefoot.rng import stream
 from surefoot.task import Task
@@ -29,6 +26,21 @@ SOON = 0.5  # s into an episode, by when a policy should know
 SETTLED = 0.1  # of a change: as near to where it ends up as that, and staying there
 RIDGE = 1e-3  # of the latent's own variance
 Watch = Callable[[int, Env], None]
+"""called after each step of the episodes"""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One unknown changes from one value to another, at `at` seconds into the episode."""
+
+    name: str = ""
+    """the one that the latent tells best unless named"""
+    before: float | None = None
+    """its 10 % quantile unless given"""
+    after: float | None = None
+    """its 90 % quantile unless given"""
+    at: float | None = None
+    """the middle of the episode unless given"""
 
 
 @dataclass(frozen=True)
@@ -78,17 +90,13 @@ def inferred(
     policy: OnnxPolicy,
     task: Task,
     belief: Belief,
-    name: str = "",
-    change: tuple[float | None, float | None] = (None, None),
-    at: float | None = None,
+    change: Change = Change(),  # noqa: B008
     episodes: int = 256,
     seed: int = 1,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
-    """How well the latent tells each unknown, when, and how the one named is followed through a change at `at` seconds.
-
-    Without a name, of the unknown that the latent tells best; without values, from its 10 % to its 90 % quantile.
-    """
+    """How well the latent tells each unknown, when, and how the one that changes is followed."""
+    name, at = change.name, change.at
     if not policy.adapts:
         raise SurefootError("adapt: this policy has no latent to look at; train one with --adapt rma or --encoder conv")
     free = np.flatnonzero(belief.sd() > 0)
@@ -132,10 +140,10 @@ def inferred(
     }  # fmt: skip
 
 
-def _jump(task: Task, belief: Belief, name: str, change: tuple[float | None, float | None]) -> list[float]:
+def _jump(task: Task, belief: Belief, name: str, change: Change) -> list[float]:
     """What an unknown is at first, and what it changes to."""
     i, p = task.params.index(name), task.params[name]
-    values = [float(d[i] if v is None else v) for v, d in zip(change, belief.interval(0.8))]
+    values = [float(d[i] if v is None else v) for v, d in zip((change.before, change.after), belief.interval(0.8))]
     if not all(p.low <= v <= p.high for v in values):
         raise SurefootError(
             f"{name}: expected two values within {p.low:g} .. {p.high:g}, found {values[0]:g} and {values[1]:g}"
@@ -181,59 +189,3 @@ def settling(track: np.ndarray, step: int, dt: float, change: float) -> float | 
         return None
     off = np.flatnonzero(np.abs(track[step:] - end) > SETTLED * abs(end - before))
     return float((off[-1] + 1) * dt) if len(off) else 0.0
-
-
-def table(facts: Mapping[str, Any]) -> Table:
-    title = "what the latent tells, linearly (1: all of it, 0 and below: nothing)"
-    out = Table("unknown", f"R2 at {facts['soon']:g} s", "R2 at the end", title=title, title_justify="left")
-    for row in _rows(facts):
-        out.add_row(*row)
-    return out
-
-
-def _rows(facts: Mapping[str, Any]) -> list[list[str]]:
-    """Unknowns, the best known first."""
-    said = lambda x: "-" if x is None else f"{x:.2f}"  # noqa: E731
-    known = sorted(facts["r2"].items(), key=lambda pair: np.inf if pair[1]["soon"] is None else -pair[1]["soon"])
-    return [[name, said(r2["soon"]), said(r2["end"])] for name, r2 in known]
-
-
-def sentence(facts: Mapping[str, Any]) -> str:
-    """How the change was followed, in words."""
-    what = f"{facts['unknown']} from {facts['before']:.3g} to {facts['after']:.3g} {facts['unit']}".strip()
-    if facts["read"] is None:
-        return f"{what} at {facts['at']:g} s: no episode lasted to the end, so there is nothing to read"
-    if facts["settles"] is None:
-        return f"{what} at {facts['at']:g} s: the latent does not follow it"
-    return f"{what} at {facts['at']:g} s: what is read settles in {facts['settles']:.2f} s (history {facts['history']:.2f} s)"
-
-
-def page(path: Path, facts: Mapping[str, Any]) -> Path:
-    """Pictures of knowing and of noticing, in a file that needs nothing else."""
-    t = facts["dt"] * np.arange(len(facts["r2_over_time"]))
-    name, at = facts["unknown"], facts["at"]
-
-    def known(axes: Any) -> None:
-        axes.plot(t, np.clip(np.array(facts["r2_over_time"], float), -0.2, 1))
-        axes.axvline(facts["soon"], color="0.5", lw=0.8, ls=":")
-        axes.set(xlabel="s into the episode", ylabel=f"R2 of {name}", ylim=(-0.25, 1.05))
-
-    def followed(axes: Any) -> None:
-        axes.step(
-            [0, at, t[-1]], [facts["before"], facts["after"], facts["after"]], where="post", color="k", label="true"
-        )
-        if facts["read"]:
-            axes.plot(t, facts["read"]["median"], label="read from the latent, median")
-            axes.fill_between(t, facts["read"]["low"], facts["read"]["high"], alpha=0.2, lw=0)
-        axes.set(xlabel="s into the episode", ylabel=f"{name} {facts['unit']}".strip())
-        axes.legend()
-
-    parts = [
-        report.plot(
-            followed,
-            f"{name} changes at {at:g} s into the episode, the state does not; the band holds 80 % of episodes.",
-        ),
-        report.plot(known, f"Share of the variance of {name} that a linear probe of the latent finds."),
-        report.table(["unknown", f"R2 at {facts['soon']:g} s", "R2 at the end"], _rows(facts)),
-    ]
-    return report.write(path, f"{facts['task']}: what the policy has worked out", parts, facts)

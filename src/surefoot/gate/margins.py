@@ -17,6 +17,7 @@ from surefoot.gate.runs import Runs, episodes
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
+from surefoot.report import Progress, Watch
 from surefoot.rng import Rows
 from surefoot.sim.gap.making import Plain
 from surefoot.task import Task
@@ -93,9 +94,7 @@ def climb(run: Callable[[float], Runs], unit: float, most: float, bar: float) ->
     return Margin(tuple(rungs[k] for k in sorted(rungs)), bar)
 
 
-def latency(
-    policy: Policy, task: Task, n: int, seed: int, bar: float, say: Callable[[str], None], threads: int = 0
-) -> Margin:
+def latency(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Watch, threads: int = 0) -> Margin:
     """Delay added between policy and motors, in the nominal world, in steps of the engine's own."""
     own = sum(p.high for p in task.params if p.target == "action_delay")
     late = Param("added latency", "action_delay", 0.0, 0.0, LATEST + own, op="add", unit="s", about="added by the gate")
@@ -104,7 +103,7 @@ def latency(
     h = float(tasks.env(task, 1).world.model.opt.timestep)
 
     def run(delay: float) -> Runs:
-        say(f"{1000 * delay:.0f} ms later")
+        watch(Progress(f"latency margin: {1000 * delay:.0f} ms later"))
         e = np.append(task.params.nominal, max(delay - 0.25 * h, 0.0))  # safely within the step it means
         return episodes(policy, tasks.env(wide, n, point(params, e), seed, threads))
 
@@ -118,15 +117,13 @@ def _own(task: Task) -> ObsGroup:
     return replace(actor, terms=tuple(map(told, actor.terms)))
 
 
-def push(
-    policy: Policy, task: Task, n: int, seed: int, bar: float, say: Callable[[str], None], threads: int = 0
-) -> Margin:
+def push(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Watch, threads: int = 0) -> Margin:
     """One push in each episode, in the nominal world, N s."""
     model = tasks.env(task, 1).world.model
     body, axes, mass = handle(model)
 
     def run(impulse: float) -> Runs:
-        say(f"pushed with {impulse:.3g} N s")
+        watch(Progress(f"push margin: pushed with {impulse:.3g} N s"))
         return episodes(
             policy, tasks.env(task, n, seed=seed, threads=threads, terms=(Blow(body, impulse, axes, task.seconds),))
         )

@@ -8,7 +8,6 @@ seed + b: the same starts, draws and noise in each world, so that two columns di
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from surefoot.tasks.rollout import Evaluation, evaluate
 
 Make = Callable[[int, int], Env]
 """n, seed -> n episodes of a world"""
-Watch = Callable[[str, float], None]
-"""what is going on, and what share of it is done"""
 BATCH = 50
 
 
@@ -96,20 +93,3 @@ def suspect_unknown(runs: Runs, names: list[str]) -> tuple[str, str, float] | No
     i = int(np.argmax(np.abs(above - 0.5)))
     auc = float(above[i])
     return names[i], "high" if auc > 0.5 else "low", max(auc, 1 - auc)
-
-
-def plain(x: Any) -> Any:
-    """Arrays and numpy numbers as JSON has them; what is not finite as None."""
-    if isinstance(x, dict):
-        return {k: plain(v) for k, v in x.items()}
-    if isinstance(x, (list, tuple)):
-        return [plain(v) for v in x]
-    if isinstance(x, np.ndarray):
-        return plain(x.tolist())
-    if isinstance(x, (np.bool_, bool)):
-        return bool(x)
-    if isinstance(x, np.integer):
-        return int(x)
-    if isinstance(x, (float, np.floating)):
-        return float(x) if np.isfinite(x) else None
-    return x

@@ -19,11 +19,12 @@ from surefoot.errors import SurefootError
 from surefoot.gate.runs import Runs, episodes, until_clear
 from surefoot.gate.sequential import RateTest
 from surefoot.observation import ObsTerm
+from surefoot.report import Progress, Watch
 from surefoot.verdict import clopper_pearson
 
 if TYPE_CHECKING:
     from surefoot.gate.candidate import Candidate
-    from surefoot.gate.gate import Plan, Say
+    from surefoot.gate.gate import Plan
 
 SCREEN, SHORT = 4, 4.0  # episodes of each hypothesis, and their length in s
 KEPT = 1  # of a kind that all but explain it: tested in full, to be told as the nearest
@@ -40,7 +41,7 @@ class Hypothesis:
     contract: Contract
 
 
-def why(who: "Candidate", home: Runs, plan: "Plan", bar: float, say: "Say") -> list[dict[str, Any]]:
+def why(who: "Candidate", home: Runs, plan: "Plan", bar: float, watch: Watch) -> list[dict[str, Any]]:
     """The changes of the contract under which the policy succeeds, best first; those that come nearest where none does."""
     if who.given is None or who.rewire is None:
         return []
@@ -48,23 +49,23 @@ def why(who: "Candidate", home: Runs, plan: "Plan", bar: float, say: "Say") -> l
     for kind in KINDS:
         near: list[tuple[float, Hypothesis]] = []
         for idea in kind(who.given):
-            runs = _screened(who, idea, plan, say)
+            runs = _screened(who, idea, plan, watch)
             if runs is None:
                 continue
             if not runs.success.all():
                 near.append((float(runs.margin.mean()), idea))
                 continue
-            found.append(_tested(who, idea, home, plan, bar, say))
+            found.append(_tested(who, idea, home, plan, bar, watch))
             if found[-1]["holds"]:
                 return found[-1:] + found[:-1]
         near = [x for x in sorted(near, key=lambda x: -x[0])[:KEPT] if x[0] > home.margin.mean() + CLOSER]
-        found += [_tested(who, idea, home, plan, bar, say) for _, idea in near]
+        found += [_tested(who, idea, home, plan, bar, watch) for _, idea in near]
     return sorted(found, key=lambda f: (-f["holds"], -f["success"], -f["margin"]))
 
 
-def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> Runs | None:
+def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", watch: Watch) -> Runs | None:
     """A few short episodes; None where the model cannot have the change, which then explains nothing."""
-    say(f"what is wrong with the contract? perhaps {idea.change}")
+    watch(Progress(f"what is wrong with the contract? perhaps {idea.change}"))
     assert who.rewire is not None  # why() has seen to it
     try:
         policy, task = who.rewire(idea.contract)
@@ -74,8 +75,8 @@ def _screened(who: "Candidate", idea: Hypothesis, plan: "Plan", say: "Say") -> R
     return episodes(policy, tasks.env(task, SCREEN, seed=plan.seed, threads=plan.threads))
 
 
-def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", bar: float, say: "Say") -> dict[str, Any]:
-    say(f"is it that? {idea.change}")
+def _tested(who: "Candidate", idea: Hypothesis, home: Runs, plan: "Plan", bar: float, watch: Watch) -> dict[str, Any]:
+    watch(Progress(f"is it that? {idea.change}"))
     assert who.rewire is not None  # why() has seen to it
     policy, task = who.rewire(idea.contract)
     make = lambda n, seed: tasks.env(task, n, seed=seed, threads=plan.threads)  # noqa: E731
@@ -96,7 +97,8 @@ def sentences(found: list[dict[str, Any]]) -> list[str]:
     if not passes:
         best = found[0]
         return [
-            f"no single change of the contract makes it pass; nearest: {best['change']} ({100 * best['success']:.0f} % success)"
+            f"no single change of the contract makes it pass; nearest: {best['change']} ({100 * best['success']:.0f} % success); "
+            "check the contract term by term: docs/gate.md"
         ]
     return [
         f"it passes if, in the contract, {f['change']}: success {100 * f['success']:.0f} % "

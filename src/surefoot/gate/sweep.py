@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Column, Table
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box
@@ -19,11 +18,10 @@ from surefoot.contract import Contract
 from surefoot.deploy import bundle
 from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
-from surefoot.gate import report
 from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
-from surefoot.learn.loop import Watcher
 from surefoot.policy import Policy, PolicyState
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
@@ -107,7 +105,7 @@ class Each(Policy):
 
 def specialists(
     task: Task, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
-    watch: Watcher | None = None, say: Callable[[str], None] = lambda text: None,
+    watch: Watch = unwatched,
 ) -> Each:  # fmt: skip
     """A policy for each value, trained as `run` was but with that one unknown known; asked again, they are used again."""
     settings, obs, seed, start = learn.settings_of(run)
@@ -115,7 +113,7 @@ def specialists(
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     found = []
     for k, value in enumerate(values):
-        say(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}")
+        watch(Progress(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}", stays=True))
         folder, known = out / f"{name}-{value:.10g}{mark}", _known(others, name, value)
         found.append(
             bundle.load(
@@ -149,65 +147,3 @@ def _known(others: Belief, name: str, value: float) -> Belief:
     low, high = others.low.copy(), others.high.copy()
     low[i] = high[i] = value
     return Box(others.params, low, high)
-
-
-def table(facts: Mapping[str, Any]) -> Table:
-    """A row for each value, a column for each policy."""
-    head, rows = _columns(facts)
-    out = Table(*(Column(h, overflow="fold") for h in head), title="success (95 % interval)", title_justify="left")
-    for row in rows:
-        out.add_row(*row)
-    return out
-
-
-def _columns(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and cells: success of each policy at each value; with specialists theirs, and what they earn more."""
-    policies, best = facts["policies"], facts.get("specialists")
-    cell = lambda p: f"{100 * p['success']:.1f} % ({100 * p['low']:.0f} - {100 * p['high']:.0f})"  # noqa: E731
-    head = [f"{facts['over']}{' [' + facts['unit'] + ']' if facts['unit'] else ''}", *policies]
-    rows = [[f"{points[0]['value']:.4g}", *map(cell, points)] for points in zip(*policies.values())]
-    if best is not None:
-        head += ["specialists", *(f"price: {label}" for label in policies)]
-        for row, b, points in zip(rows, best, zip(*policies.values())):
-            row += [cell(b), *(f"{b['return'] - p['return']:.3g}" for p in points)]
-    return head, rows
-
-
-def sentences(facts: Mapping[str, Any]) -> list[str]:
-    """What bearing many worlds cost each policy, in words; nothing where no specialists were trained."""
-    return [
-        f"{label}: price of robustness {p['mean']:.3g} return ({_sure(p)}) against a specialist in each world"
-        for label, p in facts.get("price", {}).items()
-    ]
-
-
-def _sure(p: Mapping[str, Any]) -> str:
-    return p["how"] if p["low"] is None else f"95 %: {p['low']:.3g} .. {p['high']:.3g}"
-
-
-def page(path: Path, facts: Mapping[str, Any]) -> Path:
-    """The picture, in a file that needs nothing else."""
-    name, policies = facts["over"], facts["policies"]
-
-    def draw(axes: Any) -> None:
-        for label, points in policies.items():
-            x, y, low, high = (np.array([p[k] for p in points]) for k in ("value", "success", "low", "high"))
-            (line,) = axes.plot(x, 100 * y, marker="o", ms=4, label=label)
-            axes.fill_between(x, 100 * low, 100 * high, alpha=0.15, color=line.get_color(), lw=0)
-        if "specialists" in facts:
-            best = facts["specialists"]
-            axes.plot([p["value"] for p in best], [100 * p["success"] for p in best], "k^", ms=5, label="specialists")
-        axes.axvline(facts["nominal"], color="0.5", lw=0.8, ls=":")
-        axes.set(xlabel=f"{name} {facts['unit']}", ylabel="success %", ylim=(-3, 103))
-        if facts["log"]:
-            axes.set_xscale("log")
-            ticks = x[:: 1 + len(x) // 14]
-            axes.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
-            axes.minorticks_off()
-        axes.legend()
-
-    shown = report.plot(
-        draw, f"Success against {name}; bands are exact 95 % intervals, dotted: what the model says.", (8, 4)
-    )
-    parts = [shown, *map(report.paragraph, sentences(facts)), report.table(*_columns(facts))]
-    return report.write(path, f"{facts['task']}: success over {name}", parts, facts)

@@ -7,9 +7,9 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from types import FrameType
@@ -23,6 +23,7 @@ from surefoot.learn.ppo import Learner
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice
+from surefoot.report import Progress, Watch
 from surefoot.tasks import golden
 from surefoot.tasks.rollout import contract
 
@@ -30,22 +31,6 @@ FEW = 3  # divergences in a batch that never stop a run, however few simulations
 BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
 
 _boards = itertools.count()  # so that two runs of one process and second have files of their own
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a watcher is told after each iteration, and at the end where something is left to say."""
-
-    metrics: dict[str, Any]
-    """of this iteration; none at the end"""
-    iteration: int
-    iterations: int
-    seconds: float
-    steps_per_second: float
-    said: tuple[str, ...]
-
-
-Watcher = Callable[[Progress], None]
 
 
 class Stopped(Exception):
@@ -59,7 +44,7 @@ class Stopped(Exception):
         super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")
 
 
-def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_every: float, again: bool = False) -> Path:
+def go(run: Run, learner: Learner | Apprentice, watch: Watch | None, save_every: float, again: bool = False) -> Path:
     """Iterate to the end, saving on the way; each checkpoint is followed by the policy as it then is."""
     total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
     board = _Board(run, learner.iteration)
@@ -76,7 +61,10 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             rate = (learner.iteration - first) * learner.settings.batch / spent
             board.add(row | {"steps_per_second": rate}, learner.iteration)
             try:
-                _tell(watch, run, Progress(row, learner.iteration, total, spent, rate, tuple(run.said)))
+                _tell_notes(watch, run)
+                if watch is not None:
+                    metrics = row | {"iteration": learner.iteration}
+                    watch(Progress(f"{rate / 1000:.1f}k steps/s", learner.iteration / total, metrics))
             except OSError as error:  # whoever watched is gone
                 saves.maybe(forced=True)
                 if error.errno != errno.EIO:
@@ -86,14 +74,14 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watcher | None, save_ever
             if stop:
                 raise Stopped(asked[0], run.folder, again)
         path = saves.write()
-    if run.said:
-        _tell(watch, run, Progress({}, total, total, time.monotonic() - began, 0.0, tuple(run.said)))
+    _tell_notes(watch, run)
     return path
 
 
-def _tell(watch: Watcher | None, run: Run, progress: Progress) -> None:
+def _tell_notes(watch: Watch | None, run: Run) -> None:
     if watch is not None:
-        watch(progress)
+        for words in run.said:
+            watch(Progress(f"note: {words}", stays=True))
         run.said.clear()
 
 

@@ -7,14 +7,13 @@ Time-outs bootstrap (their last state's value is added), terminations do not. Th
 The step size follows the policy's own KL. A transition from a diverged simulation weighs nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from torch import Tensor
 
 from surefoot.contract import Contract
@@ -34,106 +33,10 @@ from surefoot.learn.nets import (
 from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import ResidualActor
+from surefoot.learn.settings import PPO
 from surefoot.observation import ObsGroup
 from surefoot.rng import key
 from surefoot.task import Mirror
-
-Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
-
-
-class Batched:
-    """What the settings of every learner share: how steps make batches, and which numbers can be."""
-
-    envs: int
-    steps: int
-    horizon: int
-
-    @property
-    def batch(self) -> int:
-        return self.envs * self.horizon
-
-    @property
-    def iterations(self) -> int:
-        return max(1, -(-self.steps // self.batch))
-
-    def check(self, least_one: Sequence[str], finite: Sequence[str], where: str = "") -> None:
-        for name in least_one:
-            if getattr(self, name) < 1:
-                raise SurefootError(f"{where}{name}: expected at least 1, found {getattr(self, name)}")
-        for name in finite:
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
-
-
-@dataclass(frozen=True)
-class PPO(Batched):
-    """Settings of the learner."""
-
-    envs: int = 1024
-    """simulations side by side"""
-    steps: int = 2_000_000
-    """env steps in all"""
-    horizon: int = 24
-    """env steps of each simulation between updates"""
-    epochs: int = 5
-    """passes over each batch"""
-    minibatches: int = 4
-    """parts of a batch, one gradient step each"""
-    gamma: float = 0.99
-    """discount a step"""
-    lam: float = 0.95
-    """lambda of the advantage estimator"""
-    clip: float = 0.2
-    """how far the probability ratio may pay"""
-    lr: float = 1e-3
-    """first step size of Adam"""
-    kl: float = 0.01
-    """the step size grows below half of this KL a gradient step, shrinks above twice of it; 0 keeps lr fixed"""
-    settle: float = 0.9
-    """share of that KL given up, evenly, by the end: large steps first, small ones last"""
-    entropy: float = 0.002
-    """weight of the entropy bonus"""
-    value: float = 1.0
-    """weight of the value loss"""
-    clip_gradient: float = 1.0
-    """largest norm of a gradient"""
-    hidden: Hidden = (128, 128)
-    """widths of the hidden layers, actor and critic alike"""
-    activation: str = "relu"
-    """relu (quickest on a CPU), elu or tanh"""
-    encoder: Literal["none", "e", "conv", "gru"] = "none"
-    """actor: what is told goes straight in; or a latent is made of the privileged e (`--obs.also e`), or of the history"""
-    latent: int = 8
-    """numbers an encoder passes on"""
-    spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
-    """standard deviation of the actions: least, at the start, largest"""
-    symmetric: bool = True
-    """use the task's left-right symmetry where it has one"""
-    learner_threads: int = 2
-    """threads of the learner; a setting, because sums split otherwise have other last bits"""
-
-    def __post_init__(self) -> None:
-        self.check(
-            ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"),
-            ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"),
-        )
-        for name in ("gamma", "lam", "settle"):
-            if getattr(self, name) > 1:
-                raise SurefootError(f"{name}: expected at most 1, found {getattr(self, name):g}")
-        for name in ("lr", "clip", "clip_gradient"):
-            if getattr(self, name) == 0:
-                raise SurefootError(f"{name}: expected more than 0: nothing would be learned")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
-        low, start, high = self.spread
-        if not 0 < low < start < high:
-            raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")
-        if self.envs * self.horizon % self.minibatches:
-            raise SurefootError(
-                f"minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}"
-            )
-        if self.activation not in ("relu", "elu", "tanh"):
-            raise SurefootError(f"activation: expected relu, elu or tanh, found {self.activation}")
 
 
 def advantages(

@@ -9,12 +9,15 @@ it does not bound f.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError
-from surefoot.learn.policy_net import PolicyNet
+
+if TYPE_CHECKING:  # its settings are parsed without torch, which takes seconds to import
+    from surefoot.learn.policy_net import PolicyNet
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Residual:
 class BasePolicy:
     """A base as the policy that stands on it asks it: out of what that policy is told, and held to the action's limit."""
 
-    def __init__(self, contract: Contract, net: PolicyNet):
+    def __init__(self, contract: Contract, net: "PolicyNet"):
         self.net, self.limit, self.columns = net, contract.action.limit, base_columns(contract, net.contract)
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:

@@ -13,12 +13,11 @@ the baseline.
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-import tyro
 from torch import Tensor
 
 from surefoot import tasks
@@ -27,60 +26,13 @@ from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
 from surefoot.learn.nets import CLIP, Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.policy_net import PolicyNet
-from surefoot.learn.ppo import Batched, summary
+from surefoot.learn.ppo import summary
 from surefoot.learn.residual import BasePolicy
+from surefoot.learn.settings import Student
 from surefoot.observation import ObsGroup
 from surefoot.rng import key
 from surefoot.task import Mirror, Task
 from surefoot.tasks.rollout import contract
-
-
-@dataclass(frozen=True)
-class Student(Batched):
-    """Settings of learning from a teacher."""
-
-    label: Annotated[Literal["action", "latent"], tyro.conf.Suppress] = "latent"
-    """what of the teacher is learned: its actions (dagger), or its encoder's latent, keeping its body (rma)"""
-    only: tuple[str, ...] = ()
-    """terms of the task the student is told, in place of its actor's own: a student by actions alone"""
-    encoder: Literal["conv", "gru"] = "conv"
-    """how the history is read"""
-    history: int = 25
-    """frames the student is told, newest last"""
-    latent: int = 8
-    """numbers the encoder passes on, where the student has a body of its own"""
-    hidden: tuple[int, ...] = (128, 128)
-    """widths of that body"""
-    envs: int = 256
-    """simulations side by side"""
-    steps: int = 500_000
-    """env steps in all"""
-    horizon: int = 16
-    """env steps of each simulation between updates"""
-    keep: int = 1
-    """batches learned from: the newest and those before it, where each is dear, as pictures are; checkpoints hold them"""
-    epochs: int = 2
-    """passes over the batches kept"""
-    minibatches: int = 4
-    """parts of a batch, one gradient step each"""
-    lr: float = 1e-3
-    """first step size of Adam; it falls to a tenth"""
-    noise: float = 0.1
-    """standard deviation added to the student's actions, so that it sees more than its own path"""
-    mix: float = 0.0
-    """share of simulations that the teacher drives, at the start"""
-    mix_until: float = 0.5
-    """share of the steps after which it drives none; 1 and more: to the end, without falling, which is cloning"""
-    learner_threads: int = 2
-    """threads of the learner; a setting, because sums split otherwise have other last bits"""
-
-    def __post_init__(self) -> None:
-        counts = ("history", "latent", "envs", "steps", "horizon", "keep", "epochs", "minibatches", "learner_threads")
-        self.check(counts, ("lr", "noise", "mix", "mix_until"), "student.")
-        if self.lr == 0:
-            raise SurefootError("student.lr: expected more than 0: nothing would be learned")
-        if self.mix > 1:
-            raise SurefootError(f"student.mix: expected a share from 0 to 1, found {self.mix:g}")
 
 
 def classroom(task: Task, teacher: PolicyNet, history: int, only: tuple[str, ...] = ()) -> Task:

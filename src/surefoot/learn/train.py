@@ -17,7 +17,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.learn import export
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
-from surefoot.learn.loop import Watcher, go
+from surefoot.learn.loop import go
 from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.ranges import Ranges
@@ -25,6 +25,7 @@ from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
+from surefoot.report import Watch
 from surefoot.rng import training
 from surefoot.sim import learned
 from surefoot.task import Task
@@ -53,7 +54,7 @@ def train(
     belief: Belief | None = None,
     settings: PPO | None = None,
     threads: int = 0,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     ranges: Grows | None = None,
     obs: ObsOverride | None = None,
@@ -229,7 +230,7 @@ SAME = (
 )
 
 
-def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watcher | None, save_every: float) -> Path:
+def _go_on(folder: Path, about: dict[str, Any], threads: int, watch: Watch | None, save_every: float) -> Path:
     """Go on with a run that was begun as `about` says; refused if it was begun otherwise."""
     run, there = Run.open(folder)
     run.close()
@@ -274,7 +275,7 @@ def progressive(
     seed: int = 0,
     settings: PPO | None = None,
     threads: int = 0,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     obs: ObsOverride | None = None,
     start: Path | None = None,
@@ -303,7 +304,7 @@ def follow(
     belief: Belief | None = None,
     settings: Student | None = None,
     threads: int = 0,
-    watch: Watcher | None = None,
+    watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     again: bool = False,
     terms: Sequence[Path] = (),
@@ -336,7 +337,7 @@ def follow(
 
 
 def resume(
-    folder: Path, threads: int = 0, watch: Watcher | None = None, save_every: float = SAVE_EVERY, again: bool = False
+    folder: Path, threads: int = 0, watch: Watch | None = None, save_every: float = SAVE_EVERY, again: bool = False
 ) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened."""
     run, about = Run.open(folder)

@@ -9,7 +9,7 @@ seven are learned from, one says when to stop, one judges, and no history reache
 explain the judge's blocks is refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from surefoot.belief import Belief
-from surefoot.errors import SurefootError
+from surefoot.errors import LogError, SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.actuator_net import CLIP, TOLD, ActuatorNet, Card, Drive, Kind, drives, response
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.real2sim.signals import controls, joints_of, measured, starts
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import key, stream
 from surefoot.world import Start, World
 
@@ -31,7 +32,6 @@ LEAST = 0.1  # share of the squared error: a net must take it away where it is j
 SLOW = 0.05  # v_slow, of a joint's usual speed
 WARM = 5  # periods before a GRU's word counts
 CHUNK = 4096  # simulations asked at once
-Watch = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def actuator(world: World, belief: Belief, log: Log, settings: Settings | None =
 
 def fit(world: World, belief: Belief, log: Log, settings: Settings | None = None, watch: Watch | None = None) -> Fitted:
     """Learn a net, and say how much it explains of what it was not learned from."""
-    s, watch = settings or Settings(), watch or (lambda text: None)
+    s, watch = settings or Settings(), watch or unwatched
     labels = "joint_torque" in log.columns if s.labels is None else s.labels
     lesson = prepared(world, belief.mean(), log, s, labels)
     if labels:
@@ -126,7 +126,7 @@ def prepared(world: World, e: np.ndarray, log: Log, s: Settings, labels: bool) -
     length = max(length, round(s.window / world.dt)) if not labels else length
     only = tuple(k for k in ("joint_pos", "joint_vel") if k in log.columns)
     if "joint_pos" not in only:
-        raise SurefootError(f"log: found columns {', '.join(log.columns)}; expected joint_pos among them")
+        raise LogError(f"found columns {', '.join(log.columns)}; expected joint_pos among them")
     pieces, x = windows(world, log, length, length, only), starts(world, log, np.arange(len(log)))
     together = len(what) if s.by == "ppo" and not labels else 1
     every = (1.0,) * len(what)
@@ -140,8 +140,8 @@ def prepared(world: World, e: np.ndarray, log: Log, s: Settings, labels: bool) -
     label = None if tau is None else (0.5 * (tau[:-1] + tau[1:]))[at]
     whole = np.ones(len(at), bool) if label is None else np.isfinite(label).all((1, 2))
     if whole.sum() < OF:
-        raise SurefootError(
-            f"log: found {int(whole.sum())} whole blocks of {length} periods, expected at least {OF}: too short, or with too many gaps"
+        raise LogError(
+            f"found {int(whole.sum())} whole blocks of {length} periods, expected at least {OF}: too short, or with too many gaps"
         )
     pieces = replace(pieces, rows=pieces.rows[whole], start=_some(pieces.start, whole), u=pieces.u[whole])
     at, label = at[whole], None if label is None else label[whole]
@@ -176,11 +176,11 @@ def _groups(what: tuple[Drive, ...], types: tuple[str, ...], together: int) -> t
 def _labels(world: World, log: Log, what: tuple[Drive, ...]) -> np.ndarray:
     """(T, J) measured torque, in the order of the drives."""
     if "joint_torque" not in log.columns:
-        raise SurefootError(f"log: found columns {', '.join(log.columns)}; expected joint_torque, or --no-labels")
+        raise LogError(f"found columns {', '.join(log.columns)}; expected joint_torque, or --no-labels")
     names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_torque")]
     for d in what:
         if d.joint not in names:
-            raise SurefootError(f"log: joint_torque: found no part for joint {d.joint}; it has {', '.join(names)}")
+            raise LogError(f"joint_torque: found no part for joint {d.joint}; it has {', '.join(names)}")
     return measured(log, "joint_torque")[:, [names.index(d.joint) for d in what]]
 
 
@@ -290,7 +290,7 @@ def regressed(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
             best, kept = stop, {k: v.detach().clone() for k, v in w.items()}
         if since > 40:
             break
-        watch(f"epoch {epoch + 1} of {rounds}: unexplained {100 * stop:.2f} %")
+        watch(Progress(f"epoch {epoch + 1} of {rounds}: unexplained {100 * stop:.2f} %", (epoch + 1) / rounds))
     return with_weights(blank, kept)
 
 

@@ -28,9 +28,10 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.real2sim.explain import Explained, Fitting, Track, Watch, explain, judged, track
+from surefoot.real2sim.explain import Explained, Fitting, Track, explain, judged, track
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.replay import Windows, predict
+from surefoot.report import Progress, Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start, World
@@ -121,7 +122,7 @@ def practised(
     practice: Practice | None = None,
     fitting: Fitting | None = None,
     seed: int = 0,
-    watch: Callable[[dict[str, float]], None] | None = None,
+    watch: Watch | None = None,
 ) -> Explained:
     """delta by reinforcement, and what it explains of the part of the log that it was not shown."""
     from surefoot.learn.nets import plain_arrays
@@ -140,7 +141,8 @@ def practised(
     for _ in range(settings.iterations):
         row = learner.iterate()
         if watch is not None:
-            watch(row)
+            words = f"{row['steps']:,.0f} of {settings.steps:,} steps, reward {row['reward']:.3f}"
+            watch(Progress(words, learner.iteration / settings.iterations))
     arrays = plain_arrays(learner.actor, learner.see_actor)
     term = DeltaAction(Layout.of(at.world.model), frozen(arrays, lessons.action.scale))
     return judged(at, term, {"push": "control", "steps": settings.iterations * settings.batch}, fitting, seed)

@@ -15,10 +15,11 @@ import numpy as np
 
 from surefoot.belief import Belief, Box, Gaussian, Ranged, Truncated
 from surefoot.control.sampling import CMA, begin
-from surefoot.errors import SurefootError
+from surefoot.errors import LogError, SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, predict, windows
 from surefoot.real2sim.signals import measured
+from surefoot.report import Progress, Watch
 from surefoot.rng import key, stream
 from surefoot.world import Motion, World
 
@@ -54,19 +55,16 @@ def dropo(
     how: Dropo = PLAIN,
     seed: int = 0,
     only: tuple[str, ...] = (),
-    watch: Callable[[int, float], None] | None = None,
+    watch: Watch | None = None,
 ) -> Truncated:
-    """The normals within the belief's range under which windows of `length` steps are most likely.
-
-    watch(round, log likelihood of a window) is called after every generation.
-    """
+    """The normals within the belief's range under which windows of `length` steps are most likely."""
     low, high = support(belief)
     free = np.flatnonzero(low < high)
     if not len(free):
         raise SurefootError("dropo: belief: found every param fixed, expected at least one that is not")
     if len(log) < FEWEST * length + 1:
-        raise SurefootError(
-            f"log: found {len(log)} rows, expected at least {FEWEST * length + 1}: {FEWEST} windows of {length} control periods"
+        raise LogError(
+            f"found {len(log)} rows, expected at least {FEWEST * length + 1}: {FEWEST} windows of {length} control periods"
         )
     pieces = thinned(windows(world, log, length, only=only), how.windows, slice(-1, None))
     from scipy.stats.qmc import Halton  # which takes a second to import
@@ -96,7 +94,7 @@ def thinned(pieces: Windows, most: int, measured_at: slice) -> Windows:
     seen = [np.isfinite(pieces.target(s)[:, measured_at]).all((1, 2)) for s in pieces.signals]
     whole = np.flatnonzero(np.all(seen, 0))
     if not len(whole):
-        raise SurefootError("log: every window has lost packets where it is judged; try shorter ones")
+        raise LogError("every window has lost packets where it is judged; try shorter ones")
     return pieces.some(whole[np.unique(np.round(np.linspace(0, len(whole) - 1, most)).astype(int))])
 
 
@@ -129,9 +127,7 @@ def _phi(box: Box, free: np.ndarray, x: np.ndarray) -> Truncated:
     return Truncated(box.params, ends, spread * np.where(box._width > 0, box._width, 1.0), box.low, box.high)
 
 
-def _search(
-    cost: Callable[[np.ndarray], np.ndarray], d: int, how: Dropo, seed: int, watch: Callable[[int, float], None] | None
-) -> np.ndarray:
+def _search(cost: Callable[[np.ndarray], np.ndarray], d: int, how: Dropo, seed: int, watch: Watch | None) -> np.ndarray:
     """CMA-ES in [0, 1]^(2 d), from the middle of the range and half the largest spread."""
     half = 1 - np.log(2) / np.log(MOST / LEAST)
     rng, x0 = stream(seed, "dropo search"), np.repeat([0.5, half], d)
@@ -140,5 +136,6 @@ def _search(
         X = search.ask(how.population, rng)
         search = search.tell(X, cost(X))
         if watch is not None:
-            watch(k, -search.cost)
+            words = f"round {k + 1:3} of {how.rounds}  log likelihood of a window {-search.cost:8.3f}"
+            watch(Progress(words, (k + 1) / how.rounds))
     return search.x

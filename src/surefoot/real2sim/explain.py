@@ -9,7 +9,6 @@ An ensemble of nets then learns g(x, u) from all windows, so that its mean along
 model with it inside predicts a log it was not shown.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -18,16 +17,16 @@ import mujoco
 import numpy as np
 
 from surefoot.belief import Belief
-from surefoot.errors import SurefootError
+from surefoot.errors import LogError, SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, encoder_shift, predict, stretches, windows
 from surefoot.real2sim.signals import controls, has_base, measured, starts
+from surefoot.report import Progress, Watch
 from surefoot.rng import stream
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout, MissingForce, doubt
 from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
 
 Push = Literal["force", "control"]
-Watch = Callable[[str], None]
 MOST = 8192  # simulations at once
 KNOWN = 0.99  # share of the data that are trusted in full: the rest lie at their edge, where little is known
 FAINT = 0.03  # of a push's usual effect: below it a window says nothing of that push, as a motor at its limit does not
@@ -146,8 +145,8 @@ def _whole(world: World, log: Log) -> None:
     need += ["joint_pos"] if world.model.njnt > int(has_base(world.model)) else []
     for name in (*need, "control"):
         if name not in log.columns:
-            raise SurefootError(
-                f"log: column {name}: found none among {', '.join(log.columns)}; a force can be found only where "
+            raise LogError(
+                f"column {name}: found none among {', '.join(log.columns)}; a force can be found only where "
                 "all of the state was measured"
             )
 
@@ -275,7 +274,8 @@ def explain(
     tried: list[dict[str, float]] = []
     for k, span in [(0, span) for span in s.spans] + [(k, 0.0) for k in range(1, s.rounds)]:
         if watch is not None:
-            watch(f"learning, {len(tried) + 1} of {len(s.spans) + s.rounds - 1}")
+            most = len(s.spans) + s.rounds - 1
+            watch(Progress(f"learning, {len(tried) + 1} of {most}", len(tried) / most))
         about = (best[1], best[2]) if k and best is not None else (None, span)
         term = learned(at, push, about[1], about[0], ends, s, seed)
         left = float(_misses(at, chosen, (term,)).mean())
@@ -310,8 +310,8 @@ def _too_short(at: Track, s: Fitting, use: str, begin: int, end: int) -> Surefoo
     dt, need = at.world.dt, 2 * s.horizon
     rows = int(np.ceil((need / dt + 1) / min(s.select, s.held_out)))
     more = f"a longer log, of {rows} rows or more" if (end - begin - 1) * dt < need else f"episodes of at least {need:g} s: record with --policy"  # fmt: skip
-    return SurefootError(
-        f"log: found {len(at.log)} rows, and in the part to {use} by no stretch without a break longer than "
+    return LogError(
+        f"found {len(at.log)} rows, and in the part to {use} by no stretch without a break longer than "
         f"{_longest(at, begin, end) * dt:.3g} s, for windows of {s.horizon:g} s; expected {more}"
     )
 
@@ -344,8 +344,8 @@ def learned(
     good = np.isfinite(y).all(1) & np.isfinite(phi).all((1, 2))
     early, late = (good & mask for mask in (pieces.rows + pieces.length < ends[0], pieces.rows >= ends[0]))
     if min(early.sum(), late.sum()) < 20:
-        raise SurefootError(
-            f"log: found {early.sum()} and {late.sum()} windows of {span:g} s to learn from and to choose by, expected at "
+        raise LogError(
+            f"found {early.sum()} and {late.sum()} windows of {span:g} s to learn from and to choose by, expected at "
             "least 20 of each"
         )
     net = fit(phi[early], y[early], s, seed)
@@ -383,8 +383,8 @@ def judged(at: Track, term: MissingForce | DeltaAction, facts: dict[str, Any], s
     rows = stream(seed, "resampled windows").integers(0, len(final), (2000, len(final)))
     low = float(np.quantile(1 - after[rows].mean(1) / before[rows].mean(1), 0.025)) if np.isfinite(share) else -np.inf
     if not low > 0:
-        raise SurefootError(
-            f"log: what was learned explains {100 * share:.0f} % of the held-out prediction error, from {100 * low:.0f} %: "
+        raise LogError(
+            f"what was learned explains {100 * share:.0f} % of the held-out prediction error, from {100 * low:.0f} %: "
             "nothing. Is the model already right, the log too short, or what it lacks not a function of state and control?"
         )
     unit = {s.name: s.unit for s in final.signals}

@@ -10,7 +10,6 @@ and made smaller until it keeps every limit there, too.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from surefoot.real2sim.excitation import (
 )
 from surefoot.real2sim.fisher import Meter, meter, played, posterior, score, slopes, told
 from surefoot.real2sim.replay import repeated
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.world import Start, World
 
@@ -91,7 +91,7 @@ def explore(
     shape: Shape | None = None,
     settings: Explore | None = None,
     start: Start | None = None,
-    say: Callable[[str], Any] = lambda _: None,
+    say: Watch = unwatched,
 ) -> Explored:
     """The motion that tells most about the free unknowns of a belief. `world` comes from excitation.machine."""
     limits, shape, s = limits or Limits(), shape or Shape(), settings or Explore()
@@ -114,7 +114,7 @@ def explore(
             f"explore: none of {s.iterations * s.population} motions kept the limits; "
             "try a longer or slower motion, a smaller reach or wider limits"
         )
-    say("trying it on more of what is believed")
+    say(Progress("trying it on more of what is believed"))
     u, used = _kept(at, watch, range_, shape.controls(found.x[None], range_, time), many)
     return explored(at, u[0], time, many, limits, noise, s, used, tuple(-found.history))
 
@@ -126,11 +126,11 @@ def meter_for(world: World, belief: Belief, noise: dict[str, float], start: Star
 
 def _cost(
     at: Meter, shape: Shape, range_: Range, watch: Guard, time: np.ndarray, samples: tuple[np.ndarray, np.ndarray],
-    s: Explore, say: Callable[[str], Any],
+    s: Explore, say: Watch,
 ) -> Callable[[np.ndarray], np.ndarray]:  # fmt: skip
     """What motions tell at the first samples, of those that keep the limits at the second, which are cheaper: no slopes."""
     z, wary = samples
-    done, best, began = 0, -math.inf, monotonic()
+    done, best = 0, -math.inf
 
     def cost(x: np.ndarray) -> np.ndarray:
         nonlocal done, best
@@ -142,10 +142,8 @@ def _cost(
             found = score(at, told(at, u[fine, :-1], z, central=False), s.objective)  # (n, m)
             value[fine] = found.mean(1) if s.over == "mean" else found.min(1)
         done, best = done + 1, max(best, float(value.max()))
-        left = (monotonic() - began) / done * (s.iterations + 1 - done)
-        say(
-            f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}, {left:.0f} s left"
-        )
+        words = f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}"
+        say(Progress(words, done / (s.iterations + 1)))
         return np.where(broken == 0, -value, BROKEN * (1 + np.minimum(broken, BROKEN)))
 
     return cost

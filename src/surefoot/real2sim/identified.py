@@ -1,6 +1,5 @@
 """What identification answers: each unknown with its interval, what is left of the error, whether to use it at all."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from surefoot.real2sim.certainty import WIDTH, belief_of, certainty, combination
 from surefoot.real2sim.fit import Case, Problem, Space, scales
 from surefoot.real2sim.noise import Noise
 from surefoot.real2sim.replay import whole, windows
+from surefoot.report import Progress, Watch
 from surefoot.world import World
 
 WORSE = 1.05  # times the error before: more is no chance
@@ -74,9 +74,9 @@ class Identified:
 
 
 def answer(
-    problem: Problem, p: np.ndarray, before: np.ndarray, held: tuple[list[World], list[Log | None], tuple[str, ...]], say: Callable[[str], Any]
+    problem: Problem, p: np.ndarray, before: np.ndarray, held: tuple[list[World], list[Log | None], tuple[str, ...]], watch: Watch
 ) -> Identified:  # fmt: skip
-    say("how sure")
+    watch(Progress("fitting how sure"))
     sure = certainty(problem, p)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e = _middle(problem, problem.space.e(z))

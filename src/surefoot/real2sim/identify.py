@@ -7,7 +7,7 @@ and its autocorrelation are estimated from what is left, and used. How sure that
 cannot tell stays as wide as it was believed, and is named, with the combination that the log does tell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,10 +22,10 @@ from surefoot.real2sim.fit import Case, Problem, Space, scales
 from surefoot.real2sim.identified import Identified, answer
 from surefoot.real2sim.noise import Noise, all_white, estimate, shared
 from surefoot.real2sim.replay import bears, whole, windows
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.world import World
 
-Progress = Callable[[str], Any]
 SUITED = 3  # iterations in which other unknowns suit a delay that is tried
 FINE = 1e-5  # of a range: a finite difference where the cost is smooth
 FEWEST = 20  # rows: fewer tell of their noise
@@ -64,7 +64,7 @@ def identify(
     log: Log | Sequence[Log],
     settings: Identify | None = None,
     only: tuple[str, ...] = (),
-    say: Progress = lambda _: None,
+    watch: Watch = unwatched,
 ) -> Identified:
     """A belief about e after one log or several, each with the World of the machine as it stood for it."""
     s = settings or Identify()
@@ -77,13 +77,13 @@ def identify(
     space = Space.of(belief, float(worlds[0].model.opt.timestep))
     z = _beginning(space, belief)
     if s.how == "cma":
-        z = _by_cma(space, worlds, fitted, only, s, z, say)
+        z = _by_cma(space, worlds, fitted, only, s, z, watch)
     for i, horizon in enumerate(s.horizons):
         problem = _problem(space, worlds, fitted, only, horizon, False, s.enough)
         z = _stepped(problem, z, wide=i == 0)
-        z = _solve(problem, z, max(4, s.iterations // 4), say, f"windows of {horizon:g} s")[: len(z)]
-    problem, p = _last(space, worlds, fitted, only, s, z, say)
-    return answer(problem, p, _before(belief), (worlds, aside, only), say)
+        z = _solve(problem, z, max(4, s.iterations // 4), watch, f"windows of {horizon:g} s")[: len(z)]
+    problem, p = _last(space, worlds, fitted, only, s, z, watch)
+    return answer(problem, p, _before(belief), (worlds, aside, only), watch)
 
 
 def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log]]:
@@ -138,7 +138,7 @@ def _problem(
     return Problem(space, tuple(cases), tuple(scales(c) for c in cases))
 
 
-def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what: str) -> np.ndarray:
+def _solve(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what: str) -> np.ndarray:
     """Box-constrained least squares from p; z within its bounds, starts free. What acts in steps stays where it is:
 
     along a stair a slope promises what no small step keeps, and the solver would give up on all the others.
@@ -156,7 +156,7 @@ def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what
         out[moves] = x
         return out
 
-    say(what)
+    watch(Progress(f"fitting {what}"))
     if not moves.any():
         return full
     found, _ = minimize.least_squares(
@@ -173,10 +173,10 @@ def _solve(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what
     return full
 
 
-def _polished(problem: Problem, p: np.ndarray, iterations: int, say: Progress, what: str) -> np.ndarray:
+def _polished(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what: str) -> np.ndarray:
     """_solve, and from there again with fine differences: a wide one sees past small kinks, and is held up by them."""
-    first = _solve(problem, p, iterations, say, what)
-    again = _solve(replace(problem, step=FINE), first, iterations, say, what)
+    first = _solve(problem, p, iterations, watch, what)
+    again = _solve(replace(problem, step=FINE), first, iterations, watch, what)
     return min(again, first, key=lambda q: _cost(problem, q))
 
 
@@ -185,7 +185,7 @@ def _cost(problem: Problem, p: np.ndarray) -> float:
 
 
 def _last(
-    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
+    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, watch: Watch
 ) -> tuple[Problem, np.ndarray]:
     """The last windows, with the noise estimated from what is left and the fit made again until it stays."""
     horizon = s.last
@@ -197,7 +197,7 @@ def _last(
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
     z = _stepped(problem, z, wide=not s.horizons)
-    p = _polished(problem, z, s.iterations, say, "the whole log" if horizon is None else f"windows of {horizon:g} s")
+    p = _polished(problem, z, s.iterations, watch, "the whole log" if horizon is None else f"windows of {horizon:g} s")
     plain, began = problem, p
     for k in range(s.rounds):
         raw = problem.raw(p)
@@ -211,7 +211,7 @@ def _last(
         problem = replace(problem, noise=noise)
         if settled:
             break
-        p = _polished(problem, p, s.iterations, say, f"in the noise's metric, round {k + 1}")
+        p = _polished(problem, p, s.iterations, watch, f"in the noise's metric, round {k + 1}")
     raw = problem.raw(p)
     if not s.rounds:
         problem = replace(problem, noise=tuple(estimate([r], _freedom(problem)) for r in raw))
@@ -254,11 +254,11 @@ def _stepped(problem: Problem, z: np.ndarray, wide: bool) -> np.ndarray:
 
 
 def _by_cma(
-    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, say: Progress
+    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, watch: Watch
 ) -> np.ndarray:
     """The lowest place of a rough cost, by CMA-ES over windows of the longest horizon to begin with, or the last."""
     problem = _problem(space, worlds, logs, only, s.horizons[-1] if s.horizons else s.last, False, s.enough)
-    say("by CMA-ES")
+    watch(Progress("fitting by CMA-ES"))
     bounds, rng = (np.zeros(len(z)), np.ones(len(z))), stream(s.seed, "identify by CMA-ES")
     return minimise(lambda x: _costs(problem, x), z, 0.2, CMA(), 60, 8 + 4 * len(z), rng, bounds).x
 

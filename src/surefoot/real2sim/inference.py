@@ -11,7 +11,7 @@ q is amortised: once learned it answers for any log of the same experiment, so t
 (calibration.py). It is as wrong as the simulator is: noise and unknowns that are left out are not in the posterior.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -19,12 +19,13 @@ from typing import Any, Literal
 import numpy as np
 
 from surefoot.belief import Belief, Box, Particles
-from surefoot.errors import MissingExtra, SurefootError, unknown
+from surefoot.errors import LogError, MissingExtra, SurefootError, unknown
 from surefoot.log import Log
 from surefoot.real2sim.calibration import Calibration, calibration
 from surefoot.real2sim.dropo import support, thinned
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.real2sim.signals import joints_of, measured
+from surefoot.report import Progress, Watch
 from surefoot.rng import key, stream
 from surefoot.world import Motion, Start, World
 
@@ -103,7 +104,7 @@ class Experiment:
         low, high = support(self.belief)
         return low < high
 
-    def simulate(self, e: np.ndarray, seed: int, say: Callable[[str], None] | None = None) -> np.ndarray:
+    def simulate(self, e: np.ndarray, seed: int, watch: Watch | None = None) -> np.ndarray:
         """(n, k) statistics of what the model does under each row of e, sensor noise added; nan where it diverged."""
         found, count = [], max(1, CHUNK // len(self.pieces))
         world = self.world.like(count * len(self.pieces))
@@ -112,8 +113,8 @@ class Experiment:
             whole = np.concatenate([chunk, np.repeat(chunk[-1:], count - len(chunk), 0)])
             motion = predict(world, self.pieces, whole, self._starts(count, stream(seed, "starts", k)))
             found.append(self._statistics(motion, stream(seed, "noise", k))[: len(chunk)])
-            if say is not None:
-                say(f"simulated {k + len(chunk)} of {len(e)}")
+            if watch is not None:
+                watch(Progress(f"simulated {k + len(chunk)} of {len(e)}", (k + len(chunk)) / len(e)))
         return np.concatenate(found)
 
     def _starts(self, count: int, rng: np.random.Generator) -> Start:
@@ -142,13 +143,13 @@ class Experiment:
     def of(self, log: Log) -> np.ndarray:
         """(k,) statistics of what was measured, at the windows of the experiment."""
         if len(log) <= int(self.pieces.rows.max()) + self.pieces.length:
-            raise SurefootError(f"log: found {len(log)} rows, expected as many as the experiment has")
+            raise LogError(f"found {len(log)} rows, expected as many as the experiment has")
         if len(self.pieces) > 1 and log is not self.pieces.log:
-            raise SurefootError("log: found another than the windows were cut from, whose starts were simulated from")
+            raise LogError("found another than the windows were cut from, whose starts were simulated from")
         pieces = replace(self.pieces, log=log)
         x = self._sum_up([pieces.target(s)[None] for s in pieces.signals])[0]
         if not np.isfinite(x).all():
-            raise SurefootError("log: found nothing measured in some rows of the experiment, expected no gaps there")
+            raise LogError("found nothing measured in some rows of the experiment, expected no gaps there")
         return x
 
     def _sum_up(self, y: list[np.ndarray]) -> np.ndarray:
@@ -209,14 +210,12 @@ def experiment(
     return Experiment(world, pieces, belief, dict(noise), how.statistics)
 
 
-def learn(
-    done: Experiment, how: NPE | None = None, seed: int = 0, say: Callable[[str], None] | None = None
-) -> Posterior:
-    """Simulate the experiment under draws of the prior, and learn q; say is told how far it is."""
+def learn(done: Experiment, how: NPE | None = None, seed: int = 0, watch: Watch | None = None) -> Posterior:
+    """Simulate the experiment under draws of the prior, and learn q."""
     how = how or NPE()
     _library()
     e = done.belief.sample(stream(seed, "inference"), how.simulations)
-    x = done.simulate(e, seed, say)
+    x = done.simulate(e, seed, watch)
     good = np.isfinite(x).all(1)
     if good.sum() < how.simulations / 2:
         raise SurefootError(
@@ -226,7 +225,7 @@ def learn(
     low, middle, high = np.quantile(x, (0.25, 0.5, 0.75), axis=0)
     unit = np.where(high > low, high - low, np.inf)  # what never changes tells nothing
     z, jacobian = done.forward(e)
-    net, held = _trained(z, _scaled(x, middle, unit), how, seed, say)
+    net, held = _trained(z, _scaled(x, middle, unit), how, seed, watch)
     first = slice(0, max(1, len(z) // 10))
     before = done.belief.log_prob(e[first]) - jacobian[first]  # in z, as q is
     return Posterior(done.belief, done, net, held - float(before.mean()), middle, unit)
@@ -246,10 +245,10 @@ def infer(
     how: NPE | None = None,
     seed: int = 0,
     draws: int = 2000,
-    say: Callable[[str], None] | None = None,
+    watch: Watch | None = None,
 ) -> Particles:
     """Belief -> Belief: draws of the posterior of e given a log."""
-    return learn(experiment(world, belief, log, noise, length, how), how, seed, say).belief(log, draws, seed)
+    return learn(experiment(world, belief, log, noise, length, how), how, seed, watch).belief(log, draws, seed)
 
 
 def checked(posterior: Posterior, runs: int = 300, draws: int = 99, seed: int = 1) -> Calibration:
@@ -270,7 +269,7 @@ def _library() -> Any:
     return sbi
 
 
-def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, say: Callable[[str], None] | None) -> tuple[Any, float]:
+def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, watch: Watch | None) -> tuple[Any, float]:
     """sbi's density of z (n, r) given x (n, k), and the mean log density it gives to simulations held out.
 
     The step falls to nothing along a cosine: a posterior far narrower than the prior would else be moved by the last
@@ -302,8 +301,9 @@ def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, say: Callable[[s
                 found = -float(net.loss(theta[:held], told[:held]).mean())
             if found > best:
                 best, kept = found, {name: value.clone() for name, value in net.state_dict().items()}
-            if say is not None:
-                say(f"epoch {epoch + 1} of {how.epochs}: log density of what was held out {found:.3f}")
+            if watch is not None:
+                words = f"epoch {epoch + 1} of {how.epochs}: log density of what was held out {found:.3f}"
+                watch(Progress(words, (epoch + 1) / how.epochs))
     net.load_state_dict(kept)
     return net.eval(), best
 

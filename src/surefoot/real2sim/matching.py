@@ -19,10 +19,11 @@ from surefoot.errors import SurefootError
 from surefoot.learn.nets import plain_arrays
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.real2sim.actuator import Lesson, Settings, Watch, moved
+from surefoot.real2sim.actuator import Lesson, Settings, moved
 from surefoot.real2sim.actuator_net import TOLD, ActuatorNet
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.unlabelled import ROUNDS, Course, Held, budget, course
+from surefoot.report import Progress, Watch
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
@@ -99,9 +100,10 @@ def matched(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
             cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
             if cost < best:
                 best, kept = cost, net
-            watch(
+            words = (
                 f"update {learner.iteration} of {settings.iterations}: {100 * cost:.1f} % of the squared error is left"
             )
+            watch(Progress(words, learner.iteration / settings.iterations))
     return kept
 
 

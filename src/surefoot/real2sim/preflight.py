@@ -39,6 +39,7 @@ STANDING = ("base", "kind of controls")
 FOLLOWS = 0.3  # of their size: controls of a motor that are nearer to its joint's position are targets
 LOST = 1e3  # rad: the error of a simulation that diverged
 UNMOVED = 1e-4  # rad, m, ...: less than an encoder tells
+TWINS = {"signs of controls": "signs of readings", "order of controls": "order of readings"}
 NEAR = 0.9  # of what the best edit explains: another that explains as much is named beside it
 FARTHEST = 0.5  # rad: the largest offset that is believed
 ONCE = 64  # edits in one rollout
@@ -170,6 +171,7 @@ def _columns(case: Case, edit: Edit | None = None) -> list[int]:
 
 @dataclass(frozen=True)
 class Found:
+    about: str
     check: Check
     much: float
     """how much of the squared error of all that bears witness it takes away"""
@@ -195,9 +197,9 @@ def _check(case: Case, tried: list[Edit], errors: np.ndarray, k: int) -> Found |
     check = weighed(edit.name, edit.about, plain[:, at], other[:, at], "the model then predicts", edit.least)
     much = float((plain - other)[:, main].sum())
     if edit.name != "offsets" or check.holds:
-        return Found(check, much)
+        return Found(edit.about, check, much)
     words = f"{check.evidence}; it can be learned (--learn encoder_offset:each)"
-    return Found(replace(check, holds=True, evidence=words), much, edit.plus)
+    return Found(edit.about, replace(check, holds=True, evidence=words), much, edit.plus)
 
 
 def _allowed(case: Case, edit: Edit) -> bool:
@@ -217,7 +219,7 @@ def _told_apart(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check]
     top = next((f for f in near if not f.note), near[0])
     same = [f for f in near if f is not top and f.check.name == top.check.name][:3]
     other = {f.check.name: f for f in reversed(near) if f.check.name != top.check.name}
-    words = [f.check.evidence.split(":")[0] for f in (*same, *other.values())]
+    words = [f.about for f in (*same, *other.values())]
     evidence = f"{top.check.evidence}; nearly as well: {' or '.join(words)}" if words else top.check.evidence
     return [replace(top.check, evidence=evidence), *shown], dict(zip(names, top.note))
 
@@ -240,10 +242,7 @@ def _twins(case: Case, tried: list[Edit], errors: np.ndarray) -> Iterator[Edit]:
              and (f := _check(case, tried, errors, k)) and f.tells]  # fmt: skip
     for _, x in sorted(found, key=lambda f: -f[0])[:PIECES]:
         back = tuple(int(i) for i in np.argsort(x.order))
-        words = x.about.replace("the control of", "the readings of").replace("the controls", "the readings")
-        if back != x.order:
-            words = f"the readings, not the controls, are in another order ({x.about.split(' are ')[1].split(',')[0]})"
-        yield replace(x, name=x.name.replace("controls", "readings"), about=words, order=back, only="readings")
+        yield replace(x, name=TWINS[x.name], about=x.twin, order=back, only="readings")
 
 
 def _errors(case: Case, pieces: Windows, edits: list[Edit]) -> np.ndarray:

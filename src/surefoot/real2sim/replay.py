@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from surefoot.errors import SurefootError
+from surefoot.errors import LogError
 from surefoot.log import Log
 from surefoot.real2sim.signals import PAUSE, Signal, controls, measured, remembered, settling, signals, starts
 from surefoot.rng import stream
@@ -78,11 +78,11 @@ def windows(
     parts = _known(world, whole_ones)
     length = _longest(parts) if length is None else length
     if not 1 <= length < len(log):
-        raise SurefootError(f"log: found {len(log)} rows, expected more than {length} for windows of {length} steps")
+        raise LogError(f"found {len(log)} rows, expected more than {length} for windows of {length} steps")
     rows = np.concatenate([np.arange(a, b - length + 1, stride or length) for a, b in parts])
     rows = rows[seen[rows]]
     if not len(rows):
-        raise SurefootError(f"log: no {length} steps in a row without a gap; try shorter windows")
+        raise LogError(f"no {length} steps in a row without a gap; try shorter windows")
     begins = np.array([a for a, _ in whole_ones])
     first = begins[np.searchsorted(begins, rows, "right") - 1]
     count = remembered(world)
@@ -116,15 +116,15 @@ def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> lis
     """
     steps = np.diff(log.time) / world.dt
     if not len(steps):
-        raise SurefootError("log: found one row, expected at least 2")
+        raise LogError("found one row, expected at least 2")
     pause = steps > PAUSE
     if pause.mean() > 0.5:  # that is another rate
         pause[:] = False
     off = np.flatnonzero(~pause & (np.abs(steps - 1) > UNEVEN))
     if len(off):
         i = int(off[0])
-        raise SurefootError(
-            f"log: time: rows {i} and {i + 1} are {steps[i] * world.dt:.6g} s apart, expected {world.dt:.6g}; resample it first"
+        raise LogError(
+            f"time: rows {i} and {i + 1} are {steps[i] * world.dt:.6g} s apart, expected {world.dt:.6g}; resample it first"
         )
     hole = ~seen
     for k in range(1, LOST + 1):  # rows that end a run of more than LOST without a measurement
@@ -135,7 +135,7 @@ def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> lis
     edges = np.diff(joined)
     found = list(zip(np.flatnonzero(edges > 0).tolist(), np.flatnonzero(edges < 0).tolist()))
     if not found:
-        raise SurefootError("log: no two rows in a row with a control and a measurement")
+        raise LogError("no two rows in a row with a control and a measurement")
     return found
 
 

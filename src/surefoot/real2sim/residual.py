@@ -9,7 +9,8 @@ never saw; where that is nothing, it is refused.
 
 from surefoot.belief import Belief
 from surefoot.log import Log
-from surefoot.real2sim.explain import Explained, Fitting, Watch, explain
+from surefoot.real2sim.explain import Explained, Fitting, explain
+from surefoot.report import Watch
 from surefoot.world import World
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import LogError, unknown
 from surefoot.log import Log
 from surefoot.world import Motion, Start, State, World
 
@@ -71,8 +71,8 @@ def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal,
     for s in chosen:
         refuse_empty(log, s.name, s.parts)
     if not chosen:
-        raise SurefootError(
-            f"log: found columns {', '.join(log.columns) or 'none'}; expected one that the model can answer for: "
+        raise LogError(
+            f"found columns {', '.join(log.columns) or 'none'}; expected one that the model can answer for: "
             f"joint_pos, joint_vel, base_pos, base_quat, base_lin_vel, base_ang_vel or a sensor "
             f"({', '.join(world.state.y) or 'the model has none'})"
         )
@@ -103,7 +103,7 @@ def _signal(world: World, log: Log, name: str) -> Signal | None:
         count = world.state.y[name].shape[1]
         column = log[name]
         if (column.shape[1] if column.ndim == 2 else 1) != count:
-            raise SurefootError(f"log: column {name}: found shape {column.shape}, expected {count} a row as the sensor")
+            raise LogError(f"column {name}: found shape {column.shape}, expected {count} a row as the sensor")
         return Signal(name, tuple(map(str, range(count))), log.units.get(name, ""), lambda x: x.y[name])
     return None
 
@@ -124,17 +124,17 @@ def joints_of(model: mujoco.MjModel, log: Log, column: str) -> list[int]:
     names = log.meta.get("names", {}).get(column)
     if names is None:
         if column_.shape[1] != len(joints):
-            raise SurefootError(
-                f"log: column {column}: found {column_.shape[1]} parts without names, expected {len(joints)}, one for "
+            raise LogError(
+                f"column {column}: found {column_.shape[1]} parts without names, expected {len(joints)}, one for "
                 f"each joint: {', '.join(model.joint(j).name for j in joints)}"
             )
         return joints
     known = {model.joint(j).name: j for j in joints}
     for name in names:
         if name not in known:
-            raise unknown("joint", str(name), known, f"log: names of {column}")
+            raise unknown("joint", str(name), known, f"names of {column}", LogError)
     if len(names) != column_.shape[1]:
-        raise SurefootError(f"log: column {column}: found {len(names)} names for {column_.shape[1]} parts")
+        raise LogError(f"column {column}: found {len(names)} names for {column_.shape[1]} parts")
     return [known[name] for name in names]
 
 
@@ -149,31 +149,31 @@ def refuse_empty(log: Log, name: str, parts: Sequence[str]) -> None:
     empty = np.flatnonzero(~np.isfinite(measured(log, name)).any(0))
     if len(empty):
         part = parts[empty[0]] if empty[0] < len(parts) else empty[0]
-        raise SurefootError(f"log: column {name}: {part}: found no number in any of {len(log)} rows")
+        raise LogError(f"column {name}: {part}: found no number in any of {len(log)} rows")
 
 
 def controls(world: World, log: Log) -> np.ndarray:
     """(T, nu) what the actuators were told, in the model's order."""
     m = world.model
     if m.nu and "control" not in log.columns:
-        raise SurefootError(
-            f"log: found no column control, what the actuators were told; found {', '.join(log.columns) or 'none'}"
+        raise LogError(
+            f"found no column control, what the actuators were told; found {', '.join(log.columns) or 'none'}"
         )
     column = measured(log, "control") if m.nu else np.zeros((len(log), 0))
     names = log.meta.get("names", {}).get("control")
     if names is None:
         if column.shape[1] != m.nu:
-            raise SurefootError(
-                f"log: column control: found {column.shape[1]} parts without names, expected {m.nu}, one for each "
+            raise LogError(
+                f"column control: found {column.shape[1]} parts without names, expected {m.nu}, one for each "
                 f"actuator: {', '.join(m.actuator(i).name for i in range(m.nu))}"
             )
         return column
     known = [m.actuator(i).name for i in range(m.nu)]
     for name in names:
         if name not in known:
-            raise unknown("actuator", str(name), known, "log: names of control")
+            raise unknown("actuator", str(name), known, "names of control", LogError)
     if sorted(names) != sorted(known):
-        raise SurefootError(f"log: control: found {', '.join(names)}; expected every actuator: {', '.join(known)}")
+        raise LogError(f"control: found {', '.join(names)}; expected every actuator: {', '.join(known)}")
     return column[:, [list(names).index(name) for name in known]]
 
 

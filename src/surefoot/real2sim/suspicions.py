@@ -39,6 +39,8 @@ class Edit:
     """rows that controls are behind"""
     base: tuple[tuple[str, tuple[float, ...]], ...] = ()
     least: float = GAIN
+    twin: str = ""
+    """of an edit of controls: what it is about, were the readings wrong in their place"""
 
     @property
     def joints(self) -> list[int]:
@@ -129,9 +131,8 @@ def suspicions(case: Case) -> Iterator[Edit]:
     one = lambda i, x, rest: tuple(x if k == i else rest for k in range(len(names)))  # noqa: E731
     for i, name in enumerate(names):
         yield Edit("signs", f"turn the sign of {name}", times=one(i, -1.0, 1.0))
-        yield Edit(
-            "signs of controls", f"turn the sign of the control of {name}", times=one(i, -1.0, 1.0), only="control"
-        )
+        yield Edit("signs of controls", f"turn the sign of the control of {name}", times=one(i, -1.0, 1.0),
+                   only="control", twin=f"turn the sign of the readings of {name}")  # fmt: skip
         yield Edit(
             "units",
             f"joint_pos and joint_vel of {name} are in degrees",
@@ -145,7 +146,8 @@ def suspicions(case: Case) -> Iterator[Edit]:
             continue  # what people mix up: the same joint of another limb, and neighbours
         order = _swapped(len(names), i, j)
         yield Edit("joint order", f"exchange {names[i]} and {names[j]}", order)
-        yield Edit("order of controls", f"exchange the controls of {names[i]} and {names[j]}", order, only="control")
+        yield Edit("order of controls", f"exchange the controls of {names[i]} and {names[j]}", order, only="control",
+                   twin=f"exchange the readings of {names[i]} and {names[j]}")  # fmt: skip
     yield from _limbs(names)
     yield from _degrees(case)
     yield from _others(case)
@@ -176,9 +178,13 @@ def _limbs(names: tuple[str, ...]) -> Iterator[Edit]:
             for a, b in zip(keys, other):
                 for i, j in zip(limbs[a], limbs[b]):
                     order[i] = j
-            words = f"of {' '.join(other)}, not {' '.join(keys)}"
+            these, words = " ".join(other), f"of {' '.join(other)}, not {' '.join(keys)}"
             yield Edit("joint order", f"the columns are {words}", tuple(order))
-            yield Edit("order of controls", f"the controls are {words}", tuple(order), only="control")
+            back = tuple(int(i) for i in np.argsort(order))
+            twin = f"the readings are {words}"
+            if back != tuple(order):
+                twin = f"the readings, not the controls, are in another order (of {these})"
+            yield Edit("order of controls", f"the controls are {words}", tuple(order), only="control", twin=twin)
 
 
 def _degrees(case: Case) -> Iterator[Edit]:

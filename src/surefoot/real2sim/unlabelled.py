@@ -18,10 +18,11 @@ import numpy as np
 import torch
 
 from surefoot.errors import SurefootError
-from surefoot.real2sim.actuator import Lesson, Settings, Watch, _some, begun, moved, spread, with_weights
+from surefoot.real2sim.actuator import Lesson, Settings, _some, begun, moved, spread, with_weights
 from surefoot.real2sim.actuator_net import CLIP, TOLD, ActuatorNet, response
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.signals import joints_of, starts
+from surefoot.report import Progress, Watch
 from surefoot.rng import stream
 from surefoot.world import Chance, OnForce, Start, State
 
@@ -104,7 +105,8 @@ def followed(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
             cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
             if cost < best:
                 best, kept = cost, net
-            watch(f"round {k + 1} of {rounds}: {100 * cost:.1f} % of the squared error is left")
+            words = f"round {k + 1} of {rounds}: {100 * cost:.1f} % of the squared error is left"
+            watch(Progress(words, (k + 1) / rounds))
     return kept
 
 

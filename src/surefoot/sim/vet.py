@@ -232,7 +232,7 @@ def _joint_warnings(m: mujoco.MjModel) -> list[str]:
 
 
 def _listed(m: mujoco.MjModel, joints: np.ndarray) -> str:
-    names = [_name(m, "joint", i).removeprefix("joint ").strip("'") for i in np.flatnonzero(joints)]
+    names = [m.joint(i).name or str(i) for i in np.flatnonzero(joints)]
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 

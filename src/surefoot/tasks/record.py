@@ -5,21 +5,19 @@ A plan is a Log with a column `control`: its rows are held until the next, from 
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.sim.realities import Reality
 from surefoot.sim.robot import Robot
 from surefoot.task import Task
 
 HOLD = 0.2  # s for which a random action is held: shorter ones hardly move a heavy robot
-
-Watch = Callable[[float, float], Any]  # seconds done, seconds in all
 
 
 def record(
@@ -28,7 +26,7 @@ def record(
     how: Policy | Log | None = None,
     seconds: float | None = None,
     seed: int = 0,
-    watch: Watch = lambda done, all: None,
+    watch: Watch = unwatched,
     parents: Mapping[str, str] | None = None,
     observation: bool = False,
 ) -> Log:
@@ -50,7 +48,8 @@ def record(
     told = robot.connect()
     for k in range(round(length * robot.rate)):
         told = robot.act(player(k, told))
-        watch((k + 1) / robot.rate, length)
+        t = (k + 1) / robot.rate
+        watch(Progress(f"second {t:5.1f} of {length:g}", t / length))
     log = robot.log()
     return replace(log, meta=log.meta | {"parents": log.meta["parents"] | dict(parents or {})})
 

@@ -10,13 +10,12 @@ broken, come first: no law of the machine makes a program answer otherwise. Heal
 more than HEALTHY, and noise explains what is left.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from surefoot.errors import SurefootError
+from surefoot.errors import LogError
 from surefoot.gate.doctor.cause import Cause
 from surefoot.gate.doctor.contract import FEWEST, mismatch, observed
 from surefoot.gate.doctor.judge import Weighed
@@ -27,6 +26,7 @@ from surefoot.gate.doctor.told import Told, checked, rebuilt
 from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.real2sim.signals import measured
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.gap.making import Plain
 from surefoot.sim.load import load_string
@@ -147,9 +147,7 @@ class Diagnosis:
         }
 
 
-def diagnose(
-    policy: Policy, task: Task, log: Log, watch: Callable[[str], Any] = lambda _: None, whole: bool = False
-) -> Diagnosis:
+def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, whole: bool = False) -> Diagnosis:
     """What is wrong between a policy of a task and the robot that a log is of.
 
     A broken contract ends the search, as what is below it is to be looked at when it is mended; with `whole`, all branches
@@ -158,16 +156,16 @@ def diagnose(
     c = policy.contract
     model = compile_for(load_string(task.xml, task.name).spec, task.params)
     world = Engine(model, task.params, 1, task.substeps, 1, (), task.explicit)
-    watch("rebuilding what the policy was told")
+    watch(Progress("rebuilding what the policy was told"))
     if len(log) < FEWEST:
-        raise SurefootError(_short(len(log), log))
+        raise LogError(_short(len(log), log))
     log = checked(log)
     told = rebuilt(task, c, world, log)
     complete = ~told.lost & np.isfinite(told.action).all(1) & np.isfinite(measured(log, "control")).all(1)
     rows = int(complete.sum())
     if rows < FEWEST:
-        raise SurefootError(_short(rows, log))
-    watch("asking the policy")
+        raise LogError(_short(rows, log))
+    watch(Progress("asking the policy"))
     off = mismatch(told, policy)
     causes = [*observed(told, policy), *sent(told, measured(log, "control")), *timed(log, c)]
     heads, broken = _heads(causes), any(x.branch == "contract" and x.evidence > HEALTHY for x in causes)
@@ -178,7 +176,7 @@ def diagnose(
     behind = frozenset(x.kind for x in ranked if heads and x.kind not in heads)
     found = Diagnosis(tuple(sorted(ranked, key=lambda x: x.kind in behind)), off, told, physics, behind=behind)
     if found.healthy and (rows < ENOUGH or physics is None):
-        raise SurefootError(_short(rows, log))
+        raise LogError(_short(rows, log))
     return found if physics is None else replace(found, left=left_by(physics, _shown(physics, found.first)))
 
 
@@ -190,7 +188,7 @@ def _heads(causes: list[Cause]) -> set[str]:
 
 def _short(rows: int, log: Log) -> str:
     return (
-        f"log: too short to tell: found {rows} complete rows of {len(log)}, and no cause in them; expected at least {ENOUGH} that "
+        f"too short to tell: found {rows} complete rows of {len(log)}, and no cause in them; expected at least {ENOUGH} that "
         "follow each other before it is called healthy; record ten seconds or more"
     )
 

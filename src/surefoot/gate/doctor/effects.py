@@ -19,8 +19,8 @@ INGREDIENTS = ("stiction", "backlash", "saturation")
 LEVELS = 10  # of a motor's limit on the grid
 
 
-def late(fits: Fits) -> list[Weighed]:
-    """Latencies: a coarse row of them, and finer ones about the best; by latency."""
+def late(fits: Fits) -> dict[float, Weighed]:
+    """Latencies in s: a coarse row of them, and finer ones about the best; in order."""
     tried: dict[float, Weighed] = {}
     for times in (np.arange(0.02, LONGEST + 1e-9, 0.02), np.array([-0.01, 0.01]), np.array([-0.005, 0.005])):
         best = max(tried, key=lambda t: tried[t].cause.evidence) if tried else 0.0
@@ -28,7 +28,7 @@ def late(fits: Fits) -> list[Weighed]:
         for t, x, eps in zip(best + times, variants, fits.follow(variants)):
             words = f"controls act {1e3 * t:.0f} ms late"
             tried[float(t)] = weigh(fits.judge, "latency", "timing", words, eps, 1, x.e, again=fits.again(x))
-    return [tried[t] for t in sorted(tried)]
+    return {t: tried[t] for t in sorted(tried)}
 
 
 def wired(fits: Fits) -> list[Weighed]:

@@ -6,9 +6,7 @@ Wrong numbers are fitted (fits.py), effects tried (effects.py), and a law that n
 regression of the surprise on state, speed and control, judged on the half of the log it was not fitted to.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,12 +17,12 @@ from surefoot.gate.doctor.judge import Judge, Weighed, weigh
 from surefoot.gate.doctor.suspects import Suspects, drags, suspects
 from surefoot.log import Log
 from surefoot.real2sim.noise import estimate, is_white
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.learned import Layout
 from surefoot.sim.load import load_string
 from surefoot.task import Task
 
-Watch = Callable[[str], Any]
 RIDGE = 10.0  # rows that say a regression's numbers are 0
 FAINT = 0.05  # of what is left: a law that explains less is none
 VARIES = 10.0  # nats: below it, two halves of a log may differ by chance
@@ -37,7 +35,8 @@ class Examined:
     weighed: tuple[Weighed, ...]
     """most telling first"""
     judge: Judge
-    latencies: tuple[Weighed, ...]
+    latencies: dict[float, Weighed]
+    """of each delay that was tried, s"""
     fits: Fits
     fitted: tuple[Fitted, ...]
 
@@ -56,26 +55,26 @@ class Left:
     """how the cause's numbers differ between the halves of the log; empty where they do not, or where it has none"""
 
 
-def examine(task: Task, log: Log, watch: Watch = lambda _: None) -> Examined | None:
+def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examined | None:
     """Causes between controls and signals; None where the log has too little to say."""
     known = suspects(compile_for(load_string(task.xml, task.name).spec, task.params))
     world = doctored(task, known)
     at = track(world, log)
     if at.counts.sum() < 3 * at.channels:
         return None
-    watch("following the log")
+    watch(Progress("following the log"))
     first = follow(world, at, [Variant(known.params.nominal)], trusting(at.model.nv))[0]
-    watch("turning every number of the model")
+    watch(Progress("turning every number of the model"))
     fits = Fits(known, world, at, gain_of(first, at.dt))
     fitted = fits.run()
-    watch("trying delays and wirings")
+    watch(Progress("trying delays and wirings"))
     latencies = late(fits)
-    found = [*fits.weighed(fitted), *latencies, *wired(fits), missed(fits), *limited(fits)]
-    watch("trying stiction, backlash and saturation")
+    found = [*fits.weighed(fitted), *latencies.values(), *wired(fits), missed(fits), *limited(fits)]
+    watch(Progress("trying stiction, backlash and saturation"))
     found += ingredients(fits, task)
     found.append(unnamed(fits)[0])
     found = sorted(found, key=lambda x: -x.cause.evidence)
-    return Examined(tuple(found), fits.judge, tuple(latencies), fits, tuple(fitted))
+    return Examined(tuple(found), fits.judge, latencies, fits, tuple(fitted))
 
 
 def left_by(found: Examined, cause: Weighed | None) -> Left:

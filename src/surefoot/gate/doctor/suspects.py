@@ -251,8 +251,12 @@ def _air(plain: Plain) -> Iterator[Kind]:
         yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], "own"
 
 
+def _drag_of(joint: str) -> str:
+    return f"quadratic drag of {joint}"
+
+
 def _quadratic(joint: str, step: float, unit: str) -> Knob:
-    name = f"quadratic drag of {joint}"
+    name = _drag_of(joint)
     return Knob(
         name, step, unit, Param(name, "task", 0.0, 0.0, 1e4 * step, match=re.escape(joint), op="set"), least=0.0
     )
@@ -273,11 +277,12 @@ class Drag(OnForce):
 
 
 def drags(model: mujoco.MjModel, params: Params) -> Drag:
+    """Of every joint whose drag is among the params."""
     parts = []
-    for i, p in enumerate(params):
-        if p.name.startswith("quadratic drag of "):
-            j = model.joint(p.name.removeprefix("quadratic drag of "))
-            parts.append((i, slice(int(j.dofadr[0]), int(j.dofadr[0]) + (3 if len(j.qpos0) == 7 else 1))))
+    for j in map(model.joint, range(model.njnt)):
+        if _drag_of(j.name) in params.names:
+            place = slice(int(j.dofadr[0]), int(j.dofadr[0]) + (3 if len(j.qpos0) == 7 else 1))
+            parts.append((params.index(_drag_of(j.name)), place))
     return Drag(tuple(parts))
 
 

@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from surefoot.contract import Contract
-from surefoot.errors import SurefootError
+from surefoot.errors import LogError
 from surefoot.log import Log
 from surefoot.real2sim.signals import measured, starts
 from surefoot.sim.engine import sensor_columns
@@ -73,9 +73,7 @@ def checked(log: Log) -> Log:
         if len(empty):
             names = log.meta.get("names", {}).get(name) or [f"part {i}" for i in range(column.shape[1])]
             which = ", ".join(str(names[i]) for i in empty)
-            raise SurefootError(
-                f"log: column {name}: {which}: found no number in {len(log)} rows, expected what was measured"
-            )
+            raise LogError(f"column {name}: {which}: found no number in {len(log)} rows, expected what was measured")
     there = {k: np.abs(v) < HUGE for k, v in log.columns.items()}
     lost = {k: np.where(there[k], v, np.nan) for k, v in log.columns.items() if not there[k].all()}
     return replace(log, columns=log.columns | lost)
@@ -85,8 +83,8 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     """The observations of a log's rows, for a task that is told what the contract says."""
     for name in ("action", "control"):
         if name not in log.columns:
-            raise SurefootError(
-                f"log: column {name}: found none among {', '.join(log.columns)}; expected what the policy answered "
+            raise LogError(
+                f"column {name}: found none among {', '.join(log.columns)}; expected what the policy answered "
                 "(`action`) and what was sent (`control`)"
             )
     begins = episodes(log)
@@ -95,8 +93,8 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     q, v = (_held(a, begins) for a in (x.q, x.v))
     action = measured(log, "action").astype(float)
     if action.shape[1] != len(contract.action.names):
-        raise SurefootError(
-            f"log: column action: found {action.shape[1]} parts, expected {len(contract.action.names)}: "
+        raise LogError(
+            f"column action: found {action.shape[1]} parts, expected {len(contract.action.names)}: "
             f"{', '.join(contract.action.names)}"
         )
     before = np.maximum(rows - 1, 0)
@@ -106,7 +104,7 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     command = np.zeros((len(log), len(contract.command_names)))
     if contract.command_names:
         if "command" not in log.columns:
-            raise SurefootError(f"log: column command: found none, expected {', '.join(contract.command_names)}")
+            raise LogError(f"column command: found none, expected {', '.join(contract.command_names)}")
         command = _held(measured(log, "command"), begins)
     state = State(
         log.time - log.time[begins], q, v, x.u, np.zeros((len(log), world.model.na)), _readings(world.model, log, q, v, begins),
@@ -181,7 +179,5 @@ def _logged(contract: Contract, log: Log) -> np.ndarray | None:
         return None
     found = measured(log, "observation")
     if found.shape[1] != contract.obs_dim:
-        raise SurefootError(
-            f"log: column observation: found {found.shape[1]} numbers a row, expected {contract.obs_dim}"
-        )
+        raise LogError(f"column observation: found {found.shape[1]} numbers a row, expected {contract.obs_dim}")
     return found

@@ -1,30 +1,23 @@
-"""`surefoot log`: what a robot recorded, told, drawn and kept in our own form."""
+"""surefoot log: what a robot recorded, shown, drawn and kept in our own form."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-from rich.console import Console
-from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from surefoot import files
-from surefoot.console import Answer, Line
-from surefoot.formats.raw import listed
-from surefoot.log import Log
+from surefoot.report import Block, Column, Note, Progress, Report, Table, Text, Watch
 
 
-@dataclass
-class ReadLog:
-    """What is in a robot's log (csv, json, npz, mat, parquet, mcap, rosbag2, LeRobot v3); drawn, resampled, saved."""
-
+@dataclass(frozen=True)
+class Log:
     file: Positional[Path]
     """the file, or the folder of a rosbag2 or a LeRobot dataset"""
-    mapping: Annotated[Path | None, tyro.conf.arg(name="map")] = None
+    mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what its columns are; see docs/logs.md"""
     rate: float | None = None
-    """Hz of the result: of the rows where the file has no clock, else what it is resampled to"""
+    """Hz of the result: of the rows if the file has no clock, else what it is resampled to"""
     episode: int = 0
     """which one of a dataset"""
     mend: bool = False
@@ -32,38 +25,40 @@ class ReadLog:
     plot: Path | None = None
     """write a picture (.png)"""
     save: Path | None = None
-    """write it as a log of our own (.npz), over what had this name; never over the file that is read"""
+    """write it as a log of our own (.npz); replaces a file of this name, never the file that is read"""
 
-    def run(self, say: Console) -> Answer:
+    def run(self, watch: Watch) -> Report:
         from surefoot.formats.about import about, draw
+        from surefoot.log import Log as Recorded
 
         reads = (self.file, self.mapping)
         if self.save:
             files.check_writable(self.save, "--save", ".npz", reads)
         if self.plot:
             files.check_writable(self.plot, "--plot", ".png", reads)
-        line = Line(say)
-        line.text(f"reading {self.file}")
-        try:
-            log = Log.read(self.file, self.mapping, self.rate, self.episode, self.mend)
-        finally:
-            line.end()
+        watch(Progress(f"reading {self.file}"))
+        log = Recorded.read(self.file, self.mapping, self.rate, self.episode, self.mend)
         facts = about(log)
-        shown: list[Any] = [_heading(facts), _table(facts), *_remarks(facts)]
+        blocks: list[Block] = [
+            Text(_heading(facts)),
+            _table(facts),
+            *map(Text, _remarks(facts)),
+            *map(Note, facts.get("notes", [])[:12]),
+        ]
         if self.plot:
             facts["plot"] = str(draw(log, self.plot))
-            shown.append(f"picture: {self.plot}")
+            blocks.append(Text(f"picture: {self.plot}"))
         if self.save:
             facts["saved"] = str(log.save(self.save))
-            shown.append(f"saved: {self.save}")
-        return Answer(facts, shown, self._next())
+            blocks.append(Text(f"saved: {self.save}"))
+        return Report(str(self.file), facts, tuple(blocks), self._next())
 
     def _next(self) -> str:
         if self.save:
             return f"surefoot log {self.save}"
-        told = (f" --map {self.mapping}" if self.mapping else "") + (f" --rate {self.rate:g}" if self.rate else "")
+        flags = (f" --map {self.mapping}" if self.mapping else "") + (f" --rate {self.rate:g}" if self.rate else "")
         save = f" --save {self.file.stem}.npz" if self.file.suffix != ".npz" else ""
-        return f"surefoot log {self.file}{told} --plot {self.file.stem}.png{save}"
+        return f"surefoot log {self.file}{flags} --plot {self.file.stem}.png{save}"
 
 
 def _heading(f: dict[str, Any]) -> str:
@@ -77,14 +72,18 @@ def _heading(f: dict[str, Any]) -> str:
 
 
 def _table(f: dict[str, Any]) -> Table:
-    table = Table("column", "parts", "unit", "least", "most", "not measured")
-    for name, c in f["columns"].items():
-        low, high = (f"{v:.4g}" if v is not None else "-" for v in (c["min"], c["max"]))
-        table.add_row(name, str(c["parts"]), c["unit"] or "-", low, high, f"{100 * c['nan']:.1f} %")
-    return table
+    number = lambda name: Column(name, form=".4g")  # noqa: E731
+    rows = [
+        [name, c["parts"], c["unit"] or "-", c["min"], c["max"], f"{100 * c['nan']:.1f} %"]
+        for name, c in f["columns"].items()
+    ]
+    head = ["column", Column("parts", form="d"), "unit", number("least"), number("most"), "not measured"]
+    return Table.of(head, rows)
 
 
 def _remarks(f: dict[str, Any]) -> list[str]:
+    from surefoot.formats.raw import listed
+
     said = []
     for word, about in (("constant", "constant"), ("empty", "never measured")):
         for name, c in f["columns"].items():
@@ -99,5 +98,4 @@ def _remarks(f: dict[str, Any]) -> list[str]:
     if f.get("constants"):
         said.append("constants: " + ", ".join(f"{k} {v}" for k, v in f["constants"].items()))
     said += [f"mended: {m}" for m in f.get("mended", [])]
-    said += [f"note: {m}" for m in f.get("notes", [])[:12]]
     return said

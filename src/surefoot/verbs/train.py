@@ -1,153 +1,136 @@
-"""The verb that learns: its flags, which of them go together, and the settings that are a task's own."""
+"""surefoot train: its flags, which of them go together, and the settings tuned for a task."""
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tyro
-from rich.console import Console
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from surefoot import files, tasks
 from surefoot.belief import Box
-from surefoot.cli.words import belief_of, described, trained_over
-from surefoot.console import Answer, Line
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
-from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.residual import Residual
+from surefoot.learn.settings import PPO, Student
 from surefoot.learn.widen import Widen
+from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
+from surefoot.verbs.arguments import belief_of, trained_over
 
-if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
-    from surefoot.learn.ppo import PPO
-    from surefoot.learn.student import Student
-
-Settings = TypeVar("Settings", bound="PPO")
-Lesson = TypeVar("Lesson", bound="Student")
+if TYPE_CHECKING:  # torch takes seconds to import
+    from surefoot.learn.policy_net import PolicyNet
 
 
-@dataclass
-class Train(Generic[Settings, Lesson]):
-    """Train a policy; Ctrl-C saves and tells how to go on."""
-
+@dataclass(frozen=True)
+class Train:
     task: Positional[str] = ""
     """see `surefoot tasks`"""
     resume: Path | None = None
-    """go on with the run in this folder, bit for bit"""
+    """resume the run in this folder, bit for bit"""
     seed: int = 0
-    """seed of all that is random in training"""
+    """seed of training"""
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
     ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
-    """draw from the belief as it is, or begin at the nominal and grow towards it as the policy learns"""
+    """randomization: the whole belief from the start, or ranges that grow from nominal as the policy learns"""
     start: Path | None = None
-    """begin with the nets of this run, such as one over another belief"""
+    """initialise from the nets of this run, such as one over another belief"""
     base: Path | None = None
-    """a run or policy that nearly works: keep it as it is, and learn what to add to it"""
+    """a run or policy that nearly works: keep it fixed and learn a residual on top"""
     terms: tuple[Path, ...] = ()
-    """folders that `surefoot missing` or `surefoot delta` wrote: what the model lacked, put into it"""
+    """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
     through: tuple[str, ...] = ()
-    """beliefs to train through, one after the other, each beginning with what the last one learned"""
+    """curriculum: beliefs to train over one after the other, each initialised from the last"""
     adapt: Literal["none", "rma", "dagger"] = "none"
-    """train a teacher that is told e, then a student that works it out from its history: by the teacher's latent (rma),
-    or by its actions (dagger)"""
+    """train a teacher that observes e, then a student that infers it from its history: supervised by the teacher's
+    latent (rma), or by its actions (dagger)"""
     teacher: Path | None = None
-    """a run to be the teacher, in place of training one"""
+    """a run to use as the teacher, instead of training one"""
     obs: tasks.ObsOverride = tasks.ObsOverride()
     widen: Widen = Widen()
     adr: ADR = ADR()
     doraemon: Doraemon = Doraemon()
     residual: Residual = Residual()
     out: Path | None = None
-    """folder of the run; runs/<task>/<time> unless told"""
+    """folder of the run; default: runs/<task>/<time>"""
     threads: int = 0
-    """threads of the physics; 0: every core. The result has the same bits at any number"""
+    """threads of the physics; 0: every core. The result is bit-identical at any number"""
     save_every: float = 10.0
-    """seconds between checkpoints; 0 saves after every iteration"""
-    student: Lesson = field(kw_only=True)
-    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(kw_only=True)
+    """seconds between checkpoints; 0: after every iteration"""
+    student: Student = Student()
+    settings: Annotated[PPO, arg(name="")] = PPO()
 
-    def run(self, say: Console) -> Answer:
+    @staticmethod
+    def tuned(task: str) -> "Train":
+        """The defaults for a task: its own settings."""
+        if not tasks.is_reference(task):
+            return Train()
+        own = tasks.resolve(task)
+        return Train(settings=PPO(**own.settings), student=Student(**own.lesson))
+
+    def run(self, watch: Watch) -> Report:
         from surefoot.learn import train as learn
 
-        line = Line(say)
+        heard = _Heard(watch)
         if self.resume is not None:
             self._only_resumes()
-            path = learn.resume(self.resume, self.threads, line, self.save_every)
+            path = learn.resume(self.resume, self.threads, heard, self.save_every)
         elif not self.task:
             raise SurefootError(
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
             )
         else:
-            path = self._begin(say, line)
-        line.end()
+            path = self._begin(heard)
         facts = {
-            "run": str(path.parent),
-            "policy": str(path),
-            "sha256": files.sha256(path.read_bytes()),
-            "metrics": line.last,
-        }
-        return Answer(facts, [f"policy: {path}"], f"surefoot eval {quote(str(path.parent))}")
+            "run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": heard.last,
+        }  # fmt: skip
+        return Report(str(path.parent), facts, (Text(f"policy: {path}"),), f"surefoot eval {quote(str(path.parent))}")
 
-    def _begin(self, say: Console, line: Line) -> Path:
+    def _begin(self, watch: "_Heard") -> Path:
         from surefoot.learn import train as learn
 
-        task, s = tasks.resolve(self.task), self.settings
+        task = tasks.resolve(self.task)
         for name in ("threads", "save_every"):
             if getattr(self, name) < 0:
                 raise SurefootError(f"--{name.replace('_', '-')}: expected 0 or more, found {getattr(self, name):g}")
         if self.out is not None and not self.out.name:
             raise SurefootError("--out: expected a folder of its own, found the current one")
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
-        if self.start is not None and self.start.is_file():
-            self.start = self.start.parent
+        start = self.start.parent if self.start is not None and self.start.is_file() else self.start
         self._agree(task)
         base = self._base(task)
-        line.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
+        watch.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
-        how = (self.threads, line, self.save_every)
+        how = (self.threads, watch, self.save_every)
         if self.through:
-            stages = [belief_of(task, name, say, "--through") for name in self.through]
-            return learn.progressive(self.task, out, stages, self.seed, s, *how, obs, self.start, *base, self.terms)[-1]
-        belief = belief_of(task, self.belief, say)
+            stages, s = [belief_of(task, name, watch.watch, "--through") for name in self.through], self.settings
+            return learn.progressive(self.task, out, stages, self.seed, s, *how, obs, start, *base, self.terms)[-1]
+        belief = belief_of(task, self.belief, watch.watch)
         ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
+
+        def trained(folder: Path, settings: PPO, obs: tasks.ObsOverride | None, again: bool) -> Path:
+            how_ = (belief, settings, *how, ranges, obs, start, *base, again, self.terms)
+            return learn.train(self.task, folder, self.seed, *how_)
+
         if self.adapt == "none":
-            return learn.train(
-                self.task, out, self.seed, belief, s, *how, ranges, obs, self.start, *base, terms=self.terms
-            )
+            return trained(out, self.settings, obs, False)
         teacher = self.teacher
         if teacher is None:
-            told = tasks.teachers(task, self.obs)
-            s = replace(s, encoder="e") if self.adapt == "rma" else s
-            teacher = learn.train(
-                self.task,
-                out / "teacher",
-                self.seed,
-                belief,
-                s,
-                *how,
-                ranges,
-                told,
-                self.start,
-                *base,
-                True,
-                self.terms,
-            )
+            s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
+            teacher = trained(out / "teacher", s, tasks.teachers(task, self.obs), True)
         if ranges is not None:  # where the teacher has never been, it has nothing to teach
             belief = trained_over(teacher, task) or belief
             if isinstance(belief, Box) and (belief.low == belief.high).all():
-                line.note(
-                    "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
-                )
+                words = "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
+                watch(Progress(words, stays=True))
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
         return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
 
-    def _base(self, task: Task) -> tuple[PolicyNet | None, Residual | None]:
+    def _base(self, task: Task) -> tuple["PolicyNet | None", Residual | None]:
         """What to learn upon, and how."""
         from surefoot.learn.export import load_net
 
@@ -164,7 +147,7 @@ class Train(Generic[Settings, Lesson]):
         for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
             if getattr(self, name) != kind() and self.ranges != name:
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
-        if self.adapt == "none" and (self.teacher is not None or self.student != type(self.student)(**task.lesson)):
+        if self.adapt == "none" and (self.teacher is not None or self.student != Student(**task.lesson)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.teacher is not None:
             self._only_follows(task)
@@ -190,12 +173,12 @@ class Train(Generic[Settings, Lesson]):
         if self.adapt != "none" and task.action.choices:
             raise SurefootError(f"--adapt: {task.name} chooses among few actions, which no student can follow yet")
         if self.adapt == "rma" and any(
-            getattr(self.student, k) != getattr(type(self.student)(**task.lesson), k) for k in ("latent", "hidden")
+            getattr(self.student, k) != getattr(Student(**task.lesson), k) for k in ("latent", "hidden")
         ):
             raise SurefootError(
                 "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
             )
-        if self.settings.latent != type(self.settings)(**task.settings).latent and not (
+        if self.settings.latent != PPO(**task.settings).latent and not (
             self.adapt == "rma" or self.settings.encoder != "none"
         ):
             raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
@@ -213,7 +196,7 @@ class Train(Generic[Settings, Lesson]):
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""
-        usual = type(self.settings)(**task.settings)
+        usual = PPO(**task.settings)
         given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
         given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
         given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]
@@ -225,34 +208,21 @@ class Train(Generic[Settings, Lesson]):
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        fresh = Train(
-            settings=type(self.settings)(), student=type(self.student)(), resume=self.resume, threads=self.threads,
-            save_every=self.save_every,
-        )  # fmt: skip
-        if self != fresh:
+        if self != Train(resume=self.resume, threads=self.threads, save_every=self.save_every):
             raise SurefootError(
                 "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
             )
 
 
-def parse_train(args: list[str]) -> Any:
-    """The learner's settings are arguments too; those tuned for a task are the defaults `train TASK --help` shows."""
-    from surefoot.learn.ppo import PPO
-    from surefoot.learn.student import Student
+class _Heard:
+    """Passes progress on: a headline before the first event; the last metrics are kept."""
 
-    def parsed(name: str) -> Any:
-        task = tasks.resolve(name) if tasks.is_reference(name) else None
-        default = (
-            Train(settings=PPO(**task.settings), student=Student(**task.lesson))
-            if task
-            else Train(settings=PPO(), student=Student())
-        )
-        return tyro.cli(
-            Train[PPO, Student], prog="surefoot train", description=described(Train), args=args, default=default
-        )
+    def __init__(self, watch: Watch):
+        self.watch, self.head, self.last = watch, "", dict[str, Any]()
 
-    guess = next(
-        (a for a, before in zip(args, ["", *args]) if tasks.is_reference(a) and not before.startswith("-")), ""
-    )
-    found = parsed(guess)
-    return found if found.task in ("", guess) else parsed(found.task)
+    def __call__(self, p: Progress) -> None:
+        if self.head:
+            self.watch(Progress(self.head, stays=True))
+            self.head = ""
+        self.last = dict(p.metrics) or self.last
+        self.watch(p)

@@ -1,0 +1,154 @@
+"""Settings of the learners: what a command line parses. Nothing here needs torch, which takes seconds to import."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from surefoot.errors import SurefootError
+
+Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
+
+
+class Batched:
+    """What the settings of every learner share: how steps make batches, and which numbers can be."""
+
+    envs: int
+    steps: int
+    horizon: int
+
+    @property
+    def batch(self) -> int:
+        return self.envs * self.horizon
+
+    @property
+    def iterations(self) -> int:
+        return max(1, -(-self.steps // self.batch))
+
+    def check(self, least_one: Sequence[str], finite: Sequence[str], where: str = "") -> None:
+        for name in least_one:
+            if getattr(self, name) < 1:
+                raise SurefootError(f"{where}{name}: expected at least 1, found {getattr(self, name)}")
+        for name in finite:
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class PPO(Batched):
+    """Settings of the learner."""
+
+    envs: int = 1024
+    """simulations side by side"""
+    steps: int = 2_000_000
+    """env steps in all"""
+    horizon: int = 24
+    """env steps of each simulation between updates"""
+    epochs: int = 5
+    """passes over each batch"""
+    minibatches: int = 4
+    """parts of a batch, one gradient step each"""
+    gamma: float = 0.99
+    """discount factor a step"""
+    lam: float = 0.95
+    """lambda of the advantage estimator"""
+    clip: float = 0.2
+    """PPO clip range epsilon"""
+    lr: float = 1e-3
+    """initial learning rate of Adam"""
+    kl: float = 0.01
+    """target KL of a gradient step: the learning rate grows below half of it and shrinks above twice; 0: fixed lr"""
+    settle: float = 0.9
+    """fraction by which the target KL is annealed linearly"""
+    entropy: float = 0.002
+    """weight of the entropy bonus"""
+    value: float = 1.0
+    """weight of the value loss"""
+    clip_gradient: float = 1.0
+    """largest norm of the gradient"""
+    hidden: Hidden = (128, 128)
+    """widths of the hidden layers, of actor and critic"""
+    activation: str = "relu"
+    """relu (quickest on a CPU), elu or tanh"""
+    encoder: Literal["none", "e", "conv", "gru"] = "none"
+    """actor: none; or a latent encodes the privileged e (`--obs.also e`), or the history (conv, gru)"""
+    latent: int = 8
+    """size of an encoder's latent"""
+    spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
+    """standard deviation of the actions: least, at the start, largest"""
+    symmetric: bool = True
+    """use the task's left-right symmetry where it has one"""
+    learner_threads: int = 2
+    """threads of the learner; a setting, because sums split otherwise have other last bits"""
+
+    def __post_init__(self) -> None:
+        self.check(
+            ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"),
+            ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"),
+        )
+        for name in ("gamma", "lam", "settle"):
+            if getattr(self, name) > 1:
+                raise SurefootError(f"{name}: expected at most 1, found {getattr(self, name):g}")
+        for name in ("lr", "clip", "clip_gradient"):
+            if getattr(self, name) == 0:
+                raise SurefootError(f"{name}: expected more than 0: nothing would be learned")
+        if not self.hidden or min(self.hidden) < 1:
+            raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
+        low, start, high = self.spread
+        if not 0 < low < start < high:
+            raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")
+        if self.envs * self.horizon % self.minibatches:
+            raise SurefootError(
+                f"minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}"
+            )
+        if self.activation not in ("relu", "elu", "tanh"):
+            raise SurefootError(f"activation: expected relu, elu or tanh, found {self.activation}")
+
+
+@dataclass(frozen=True)
+class Student(Batched):
+    """Settings of learning from a teacher."""
+
+    label: Annotated[Literal["action", "latent"], tyro.conf.Suppress] = "latent"
+    """what of the teacher is learned: its actions (dagger), or its encoder's latent, keeping its body (rma)"""
+    only: tuple[str, ...] = ()
+    """observation terms of the student, instead of the task's actor terms; only with --adapt dagger"""
+    encoder: Literal["conv", "gru"] = "conv"
+    """how the history is read"""
+    history: int = 25
+    """frames the student observes, newest last"""
+    latent: int = 8
+    """size of the encoder's latent, with --adapt dagger"""
+    hidden: tuple[int, ...] = (128, 128)
+    """widths of the hidden layers, with --adapt dagger"""
+    envs: int = 256
+    """simulations side by side"""
+    steps: int = 500_000
+    """env steps in all"""
+    horizon: int = 16
+    """env steps of each simulation between updates"""
+    keep: int = 1
+    """batches learned from: the newest and those before it, where each is dear, as pictures are; checkpoints hold them"""
+    epochs: int = 2
+    """passes over the batches kept"""
+    minibatches: int = 4
+    """parts of a batch, one gradient step each"""
+    lr: float = 1e-3
+    """initial learning rate of Adam; falls to a tenth"""
+    noise: float = 0.1
+    """standard deviation added to the student's actions, so that it sees more than its own path"""
+    mix: float = 0.0
+    """initial fraction of simulations that the teacher drives"""
+    mix_until: float = 0.5
+    """share of the steps after which it drives none; 1 and more: to the end, without falling, which is cloning"""
+    learner_threads: int = 2
+    """threads of the learner; a setting, because sums split otherwise have other last bits"""
+
+    def __post_init__(self) -> None:
+        counts = ("history", "latent", "envs", "steps", "horizon", "keep", "epochs", "minibatches", "learner_threads")
+        self.check(counts, ("lr", "noise", "mix", "mix_until"), "student.")
+        if self.lr == 0:
+            raise SurefootError("student.lr: expected more than 0: nothing would be learned")
+        if self.mix > 1:
+            raise SurefootError(f"student.mix: expected a share from 0 to 1, found {self.mix:g}")

@@ -1,0 +1,163 @@
+"""What arguments mean: beliefs, tasks, runs and counts by the names a user gives them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surefoot import files
+from surefoot.belief import Belief
+from surefoot.env import Env
+from surefoot.errors import SurefootError, nearest
+from surefoot.gate.lineage import folder_of, run_of, trained_with
+from surefoot.learn.ranges import REACHED
+from surefoot.policy import Policy, Zero
+from surefoot.report import Column, Note, Picture, Progress, Table, Watch
+from surefoot.task import Task
+
+if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
+    from surefoot.sim.realities import Reality
+    from surefoot.tasks.rollout import Evaluation
+
+
+def belief_of(task: Task, name: str, watch: Watch, flag: str = "--belief") -> Belief:
+    """What a flag such as --belief names; parts of a preset that the task cannot have are noted."""
+    from surefoot import presets, tasks
+
+    if name == "task":
+        return task.belief
+    if name == "nominal":
+        return tasks.nominal(task)
+    if name in presets.PRESETS:
+        fit = presets.fit(task, name)
+        for note in fit.notes:
+            watch(Progress(f"note: {note}", stays=True))
+        return fit.belief
+    if not Path(name).exists():
+        if name.endswith(".json") or "/" in name:
+            raise SurefootError(f"{flag}: {name}: no such file")
+        there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
+        near = nearest(name, ["task", "nominal", *presets.PRESETS])
+        raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
+    belief = Belief.read(name)
+    task.params.check_same(belief.params, name)
+    return belief
+
+
+def met_before(seed: int, policies: Sequence[Path]) -> list[Note]:
+    """Warnings where episodes are drawn from the seed of a run's training: its first episodes were the same."""
+    return [
+        Note(f"{p} was trained with seed {seed}, too: it has met some of these episodes; use another --seed", True)
+        for p in policies
+        if seed in trained_with(p)
+    ]
+
+
+def trained_over(policy: Path, task: Task) -> Belief | None:
+    """The belief a run's policy was trained over; None where no run.json says, or where it is about other unknowns.
+
+    Where its ranges grew, what they reached, which may be less than what they were to grow to.
+    """
+    about, reached = run_of(policy), folder_of(policy) / REACHED
+    if "belief" not in about:
+        return None
+    grown = "ranges" in about and reached.is_file()
+    belief = Belief.read(reached) if grown else Belief.from_json(about["belief"], f"{policy}: run.json")
+    return belief if belief.params.names == task.params.names else None
+
+
+def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
+    """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
+    from surefoot import tasks
+
+    try:
+        return tasks.of(policy.contract, name)
+    except SurefootError as error:
+        raise SurefootError(f"{where}: {error}" if where else str(error)) from None
+
+
+def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:
+    """Words such as stiction=0.5, as names with their numbers."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise SurefootError(f"{flag}: found {word!r}, expected NAME=NUMBER such as {example}") from None
+    return found
+
+
+def reality_of(seed: int, words: tuple[str, ...]) -> "Reality":
+    """A reality of the ingredients that words such as stiction=0.5 name."""
+    from surefoot.sim.realities import Reality
+
+    return Reality(seed, numbers(words, "--ingredient", "stiction=0.5"))
+
+
+def count(episodes: int) -> int:
+    if episodes < 1:
+        raise SurefootError(f"--episodes: expected at least 1, found {episodes}")
+    return episodes
+
+
+def seconds(watch: Watch, task: Task) -> Callable[[int, Env], None]:
+    """A hook of rollouts that tells how far into its episodes an evaluation is."""
+    most = task.seconds * task.trial
+
+    def tell(k: int, env: Env) -> None:
+        t = (k + 1) * env.world.dt
+        watch(Progress(f"episode second {t:5.1f} of {most:g}", t / most))
+
+    return tell
+
+
+def goal(task: Task) -> str:
+    """What counts as success, in words."""
+    kind = "largest" if task.measure == "max" else "mean"
+    limit = f"{task.tolerance:.3g} {task.error_unit}"
+    return f"lasts {task.seconds:g} s, {kind} error of the last {task.window:g} s within {limit}"
+
+
+def results(task: Task, found: "dict[str, Evaluation]") -> Table:
+    """Policies side by side in one task."""
+    percent = lambda x: f"{100 * x:.1f} %"  # noqa: E731
+    rows = []
+    for name, r in found.items():
+        error = r.error[np.isfinite(r.error)]
+        ended = ", ".join(f"{k} {v}" for k, v in sorted(r.reasons.items(), key=lambda kv: -kv[1]))
+        low, high = r.interval
+        mean = float(error.mean()) if len(error) else None
+        rows.append([name, percent(r.rate), f"{100 * low:.1f} - {percent(high)}", float(r.returns.mean()), mean, ended])
+    head = ["policy", "success", "95 % interval", Column("return", form=".2f"), Column("error", task.error_unit, ".3f")]
+    return Table.of([*head, "ended"], rows)
+
+
+def hashes(**paths: Path | None) -> dict[str, str]:
+    """Content hashes of the files a report was made from, for its page; of a folder, of the policy in it."""
+    from surefoot.deploy import bundle
+
+    found = {}
+    for name, path in paths.items():
+        file = path / bundle.NAME if path is not None and path.is_dir() else path
+        if file is not None and file.is_file():
+            found[name] = f"{path}, sha256 {files.sha256(file.read_bytes())[:16]}"
+    return found
+
+
+def portrait(task: Task) -> Picture | None:
+    """The robot as an episode starts; None where nothing can render."""
+    from surefoot import tasks
+    from surefoot.tasks.rollout import contract
+
+    try:
+        from surefoot.tasks.picture import film
+
+        env = tasks.env(task, 1)
+        still = film(
+            Zero(contract(task, env.world.model)), env, seconds=env.world.dt, fps=1 / env.world.dt, size=(320, 240)
+        )
+        return Picture(still, "gif", task.name)
+    except (SurefootError, ImportError):
+        return None

@@ -1,0 +1,51 @@
+"""surefoot eval."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from surefoot.report import Report, Watch
+from surefoot.verbs.arguments import belief_of, count, met_before, results, seconds, task_for
+
+
+@dataclass(frozen=True)
+class Eval:
+    policy: Positional[Path]
+    """a run's folder or a policy.onnx"""
+    task: str = ""
+    """another task than the one it was trained for"""
+    episodes: int = 200
+    """number of episodes"""
+    seed: int = 1
+    """seed of the episodes"""
+    belief: str = "task"
+    """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    threads: int = 0
+    """threads of the physics; 0: every core"""
+    engine: Annotated[str, arg(name="in")] = "mujoco"
+    """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name is answered with all of them)"""
+    terms: tuple[Path, ...] = ()
+    """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot import tasks
+        from surefoot.deploy import bundle
+        from surefoot.sim import engines
+        from surefoot.tasks.rollout import trials
+
+        engines.known(self.engine, "--in")
+        policy = bundle.load(self.policy)
+        task = task_for(policy, self.task, self.policy)
+        belief = belief_of(task, self.belief, watch)
+        inside = tasks.learned(task, self.terms)
+        env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
+        first, *rest = found = trials(policy, env, seconds(watch, task))
+        asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
+        facts = asked | first.to_json()
+        if rest:
+            facts["trial"] = [x.to_json() for x in found]
+        named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}
+        blocks = (results(task, named), *met_before(self.seed, [self.policy]))
+        return Report(f"{self.policy} in {task.name}", facts, blocks, f"surefoot play {self.policy}")

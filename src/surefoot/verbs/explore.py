@@ -1,0 +1,75 @@
+"""surefoot explore: the motion that tells most about chosen unknowns."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tyro.conf import Positional
+
+from surefoot import files
+from surefoot.real2sim.excitation import Explore as Settings
+from surefoot.real2sim.excitation import Limits, Shape
+from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
+from surefoot.verbs.arguments import numbers
+from surefoot.verbs.machine import Machine
+
+if TYPE_CHECKING:  # what fits takes a second to import
+    from surefoot.real2sim.explore import Explored
+
+
+@dataclass(frozen=True)
+class Explore:
+    model: Positional[str]
+    """a model file (.xml MJCF, .urdf), or a task's name"""
+    learn: str
+    """what to learn, by commas, as `surefoot identify` takes it: a task's unknowns, or armature:kinds,damping,delay of a
+    model file; everything else counts as known"""
+    noise: tuple[str, ...] = ("joint_pos=0.002",)
+    """signals that will be measured, with their standard deviations: joint_pos=0.002 joint_vel=0.05 gyro=0.01"""
+    rate: float = 50.0
+    """controls and measurements a second"""
+    machine: Machine = Machine()
+    shape: Shape = Shape()
+    limits: Limits = Limits()
+    search: Settings = Settings()
+    out: Path | None = None
+    """the plan, a log to play; default: <model>-plan.npz"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot.real2sim.explore import explore
+        from surefoot.real2sim.plant import Plant
+        from surefoot.real2sim.subject import subject
+
+        path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
+        files.check_writable(path, "--out", ".npz")
+        plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
+        who = subject(plant, tuple(self.learn.split(",")), self.rate)
+        noise = numbers(self.noise, "--noise", "joint_pos=0.002")
+        found = explore(who.world, who.belief, self.limits, noise, self.shape, self.search, who.start, watch)
+        out = found.log.save(path)
+        blocks: list[Block] = [_table(found)]
+        used = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.used.items())
+        blocks.append(Text(f"limits used, at most: {used}"))
+        if found.undetermined:
+            names = ", ".join(found.undetermined)
+            words = f"not determined by any motion found: {names}. They keep their prior; learn fewer, or measure more"
+            blocks.append(Note(words, True))
+        blocks.append(Text(f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"))
+        following = f"surefoot identify {self.model} LOG --learn {self.learn}"
+        return Report(f"a motion for {self.model}", found.facts() | {"plan": str(out)}, tuple(blocks), following)
+
+
+def _table(found: "Explored") -> Table:
+    columns = [
+        "unknown",
+        Column("value", form=".4g"),
+        Column("sd now", form=".3g"),
+        Column("sd after", form=".3g"),
+        "unit",
+        "",
+    ]
+    rows = [
+        [p.name, p.value, p.before, p.after, p.unit or "-", "" if p.determined else "NOT DETERMINED"]
+        for p in found.params
+    ]
+    return Table.of(columns, rows, "what the motion would tell")

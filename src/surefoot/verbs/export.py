@@ -1,0 +1,47 @@
+"""surefoot export: a policy's ONNX file, checked against the net it came from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from surefoot import files
+from surefoot.report import Block, Note, Report, Text, Watch
+
+
+@dataclass(frozen=True)
+class Export:
+    policy: Positional[Path]
+    """a run's folder or a policy.onnx"""
+    out: Path | None = None
+    """the file; default: policy.onnx beside the policy"""
+    sign: Path | None = None
+    """private ed25519 key (PEM) to sign the file with"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot import tasks
+        from surefoot.deploy import bundle, sign
+        from surefoot.learn.export import load_net, onnx_difference
+
+        net, own = load_net(self.policy), bundle.find(self.policy)
+        worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)
+        out, signature = self.out or own, None
+        if out != own or self.sign:
+            with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
+                files.clear_parts(out.parent, out.name + ".*")
+                if out != own:
+                    files.write(out, files.read_bytes(own, bundle.LARGEST))
+                signature = sign.sign(out, self.sign) if self.sign else None
+        size = out.stat().st_size
+        facts = {
+            "onnx": str(out), "bytes": size, "largest_difference": worst, "privileged": unseen,
+            "signature": str(signature) if signature else None, "contract": net.contract.to_json(),
+        }  # fmt: skip
+        blocks: list[Block] = [
+            Text(f"{out}: {size} bytes, differs from torch by at most {worst:.1e} on 1024 observations")
+        ]
+        if signature:
+            blocks.append(Text(f"signed: {signature}"))
+        if unseen:
+            blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
+        return Report(f"{self.policy} as ONNX", facts, tuple(blocks), f"surefoot gate {self.policy}")

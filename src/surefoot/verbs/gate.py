@@ -1,0 +1,216 @@
+"""surefoot gate: may this policy leave the simulator?"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from tyro.conf import Positional, UseAppendAction, arg
+
+from surefoot import files
+from surefoot.errors import SurefootError
+from surefoot.report import (
+    Axis,
+    Badge,
+    Block,
+    Checks,
+    Column,
+    Details,
+    Plot,
+    Progress,
+    Report,
+    Rule,
+    Series,
+    Table,
+    Text,
+    Watch,
+)
+from surefoot.verbs.arguments import belief_of, hashes, numbers, portrait
+from surefoot.verdict import Verdict
+
+FAILED, INTERRUPTED = 1, 130
+ROWS = ("success", "low", "high", "limit")
+
+
+@dataclass(frozen=True)
+class Gate:
+    policy: Positional[Path]
+    """a run's folder, its policy.onnx, or another ONNX file with --model and --contract"""
+    engines: Annotated[UseAppendAction[tuple[str, ...]], arg(name="in")] = ()
+    """an engine to test in, may be repeated: mujoco, bullet ..."""
+    reality: UseAppendAction[tuple[str, ...]] = ()
+    """seed of a hidden reality, may be repeated; all: seeds 0 to 9"""
+    episodes: int | None = None
+    """most episodes in each world; stops early once the answer is clear. Default: 200, or what --claim needs"""
+    claim: float | None = None
+    """a success rate to claim over the belief, such as 0.99; refused if --episodes cannot support it"""
+    belief: str = "task"
+    """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    limits: Path | None = None
+    """JSON file of limits, instead of the defaults (docs/gate.md)"""
+    limit: UseAppendAction[tuple[str, ...]] = ()
+    """one limit, such as latency=2; may be repeated"""
+    thorough: bool = False
+    """five times the episodes, plus a finer engine and all realities"""
+    model: Path | None = None
+    """the robot model (.xml) of a policy from elsewhere"""
+    contract: Path | None = None
+    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
+    command: tuple[float, float, float] | None = None
+    """vx, vy, yaw rate to follow, m/s and rad/s, instead of the contract's"""
+    task: str = ""
+    """a task that the policy fits, instead of its own"""
+    out: Path | None = None
+    """folder for gate.html and gate.json; default: beside the policy"""
+    junit: Path | None = None
+    """also write the checks as JUnit XML"""
+    seed: int = 1000
+    """what the seeds of the episodes are made from; training never uses them"""
+    threads: int = 0
+    """threads of the physics; 0: every core"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot.gate import junit
+        from surefoot.gate.candidate import candidate
+        from surefoot.gate.gate import gate
+
+        plan, limits = self._plan(), self._limits()
+        out = self.out or (self.policy if self.policy.is_dir() else self.policy.parent)
+        page = out / "gate.html"
+        files.check_writable(page, "--out")
+        if self.junit is not None:
+            files.check_writable(self.junit, "--junit")
+        who = candidate(self.policy, self.task, self.model, self.contract, self.command)
+        for note in who.notes:
+            watch(Progress(f"note: {note}", stays=True))
+        flags = (f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
+        again = f"surefoot gate {self.policy}{''.join(flags)}"
+        belief = belief_of(who.task, self.belief, watch)
+        with files.held(out / "gate.lock", "writing a gate's files here"):
+            files.clear_parts(out, "gate.*")
+            verdict = gate(who, belief, plan, limits, watch, again)
+            files.write_json(out / "gate.json", verdict.to_json())
+            if self.junit is not None:
+                junit.write(self.junit, verdict)
+        code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
+        about = hashes(policy=self.policy, model=self.model, contract=self.contract) | {
+            "task": who.task.name,
+            "seed": str(plan.seed),
+        }
+        facts = verdict.to_json() | {"page": str(page)}
+        return Report(
+            verdict.title,
+            facts,
+            blocks(verdict),
+            verdict.next_step,
+            badge(verdict),
+            code,
+            page,
+            picture=portrait(who.task),
+            sources=about,
+        )
+
+    def _plan(self) -> Any:
+        from surefoot.gate.gate import ALL, Plan
+        from surefoot.gate.statistics import needed
+
+        try:
+            seeds = tuple(s for word in self.reality for s in (ALL if word == "all" else (int(word),)))
+        except ValueError:
+            seeds = (-1,)
+        if min(seeds, default=0) < 0:
+            raise SurefootError(f"--reality: expected a seed (0, 1, ...) or `all`, found {' '.join(self.reality)}")
+        if self.claim is not None and not 0.5 <= self.claim < 1:
+            raise SurefootError(f"--claim: expected a success rate from 0.5 to below 1, found {self.claim:g}")
+        least = 200 if self.claim is None else max(200, needed(round(1 - self.claim, 12)))
+        episodes = least if self.episodes is None else self.episodes
+        plan = Plan(self.engines or Plan.engines, seeds, episodes, self.claim, seed=self.seed, threads=self.threads)
+        if self.thorough:
+            plan = plan.thorough()
+        return plan
+
+    def _limits(self) -> Any:
+        from surefoot.gate.checks import Limits
+
+        limits = Limits()
+        if self.limits is not None:
+            data = files.read_json(self.limits)
+            if not isinstance(data, dict):
+                raise SurefootError(f"{self.limits}: expected an object of limits, found {type(data).__name__}")
+            limits = limits.but(data, str(self.limits))
+        return limits.but(numbers(self.limit, "--limit", "latency=2"), "--limit")
+
+
+def badge(verdict: Verdict) -> Badge:
+    failed, n = [c.name for c in verdict.checks if not c.holds], len(verdict.checks)
+    if verdict.meta["interrupted"]:
+        return Badge(f"INTERRUPTED after {n - 1} checks, of which {len(failed) - 1} fail: no verdict", False)
+    if failed:
+        return Badge(f"FAIL: {len(failed)} of {n} checks: {', '.join(failed)}", False)
+    return Badge(f"PASS: {n} of {n} checks", True)
+
+
+def blocks(verdict: Verdict) -> tuple[Block, ...]:
+    """The checks, what explains a failure, and the evidence as plots."""
+    from surefoot.gate import suspects
+
+    meta, evidence = verdict.meta, verdict.meta["evidence"]
+    shown: list[Block] = [Checks(verdict.checks)]
+    shown += [Text(words, "bad") for words in suspects.sentences(meta["suspects"])]
+    shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
+    shown.append(Text(meta["seeds"]["said"], "quiet"))
+    rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}
+    shown += [_rates(rates)] if rates else []
+    if "latency" in evidence:
+        shown.append(_margin("Added latency", evidence["latency"], 1000.0, "ms", meta["limits"]["success"]))
+    if "push" in evidence:
+        shown.append(_margin("Push", evidence["push"], 1.0, "N s", meta["limits"]["success"]))
+    if "worst decile" in evidence:
+        shown.append(_worlds(np.array(evidence["worst decile"]["margins"])))
+    return (*shown, *_failures(evidence.get("rare failures", {}).get("failures")))
+
+
+def _rates(rates: dict[str, dict[str, Any]]) -> Plot:
+    """Success in each world, with its limit."""
+    rows = [dict(r, at=i) | {k: 100 * r[k] for k in ROWS} for i, r in enumerate(rates.values())]
+    series = []
+    for name, good, tone in (("passes", True, "good"), ("fails", False, "bad")):
+        x, at, low, high = ([r[k] for r in rows if r["holds"] is good] for k in ("success", "at", "low", "high"))
+        series += [Series.of(name, x, at, low, high, style="dots", tone=tone)] if x else []
+    series.append(Series.of("limit", [r["limit"] for r in rows], range(len(rows)), style="ticks", tone="quiet"))
+    percent, worlds = Axis("success", "%", low=0, high=100), Axis(names=tuple(rates))
+    caption = "95 % intervals. A world whose answer was clear early has fewer episodes and a wider interval."
+    return Plot("Success", tuple(series), percent, worlds, caption=caption)
+
+
+def _margin(title: str, rungs: list[dict[str, float]], factor: float, unit: str, limit: float) -> Plot:
+    """Success and survival against load."""
+    x = [factor * r["load"] for r in rungs]
+    y, low, high, lasted = ([100 * r[k] for r in rungs] for k in ("success", "low", "high", "lasted"))
+    series = (
+        Series.of("success", x, y, low, high, style="points", tone="good"),
+        Series.of("lasts to the end", x, lasted, style="dashed", tone="quiet"),
+    )
+    rules = (Rule(100 * limit, "y", "limit"),)
+    percent = Axis("episodes", "%", low=0, high=100)
+    return Plot(title, series, Axis(title.lower(), unit), percent, rules, "The band is the 95 % interval.")
+
+
+def _worlds(margins: np.ndarray) -> Plot:
+    """Margins of episodes over the belief, in order."""
+    x, bad = 100 * (np.arange(len(margins)) + 0.5) / len(margins), margins < 0
+    series = (
+        Series.of("success", x[~bad], margins[~bad], style="dots", tone="good"),
+        Series.of("failure", x[bad], margins[bad], style="dots", tone="bad"),
+    )
+    caption = "Episodes over the belief by margin (1 - error / tolerance): below 0 it failed, below -1 it fell."
+    rules = (Rule(0, "y"), Rule(10, "x", "worst decile"))
+    return Plot("Worlds", series, Axis("episodes", "%", low=0, high=100), Axis("margin"), rules, caption)
+
+
+def _failures(failures: list[dict[str, float]] | None) -> tuple[Block, ...]:
+    if not failures:
+        return ()
+    columns = [Column(name, form=".3g") for name in failures[0]]
+    rows = [list(world.values()) for world in failures]
+    return (Details("Worlds it fails in, the worst first", (Table.of(columns, rows),)),)

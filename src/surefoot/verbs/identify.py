@@ -1,0 +1,148 @@
+"""surefoot identify: a model's unknowns from real logs, with intervals."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from tyro.conf import Positional, arg
+
+from surefoot import files, tasks
+from surefoot.belief import Belief, Box
+from surefoot.errors import SurefootError, unknown
+from surefoot.log import Log
+from surefoot.report import Badge, Block, Column, Report, Table, Text, Watch
+from surefoot.verbs.machine import FAILED, Machine, asked, checked, naming, read
+
+if TYPE_CHECKING:
+    from surefoot.real2sim.identified import Identified
+    from surefoot.sim.engine import Engine
+
+
+@dataclass(frozen=True)
+class Identify:
+    model: Positional[str]
+    """a task's name, or a model file"""
+    logs: Positional[tuple[Path, ...]]
+    """the robot's logs: one or several"""
+    learn: str = ""
+    """what to learn, by commas: such as armature:kinds,damping,frictionloss,delay,shape:trunk (docs/identify.md); for a
+    task, names of its unknowns"""
+    mapping: Annotated[Path | None, arg(name="map")] = None
+    """JSON file that says what the logs' columns are"""
+    signals: tuple[str, ...] = ()
+    """columns to fit; default: all that the model predicts"""
+    how: Annotated[str, arg(metavar="least-squares|cma")] = "least-squares"
+    """cma searches with CMA-ES first, for costs that stiction or contacts make rough"""
+    hold: float = 0.25
+    """fraction of each log, at its end, held out for testing"""
+    known_start: bool = False
+    """each log starts exactly in the state of its first row"""
+    machine: Machine = Machine()
+    check: bool = True
+    """run preflight on the logs first"""
+    save: Path | None = None
+    """write the belief (.json), to train over or to replay with"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot.real2sim.identify import Identify as How
+        from surefoot.real2sim.identify import identify
+
+        if not self.logs:
+            raise SurefootError("identify: expected at least one log")
+        if self.how not in ("least-squares", "cma"):
+            raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        if self.save:
+            files.check_writable(self.save, "--save", ".json", (*self.logs, self.mapping, self.model))
+        logs = [read(file, self.mapping, watch) for file in self.logs]
+        worlds, belief = self._unknowns(logs)
+        if self.check:
+            for file, world, log in zip(self.logs, worlds, logs):
+                checked(world, log, file, watch)
+        how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
+        with naming(*self.logs):
+            found = identify(worlds, belief, logs, how, self.signals, watch)
+        title = f"{self.model} from {', '.join(map(str, self.logs))}"
+        blocks: tuple[Block, ...] = (_params(found), *map(Text, _remarks(found)))
+        about = asked(self.model, self.logs[0], self.mapping, self.machine)
+        if found.fault:
+            words = f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else "")
+            return Report(title, _facts(found), blocks, self._instead(about), Badge(words, False), FAILED)
+        if self.save:
+            found.belief.write(self.save)
+            blocks += (Text(f"belief: {self.save}"),)
+        saved = f" --belief {quote(str(self.save))}" if self.save else ""
+        lacks = not found.white and tasks.is_reference(self.model) and self.machine == Machine()
+        return Report(title, _facts(found), blocks, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
+
+    def _instead(self, about: str) -> str:
+        """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
+        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
+
+    def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
+        from surefoot.real2sim.learnable import learnable
+        from surefoot.real2sim.subject import chosen
+
+        words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
+        if tasks.is_reference(self.model):
+            task = tasks.resolve(self.model)
+            params = chosen(task.params, words)
+            if self.machine == Machine():
+                spans = {p.name: (p.low, p.high) for p in params}
+                return [self.machine.world(self.model, None, x) for x in logs], Box.ranges(task.params, spans)
+        else:
+            params = learnable(plain.model, words or ("armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"))
+        return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
+
+
+def _learned(found: "Identified") -> list[bool]:
+    """Of each unknown, whether it was to be learned: the others are fixed in the belief."""
+    return [bool(x > 0) for x in np.diag(found.belief.cov)]
+
+
+def _facts(found: "Identified") -> dict[str, Any]:
+    """Of an unknown that was not to be learned, the log was not asked whether it determines it."""
+    facts = found.facts()
+    rows = [
+        p | {"learned": x, "determined": p["determined"] if x else None}
+        for p, x in zip(facts["params"], _learned(found))
+    ]
+    return facts | {"params": rows}
+
+
+def _params(found: "Identified") -> Table:
+    rows = []
+    for p, learned in zip(found.params, _learned(found)):
+        if learned:
+            words = [
+                *(["at the end of its range"] if p.at_bound else []),
+                *([] if p.determined else ["not determined by this log"]),
+            ]
+            rows.append([p.name, p.before, p.value, f"{p.low:.4g} .. {p.high:.4g}", p.unit or "-", "; ".join(words)])
+    number = lambda name: Column(name, form=".4g")  # noqa: E731
+    return Table.of(["unknown", number("before"), number("after"), "95 % interval", "unit", ""], rows)
+
+
+def _remarks(found: "Identified") -> list[str]:
+    said = [f"determined only together: {words}" for words in found.told]
+    for where, errors in (("fitted", found.fit), ("held out", found.held)):
+        said += [f"{where}: {name} error {a:.4g} -> {b:.4g}" for name, (a, b) in errors.items()]
+    if not found.white:
+        said.append(
+            "the residual is not white noise: the model lacks physics; intervals are widened to every e within 1 % of the best error"
+        )
+    worse = [f"{name} {_more(a, b)}" for name, (a, b) in found.held.items() if b > a]
+    if worse and not found.fault:
+        said.append(f"held-out prediction is worse than before: {', '.join(worse)}")
+    return said
+
+
+def _more(before: float, after: float) -> str:
+    """By how much an error grew."""
+    if before <= 0:
+        return "from nothing"
+    if after >= 2 * before:
+        return f"{after / before:.2g} times"
+    grown = 100 * (after / before - 1)
+    return f"by {grown:.0f} %" if grown >= 1 else "by less than 1 %"

@@ -1,0 +1,148 @@
+"""surefoot look: parts of a robot, its unknowns with units and ranges, and whether each of them acts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tyro.conf import FlagConversionOff, Positional
+
+from surefoot.belief import Belief, Box
+from surefoot.errors import SurefootError, nearest
+from surefoot.params import Params
+from surefoot.report import Block, Column, Note, Report, Table, Text, Watch, jsonable
+from surefoot.rng import stream
+from surefoot.task import Task
+
+if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
+    from surefoot.sim.audit import Effect, Trace
+    from surefoot.sim.load import Loaded
+
+AUDIT_SECONDS = 5.0  # longest audit of a model that nobody has vouched for
+
+
+@dataclass(frozen=True)
+class Look:
+    model: Positional[str]
+    """a task's name, or a model file (.xml MJCF, .urdf)"""
+    asset_root: Path | None = None
+    """folder that meshes and includes may come from, if they lie outside the model's own"""
+    audit: FlagConversionOff[bool] = True
+    """check that each unknown changes the simulation"""
+
+    def run(self, watch: Watch) -> Report:
+        """Exit code 1 when an unknown turns out to do nothing."""
+        from surefoot import tasks
+        from surefoot.sim.card import describe
+
+        known = tasks.is_reference(self.model)
+        loaded, belief, found = self._task() if known else self._file()
+        facts = describe(loaded.model) | {
+            "hash": loaded.hash, "warnings": loaded.warnings, "unknowns": belief.params.to_json(),
+            "effects": jsonable({f.param.name: f.change for f in found}),  # what diverges has no number
+            "idle": [f.param.name for f in found if not f.acts],
+        }  # fmt: skip
+        blocks = (*_parts(facts), _unknowns(belief, found), *(Note(w, True) for w in loaded.warnings))
+        following, code = f"surefoot try {self.model}" if known else "surefoot tasks", 1 if facts["idle"] else 0
+        return Report(self.model, facts, blocks, following, code=code, sources={"model": loaded.hash})
+
+    def _task(self) -> tuple["Loaded", Belief, list["Effect"]]:
+        from surefoot import tasks
+        from surefoot.sim.audit import effects
+        from surefoot.sim.load import load_string
+
+        task = tasks.resolve(self.model)
+        found = effects(task.params, task_trace(task)) if self.audit else []
+        return load_string(task.xml, task.name), task.belief, found
+
+    def _file(self) -> tuple["Loaded", Belief, list["Effect"]]:
+        from surefoot import tasks
+        from surefoot.sim.audit import unknowns
+        from surefoot.sim.load import load_model
+
+        if not Path(self.model).exists():
+            there = tasks.names()
+            near = nearest(self.model, there)
+            raise SurefootError(f"{self.model}: neither a file nor a task{near}; tasks are {', '.join(there)}")
+        loaded = load_model(self.model, self.asset_root)
+        params = unknowns(loaded.model)
+        return loaded, Box.full(params), _effects(loaded, params) if self.audit else []
+
+
+def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:
+    """What each unknown of a model does; none, with a warning, where it would take long to find out."""
+    from surefoot.sim.audit import SECONDS, cost, effects, model_trace
+
+    needed = cost(loaded.model, params)
+    if needed <= AUDIT_SECONDS:
+        return effects(params, model_trace(loaded.spec, params))
+    loaded.warnings.append(
+        f"what each unknown does was not tried: {SECONDS:g} s of this model take about {needed:.2g} s to "
+        f"simulate for all of them, expected at most {AUDIT_SECONDS:g} s"
+    )
+    return []
+
+
+def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> "Trace":
+    """What an episode shows under gentle random actions, as a function of e: states, and what the actor is told.
+
+    A row that fails would begin again with another e, so it stands still from there on.
+    """
+
+    from surefoot import tasks
+
+    def trace(e: np.ndarray) -> np.ndarray:
+        env = tasks.env(task, len(e), seed=seed)
+        env.reset(e=e)
+        rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
+        seen: list[np.ndarray] = []
+        for _ in range(round(min(seconds, task.seconds) / env.world.dt)):
+            shape = (env.n, 1 if task.action.choices else len(task.action.names))
+            step = env.step(
+                rng.integers(0, task.action.choices, shape) if task.action.choices else rng.uniform(-0.3, 0.3, shape)
+            )
+            now = np.concatenate([env.world.state.q, env.world.state.v, step.obs["actor"]], 1)
+            alive &= ~(step.terminated | step.truncated)
+            seen.append(np.where(alive[:, None], now, seen[-1] if seen else 0.0))
+        return np.concatenate(seen, 1)
+
+    return trace
+
+
+def _parts(facts: dict[str, Any]) -> tuple[Block, ...]:
+    head = (
+        f"{facts['name']}: {facts['mass']:.3g} kg, {_counted(facts['nv'], 'degree')} of freedom, "
+        f"{_counted(facts['nu'], 'actuator')}, {_counted(len(facts['sensors']), 'sensor')}, "
+        f"steps of {1000 * facts['timestep']:g} ms ({facts['integrator']})"
+    )
+    span = lambda x, form, none: f"{x[0]:{form}} .. {x[1]:{form}}" if x else none  # noqa: E731
+    g = lambda name: Column(name, form="g")  # noqa: E731
+    joints = [
+        [j["name"] or "-", j["type"], span(j["range"], ".2f", "free"), j["damping"], j["armature"], j["frictionloss"]]
+        for j in facts["joints"]
+    ]
+    motors = [
+        [a["name"] or "-", a["kind"], a["target"], a["kp"], a["kd"], span(a["force_range"], "g", "-")]
+        for a in facts["actuators"]
+    ]
+    return (
+        Text(head),
+        Table.of(["joint", "type", "range", g("damping"), g("armature"), g("dry friction")], joints, "joints"),
+        Table.of(["actuator", "kind", "drives", g("kp"), g("kd"), "force"], motors, "actuators"),
+    )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _unknowns(belief: Belief, found: "list[Effect]") -> Table:
+    low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval()
+    acts = {f.param.name: f"yes ({f.change:.2g})" if f.acts else "NO EFFECT" for f in found}
+    rows = [
+        [p.name, p.nominal, f"{low[i]:.3g} .. {high[i]:.3g}", p.unit or "-", f"{p.op} {p.target}" + " (log)" * p.log,
+         acts.get(p.name, "-"), p.about]
+        for i, p in enumerate(belief.params)
+    ]  # fmt: skip
+    head = ["unknown", Column("nominal", form="g"), "range", "unit", "how", "acts", "what"]
+    return Table.of(head, rows, "e: what the model may be wrong about", [i for i, f in enumerate(found) if not f.acts])

@@ -1,0 +1,143 @@
+"""What verbs about a real robot share: how it stood, its log, its belief, and the model in a world at the log's rate."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surefoot import tasks
+from surefoot.belief import Belief
+from surefoot.errors import LogError, SurefootError
+from surefoot.formats.raw import listed
+from surefoot.log import Log
+from surefoot.params import Params
+from surefoot.report import Progress, Watch
+
+if TYPE_CHECKING:
+    from surefoot.sim.engine import Engine
+    from surefoot.world import Term
+
+FAILED = 1
+
+
+@dataclass(frozen=True)
+class Machine:
+    """How the robot was mounted and driven when the log was made."""
+
+    fixed: bool = False
+    """the base was held: removes the model's free joint"""
+    kp: float | None = None
+    """position gain of the servos, N m/rad, if the model has bare motors; a model with servos has its own"""
+    kd: float = 0.0
+    """velocity gain of the servos, N m s/rad"""
+    timestep: float | None = None
+    """longest step of the engine, s; default: the model's own"""
+    net: str | None = None
+    """a net of the actuators, as `surefoot actuator` writes"""
+
+    def world(self, model: str, params: Params | None, log: Log) -> "Engine":
+        """A World of one simulation at the log's rate: of a task as it is, or of a model as it stood."""
+        from surefoot.real2sim.plant import Plant
+
+        if tasks.is_reference(model) and self == Machine():
+            made: Engine = tasks.env(tasks.resolve(model), 1).world  # type: ignore[assignment]
+        else:
+            made = Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
+        _same_robot(made, model, log)
+        return made
+
+    def words(self) -> str:
+        """As flags, what is not the default."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return "".join(f" --machine.{k}" if v is True else f" --machine.{k} {quote(str(v))}" for k, v in found.items())
+
+
+def _same_robot(world: "Engine", model: str, log: Log) -> None:
+    """Refuse a log none of whose joints the model has: it is another robot's."""
+    from surefoot.real2sim.signals import movable
+
+    has = [world.model.joint(j).name for j in movable(world.model)]
+    told = log.meta.get("names", {})
+    names = [str(n) for column in ("joint_pos", "joint_vel") for n in told.get(column, []) if column in log.columns]
+    if names and not set(names) & set(has):
+        source = log.meta.get("source", {}).get("path", "log")
+        raise SurefootError(
+            f"{source}: found the joints {listed(dict.fromkeys(names))}; {model} has {', '.join(has) or 'no joints'}: "
+            "is it a log of another robot? A mapping's `names` say which joint is which (docs/logs.md)"
+        )
+
+
+def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
+    """A model and a log, as arguments of a command."""
+    more = f" --map {quote(str(mapping))}" if mapping else ""
+    return f"{quote(model)} {quote(str(log))}{more}{machine.words()}"
+
+
+def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:
+    """Terms that `surefoot missing`, `delta` and `actuator` wrote, for a model; refused where it is another robot's."""
+    from surefoot.real2sim import actuator_net
+    from surefoot.sim import learned
+
+    found: list[Term] = []
+    for path in paths:
+        folder = path.parent if path.name == "term.json" else path
+        if (folder / "term.json").is_file():
+            found.append(learned.load(folder, model))
+        elif path.suffix == ".json" and path.is_file():
+            found.append(actuator_net.load(path, model))
+        else:
+            what = "a folder without term.json" if path.is_dir() else "another file" if path.exists() else "nothing"
+            raise SurefootError(
+                f"--world: {path}: found {what}, expected the folder that `surefoot missing` or `surefoot delta` wrote, "
+                "or the JSON file of `surefoot actuator`"
+            )
+    return tuple(found)
+
+
+@contextmanager
+def naming(*logs: Path) -> Iterator[None]:
+    """An error about a log names its file."""
+    try:
+        yield
+    except LogError as error:
+        raise error.named(", ".join(map(str, logs))) from error
+
+
+def read(file: Path, mapping: Path | None, watch: Watch) -> Log:
+    watch(Progress(f"reading {file}"))
+    return Log.read(file, mapping)
+
+
+def checked(world: "Engine", log: Log, file: Path, watch: Watch) -> None:
+    """Refuse a log that is not what it says it is, before anything is learned from it; gaps are borne."""
+    from surefoot.real2sim.preflight import preflight
+
+    watch(Progress(f"preflight of {file}"))
+    with naming(file):
+        checks = preflight(world, log).checks
+    bad = [c for c in checks if not c.holds and c.name != "gaps"]
+    if bad:
+        raise SurefootError(
+            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would absorb it: correct the mapping, or say --no-check"
+        )
+
+
+def params_of(belief: str) -> Params:
+    """The unknowns of a belief's file; none without one."""
+    return Belief.read(belief).params if belief else Params()
+
+
+def told(belief: str, params: Params) -> np.ndarray:
+    """The best single e of a belief's file, in the order of some params."""
+    if not belief:
+        return params.nominal
+    found = Belief.read(belief)
+    if found.params.names != params.names:
+        raise SurefootError(
+            f"{belief}: params: expected {', '.join(params.names)}; found {', '.join(found.params.names)}"
+        )
+    return found.mean()

@@ -1,0 +1,58 @@
+"""surefoot play."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from surefoot.policy import Policy, Random, Zero
+from surefoot.report import Progress, Report, Text, Watch
+from surefoot.task import Task
+from surefoot.verbs.arguments import belief_of, task_for
+
+
+@dataclass(frozen=True)
+class Play:
+    policy: Positional[str]
+    """a run's folder, a policy.onnx, or `zero` / `random` with --task"""
+    task: str = ""
+    """a task that the policy fits, instead of its own"""
+    record: Path | None = None
+    """write a film (.gif or .mp4) instead of opening the viewer"""
+    seconds: float = 5.0
+    """length of the film"""
+    port: int = 8080
+    """the viewer's port on this computer"""
+    seed: int = 1
+    """seed of the episodes"""
+    belief: str = "nominal"
+    """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot import tasks
+
+        policy, task = self._policy()
+        env = tasks.env(task, 1, belief_of(task, self.belief, watch), self.seed)
+        following = f"surefoot export {self.policy}"
+        if self.record is None:
+            from surefoot.tasks.viewer import view
+
+            view(policy, env, port=self.port, say=lambda words: watch(Progress(words, stays=True)))
+            return Report(self.policy, {"viewed": self.policy}, (), following)
+        from surefoot.tasks.picture import record
+
+        path = record(policy, env, self.record, self.seconds)
+        return Report(self.policy, {"film": str(path)}, (Text(f"film: {path}"),), following)
+
+    def _policy(self) -> tuple[Policy, Task]:
+        if self.policy in ("zero", "random"):
+            from surefoot import tasks
+            from surefoot.tasks.rollout import contract
+
+            task = tasks.resolve(self.task or "hover")
+            c = contract(task, tasks.env(task, 1).world.model)
+            return (Zero(c) if self.policy == "zero" else Random(c, self.seed)), task
+        from surefoot.deploy import bundle
+
+        policy = bundle.load(Path(self.policy))
+        return policy, task_for(policy, self.task, self.policy)

@@ -1,0 +1,117 @@
+"""surefoot sweep: success against one unknown, for several policies on the same episodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+from surefoot import files, tasks
+from surefoot.errors import SurefootError
+from surefoot.report import Axis, Plot, Report, Rule, Series, Table, Text, Watch
+from surefoot.verbs.arguments import belief_of, count, hashes, met_before, portrait, seconds, task_for
+
+
+@dataclass(frozen=True)
+class Sweep:
+    policies: Positional[tuple[Path, ...]]
+    """runs' folders or policy.onnx files, of one task"""
+    over: str
+    """the unknown, as `surefoot look TASK` names it"""
+    points: int = 9
+    """number of values"""
+    low: float | None = None
+    """first value; default: the least that is physically possible"""
+    high: float | None = None
+    """last value; default: the most that is physically possible"""
+    episodes: int = 100
+    """episodes at each value"""
+    belief: str = "nominal"
+    """where the other unknowns come from: `nominal`, `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    task: str = ""
+    """a task that the policy fits, instead of its own"""
+    specialists: bool = False
+    """train one policy at each value, as the first run was trained, and compare with them: the price of robustness"""
+    seed: int = 1
+    """seed of the episodes"""
+    out: Path | None = None
+    """the page; default: sweep-<unknown>.html beside the first policy"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot.deploy import bundle
+        from surefoot.gate.sweep import price, specialists, sweep, values_over
+
+        if not self.policies:
+            raise SurefootError("sweep: expected at least one policy")
+        policies = {str(p): bundle.load(p) for p in self.policies}
+        task = task_for(next(iter(policies.values())), self.task, self.policies[0])
+        for label, policy in policies.items():
+            task_for(policy, task.name, label)
+        values = values_over(task, self.over, self.points, self.low, self.high)
+        others, first = belief_of(task, self.belief, watch), bundle.find(self.policies[0]).parent
+        path = self.out or first / f"sweep-{self.over}.html"
+        files.check_writable(path, "--out")
+        best = None
+        if self.specialists:
+            if self.episodes < 2:
+                raise SurefootError(
+                    f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
+                )
+            plain = tasks.resolve(task.name)
+            best = specialists(plain, self.over, values, others, first, first / "specialists", watch)
+        facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(watch, task))
+        facts = facts if best is None else price(facts, best, task, others)
+        blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
+        about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}
+        following = f"surefoot play {self.policies[0]}"
+        title = f"{task.name}: success over {self.over}"
+        return Report(
+            title, facts | {"page": str(path)}, blocks, following, page=path, picture=portrait(task), sources=about
+        )
+
+
+def table(facts: Mapping[str, Any]) -> Table:
+    """A row for each value, a column for each policy."""
+    return Table.of(*_columns(facts), "success (95 % interval)")
+
+
+def _columns(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Head and cells: success of each policy at each value; with specialists theirs, and what they earn more."""
+    policies, best = facts["policies"], facts.get("specialists")
+    cell = lambda p: f"{100 * p['success']:.1f} % ({100 * p['low']:.0f} - {100 * p['high']:.0f})"  # noqa: E731
+    head = [f"{facts['over']}{' [' + facts['unit'] + ']' if facts['unit'] else ''}", *policies]
+    rows = [[f"{points[0]['value']:.4g}", *map(cell, points)] for points in zip(*policies.values())]
+    if best is not None:
+        head += ["specialists", *(f"price: {label}" for label in policies)]
+        for row, b, points in zip(rows, best, zip(*policies.values())):
+            row += [cell(b), *(f"{b['return'] - p['return']:.3g}" for p in points)]
+    return head, rows
+
+
+def _sentences(facts: Mapping[str, Any]) -> list[str]:
+    """The price of robustness of each policy; nothing where no specialists were trained."""
+    return [
+        f"{label}: price of robustness {p['mean']:.3g} return ({_sure(p)}) against a specialist in each world"
+        for label, p in facts.get("price", {}).items()
+    ]
+
+
+def _sure(p: Mapping[str, Any]) -> str:
+    return p["how"] if p["low"] is None else f"95 %: {p['low']:.3g} .. {p['high']:.3g}"
+
+
+def plot(facts: Mapping[str, Any]) -> Plot:
+    series = []
+    for label, points in facts["policies"].items():
+        x = [p["value"] for p in points]
+        y, low, high = ([100 * p[k] for p in points] for k in ("success", "low", "high"))
+        series.append(Series.of(label, x, y, low, high, style="points"))
+    if "specialists" in facts:
+        best = facts["specialists"]
+        values = [p["value"] for p in best]
+        series.append(Series.of("specialists", values, [100 * p["success"] for p in best], style="dots", tone="quiet"))
+    axis = Axis(facts["over"], facts["unit"], "log" if facts["log"] else "linear")
+    percent = Axis("success", "%", low=0, high=100)
+    caption = "Bands are exact 95 % intervals."
+    return Plot("Success", tuple(series), axis, percent, (Rule(facts["nominal"], "x", "the model's value"),), caption)

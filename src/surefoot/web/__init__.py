@@ -1,0 +1,1 @@
+"""Reports as pages: one design for all of them."""
