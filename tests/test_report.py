@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from surefoot.cli.terminal import Line, Plain, show
 from surefoot.report import (
     Axis,
     Badge,
@@ -132,11 +133,8 @@ def test_nothing_one_value_and_values_a_scale_has_not_are_drawn_all_the_same(val
 
 
 def shown(report, **how):
-    from rich.console import Console
-
-    from surefoot.cli.terminal import show
-
-    say = Console(file=io.StringIO(), width=100, markup=False)
+    say = Plain()
+    say.file, say.width = io.StringIO(), 100
     show(report, say, False, **how)
     return say.file.getvalue()
 
@@ -153,12 +151,16 @@ def test_a_terminal_is_not_steered_by_names_from_files():
     assert "\x1b[2J" not in text and "\u202e" not in text
 
 
+class Screen(io.StringIO):
+    """A file that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
 def test_a_line_shows_shares_and_keeps_what_stays():
-    from rich.console import Console
-
-    from surefoot.cli.terminal import Line
-
-    say = Console(file=io.StringIO(), force_terminal=True, width=100)
+    say = Plain()
+    say.file, say.width = Screen(), 100
     line = Line(say)
     line(Progress("working", 0.25))
     line(Progress("note: kept", stays=True))

@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 PUBLIC = {
     "belief": "Belief Box Gaussian Particles point", "errors": "SurefootError", "log": "Log", "params": "Param Params",
-    "policy": "Contract Policy", "report": "Progress Report Watch", "task": "Env Task", "verdict": "Check Verdict",
+    "contract": "Contract", "env": "Env", "policy": "Policy", "report": "Progress Report Watch", "task": "Task", "verdict": "Check Verdict",
     "deploy.bundle": "load", "gate.candidate": "candidate", "gate.checks": "Limits", "gate.gate": "Plan",
     "learn.settings": "PPO", "learn.train": "train", "real2sim.identify": "identify", "tasks.rollout": "evaluate",
 }  # fmt: skip

@@ -205,7 +205,7 @@ def stopped(folder: Path, at: int = 6, **how) -> None:
     """A run that ended after so many iterations, with a checkpoint of each."""
 
     def stop(p):
-        if p.iteration == at:
+        if p.metrics.get("iteration") == at:
             raise KeyboardInterrupt
 
     settings = learn.settings_for("balance", CHANGES)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from surefoot.cli.words import trained_over
 
 from surefoot import files
 from surefoot.belief import Belief
@@ -20,6 +19,8 @@ from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
 from surefoot.learn.loop import _signals
 from surefoot.learn.run import KEEP, Run
+from surefoot.report import Watch
+from surefoot.verbs.arguments import trained_over
 
 TINY = {"envs": 8, "horizon": 4, "hidden": (4,), "minibatches": 2, "steps": 8 * 4 * 8, "learner_threads": 1}
 FLIPS = 600
@@ -29,7 +30,7 @@ def begun(folder: Path, at: int = 5, **how) -> Path:
     """A run of 8 iterations, stopped after `at` of them, with a checkpoint of each."""
 
     def stop(p):
-        if p.iteration == at:
+        if p.metrics.get("iteration") == at:
             raise KeyboardInterrupt
 
     settings, belief = learn.settings_for("balance", TINY), learn.tasks.resolve("balance").belief
@@ -48,10 +49,15 @@ def run(five, tmp_path):
     return Path(shutil.copytree(five, tmp_path / "r"))
 
 
+def notes(said: list[str]) -> Watch:
+    """A watch that keeps what is noted beside the metrics."""
+    return lambda p: said.append(p.doing) if p.stays else None
+
+
 def resumed(folder: Path) -> list[str]:
     """What is said while a run goes on to its end."""
     said: list[str] = []
-    learn.resume(folder, watch=lambda p: said.extend(p.said), save_every=0)
+    learn.resume(folder, watch=notes(said), save_every=0)
     return said
 
 
@@ -319,9 +325,9 @@ def test_tensorboard_on_a_full_disk_costs_the_pictures_alone(tmp_path, when, cap
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "open", full, raising=False)
         settings = learn.settings_for("balance", TINY)
-        learn.train("balance", tmp_path / "r", 7, None, settings, watch=lambda p: said.extend(p.said), save_every=0)
+        learn.train("balance", tmp_path / "r", 7, None, settings, watch=notes(said), save_every=0)
     assert [s for s in said if "TensorBoard" in s] == [
-        "TensorBoard's file cannot be written (No space left on device); training goes on without it"
+        "note: TensorBoard's file cannot be written (No space left on device); training goes on without it"
     ]
     assert "Traceback" not in capfd.readouterr().err
     assert len((tmp_path / "r" / "metrics.jsonl").read_bytes().splitlines()) == 8
@@ -353,7 +359,7 @@ def test_what_the_last_save_could_not_write_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "fsync", full)
     said = []
     settings = learn.settings_for("balance", TINY)
-    learn.train("balance", tmp_path / "r", 7, None, settings, watch=lambda p: said.extend(p.said), save_every=0)
+    learn.train("balance", tmp_path / "r", 7, None, settings, watch=notes(said), save_every=0)
     assert any("checkpoint 00000008 was not saved" in s for s in said)
 
 

@@ -5,11 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from rich.table import Table
-from surefoot.console import Answer, Line, Plain, printable, show
 
 from surefoot.cli import main
+from surefoot.cli.terminal import Line, Plain, show
 from surefoot.log import Log
+from surefoot.report import Note, Progress, Report, Table, Text, plain
 
 EVIL = "\x1b]0;owned\x07\x1b[2Jq\x9b31m\u202etxt\u2066\r\x00\ud800"
 SHOWN = r"\x1b]0;owned\x07\x1b[2Jq\x9b31m\u202etxt\u2066\r\x00\ud800"
@@ -22,19 +22,19 @@ def screen() -> Plain:
 
 
 def test_control_characters_are_written_as_escapes_and_letters_stay():
-    assert printable(EVIL) == SHOWN
-    assert printable("Gelenk größer \u0645\u0641\u0635\u0644 \u65e5\u672c \U0001f600\n\tb") == "Gelenk größer \u0645\u0641\u0635\u0644 \u65e5\u672c \U0001f600\n\tb"  # fmt: skip
+    assert plain(EVIL) == SHOWN
+    assert plain("Gelenk größer \u0645\u0641\u0635\u0644 \u65e5\u672c \U0001f600\n\tb") == "Gelenk größer \u0645\u0641\u0635\u0644 \u65e5\u672c \U0001f600\n\tb"  # fmt: skip
 
 
 def test_tables_lines_and_notes_show_escapes_and_markup_as_text():
-    say, table = screen(), Table("column", EVIL)
-    table.add_row(EVIL, "[red]r[/red] :smile: [link=http://x]y[/link]")
-    show(Answer({}, [table, f"note: {EVIL}", "[bold]b"], EVIL), say, as_json=False)
+    say, table = screen(), Table.of(["column", EVIL], [[EVIL, "[red]r[/red] :smile: [link=http://x]y[/link]"]], EVIL)
+    show(Report(EVIL, {}, (table, Note(EVIL), Text("[bold]b")), EVIL), say, as_json=False)
     line = Line(say)
-    line.text(EVIL, always=True)
-    line.note(EVIL)
+    line.shown = 0.0
+    line(Progress(EVIL))
+    line(Progress(EVIL, stays=True))
     out = say.file.getvalue()
-    assert out.count(SHOWN) == 6 and "[red]r[/red] :smile: [link=http://x]y[/link]" in out and "[bold]b" in out
+    assert out.count(SHOWN) == 7 and "[red]r[/red] :smile: [link=http://x]y[/link]" in out and "[bold]b" in out
     assert not set(out) & set(EVIL) - set(SHOWN)
 
 
