@@ -54,8 +54,9 @@ def verify(policy: Path, key: Path) -> None:
     body = known_fields(files.read_json(path, LARGEST), {"format", "public_key", "signature"}, {"format", "signature"}, str(path))  # fmt: skip
     if body["format"] != FORMAT:
         raise SurefootError(f"{path}: format: expected {FORMAT}, found {str(body['format'])[:80]}")
+    signature = text(body["signature"], f"{path}: signature")
     try:
-        public.verify(bytes.fromhex(text(body["signature"], f"{path}: signature")), _message(policy))
+        public.verify(bytes.fromhex(signature), _message(policy))
     except ValueError:
         raise SurefootError(f"{path}: signature: expected hexadecimal digits") from None
     except invalid:
