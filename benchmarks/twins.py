@@ -212,7 +212,7 @@ def difference(name: str, steps: int = 200) -> tuple[float, float]:
 def _exact(ours: Env) -> np.ndarray:
     """What the first env is told, before it is rounded to single precision."""
     now = ours.moment
-    return np.concatenate([np.clip(t.compute(now)[0], -t.clip, t.clip) for t in ours.task.observations["actor"].terms])
+    return np.concatenate([np.clip(t.source(now)[0], -t.clip, t.clip) for t in ours.task.observations["actor"].terms])
 
 
 def _watch_contacts(theirs: gymnasium.Env) -> mujoco.MjData:

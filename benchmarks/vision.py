@@ -64,7 +64,7 @@ def looks(quick: bool) -> Iterator[Row]:
 def rate(quick: bool) -> Iterator[Row]:
     """Pictures a second, each with its own look, and what of an env step they leave."""
     task = tasks.resolve("balance-camera")
-    n, pixels = 8 if quick else 64, task.observations["actor"].terms[0].compute
+    n, pixels = 8 if quick else 64, task.observations["actor"].terms[0].source
     envs = {
         "pixels": tasks.env(task, n, task.belief),
         "state": tasks.env(tasks.with_actor_terms(task, ["cart_pole"], 1), n, task.belief),

@@ -1,7 +1,6 @@
 """One gradient step, one batch, one lesson: what each leaves behind, against numbers worked out by hand."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import torch
 
 from surefoot import tasks
 from surefoot.learn.loop import policy_of
+from surefoot.learn.nets import Actor
 from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.student import Apprentice, Student, classroom
@@ -112,15 +112,19 @@ def told_e(task):
     """A teacher at random that reads e by an encoder, whose latent is far from 0."""
     settings = PPO(envs=2, horizon=1, minibatches=1, hidden=(8,), encoder="e", latent=3, learner_threads=1)
     net = policy_of(Learner(tasks.env(tasks.with_override(task, tasks.ObsOverride(also=("e",))), 2), settings, 0))
-    return replace(net, arrays={**net.arrays, "latent_w": 100 * net.arrays["latent_w"]})
+    with torch.no_grad():
+        net.actor.encoder.out.weight *= 100
+    return net
 
 
 def law(task):
     """A teacher by hand: a = 0.1 v + 4 angle + 0.8 rate, told observations in tenths."""
-    arrays = {"w0": [[0.0, 0.01, 0.4, 0.08]], "b0": [0.0], "mean": [0.0] * 4, "sd": [0.1] * 4}
-    return PolicyNet(
-        contract(task, tasks.env(task, 1).world.model), {k: np.float32(v) for k, v in arrays.items()}, "relu"
-    )
+    layer = torch.nn.Linear(4, 1)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0, 0.01, 0.4, 0.08]]))
+        layer.bias.zero_()
+    actor = Actor(torch.nn.Sequential(layer), None)
+    return PolicyNet(contract(task, tasks.env(task, 1).world.model), actor, (np.zeros(4), np.full(4, 0.1)))
 
 
 def apprentice(of=law, **changes):
@@ -171,8 +175,10 @@ def test_labels_are_what_the_teacher_says_where_the_student_came(label):
     a = apprentice(told_e if label == "latent" else law, label=label)
     seen, teacher = recorded(a), a.teacher
     obs, labels, *_ = a.collect()
-    said = (lambda o: teacher.latent(teacher.normalised(o))) if label == "latent" else teacher
-    expected = np.concatenate([said(told) for _, told, _ in seen])
+    z = lambda o: teacher.actor.encoder(teacher.normalised(torch.from_numpy(o))).numpy()  # noqa: E731
+    said = z if label == "latent" else teacher
+    with torch.no_grad():
+        expected = np.concatenate([said(told) for _, told, _ in seen])
     assert np.allclose(labels, expected, atol=1e-5) and np.abs(expected).mean() > 0.05
     assert np.allclose(obs, np.concatenate([(told - a.mean) / a.sd for told, _, _ in seen]), atol=1e-5)
 
@@ -191,8 +197,8 @@ def test_in_one_world_a_student_by_latents_comes_to_know_the_teachers_latent_of_
     a = apprentice(told_e, label="latent", lr=1e-2, steps=64 * 8 * 15)
     losses = [a.iterate()["loss"] for _ in range(15)]
     teacher, student = a.teacher, policy_of(a)
-    known = teacher.latent(teacher.normalised(a.obs["teacher"]))
-    found = student.latent(student.normalised(a.obs["actor"]))
+    latent = lambda net, obs: net.actor.encoder(net.normalised(torch.from_numpy(obs))).detach().numpy()  # noqa: E731
+    known, found = latent(teacher, a.obs["teacher"]), latent(student, a.obs["actor"])
     assert np.ptp(known, 0).max() < 1e-5 and np.abs(known).min() > 0.5
     assert np.abs(found - known).mean() < 0.1 and losses[-1] < 0.03 * losses[0]
 

@@ -180,7 +180,7 @@ def test_walks_mirror_is_a_symmetry_of_its_physics():
         u = task.action.control(np.stack([a, a[m.action_order] * m.action_sign]))
         env.world.step(u, Chance(0, k, env.world.dt))
     env.command[:], env.action[:] = 0.0, 0.0  # not part of the physics, and their own mirror images
-    frame = np.concatenate([t.compute(env.moment) for t in task.observations["actor"].terms], 1)
+    frame = np.concatenate([t.source(env.moment) for t in task.observations["actor"].terms], 1)
     assert np.abs(frame[0]).max() > 0.1
     assert np.allclose(frame[0][m.obs_order] * m.obs_sign, frame[1], atol=1e-5)
 
@@ -237,7 +237,8 @@ def test_a_policy_taken_from_a_learner_answers_as_the_learners_net():
         obs = lea.obs["actor"]
         with torch.no_grad():
             expected = lea.actor(lea.see_actor(torch.from_numpy(obs))).numpy()
-        assert np.allclose(policy_of(lea).scores(obs), expected, atol=1e-5)
+            found = policy_of(lea)(torch.from_numpy(obs)).numpy()
+        assert np.allclose(found, expected, atol=1e-5)
 
 
 def test_wrong_settings_say_what_is_wrong():

@@ -197,7 +197,7 @@ def test_looks_do_not_move_the_physics_by_a_bit():
 def test_every_look_of_balance_camera_acts_on_what_the_actor_is_told_and_beliefs_keep_them():
     task = tasks.resolve("balance-camera")
     assert Belief.from_json(task.belief.to_json()) == task.belief and len(task.params) == len(LOOKS) + 7
-    pixels = task.observations["actor"].terms[0].compute
+    pixels = task.observations["actor"].terms[0].source
     q = np.tile([0.1, 0.05], (1 + 2 * len(LOOKS), 1))
     e = np.tile(task.params.nominal, (len(q), 1))
     for i, p in enumerate(LOOKS):
@@ -210,7 +210,7 @@ def test_every_look_of_balance_camera_acts_on_what_the_actor_is_told_and_beliefs
 def test_a_teacher_told_the_state_never_draws():
     """Its actor, critic and the group for a teacher are told no pixels, so the camera is not even opened."""
     task = tasks.resolve("balance-camera")
-    camera = task.observations["actor"].terms[0].compute
+    camera = task.observations["actor"].terms[0].source
     told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
     learner = Learner(tasks.env(told, 4, task.belief), replace(settings_for(task.name), envs=4, horizon=4), 0)
     learner.iterate()

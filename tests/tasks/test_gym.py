@@ -14,14 +14,14 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.learn.ppo import advantages
-from surefoot.tasks import env, make
+from surefoot.tasks import env, resolve
 from surefoot.tasks import gym as gym_module
 from surefoot.tasks.balance import TILT
 from surefoot.tasks.gym import GymVectorEnv, make_gym
 
 
 def short(name, n, seconds=0.2, seed=0):
-    return GymVectorEnv(env(replace(make(name), seconds=seconds), n, seed=seed))
+    return GymVectorEnv(env(replace(resolve(name), seconds=seconds), n, seed=seed))
 
 
 def play(envs, steps, seed=None):
@@ -39,7 +39,7 @@ def equal(a, b):
 
 @pytest.mark.parametrize("name", ["balance", "balance-discrete", "hover", "walk"])
 def test_gymnasiums_own_checks_pass(name):
-    envs = make_gym(name, 3, make(name).belief)
+    envs = make_gym(name, 3, resolve(name).belief)
     for check in (check_reset_seed_determinism, check_reset_return_type, check_reset_options):
         check(envs)
     envs.action_space.seed(0)
@@ -55,17 +55,17 @@ def test_spaces_are_the_tasks():
     discrete, hover, walk = (make_gym(name, 2) for name in ("balance-discrete", "hover", "walk"))
     assert discrete.single_action_space == Discrete(2)
     assert hover.single_action_space == Box(-1.0, 1.0, (4,), np.float32)
-    limit, joints = make("walk").action.limit, len(make("walk").action.names)
+    limit, joints = resolve("walk").action.limit, len(resolve("walk").action.names)
     assert walk.single_action_space == Box(-limit, limit, (joints,), np.float32)
     assert walk.action_space.shape == (2, joints)
     high = hover.single_observation_space.high
     assert (
-        high.shape == (make("hover").observations["actor"].dim,) and high[0] == 3.0 and high[12] == 10.0 * 0.5
+        high.shape == (resolve("hover").observations["actor"].dim,) and high[0] == 3.0 and high[12] == 10.0 * 0.5
     )  # clip * scale
 
 
 def test_same_seed_same_bits_in_one_env_and_in_two():
-    a, b = make_gym("hover", 4, make("hover").belief), make_gym("hover", 4, make("hover").belief, seed=7)
+    a, b = make_gym("hover", 4, resolve("hover").belief), make_gym("hover", 4, resolve("hover").belief, seed=7)
     first = play(a, 80, seed=7)
     assert equal(first, play(a, 80, seed=7))
     assert equal(first, play(b, 80))  # the seed it was made with
@@ -80,10 +80,10 @@ def test_a_reset_without_a_seed_starts_elsewhere():
 @pytest.mark.parametrize("history, noisy", [(1, False), (1, True), (3, True)])
 def test_final_observation_of_a_time_out_is_what_would_have_been_seen(history, noisy):
     """A twin whose episodes go on is told then, with the same noise, what the time-out reports."""
-    task = make("balance")
+    task = resolve("balance")
     sees = dict(task.observations) | {"actor": replace(task.observations["actor"], history=history)}
     belief = task.belief if noisy else None
-    brief, long = (GymVectorEnv(env(replace(task, obs=sees, seconds=s), 3, belief)) for s in (0.2, 10.0))
+    brief, long = (GymVectorEnv(env(replace(task, observations=sees, seconds=s), 3, belief)) for s in (0.2, 10.0))
     assert np.array_equal(brief.reset(seed=1)[0], long.reset(seed=1)[0])
     for t in range(10):
         action = np.full((3, 1), 0.1 * (-1) ** t, np.float32)

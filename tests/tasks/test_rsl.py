@@ -11,12 +11,12 @@ from rsl_rl.runners import OnPolicyRunner
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.tasks import env, make
+from surefoot.tasks import env, resolve
 from surefoot.tasks.rsl import RslVecEnv, runner_settings
 
 
 def short(name, n, seconds=0.2, seed=0):
-    task = make(name)
+    task = resolve(name)
     return RslVecEnv(env(replace(task, seconds=seconds), n, task.belief, seed))
 
 
@@ -31,7 +31,7 @@ def play(vec, steps, seed=0):
 
 def train(seed, iterations=2, log_dir=None, random_ages=False, name="hover"):
     torch.manual_seed(seed)
-    task = make(name)
+    task = resolve(name)
     runner = OnPolicyRunner(RslVecEnv(env(task, 64, task.belief, seed)), runner_settings(task), log_dir)
     before = [p.detach().clone() for p in runner.alg.actor.parameters()]
     runner.learn(iterations, random_ages)
@@ -58,7 +58,7 @@ def test_groups_shapes_and_time_outs():
 
 
 def test_a_failure_is_no_time_out_and_has_no_error():
-    vec = RslVecEnv(env(make("balance"), 4))
+    vec = RslVecEnv(env(resolve("balance"), 4))
     for _ in range(40):
         _, reward, done, extras = vec.step(torch.ones(4, 1))
         if done.any():
@@ -83,7 +83,7 @@ def test_random_ages_are_taken_up_and_keep_out_of_the_statistics():
 
 def test_a_gaits_phase_follows_its_new_age():
     """walk sees its clock: a quarter of a period on, another observation, though nothing has moved."""
-    vec = RslVecEnv(env(make("walk"), 2))
+    vec = RslVecEnv(env(resolve("walk"), 2))
     at_rest = vec.get_observations()["actor"]
     vec.episode_length_buf = torch.tensor([0, 7])
     now = vec.get_observations()["actor"]
@@ -104,7 +104,7 @@ def test_same_seed_same_weights():
 
 
 def test_settings_of_the_task_reach_the_runner():
-    cfg = runner_settings(replace(make("hover"), settings={"lr": 5e-4, "hidden": (32,), "horizon": 8, "kl": 0.0}))
+    cfg = runner_settings(replace(resolve("hover"), settings={"lr": 5e-4, "hidden": (32,), "horizon": 8, "kl": 0.0}))
     runner = OnPolicyRunner(short("hover", 8), cfg)
     assert runner.alg.learning_rate == 5e-4 and runner.alg.storage.num_transitions_per_env == 8
     assert runner.alg.schedule == "fixed" and runner.alg.actor.mlp[0].out_features == 32
@@ -112,9 +112,9 @@ def test_settings_of_the_task_reach_the_runner():
 
 def test_what_cannot_be_done_is_said(monkeypatch):
     with pytest.raises(SurefootError, match="balance-discrete: this task picks one of 2"):
-        RslVecEnv(env(make("balance-discrete"), 2))
+        RslVecEnv(env(resolve("balance-discrete"), 2))
     with pytest.raises(SurefootError, match=r"expected shape \(2, 1\), found \(2,\)"):
-        RslVecEnv(env(make("balance"), 2)).step(torch.zeros(2))
+        RslVecEnv(env(resolve("balance"), 2)).step(torch.zeros(2))
     monkeypatch.setitem(sys.modules, "rsl_rl.env", None)
     monkeypatch.delitem(sys.modules, "surefoot.tasks.rsl")
     with pytest.raises(MissingExtra, match=r"surefoot\[rsl\]"):
