@@ -35,7 +35,7 @@ def main() -> int:
         root = (asked.keep or Path(temporary)).absolute()
         harness.prepare(root / "good")
         harness.load_everything()
-        told = (lambda r: print(f"{r.wall:6.2f} s  {r.kind}/{r.name}  {dict(r.failed) or ''}", file=sys.stderr)) if sys.stderr.isatty() else None  # fmt: skip
+        told = lambda r: print(f"{r.cpu:6.2f} s  {r.kind}/{r.name}  {dict(r.failed) or ''}", file=sys.stderr, flush=True)  # noqa: E731  # fmt: skip
         found = harness.run(cases, root / "cases", root / "good", asked.jobs, asked.seconds, told)
     print(harness.as_json(found) if asked.json else f"{harness.report(found)}\n\n{harness.table(found)}")
     return int(any(r.failed for r in found))

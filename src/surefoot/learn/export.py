@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
-from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
 from surefoot.learn.policy_net import PolicyNet, build
 from surefoot.rng import stream
@@ -81,7 +80,7 @@ def load_net(path: Path) -> PolicyNet:
     data = files.read_bytes(beside, bundle.LARGEST)
     if files.sha256(data) != policy.about.get("weights"):
         raise SurefootError(f"{beside}: these are not the weights {NAME} was written with (sha256 differs)")
-    tensors = {k: torch.from_numpy(np.array(v)) for k, v in read_tensors(data, str(beside)).items()}
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in files.parse_tensors(data, str(beside)).items()}
     return build(policy.about["net"], policy.contract, tensors, str(beside))
 
 

@@ -30,7 +30,6 @@ from safetensors.numpy import save as save_tensors
 
 import surefoot
 from surefoot import files
-from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
 
 KEEP = 3  # checkpoints
@@ -223,7 +222,7 @@ class Run:
             whole = files.sha256(data + told) == card.get("sha256")
         if not whole:
             raise SurefootError(f"{path.name}: content and hash disagree")
-        return card, read_tensors(data, path.name)
+        return card, files.parse_tensors(data, path.name)
 
     def _cards(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Names and cards of the checkpoints whose card is whole, newest first."""
