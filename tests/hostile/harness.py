@@ -2,8 +2,9 @@
 
     slow    more than 10 s of the processor's time by the process tree, or 60 s on the clock, a hang; the whole process
             group is killed then
-    memory  peak over the base: the larger of the summed resident memory of the process tree, looked at every 20 ms, and the
-            largest single process by wait4's ru_maxrss; the base is the forked worker before it reads anything
+    memory  peak over the base: the larger of the summed resident memory of the process tree, that it has for three looks of
+            20 ms (a process that is being started counts twice for a moment), and the largest single process by wait4's
+            ru_maxrss; the base is the forked worker before it reads anything
     left    on a refusal: files that are new or changed in the case's folder or its TMPDIR, and processes that still run
     escape  control characters in the output, or a line of an error that a name of the input forged
 A worker imports all of surefoot once; each case is a fork of it, so that 650 files take minutes and share nothing.
@@ -61,6 +62,7 @@ class Running:
     began: float
     base: int
     peak: int = 0
+    last: tuple[int, ...] = (0, 0, 0)
     late: bool = False
 
 
@@ -144,7 +146,8 @@ def _made(path: Path) -> int:
 
 def _look(pid: int, state: Running, seconds: float) -> Result | None:
     """The result if the case is over; until then its memory is noted, and it is killed at the limit."""
-    state.peak = max(state.peak, sum(map(_resident, _tree(pid))))
+    state.last = (*state.last[1:], sum(map(_resident, _tree(pid))))
+    state.peak = max(state.peak, min(state.last))
     wall, cpu = time.monotonic() - state.began, sum(map(_worked, _tree(pid)))
     if (cpu > seconds or wall > CLOCK) and not state.late:
         state.late = True

@@ -34,7 +34,7 @@ def put(where: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 GONE = object()
-ODD: dict[str, Any] = {"null": None, "text": "abc", "list": [[]], "-1": -1, "10^400": 10**400}
+ODD: dict[str, Any] = {"null": None, "text": "abc", "list": [[]], "-1": -1, "10^400": 9**420}
 
 
 def odd(field: str) -> dict[str, Any]:
@@ -197,10 +197,10 @@ def sealed(folder: Path, card: Any, change: Callable[[Any], Any] | None = None) 
     import onnx
 
     model = onnx.load(folder / "policy.onnx")
-    if change:
-        change(model)
     text = card if isinstance(card, str) else json.dumps(card)
     onnx.helper.set_model_props(model, {"surefoot": text, "sha256": "0" * 64})
+    if change:
+        change(model)
     blank = model.SerializeToString()
     hash_ = hashlib.sha256(blank).hexdigest()
     (folder / "policy.onnx").write_bytes(blank.replace(b"0" * 64, hash_.encode()))
@@ -269,7 +269,7 @@ def policy() -> Iterator[Case]:
     term = "contract/observation/terms/0"
     for name, path, value in (
         ("task 5", "contract/task", 5), ("task up", "contract/task", "../../outside/secret"), ("task escape", "contract/task", ESCAPE), ("task forged", "contract/task", f"x\n{FORGED}"), ("task module", "contract/task", "os:system"), ("trial 1e9", "contract/trial", 10**9), ("history 1e9", "contract/observation/history", 10**9), ("dim 1e12", f"{term}/dim", 10**12), ("dim abc", f"{term}/dim", "abc"), ("scale nan", f"{term}/scale", "nan"), ("scale list", f"{term}/scale", [[1]]), ("clip text", f"{term}/clip", "x"), ("clip -1", f"{term}/clip", -1), ("term unknown", f"{term}/name", "other"), ("term number", f"{term}/name", 5), ("formula unknown", f"{term}/formula/kind", "os.system"), ("formula list", f"{term}/formula", []), ("formula joints", f"{term}/formula/joints", ["slide", "hinge\x1b[2J"]), ("formula joints swapped", f"{term}/formula/joints", ["hinge", "slide"]), ("formula reading", f"{term}/formula/reading", ["x"]), ("contract format", "contract/format", 9), ("contract gone", "contract", GONE), ("contract list", "contract", []), ("contract short", "contract", {"joints": ["slide"]}), ("unknown field", "contract/raet", 5), ("format 9", "format", 9), ("format list", "format", [2]), ("extra", "extra", 1), ("joints twice", "contract/joints", ["slide", "slide"]), ("control swapped", "contract/control_low", [99.0]), ("scale 0", "contract/action/scale", [0.0]), ("scale -10", "contract/action/scale", [-10.0]), ("choices 1e9", "contract/action/choices", 10**9), ("choices 1", "contract/action/choices", 1), ("names escape", "contract/action/names", [ESCAPE]),
-        ("golden gone", "golden", GONE), ("golden list", "golden", []), ("golden empty", "golden/obs", []), ("golden text", "golden/obs", "x"), ("golden ragged", "golden/obs/0", [1.0]), ("golden huge", "golden/obs/0/0", 1e300), ("golden 10^400", "golden/obs/0/0", 10**400), ("golden other", "golden/out/0/0", 99.0), ("golden control", "golden/control/0/0", 99.0), ("golden readings", "golden/readings/joint_pos/0/0", 99.0), ("golden readings list", "golden/readings", []), ("golden parts", "golden/parts", {"joint_pos": ["slide"]}), ("golden parts number", "golden/parts", {"joint_pos": 5}), ("golden readings gone", "golden/readings", {"joint_pos": []}),
+        ("golden gone", "golden", GONE), ("golden list", "golden", []), ("golden empty", "golden/obs", []), ("golden text", "golden/obs", "x"), ("golden ragged", "golden/obs/0", [1.0]), ("golden huge", "golden/obs/0/0", 1e300), ("golden 10^400", "golden/obs/0/0", 9**420), ("golden other", "golden/out/0/0", 99.0), ("golden control", "golden/control/0/0", 99.0), ("golden readings", "golden/readings/joint_pos/0/0", 99.0), ("golden readings list", "golden/readings", []), ("golden parts", "golden/parts", {"joint_pos": ["slide"]}), ("golden parts number", "golden/parts", {"joint_pos": 5}), ("golden readings gone", "golden/readings", {"joint_pos": []}),
     ):  # fmt: skip
         yield card(name, path, value, "either" if name in ("task module", "names escape") else "refuse")
     for name, text in {"no JSON": "{", "list": "[]", "number": "5", "null": "null", "deep": "[" * 100_000, "nan": '{"format": NaN}', "twice": '{"format":2,"format":2}', "surrogate": '{"\\ud800":1}', "digits": '{"format":' + "1" * 10**6 + "}", "escape": json.dumps({ESCAPE: 1}), "forged": json.dumps({f"x\n{FORGED}": 1})}.items():  # fmt: skip
@@ -277,7 +277,9 @@ def policy() -> Iterator[Case]:
     for name, data in {"gone": b"", "twice": b"0" * 64, "other": b"f" * 64}.items():
         yield one(f"seal {name}", lambda r, p, data=data: _seal(r / "policy.onnx", data))
     yield one("net answers otherwise", lambda r, p: sealed(r, card_of(r), _louder))
-    yield one("metadata twice", lambda r, p: sealed(r, card_of(r), lambda m: m.metadata_props.add(key="surefoot", value="{}")), "either")  # fmt: skip
+    yield one(
+        "metadata twice", lambda r, p: sealed(r, card_of(r), lambda m: m.metadata_props.add(key="surefoot", value="{}"))
+    )
     for k in range(4):
         yield one(f"turned {k}", lambda r, p, k=k: (r / "policy.onnx").write_bytes(spoilt((r / "policy.onnx").read_bytes(), k, 1 + 3 * k)))  # fmt: skip
     yield one("cut", lambda r, p: (r / "policy.onnx").write_bytes(spoilt((r / "policy.onnx").read_bytes(), 1, 0)))
@@ -290,7 +292,7 @@ def policy() -> Iterator[Case]:
         yield one(end, lambda r, p, end=end: p.write(f"policy.{end}", pickled(p)), argv=("eval", f"policy.{end}", "--episodes", "2"))  # fmt: skip
     # what learning on reads: the structure and the weights
     for name, path, value in (
-        ("net gone", "net", GONE), ("net list", "net", []), ("net sizes text", "net/sizes", "abc"), ("net sizes 1e9", "net/sizes", [4, 10**9, 10**9, 1]), ("net sizes -1", "net/sizes", [4, -1, 1]), ("net sizes nothing", "net/sizes", []), ("net of 1e5 layers", "net/sizes", [4] * 100_000), ("net other sizes", "net/sizes", [4, 8, 1]), ("net activation", "net/activation", "os.system"), ("net activation list", "net/activation", ["tanh"]), ("net scale text", "net/scale", "x"), ("net scale 10^400", "net/scale", 10**400), ("net mirrored", "net/mirrored", True), ("net encoder", "net/encoder", {"kind": "conv"}), ("net encoder 1e9", "net/encoder", {"kind": "gru", "reads": 10**9, "frames": 1, "latent": 10**9, "width": 10**9, "keeps": 10**9}), ("net base", "net/base", {}), ("net base of itself", "net/base", {"sizes": [4, 64, 64, 1], "activation": "tanh", "mirrored": False, "scale": 1.0, "encoder": None}), ("weights hash list", "weights", []), ("weights hash gone", "weights", GONE), ("about list", "about", [1]),
+        ("net gone", "net", GONE), ("net list", "net", []), ("net sizes text", "net/sizes", "abc"), ("net sizes 1e9", "net/sizes", [4, 10**9, 10**9, 1]), ("net sizes -1", "net/sizes", [4, -1, 1]), ("net sizes nothing", "net/sizes", []), ("net of 1e5 layers", "net/sizes", [4] * 100_000), ("net other sizes", "net/sizes", [4, 8, 1]), ("net activation", "net/activation", "os.system"), ("net activation list", "net/activation", ["tanh"]), ("net scale text", "net/scale", "x"), ("net scale 10^400", "net/scale", 9**420), ("net mirrored", "net/mirrored", True), ("net encoder", "net/encoder", {"kind": "conv"}), ("net encoder 1e9", "net/encoder", {"kind": "gru", "reads": 10**9, "frames": 1, "latent": 10**9, "width": 10**9, "keeps": 10**9}), ("net base", "net/base", {}), ("net base of itself", "net/base", {"sizes": [4, 64, 64, 1], "activation": "tanh", "mirrored": False, "scale": 1.0, "encoder": None}), ("weights hash list", "weights", []), ("weights hash gone", "weights", GONE), ("about list", "about", [1]),
     ):  # fmt: skip
         yield card(name, path, value, "either" if name == "about list" else "refuse", onward)
     for name, make in WEIGHTS.items():

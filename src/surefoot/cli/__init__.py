@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# before mujoco is imported: its glfw starts `python -c`, which would take modules from the folder a user stands in
+os.environ["PYTHONSAFEPATH"] = "1"
+
 import tyro
 
 import surefoot
@@ -147,5 +150,6 @@ def _take(args: list[str], flag: str) -> bool:
 def _fail(words: str, code: int, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": words}))
-    print(f"error: {printable(words)}", file=sys.stderr)
+    indented = printable(words).replace("\n", "\n  ")  # a newline in a stranger's name begins no line of ours
+    print(f"error: {indented}", file=sys.stderr)
     return code

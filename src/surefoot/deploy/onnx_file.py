@@ -111,6 +111,8 @@ def _vet(model: Any, where: str, onnx: Any) -> None:
         if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
             name = f"{node.domain}.{node.op_type}".strip(".")
             raise SurefootError(f"{where}: operator {name}: not one that a policy of plain arithmetic has")
+    if len({p.key for p in model.metadata_props}) < len(model.metadata_props):
+        raise SurefootError(f"{where}: metadata: found a key twice, expected each once")
     for tensor in _tensors(model.graph, onnx):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
             raise SurefootError(f"{where}: tensor {tensor.name}: kept in another file, expected all in one")

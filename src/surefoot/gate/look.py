@@ -1,5 +1,6 @@
 """The card of a robot or task: parts, unknowns with units and ranges, and whether each of them acts."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def look(name: str, asset_root: Path | None, audit: bool) -> tuple[dict[str, Any
         found = effects(params, task_trace(task)) if audit else []
         following = f"surefoot try {name}"
     else:
-        if not Path(name).exists():
+        if not os.path.exists(name):
             raise SurefootError(
                 f"{name}: neither a file nor a task{nearest(name, tasks.TASKS)}; tasks are {', '.join(tasks.TASKS)}"
             )

@@ -22,7 +22,7 @@ from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
-from surefoot.learn.run import Run
+from surefoot.learn.run import Run, check_about
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
 from surefoot.rng import training
@@ -201,7 +201,7 @@ def _kin(start: str) -> str:
 
 def _about(path: Path) -> dict[str, Any]:
     """What run.json says; refused if it was edited."""
-    return files.check_seal(files.read_json(path), str(path))
+    return check_about(files.check_seal(files.read_json(path), str(path)), str(path))
 
 
 def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -350,6 +350,9 @@ def resume(
                 learner.load(*saved)
             except KeyError as error:
                 raise SurefootError(f"{folder}: its checkpoint lacks {error}: another version wrote it") from None
+            except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
+                words = " ".join(str(error).split())[:300]
+                raise SurefootError(f"{folder}: its checkpoint does not fit its run.json: {words}") from None
         elif "start" in about and isinstance(learner, Learner):
             learner.adopt(_same_nets(about, str(run.folder / "run.json")), _kin(about["start"]["run"]))
         run.rewind(learner.iteration)

@@ -260,9 +260,11 @@ def _layout(told: Any, where: str) -> Layout:
     for name in ("joints", "places", "speeds", "turns", "controls"):
         if not isinstance(body[name], list) or len(body[name]) > MOST:
             raise SurefootError(f"{where}: {name}: expected a list of at most {MOST}, found {str(body[name])[:80]}")
-    texts = {k: tuple(text(v, f"{where}: {k}") for v in body[k]) for k in ("joints", "controls")}
-    columns = {k: tuple(whole(v, 0, MOST, f"{where}: {k}") for v in body[k]) for k in ("places", "speeds")}
-    counts = {k: whole(body[k], 0, MOST, f"{where}: {k}") for k in ("nv", "na")}
+    texts: dict[str, Any] = {k: tuple(text(v, f"{where}: {k}") for v in body[k]) for k in ("joints", "controls")}
+    columns: dict[str, Any] = {
+        k: tuple(whole(v, 0, MOST, f"{where}: {k}") for v in body[k]) for k in ("places", "speeds")
+    }
+    counts: dict[str, Any] = {k: whole(body[k], 0, MOST, f"{where}: {k}") for k in ("nv", "na")}
     if not all(isinstance(x, bool) for x in (body["base"], *body["turns"])):
         raise SurefootError(f"{where}: base, turns: expected true or false")
     if not len(texts["joints"]) == len(columns["places"]) == len(columns["speeds"]) == len(body["turns"]):
