@@ -49,25 +49,23 @@ def run() -> Iterator[Case]:
             fine = field in ("resumed", "versions") or (field, k) in {("settings/steps", "-1")}
             yield about(f"{field.replace('/', ' ')} {k}", field, v, "either" if fine else "refuse")
     for name, path, value in (
-        ("task gone", "task", GONE), ("task up", "task", "../outside"), ("task file", "task", "evil.py"), ("task module", "task", "os:system"), ("task escape", "task", ESCAPE), ("task forged", "task", f"x\n{FORGED}"), ("seed gone", "seed", GONE), ("settings gone", "settings", GONE), ("settings unknown", "settings/lrr", 1), ("envs 1e9", "settings/envs", 10**9), ("envs 0", "settings/envs", 0), ("hidden 1e9", "settings/hidden", [10**9, 10**9]), ("minibatches 0", "settings/minibatches", 0), ("base", "base", "x"), ("student", "student", {}), ("teacher", "teacher", 5), ("terms", "terms", ["x"]), ("terms text", "terms", "x"), ("terms 1e9", "terms", 10**9), ("obs", "obs", 5), ("obs unknown", "obs", {"x": 1}), ("unknown field", "sees", {}), ("ranges text", "ranges", "x"), ("ranges unknown", "ranges", {"kind": "adrr"}), ("ranges bad", "ranges", {"kind": "adr", "step": "x"}), ("versions gone", "versions", GONE),
+        ("task gone", "task", GONE), ("task file", "task", "evil.py"), ("task escape", "task", ESCAPE), ("task forged", "task", f"x\n{FORGED}"), ("settings unknown", "settings/lrr", 1), ("envs 1e9", "settings/envs", 10**9), ("hidden 1e9", "settings/hidden", [10**9, 10**9]), ("minibatches 0", "settings/minibatches", 0), ("teacher", "teacher", 5), ("terms 1e9", "terms", 10**9), ("obs", "obs", 5), ("obs unknown", "obs", {"x": 1}), ("unknown field", "sees", {}), ("ranges unknown", "ranges", {"kind": "adrr"}), ("ranges bad", "ranges", {"kind": "adr", "step": "x"}), ("versions gone", "versions", GONE),
     ):  # fmt: skip
         yield about(name, path, value)
     for name, path, value in (
-        ("eval seed text", "seed", "x"), ("eval seed list", "seed", [1]), ("eval start text", "start", "x"), ("eval start list", "start", [1]), ("eval start number", "start", {"run": 5}), ("eval start gone", "start", {"run": "nowhere"}), ("eval start itself", "start", {"run": "run"}), ("eval start out", "start", {"run": "../outside"}), ("eval start nul", "start", {"run": "a\0b"}), ("eval belief text", "belief", "x"), ("eval task text", "task", 5),
+        ("eval seed list", "seed", [1]), ("eval start number", "start", {"run": 5}), ("eval start itself", "start", {"run": "run"}), ("eval start out", "start", {"run": "../outside"}), ("eval start nul", "start", {"run": "a\0b"}), ("eval task text", "task", 5),
     ):  # fmt: skip
         yield about(name, path, value, "either", ev)
     for name, path, value in (
-        ("iteration text", "numbers/iteration", "x"), ("iteration -5", "numbers/iteration", -5), ("iteration 1e9", "numbers/iteration", 10**9), ("iteration list", "numbers/iteration", [1]), ("iteration gone", "numbers/iteration", GONE), ("iteration 1.5", "numbers/iteration", 1.5), ("rate text", "numbers/lr", "x"), ("numbers list", "numbers", [1]), ("metrics number", "metrics", 5), ("metrics gone", "metrics", GONE), ("metrics here text", "metrics/here", "abc"), ("metrics here number", "metrics/here", 5), ("metrics rows", "metrics/here/0", 10**9), ("metrics since number", "metrics/since", 5), ("metrics since list", "metrics/since", [[1]]), ("copy list", "run", []), ("hash list", "arrays", []),
+        ("iteration text", "numbers/iteration", "x"), ("iteration -5", "numbers/iteration", -5), ("iteration 1e9", "numbers/iteration", 10**9), ("iteration 1.5", "numbers/iteration", 1.5), ("rate text", "numbers/lr", "x"), ("numbers list", "numbers", [1]), ("metrics number", "metrics", 5), ("metrics gone", "metrics", GONE), ("metrics here text", "metrics/here", "abc"), ("metrics rows", "metrics/here/0", 10**9), ("metrics since list", "metrics/since", [[1]]), ("copy list", "run", []),
     ):  # fmt: skip
         yield card(name, path, value, "either")
     for name in ("header of 2^64-1", "header no JSON", "offset beyond", "dtype bf16", "no tensors", "1e5 tensors", "name escape"):  # fmt: skip
         yield one(f"checkpoint {name}", lambda r, p, make=WEIGHTS[name]: _checkpoint(newest(r, "json"), make()), "either")  # fmt: skip
     yield one("checkpoint pickle", lambda r, p: _checkpoint(newest(r, "json"), pickled(p)), "either")
     yield one("checkpoint turned", lambda r, p: newest(r, "safetensors").write_bytes(spoilt(newest(r, "safetensors").read_bytes(), 1, 1)), "either")  # fmt: skip
-    yield one("checkpoint cut", lambda r, p: newest(r, "safetensors").write_bytes(spoilt(newest(r, "safetensors").read_bytes(), 1, 0)), "either")  # fmt: skip
     yield one("checkpoint gone", lambda r, p: shutil.rmtree(r / "checkpoints"), "either")
     yield one("checkpoint card deep", lambda r, p: newest(r, "json").write_text("[" * 100_000), "either")
-    yield one("checkpoint card list", lambda r, p: newest(r, "json").write_text("[]"), "either")
     for how in SPECIAL:
         yield one(f"checkpoint {how}", lambda r, p, how=how: replaced(newest(r, "safetensors"), how), "either")
         yield one(f"metrics {how}", lambda r, p, how=how: replaced(r / "metrics.jsonl", how), "either")
@@ -77,12 +75,8 @@ def run() -> Iterator[Case]:
     yield one("metrics out", lambda r, p: (os.remove(r / "metrics.jsonl"), (r / "metrics.jsonl").symlink_to(p.outside / "secret.txt")), "either")  # fmt: skip
     yield one("lock a pipe", lambda r, p: ((r / "run.lock").unlink(missing_ok=True), os.mkfifo(r / "run.lock")), "either")  # fmt: skip
     yield one("lock a folder", lambda r, p: ((r / "run.lock").unlink(missing_ok=True), (r / "run.lock").mkdir()))
-    yield one("lock out", lambda r, p: ((r / "run.lock").unlink(missing_ok=True), (r / "run.lock").symlink_to(p.outside / "secret.txt")), "either")  # fmt: skip
     yield one("run.json deep", lambda r, p: (r / "run.json").write_text("[" * 100_000))
     yield one("run.json list", lambda r, p: (r / "run.json").write_text("[]"))
-    yield one("run.json number", lambda r, p: (r / "run.json").write_text("5"))
-    yield one("run.json empty", lambda r, p: (r / "run.json").write_text(""))
-    yield one("eval run.json deep", lambda r, p: (r / "run.json").write_text("[" * 100_000), "either", ev)
     yield one("eval run.json list", lambda r, p: (r / "run.json").write_text("[]"), "either", ev)
     yield one("start from it", lambda r, p: (r / "run.json").write_text("{}"), "refuse", ("train", "balance", "--start", "run", "--out", "new"))  # fmt: skip
 
@@ -138,7 +132,7 @@ def terms() -> Iterator[Case]:
         ("place beyond", "layout/places/0", 99), ("place negative", "layout/places/0", -99), ("na 1e9", "layout/na", 10**9), ("joint forged", "layout/joints/0", f"x\n{FORGED}"), ("joint escape", "layout/joints/0", ESCAPE), ("kind escape", "kind", ESCAPE), ("kind other", "kind", "delta action"), ("speeds short", "layout/speeds", [0]), ("unknown field", "layout/nvv", 2), ("earlier format", "format", 1),
     ):  # fmt: skip
         yield card(name, path, value)
-    for name in ("header of 2^64-1", "header no JSON", "shape overflows", "dtype fp8", "no tensors", "name escape"):
+    for name in ("header of 2^64-1", "header no JSON", "shape overflows", "dtype bf16", "no tensors", "name escape"):
         yield weights(f"weights {name}", lambda p, make=WEIGHTS[name]: make())
     yield weights("weights pickle", pickled)
     for name, change in (
@@ -160,8 +154,8 @@ def special() -> Iterator[Case]:
     for end in ("csv", "json", "npz", "mat", "parquet", "mcap"):
         yield one(f"{end} to zero", lambda p, end=end: (p.here / f"a.{end}").symlink_to("/dev/zero"), "log", f"a.{end}")
         yield one(f"{end} a pipe", lambda p, end=end: os.mkfifo(p.here / f"a.{end}"), "log", f"a.{end}")
-        yield one(f"{end} a folder", lambda p, end=end: (p.here / f"a.{end}").mkdir(), "log", f"a.{end}")
-        yield one(f"{end} to nothing", lambda p, end=end: (p.here / f"a.{end}").symlink_to("none"), "log", f"a.{end}")
+    yield one("csv a folder", lambda p: (p.here / "a.csv").mkdir(), "log", "a.csv")
+    yield one("csv to nothing", lambda p: (p.here / "a.csv").symlink_to("none"), "log", "a.csv")
     for name, path in (("zero", "/dev/zero"), ("full", "/dev/full"), ("null", "/dev/null"), ("tty", "/dev/tty"), ("mem", "/proc/self/mem"), ("environ", "/proc/self/environ"), ("stdin", "/dev/stdin"), ("root", "/"), ("proc", "/proc")):  # fmt: skip
         yield one(f"log {name}", nothing, "log", path)
         yield one(f"look {name}", nothing, "look", path)
@@ -217,10 +211,14 @@ def names() -> Iterator[Case]:
     for name, stem in {
         "escape": "a\x1b[2Jb", "title": "a\x1b]0;owned\x07b", "newline": f"a\n{FORGED}", "carriage return": f"a\r{FORGED}", "markup": "[red]a[", "percent": "%s%n{0}", "quote": "a'b\"c", "dollar": "$(touch x)`touch y`;touch z", "spaces": " a ", "dash": "-rf", "star": "*", "bidi": "a\u202egpj", "c1": "a\u009b31mb", "backspace": "a\b\b\bb", "delete": "a\x7fb", "long": "a" * 240, "dots": "a..", "unicode": "\u0430\u0308\U0001f600", "zero width": "a\u200bb", "not UTF-8": "a\udcffb", "html": "<script>alert(1)<", "tab": "a\tb",
     }.items():  # fmt: skip
-        yield Case("names", f"log {name}", lambda p, s=stem: (p.here / f"{s}.csv").write_text(GOOD), ("log", f"./{stem}.csv"), "either")  # fmt: skip
-        yield Case("names", f"broken log {name}", lambda p, s=stem: (p.here / f"{s}.csv").write_text("time,q\n0,x\n1\n"), ("log", f"./{stem}.csv"))  # fmt: skip
-        yield Case("names", f"broken model {name}", lambda p, s=stem: (p.here / f"{s}.xml").write_text(arm(joint='damping="-1"')), ("look", f"./{stem}.xml"))  # fmt: skip
-        yield Case("names", f"absent {name}", lambda p: None, ("eval", f"./{stem}"))
+        model = arm(joint='damping="-1"')
+        four = [
+            Case("names", f"log {name}", lambda p, s=stem: (p.here / f"{s}.csv").write_text(GOOD), ("log", f"./{stem}.csv"), "either"),
+            Case("names", f"broken log {name}", lambda p, s=stem: (p.here / f"{s}.csv").write_text("time,q\n0,x\n1\n"), ("log", f"./{stem}.csv")),
+            Case("names", f"broken model {name}", lambda p, s=stem, m=model: (p.here / f"{s}.xml").write_text(m), ("look", f"./{stem}.xml")),
+            Case("names", f"absent {name}", lambda p: None, ("eval", f"./{stem}")),
+        ]  # fmt: skip
+        yield from four[len(name) % 2 :: 2]  # two of the four verbs for each name
     yield Case("names", "log with nul", lambda p: None, ("log", "a\0b.csv"))
     yield Case("names", "model with nul", lambda p: None, ("look", "a\0b.xml"))
     yield Case("names", "name of 10k", lambda p: None, ("log", "a" * 10_000 + ".csv"))
