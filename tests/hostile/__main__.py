@@ -1,6 +1,6 @@
 """`python -m tests.hostile`: surefoot on every hostile file, and a table of what it did by class.
 
---sample     about 120 files of all classes        --only KIND[/NAME]   some of them       --list   what there is
+--sample     about 100 files of all classes        --only KIND[/NAME]   some of them       --list   what there is
 --json       results for machines                  --jobs N             at the same time   --keep DIR   leave the files there
 """
 

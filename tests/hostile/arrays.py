@@ -65,24 +65,21 @@ def npz() -> Iterator[Case]:
     yield arrays("sound", "accept", time=TIME, q=Q, gain=3.5)
     yield own("sound own", headed(), "accept")
     for name, body in {
-        "own header list": "[]", "own units unknown": headed(units={"z": "m"}), "own units of numbers": headed(units={"q": 5}), "own meta list": headed(meta=[1]),
-        "own meta names of numbers": headed(meta={"names": {"q": [1]}}), "own meta mended": headed(meta={"mended": 5}), "own meta notes": headed(meta={"notes": {"a": 1}}),
+        "own units of numbers": headed(units={"q": 5}), "own meta list": headed(meta=[1]),
+        "own meta names of numbers": headed(meta={"names": {"q": [1]}}), "own meta mended": headed(meta={"mended": 5}),
         "own meta gaps": headed(meta={"gaps": "x", "rate": "x", "lost": None}), "own header deep": '{"units":' + "[" * 50_000, "own header surrogate": headed(meta={"source": {"path": "\ud800"}}), "own forged": headed(meta={"source": {"path": f"x\n{FORGED}"}}),
-        "own format": headed(format="surefoot.log/9"), "own units escape": headed(units={"q": ESCAPE}),
+        "own units escape": headed(units={"q": ESCAPE}),
     }.items():  # fmt: skip
         yield own(name, body, "either")
     npy = makers.npy
     yield one("pickle", lambda p: archive(p, {"time.npy": npy("'|O'", "(3,)") + pickled(p)}))
-    yield one("pickle called npz", lambda p: p.write("a.npz", pickled(p)))
-    yield one("structured with objects", lambda p: archive(p, {"time.npy": npy("[('a','|O')]", "(3,)") + pickled(p)}))
     yield one("code that makes a file", lambda p: archive(p, {"time.npy": npy(f"({p.code})"[:90], "(3,)")}))
     for name, descr, shape, data in (
         ("shape 1e12", "'<f8'", "(1000000000000,)", 64), ("shape overflows", "'<f8'", f"({2**62}, 16)", 64),
-        ("shape float", "'<f8'", "(2.0,)", 16), ("shape true", "'<f8'", "(True,)", 8), ("shape deep", "'<f8'", "(" * 30 + "1", 64), ("dtype zero", "'|V0'", "(1000000000000,)", 0), ("dtype huge", "'|S2147483647'", "(9,)", 64),
-        ("too long", "'<f8'", "(2,)", 64), ("empty of 1e12 columns", "'<f8'", "(0, 1000000000000)", 0),
+        ("shape float", "'<f8'", "(2.0,)", 16), ("shape true", "'<f8'", "(True,)", 8), ("shape deep", "'<f8'", "(" * 30 + "1", 64), ("dtype huge", "'|S2147483647'", "(9,)", 64),
+        ("empty of 1e12 columns", "'<f8'", "(0, 1000000000000)", 0),
     ):  # fmt: skip
         yield arrays(name, "either" if data == 0 else "refuse", time=npy(descr, shape) + bytes(data))
-    yield arrays("npy version 9", time=b"\x93NUMPY\x09\x00" + bytes(100))
     yield arrays("npy header of 4 GiB", time=b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(100))
     for name, columns in {
         "clock back": {"time": TIME[::-1], "q": Q}, "complex": {"time": TIME + 0j, "q": Q + 1j},
@@ -91,7 +88,7 @@ def npz() -> Iterator[Case]:
         yield arrays(name, "refuse", **columns)
     for name, columns in {
         "unsigned clock": {"time": np.arange(5, dtype="u8") + 2**63, "q": Q},
-        "4 parts of 1e5": {"time": np.arange(4.0), "q": np.zeros((4, 10**5))}, "text column": {"time": TIME, "q": Q, "who": np.array(["\ud800"] * 5)},
+
     }.items():  # fmt: skip
         yield arrays(name, "either", **columns)
     good = {"time.npy": saved(TIME), "q.npy": saved(Q)}
@@ -100,13 +97,10 @@ def npz() -> Iterator[Case]:
     yield one("member up", lambda p: archive(p, good | {"../../outside/x.npy": saved(Q)}), "either")
     yield one("member escape", lambda p: archive(p, good | {f"{ESCAPE}.npy": saved(Q)}), "either")
     yield one("member forged", lambda p: archive(p, {"time.npy": saved(TIME), f"q\n{FORGED}.npy": npy("'<f8'", "(9,)")}))  # fmt: skip
-    yield one("no arrays", lambda p: archive(p, {"readme.txt": b"hello"}))
-    yield one("bomb of 128 MB", lambda p: archive(p, good | {"x.npy": npy("'<f8'", f"({1 << 24},)") + bytes(1 << 27)}), "either", heavy=True)  # fmt: skip
     yield one("bomb of 1 GiB", bomb, heavy=True)
     yield one("size lies high", lambda p: patched(archive(p, good), b"PK\x01\x02", 24, b"\xf0\xff\xff\xff"))
     yield one("size lies low", lambda p: patched(archive(p, good), b"PK\x01\x02", 24, b"\x01\0\0\0"))
     yield one("offset beyond", lambda p: patched(archive(p, good), b"PK\x01\x02", 42, b"\xff\xff\xff\x7f"))
-    yield one("encrypted", lambda p: patched(archive(p, good), b"PK\x01\x02", 8, b"\x01\x00"))
     yield one("65535 members declared", lambda p: patched(archive(p, good), b"PK\x05\x06", 8, b"\xff\xff\xff\xff"), "either")  # fmt: skip
     for k in range(2):
         yield one(f"cut {k}", lambda p, k=k: p.write("a.npz", spoilt(archive(p, good).read_bytes(), k, 0)))

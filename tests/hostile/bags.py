@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,19 +81,19 @@ def mcap() -> Iterator[Case]:
     yield Case("mcap", "sound", lambda p: makers.mcap_file(p.here / "a.mcap", 30), ("log", "a.mcap"), "accept")
     yield one("sound by hand", told(*q), "accept")
     for name, content in {
-        "no magic": b"not an mcap", "record of 4 GiB": mcap_of(record(6, b"", 1 << 32)), "record of 2^64": mcap_of(record(5, b"ab", (1 << 64) - 1)),
-        "orphan message": mcap_of(record(5, struct.pack("<HIQQ", 9, 0, 0, 0))), "brotli": mcap_of(record(6, chunk(b"brotli", b"", 0))), "zstd rubbish": mcap_of(record(6, chunk(b"zstd", b"rubbish", 1000))),
+        "record of 4 GiB": mcap_of(record(6, b"", 1 << 32)), "record of 2^64": mcap_of(record(5, b"ab", (1 << 64) - 1)),
+        "brotli": mcap_of(record(6, chunk(b"brotli", b"", 0))), "zstd rubbish": mcap_of(record(6, chunk(b"zstd", b"rubbish", 1000))),
         "chunk in a chunk": mcap_of(record(6, chunk(b"", record(6, chunk(b"", b"", 0)), len(record(6, chunk(b"", b"", 0)))))), "chunk crc wrong": mcap_of(record(6, chunk(b"", told(*q)[17:], len(told(*q)[17:]), 12345))), "message no JSON": told(b"{", b"{"),
-        "message deep": told(b"[" * 100_000), "no messages": told(), "stamp of 2^64": told(*q, stamps=[2**64 - 5 + k for k in range(5)]), "topic not UTF-8": told(*q, topic=b"/\xff"),
-        "definition unknown type": defined("no_such/Type x"), "definition of itself": defined("a/B x"), "message short": defined("float64[] x", struct.pack("<I", 1 << 30)), "message array of 2^32": defined("float64[] x", b"\xff" * 8), "message nested arrays": defined("a/C[] x\n===\nMSG: a/C\na/D[] y\n===\nMSG: a/D\nuint8[] z", b"\xff\xff\xff\x7f" * 9),
-        "number 1e999": told(b'{"q":1e999}', b'{"q":"a"}'), "stamp not a number": told({"stamp": {"sec": "x", "nanosec": 0}, "q": 1}),
+        "message deep": told(b"[" * 100_000), "stamp of 2^64": told(*q, stamps=[2**64 - 5 + k for k in range(5)]), "topic not UTF-8": told(*q, topic=b"/\xff"),
+        "definition unknown type": defined("no_such/Type x"), "definition of itself": defined("a/B x"), "message array of 2^32": defined("float64[] x", b"\xff" * 8), "message nested arrays": defined("a/C[] x\n===\nMSG: a/C\na/D[] y\n===\nMSG: a/D\nuint8[] z", b"\xff\xff\xff\x7f" * 9),
+        "number 1e999": told(b'{"q":1e999}', b'{"q":"a"}'),
     }.items():  # fmt: skip
         yield one(name, content)
     for name, content in {
-        "definition code": defined("float64 __class__\nfloat64 __init__\nfloat64 x"), "definition same names": defined("float64 x\nfloat64 x"), "definition of 10^4 fields": defined("\n".join(f"float64 x{k}" for k in range(10_000)), bytes(80_000)), "definition escape": defined(f"float64 x{ESCAPE}"), "fixed array of 1e9": defined("uint8[1000000000] x"),
-        "stamp 0 and 2^62": told(*q[:2], stamps=[0, 2**62]), "topic forged": told({"q": "x"}, topic=f"/x\n{FORGED}"), "key escape": told(*[{ESCAPE: k} for k in range(5)]), "same key": told(*[b'{"q":1,"q":[2]}'] * 5),
-        "log_time as data": told(*[{"log_time": k, "q": k} for k in range(5)]),
-        "other keys each": told(*[{f"k{k}": k} for k in range(2000)]),
+        "definition of 10^4 fields": defined("\n".join(f"float64 x{k}" for k in range(10_000)), bytes(80_000)), "definition escape": defined(f"float64 x{ESCAPE}"), "fixed array of 1e9": defined("uint8[1000000000] x"),
+        "topic forged": told({"q": "x"}, topic=f"/x\n{FORGED}"), "key escape": told(*[{ESCAPE: k} for k in range(5)]), "same key": told(*[b'{"q":1,"q":[2]}'] * 5),
+
+
     }.items():  # fmt: skip
         yield one(name, content, "either")
     yield one("zstd bomb that lies", lambda: mcap_of(record(6, chunk(b"zstd", zeros("zstd", BOMB), 1000))), heavy=True)
@@ -131,22 +130,15 @@ def rosbag2() -> Iterator[Case]:
         return one(name, change, want, **more)
 
     yield one("sound", lambda d, p: None, "accept")
-    yield yaml("yaml empty", lambda s: "")
     yield yaml("yaml of 50k brackets", lambda s: "[" * 50_000)
     yield yaml("yaml alias bomb", lambda s: "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefghi", "bcdefghij")) + s, "either")  # fmt: skip
     yield yaml("yaml python object", lambda s: "x: !!python/object/apply:builtins.open ['CANARY', 'w']\n" + s)
     yield yaml("yaml not UTF-8", lambda s: b"\xff\xfe" + s.encode())
     yield yaml("yaml of 20 MB", lambda s: s + "\n# " + "x" * 20_000_000 + "\n", "either", heavy=True)
     yield yaml("version 99", lambda s: s.replace("version: 8", "version: 99"))
-    yield yaml("storage unknown", lambda s: s.replace("sqlite3", "evil"))
-    yield yaml("compressed", lambda s: s.replace("compression_format: ''", "compression_format: zstd").replace("compression_mode: ''", "compression_mode: file"))  # fmt: skip
     yield yaml("path up", lambda s: s.replace("bag.db3", "../../outside/secret.txt"))
     yield yaml("path absolute", lambda s: s.replace("bag.db3", "OUTSIDE/secret.txt"))
     yield yaml("path gone", lambda s: s.replace("bag.db3", "other.db3"))
-    yield yaml("counts lie", lambda s: s.replace("message_count: 20", "message_count: 99999999999"), "either")
-    yield yaml("serialization unknown", lambda s: s.replace("cdr", "evil"), "either")
-    yield sql("no table", "refuse", "drop table messages")
-    yield sql("topic gone", "refuse", "delete from topics")
     yield sql("view that never ends", "either", "alter table messages rename to m", "create view messages as with recursive r(id,topic_id,timestamp,data) as (select 1,1,0,x'00010000' union all select id+1,1,id,x'00010000' from r) select * from r")  # fmt: skip
     yield sql("view of another file", "either", "alter table messages rename to m", "create view messages as select id, topic_id, timestamp, readfile('/etc/passwd') as data from m")  # fmt: skip
     yield sql("trigger", "accept", "create trigger t after insert on messages begin select 1; end")
@@ -154,16 +146,12 @@ def rosbag2() -> Iterator[Case]:
     yield sql("data lengths of 2^32", "refuse", "update messages set data = x'00010000ffffffffffffffffffffffffffffffffffffffff'")  # fmt: skip
     yield sql("data of 100 MB", "either", "update messages set data = zeroblob(100000000) where id = 1")
     yield sql("stamp text", "either", "update messages set timestamp = 'x' where id = 3")
-    yield sql("type code", "either", 'update topics set type = \'__import__("os").system("touch CANARY")\'')
     yield sql("topic forged", "either", f"update topics set name = char(10) || '{FORGED}'")
     yield one("database to zero", lambda d, p: (at := db(d), os.remove(at), at.symlink_to("/dev/zero")))
     yield one("database a pipe", lambda d, p: (at := db(d), os.remove(at), os.mkfifo(at)))
     yield one("database out", lambda d, p: (at := db(d), at.rename(p.outside / "x.db3"), at.symlink_to(p.outside / "x.db3")))  # fmt: skip
-    yield one("database pickle", lambda d, p: db(d).write_bytes(pickled(p)))
-    yield one("no metadata", lambda d, p: os.remove(d / "metadata.yaml"))
     yield one("metadata a pipe", lambda d, p: (os.remove(d / "metadata.yaml"), os.mkfifo(d / "metadata.yaml")))
     yield one("metadata out", lambda d, p: (os.remove(d / "metadata.yaml"), (d / "metadata.yaml").symlink_to(p.outside / "secret.txt")))  # fmt: skip
-    yield one("journal beside", lambda d, p: Path(f"{db(d)}-journal").write_bytes(zlib.compress(bytes(99))), "either")
     for k in range(2):
         yield one(f"turned {k}", lambda d, p, k=k: db(d).write_bytes(spoilt(db(d).read_bytes(), k, 4)), "either")
         yield one(f"cut {k}", lambda d, p, k=k: db(d).write_bytes(spoilt(db(d).read_bytes(), k, 0)), "either")

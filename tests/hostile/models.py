@@ -44,28 +44,27 @@ def mjcf() -> Iterator[Case]:
         return text("mjcf", name, "robot.xml", content, "look", "robot.xml", want=want, **more)
 
     yield one("sound", arm(), "accept")
-    yield one("byte order mark", b"\xef\xbb\xbf" + arm().encode(), "either")
     many = "".join(f' a{k}="1"' for k in range(10**5))
     refused: dict[str, Any] = {
-        "entity bomb": BOMB + ']><mujoco model="&i;"/>', "external entity": '<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/hostname">]><mujoco model="x">&x;</mujoco>',
-        "1e5 bodies deep": "<mujoco><worldbody>" + "<body>" * 100_000, "60k elements": "<mujoco>" + "<geom/>" * 60_000 + "</mujoco>", "1e5 attributes": f"<mujoco><option{many}/></mujoco>", "same attribute": '<mujoco model="a" model="b"/>', "cut short": '<mujoco><worldbody><body name="arm">', "empty": "", "binary": b"\x7fELF\0\0\0\1" * 64,
-        "nul": b"<mujoco>\0</mujoco>", "comment never ends": "<mujoco><!-- " + "x" * 10**6,
+        "external entity": '<!DOCTYPE m [<!ENTITY x SYSTEM "file:///etc/hostname">]><mujoco model="x">&x;</mujoco>',
+        "1e5 bodies deep": "<mujoco><worldbody>" + "<body>" * 100_000, "60k elements": "<mujoco>" + "<geom/>" * 60_000 + "</mujoco>", "1e5 attributes": f"<mujoco><option{many}/></mujoco>", "empty": "",
+        "nul": b"<mujoco>\0</mujoco>",
         "replicate 1e7": '<mujoco><worldbody><replicate count="10000000"><geom size="1"/></replicate></worldbody></mujoco>', "replicate in replicate": "<mujoco><worldbody>" + '<replicate count="40">' * 4 + '<geom size="1"/>' + "</replicate>" * 4 + "</worldbody></mujoco>",
-        "flexcomp 500^3": '<mujoco><worldbody><flexcomp name="f" type="grid" count="500 500 500"/></worldbody></mujoco>', "composite": '<mujoco><worldbody><body><composite type="cable" curve="s" count="9999999 1 1" size="1"><geom size=".1"/></composite></body></worldbody></mujoco>', "memory 1000T": '<mujoco><size memory="1000T"/><worldbody/></mujoco>', "nkey 2e9": '<mujoco><size nkey="2000000000"/><worldbody/></mujoco>', "texture 90000": '<mujoco><asset><texture name="t" type="2d" builtin="flat" width="90000" height="90000"/></asset></mujoco>',
-        "camera": '<mujoco><worldbody><camera name="c" resolution="100000 100000"/></worldbody></mujoco>', "delay buffer": motor('delay=".1" nsample="9000000"'), "plugin": '<mujoco><extension><plugin plugin="evil.so"/></extension><worldbody/></mujoco>',
-        "mass nan": arm(more=inertial("nan")), "mass -1": arm(more=inertial("-1")), "inertia negative": arm(more=inertial("1", 'diaginertia="1 1 -1"')), "inertia triangle": arm(more=inertial("1", 'diaginertia="1 1 5"')), "density -1": arm(geom='size=".1" density="-1"'),
-        "size 0": arm(geom='size="0"'), "damping -1": arm(joint='damping="-1"'), "armature -1": arm(joint='armature="-1"'), "pos nan": arm(body='pos="nan 0 0"'), "quat 0": arm(body='quat="0 0 0 0"'), "gravity inf": arm(pre='<option gravity="0 0 inf"/>'),
-        "timestep 0": arm(pre='<option timestep="0"/>'), "timestep 0.5": arm(pre='<option timestep="0.5"/>'), "timestep 1e-300": arm(pre='<option timestep="1e-300"/>'), "range swapped": arm(joint='range="10 -10"'), "forcerange swapped": motor('forcerange="5 -5"'), "kp -5": motor('kp="-5"', "position"), "key nan": arm(post='<keyframe><key name="home" qpos="nan"/></keyframe>'),
-        "joint missing": arm(post='<actuator><motor joint="elbw"/></actuator>'), "name twice": arm(body="").replace("</worldbody>", '<body name="arm"/></worldbody>'), "unknown attribute": arm(joint='dampign="1"'), "huge text": arm(pre=f'<custom><text name="t" data="{"x" * 10_000_000}"/></custom><bad/>'),
+        "flexcomp 500^3": '<mujoco><worldbody><flexcomp name="f" type="grid" count="500 500 500"/></worldbody></mujoco>', "memory 1000T": '<mujoco><size memory="1000T"/><worldbody/></mujoco>', "texture 90000": '<mujoco><asset><texture name="t" type="2d" builtin="flat" width="90000" height="90000"/></asset></mujoco>',
+        "plugin": '<mujoco><extension><plugin plugin="evil.so"/></extension><worldbody/></mujoco>',
+        "mass nan": arm(more=inertial("nan")), "mass -1": arm(more=inertial("-1")), "inertia negative": arm(more=inertial("1", 'diaginertia="1 1 -1"')), "inertia triangle": arm(more=inertial("1", 'diaginertia="1 1 5"')),
+        "damping -1": arm(joint='damping="-1"'), "pos nan": arm(body='pos="nan 0 0"'), "gravity inf": arm(pre='<option gravity="0 0 inf"/>'),
+        "timestep 0.5": arm(pre='<option timestep="0.5"/>'), "timestep 1e-300": arm(pre='<option timestep="1e-300"/>'), "forcerange swapped": motor('forcerange="5 -5"'), "kp -5": motor('kp="-5"', "position"),
+        "huge text": arm(pre=f'<custom><text name="t" data="{"x" * 10_000_000}"/></custom><bad/>'),
         "name forged in a defect": arm(joint='damping="-1"').replace("elbow", f"a&#10;{FORGED}"), "file forged": arm(pre=f'<include file="a&#10;{FORGED}.xml"/>'), "c1 in a defect": arm(joint='damping="-1"').replace("elbow", "a&#155;31m"),
-        "lengthrange": arm(pre='<compiler><lengthrange mode="all" timeconst="1e-9" timestep="1e-12" inttotal="1e12"/></compiler>', post='<actuator><muscle joint="elbow"/></actuator>'), "tendon of nothing": arm(post='<tendon><fixed><joint joint="x" coef="1"/></fixed></tendon>'),
+        "lengthrange": arm(pre='<compiler><lengthrange mode="all" timeconst="1e-9" timestep="1e-12" inttotal="1e12"/></compiler>', post='<actuator><muscle joint="elbow"/></actuator>'),
     }  # fmt: skip
     for name, content in refused.items():
         yield one(name, content)
     either: dict[str, Any] = {
-        "encoding utf-7": '<?xml version="1.0" encoding="utf-7"?><mujoco model="+ADw-"><worldbody/></mujoco>', "escape in a name": arm().replace("<mujoco>", '<mujoco model="a&#27;]0;x">').replace("elbow", "a&#27;[2J"), "forged name": arm().replace("elbow", f"a&#10;{FORGED}"), "surrogate name": arm().replace("elbow", "a&#xD800;"), "long name": arm().replace("elbow", "x" * 100_000),
-        "300 deep": chain(300), "mass 1e300": arm(geom='size=".1" mass="1e300"'), "timestep 1e-6": arm(pre='<option timestep="1e-6"/>'), "gear 1e300": motor('gear="1e300"'), "ctrlrange nan": motor('ctrlrange="nan 1"'), "empty world": "<mujoco/>", "geomless": "<mujoco><worldbody/></mujoco>",
-        "memory 1G": arm(pre='<size memory="1G"/>'), "solref nan": arm(geom='size=".1" solref="nan 1"'), "numeric nan": arm(pre='<custom><numeric name="n" data="nan"/></custom>'), "key 1e300": arm(post='<keyframe><key name="home" qpos="1e300"/></keyframe>'),
+        "encoding utf-7": '<?xml version="1.0" encoding="utf-7"?><mujoco model="+ADw-"><worldbody/></mujoco>', "escape in a name": arm().replace("<mujoco>", '<mujoco model="a&#27;]0;x">').replace("elbow", "a&#27;[2J"), "forged name": arm().replace("elbow", f"a&#10;{FORGED}"),
+        "300 deep": chain(300), "mass 1e300": arm(geom='size=".1" mass="1e300"'), "timestep 1e-6": arm(pre='<option timestep="1e-6"/>'), "gear 1e300": motor('gear="1e300"'), "empty world": "<mujoco/>", "geomless": "<mujoco><worldbody/></mujoco>",
+        "memory 1G": arm(pre='<size memory="1G"/>'), "solref nan": arm(geom='size=".1" solref="nan 1"'),
     }  # fmt: skip
     for name, content in either.items():
         yield one(name, content, "either")
@@ -78,7 +77,6 @@ def mjcf() -> Iterator[Case]:
     yield one("5k actuators", lambda: arm(post="<actuator>" + '<motor joint="elbow"/>' * 5_000 + "</actuator>"), "either", heavy=True)  # fmt: skip
     yield Case("mjcf", "file of 1 TiB", lambda p: os.truncate(p.write("robot.xml", ""), 1 << 40), ("look", "robot.xml"))  # fmt: skip
     yield text("mjcf", "replay timestep 1e-300", "robot.xml", arm(pre='<option timestep="1e-300"/>'), "replay", "robot.xml", "{good}/swing.csv")  # fmt: skip
-    yield text("mjcf", "replay escape", "robot.xml", arm().replace("elbow", "a&#27;[2J"), "replay", "robot.xml", "{good}/swing.csv", want="either")  # fmt: skip
     yield text("mjcf", "gate model nan", "robot.xml", arm(more=inertial("nan")), "gate", "{good}/policy.onnx", "--model", "robot.xml", "--contract", "{good}/contract.json")  # fmt: skip
     yield text("mjcf", "gate model without joints", "robot.xml", "<mujoco><worldbody/></mujoco>", "gate", "{good}/policy.onnx", "--model", "robot.xml", "--contract", "{good}/contract.json")  # fmt: skip
 
@@ -136,14 +134,14 @@ def urdf() -> Iterator[Case]:
     mesh = '<mesh filename="{}"/>'
     yield one("sound", robot(), "accept")
     for name, content in {
-        "mass nan": robot("nan"), "mass -1": robot("-1"), "inertia triangle": robot(inertia='ixx="1" iyy="1" izz="5"'), "limit swapped": robot(limit='lower="1" upper="-1"'), "damping -1": robot(damping="-1"), "radius nan": robot(geometry='<sphere radius="nan"/>'),
-        "mesh up": robot(geometry=mesh.format("../outside/secret.obj")), "mesh absolute": robot(geometry=mesh.format("/etc/passwd")), "mesh package": robot(geometry=mesh.format("package://x/y.obj")), "mesh package up": robot(geometry=mesh.format("package://../outside/secret.obj")), "mesh forged": robot(geometry=mesh.format(f"a&#10;{FORGED}")), "mesh dae": robot(geometry=mesh.format("robot.dae")),
-        "entity bomb": BOMB + ']><robot name="&i;"/>', "loop of links": robot().replace("</robot>", '<joint name="j" type="fixed"><parent link="tip"/><child link="base"/></joint></robot>'), "child missing": robot().replace('child link="tip"', 'child link="tp"'), "joint type": robot().replace("revolute", "warp"), "xacro": robot(pre='<xacro:include filename="/etc/passwd"/>').replace("<robot", '<robot xmlns:xacro="x"').replace("revolute", "${type}"), "1e5 attributes": robot(pre="<x" + "".join(f' a{k}="1"' for k in range(10**5)) + "/>").replace("revolute", "warp"), "deep": '<robot name="r">' + "<link>" * 100_000,
+        "mass nan": robot("nan"), "inertia triangle": robot(inertia='ixx="1" iyy="1" izz="5"'), "damping -1": robot(damping="-1"),
+        "mesh up": robot(geometry=mesh.format("../outside/secret.obj")), "mesh package": robot(geometry=mesh.format("package://x/y.obj")), "mesh package up": robot(geometry=mesh.format("package://../outside/secret.obj")), "mesh forged": robot(geometry=mesh.format(f"a&#10;{FORGED}")),
+        "entity bomb": BOMB + ']><robot name="&i;"/>', "loop of links": robot().replace("</robot>", '<joint name="j" type="fixed"><parent link="tip"/><child link="base"/></joint></robot>'), "xacro": robot(pre='<xacro:include filename="/etc/passwd"/>').replace("<robot", '<robot xmlns:xacro="x"').replace("revolute", "${type}"), "1e5 attributes": robot(pre="<x" + "".join(f' a{k}="1"' for k in range(10**5)) + "/>").replace("revolute", "warp"), "deep": '<robot name="r">' + "<link>" * 100_000,
         "name escape in a defect": robot("-1").replace("tip", "a&#27;b"), "axis 0": robot().replace("0 0 1", "0 0 0"),
     }.items():  # fmt: skip
         yield one(name, content)
     for name, content in {
-        "no links": '<robot name="r"/>', "escape in a name": robot().replace("wrist", "a&#27;[2J"), "mass 1e300": robot("1e300"), "plugin": robot(pre='<gazebo><plugin filename="/tmp/evil.so"/></gazebo>'), "visual up": robot().replace("<collision>", '<visual><geometry><mesh filename="../outside/secret.obj"/></geometry></visual><collision>'), "discardvisual": robot(pre='<mujoco><compiler discardvisual="false" meshdir="../outside"/></mujoco>').replace("<collision>", '<visual><geometry><mesh filename="secret.obj"/></geometry></visual><collision>'), "600 links": '<robot name="r"><link name="l0"/>' + "".join(f'<link name="l{k}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link><joint name="j{k}" type="continuous"><parent link="l{k - 1}"/><child link="l{k}"/><axis xyz="0 0 1"/></joint>' for k in range(1, 600)) + "</robot>",
+        "no links": '<robot name="r"/>', "escape in a name": robot().replace("wrist", "a&#27;[2J"), "plugin": robot(pre='<gazebo><plugin filename="/tmp/evil.so"/></gazebo>'), "visual up": robot().replace("<collision>", '<visual><geometry><mesh filename="../outside/secret.obj"/></geometry></visual><collision>'), "discardvisual": robot(pre='<mujoco><compiler discardvisual="false" meshdir="../outside"/></mujoco>').replace("<collision>", '<visual><geometry><mesh filename="secret.obj"/></geometry></visual><collision>'), "600 links": '<robot name="r"><link name="l0"/>' + "".join(f'<link name="l{k}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link><joint name="j{k}" type="continuous"><parent link="l{k - 1}"/><child link="l{k}"/><axis xyz="0 0 1"/></joint>' for k in range(1, 600)) + "</robot>",
     }.items():  # fmt: skip
         yield one(name, content, "refuse" if name == "discardvisual" else "either")
     yield Case("urdf", "package root link", lambda p: (p.write("robot.urdf", robot(geometry=mesh.format("package://pkg/secret.obj"))), (p.here / "ros").mkdir(), link(p, "ros/pkg", "OUT")), ("look", "robot.urdf", "--asset-root", "ros"))  # fmt: skip
@@ -179,22 +177,20 @@ def assets() -> Iterator[Case]:
     yield one("sound png", "t.png", png(8, 8), "accept")
     yield one("sound hfield", "h.hf", struct.pack("<ii", 4, 4) + bytes(64), "either")
     for name, file, content in (
-        ("stl of 1e9 triangles", "m.stl", bytes(80) + struct.pack("<I", 10**9)), ("stl ascii", "m.stl", "solid x\n" + "facet normal 0 0 0\n" * 20), ("stl of zeros", "m.stl", stl), ("stl nan", "m.stl", stl[:84] + b"\xff" * 200),
-        ("msh of 1e9 vertices", "m.msh", struct.pack("<4i", 10**9, 0, 0, 0)), ("msh negative", "m.msh", struct.pack("<4i", -5, 0, 0, 0) + bytes(64)), ("msh face beyond", "m.msh", struct.pack("<4i", 4, 0, 0, 4) + struct.pack("<12f", *range(12)) + struct.pack("<12i", *[99] * 12)), ("msh face negative", "m.msh", struct.pack("<4i", 4, 0, 0, 1) + struct.pack("<12f", *[(7 * k) % 5 for k in range(12)]) + struct.pack("<3i", -1, -2, -3)),
-        ("obj empty", "m.obj", ""), ("obj nan", "m.obj", OBJ.replace("v 1 0 0", "v nan 0 0")), ("obj face beyond", "m.obj", OBJ + "f 1 2 99999999\n"), ("obj face -99", "m.obj", OBJ + "f -99 -98 -97\n"), ("obj flat", "m.obj", OBJ.replace("v 0 0 1", "v 1 1 0")), ("obj binary", "m.obj", bytes(range(256)) * 9),
-        ("png of 2^31", "t.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 2**31 - 1, 2**31 - 1))), ("png crc wrong", "t.png", png(8, 8).replace(b"IDAT", b"IDAt")), ("png data short", "t.png", png(8, 8, zlib.compress(b"x"))), ("png cut", "t.png", png(64, 64, cut=30)), ("png a jpeg", "t.png", b"\xff\xd8\xff\xe0" + bytes(100)),
-        ("hfield of 1e9 rows", "h.hf", struct.pack("<ii", 10**9, 10**9)), ("hfield nan", "h.hf", struct.pack("<ii", 4, 4) + b"\xff" * 64), ("dae", "m.dae", "<COLLADA/>"), ("pickle", "m.stl", b"\x80\x04cos\nsystem\n" + bytes(90)),
+        ("stl of 1e9 triangles", "m.stl", bytes(80) + struct.pack("<I", 10**9)), ("stl of zeros", "m.stl", stl), ("stl nan", "m.stl", stl[:84] + b"\xff" * 200),
+        ("msh negative", "m.msh", struct.pack("<4i", -5, 0, 0, 0) + bytes(64)), ("msh face beyond", "m.msh", struct.pack("<4i", 4, 0, 0, 4) + struct.pack("<12f", *range(12)) + struct.pack("<12i", *[99] * 12)), ("msh face negative", "m.msh", struct.pack("<4i", 4, 0, 0, 1) + struct.pack("<12f", *[(7 * k) % 5 for k in range(12)]) + struct.pack("<3i", -1, -2, -3)),
+        ("obj nan", "m.obj", OBJ.replace("v 1 0 0", "v nan 0 0")), ("obj face beyond", "m.obj", OBJ + "f 1 2 99999999\n"), ("obj face -99", "m.obj", OBJ + "f -99 -98 -97\n"), ("obj binary", "m.obj", bytes(range(256)) * 9),
+        ("png of 2^31", "t.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", 2**31 - 1, 2**31 - 1))), ("png data short", "t.png", png(8, 8, zlib.compress(b"x"))), ("png a jpeg", "t.png", b"\xff\xd8\xff\xe0" + bytes(100)),
+        ("hfield of 1e9 rows", "h.hf", struct.pack("<ii", 10**9, 10**9)), ("hfield nan", "h.hf", struct.pack("<ii", 4, 4) + b"\xff" * 64),
     ):  # fmt: skip
         yield one(name, file, content, "either" if name in ("msh nan", "stl nan", "png data short", "png crc wrong", "obj face 0") else "refuse")  # fmt: skip
     yield one("obj mtl up", "m.obj", "mtllib ../outside/secret.txt\n" + OBJ, "either")
     yield one("obj 1e5 faces of one vertex", "m.obj", OBJ + "f 1 1 1\n" * 10**5, "either")
     yield one("obj polygon of 1e5", "m.obj", OBJ + "f " + "1 2 3 " * 33_000 + "\n", "either")
     yield one("obj 3e5 vertices", "m.obj", lambda: OBJ + "".join(f"v {k % 97} {k % 89} {k % 83}\n" for k in range(300_000)), "either", heavy=True)  # fmt: skip
-    yield one("obj line of 5 MB", "m.obj", lambda: "# " + "x" * 5_000_000 + "\n" + OBJ, "either")
     yield one("png bomb of 64 MB", "t.png", lambda: png(8000, 8000), "either", heavy=True)
     yield one("content type lies", "m.obj", bytes(80) + struct.pack("<I", 10**9), "refuse", 'content_type="model/stl"')
     yield one("scale nan", "m.obj", OBJ, "refuse", 'scale="nan 1 1"')
-    yield one("scale 0", "m.obj", OBJ, "refuse", 'scale="0 0 0"')
 
 
 def everything() -> Iterator[Case]:

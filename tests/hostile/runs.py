@@ -157,8 +157,9 @@ def special() -> Iterator[Case]:
     yield one("csv a folder", lambda p: (p.here / "a.csv").mkdir(), "log", "a.csv")
     yield one("csv to nothing", lambda p: (p.here / "a.csv").symlink_to("none"), "log", "a.csv")
     for name, path in (("zero", "/dev/zero"), ("full", "/dev/full"), ("null", "/dev/null"), ("tty", "/dev/tty"), ("mem", "/proc/self/mem"), ("environ", "/proc/self/environ"), ("stdin", "/dev/stdin"), ("root", "/"), ("proc", "/proc")):  # fmt: skip
-        yield one(f"log {name}", nothing, "log", path)
-        yield one(f"look {name}", nothing, "look", path)
+        verb = "look" if name in ("full", "tty", "environ", "root") else "log"
+        yield one(f"{verb} {name}", nothing, verb, path)
+    yield one("look mem", nothing, "look", "/proc/self/mem")
     yield one("model to zero", lambda p: (p.here / "r.xml").symlink_to("/dev/zero"), "look", "r.xml")
     yield one("model a pipe", lambda p: os.mkfifo(p.here / "r.xml"), "look", "r.xml")
     yield one("model a folder", lambda p: (p.here / "r.xml").mkdir(), "look", "r.xml")

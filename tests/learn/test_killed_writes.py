@@ -187,7 +187,7 @@ def test_a_student_killed_while_its_teacher_is_copied_begins_anew(tmp_path):
 
     lesson = Student(envs=4, horizon=4, steps=16, minibatches=1, history=2, label="action")
     settings = learn.settings_for("balance", {"envs": 4, "horizon": 4, "hidden": (4,), "minibatches": 1, "steps": 16})
-    teacher = learn.train("balance", tmp_path / "t", settings=settings, sees=learn.Sees(also=("e",)))
+    teacher = learn.train("balance", tmp_path / "t", settings=settings, obs=learn.ObsOverride(also=("e",)))
     kept = tmp_path / "s" / "teacher"
     kept.mkdir(parents=True)
     shutil.copy(teacher, kept)  # and there it was killed
