@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -461,3 +462,20 @@ def test_layers_beyond_memory_are_refused_before_they_are_made(tmp_path):
     with pytest.raises(SurefootError, match="hidden: layers of .* weights, expected at most"):
         learn.train("balance", tmp_path / "r", settings=huge)
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("envs", [8], r"envs: found '\(8,\)', expected such as"),
+        ("lr", None, "lr: found 'None', expected such as"),
+        ("hidden", ["4"], "hidden: found .* expected such as"),
+        ("symmetric", 1, "symmetric: found '1', expected such as True"),
+        ("lrr", 1, "no setting matches 'lrr'.*did you mean lr"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_by_name(name, value, said):
+    with pytest.raises(SurefootError, match=f"run.json: {said}"):
+        learn._settings(learn.PPO, {name: value}, "run.json")
+    told = json.loads(json.dumps(asdict(learn.settings_for("balance", TINY))))
+    assert learn._settings(learn.PPO, told, "run.json") == learn.settings_for("balance", TINY)

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -396,10 +396,26 @@ def _upon(run: Run, about: dict[str, Any], env: Env) -> ResidualActor | None:
 
 def _settings(kind: type[S], told: dict[str, Any], where: str) -> S:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+    usual = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+    for name, value in values.items():
+        if name not in usual:
+            raise unknown("setting", name, usual, where)
+        if not _alike(value, usual[name]):
+            raise SurefootError(f"{where}: {name}: found {str(value)[:80]!r}, expected such as {usual[name]!r}")
     try:
         return kind(**values)
     except TypeError as error:
         raise SurefootError(f"{where}: {error}") from error
+
+
+def _alike(value: Any, usual: Any) -> bool:
+    """Whether a value is of the type of the usual one: whole numbers are numbers, truths are not."""
+    kinds: dict[type, Any] = {bool: bool, int: int, float: int | float, str: str, tuple: tuple}
+    if isinstance(value, bool) or type(usual) not in kinds:
+        return isinstance(usual, bool) or type(usual) not in kinds
+    if isinstance(value, tuple) and isinstance(usual, tuple) and usual:
+        return all(_alike(v, usual[0]) for v in value)
+    return isinstance(value, kinds[type(usual)])
 
 
 def _told(task: Task, about: dict[str, Any] | None, where: str) -> Task:
