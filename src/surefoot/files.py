@@ -1,8 +1,7 @@
 """Files that are whole or absent: write beside, flush, rename. Content hashes, by which products name their parents;
 seals, by which an edited JSON file is noticed; and locks, so that one process at a time writes a folder.
 
-What a stranger wrote is read by read_bytes, a regular file of bounded size, JSON in it by parse_json, and arrays in it,
-which are kept as safetensors, by parse_tensors.
+What a stranger wrote is read by read_bytes, a regular file of bounded size, and JSON in it by parse_json.
 """
 
 import fcntl
@@ -13,18 +12,14 @@ import os
 import re
 import socket
 import stat
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from surefoot.errors import SurefootError
 
 LARGEST_JSON = 64 << 20  # bytes
-LONGEST_HEADER = 1 << 20  # bytes, of a safetensors file; a hundred tensors take ten thousand
 DIGITS = 400  # a double has 17 digits and ends at 1e308: a longer number is no measurement
 
 
@@ -261,22 +256,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
         raise ValueError(f"found the key {twice[:80]!r} twice in one object, expected each once")
     return found
-
-
-def parse_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
-    """Arrays of a safetensors file, whose header is held against the file and against reason before it is parsed."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    header = struct.unpack("<Q", data[:8])[0] if len(data) >= 8 else len(data)
-    if header > min(len(data) - 8, LONGEST_HEADER):
-        raise SurefootError(
-            f"{where}: not a safetensors file of ours: a header of {header} bytes in a file of {len(data)}"
-        )
-    try:
-        return dict(load(data))
-    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise SurefootError(f"{where}: not a safetensors file: {error}") from error
 
 
 def seal(value: dict[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,10 @@ from surefoot.cli import main
 from surefoot.cli import gate as _, train as _, verbs as _
 from surefoot.deploy import bundle
 from surefoot.learn import export
+from surefoot.tensors import parse_tensors
 from surefoot.errors import SurefootError
 from surefoot.gate import gate as _, junit as _, page as _
-from surefoot.learn import check, run, train as learn
+from surefoot.learn import run, train as learn
 
 folder, verb, sample = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 TINY = "--envs 4 --horizon 4 --hidden 4 --minibatches 1 --steps 48 --learner-threads 1".split()
@@ -147,7 +148,7 @@ def check_killed(out, k):
         if path.suffix == ".json" and not path.name.startswith("."):
             files.check_seal(files.read_json(path), str(path))
         if path.suffix == ".safetensors" and not path.name.startswith("."):
-            files.parse_tensors(path.read_bytes(), str(path))
+            parse_tensors(path.read_bytes(), str(path))
         if path.suffix == ".onnx":
             bundle.load(path)
 
@@ -190,7 +191,7 @@ def test_a_student_killed_while_its_teacher_is_copied_begins_anew(tmp_path):
     teacher = learn.train("balance", tmp_path / "t", settings=settings, obs=learn.ObsOverride(also=("e",)))
     kept = tmp_path / "s" / "teacher"
     kept.mkdir(parents=True)
-    shutil.copy(teacher, kept)  # and there it was killed
+    shutil.copy(teacher.with_name("policy.safetensors"), kept)  # and there it was killed
     path = learn.follow("balance", tmp_path / "s", teacher, settings=lesson, again=True)
     assert export.digest(export.load_net(kept)) == export.digest(export.load_net(teacher)) and bundle.load(path)
 

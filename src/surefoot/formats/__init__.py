@@ -160,13 +160,13 @@ def _size(path: Path) -> int:
         raise SurefootError(f"{path}: found more than {FILES} files, expected a folder of one log")
     size, root = 0, os.path.realpath(path)
     for file in inside:
+        if not file.is_dir():
+            with open(files.open_regular(file), "rb") as opened:
+                size += os.fstat(opened.fileno()).st_size
         if file.is_symlink() and path.is_dir() and not Path(os.path.realpath(file)).is_relative_to(root):
             raise SurefootError(
                 f"{file}: found a link to what is not in {path}, expected a folder that holds its files; cp -rL makes one"
             )
-        if not file.is_dir():
-            with open(files.open_regular(file), "rb") as opened:
-                size += os.fstat(opened.fileno()).st_size
     if size > LARGEST:
         raise SurefootError(f"{path}: found {size} bytes, expected at most {LARGEST}")
     return size

@@ -17,6 +17,7 @@ from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
 from surefoot.errors import SurefootError
 from surefoot.learn.policy_net import PolicyNet, build
 from surefoot.rng import stream
+from surefoot.tensors import parse_tensors
 
 TOLERANCE = 1e-5  # of onnxruntime's answers from torch's, relative to their size
 
@@ -80,7 +81,7 @@ def load_net(path: Path) -> PolicyNet:
     data = files.read_bytes(beside, bundle.LARGEST)
     if files.sha256(data) != policy.about.get("weights"):
         raise SurefootError(f"{beside}: these are not the weights {NAME} was written with (sha256 differs)")
-    tensors = {k: torch.from_numpy(np.array(v)) for k, v in files.parse_tensors(data, str(beside)).items()}
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in parse_tensors(data, str(beside)).items()}
     net = build(policy.about["net"], policy.contract, tensors, str(beside))
     _difference(net, policy, beside, 16)
     return net

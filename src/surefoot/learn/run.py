@@ -32,6 +32,7 @@ import surefoot
 from surefoot import files
 from surefoot.errors import SurefootError
 from surefoot.observation import known_fields, whole
+from surefoot.tensors import parse_tensors
 
 KEEP = 3  # checkpoints
 LARGEST = 4 << 30  # bytes of a checkpoint's arrays, and of metrics.jsonl
@@ -226,7 +227,7 @@ class Run:
             whole = files.sha256(data + told) == card.get("sha256")
         if not whole:
             raise SurefootError(f"{path.name}: content and hash disagree")
-        return card, files.parse_tensors(data, path.name)
+        return card, parse_tensors(data, path.name)
 
     def _cards(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Names and cards of the checkpoints whose card is whole, newest first."""

@@ -24,6 +24,7 @@ from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
+from surefoot.tensors import parse_tensors
 from surefoot.world import Chance, OnForce, Remembers, State
 
 FORMAT = "surefoot.actuator/1"
@@ -265,7 +266,7 @@ def load(path: str | Path, model: mujoco.MjModel) -> ActuatorNet:
         raise SurefootError(f"{error}; expected the weights beside {path.name}") from None
     if files.sha256(data) != told.get("sha256"):
         raise SurefootError(f"{weights}: not the weights {path.name} was written with (sha256 differs)")
-    net = ActuatorNet.on(model, _card(told.get("card"), where), files.parse_tensors(data, str(weights)), where)
+    net = ActuatorNet.on(model, _card(told.get("card"), where), parse_tensors(data, str(weights)), where)
     if not np.allclose(_golden(net)[1], np.array(told["golden"]["r"]), rtol=GOLDEN, atol=GOLDEN * max(net.card.limit)):
         raise SurefootError(f"{where}: golden: the net answers differently from when it was written")
     return net

@@ -24,6 +24,7 @@ from safetensors.numpy import save as save_tensors
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
 from surefoot.observation import MOST, known_fields, text, whole
+from surefoot.tensors import parse_tensors
 from surefoot.world import Chance, OnAction, OnForce, State
 
 FORMAT = 2
@@ -231,7 +232,7 @@ def load(folder: Path, model: mujoco.MjModel | None = None) -> MissingForce | De
     data = files.read_bytes(path, LARGEST)
     if files.sha256(data) != card["weights"]:
         raise SurefootError(f"{path}: these are not the weights {where.name} was written with (sha256 differs)")
-    net, layout = Ensemble(files.parse_tensors(data, str(path))), _layout(card["layout"], f"{where}: layout")
+    net, layout = Ensemble(parse_tensors(data, str(path))), _layout(card["layout"], f"{where}: layout")
     term: MissingForce | DeltaAction = KINDS[card["kind"]](layout, net)
     net.check(str(path), len(layout.names), layout.nv if term.kind == MissingForce.kind else len(layout.controls))
     if model is not None:
