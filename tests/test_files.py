@@ -62,3 +62,9 @@ def test_json_keeps_what_it_says():
     assert files.parse_json(b'\xef\xbb\xbf{"a": [1, -2.5e3, true, null, "\\ud83d\\ude00"]}', "") == {
         "a": [1, -2500.0, True, None, "\U0001f600"]
     }
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="a file of Linux")
+def test_a_file_whose_reading_fails_is_refused_in_words():
+    with pytest.raises(SurefootError, match="/proc/self/mem: cannot read it: Input/output error"):
+        files.read_head("/proc/self/mem", 16)

@@ -266,3 +266,39 @@ def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_
         turned = replace(c.observation, terms=tuple(replace(t, scale=-1.0) for t in c.terms))
         other = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0))
         assert not np.allclose(other.told(replace(c, observation=turned), name), found["obs"], atol=1e-3)
+
+
+def reweighed(folder, arrays):
+    """Other weights, whose hash stands in the sealed card."""
+    from safetensors.numpy import save
+
+    data = save(arrays)
+    (folder / "policy.safetensors").write_bytes(data)
+    resealed(folder, lambda card: card.update(weights=files.sha256(data)))
+
+
+def test_weights_that_answer_otherwise_than_the_onnx_are_not_learned_upon(tmp_path):
+    """Someone who can seal could otherwise have one policy judged and another one learned from."""
+    export.save(net(), tmp_path)
+    arrays = {k: v.numpy().copy() for k, v in net().state_dict().items()}
+    reweighed(tmp_path, arrays)
+    assert export.digest(export.load_net(tmp_path)) == export.digest(net())
+    for name, value in (("mean", 3.0), ("sd", 0.0)):
+        reweighed(tmp_path, arrays | {name: np.full(4, value, np.float32)})
+        with pytest.raises(SurefootError, match="policy.safetensors: answers of onnxruntime differ from torch"):
+            export.load_net(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sizes": [4, 10**9, 10**9, 2]},
+        {"sizes": [4] * 100_000},
+        {"sizes": []},
+        {"encoder": {"kind": "gru", "reads": 4, "frames": 1, "latent": 2, "width": 10**6, "keeps": 4}},
+    ],
+)
+def test_no_net_is_made_that_is_larger_than_its_weights(change):
+    state = net().state_dict()
+    with pytest.raises(SurefootError, match="its layers do not fit: found layers of"):
+        build(net().spec() | change, contract_of(), state, "net")

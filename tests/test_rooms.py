@@ -30,14 +30,15 @@ NOUNS = {
 # each room and those it may import from; the nouns are open to all
 MAY = {
     "formats": set(),
-    "sim": set(),
+    "tensors": set(),
+    "sim": {"tensors"},
     "control": set(),
     "deploy": {"control"},
     "tasks": {"sim", "control"},
     "presets": {"sim"},
-    "learn": {"sim", "control", "tasks", "deploy"},
+    "learn": {"tensors", "sim", "control", "tasks", "deploy"},
     "motion": {"sim", "control", "tasks"},
-    "real2sim": {"formats", "sim", "control", "tasks", "learn", "motion"},
+    "real2sim": {"formats", "tensors", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "verbs": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "gate", "deploy"},
     "web": set(),

@@ -50,3 +50,10 @@ def test_names_in_a_log_and_of_a_file_cannot_reach_the_terminal(tmp_path, capsys
         assert json.loads(out)["columns"][name]["unit"] == "\x1b[5m"
     else:
         assert r"\x1b[31mq\u202e" in out
+
+
+def test_a_newline_in_a_name_begins_no_line_of_an_error(tmp_path, capsys):
+    (tmp_path / "a\nPASS.csv").write_text("time,q\n0,x\n1\n")
+    assert main(["log", str(tmp_path / "a\nPASS.csv")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("error: ") and all(line.startswith("  ") for line in said[1:]) and len(said) > 1

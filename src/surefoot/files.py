@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from surefoot.errors import SurefootError
 
@@ -187,13 +187,26 @@ def open_regular(path: Path) -> int:
     raise SurefootError(f"{path}: found {found}, expected a file")
 
 
+def read_head(path: Path | str, most: int) -> bytes:
+    """The first bytes of a regular file."""
+    with open(open_regular(Path(path)), "rb") as file:
+        return _read(file, most, path)
+
+
+def _read(file: IO[bytes], most: int, path: Path | str) -> bytes:
+    try:
+        return file.read(most)
+    except OSError as error:  # such as /proc/self/mem, a regular file of which little can be read
+        raise SurefootError(f"{path}: cannot read it: {error.strerror or error}") from None
+
+
 def read_bytes(path: Path | str, largest: int) -> bytes:
     """All of a regular file of at most `largest` bytes; the size is looked at before anything is read."""
     with open(open_regular(Path(path)), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > largest:
             raise SurefootError(f"{path}: found {size} bytes, expected at most {largest}")
-        data = file.read(size + 1)
+        data = _read(file, size + 1, path)
     if len(data) > size:
         raise SurefootError(f"{path}: found more than the {size} bytes it had a moment ago; it is being written")
     return data

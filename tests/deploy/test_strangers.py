@@ -373,3 +373,22 @@ def test_values_of_a_deploy_yaml_are_what_they_should_be(tmp_path, change, words
         return
     with pytest.raises(SurefootError, match=f"c.yaml: .*{words}"):
         contract_of(tmp_path / "c.yaml", {}, ["a", "b"], "p.onnx")
+
+
+def test_a_net_that_answers_nan_or_in_another_shape_is_refused(tmp_path):
+    wrong = numpy_helper.from_array(np.full((2, 3), np.nan, np.float32), "nan")
+    gemm = [helper.make_node("Gemm", ["obs", "nan"], ["actions"], transB=1)]
+    with pytest.raises(SurefootError, match="onnxruntime gives no answer: .*expected finite ones"):
+        read(saved(tmp_path / "p.onnx", gemm, extra=[wrong]))
+    twice = [helper.make_node("Concat", ["obs", "obs"], ["actions"], axis=0)]
+    with pytest.raises(SurefootError, match="onnxruntime gives no answer"):
+        read(saved(tmp_path / "p.onnx", twice))
+
+
+def test_metadata_that_say_a_thing_twice_are_refused(tmp_path):
+    path = saved(tmp_path / "p.onnx", meta={"joint_names": "a,b"})
+    model = onnx.load(path)
+    model.metadata_props.add(key="joint_names", value="b,a")
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(SurefootError, match="metadata: found a key twice"):
+        read(path)

@@ -412,3 +412,56 @@ def test_json_that_ended_in_a_traceback_is_refused(tmp_path, capsys, name, text,
     for more in ([], ["--json"]):
         assert main(["log", str(tmp_path / name), *more]) == 2
         assert re.search(words, capsys.readouterr().err)
+
+
+def test_a_link_out_of_a_folder_is_not_followed(tmp_path):
+    outside = tmp_path / "secret.mcap"
+    makers.mcap_file(outside, 9)
+    bag = tmp_path / "bag"
+    bag.mkdir()
+    (bag / "a.mcap").symlink_to(outside)
+    with pytest.raises(
+        SurefootError, match=r"a.mcap: found a link to what is not in .*bag; cp -rL|expected a folder that holds"
+    ):
+        Log.read(bag)
+    (bag / "a.mcap").unlink()
+    makers.mcap_file(bag / "real.mcap", 9)
+    (tmp_path / "alias").symlink_to(bag)
+    assert len(Log.read(tmp_path / "alias")) == len(Log.read(bag))
+
+
+def test_a_number_with_an_underscore_is_no_number(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("time,q\n0,1\n1,1_0\n")
+    with pytest.raises(SurefootError, match="line 3: q: found '1_0', expected a number"):
+        Log.read(path)
+
+
+def test_brackets_in_a_name_cost_time_in_proportion(tmp_path):
+    """The search for a unit used to try every bracket with all the rest of the name."""
+    path = tmp_path / "a.csv"
+    path.write_text("time,q" + "(" * 300_000 + ",v [rad/s]\n0,1,1\n1,2,1\n2,3,1\n")
+    began = time.process_time()
+    assert Log.read(path).units["v [rad/s]"] == "rad/s" and time.process_time() - began < 10
+
+
+def test_a_clock_beyond_signed_numbers_and_a_shape_of_true_are_no_defects(tmp_path):
+    np.savez(tmp_path / "a.npz", time=np.arange(5, dtype="u8") + 2**63, q=np.arange(5.0))
+    with pytest.raises(SurefootError, match="a.npz"):
+        Log.read(tmp_path / "a.npz")
+    with zipfile.ZipFile(tmp_path / "b.npz", "w") as z:
+        z.writestr("time.npy", makers.npy("'<f8'", "(True,)") + bytes(8))
+    with pytest.raises(SurefootError, match="b.npz"):
+        Log.read(tmp_path / "b.npz")
+
+
+def test_a_mapping_of_too_many_columns_is_refused_before_they_are_read(tmp_path):
+    (tmp_path / "a.csv").write_text("time,q\n0,1\n1,2\n")
+    told = {"columns": {f"q{k}": {"from": "q"} for k in range(20_000)}}
+    with pytest.raises(SurefootError, match="found 20000 columns, expected at most"):
+        Log.read(tmp_path / "a.csv", told)
+
+
+def test_a_name_longer_than_any_file_has_is_refused_in_words():
+    with pytest.raises(SurefootError, match="cannot read it: File name too long"):
+        Log.read("a" * 10_000 + ".csv")

@@ -65,61 +65,44 @@ def npz() -> Iterator[Case]:
     yield arrays("sound", "accept", time=TIME, q=Q, gain=3.5)
     yield own("sound own", headed(), "accept")
     for name, body in {
-        "own header no JSON": "{", "own header list": "[]", "own header number": "5", "own units list": headed(units=[1]), "own units unknown": headed(units={"z": "m"}), "own units of numbers": headed(units={"q": 5}), "own meta list": headed(meta=[1]),
-        "own meta names": headed(meta={"names": 5}), "own meta names of numbers": headed(meta={"names": {"q": [1]}}), "own meta source text": headed(meta={"source": "x"}), "own meta streams": headed(meta={"streams": {"a": 5, "b": None}}), "own meta mended": headed(meta={"mended": 5}), "own meta notes": headed(meta={"notes": {"a": 1}}), "own meta constants": headed(meta={"constants": 5}),
-        "own meta source path": headed(meta={"source": {"path": ["x"], "format": {}}}), "own meta gaps": headed(meta={"gaps": "x", "rate": "x", "lost": None}), "own header deep": '{"units":' + "[" * 50_000, "own header surrogate": headed(meta={"source": {"path": "\ud800"}}), "own escape": headed(meta={"source": {"path": ESCAPE}, "notes": [ESCAPE]}), "own forged": headed(meta={"source": {"path": f"x\n{FORGED}"}}),
-        "own null": "null", "own format": headed(format="surefoot.log/9"), "own duplicate": '{"format":"surefoot.log/1","units":{},"units":[],"meta":{}}', "own nan": headed(meta={"x": float("nan")}), "own units escape": headed(units={"q": ESCAPE}),
+        "own units of numbers": headed(units={"q": 5}), "own meta list": headed(meta=[1]),
+        "own meta names of numbers": headed(meta={"names": {"q": [1]}}), "own meta mended": headed(meta={"mended": 5}),
+        "own meta gaps": headed(meta={"gaps": "x", "rate": "x", "lost": None}), "own header deep": '{"units":' + "[" * 50_000, "own header surrogate": headed(meta={"source": {"path": "\ud800"}}), "own forged": headed(meta={"source": {"path": f"x\n{FORGED}"}}),
+        "own units escape": headed(units={"q": ESCAPE}),
     }.items():  # fmt: skip
         yield own(name, body, "either")
     npy = makers.npy
     yield one("pickle", lambda p: archive(p, {"time.npy": npy("'|O'", "(3,)") + pickled(p)}))
-    yield one("pickle as a member", lambda p: archive(p, {"time.npy": pickled(p), "q.npy": saved(Q)}))
-    yield one("pickle called npz", lambda p: p.write("a.npz", pickled(p)))
-    yield one("npy called npz", lambda p: p.write("a.npz", saved(Q)))
-    yield one("npy of objects called npz", lambda p: p.write("a.npz", npy("'|O'", "(3,)") + pickled(p)))
-    yield one("structured with objects", lambda p: archive(p, {"time.npy": npy("[('a','|O')]", "(3,)") + pickled(p)}))
-    yield one("code in the header", lambda p: archive(p, {"time.npy": npy("__import__('os').getpid()", "(3,)")}))
     yield one("code that makes a file", lambda p: archive(p, {"time.npy": npy(f"({p.code})"[:90], "(3,)")}))
     for name, descr, shape, data in (
-        ("shape 1e12", "'<f8'", "(1000000000000,)", 64), ("shape negative", "'<f8'", "(-4,)", 64), ("shape overflows", "'<f8'", f"({2**62}, 16)", 64), ("shape of 60 ones", "'<f8'", str((1,) * 40), 8),
-        ("shape text", "'<f8'", "'x'", 64), ("shape float", "'<f8'", "(2.0,)", 16), ("shape true", "'<f8'", "(True,)", 8), ("shape deep", "'<f8'", "(" * 30 + "1", 64), ("dtype zero", "'|V0'", "(1000000000000,)", 0), ("dtype huge", "'|S2147483647'", "(9,)", 64),
-        ("dtype unknown", "'<z9'", "(3,)", 64), ("dtype list", "[('a','<f8'),('a','<f8')]", "(4,)", 64), ("too long", "'<f8'", "(2,)", 64), ("too short", "'<f8'", "(80,)", 64), ("empty", "'<f8'", "(0,)", 0), ("empty of 1e12 columns", "'<f8'", "(0, 1000000000000)", 0),
+        ("shape 1e12", "'<f8'", "(1000000000000,)", 64), ("shape overflows", "'<f8'", f"({2**62}, 16)", 64),
+        ("shape float", "'<f8'", "(2.0,)", 16), ("shape true", "'<f8'", "(True,)", 8), ("shape deep", "'<f8'", "(" * 30 + "1", 64), ("dtype huge", "'|S2147483647'", "(9,)", 64),
+        ("empty of 1e12 columns", "'<f8'", "(0, 1000000000000)", 0),
     ):  # fmt: skip
         yield arrays(name, "either" if data == 0 else "refuse", time=npy(descr, shape) + bytes(data))
-    yield arrays("npy version 9", time=b"\x93NUMPY\x09\x00" + bytes(100))
     yield arrays("npy header of 4 GiB", time=b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + bytes(100))
     for name, columns in {
-        "clock back": {"time": TIME[::-1], "q": Q}, "clock nan": {"time": TIME * np.nan, "q": Q}, "clock repeats": {"time": TIME * 0, "q": Q}, "text alone": {"who": "me"}, "no clock": {"q": Q}, "complex": {"time": TIME + 0j, "q": Q + 1j},
-        "dates": {"time": TIME.astype("M8[s]"), "q": Q}, "scalars": {"time": 1.0, "q": 2.0},
+        "clock back": {"time": TIME[::-1], "q": Q}, "complex": {"time": TIME + 0j, "q": Q + 1j},
+
     }.items():  # fmt: skip
         yield arrays(name, "refuse", **columns)
     for name, columns in {
-        "inf": {"time": TIME, "q": np.full(5, np.inf)}, "half": {"time": TIME.astype("f2"), "q": Q.astype("f2")}, "big endian": {"time": TIME.astype(">f8"), "q": Q.astype(">f4")}, "unsigned clock": {"time": np.arange(5, dtype="u8") + 2**63, "q": Q}, "cube": {"time": TIME, "q": np.zeros((5, 5, 5))},
-        "4 parts of 1e5": {"time": np.arange(4.0), "q": np.zeros((4, 10**5))}, "longdouble": {"time": TIME.astype("g"), "q": Q.astype("g")}, "huge": {"time": TIME, "q": np.full(5, 1e308)}, "denormal": {"time": TIME, "q": Q * 5e-324}, "text column": {"time": TIME, "q": Q, "who": np.array(["\ud800"] * 5)},
+        "unsigned clock": {"time": np.arange(5, dtype="u8") + 2**63, "q": Q},
+
     }.items():  # fmt: skip
         yield arrays(name, "either", **columns)
     good = {"time.npy": saved(TIME), "q.npy": saved(Q)}
     yield one("60k members", lambda p: archive(p, {"time.npy": saved(TIME)} | {f"q{k}.npy": saved(Q) for k in range(60_000)}), "either", heavy=True)  # fmt: skip
-    yield one("5k members", lambda p: archive(p, {"time.npy": saved(TIME)} | {f"q{k}.npy": saved(Q) for k in range(5_000)}), "either")  # fmt: skip
     yield one("member twice", lambda p: twice(p, good), "either")
     yield one("member up", lambda p: archive(p, good | {"../../outside/x.npy": saved(Q)}), "either")
-    yield one("member absolute", lambda p: archive(p, good | {"/tmp/x.npy": saved(Q)}), "either")
     yield one("member escape", lambda p: archive(p, good | {f"{ESCAPE}.npy": saved(Q)}), "either")
     yield one("member forged", lambda p: archive(p, {"time.npy": saved(TIME), f"q\n{FORGED}.npy": npy("'<f8'", "(9,)")}))  # fmt: skip
-    yield one("no arrays", lambda p: archive(p, {"readme.txt": b"hello"}))
-    yield one("empty zip", lambda p: p.write("a.npz", b"PK\x05\x06" + bytes(18)))
-    yield one("empty file", lambda p: p.write("a.npz", b""))
-    yield one("bomb of 128 MB", lambda p: archive(p, good | {"x.npy": npy("'<f8'", f"({1 << 24},)") + bytes(1 << 27)}), "either", heavy=True)  # fmt: skip
     yield one("bomb of 1 GiB", bomb, heavy=True)
     yield one("size lies high", lambda p: patched(archive(p, good), b"PK\x01\x02", 24, b"\xf0\xff\xff\xff"))
     yield one("size lies low", lambda p: patched(archive(p, good), b"PK\x01\x02", 24, b"\x01\0\0\0"))
-    yield one("crc wrong", lambda p: patched(archive(p, good), b"PK\x01\x02", 16, b"\0\0\0\0"))
     yield one("offset beyond", lambda p: patched(archive(p, good), b"PK\x01\x02", 42, b"\xff\xff\xff\x7f"))
-    yield one("encrypted", lambda p: patched(archive(p, good), b"PK\x01\x02", 8, b"\x01\x00"))
-    yield one("method unknown", lambda p: patched(archive(p, good), b"PK\x01\x02", 10, b"\x63\x00"))
     yield one("65535 members declared", lambda p: patched(archive(p, good), b"PK\x05\x06", 8, b"\xff\xff\xff\xff"), "either")  # fmt: skip
-    yield one("lzma", lambda p: archive(p, good, how=zipfile.ZIP_LZMA), "either")
-    for k in range(6):
+    for k in range(2):
         yield one(f"cut {k}", lambda p, k=k: p.write("a.npz", spoilt(archive(p, good).read_bytes(), k, 0)))
         yield one(f"turned {k}", lambda p, k=k: p.write("a.npz", spoilt(archive(p, good).read_bytes(), 60 + k, 1 + k)), "either")  # fmt: skip
 
@@ -159,30 +142,20 @@ def mat() -> Iterator[Case]:
     yield of("sound", "accept", t=column, q=np.stack([Q, Q], 1))
     yield of("cells", "either", t=column, q=np.array([[1, "a", Q]], object))
     yield of("struct", "either", t=column, q={"a": 1, "b": {"c": Q}})
-    yield of("complex", "either", t=column, q=Q[:, None] * 1j)
-    yield of("text", "refuse", who="me")
-    yield of("empty array", "refuse", t=np.zeros((0, 0)))
     yield of("clock back", "refuse", t=column[::-1], q=Q[:, None])
-    yield of("clock nan", "refuse", t=column * np.nan, q=Q[:, None])
-    yield of("inf", "either", t=column, q=np.full((5, 1), np.inf))
     yield one("7.3", b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(384) + b"\x89HDF\r\n\x1a\n" + bytes(64))
-    yield one("hdf5", b"\x89HDF\r\n\x1a\n" + bytes(600))
     yield one("size of 4 GiB", element(14, 0xFFFFFFF0))
     yield one("shape of 2^62", element(14, 48, struct.pack("<IIIIIIiiIII", 6, 8, 6, 0, 5, 8, 2**31 - 1, 2**31 - 1, 0x10001, 9, 0)))  # fmt: skip
     yield one("shape negative", element(14, 48, struct.pack("<IIIIIIiiIII", 6, 8, 6, 0, 5, 8, -1, -1, 0x10001, 9, 0)))
-    yield one("class unknown", element(14, 48, struct.pack("<IIIIIIiiIII", 6, 8, 99, 0, 5, 8, 1, 1, 0x10001, 9, 0)))
     yield one("function object", element(14, 48, struct.pack("<IIIIIIiiIII", 6, 8, 16, 0, 5, 8, 1, 1, 0x10001, 9, 0)))
     yield one("nested elements", lambda: element(15, 60_000, b"".join(struct.pack("<II", 15, 60_000 - 8 * k) for k in range(7_000))))  # fmt: skip
-    for n in (28, 30):
+    for n in (30,):
         yield one(f"bomb of 2^{n}", lambda n=n: element(15, len(x := zlib.compress(struct.pack("<II", 14, 1 << n) + bytes(1 << n), 1)), x), heavy=True)  # fmt: skip
     yield one("rubbish compressed", element(15, 64, bytes(64)))
-    yield one("magic alone", b"MATLAB ")
-    yield one("empty", b"")
     yield one("version 4, 1e9 rows", struct.pack("<iiiii", 0, 10**9, 10**9, 0, 2) + b"t\0", "refuse")
-    yield one("version 4, negative", struct.pack("<iiiii", 0, -5, -5, 0, 2) + b"t\0", "refuse")
     yield one("version 4, name of 2 GiB", struct.pack("<iiiii", 0, 1, 1, 0, 2**31 - 1) + b"t\0", "refuse")
     yield Case("mat", "pickle", lambda p: p.write("a.mat", pickled(p)), ("log", "a.mat"))
-    for k in range(6):
+    for k in range(2):
         yield Case("mat", f"cut {k}", lambda p, k=k: p.write("a.mat", spoilt(makers.mat_file(p.here / "a.mat", 30).read_bytes(), k, 0)), ("log", "a.mat"), "either")  # fmt: skip
         yield Case("mat", f"turned {k}", lambda p, k=k: p.write("a.mat", spoilt(makers.mat_file(p.here / "a.mat", 30).read_bytes(), 60 + k, 1 + k)), ("log", "a.mat"), "either")  # fmt: skip
 
@@ -207,33 +180,24 @@ def parquet() -> Iterator[Case]:
     yield one("sound", lambda p: makers.parquet_file(p.here / "a.parquet", 30), "accept")
     yield of("clock back", "refuse", {"time": TIME[::-1].copy(), "q": Q})
     yield of("clock null", "refuse", {"time": pa.array([None] * 5, pa.float64()), "q": Q})
-    yield of("text alone", "refuse", {"who": ["me"] * 5})
-    yield of("no rows", "refuse", {"time": pa.array([], pa.float64())})
     yield of("ragged lists", "either", {"time": TIME, "q": pa.array([[1.0], [1.0, 2.0], [], None, [3.0]])})
     yield of("nested lists", "either", {"time": TIME, "q": pa.array([[[1.0]]] * 5)})
-    yield of("decimals", "either", {"time": TIME, "q": pa.array([1] * 5, pa.decimal128(30))})
-    yield of("dictionary", "either", {"time": TIME, "q": pa.array(["a"] * 5).dictionary_encode()})
     yield of(
         "dates to the end", "either", {"time": pa.array([2**62 + k for k in range(5)], pa.timestamp("ns")), "q": Q}
     )
     yield of("binary", "either", {"time": TIME, "q": pa.array([b"\x80\x04cos\nsystem"] * 5)})
     yield of("escape in a name", "either", {"time": TIME, ESCAPE: Q})
     yield of("forged line", "refuse", {f"q\n{FORGED}": ["a"] * 5})
-    yield of("name with a dot", "either", {"time": TIME, "a.b": Q, "a": Q})
     yield of("2000 columns", "either", {"time": TIME} | {f"q{k}": Q for k in range(2000)})
     yield one("1e8 equal rows in 10 kB", lambda p: table(p.here / "a.parquet", {"time": pa.array(np.zeros(10**8, "i1"))}, compression="zstd"), heavy=True)  # fmt: skip
-    yield one("3e7 equal rows", lambda p: table(p.here / "a.parquet", {"time": pa.array(np.zeros(3 * 10**7))}, compression="zstd"), heavy=True)  # fmt: skip
     yield one("a list of 3e7", lambda p: table(p.here / "a.parquet", {"time": [0.0], "q": pa.array([np.zeros(3 * 10**7)])}, compression="zstd"), "either", heavy=True)  # fmt: skip
     yield one("footer of 2 GiB", lambda p: p.write("a.parquet", b"PAR1" + b"\xff\xff\xff\x7fPAR1"))
-    yield one("footer negative", lambda p: p.write("a.parquet", b"PAR1" + b"\xff\xff\xff\xffPAR1"))
-    yield one("footer of zeros", lambda p: p.write("a.parquet", b"PAR1" + bytes(100) + b"\x64\0\0\0PAR1"))
     yield one("footer deep", lambda p: p.write("a.parquet", b"PAR1" + b"\x1c" * 10**6 + struct.pack("<I", 10**6) + b"PAR1"))  # fmt: skip
-    yield one("magic alone", lambda p: p.write("a.parquet", b"PAR1"))
     yield one("empty", lambda p: p.write("a.parquet", b""))
     yield one("encrypted", lambda p: p.write("a.parquet", b"PARE" + bytes(64) + b"PARE"))
     yield one("pickle", lambda p: p.write("a.parquet", pickled(p)))
     yield one("page crc wrong", wrong_page)
-    for k in range(6):
+    for k in range(2):
         yield one(f"cut {k}", lambda p, k=k: p.write("a.parquet", spoilt(makers.parquet_file(p.here / "a.parquet", 30).read_bytes(), k, 0)))  # fmt: skip
         yield one(f"turned {k}", lambda p, k=k: p.write("a.parquet", spoilt(makers.parquet_file(p.here / "a.parquet", 30).read_bytes(), 60 + k, 1 + k)), "either")  # fmt: skip
 
@@ -265,29 +229,24 @@ def lerobot() -> Iterator[Case]:
     data = "data/chunk-000/file-000.parquet"
     yield one("sound", lambda d, p: None, "accept")
     yield one("episode 9", lambda d, p: None, "refuse", "--episode", "9")
-    yield one("episode -1", lambda d, p: None, "refuse", "--episode", "-1")
     yield one("episode 1e30", lambda d, p: None, "refuse", "--episode", str(10**30))
     for name, want, change in (
-        ("version 2", "refuse", {"codebase_version": "v2.1"}), ("version number", "refuse", {"codebase_version": 3}), ("version null", "refuse", {"codebase_version": None}), ("fps text", "either", {"fps": "fast"}), ("fps 0", "either", {"fps": 0}), ("fps 1e300", "either", {"fps": 1e300}), ("fps list", "either", {"fps": [50]}), ("fps -1", "either", {"fps": -50}),
-        ("features list", "either", {"features": []}), ("features of numbers", "either", {"features": {"action": 5}}), ("names deep", "either", {"features": {"action": {"names": {"a": {"b": ["c"]}}}}}), ("names of numbers", "either", {"features": {"action": {"names": [1, None]}}}), ("names escape", "either", {"features": {"action": {"names": [ESCAPE, "b"]}}}), ("robot escape", "either", {"robot_type": ESCAPE}), ("robot surrogate", "either", {"robot_type": "\ud800"}), ("robot forged", "either", {"robot_type": f"x\n{FORGED}"}),
+        ("version 2", "refuse", {"codebase_version": "v2.1"}), ("fps text", "either", {"fps": "fast"}), ("fps -1", "either", {"fps": -50}),
+        ("features list", "either", {"features": []}), ("names deep", "either", {"features": {"action": {"names": {"a": {"b": ["c"]}}}}}), ("names escape", "either", {"features": {"action": {"names": [ESCAPE, "b"]}}}), ("robot surrogate", "either", {"robot_type": "\ud800"}),
         ("data path up", "either", {"data_path": "../../outside/{chunk}"}),
     ):  # fmt: skip
         yield info(name, want, **change)
     for name, change in (
-        ("chunk negative", {"data/chunk_index": [-1] * 3}), ("chunk 2^62", {"data/chunk_index": [2**62] * 3}), ("chunk nan", {"data/chunk_index": [float("nan")] * 3}), ("chunk inf", {"data/chunk_index": [float("inf")] * 3}), ("chunk text", {"data/chunk_index": ["../../outside"] * 3}), ("file null", {"data/file_index": [None] * 3}), ("file lists", {"data/file_index": [[0, 1]] * 3}), ("no episodes", {"episode_index": [7, 8, 9]}),
+        ("chunk 2^62", {"data/chunk_index": [2**62] * 3}), ("chunk inf", {"data/chunk_index": [float("inf")] * 3}), ("file null", {"data/file_index": [None] * 3}),
     ):  # fmt: skip
         yield episodes(name, "refuse", **change)
     yield one("info empty", lambda d, p: (d / "meta/info.json").write_text(""))
-    yield one("info list", lambda d, p: (d / "meta/info.json").write_text("[]"))
     yield one("info deep", lambda d, p: (d / "meta/info.json").write_text("[" * 100_000))
-    yield one("info nan", lambda d, p: (d / "meta/info.json").write_text('{"codebase_version":NaN}'))
     yield one("info of 50 MB", lambda d, p: (d / "meta/info.json").write_text('{"codebase_version":"v3.0","x":"' + "x" * 50_000_000 + '"}'), "either", heavy=True)  # fmt: skip
-    yield one("info a folder", lambda d, p: (os.remove(d / "meta/info.json"), (d / "meta/info.json").mkdir()))
     yield one("info out", lambda d, p: (os.remove(d / "meta/info.json"), (d / "meta/info.json").symlink_to(p.outside / "secret.json")))  # fmt: skip
     yield one("data out", lambda d, p: (table(p.outside / "x.parquet", {"episode_index": [0, 0], "timestamp": [0.0, 1.0], "SECRET5d1c0ffee": [1.0, 2.0]}), os.remove(d / data), (d / data).symlink_to(p.outside / "x.parquet")))  # fmt: skip
     yield one("data to zero", lambda d, p: (os.remove(d / data), (d / data).symlink_to("/dev/zero")))
     yield one("data a pipe", lambda d, p: (os.remove(d / data), os.mkfifo(d / data)))
-    yield one("data gone", lambda d, p: os.remove(d / data))
     yield one("data no parquet", lambda d, p: (d / data).write_bytes(pickled(p)))
     yield one("no episode column", lambda d, p: table(d / data, {"timestamp": TIME}))
     yield one("folder to itself", lambda d, p: (d / "loop").symlink_to(d), "either")

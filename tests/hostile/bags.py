@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import struct
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,29 +81,26 @@ def mcap() -> Iterator[Case]:
     yield Case("mcap", "sound", lambda p: makers.mcap_file(p.here / "a.mcap", 30), ("log", "a.mcap"), "accept")
     yield one("sound by hand", told(*q), "accept")
     for name, content in {
-        "no magic": b"not an mcap", "magic alone": b"\x89MCAP0\r\n", "empty": b"", "version 9": b"\x89MCAP9\r\n" + told(*q)[8:], "record of 4 GiB": mcap_of(record(6, b"", 1 << 32)), "record of 2^63": mcap_of(record(5, b"ab", (1 << 63) + 1)), "record of 2^64": mcap_of(record(5, b"ab", (1 << 64) - 1)),
-        "text of 4 GiB": mcap_of(record(3, struct.pack("<HI", 1, 0xFFFFFFF0) + b"x" * 20)), "orphan message": mcap_of(record(5, struct.pack("<HIQQ", 9, 0, 0, 0))), "brotli": mcap_of(record(6, chunk(b"brotli", b"", 0))), "lz4 rubbish": mcap_of(record(6, chunk(b"lz4", b"rubbish", 1000))), "zstd rubbish": mcap_of(record(6, chunk(b"zstd", b"rubbish", 1000))),
-        "chunk in a chunk": mcap_of(record(6, chunk(b"", record(6, chunk(b"", b"", 0)), len(record(6, chunk(b"", b"", 0)))))), "chunk crc wrong": mcap_of(record(6, chunk(b"", told(*q)[17:], len(told(*q)[17:]), 12345))), "data crc wrong": told(*q).replace(record(15, struct.pack("<I", 0)), record(15, struct.pack("<I", 77))), "message no JSON": told(b"{", b"{"), "message list": told([1], [2]), "message number": told(5, 6),
-        "message deep": told(b"[" * 100_000), "message object deep": told(b'{"a":' * 5_000 + b"1" + b"}" * 5_000), "message not UTF-8": told(b'{"q":"\xff"}'), "text alone": told({"a": "x"}, {"a": "y"}), "no messages": told(), "stamp of 2^64": told(*q, stamps=[2**64 - 5 + k for k in range(5)]), "topic not UTF-8": told(*q, topic=b"/\xff"), "topic of 4 GiB": mcap_of(record(4, struct.pack("<HHI", 1, 0, 0xFFFFFFFF))),
-        "definition empty": defined(""), "definition rubbish": defined("((((("), "definition unknown type": defined("no_such/Type x"), "definition of itself": defined("a/B x"), "definition not UTF-8": defined(b"\xff\xfe float64 x"), "message short": defined("float64[] x", struct.pack("<I", 1 << 30)), "message array of 2^32": defined("float64[] x", b"\xff" * 8), "message text of 2^32": defined("string x", b"\xff" * 8), "message nested arrays": defined("a/C[] x\n===\nMSG: a/C\na/D[] y\n===\nMSG: a/D\nuint8[] z", b"\xff\xff\xff\x7f" * 9),
-        "number 400 digits": told(b'{"q":' + b"1" * 5000 + b"}"), "number 1e999": told(b'{"q":1e999}', b'{"q":"a"}'), "stamp not a number": told({"stamp": {"sec": "x", "nanosec": 0}, "q": 1}), "stamp a list": told({"stamp": {"sec": [], "nanosec": 0}, "q": 1}),
+        "record of 4 GiB": mcap_of(record(6, b"", 1 << 32)), "record of 2^64": mcap_of(record(5, b"ab", (1 << 64) - 1)),
+        "brotli": mcap_of(record(6, chunk(b"brotli", b"", 0))), "zstd rubbish": mcap_of(record(6, chunk(b"zstd", b"rubbish", 1000))),
+        "chunk in a chunk": mcap_of(record(6, chunk(b"", record(6, chunk(b"", b"", 0)), len(record(6, chunk(b"", b"", 0)))))), "chunk crc wrong": mcap_of(record(6, chunk(b"", told(*q)[17:], len(told(*q)[17:]), 12345))), "message no JSON": told(b"{", b"{"),
+        "message deep": told(b"[" * 100_000), "stamp of 2^64": told(*q, stamps=[2**64 - 5 + k for k in range(5)]), "topic not UTF-8": told(*q, topic=b"/\xff"),
+        "definition unknown type": defined("no_such/Type x"), "definition of itself": defined("a/B x"), "message array of 2^32": defined("float64[] x", b"\xff" * 8), "message nested arrays": defined("a/C[] x\n===\nMSG: a/C\na/D[] y\n===\nMSG: a/D\nuint8[] z", b"\xff\xff\xff\x7f" * 9),
+        "number 1e999": told(b'{"q":1e999}', b'{"q":"a"}'),
     }.items():  # fmt: skip
         yield one(name, content)
     for name, content in {
-        "definition code": defined("float64 __class__\nfloat64 __init__\nfloat64 x"), "definition import": defined("float64 x # __import__('os').system('x')\nstring import=exec"), "definition same names": defined("float64 x\nfloat64 x"), "definition of 10^4 fields": defined("\n".join(f"float64 x{k}" for k in range(10_000)), bytes(80_000)), "definition escape": defined(f"float64 x{ESCAPE}"), "fixed array of 1e9": defined("uint8[1000000000] x"), "constant only": defined("int32 X=5", b""), "wstring": defined("wstring x"),
-        "same stamps": told(*q, stamps=[7] * 5), "stamps back": told(*q, stamps=[5, 4, 3, 2, 1]), "stamp 0 and 2^62": told(*q[:2], stamps=[0, 2**62]), "topic escape": told(*q, topic="/" + ESCAPE), "topic forged": told({"q": "x"}, topic=f"/x\n{FORGED}"), "key escape": told(*[{ESCAPE: k} for k in range(5)]), "key forged": told({f"q\n{FORGED}": 1}, {f"q\n{FORGED}": "a"}), "key surrogate": told(*[{"\ud800": k} for k in range(5)]), "nan": told(*[b'{"q":NaN}'] * 5), "same key": told(*[b'{"q":1,"q":[2]}'] * 5),
-        "channel twice": mcap_of(channel("/a"), channel("/b"), message(b'{"q":1}'), message(b'{"q":2}', 10**7)), "log_time as data": told(*[{"log_time": k, "q": k} for k in range(5)]), "unknown opcode": mcap_of(record(200, b"x" * 9), channel("/a"), message(b'{"q":1}'), message(b'{"q":2}', 10**7)), "empty messages": told(b"{}", b"{}"), "stamp of 1e30 s": told({"stamp": {"sec": 10**30, "nanosec": 0}, "q": 1}, {"stamp": {"sec": 10**30, "nanosec": 5}, "q": 1}),
-        "other keys each": told(*[{f"k{k}": k} for k in range(2000)]),
+        "definition of 10^4 fields": defined("\n".join(f"float64 x{k}" for k in range(10_000)), bytes(80_000)), "definition escape": defined(f"float64 x{ESCAPE}"), "fixed array of 1e9": defined("uint8[1000000000] x"),
+        "topic forged": told({"q": "x"}, topic=f"/x\n{FORGED}"), "key escape": told(*[{ESCAPE: k} for k in range(5)]), "same key": told(*[b'{"q":1,"q":[2]}'] * 5),
+
+
     }.items():  # fmt: skip
         yield one(name, content, "either")
-    yield one("zstd bomb", lambda: mcap_of(record(6, chunk(b"zstd", zeros("zstd", BOMB), BOMB))), heavy=True)
     yield one("zstd bomb that lies", lambda: mcap_of(record(6, chunk(b"zstd", zeros("zstd", BOMB), 1000))), heavy=True)
-    yield one("lz4 bomb that lies", lambda: mcap_of(record(6, chunk(b"lz4", zeros("lz4", 1 << 28), 1000))))
     yield one("many small bombs", lambda: mcap_of(*[record(6, chunk(b"zstd", zeros("zstd", 1 << 26), 1 << 26))] * 60), heavy=True)  # fmt: skip
     yield one("20k messages of their own keys", lambda: told(*[{f"k{k}": k} for k in range(20_000)]), "either", heavy=True)  # fmt: skip
-    yield one("20k topics", lambda: mcap_of(*(channel(f"/{k}", at=k) + message(b'{"q":1}', k, k) for k in range(20_000))), "either", heavy=True)  # fmt: skip
     yield Case("mcap", "pickle", lambda p: p.write("a.mcap", pickled(p)), ("log", "a.mcap"))
-    for k in range(6):
+    for k in range(2):
         yield Case("mcap", f"cut {k}", lambda p, k=k: p.write("a.mcap", spoilt(makers.mcap_file(p.here / "a.mcap", 20).read_bytes(), k, 0)), ("log", "a.mcap"))  # fmt: skip
         yield Case("mcap", f"turned {k}", lambda p, k=k: p.write("a.mcap", spoilt(makers.mcap_file(p.here / "a.mcap", 20).read_bytes(), 60 + k, 1 + k)), ("log", "a.mcap"), "either")  # fmt: skip
 
@@ -134,71 +130,35 @@ def rosbag2() -> Iterator[Case]:
         return one(name, change, want, **more)
 
     yield one("sound", lambda d, p: None, "accept")
-    yield yaml("yaml empty", lambda s: "")
-    yield yaml("yaml list", lambda s: "[]")
-    yield yaml("yaml number", lambda s: "5")
     yield yaml("yaml of 50k brackets", lambda s: "[" * 50_000)
-    yield yaml("yaml of 50k braces", lambda s: "{a: " * 50_000)
-    yield yaml("yaml of 5k dashes", lambda s: "- " * 5_000)
     yield yaml("yaml alias bomb", lambda s: "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefghi", "bcdefghij")) + s, "either")  # fmt: skip
     yield yaml("yaml python object", lambda s: "x: !!python/object/apply:builtins.open ['CANARY', 'w']\n" + s)
-    yield yaml("yaml python name", lambda s: s + "\n  x: !!python/name:os.system\n")
-    yield yaml("yaml unknown tag", lambda s: s.replace("version:", "version: !evil"))
-    yield yaml("yaml two documents", lambda s: s + "\n---\n" + s)
-    yield yaml("yaml nul", lambda s: s.encode() + b"\0")
     yield yaml("yaml not UTF-8", lambda s: b"\xff\xfe" + s.encode())
-    yield yaml("yaml utf-16", lambda s: s.encode("utf-16"), "either")
     yield yaml("yaml of 20 MB", lambda s: s + "\n# " + "x" * 20_000_000 + "\n", "either", heavy=True)
-    yield yaml("yaml of 2e5 keys", lambda s: s + "".join(f"k{k}: 1\n" for k in range(200_000)), "either", heavy=True)
     yield yaml("version 99", lambda s: s.replace("version: 8", "version: 99"))
-    yield yaml("version text", lambda s: s.replace("version: 8", "version: x"))
-    yield yaml("version list", lambda s: s.replace("version: 8", "version: [8]"))
-    yield yaml("storage unknown", lambda s: s.replace("sqlite3", "evil"))
-    yield yaml("compressed", lambda s: s.replace("compression_format: ''", "compression_format: zstd").replace("compression_mode: ''", "compression_mode: file"))  # fmt: skip
     yield yaml("path up", lambda s: s.replace("bag.db3", "../../outside/secret.txt"))
     yield yaml("path absolute", lambda s: s.replace("bag.db3", "OUTSIDE/secret.txt"))
-    yield yaml("path null", lambda s: s.replace("bag.db3", ""))
     yield yaml("path gone", lambda s: s.replace("bag.db3", "other.db3"))
-    yield yaml("path escape", lambda s: s.replace("bag.db3", '"\\e]0;owned\\a"'))
-    yield yaml("counts lie", lambda s: s.replace("message_count: 20", "message_count: 99999999999"), "either")
-    yield yaml("counts text", lambda s: s.replace("message_count: 20", "message_count: many"), "either")
-    yield yaml("type unknown", lambda s: s.replace("sensor_msgs/msg/JointState", "no/msg/Such"), "either")
-    yield yaml("serialization unknown", lambda s: s.replace("cdr", "evil"), "either")
-    yield sql("no table", "refuse", "drop table messages")
-    yield sql("no messages", "refuse", "delete from messages")
-    yield sql("topic gone", "refuse", "delete from topics")
     yield sql("view that never ends", "either", "alter table messages rename to m", "create view messages as with recursive r(id,topic_id,timestamp,data) as (select 1,1,0,x'00010000' union all select id+1,1,id,x'00010000' from r) select * from r")  # fmt: skip
     yield sql("view of another file", "either", "alter table messages rename to m", "create view messages as select id, topic_id, timestamp, readfile('/etc/passwd') as data from m")  # fmt: skip
     yield sql("trigger", "accept", "create trigger t after insert on messages begin select 1; end")
-    yield sql("data text", "refuse", "update messages set data = 'x'")
     yield sql("data short", "refuse", "update messages set data = x'00'")
     yield sql("data lengths of 2^32", "refuse", "update messages set data = x'00010000ffffffffffffffffffffffffffffffffffffffff'")  # fmt: skip
     yield sql("data of 100 MB", "either", "update messages set data = zeroblob(100000000) where id = 1")
     yield sql("stamp text", "either", "update messages set timestamp = 'x' where id = 3")
-    yield sql("stamp negative", "refuse", "update messages set timestamp = -5 where id = 3")
-    yield sql("stamps equal", "either", "update messages set timestamp = 5")
-    yield sql("type code", "either", 'update topics set type = \'__import__("os").system("touch CANARY")\'')
-    yield sql("topic escape", "either", "update topics set name = char(27) || '[2J'")
     yield sql("topic forged", "either", f"update topics set name = char(10) || '{FORGED}'")
     yield one("database to zero", lambda d, p: (at := db(d), os.remove(at), at.symlink_to("/dev/zero")))
     yield one("database a pipe", lambda d, p: (at := db(d), os.remove(at), os.mkfifo(at)))
     yield one("database out", lambda d, p: (at := db(d), at.rename(p.outside / "x.db3"), at.symlink_to(p.outside / "x.db3")))  # fmt: skip
-    yield one("database empty", lambda d, p: db(d).write_bytes(b""))
-    yield one("database pickle", lambda d, p: db(d).write_bytes(pickled(p)))
-    yield one("database a folder", lambda d, p: (at := db(d), os.remove(at), at.mkdir()))
-    yield one("no metadata", lambda d, p: os.remove(d / "metadata.yaml"))
     yield one("metadata a pipe", lambda d, p: (os.remove(d / "metadata.yaml"), os.mkfifo(d / "metadata.yaml")))
     yield one("metadata out", lambda d, p: (os.remove(d / "metadata.yaml"), (d / "metadata.yaml").symlink_to(p.outside / "secret.txt")))  # fmt: skip
-    yield one("journal beside", lambda d, p: Path(f"{db(d)}-journal").write_bytes(zlib.compress(bytes(99))), "either")
-    yield one("wal beside", lambda d, p: Path(f"{db(d)}-wal").write_bytes(bytes(999)), "either")
-    for k in range(4):
+    for k in range(2):
         yield one(f"turned {k}", lambda d, p, k=k: db(d).write_bytes(spoilt(db(d).read_bytes(), k, 4)), "either")
         yield one(f"cut {k}", lambda d, p, k=k: db(d).write_bytes(spoilt(db(d).read_bytes(), k, 0)), "either")
     for name, data, want in (
-        ("mcap sound", told({"q": 1}, {"q": 2}, {"q": 3}), "accept"), ("mcap broken", b"\x89MCAP0\r\n" + bytes(99), "refuse"), ("mcap empty", b"", "refuse"),
+        ("mcap sound", told({"q": 1}, {"q": 2}, {"q": 3}), "accept"), ("mcap broken", b"\x89MCAP0\r\n" + bytes(99), "refuse"),
     ):  # fmt: skip
         yield Case("rosbag2", name, lambda p, data=data: p.write("bag/a.mcap", data), ("log", "bag"), want)
-    yield Case("rosbag2", "mcap to zero", lambda p: (p.write("bag/x", ""), (p.here / "bag/a.mcap").symlink_to("/dev/zero")), ("log", "bag"))  # fmt: skip
     yield Case("rosbag2", "mcap a pipe", lambda p: (p.write("bag/x", ""), os.mkfifo(p.here / "bag/a.mcap")), ("log", "bag"))  # fmt: skip
     yield Case("rosbag2", "mcap out", lambda p: (p.write("bag/x", ""), (p.outside / "a.mcap").write_bytes(told({"SECRET5d1c0ffee": 1}, {"SECRET5d1c0ffee": 2})), (p.here / "bag/a.mcap").symlink_to(p.outside / "a.mcap")), ("log", "bag"))  # fmt: skip
     yield Case("rosbag2", "500 mcaps", lambda p: [p.write(f"bag/{k:03d}.mcap", told({"q": k}, stamps=[k * 10**7])) for k in range(500)], ("log", "bag"), "either")  # fmt: skip

@@ -22,12 +22,10 @@ def make(good: Path) -> None:
 def _run(good: Path) -> None:
     from surefoot import tasks
     from surefoot.cli import main
-    from surefoot.deploy import bundle
 
     how = ["--steps", "512", "--envs", "16", "--save-every", "0", "--threads", "1"]
     assert main(["train", "balance", *how, "--out", str(good / "run")]) == 0
     (good / "belief.json").write_text(json.dumps(tasks.resolve("balance").belief.to_json()))
-    bundle.export_onnx(bundle.load(good / "run"), good / "ours.onnx")
 
 
 def _term(folder: Path) -> None:
@@ -45,18 +43,18 @@ def _term(folder: Path) -> None:
 def _stranger(good: Path) -> None:
     """A quadruped, a net of zeros and its contract."""
     from onnx import TensorProto, helper, numpy_helper
-    from surefoot.wiring import Wire, Wiring
 
+    from surefoot.contract import Contract
     from surefoot.tasks.ground import Ground
     from surefoot.tasks.walk import JOINTS, STAND, xml
 
-    wiring = Wiring(
-        tuple(JOINTS), tuple(STAND), tuple(Wire(n) for n in TERMS), 50.0, action_scale=(0.5,), frame="imu",
-        commands={"vx": (0.5, 0.5)},
-    )  # fmt: skip
+    contract = {
+        "joints": list(JOINTS), "home": list(STAND), "observation": [{"name": n} for n in TERMS], "rate": 50.0, "action_scale": [0.5],
+        "action_limit": 100.0, "latency": 0.0, "frame": "imu", "commands": {"vx": [0.5, 0.5]}, "kp": [], "about": "",
+    }  # fmt: skip
     (good / "robot.xml").write_text(xml(Ground()))
-    (good / "contract.json").write_text(json.dumps(wiring.to_json()))
-    n = wiring.obs_dim
+    (good / "contract.json").write_text(json.dumps(contract))
+    n = Contract.from_json(contract).obs_dim
     graph = helper.make_graph(
         [helper.make_node("Gemm", ["obs", "w"], ["actions"], transB=1)], "net",
         [helper.make_tensor_value_info("obs", TensorProto.FLOAT, [1, n])],

@@ -1,8 +1,10 @@
 """Runs surefoot on every case in a forked child and measures what it did.
 
-    wall    seconds from fork to exit; the whole process group is killed at the limit
-    memory  peak over the base: the larger of the summed resident memory of the process tree, looked at every 20 ms, and the
-            largest single process by wait4's ru_maxrss; the base is the forked worker before it reads anything
+    slow    more than 10 s of the processor's time by the process tree, or 60 s on the clock, a hang; the whole process
+            group is killed then
+    memory  peak over the base: the larger of the summed resident memory of the process tree, that it has for three looks of
+            20 ms (a process that is being started counts twice for a moment), and the largest single process by wait4's
+            ru_maxrss; the base is the forked worker before it reads anything
     left    on a refusal: files that are new or changed in the case's folder or its TMPDIR, and processes that still run
     escape  control characters in the output, or a line of an error that a name of the input forged
 A worker imports all of surefoot once; each case is a fork of it, so that 650 files take minutes and share nothing.
@@ -26,7 +28,7 @@ from typing import Any
 
 from .case import FORGED, SECRET, Case, Place
 
-SECONDS, BYTES = 10.0, 1 << 30  # what a single file may take
+SECONDS, CLOCK, BYTES = 10.0, 60.0, 1 << 30  # what a single file may take: processor, clock, memory
 REFUSED, DEFECT = 2, 70
 PARSER = re.compile(r"(Parsing error|Unrecognized options|Required options|Invalid choice)")  # a case asks wrongly
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -60,19 +62,12 @@ class Running:
     began: float
     base: int
     peak: int = 0
+    last: tuple[int, ...] = (0, 0, 0)
     late: bool = False
 
 
 def run(cases: Sequence[Case], root: Path, good: Path, jobs: int = 1, seconds: float = SECONDS, say: Any = None) -> list[Result]:  # fmt: skip
-    """All cases, in their order; those that are only slow once more and alone, since others use the machine, too."""
-    found = _all(cases, root, good, jobs, seconds, say)
-    again = [i for i, r in enumerate(found) if "slow" in r.failed]
-    for i in again if jobs > 1 else ():
-        found[i] = _all([cases[i]], root / f"again{i}", good, 1, seconds, say)[0]
-    return found
-
-
-def _all(cases: Sequence[Case], root: Path, good: Path, jobs: int, seconds: float, say: Any) -> list[Result]:
+    """All cases, in their order."""
     waiting, active, found = list(enumerate(cases))[::-1], {}, {}
     while waiting or active:
         while waiting and len(active) < jobs:
@@ -151,9 +146,10 @@ def _made(path: Path) -> int:
 
 def _look(pid: int, state: Running, seconds: float) -> Result | None:
     """The result if the case is over; until then its memory is noted, and it is killed at the limit."""
-    state.peak = max(state.peak, sum(map(_resident, _tree(pid))))
-    wall = time.monotonic() - state.began
-    if wall > seconds and not state.late:
+    state.last = (*state.last[1:], sum(map(_resident, _tree(pid))))
+    state.peak = max(state.peak, min(state.last))
+    wall, cpu = time.monotonic() - state.began, sum(map(_worked, _tree(pid)))
+    if (cpu > seconds or wall > CLOCK) and not state.late:
         state.late = True
         _kill(pid)
     done, status, usage = os.wait4(pid, os.WNOHANG)
@@ -177,7 +173,7 @@ def _judge(r: Result, state: Running, code: int, running: bool) -> None:
     r.taken = code in (0, 1) or bool(c.past and c.past in err)
     refused = code == REFUSED and not r.taken
     if state.late:
-        r.failed["slow"] = f"killed after {r.wall:.1f} s"
+        r.failed["slow"] = f"killed after {r.wall:.1f} s on the clock, {r.cpu:.1f} s of the processor"
     elif code == DEFECT:
         r.failed["defect"] = r.words
     elif code < 0:
@@ -245,6 +241,15 @@ def _resident(pid: int) -> int:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return 0
+
+
+def _worked(pid: int) -> float:
+    """Seconds of the processor, by a process and its children that have ended."""
+    try:
+        after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, after[11:15])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _kill(group: int) -> bool:

@@ -16,60 +16,44 @@ def csv() -> Iterator[Case]:
 
     yield one("sound", GOOD, "accept")
     yield one("sound tsv", GOOD.replace(",", "\t"), "accept", "tsv")
-    yield one("sound semicolons", GOOD.replace(",", ";"), "accept")
-    yield one("byte order mark", b"\xef\xbb\xbf" + GOOD.encode(), "accept")
-    yield one("carriage returns", GOOD.replace("\n", "\r\n"), "accept")
-    yield one("gap", GOOD + "5,1\n5.01,2\n", "accept")
-    yield one("denormal", GOOD.replace("2\n", "5e-324\n"), "accept")
     yield one("largest double", GOOD.replace("2\n", "1.7976931348623157e308\n"), "either")
     refused = {
-        "empty": "", "newlines": "\n" * 1000, "header only": "time,q\n", "ragged": "time,q\n0,1\n1\n", "ragged wide": "time,q\n0,1\n1,2,3\n",
-        "word": "time,q\n0,1\n1,fast\n", "clock back": "time,q\n0,1\n2,1\n1,1\n", "clock repeats": "time,q\n0,1\n0,1\n1,1\n", "clock nan": "time,q\n0,1\nnan,1\n2,1\n",
-        "clock inf": "time,q\n0,1\ninf,1\n", "clock empty": "time,q\n,1\n,2\n", "same names": "q,q\n0,1\n1,2\n", "open quote": 'time,q\n0,"1\n1,2\n', "nul": "time,q\n0,\x001\n",
-        "no clock": "a,b\n0,1\n1,2\n", "only words": "who,what\nme,that\n", "overflow": "time,q\n0,1\n1,1e999\n", "underscore": "time,q\n0,1\n1,1_0\n",
-        "formula": "time,q\n0,1\n1,=cmd|' /C calc'!A0\n", "python": "time,q\n0,1\n1,__import__('os')\n", "hex float": "time,q\n0,1\n1,0x1p4\n", "comma decimals": "time;q\n0,5;1,5\n",
-        "unicode minus": "time,q\n0,1\n1,\u22121\n",
+        "empty": "", "header only": "time,q\n", "ragged": "time,q\n0,1\n1\n",
+        "word": "time,q\n0,1\n1,fast\n", "clock back": "time,q\n0,1\n2,1\n1,1\n", "clock nan": "time,q\n0,1\nnan,1\n2,1\n",
+        "same names": "q,q\n0,1\n1,2\n", "nul": "time,q\n0,\x001\n",
+        "overflow": "time,q\n0,1\n1,1e999\n", "underscore": "time,q\n0,1\n1,1_0\n",
+        "formula": "time,q\n0,1\n1,=cmd|' /C calc'!A0\n",
+
     }  # fmt: skip
     for name, content in refused.items():
         yield one(name, content)
     either = {
-        "arabic digits": "time,q\n0,\u0661\n1,\u0662\n2,\u0663\n", "blank names": ",,\n0,1,2\n1,2,3\n", "far stamps": "time,q\n0,1\n1e300,1\n2e300,1\n", "tiny steps": "time,q\n0,1\n5e-324,1\n1e-323,1\n",
-        "negative clock": "time,q\n-3,1\n-2,1\n-1,1\n", "nan column": "time,q\n0,nan\n1,nan\n2,nan\n", "inf column": "time,q\n0,inf\n1,-inf\n2,inf\n", "one row": "time,q\n0,1\n",
-        "comments": "# x\n" * 5 + GOOD, "headless": "0,1\n1,2\n2,3\n", "hash rows": "time,q\n0,1\n#1,2\n2,3\n3,4\n", "spaces": "time q\n0 1\n1 2\n2 3\n", "line separators": "time,q\u2028\n0,1\n1,2\n2,3\n",
-        "bidi name": "time,\u202eq\n0,1\n1,2\n2,3\n", "escape in a name": f"time,{ESCAPE}\n0,1\n1,2\n2,3\n", "escape in a cell": f"time,q\n0,1\n1,{ESCAPE}\n", "bell": "time,q\x07\n0,1\n1,2\n2,3\n",
-        "forged line": f'time,"q\n{FORGED}"\n0,1\n1,2\n2,3\n', "markup": "time,[bold red]q[/]\n0,1\n1,2\n2,3\n", "c1": "time,q\x9b31m\n0,1\n1,2\n2,3\n", "surrogate": "time,q\ud800\n0,1\n1,2\n2,3\n",
+        "arabic digits": "time,q\n0,\u0661\n1,\u0662\n2,\u0663\n",
+        "one row": "time,q\n0,1\n",
+
+        "bidi name": "time,\u202eq\n0,1\n1,2\n2,3\n", "escape in a name": f"time,{ESCAPE}\n0,1\n1,2\n2,3\n",
+        "forged line": f'time,"q\n{FORGED}"\n0,1\n1,2\n2,3\n', "c1": "time,q\x9b31m\n0,1\n1,2\n2,3\n", "surrogate": "time,q\ud800\n0,1\n1,2\n2,3\n",
     }  # fmt: skip
     for name, content in either.items():
         yield one(name, content, "either")
-    yield one("latin-1", b"time,q\n0,\xff\xfe\n")
     yield one("utf-16", GOOD.encode("utf-16"))
-    yield one("utf-16 without a mark", GOOD.encode("utf-16-le"))
-    yield one("utf-7", "time,+ADw-\n0,1\n1,2\n2,3\n", "either")
     yield one("binary", bytes(range(256)) * 64)
-    yield one("zip called csv", b"PK\3\4" + bytes(200))
-    yield one("gzip", b"\x1f\x8b\x08" + bytes(200))
-    yield one("long number", lambda: "time,q\n0,1\n1," + "9" * 1_000_000 + "\n")
     yield one("long quote", lambda: 'time,q\n0,"' + "9" * 400_000 + '"\n')
-    yield one("long line", lambda: "time,q\n0," + "1" * 20_000_000 + "\n")
     yield one("one long name", lambda: "time," + "q" * 5_000_000 + "\n0,1\n1,2\n2,3\n", "either")
     for n in (10**5, 10**6):
         yield one(f"{n:.0e} columns", lambda n=n: "time," + ",".join(f"q{k}" for k in range(n)) + "\n" + "\n".join(",".join([str(j)] * (n + 1)) for j in range(3)) + "\n", "either", heavy=n > 10**5)  # fmt: skip
         yield one(f"{n:.0e} equal names", lambda n=n: "time" + ",q" * n + "\n" + "0" + ",1" * n + "\n", heavy=n > 10**5)
         yield one(f"{n:.0e} names, one twice", lambda n=n: "time," + ",".join(f"q{k}" for k in range(n)) + ",q7\n0" + ",1" * (n + 1) + "\n", heavy=n > 10**5)  # fmt: skip
     yield one("1e6 rows", lambda: "time,q\n" + "".join(f"{k},1\n" for k in range(10**6)), "either", heavy=True)
-    yield one("1e6 empty lines", lambda: "time,q\n" + "\n" * 10**6 + "0,1\n1,2\n2,3\n", "either")
     yield one("1e6 quotes", lambda: 'time,q\n0,"' + '""' * 10**6 + '"\n1,2\n')
     yield one("1e6 brackets", lambda: "time," + "(" * 10**6 + "\n0,1\n1,2\n2,3\n", "either")
     yield one("rate 1e300", GOOD, "refuse", "csv", "--rate", "1e300")
     yield one("rate nan", GOOD, "refuse", "csv", "--rate", "nan")
-    yield one("rate 1e9", GOOD, "either", "csv", "--rate", "1e9")
-    yield one("rate 1e-9", GOOD, "either", "csv", "--rate", "1e-9")
     yield one("resampled over a year", "time,q\n0,1\n31536000,1\n63072000,1\n", "either", "csv", "--rate", "1000")
     yield one("saved over itself", GOOD, "refuse", "csv", "--save", "a.csv")
     yield one("saved to a device", GOOD, "refuse", "csv", "--save", "/dev/full")
     yield one("saved beyond any folder", GOOD, "refuse", "csv", "--save", "/proc/self/x.npz")
-    yield one("drawn with a hostile name", f"time,$\\\\frac{{1}}$,{'x' * 300}\n0,1,2\n1,2,3\n2,3,4\n", "either", "csv", "--plot", "a.png")  # fmt: skip
-    for k in range(6):
+    for k in range(2):
         yield one(f"cut {k}", spoilt(GOOD.encode() * 5, k, 0), "either")
         yield one(f"turned {k}", spoilt(GOOD.encode(), 60 + k, 1 + k), "either")
 
@@ -81,43 +65,34 @@ def json_logs() -> Iterator[Case]:
     good = json.dumps(ROWS)
     yield one("sound records", good, "accept")
     yield one("sound columns", '{"time":[0,1,2],"q":[1,2,3]}', "accept")
-    yield one("byte order mark", b"\xef\xbb\xbf" + good.encode(), "accept")
     yield one("constants", '{"mass":0.4,"entries":' + good + "}", "accept")
     refused = {
-        "empty": "", "half": '{"time":[0,1', "number": "3", "text": '"time"', "null": "null", "numbers": "[1,2,3]", "empty list": "[]", "empty object": "{}", "empty records": "[{},{}]",
-        "mixed": '[{"time":0,"q":1},{"time":1,"q":"a"}]', "overflow": '{"time":[0,1],"q":[1e999,0]}', "clock repeats": '[{"t":0,"q":1},{"t":0,"q":1}]', "clock null": '{"time":[null,null],"q":[1,2]}',
-        "clock of texts": '{"time":["0","1"],"q":[1,2]}', "trailing": '{"time":[0,1],"q":[1,2]} x', "single quotes": "{'time':[0,1]}", "comments": '{"time":[0,1]/*x*/}', "two documents": good + good,
-        "bare word": "{time: [0, 1]}", "lone surrogate bytes": b'{"time":[0,1],"\xed\xa0\x80":[1,2]}', "raw newline in text": '{"a":"x\ny","time":[0,1]}', "nul": '{"time":[0,1],"q":[1,\x002]}',
-        "names in two orders": json.dumps([{"time": k, "name": ["a", "b"][:: 1 - 2 * (k % 2)], "position": [1, 2]} for k in range(3)]),
+        "empty": "", "half": '{"time":[0,1',
+        "mixed": '[{"time":0,"q":1},{"time":1,"q":"a"}]', "overflow": '{"time":[0,1],"q":[1e999,0]}', "clock repeats": '[{"t":0,"q":1},{"t":0,"q":1}]',
+
+        "lone surrogate bytes": b'{"time":[0,1],"\xed\xa0\x80":[1,2]}', "nul": '{"time":[0,1],"q":[1,\x002]}',
+
     }  # fmt: skip
     for name, content in refused.items():
         yield one(name, content)
     either = {
-        "lone surrogate": '{"time":[0,1,2],"\\ud800":[1,2,3]}', "lone surrogate constant": '{"time":[0,1,2],"q":[1,2,3],"who":"\\udfff"}', "nan": '{"time":[0,1,2],"q":[NaN,Infinity,-Infinity]}', "same key": '{"time":[0,1,2],"time":[3,4,5],"q":[1,2,3],"q":[4,5,6]}',
-        "ragged": '{"time":[0,1,2],"q":[[1,2],[1],[1,2]]}', "long whole number": '{"time":[0,1,2],"q":[' + "1" * 390 + ",0,0]}", "big stamp": '{"time":[1' + "0" * 300 + ',2],"q":[1,2]}', "minus zero": '{"time":[-0,1,2],"q":[-0.0,1,2]}',
-        "denormal": '{"time":[0,1,2],"q":[5e-324,1e-400,0]}', "escape in a key": json.dumps({"time": [0, 1, 2], ESCAPE: [1, 2, 3]}), "escape in a constant": json.dumps({"time": [0, 1, 2], "q": [1, 2, 3], "who": ESCAPE}), "forged line": json.dumps({"time": [0, 1, 2], f"q\n{FORGED}": [1, "a", 3]}),
-        "empty key": '{"time":[0,1,2],"":[1,2,3]}', "dotted keys": '[{"time":0,"a.b":1,"a":{"b":2}},{"time":1,"a.b":1,"a":{"b":2}}]', "true and false": '{"time":[0,1,2],"q":[true,false,true]}', "dunder": '{"time":[0,1,2],"__class__":[1,2,3],"__proto__":[1,2,3]}',
-        "depth 40": '[{"time":0,"a":' + '{"a":' * 40 + "1" + "}" * 40 + "}]", "one record": '[{"time":0,"q":1}]',
+        "lone surrogate": '{"time":[0,1,2],"\\ud800":[1,2,3]}', "nan": '{"time":[0,1,2],"q":[NaN,Infinity,-Infinity]}', "same key": '{"time":[0,1,2],"time":[3,4,5],"q":[1,2,3],"q":[4,5,6]}',
+        "ragged": '{"time":[0,1,2],"q":[[1,2],[1],[1,2]]}', "long whole number": '{"time":[0,1,2],"q":[' + "1" * 390 + ",0,0]}",
+        "escape in a key": json.dumps({"time": [0, 1, 2], ESCAPE: [1, 2, 3]}), "forged line": json.dumps({"time": [0, 1, 2], f"q\n{FORGED}": [1, "a", 3]}),
+        "dotted keys": '[{"time":0,"a.b":1,"a":{"b":2}},{"time":1,"a.b":1,"a":{"b":2}}]',
+        "depth 40": '[{"time":0,"a":' + '{"a":' * 40 + "1" + "}" * 40 + "}]",
     }  # fmt: skip
     for name, content in either.items():
         yield one(name, content, "either")
     yield one("utf-16", good.encode("utf-16"))
-    yield one("utf-32", good.encode("utf-32"))
-    yield one("latin-1", b'{"time":[0,1],"q\xff":[1,2]}')
     yield one("200k lists deep", lambda: "[" * 200_000)
     yield one("100k objects deep", lambda: '{"a":' * 100_000)
-    yield one("900 deep", lambda: '{"time":[0,1],"q":' + "[" * 900 + "]" * 900 + "}", "either")
     yield one("1e6 digits", lambda: '{"time":[0,' + "1" * 10**6 + "]}")
-    yield one("1e6 digits after the point", lambda: '{"time":[0,0.' + "1" * 10**6 + "]}", "either")
     yield one("20k records of their own keys", lambda: json.dumps([{"time": k, f"k{k}": k} for k in range(20_000)]), "either")  # fmt: skip
     yield one("3e6 empty lists", lambda: "[" + "[]," * 3_000_000 + "[]]", "either")
-    yield one("3e6 empty objects", lambda: "[" + "{}," * 3_000_000 + "{}]", "either", heavy=True)
-    yield one("1e6 nulls", lambda: '{"time":[' + "null," * 10**6 + "0]}", "either")
     yield one("1e5 keys", lambda: json.dumps({"time": [0, 1, 2]} | {f"q{k}": [1, 2, 3] for k in range(10**5)}), "either")  # fmt: skip
-    yield one("1e5 constants", lambda: json.dumps({"time": [0, 1, 2], "q": [1, 2, 3]} | {f"c{k}": 1 for k in range(10**5)}), "either")  # fmt: skip
-    yield one("a row of 1e6", lambda: '[{"time":0,"q":[' + "1," * 10**6 + "1]}]", "either")
     yield one("a text of 50 MB", lambda: '{"time":[0,1,2],"q":[1,2,3],"who":"' + "x" * 50_000_000 + '"}', "either", heavy=True)  # fmt: skip
-    for k in range(5):
+    for k in range(2):
         yield one(f"cut {k}", spoilt(good.encode(), k, 0))
         yield one(f"turned {k}", spoilt(good.encode(), 60 + k, 1 + k), "either")
 
@@ -136,32 +111,28 @@ def mapping() -> Iterator[Case]:
         return {"columns": {"joint_pos": column | more}}
 
     yield one("sound", whole(), "accept")
-    yield one("brackets", of(**{"from": "q{0..1}"}), "accept")
     refused: dict[str, Any] = {
-        "empty": "", "list": [], "number": 5, "null": "null", "no columns": {"columns": {}}, "columns list": {"columns": []}, "columns text": {"columns": "q0"}, "column number": {"columns": {"joint_pos": 5}},
-        "unknown key": whole(colums={}), "unknown key of a column": of(unti="deg"), "from nothing": of(**{"from": "q9"}), "from number": of(**{"from": 5}), "from null": of(**{"from": None}), "from list of lists": of(**{"from": [["q0"]]}),
-        "from empty": of(**{"from": ""}), "from 1e16 names": of(**{"from": "q{0..9999}{0..9999}{0..9999}{0..9999}"}), "from open bracket": of(**{"from": "q{0"}), "from far part": of(**{"from": "q0[99999999999999999999]"}), "from backward part": of(**{"from": "q0[3:1]"}),
-        "unit number": of(unit=5), "unit unknown": of(unit="furlong"), "unit of torque": of(unit="N m"), "unit list": of(unit=["deg"]), "sign 2": of(sign=2), "sign text": of(sign="-1"), "sign nan": '{"columns":{"joint_pos":{"from":"q0","sign":NaN}}}', "scale inf": '{"columns":{"joint_pos":{"from":"q0","scale":1e999}}}',
-        "scale true": of(scale=True), "scales too many": of(scale=[1, 2, 3]), "scale list of lists": of(scale=[[1]]), "offset text": of(offset="0"), "names number": of(names=5), "names twice": of(names=["a", "a"]), "names of numbers": of(names=[1]), "names too many": of(names=["a", "b"]),
-        "quaternion": of(quaternion="xywz"), "quaternion list": of(quaternion=["wxyz"]), "frame": of(frame="moon"), "signed 64": of(signed=64), "signed text": of(signed="16"), "signed -1": of(signed=-1), "rate 0": whole(rate=0), "rate text": whole(rate="fast"), "rate 1e300": whole(rate=1e300), "rate true": whole(rate=True), "rate list": whole(rate=[1]),
-        "time number": whole(time=5), "time nothing": whole(time="no such"), "time unit": whole(time={"from": "time", "unit": "m"}), "time unit number": whole(time={"from": "time", "unit": 5}), "time list": whole(time=["time"]), "constants list": whole(constants=[1]), "quat of one": {"columns": {"base_quat": {"from": "q0"}}}, "quat of zeros": {"columns": {"base_quat": {"from": ["q0"] * 4, "scale": 0}}},
-        "template": "{{ q0 }}", "target": {"_target_": "os.system", "columns": {}}, "yaml": "columns:\n  joint_pos: q0\n", "duplicate": '{"columns":{"joint_pos":5,"joint_pos":6}}',
+        "list": [],
+        "unknown key of a column": of(unti="deg"), "from nothing": of(**{"from": "q9"}),
+        "from 1e16 names": of(**{"from": "q{0..9999}{0..9999}{0..9999}{0..9999}"}), "from open bracket": of(**{"from": "q{0"}), "from far part": of(**{"from": "q0[99999999999999999999]"}), "from backward part": of(**{"from": "q0[3:1]"}),
+        "unit number": of(unit=5), "unit unknown": of(unit="furlong"), "sign 2": of(sign=2), "sign nan": '{"columns":{"joint_pos":{"from":"q0","sign":NaN}}}', "scale inf": '{"columns":{"joint_pos":{"from":"q0","scale":1e999}}}',
+        "scale list of lists": of(scale=[[1]]), "names twice": of(names=["a", "a"]),
+        "quaternion": of(quaternion="xywz"), "quaternion list": of(quaternion=["wxyz"]), "signed text": of(signed="16"), "rate 1e300": whole(rate=1e300),
+        "time unit": whole(time={"from": "time", "unit": "m"}), "constants list": whole(constants=[1]),
+        "target": {"_target_": "os.system", "columns": {}}, "duplicate": '{"columns":{"joint_pos":5,"joint_pos":6}}',
     }  # fmt: skip
     for name, content in refused.items():
         yield one(name, content)
     either: dict[str, Any] = {
-        "scale 1e308": of(scale=1e308), "scale denormal": of(scale=5e-324), "scale 0": of(scale=0), "offset 1e308": of(offset=1e308), "time as data": of(**{"from": "time"}), "hold text": of(hold="no"), "escape in a name": {"columns": {ESCAPE: column}}, "escape in from": of(**{"from": ESCAPE}),
-        "forged line": of(**{"from": f"q\n{FORGED}"}), "surrogate": '{"columns":{"joint_pos":{"from":"\\ud800"}}}', "constants nested": whole(constants={"a": {"b": [1, None]}}), "rate 1e6": whole(rate=1e6), "about anything": whole(about={"x": 1}), "long name": {"columns": {"q" * 100_000: column}},
+        "escape in a name": {"columns": {ESCAPE: column}},
+        "forged line": of(**{"from": f"q\n{FORGED}"}), "surrogate": '{"columns":{"joint_pos":{"from":"\\ud800"}}}',
     }  # fmt: skip
     for name, content in either.items():
         yield one(name, content, "either")
     yield one("100k deep", lambda: '{"columns":' * 100_000)
     yield one("1e5 columns", lambda: json.dumps({"columns": {f"q{k}": column for k in range(10**5)}}), "either", heavy=True)  # fmt: skip
-    yield one("1e6 digits", lambda: '{"rate":' + "1" * 10**6 + ',"columns":{"joint_pos":{"from":"q0"}}}')
     yield one("1e6 brackets", lambda: json.dumps(of(**{"from": "{" * 10**6})))
     yield one("4000 by 4000 lists", lambda: json.dumps(of(**{"from": "q{" + ",".join("ab" * 2000) + "}{" + ",".join("ab" * 2000) + "}"})))  # fmt: skip
-    yield one("utf-16", json.dumps(whole()).encode("utf-16"), "either")
-    yield one("binary", bytes(range(256)))
 
 
 def everything() -> Iterator[Case]:

@@ -3,7 +3,7 @@
 from . import arrays, bags, logs, models, policies, runs
 from .case import Case
 
-SAMPLE = 120
+SAMPLE = 100
 
 
 def everything() -> list[Case]:

@@ -26,7 +26,7 @@ from surefoot.cli import main
 from surefoot.verbs import export as _, gate as _, train as _
 from surefoot.deploy import bundle
 from surefoot.learn import export
-from surefoot.deploy.tensors import read_tensors
+from surefoot.tensors import parse_tensors
 from surefoot.errors import SurefootError
 from surefoot.gate import gate as _, junit as _
 from surefoot.learn import run, train as learn
@@ -148,7 +148,7 @@ def check_killed(out, k):
         if path.suffix == ".json" and not path.name.startswith("."):
             files.check_seal(files.read_json(path), str(path))
         if path.suffix == ".safetensors" and not path.name.startswith("."):
-            read_tensors(path.read_bytes(), str(path))
+            parse_tensors(path.read_bytes(), str(path))
         if path.suffix == ".onnx":
             bundle.load(path)
 

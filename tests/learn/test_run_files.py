@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -402,3 +403,86 @@ def test_a_seal_is_the_hash_of_all_the_rest():
     assert files.check_seal(json.loads(json.dumps(sealed)), "x") == value == files.check_seal(value, "x")
     with pytest.raises(SurefootError, match="x.json: edited or damaged"):
         files.check_seal(sealed | {"b": "e"}, "x.json")
+
+
+ODD = {
+    "task": (["balance"], "task: expected text, found list"),
+    "seed": ("7", "seed: expected a whole number, found str"),
+    "settings": (None, "settings: expected an object"),
+    "versions": ("x", "versions: expected an object"),
+    "terms": ([5], "terms: expected a hash for each"),
+    "start": ({"run": 5}, "start: expected a run and its hash"),
+    "student": ({}, "expected student and teacher together"),
+    "sees": ({}, "no field matches 'sees'"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_field_of_run_json_of_another_type_is_refused_by_name(run, name):
+    """Sealed again everywhere, as someone writes it who knows how."""
+    value, said = ODD[name]
+    edited(run, lambda about: about.update({name: value}), sealed=True)
+    about = files.check_seal(files.read_json(run / "run.json"), "run.json")
+    for card in (run / "checkpoints").glob("*.json"):
+        files.write_json(card, files.seal(files.read_json(card) | {"run": about}))
+    with pytest.raises(SurefootError, match=f"run.json: .*{said}"):
+        resumed(run)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numbers": {"iteration": "x"}},
+        {"numbers": {"iteration": 4, "lr": 0.1, "rejected": 0}},
+        {"metrics": 5},
+        {"metrics": {"before": [0, ""], "since": [[1]], "here": [5, ""]}},
+        {"run": []},
+    ],
+)
+def test_a_checkpoint_whose_card_says_odd_things_is_passed_over(run, metrics, change):
+    card = sorted((run / "checkpoints").glob("*.json"))[-1]
+    files.write_json(card, files.seal(files.read_json(card) | change))
+    assert any("checkpoint 00000005 is broken" in s for s in resumed(run))
+    assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_weights_that_do_not_fit_the_settings_are_refused_in_words(run):
+    from safetensors.numpy import save
+
+    for card in (run / "checkpoints").glob("*.json"):
+        data = save({"net.x": np.zeros(3, "f4")})
+        card.with_suffix(".safetensors").write_bytes(data)
+        files.write_json(card, files.seal(files.read_json(card) | {"arrays": files.sha256(data)}))
+    with pytest.raises(SurefootError, match="its checkpoint does not fit its run.json"):
+        resumed(run)
+
+
+def test_metrics_that_are_a_pipe_are_refused_at_once(run):
+    (run / "metrics.jsonl").unlink()
+    os.mkfifo(run / "metrics.jsonl")
+    with pytest.raises(SurefootError, match="metrics.jsonl: found a device, pipe or socket"):
+        resumed(run)
+
+
+def test_layers_beyond_memory_are_refused_before_they_are_made(tmp_path):
+    huge = learn.settings_for("balance", TINY | {"hidden": (10**9, 10**9)})
+    with pytest.raises(SurefootError, match="hidden: layers of .* weights, expected at most"):
+        learn.train("balance", tmp_path / "r", settings=huge)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("envs", [8], r"envs: found '\(8,\)', expected such as"),
+        ("lr", None, "lr: found 'None', expected such as"),
+        ("hidden", ["4"], "hidden: found .* expected such as"),
+        ("symmetric", 1, "symmetric: found '1', expected such as True"),
+        ("lrr", 1, "no setting matches 'lrr'.*did you mean lr"),
+    ],
+)
+def test_a_setting_of_another_type_is_refused_by_name(name, value, said):
+    with pytest.raises(SurefootError, match=f"run.json: {said}"):
+        learn._settings(learn.PPO, {name: value}, "run.json")
+    told = json.loads(json.dumps(asdict(learn.settings_for("balance", TINY))))
+    assert learn._settings(learn.PPO, told, "run.json") == learn.settings_for("balance", TINY)

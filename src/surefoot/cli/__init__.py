@@ -7,6 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# before mujoco is imported: its glfw starts `python -c`, which would take modules from the folder a user stands in
+os.environ["PYTHONSAFEPATH"] = "1"
+
 import surefoot
 from surefoot.errors import SurefootError, in_words
 from surefoot.verbs import GROUPS, VERBS, load
@@ -143,5 +146,6 @@ def _fail(words: str, code: int, as_json: bool) -> int:
 
     if as_json:
         print(json.dumps({"error": words}))
-    print(f"error: {plain(words)}", file=sys.stderr)
+    indented = plain(words).replace("\n", "\n  ")  # a newline in a stranger's name begins no line of ours
+    print(f"error: {indented}", file=sys.stderr)
     return code

@@ -18,7 +18,7 @@ import numpy as np
 
 from surefoot import files
 from surefoot.contract import Contract
-from surefoot.deploy.onnx_file import Graph, parsed, read
+from surefoot.deploy.onnx_file import Graph, read
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.observation import Columns, History, known_fields
 from surefoot.policy import Policy, PolicyState
@@ -170,7 +170,8 @@ def load(path: Path) -> OnnxPolicy:
 
 def ours(path: Path, graph: Graph) -> OnnxPolicy:
     check_seal(graph.data, graph.metadata.get("sha256", ""), str(path))
-    card = known_fields(parsed(graph.metadata["surefoot"]), CARD, {"format", "contract", "golden"}, f"{path}: card")
+    told = files.parse_json(graph.metadata["surefoot"], f"{path}: card")
+    card = known_fields(told, CARD, {"format", "contract", "golden"}, f"{path}: card")
     if card["format"] != FORMAT:
         raise SurefootError(f"{path}: card: format: expected {FORMAT}, found {str(card['format'])[:80]}")
     contract = Contract.from_json(card["contract"], f"{path}: contract")

@@ -164,10 +164,11 @@ def _unitree_term(name: Any, body: Any, where: str) -> dict[str, Any]:
 
 def _unitree_commands(data: Any) -> dict[str, Any]:
     try:
-        ranges = data["base_velocity"]["ranges"]
-        return {ours_: ranges[theirs] for ours_, theirs in zip(COMMANDS, ("lin_vel_x", "lin_vel_y", "ang_vel_z"))}
-    except (TypeError, KeyError):
+        ranges = dict(data["base_velocity"]["ranges"])
+    except (TypeError, KeyError, ValueError):
         return {}
+    theirs = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
+    return {ours_: ranges[name] for ours_, name in zip(COMMANDS, theirs) if name in ranges}
 
 
 def _symmetric(ends: Sequence[float], where: str) -> float:

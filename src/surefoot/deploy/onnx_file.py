@@ -6,7 +6,7 @@ Refused: data kept outside the file, operators that are not arithmetic (loops, c
 several inputs, what needs more than a few seconds or gigabytes for one answer. A graph without loops ends.
 """
 
-import struct
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from surefoot.errors import MissingExtra, SurefootError, unknown
 LARGEST = 256 * 2**20  # bytes
 MOST_NODES = 10_000
 OPSETS = range(7, 24)
-TRIAL = isolated.Limits(memory=2 << 30, seconds=20, wall=60.0)
+TRIAL = isolated.Limits(memory=1 << 30, seconds=20, wall=60.0)
 OPS = frozenset(
     "Abs Add And ArgMax AveragePool BatchNormalization Cast Ceil Clip Concat Constant ConstantOfShape Conv Cos Div Elu Equal Erf Exp Expand"
     " Flatten Floor Gather Gelu Gemm Greater GRU HardSigmoid HardSwish Identity LSTM LayerNormalization LeakyRelu Less Log"
@@ -70,7 +70,7 @@ def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     width, wide = _shape(source, f"{path}: input {source.name}"), _shape(sink, f"{path}: output {sink.name}")
     batched = _batched(model, source, sink)
     data, rows = batched.SerializeToString(), False
-    answered = _trial(data, width, str(path))
+    answered = _trial(data, (width, wide, sink.name), str(path))
     if 3 not in answered:
         data, rows = model.SerializeToString(), True
     options = _options()
@@ -111,6 +111,8 @@ def _vet(model: Any, where: str, onnx: Any) -> None:
         if node.domain not in ("", "ai.onnx") or node.op_type not in OPS:
             name = f"{node.domain}.{node.op_type}".strip(".")
             raise SurefootError(f"{where}: operator {name}: not one that a policy of plain arithmetic has")
+    if len({p.key for p in model.metadata_props}) < len(model.metadata_props):
+        raise SurefootError(f"{where}: metadata: found a key twice, expected each once")
     for tensor in _tensors(model.graph, onnx):
         if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
             raise SurefootError(f"{where}: tensor {tensor.name}: kept in another file, expected all in one")
@@ -163,9 +165,9 @@ def _batched(model: Any, source: Any, sink: Any) -> Any:
     return out
 
 
-def _trial(data: bytes, width: int, where: str) -> bytes:
+def _trial(data: bytes, shape: tuple[int, int, str], where: str) -> bytes:
     """One answer in a process with limits on time and memory; which counts of rows it answered."""
-    job, doing = struct.pack("<Q", width) + data, f"{where}: onnxruntime gives no answer: running the net"
+    job, doing = json.dumps(shape).encode() + b"\n" + data, f"{where}: onnxruntime gives no answer: running the net"
     try:
         return isolated.run("surefoot.deploy.onnx_file:answer", job, TRIAL, doing)
     except isolated.Exceeded:
@@ -175,14 +177,19 @@ def _trial(data: bytes, width: int, where: str) -> bytes:
 
 
 def answer(job: bytes) -> bytes:
-    """In the child: one row of zeros, then three; the counts that were answered."""
+    """In the child: one row of zeros, then three; the counts that were answered with as many rows of finite numbers."""
+    head, _, data = job.partition(b"\n")
+    width, wide, sink = json.loads(head)
     options = _options()
     answered: list[int] = []
     try:
-        session = runtime().InferenceSession(job[8:], options, providers=["CPUExecutionProvider"])
+        session = runtime().InferenceSession(data, options, providers=["CPUExecutionProvider"])
         for n in (1, 3):
-            obs = np.zeros((n, struct.unpack("<Q", job[:8])[0]), np.float32)
-            session.run(None, {session.get_inputs()[0].name: obs})
+            found = session.run([sink], {session.get_inputs()[0].name: np.zeros((n, width), np.float32)})[0]
+            if found.shape != (n, wide) or not np.isfinite(found).all():
+                raise ValueError(
+                    f"to zeros it answers {found.shape} numbers, expected finite ones of shape {(n, wide)}"
+                )
             answered.append(n)
     except Exception as error:  # onnxruntime's own kinds
         if "alloc" in str(error).lower():

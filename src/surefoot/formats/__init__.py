@@ -108,10 +108,9 @@ def read(path: str | Path, mapping: Any = None, rate: float | None = None, episo
 
 def kind(path: Path) -> str:
     """Which reader a file or folder is for: by content where that is plain, else by its name."""
-    if path.is_dir():
+    if os.path.isdir(path):  # false also of a name that no file can have
         return _folder(path)
-    with open(files.open_regular(path), "rb") as file:
-        head = file.read(16)
+    head = files.read_head(path, 16)
     for magic, name in MAGIC.items():
         if head.startswith(magic):
             return name
@@ -155,15 +154,19 @@ def _unpacked(path: Path) -> int:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of all in a folder, where no pipe or device may hide."""
+    """Bytes of a file, or of all in a folder, where no pipe, device or link to files elsewhere may hide."""
     inside = list(itertools.islice(path.rglob("*"), FILES + 1)) if path.is_dir() else [path]
     if len(inside) > FILES:
         raise SurefootError(f"{path}: found more than {FILES} files, expected a folder of one log")
-    size = 0
+    size, root = 0, os.path.realpath(path)
     for file in inside:
         if not file.is_dir():
             with open(files.open_regular(file), "rb") as opened:
                 size += os.fstat(opened.fileno()).st_size
+        if file.is_symlink() and path.is_dir() and not Path(os.path.realpath(file)).is_relative_to(root):
+            raise SurefootError(
+                f"{file}: found a link to what is not in {path}, expected a folder that holds its files; cp -rL makes one"
+            )
     if size > LARGEST:
         raise SurefootError(f"{path}: found {size} bytes, expected at most {LARGEST}")
     return size

@@ -188,7 +188,7 @@ def _seconds(raw: Raw, clocks: dict[str, tuple[str, float]], rate: float | None)
             continue
         stamps = raw.streams[s].columns[name]
         whole = round(epoch / factor)
-        if stamps.dtype.kind in "iu":
+        if stamps.dtype.kind in "iu" and int(stamps.max(initial=0)) < 2**63:
             out[s] = (stamps.astype(np.int64) - np.int64(whole)).astype(float) * factor
         else:
             out[s] = (stamps.astype(float) - whole) * factor

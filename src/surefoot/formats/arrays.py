@@ -114,7 +114,7 @@ def _npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.
         shape, fortran, dtype = readers[version](file)
     except (SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:  # of the Python literal in it
         raise SurefootError(f"{where}: header: {error}") from None
-    return shape, fortran, dtype, file.tell()
+    return tuple(map(int, shape)), fortran, dtype, file.tell()
 
 
 def read_mat(path: Path) -> Raw:

@@ -21,7 +21,7 @@ import numpy as np
 
 from surefoot import files
 from surefoot.errors import SurefootError, nearest, unknown
-from surefoot.formats.raw import listed
+from surefoot.formats.raw import check_count, listed
 from surefoot.formats.resample import check_rate
 from surefoot.formats.units import si
 
@@ -78,6 +78,7 @@ class Mapping:
         _keys(value, {"rate", "time", "columns", "constants", "about"}, where)
         if not isinstance(value.get("columns"), dict) or not value["columns"]:
             raise SurefootError(f"{where}: columns: found {value.get('columns')!r}, expected an object of columns")
+        check_count("columns", len(value["columns"]), where)
         columns = {k: _column(k, v, f"{where}: columns: {k}") for k, v in value["columns"].items()}
         time = value.get("time", {})
         time = {"from": time} if isinstance(time, str) else time

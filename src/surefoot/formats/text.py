@@ -113,7 +113,7 @@ def _names(cells: list[str], first: int) -> tuple[list[str], int]:
 
 def _units(names: list[str]) -> dict[str, str]:
     """The unit in `speed [rad/s]` or `speed (rad/s)`."""
-    found = {n: re.search(r"[\[(]([^\])]+)[\])]$", n) for n in names}
+    found = {n: re.search(r"[\[(]([^\[\]()]+)[\])]$", n) for n in names}
     return {n: m.group(1) for n, m in found.items() if m}
 
 
@@ -129,7 +129,7 @@ def _table(
             values = [float(cells[k]) for k in keep]
         except ValueError:
             values = [math.inf]  # look closer
-        if math.inf in values or -math.inf in values:
+        if math.inf in values or -math.inf in values or "_" in text:  # to Python 1_0 is a number
             values = [_cell(cells[k], f"{path}: line {line}: {names[k]}") for k in keep]
         table[i] = values
     return table

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
-from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
 from surefoot.learn.policy_net import PolicyNet, build
 from surefoot.rng import stream
+from surefoot.tensors import parse_tensors
 
 TOLERANCE = 1e-5  # of onnxruntime's answers from torch's, relative to their size
 
@@ -73,7 +73,7 @@ def digest(net: PolicyNet) -> str:
 
 
 def load_net(path: Path) -> PolicyNet:
-    """The torch net of a policy on disk, to learn on from it: a base, a teacher, a start."""
+    """The torch net of a policy on disk, to learn on from it: a base, a teacher, a start. It answers as the ONNX file does."""
     policy = bundle.load(path)
     beside = bundle.find(path).with_name(WEIGHTS)
     if "net" not in policy.about or not beside.exists():
@@ -81,8 +81,10 @@ def load_net(path: Path) -> PolicyNet:
     data = files.read_bytes(beside, bundle.LARGEST)
     if files.sha256(data) != policy.about.get("weights"):
         raise SurefootError(f"{beside}: these are not the weights {NAME} was written with (sha256 differs)")
-    tensors = {k: torch.from_numpy(np.array(v)) for k, v in read_tensors(data, str(beside)).items()}
-    return build(policy.about["net"], policy.contract, tensors, str(beside))
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in parse_tensors(data, str(beside)).items()}
+    net = build(policy.about["net"], policy.contract, tensors, str(beside))
+    _difference(net, policy, beside, 16)
+    return net
 
 
 def plain_golden(net: PolicyNet, n: int = 8) -> Golden:
@@ -103,14 +105,18 @@ def golden_of(net: PolicyNet, obs: np.ndarray, **recorded: Any) -> Golden:
 
 def onnx_difference(net: PolicyNet, path: Path, n: int = 1024) -> float:
     """Largest difference of onnxruntime on the file from torch on the net over n observations; an error if large."""
+    return _difference(net, bundle.load(path), path, n)
+
+
+def _difference(net: PolicyNet, policy: bundle.OnnxPolicy, path: Path, n: int) -> float:
     obs = net.mean.numpy() + net.sd.numpy() * stream(1, "export").standard_normal((n, net.contract.obs_dim))
     obs = obs.astype(np.float32)
-    found = bundle.load(path).graph(obs)
+    found = policy.graph(obs)
     with torch.no_grad():
         wanted = net(torch.from_numpy(obs)).numpy()
     worst = float(np.abs(found - wanted).max())
     if not worst <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise SurefootError(
-            f"{path}: answers differ from torch by {worst:.2g}, more than {TOLERANCE:g}; it is not fit to deploy"
+            f"{path}: answers of onnxruntime differ from torch by {worst:.2g}, more than {TOLERANCE:g}; it is not fit to deploy"
         )
     return worst

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surefoot.errors import SurefootError
 from surefoot.task import Mirror
 
 CLIP = 10.0  # largest magnitude of a normalised observation
+MOST_WEIGHTS = 1 << 27  # of one net: 0.5 GB
 STRIDE = 2  # of an encoder's convolutions
 
 ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": nn.Tanh}
@@ -24,6 +26,8 @@ def mlp(
     """Linear layers with orthogonal weights (gain sqrt 2, `last` on the output) and zero biases."""
     layers: list[nn.Module] = []
     sizes = [inputs, *hidden, outputs]
+    if (weights := sum(a * b for a, b in zip(sizes, sizes[1:]))) > MOST_WEIGHTS:
+        raise SurefootError(f"hidden: layers of {sizes} have {weights:g} weights, expected at most {MOST_WEIGHTS:g}")
     for k, (a, b) in enumerate(zip(sizes, sizes[1:])):
         linear = nn.Linear(a, b)
         nn.init.orthogonal_(linear.weight, last if k == len(hidden) else math.sqrt(2), generator=seed)

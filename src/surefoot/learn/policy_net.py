@@ -96,15 +96,30 @@ class PolicyNet(nn.Module, Policy):
 def build(spec: Mapping[str, Any], contract: Contract, tensors: Mapping[str, Tensor], where: str) -> PolicyNet:
     """The net that a spec describes, with these weights; refused where they do not fit."""
     try:
+        _check_size(spec, sum(t.numel() for t in tensors.values()))
         net = _shell(spec, contract, where)
         net.load_state_dict(dict(tensors))
-    except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, IndexError, AttributeError, OverflowError) as error:
         if isinstance(error, SurefootError):
             raise
         raise SurefootError(f"{where}: its layers do not fit: {str(error)[:300]}") from None
     if not all(bool(torch.isfinite(v).all()) for v in net.state_dict().values()):
         raise SurefootError(f"{where}: expected finite numbers, found NaN or infinity")
     return net
+
+
+def _check_size(spec: Mapping[str, Any], most: int) -> None:
+    """No net is made that has more numbers than there are weights for it."""
+    sizes, e = [int(k) for k in spec["sizes"]], spec["encoder"]
+    needs = [a * b for a, b in zip(sizes, sizes[1:])]
+    if e is not None:
+        half = int(e["width"]) // 2
+        square = half**2 if e["kind"] != "conv" or int(e["frames"]) > 4 else 0
+        needs += [int(e["reads"]), int(e["keeps"]), int(e["frames"]), int(e["latent"]) * half, square]
+    if len(sizes) < 2 or min(sizes) < 1 or sum(needs) > 4 * most:
+        raise ValueError(f"found layers of {str(sizes)[:80]} for {most} weights")
+    if "base" in spec:
+        _check_size(spec["base"], most)
 
 
 def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet:

@@ -30,10 +30,17 @@ from safetensors.numpy import save as save_tensors
 
 import surefoot
 from surefoot import files
-from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
+from surefoot.observation import known_fields, whole
+from surefoot.tensors import parse_tensors
 
 KEEP = 3  # checkpoints
+LARGEST = 4 << 30  # bytes of a checkpoint's arrays, and of metrics.jsonl
+ABOUT: dict[str, type] = {
+    "task": str, "seed": int, "belief": dict, "settings": dict, "student": dict, "teacher": str, "base": str, "residual": dict,
+    "terms": list, "ranges": dict, "obs": dict, "start": dict, "versions": dict, "resumed": list,
+}  # fmt: skip
+WORDS = {str: "text", int: "a whole number", dict: "an object", list: "a list"}
 OWN = re.compile(r"\d{8,}")  # names of checkpoints; other files in their folder are not the run's
 
 
@@ -156,7 +163,7 @@ class Run:
             raise SurefootError(f"{error}; a run keeps what it began with: {remedy}") from None
         if "sha256" not in about:
             self.unsure.append("run.json has no seal: whether it was edited cannot be told")
-        return rest
+        return check_about(rest, str(path))
 
     def note_resume(self, iteration: int) -> list[str]:
         """Record a resume; returns what differs from the machine and libraries the run began on."""
@@ -212,10 +219,7 @@ class Run:
     def _checkpoint(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         card = _card(self.folder, name)
         path = self.folder / "checkpoints" / f"{name}.safetensors"
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise SurefootError(f"{path.name}: {error.strerror}") from error
+        data = files.read_bytes(path, LARGEST)
         if "arrays" in card:
             whole = files.sha256(data) == card["arrays"]
         else:  # of runs before seals: one hash of arrays and numbers
@@ -223,7 +227,7 @@ class Run:
             whole = files.sha256(data + told) == card.get("sha256")
         if not whole:
             raise SurefootError(f"{path.name}: content and hash disagree")
-        return card, read_tensors(data, path.name)
+        return card, parse_tensors(data, path.name)
 
     def _cards(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Names and cards of the checkpoints whose card is whole, newest first."""
@@ -273,12 +277,9 @@ class Run:
         Rows that were cut or edited are written again from the checkpoints that have them; what none has is said to be
         missing.
         """
-        try:
-            there = [line + b"\n" for line in self.metrics.read_bytes().split(b"\n")]
-        except FileNotFoundError:
-            there = []
-        except OSError as error:
-            raise SurefootError(f"{self.metrics}: cannot read it: {error.strerror or error}") from error
+        there = []
+        if self.metrics.is_symlink() or self.metrics.exists():
+            there = [line + b"\n" for line in files.read_bytes(self.metrics, LARGEST).split(b"\n")]
         self._lost = ""
         if "metrics" in self._card:
             kept = self._logged(there)
@@ -347,11 +348,49 @@ def _card(folder: Path, name: str) -> dict[str, Any]:
     card = files.read_json(path)
     if not isinstance(card, dict) or not isinstance(card.get("numbers"), dict):
         raise SurefootError(f"{path.name}: expected an object with numbers")
+    if whole(card["numbers"].get("iteration"), 0, 10**12, f"{path.name}: iteration") != int(name):
+        raise SurefootError(f"{path.name}: iteration: expected {int(name)}, found {card['numbers']['iteration']}")
+    if not isinstance(card.get("run", {}), dict):
+        raise SurefootError(f"{path.name}: run: expected an object, found {type(card['run']).__name__}")
+    if "metrics" in card:
+        _check_rows(card["metrics"], f"{path.name}: metrics")
     if "arrays" not in card:
         return card  # of a run before seals
     if "sha256" not in card:
         raise SurefootError(f"{path.name}: sha256: missing")
     return files.check_seal(card, path.name)
+
+
+def _check_rows(told: Any, where: str) -> None:
+    rows = known_fields(told, {"before", "since", "here"}, {"before", "since", "here"}, where)
+    marks = [rows["before"], rows["here"]]
+    if not all(isinstance(m, list) and [type(x) for x in m] == [int, str] for m in marks):
+        raise SurefootError(f"{where}: before, here: expected a count of rows and their hash")
+    if not isinstance(rows["since"], list) or not all(isinstance(line, str) for line in rows["since"]):
+        raise SurefootError(f"{where}: since: expected a list of rows")
+
+
+def check_about(about: Any, where: str) -> dict[str, Any]:
+    """What run.json says, each field of its own type; refused by name where one is not."""
+    body = known_fields(about, set(ABOUT), {"task", "seed", "belief", "versions"}, where)
+    for name, value in body.items():
+        if not isinstance(value, ABOUT[name]) or isinstance(value, bool):
+            raise SurefootError(
+                f"{where}: {name}: expected {WORDS[ABOUT[name]]}, found {type(value).__name__} {str(value)[:80]}"
+            )
+    for one, other in (("student", "teacher"), ("base", "residual")):
+        if (one in body) != (other in body):
+            raise SurefootError(f"{where}: expected {one} and {other} together, found one of them")
+    if ("settings" in body) == ("student" in body):
+        raise SurefootError(
+            f"{where}: expected either settings or student, found {'both' if 'student' in body else 'none'}"
+        )
+    if not all(isinstance(x, str) for x in body.get("terms", [])):
+        raise SurefootError(f"{where}: terms: expected a hash for each, found {str(body['terms'])[:80]}")
+    start = body.get("start", {"run": "", "sha256": ""})
+    if not all(isinstance(start.get(k), str) for k in ("run", "sha256")):
+        raise SurefootError(f"{where}: start: expected a run and its hash, found {str(start)[:80]}")
+    return body
 
 
 def _edits(was: Mapping[str, Any], now: Any, above: str = "") -> list[str]:

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO, Learner
 from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
-from surefoot.learn.run import Run
+from surefoot.learn.run import Run, check_about
 from surefoot.learn.student import Apprentice, Student, classroom
 from surefoot.learn.widen import Widen
 from surefoot.report import Watch
@@ -202,7 +202,7 @@ def _kin(start: str) -> str:
 
 def _about(path: Path) -> dict[str, Any]:
     """What run.json says; refused if it was edited."""
-    return files.check_seal(files.read_json(path), str(path))
+    return check_about(files.check_seal(files.read_json(path), str(path)), str(path))
 
 
 def _same_nets(about: dict[str, Any], where: str) -> dict[str, np.ndarray]:
@@ -351,6 +351,9 @@ def resume(
                 learner.load(*saved)
             except KeyError as error:
                 raise SurefootError(f"{folder}: its checkpoint lacks {error}: another version wrote it") from None
+            except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
+                words = " ".join(str(error).split())[:300]
+                raise SurefootError(f"{folder}: its checkpoint does not fit its run.json: {words}") from None
         elif "start" in about and isinstance(learner, Learner):
             learner.adopt(_same_nets(about, str(run.folder / "run.json")), _kin(about["start"]["run"]))
         run.rewind(learner.iteration)
@@ -394,10 +397,26 @@ def _upon(run: Run, about: dict[str, Any], env: Env) -> ResidualActor | None:
 
 def _settings(kind: type[S], told: dict[str, Any], where: str) -> S:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+    usual = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+    for name, value in values.items():
+        if name not in usual:
+            raise unknown("setting", name, usual, where)
+        if not _alike(value, usual[name]):
+            raise SurefootError(f"{where}: {name}: found {str(value)[:80]!r}, expected such as {usual[name]!r}")
     try:
         return kind(**values)
     except TypeError as error:
         raise SurefootError(f"{where}: {error}") from error
+
+
+def _alike(value: Any, usual: Any) -> bool:
+    """Whether a value is of the type of the usual one: whole numbers are numbers, truths are not."""
+    kinds: dict[type, Any] = {bool: bool, int: int, float: int | float, str: str, tuple: tuple}
+    if isinstance(value, bool) or type(usual) not in kinds:
+        return isinstance(usual, bool) or type(usual) not in kinds
+    if isinstance(value, tuple) and isinstance(usual, tuple) and usual:
+        return all(_alike(v, usual[0]) for v in value)
+    return isinstance(value, kinds[type(usual)])
 
 
 def _told(task: Task, about: dict[str, Any] | None, where: str) -> Task:

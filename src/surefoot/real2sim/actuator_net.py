@@ -20,12 +20,11 @@ from typing import Any, Literal
 
 import mujoco
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
+from surefoot.tensors import parse_tensors
 from surefoot.world import Chance, OnForce, Remembers, State
 
 FORMAT = "surefoot.actuator/1"
@@ -267,11 +266,7 @@ def load(path: str | Path, model: mujoco.MjModel) -> ActuatorNet:
         raise SurefootError(f"{error}; expected the weights beside {path.name}") from None
     if files.sha256(data) != told.get("sha256"):
         raise SurefootError(f"{weights}: not the weights {path.name} was written with (sha256 differs)")
-    try:
-        arrays = load_tensors(data)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise SurefootError(f"{weights}: not a safetensors file: {error}") from None
-    net = ActuatorNet.on(model, _card(told.get("card"), where), arrays, where)
+    net = ActuatorNet.on(model, _card(told.get("card"), where), parse_tensors(data, str(weights)), where)
     if not np.allclose(_golden(net)[1], np.array(told["golden"]["r"]), rtol=GOLDEN, atol=GOLDEN * max(net.card.limit)):
         raise SurefootError(f"{where}: golden: the net answers differently from when it was written")
     return net

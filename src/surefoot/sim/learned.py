@@ -7,7 +7,8 @@
 The members agree where there were data and nowhere else, because off the data each follows its own p_k. s is the doubt d
 of the data themselves, so T is 1 there and fades to 0 elsewhere: where nothing was seen, the model stays as it was.
 
-On disk a Term is term.safetensors beside term.json, which holds the layout it was learned on and the weights' hash.
+On disk a Term is term.safetensors beside term.json, which is sealed and holds the layout it was learned on and the weights'
+hash.
 """
 
 from collections.abc import Mapping
@@ -18,18 +19,19 @@ from typing import Any, ClassVar
 
 import mujoco
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
+from surefoot.observation import MOST, known_fields, text, whole
+from surefoot.tensors import parse_tensors
 from surefoot.world import Chance, OnAction, OnForce, State
 
-FORMAT = 1
+FORMAT = 2
 FARTHEST = 10.0  # of a standardised input: beyond it nothing is told apart
 WEIGHTS = "term.safetensors"
 LARGEST = 256 << 20  # bytes of weights
+CARD = {"format", "kind", "layout", "weights", "about"}
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ class Ensemble:
             raise SurefootError(f"{where}: {', '.join(bad) or 'sd'}: expected finite numbers, spreads above 0")
         try:
             found = self(np.zeros((1, inputs))).shape
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, IndexError, TypeError) as error:
             raise SurefootError(f"{where}: its layers do not fit {inputs} inputs: {error}") from error
         if found != (1, outputs):
             raise SurefootError(f"{where}: expected {outputs} outputs, found {found[1]}")
@@ -213,8 +215,8 @@ def save(term: MissingForce | DeltaAction, folder: Path, about: Mapping[str, Any
     folder = Path(folder)
     data = weights(term)
     files.write(folder / WEIGHTS, data)
-    card = {"format": FORMAT, "kind": term.kind, "layout": asdict(term.layout), "sha256": files.sha256(data)}
-    files.write_json(folder / "term.json", card | {"about": dict(about or {})})
+    card = {"format": FORMAT, "kind": term.kind, "layout": asdict(term.layout), "weights": files.sha256(data)}
+    files.write_json(folder / "term.json", files.seal(card | {"about": dict(about or {})}))
     return folder / "term.json"
 
 
@@ -225,34 +227,50 @@ def weights(term: MissingForce | DeltaAction) -> bytes:
 def load(folder: Path, model: mujoco.MjModel | None = None) -> MissingForce | DeltaAction:
     """The Term a folder holds; refused where it was learned on a model laid out otherwise than `model`."""
     where = Path(folder) / "term.json"
-    card = files.read_json(where)
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        found = card.get("format") if isinstance(card, dict) else type(card).__name__
-        raise SurefootError(f"{where}: format: expected {FORMAT}, found {found}")
-    if card.get("kind") not in KINDS:
-        raise unknown("term", str(card.get("kind")), KINDS, str(where))
+    card = _card(where)
     path = where.with_name(WEIGHTS)
-    try:
-        data = files.read_bytes(path, LARGEST)
-        if files.sha256(data) != card.get("sha256"):
-            raise SurefootError(f"{path}: these are not the weights {where.name} was written with (sha256 differs)")
-        net = Ensemble(load_tensors(data))
-    except (OSError, SafetensorError) as error:
-        raise SurefootError(f"{path}: {error}") from None
-    layout = _layout(card.get("layout"), where)
-    term = KINDS[card["kind"]](layout, net)
+    data = files.read_bytes(path, LARGEST)
+    if files.sha256(data) != card["weights"]:
+        raise SurefootError(f"{path}: these are not the weights {where.name} was written with (sha256 differs)")
+    net, layout = Ensemble(parse_tensors(data, str(path))), _layout(card["layout"], f"{where}: layout")
+    term: MissingForce | DeltaAction = KINDS[card["kind"]](layout, net)
     net.check(str(path), len(layout.names), layout.nv if term.kind == MissingForce.kind else len(layout.controls))
     if model is not None:
         _same(layout, Layout.of(model), where)
     return term
 
 
-def _layout(told: Any, where: Path) -> Layout:
-    try:
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
-        return Layout(**values)
-    except (TypeError, AttributeError) as error:
-        raise SurefootError(f"{where}: layout: {error}") from error
+def _card(where: Path) -> dict[str, Any]:
+    """What term.json says, as it was written."""
+    told = files.read_json(where)
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        found = told.get("format") if isinstance(told, dict) else type(told).__name__
+        older = "; an earlier version of surefoot wrote it: learn it again" if found == 1 else ""
+        raise SurefootError(f"{where}: format: expected {FORMAT}, found {str(found)[:80]}{older}")
+    if "sha256" not in told:
+        raise SurefootError(f"{where}: sha256: found nothing, expected the seal of all the rest")
+    card = known_fields(files.check_seal(told, str(where)), CARD, CARD, str(where))
+    if text(card["kind"], f"{where}: kind") not in KINDS:
+        raise unknown("term", card["kind"], KINDS, str(where))
+    return card
+
+
+def _layout(told: Any, where: str) -> Layout:
+    names = {f.name for f in fields(Layout)}
+    body = known_fields(told, names, names, where)
+    for name in ("joints", "places", "speeds", "turns", "controls"):
+        if not isinstance(body[name], list) or len(body[name]) > MOST:
+            raise SurefootError(f"{where}: {name}: expected a list of at most {MOST}, found {str(body[name])[:80]}")
+    texts: dict[str, Any] = {k: tuple(text(v, f"{where}: {k}") for v in body[k]) for k in ("joints", "controls")}
+    columns: dict[str, Any] = {
+        k: tuple(whole(v, 0, MOST, f"{where}: {k}") for v in body[k]) for k in ("places", "speeds")
+    }
+    counts: dict[str, Any] = {k: whole(body[k], 0, MOST, f"{where}: {k}") for k in ("nv", "na")}
+    if not all(isinstance(x, bool) for x in (body["base"], *body["turns"])):
+        raise SurefootError(f"{where}: base, turns: expected true or false")
+    if not len(texts["joints"]) == len(columns["places"]) == len(columns["speeds"]) == len(body["turns"]):
+        raise SurefootError(f"{where}: places, speeds, turns: expected one for each of {len(texts['joints'])} joints")
+    return Layout(base=body["base"], turns=tuple(body["turns"]), **texts, **columns, **counts)
 
 
 def _same(mine: Layout, model: Layout, where: Path) -> None:

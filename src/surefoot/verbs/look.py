@@ -1,5 +1,6 @@
 """surefoot look: parts of a robot, its unknowns with units and ranges, and whether each of them acts."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ class Look:
         from surefoot.sim.audit import unknowns
         from surefoot.sim.load import load_model
 
-        if not Path(self.model).exists():
+        if not os.path.exists(self.model):
             there = tasks.names()
             near = nearest(self.model, there)
             raise SurefootError(f"{self.model}: neither a file nor a task{near}; tasks are {', '.join(there)}")

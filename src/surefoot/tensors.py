@@ -6,10 +6,10 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 
-LONGEST_HEADER = 2**20  # bytes; a hundred tensors take ten thousand
+LONGEST_HEADER = 1 << 20  # bytes; a hundred tensors take ten thousand
 
 
-def read_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
+def parse_tensors(data: bytes, where: str) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
