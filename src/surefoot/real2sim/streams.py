@@ -15,7 +15,8 @@ import numpy as np
 from surefoot.errors import SurefootError
 from surefoot.formats.skew import TRUSTED, skew
 from surefoot.log import Log
-from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, rotation_between, slope
+from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, slope
+from surefoot.rotation import angular_velocity, between, to_body, turned, unit
 from surefoot.verdict import Check
 from surefoot.world import World
 
@@ -142,7 +143,7 @@ def attitude(world: World, log: Log) -> Iterator[Check]:
         v, rate = measured(log, "base_lin_vel"), slope(log.time, measured(log, "base_pos"))
         ways = [("", rate), ("z of one of base_pos and base_lin_vel points down", rate * [1, 1, -1])]
         if quat is not None:
-            ways.append(("base_lin_vel is along the axes of the base, not of the world", rotated(quat, rate, -1)))
+            ways.append(("base_lin_vel is along the axes of the base, not of the world", to_body(unit(quat), rate)))
         names, rates = zip(*ways)
         best = yield from _best("base_lin_vel against base_pos", names, np.array(rates) - v, v)
         yield from clock(log, "base_lin_vel", "base_pos", rates[best], v)
@@ -151,39 +152,26 @@ def attitude(world: World, log: Log) -> Iterator[Check]:
 def _readings(quat: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Each way to read attitude and turning rate: its words (none: as they should be), attitude, and rate in the base's axes."""
     first = {"": quat, "base_quat is x y z w": quat[:, [3, 0, 1, 2]]}
-    for (said, q), conjugate, frame, unit in product(first.items(), (False, True), (False, True), (False, True)):
-        q = q * [1, -1, -1, -1] if conjugate else q
-        rate = np.radians(w) if unit else w
-        words = [said, "base_quat turns the world into the base (its conjugate is meant)" if conjugate else "",
-                 "base_ang_vel is along the axes of the world, not of the base" if frame else "", "base_ang_vel is in degrees/s" if unit else ""]  # fmt: skip
-        yield ", ".join(x for x in words if x), q, rotated(q, rate, -1) if frame else rate
+    for (said, q), inverse, frame, degrees in product(first.items(), (False, True), (False, True), (False, True)):
+        q = q * [1, -1, -1, -1] if inverse else q
+        rate = np.radians(w) if degrees else w
+        words = [said, "base_quat turns the world into the base (its conjugate is meant)" if inverse else "",
+                 "base_ang_vel is along the axes of the world, not of the base" if frame else "", "base_ang_vel is in degrees/s" if degrees else ""]  # fmt: skip
+        yield ", ".join(x for x in words if x), q, to_body(unit(q), rate) if frame else rate
 
 
 def _turned(time: np.ndarray, quat: np.ndarray, w: np.ndarray) -> np.ndarray:
     """(T - 1, 3) rotation from row to row beside the one that the rates before and after give, rad; nan at a pause."""
     step = np.diff(time)[:, None]
-    turn = 0.5 * (w[1:] + w[:-1]) * step
-    angle = np.linalg.norm(turn, axis=1, keepdims=True)
-    there = np.concatenate([np.cos(angle / 2), 0.5 * np.sinc(angle / (2 * np.pi)) * turn], 1)
-    made = rotation_between(quat[:-1], quat[1:])  # from attitudes
-    size = np.linalg.norm(made, axis=1, keepdims=True)
-    found = np.concatenate([np.cos(size / 2), 0.5 * np.sinc(size / (2 * np.pi)) * made], 1)
-    return np.where(step > PAUSE * np.median(step), np.nan, rotation_between(there, found))
+    told = turned(quat[:-1], 0.5 * (w[1:] + w[:-1]) * step)
+    return np.where(step > PAUSE * np.median(step), np.nan, between(told, quat[1:]))
 
 
 def turning(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
     """(T, 3) rad/s about the base's own axes, from the attitudes before and after; nan beside a pause."""
-    rate, step = np.full((len(time), 3), np.nan), time[2:] - time[:-2]
-    rate[1:-1] = rotation_between(quat[:-2], quat[2:]) / step[:, None]
+    rate, step = angular_velocity(time, quat), time[2:] - time[:-2]
     rate[1:-1][step > (1 + PAUSE) * np.median(np.diff(time))] = np.nan
     return rate
-
-
-def rotated(quat: np.ndarray, x: np.ndarray, way: int = 1) -> np.ndarray:
-    """Vectors (T, 3) from the base's axes to the world's; way -1: from the world's to the base's."""
-    quat = quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-12)
-    w, axis = quat[:, :1], way * quat[:, 1:]
-    return x + 2 * np.cross(axis, np.cross(axis, x) + w * x)
 
 
 def _best(name: str, words: tuple[str, ...], errors: np.ndarray, still: np.ndarray) -> Generator[Check, None, int]:

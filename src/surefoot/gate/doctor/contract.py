@@ -16,6 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
+from surefoot import rotation
 from surefoot.gate.doctor.cause import Cause
 from surefoot.gate.doctor.told import Told
 from surefoot.policy import Policy
@@ -256,7 +257,7 @@ def _frames(told: Told) -> Iterator[Edit]:
     """A vector in the world's frame for the body's or the other way; a rotation the other way; a joint's angle from the
     horizontal for the one from the link before."""
     for t in told.contract.terms:
-        if told.rotation is not None and t.dim == 3 and t.name not in ("command", "last_action"):
+        if told.quat is not None and t.dim == 3 and t.name not in ("command", "last_action"):
             yield Edit("frame", f"{t.name} told in the world's frame, not the body's", _turned(t.name, False))
             yield Edit("frame", f"{t.name} told in the body's frame, not the world's", _turned(t.name, True))
         if t.dim == 9 and t.name == "rotation":
@@ -273,9 +274,9 @@ def _frames(told: Told) -> Iterator[Edit]:
 
 def _turned(name: str, to_body: bool) -> Callable[[Told, float], np.ndarray]:
     def apply(told: Told, _: float) -> np.ndarray:
-        assert told.rotation is not None
+        assert told.quat is not None
         raw, at = told.raw.copy(), told.columns[name]
-        raw[:, at] = np.einsum("nji,nj->ni" if to_body else "nij,nj->ni", told.rotation, raw[:, at])
+        raw[:, at] = (rotation.to_body if to_body else rotation.to_world)(told.quat, raw[:, at])
         return told.stacked(told.frames(raw))
 
     return apply

@@ -13,9 +13,10 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from surefoot.gate.doctor.follow import Track, Variant, moved, turned
+from surefoot.gate.doctor.follow import Track, Variant, moved
 from surefoot.params import Param, Params
 from surefoot.real2sim.learnable import kind_of
+from surefoot.rotation import turned
 from surefoot.sim.gap.making import Plain
 from surefoot.world import Chance, OnForce, State
 

@@ -16,8 +16,8 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.signals import measured, starts
+from surefoot.rotation import unit
 from surefoot.sim.engine import sensor_columns
-from surefoot.sim.learned import rotation
 from surefoot.task import Moment, Task
 from surefoot.world import State, World
 
@@ -33,7 +33,7 @@ class Told:
 
     contract: Contract
     raw: np.ndarray  # (T, frame)
-    rotation: np.ndarray | None  # (T, 3, 3) body to world, where there is a base
+    quat: np.ndarray | None  # (T, 4) attitude, where there is a base
     begins: np.ndarray  # (T,) the row in which each row's episode begins
     action: np.ndarray  # (T, na) what the policy answered, bounded
     missing: tuple[str, ...]
@@ -124,7 +124,7 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     raw, missing = _raw(task, moment)
     turn = None
     if world.model.njnt and world.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE and "base_quat" in log.columns:
-        turn = rotation(q[:, 3:7])
+        turn = unit(q[:, 3:7])
     lost = ~(np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1))
     return Told(contract, raw, turn, begins, action, missing, lost, _logged(contract, log))
 
