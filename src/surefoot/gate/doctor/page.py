@@ -40,7 +40,7 @@ def _bars(ax: Any, found: Diagnosis) -> None:
 
 def _latency(ax: Any, found: Diagnosis) -> None:
     assert found.physics is not None
-    rows = [(float(x.cause.about.split()[2]), x.cause.evidence) for x in found.physics.latencies]
+    rows = [(1e3 * x.e[0], x.cause.evidence) for x in found.physics.latencies if x.e is not None]
     ax.plot(*zip(*[r for r in rows if np.isfinite(r[1])]), ".-")
     ax.set_xlabel("ms")
 

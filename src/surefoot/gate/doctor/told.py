@@ -14,6 +14,7 @@ import numpy as np
 
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
+from surefoot.fault import Fault, on_columns, on_frames
 from surefoot.log import Log
 from surefoot.real2sim.signals import measured, starts
 from surefoot.rotation import unit
@@ -51,6 +52,19 @@ class Told:
     def back(self, k: int) -> np.ndarray:
         """(T,) the row k periods before each, within its episode."""
         return np.maximum(np.arange(len(self.raw)) - k, self.begins)
+
+    def under(self, fault: Fault) -> np.ndarray:
+        """(T, obs_dim) what the policy would have been told under a fault."""
+        spans = self.begins, np.arange(len(self.raw))
+        raw = on_frames(fault, self.contract.observation, self.raw, spans, self.quat)
+        return self.stacked(self.contract.observation.finish(raw), fault.ages or None)
+
+    def sent(self, fault: Fault) -> np.ndarray:
+        """(T, nu) the controls that would have been sent under a fault of answers or controls."""
+        law, spans = self.contract.action, (self.begins, np.arange(len(self.action)))
+        a = on_columns(fault, {"action": self.action}, spans)["action"]
+        a = np.clip(a, -law.limit, law.limit) if fault.kind == "scale" else a
+        return on_columns(fault, {"control": law.control(a)})["control"]
 
     def guessed(self) -> np.ndarray:
         """(T,) bool: rows whose observation has a frame in it that was lost. A runtime may have been told it all the same."""
