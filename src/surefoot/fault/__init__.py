@@ -270,3 +270,10 @@ def _unset(edit: Unset, w: Contract) -> Contract:
 
 def _formula(t: ObsTerm, **change: Any) -> ObsTerm:
     return t if t.formula is None else replace(t, source=replace(t.formula, **change))
+
+
+def swapped(count: int, i: int, j: int) -> Parts:
+    """An order with two parts exchanged."""
+    order = list(range(count))
+    order[i], order[j] = j, i
+    return tuple(order)

@@ -29,6 +29,7 @@ from surefoot.fault import (
     Times,
     Turn,
     Unset,
+    swapped,
 )
 from surefoot.observation import ObsGroup
 from surefoot.robot import kind_of
@@ -46,12 +47,6 @@ WRITTEN = {
 }  # fmt: skip
 """factors by which numbers of a contract are often off: other people's usual scales"""
 PARTS: tuple[Of, Of] = ("control", "readings")
-
-
-def swapped(count: int, i: int, j: int) -> Parts:
-    order = list(range(count))
-    order[i], order[j] = j, i
-    return tuple(order)
 
 
 def exchanges(column: str, names: Sequence[str], words: str, alike: bool = False) -> Iterator[Fault]:
