@@ -137,16 +137,6 @@ class Fault:
         moved = {i for e in mine if isinstance(e, Order) for i, j in enumerate(e.order) if i != j}
         return moved | {i for e in mine if isinstance(e, Times) for i in e.parts}
 
-    def factor(self, name: str, width: int) -> np.ndarray:
-        """(width,) what the parts of a column are multiplied by."""
-        mine = [_spread(e, width, 1.0) for e in self.edits if isinstance(e, Times) and name in e.names]
-        return np.asarray(np.prod([np.ones(width), *mine], 0))
-
-    def shift(self, name: str, width: int) -> np.ndarray:
-        """(width,) what is added to them."""
-        mine = [_spread(e, width, 0.0) for e in self.edits if isinstance(e, Plus) and name in e.names]
-        return np.asarray(np.sum([np.zeros(width), *mine], 0))
-
 
 PLAIN = Fault("order", "as it stands", ())
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
-from surefoot.fault import JOINTS, PLAIN, Fault
+from surefoot.fault import JOINTS, PLAIN, Fault, on_columns
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
 from surefoot.real2sim.signals import (
@@ -214,8 +214,8 @@ def _check(case: Case, tried: list[Fault], errors: np.ndarray, k: int) -> Found 
     if fault.kind != "offset" or check.holds:
         return Found(fault, check, much)
     words = f"{check.evidence}; it can be learned (--learn encoder_offset:each)"
-    note = tuple(fault.shift("joint_pos", len(case.names)).tolist())
-    return Found(fault, replace(check, holds=True, evidence=words), much, note)
+    note = on_columns(fault, {"joint_pos": np.zeros((1, len(case.names)))})["joint_pos"][0]
+    return Found(fault, replace(check, holds=True, evidence=words), much, tuple(note.tolist()))
 
 
 def _allowed(case: Case, fault: Fault) -> bool:
@@ -273,7 +273,8 @@ def _errors(case: Case, pieces: Windows, faults: list[Fault]) -> np.ndarray:
     found = _squared(case, motion, {s.name: join(lambda x, s=s: x.target(s)) for s in pieces.signals}, pieces)
     found, count = found.reshape(len(faults), len(pieces), -1), len(case.names)
     for k, x in enumerate(faults):
-        found[k, :, :count] /= np.square(x.factor("joint_pos", count))  # in the log's own units
+        at_0, at_1 = (on_columns(x, {"joint_pos": np.full((1, count), v)})["joint_pos"] for v in (0.0, 1.0))
+        found[k, :, :count] /= np.square(at_1 - at_0)  # in the log's own units
     return found
 
 
