@@ -29,7 +29,8 @@ from surefoot.real2sim.explain import Fitting, Track, track
 from surefoot.real2sim.replay import predict
 from surefoot.real2sim.residual import missing
 from surefoot.rng import stream
-from surefoot.sim.learned import DeltaAction, rotation
+from surefoot.rotation import matrix, unit
+from surefoot.sim.learned import DeltaAction
 from surefoot.task import Task
 from surefoot.tasks.hover import ARM, GRAVITY, HOVER, MASS, ROTORS, TORQUE
 from surefoot.tasks.rollout import contract, evaluate
@@ -52,7 +53,7 @@ class Air(OnForce):
         force, v = np.zeros_like(x.v), x.v[:, :3]
         lift = 0.25 * x.act.sum(1) / (1 + np.square((x.q[:, 2] + 0.8) / 0.5))
         force[:, :3] = -(0.015 + 0.02 * np.linalg.norm(v, axis=1, keepdims=True)) * v
-        force[:, :3] += rotation(x.q[:, 3:7])[:, :, 2] * lift[:, None]
+        force[:, :3] += matrix(unit(x.q[:, 3:7]))[:, :, 2] * lift[:, None]
         return force
 
 

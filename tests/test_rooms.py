@@ -20,6 +20,7 @@ NOUNS = {
     "world",
     "observation",
     "contract",
+    "fault",
     "task",
     "env",
     "policy",

@@ -5,6 +5,7 @@
 A reading at a site is written `base_ang_vel@imu`: the angular velocity as the gyro at the site `imu` tells it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +16,12 @@ from surefoot.errors import unknown
 
 BASE = {"base_pos": (0, 0, 3), "base_quat": (0, 3, 7), "base_lin_vel": (1, 0, 3), "base_ang_vel": (1, 3, 6)}
 """reading of a free base -> (0: of q, 1: of v; first column, end), counted from where the base begins"""
+SIDES = re.compile(r"^(?:[FRMHBL][LR]|left|right|L|R|l|r)_|_(?:left|right|L|R|l|r)(?=_|$)")
+
+
+def kind_of(name: str) -> str:
+    """What a joint or body is called on either side: hip of FL_hip, knee of knee_left."""
+    return SIDES.sub("", name)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,25 @@
-"""Rotations of many vectors at once. Quaternions are (w, x, y, z), unit, body to world: v_world = R(quat) v_body."""
+"""Rotations of many vectors at once. A quaternion is q = (w, u) = (w, x, y, z), unit, body to world: v_world = R(q) v_body.
+
+    R(q) v = v + w t + u x t,  t = 2 u x v           R(a b) = R(a) R(b)           R(q*) = R(q)^T,  q* = (w, -u)
+    exp(r) = (cos |r|/2, sin(|r|/2) r/|r|)           log(exp(r)) = r for |r| <= pi       q and -q are one rotation
+
+r is a rotation vector: axis times angle, rad. Every function takes arrays (..., 4) or (..., 3), their leading sizes alike or
+broadcast against each other.
+"""
 
 import numpy as np
 
 
 def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """R(quat)^T v: a world vector (n, 3) in the body frame."""
-    w, u = quat[:, :1], -quat[:, 1:]
+    """R(quat)^T v: a world vector in the body frame."""
+    w, u = quat[..., :1], -quat[..., 1:]
+    t = 2.0 * cross(u, v)
+    return v + w * t + cross(u, t)
+
+
+def to_world(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """R(quat) v: a body vector in the world frame."""
+    w, u = quat[..., :1], quat[..., 1:]
     t = 2.0 * cross(u, v)
     return v + w * t + cross(u, t)
 
@@ -17,13 +31,14 @@ def direction(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a x b row by row; written out because np.cross costs ten times as much on small rows."""
-    ax, ay, az = a[:, 0], a[:, 1], a[:, 2]
-    bx, by, bz = b[:, 0], b[:, 1], b[:, 2]
-    out = np.empty((len(a), 3))
-    out[:, 0] = ay * bz - az * by
-    out[:, 1] = az * bx - ax * bz
-    out[:, 2] = ax * by - ay * bx
+    """a x b; written out because np.cross costs ten times as much on small rows."""
+    ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
+    bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
+    x = ay * bz - az * by
+    out = np.empty((*x.shape, 3))
+    out[..., 0] = x
+    out[..., 1] = az * bx - ax * bz
+    out[..., 2] = ax * by - ay * bx
     return out
 
 
@@ -32,23 +47,85 @@ def norm2(a: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", a, a)
 
 
-def to_world(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """R(quat) v: a body vector (n, 3) in the world frame."""
-    w, u = quat[:, :1], quat[:, 1:]
-    t = 2.0 * cross(u, v)
-    return v + w * t + cross(u, t)
+def unit(quat: np.ndarray) -> np.ndarray:
+    """quat / |quat|; 0 stays 0."""
+    return quat / np.maximum(np.linalg.norm(quat, axis=-1, keepdims=True), 1e-12)
+
+
+def conjugate(quat: np.ndarray) -> np.ndarray:
+    """q*: the inverse of a unit quaternion."""
+    return quat * np.array([1.0, -1.0, -1.0, -1.0])
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a b: first b, then a."""
+    aw, au, bw, bu = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
+    w = aw * bw - (au * bu).sum(-1, keepdims=True)
+    return np.concatenate([w, aw * bu + bw * au + cross(au, bu)], -1)
 
 
 def matrix(quat: np.ndarray) -> np.ndarray:
-    """R(quat), (n, 9) row-major."""
-    w, x, y, z = quat.T
-    out = np.empty((len(quat), 9))
-    out[:, 0], out[:, 1], out[:, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
-    out[:, 3], out[:, 4], out[:, 5] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
-    out[:, 6], out[:, 7], out[:, 8] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
+    """R(quat), (..., 3, 3)."""
+    w, x, y, z = quat[..., 0], quat[..., 1], quat[..., 2], quat[..., 3]
+    out = np.empty((*w.shape, 3, 3))
+    out[..., 0, 0], out[..., 0, 1], out[..., 0, 2] = 1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
+    out[..., 1, 0], out[..., 1, 1], out[..., 1, 2] = 2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)
+    out[..., 2, 0], out[..., 2, 1], out[..., 2, 2] = 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)
     return out
 
 
+def from_matrix(R: np.ndarray) -> np.ndarray:
+    """The inverse of `matrix`, its largest part positive: 4 q q^T is linear in R, and its longest row is exact at every angle."""
+    xx, yy, zz = R[..., 0, 0], R[..., 1, 1], R[..., 2, 2]
+    wx, wy, wz = R[..., 2, 1] - R[..., 1, 2], R[..., 0, 2] - R[..., 2, 0], R[..., 1, 0] - R[..., 0, 1]
+    xy, xz, yz = R[..., 0, 1] + R[..., 1, 0], R[..., 0, 2] + R[..., 2, 0], R[..., 1, 2] + R[..., 2, 1]
+    rows = (
+        (1 + xx + yy + zz, wx, wy, wz),
+        (wx, 1 + xx - yy - zz, xy, xz),
+        (wy, xy, 1 - xx + yy - zz, yz),
+        (wz, xz, yz, 1 - xx - yy + zz),
+    )
+    K = np.stack([np.stack(row, -1) for row in rows], -2)  # (..., 4, 4) 4 q q^T
+    longest = np.argmax(np.diagonal(K, axis1=-2, axis2=-1), -1)
+    return unit(np.take_along_axis(K, longest[..., None, None], -2)[..., 0, :])
+
+
+def exp(r: np.ndarray) -> np.ndarray:
+    """The quaternion of a rotation vector."""
+    angle = np.linalg.norm(r, axis=-1, keepdims=True)
+    return np.concatenate([np.cos(angle / 2), 0.5 * np.sinc(angle / (2 * np.pi)) * r], -1)
+
+
+def log(quat: np.ndarray) -> np.ndarray:
+    """The rotation vector of a quaternion, the shorter way round: at most pi long."""
+    w, u = quat[..., :1], quat[..., 1:]
+    u, w = np.where(w < 0, -u, u), np.abs(w)
+    size = np.linalg.norm(u, axis=-1, keepdims=True)
+    return np.where(size > 1e-9, 2 * np.arctan2(size, w) / np.maximum(size, 1e-12), 2.0) * u
+
+
+def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """log(a* b): the rotation vector that turns attitude a into b, in a's own frame. They need not be unit."""
+    return log(product(conjugate(unit(a)), unit(b)))
+
+
+def turned(quat: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """quat exp(r): turned by a rotation vector in its own frame; unit."""
+    return unit(product(quat, exp(r)))
+
+
+def slerp(a: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """a exp(s log(a* b)): from a (s = 0) to b or -b (s = 1) at an even rate, the shorter way round."""
+    return turned(a, np.asarray(s)[..., None] * between(a, b))
+
+
+def angular_velocity(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
+    """(T, 3) rad/s about the body's own axes: between(q_k-1, q_k+1) / (t_k+1 - t_k-1); nan in the first and the last row."""
+    rate = np.full((len(time), 3), np.nan)
+    rate[1:-1] = between(quat[:-2], quat[2:]) / (time[2:] - time[:-2])[:, None]
+    return rate
+
+
 def from_axis_angle(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
-    """The quaternion of a turn by angle (n,) about unit axis (n, 3)."""
+    """exp(angle axis) of a unit axis (n, 3) and angle (n,)."""
     return np.concatenate([np.cos(angle / 2)[:, None], np.sin(angle / 2)[:, None] * axis], 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surefoot.errors import SurefootError
-from surefoot.formats.mapping import Mapping, expand, rotate
+from surefoot.formats.mapping import Mapping, expand
 from surefoot.formats.units import SI, si
 from surefoot.log import Log
 
@@ -104,15 +104,6 @@ def test_quaternions_are_put_in_order_and_velocities_turned(tmp_path):
     del columns["base_quat"]
     with pytest.raises(SurefootError, match="base_lin_vel: frame: found body, to turn it base_quat must be mapped too"):
         Log.read(path, {"columns": columns})
-
-
-def test_turning_there_and_back_is_nothing_and_keeps_lengths():
-    rng = np.random.default_rng(0)
-    q = rng.normal(size=(50, 4))
-    q, v = q / np.linalg.norm(q, axis=1, keepdims=True), rng.normal(size=(50, 3))
-    there = rotate(q, v)
-    assert np.allclose(rotate(q, there, inverse=True), v)
-    assert np.allclose(np.linalg.norm(there, axis=1), np.linalg.norm(v, axis=1))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,12 @@ import pytest
 
 from surefoot import tasks
 from surefoot.contract import Contract
+from surefoot.fault.usual import groups, orders
 from surefoot.gate import suspects
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
-from surefoot.gate.suspects import KINDS, groups, orders, sentences
+from surefoot.gate.suspects import KINDS, sentences
 from surefoot.tasks.ground import Ground
 from surefoot.tasks.walk import JOINTS, STAND, xml
 

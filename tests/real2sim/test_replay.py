@@ -11,7 +11,8 @@ from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import bears, compounding, predict, replay, whole, windows
-from surefoot.real2sim.signals import rotation_between, slope, starts
+from surefoot.real2sim.signals import slope, starts
+from surefoot.rotation import between
 from surefoot.world import Chance, OnForce, Start
 
 PENDULUM = """
@@ -125,8 +126,8 @@ def test_rotations_are_apart_by_the_angle_between_them():
     a = np.array([1.0, 0, 0, 0])
     for angle in (1e-12, 0.3, 3.0):
         b = np.array([np.cos(angle / 2), 0, np.sin(angle / 2), 0])
-        assert rotation_between(a, b) == pytest.approx([0, angle, 0], abs=1e-12)
-        assert rotation_between(a, -b) == pytest.approx([0, angle, 0], abs=1e-12)
+        assert between(a, b) == pytest.approx([0, angle, 0], abs=1e-12)
+        assert between(a, -b) == pytest.approx([0, angle, 0], abs=1e-12)
 
 
 def test_the_slope_of_a_parabola_is_exact():

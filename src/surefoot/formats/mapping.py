@@ -24,6 +24,7 @@ from surefoot.errors import SurefootError, nearest, unknown
 from surefoot.formats.raw import check_count, listed
 from surefoot.formats.resample import check_rate
 from surefoot.formats.units import si
+from surefoot.rotation import to_body, to_world
 
 FRAMES = {"base_lin_vel": "world", "base_ang_vel": "body"}
 UNITS = {"joint_pos": "rad", "joint_vel": "rad/s", "joint_torque": "N m", "base_pos": "m", "base_quat": "1", "base_lin_vel": "m/s", "base_ang_vel": "rad/s"}  # fmt: skip
@@ -259,11 +260,5 @@ def turned(columns: dict[str, np.ndarray], mapped: Mapping) -> dict[str, np.ndar
         if given and given != frame:
             if "base_quat" not in columns:
                 raise SurefootError(f"columns: {name}: frame: found {given}, to turn it base_quat must be mapped too")
-            out[name] = rotate(columns["base_quat"], columns[name], inverse=frame == "body")
+            out[name] = (to_body if frame == "body" else to_world)(columns["base_quat"], columns[name])
     return out
-
-
-def rotate(q: np.ndarray, v: np.ndarray, inverse: bool = False) -> np.ndarray:
-    """v from the body's frame into the world's by q (w x y z); the other way with `inverse`. (T, 3)"""
-    w, u = q[:, :1], (-q[:, 1:] if inverse else q[:, 1:])
-    return v + 2 * w * np.cross(u, v) + 2 * np.cross(u, np.cross(u, v))

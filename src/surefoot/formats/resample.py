@@ -13,6 +13,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.log import Log
+from surefoot.rotation import slerp
 
 LOST = 2  # samples in a row that may be bridged
 DROPPED = 0.1  # share of rows that mending may drop: beyond it the clock itself is broken
@@ -116,14 +117,7 @@ def _between(x: np.ndarray, y: np.ndarray, w: np.ndarray, how: str) -> np.ndarra
         return x
     if how == "linear":
         return np.where(w == 0, x, (1 - w) * x + w * y)
-    dot = (x * y).sum(axis=1, keepdims=True)
-    y, dot = np.where(dot < 0, -y, y), np.clip(np.abs(dot), 0.0, 1.0)  # q and -q are one attitude: the shorter way
-    angle = np.arccos(dot)
-    small = np.sin(angle) < 1e-6
-    s = np.where(small, 1.0, np.sin(angle))
-    w = w[:, None]
-    q = np.where(small, (1 - w) * x + w * y, (np.sin((1 - w) * angle) * x + np.sin(w * angle) * y) / s)
-    return q / np.linalg.norm(q, axis=1, keepdims=True)
+    return slerp(x, y, w)
 
 
 def kind(name: str, column: np.ndarray) -> str:

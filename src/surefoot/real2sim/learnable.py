@@ -16,6 +16,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Op, Param, Params
+from surefoot.robot import kind_of
 from surefoot.sim.fields import OUTSIDE, TARGETS, Target, object_names
 from surefoot.sim.friction import LAWS
 from surefoot.sim.inertia import inertial
@@ -31,7 +32,6 @@ FREE = {  # target -> the range a number has where the model says 0, and its uni
 MULTIPLES = {"armature": (0.1, 10.0), "damping": (0.01, 10.0), "frictionloss": (0.0, 10.0), "gravity": (0.9, 1.1)}
 ADDED = ("action_delay", "sensor_delay", "com_x", "com_y", "com_z")  # never as a multiple of what the model has
 LOG = {"armature", "damping", "mass", "inertia", "kp", "kd", "strength", "friction", "stribeck", "motor_time"}
-SIDES = re.compile(r"^(?:[FRMHBL][LR]|left|right|L|R|l|r)_|_(?:left|right|L|R|l|r)(?=_|$)")
 
 
 def learnable(model: mujoco.MjModel, words: Iterable[str]) -> Params:
@@ -79,10 +79,6 @@ def _groups(names: list[str], which: str, kind: str, word: str) -> dict[str, lis
     if not matched:
         raise unknown(kind, which, names, f"--learn {word}")
     return {which: matched}
-
-
-def kind_of(name: str) -> str:
-    return SIDES.sub("", name)
 
 
 def _pair(name: str) -> str:

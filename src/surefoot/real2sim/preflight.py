@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import mujoco
 import numpy as np
 
+from surefoot.fault import JOINTS, PLAIN, Fault, on_columns
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
 from surefoot.real2sim.signals import (
@@ -28,11 +29,12 @@ from surefoot.real2sim.signals import (
     measured,
     refuse_empty,
 )
-from surefoot.real2sim.streams import JOINTS, LATE, PIECES, attitude, speeds, stamps, weighed
-from surefoot.real2sim.suspicions import OFFSET, SPEEDS, STRAIGHT, Case, Edit, case, edited, predicted, suspicions
+from surefoot.real2sim.streams import GAIN, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.real2sim.suspicions import OFFSET, SPEEDS, Case, case, edited, predicted, suspicions
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
+STRAIGHT = 1.5  # gain for gravity and clocks: where a machine falls or lags, an edit that helps predicts better whatever is wrong
 SECONDS = 1.0  # of each piece that is predicted: long enough for gravity to show
 SHORTEST = 0.2  # s, of a piece that says anything
 STANDING = ("base", "kind of controls")
@@ -137,16 +139,19 @@ def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
     length = int(np.clip(round(longest / world.dt), 2, whole(world, log, case.signals)))
     pieces = windows(world, log, length, _stride(log, length), case.signals)
     pieces = replace(pieces, signals=tuple(_circled(log, s) for s in pieces.signals))
-    tried = [Edit("as it stands", ""), *suspicions(case)]
-    errors = _errors(case, pieces, tried)  # (edits, pieces, columns)
-    again = [*_offsets(case, tried, errors), *_twins(case, tried, errors)]
+    faults, main = list(suspicions(case)), _columns(case)
+    tried = [PLAIN, *(f for f in faults if not f.guesses)]
+    errors = _errors(case, pieces, tried)  # (faults, pieces, columns)
+    probes = [f for f in faults if f.guesses]
+    cost = lambda x: float(x[..., main].sum())  # noqa: E731
+    probed = np.array([cost(x) for x in _errors(case, pieces, [f.at(g) for f in probes for g in f.guesses])])
+    again = [*_offsets(probes, probed.reshape(-1, 2), cost(errors[0])), *_twins(case, tried, errors)]
     if again:
         tried, errors = [*tried, *again], np.concatenate([errors, _errors(case, pieces, again)])
     turned, under = _gravity(case, pieces)
     tried, errors = [*tried, *turned], np.concatenate([errors, under])
-    main = _columns(case)
     found = [f for k in range(1, len(tried)) if (f := _check(case, tried, errors, k))]
-    best, still = float(errors[..., main].sum((1, 2)).min()), float(_still(case, pieces)[:, main].sum())
+    best, still = min([*map(cost, errors), *probed]), cost(_still(case, pieces))
     lost = (f"the model predicts {' and '.join(_main(case.signals))} worse than standing still would, under every "
             "suspicion: it can hardly judge this log") if best > still else ""  # fmt: skip
     return *_told_apart(found, case.names), lost
@@ -161,17 +166,22 @@ def _circled(log: Log, signal: Signal) -> Signal:
     return replace(signal, turns=signal.turns & jumps & (np.nanmax(q, 0) - np.nanmin(q, 0) < 2.02 * np.pi))
 
 
-def _columns(case: Case, edit: Edit | None = None) -> list[int]:
-    """Of the errors' columns, those that bear witness: of the joints an edit is about, of the base, or all of the joints."""
-    count, whole_ = len(case.names), len(case.names) + 3 * sum(name in SPEEDS for name in case.signals)
-    if edit is not None and edit.base and whole_ > count:
+def _width(case: Case) -> int:
+    """Columns of errors: joints, and the speeds of a base."""
+    return len(case.names) + 3 * sum(name in SPEEDS for name in case.signals)
+
+
+def _columns(case: Case, fault: Fault = PLAIN) -> list[int]:
+    """Of the errors' columns, those that bear witness: of the joints a fault is about, of the base, or all of the joints."""
+    count, whole_ = len(case.names), _width(case)
+    if fault.of == "base" and whole_ > count:
         return list(range(count, whole_))
-    return (edit.joints if edit is not None else []) or list(range(count or whole_))
+    return case.driven.joints(fault) or list(range(count or whole_))
 
 
 @dataclass(frozen=True)
 class Found:
-    about: str
+    fault: Fault
     check: Check
     much: float
     """how much of the squared error of all that bears witness it takes away"""
@@ -183,27 +193,34 @@ class Found:
         return bool(self.note) or not self.check.holds
 
 
-def _check(case: Case, tried: list[Edit], errors: np.ndarray, k: int) -> Found | None:
-    edit, main = tried[k], _columns(case)
+def _called(fault: Fault) -> str:
+    """The check that it is a matter of."""
+    said = {"control": " of controls", "readings": " of readings"}.get(fault.of, "")
+    names = {"sign": f"signs{said}", "order": f"order{said}" if said else "joint order", "unit": "units", "offset": "offsets",
+             "delay": "clock of controls", "frame": "axes of the base" if fault.of else "direction of gravity"}  # fmt: skip
+    return names[fault.kind]
+
+
+def _check(case: Case, tried: list[Fault], errors: np.ndarray, k: int) -> Found | None:
+    fault, main = tried[k], _columns(case)
     plain, other = errors[0], errors[k]
-    if edit.late:  # against the best delay that an actuator may have
-        some = [i for i, x in enumerate(tried) if x.name in ("as it stands", edit.name) and _allowed(case, x)]
+    if fault.rows:  # against the best delay that an actuator may have
+        some = [i for i, x in enumerate(tried) if (x is PLAIN or x.rows) and _allowed(case, x)]
         if k in some:
             return None
         plain = errors[min(some, key=lambda i: errors[i][:, main].sum())]
-    if edit.name == "offsets" and abs(max(edit.plus, key=abs)) == OFFSET:
-        return None  # tried to find its size
-    at = _columns(case, edit)
-    check = weighed(edit.name, edit.about, plain[:, at], other[:, at], "the model then predicts", edit.least)
+    at, least = _columns(case, fault), STRAIGHT if fault.kind in ("delay", "frame") else GAIN
+    check = weighed(_called(fault), fault.words, plain[:, at], other[:, at], "the model then predicts", least)
     much = float((plain - other)[:, main].sum())
-    if edit.name != "offsets" or check.holds:
-        return Found(edit.about, check, much)
+    if fault.kind != "offset" or check.holds:
+        return Found(fault, check, much)
     words = f"{check.evidence}; it can be learned (--learn encoder_offset:each)"
-    return Found(edit.about, replace(check, holds=True, evidence=words), much, edit.plus)
+    note = on_columns(fault, {"joint_pos": np.zeros((1, len(case.names)))})["joint_pos"][0]
+    return Found(fault, replace(check, holds=True, evidence=words), much, tuple(note.tolist()))
 
 
-def _allowed(case: Case, edit: Edit) -> bool:
-    return abs(edit.late) * case.world.dt <= max(LATE, 1.5 * case.world.dt)
+def _allowed(case: Case, fault: Fault) -> bool:
+    return abs(fault.rows) * case.world.dt <= max(LATE, 1.5 * case.world.dt)
 
 
 def _told_apart(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check], dict[str, float]]:
@@ -219,48 +236,46 @@ def _told_apart(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check]
     top = next((f for f in near if not f.note), near[0])
     same = [f for f in near if f is not top and f.check.name == top.check.name][:3]
     other = {f.check.name: f for f in reversed(near) if f.check.name != top.check.name}
-    words = [f.about for f in (*same, *other.values())]
+    words = [f.fault.words for f in (*same, *other.values())]
     evidence = f"{top.check.evidence}; nearly as well: {' or '.join(words)}" if words else top.check.evidence
     return [replace(top.check, evidence=evidence), *shown], dict(zip(names, top.note))
 
 
-def _offsets(case: Case, tried: list[Edit], errors: np.ndarray) -> Iterator[Edit]:
+def _offsets(probes: list[Fault], cost: np.ndarray, plain: float) -> Iterator[Fault]:
     """Offsets of the size that predicts best: the vertex of the parabola through -OFFSET, 0 and OFFSET."""
-    cost, name = errors[..., _columns(case)].sum((1, 2)), "offsets"
-    some = [k for k, x in enumerate(tried) if x.name == name]
-    for above, below in zip(some[::2], some[1::2]):
-        bend = cost[above] + cost[below] - 2 * cost[0]
-        size = 0.5 * OFFSET * (cost[below] - cost[above]) / bend if bend > 0 else np.inf
+    for fault, (above, below) in zip(probes, cost):
+        bend = above + below - 2 * plain
+        size = 0.5 * OFFSET * (below - above) / bend if bend > 0 else np.inf
         if UNMOVED < abs(size) <= FARTHEST:
-            words = f"{tried[above].about}, which reads {-size:+.2g} rad too much"
-            yield Edit(name, words, plus=tuple(size * (x != 0) for x in tried[above].plus), only="readings")
+            yield fault.at(float(size), said=-float(size))
 
 
-def _twins(case: Case, tried: list[Edit], errors: np.ndarray) -> Iterator[Edit]:
+def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault]:
     """For controls that look wrong: the same said of the readings, which a symmetric machine cannot tell apart."""
-    found = [(f.much, x) for k, x in enumerate(tried) if k and x.only == "control" and x.name != "units"
-             and (f := _check(case, tried, errors, k)) and f.tells]  # fmt: skip
-    for _, x in sorted(found, key=lambda f: -f[0])[:PIECES]:
-        back = tuple(int(i) for i in np.argsort(x.order))
-        yield replace(x, name=TWINS[x.name], about=x.twin, order=back, only="readings")
+    found = [
+        (f.much, x.twin) for k, x in enumerate(tried) if x.twin and (f := _check(case, tried, errors, k)) and f.tells
+    ]
+    yield from (twin for _, twin in sorted(found, key=lambda f: -f[0])[:PIECES])
 
 
-def _errors(case: Case, pieces: Windows, edits: list[Edit]) -> np.ndarray:
-    """(edits, w, columns) mean square error of each piece under each edit, many in one rollout."""
-    if len(edits) > ONCE:
-        return np.concatenate([_errors(case, pieces, edits[i : i + ONCE]) for i in range(0, len(edits), ONCE)])
-    each = [_piece(case, pieces, edited(case, x)) for x in edits]
+def _errors(case: Case, pieces: Windows, faults: list[Fault]) -> np.ndarray:
+    """(faults, w, columns) mean square error of each piece under each fault, many in one rollout."""
+    if len(faults) > ONCE:
+        return np.concatenate([_errors(case, pieces, faults[i : i + ONCE]) for i in range(0, len(faults), ONCE)])
+    if not faults:
+        return np.zeros((0, len(pieces), _width(case)))
+    each = [_piece(case, pieces, edited(case, x)) for x in faults]
     join = lambda read: np.concatenate([read(x) for x in each])  # noqa: E731
     act = None if pieces.start.act is None else join(lambda x: x.start.act)
     start = Start(join(lambda x: x.start.q), join(lambda x: x.start.v), join(lambda x: x.start.u), act)
-    all_ = replace(pieces, rows=np.tile(pieces.rows, len(edits)), start=start, u=join(lambda x: x.u),
+    all_ = replace(pieces, rows=np.tile(pieces.rows, len(faults)), start=start, u=join(lambda x: x.u),
                    before=None if pieces.before is None else join(lambda x: x.before))  # fmt: skip
     motion = predict(case.world, all_, case.world.params.nominal[None])
     found = _squared(case, motion, {s.name: join(lambda x, s=s: x.target(s)) for s in pieces.signals}, pieces)
-    found = found.reshape(len(edits), len(pieces), -1)
-    for k, x in enumerate(edits):
-        if x.times and x.only != "control":
-            found[k, :, : len(case.names)] /= np.square(x.times)  # in the log's own units
+    found, count = found.reshape(len(faults), len(pieces), -1), len(case.names)
+    for k, x in enumerate(faults):
+        at_0, at_1 = (on_columns(x, {"joint_pos": np.full((1, count), v)})["joint_pos"] for v in (0.0, 1.0))
+        found[k, :, :count] /= np.square(at_1 - at_0)  # in the log's own units
     return found
 
 
@@ -301,10 +316,10 @@ def _still(case: Case, pieces: Windows) -> np.ndarray:
     return np.concatenate(found, 1)
 
 
-def _gravity(case: Case, pieces: Windows) -> tuple[list[Edit], np.ndarray]:
+def _gravity(case: Case, pieces: Windows) -> tuple[list[Fault], np.ndarray]:
     """For a machine whose base is held: gravity along each axis in turn. A free base is told by its own attitude."""
-    world, found, errors = case.world, list[Edit](), list[np.ndarray]()
-    nothing = np.zeros((0, len(pieces), len(case.names) + 3 * sum(name in SPEEDS for name in case.signals)))
+    world, found, errors = case.world, list[Fault](), list[np.ndarray]()
+    nothing = np.zeros((0, len(pieces), _width(case)))
     if has_base(world.model) or not world.model.opt.gravity.any():
         return found, nothing
     kept, size = world.model.opt.gravity.copy(), float(np.linalg.norm(world.model.opt.gravity))
@@ -319,7 +334,7 @@ def _gravity(case: Case, pieces: Windows) -> tuple[list[Edit], np.ndarray]:
                 world.model.opt.gravity[:] = g
                 fresh = world.like(len(pieces))
                 words = f"gravity along {'-' if side < 0 else '+'}{'xyz'[axis]} of the model"
-                found.append(Edit("direction of gravity", words, least=STRAIGHT))
+                found.append(Fault("frame", words, ()))
                 errors.append(_squared(case, predict(fresh, pieces, world.params.nominal[None]), target, pieces))
     finally:
         world.model.opt.gravity[:] = kept

@@ -13,6 +13,7 @@ import numpy as np
 
 from surefoot.errors import LogError, unknown
 from surefoot.log import Log
+from surefoot.rotation import between
 from surefoot.world import Motion, Start, State, World
 
 Readable = State | Motion  # both have q, v, act and y, the state's own axis last
@@ -42,23 +43,12 @@ class Signal:
     def error(self, found: np.ndarray, measured: np.ndarray) -> np.ndarray:
         """found minus measured, on the manifold; (..., size)."""
         if self.kind == "quat":
-            return rotation_between(measured, found)
+            return between(measured, found)
         difference = found - measured
         if self.kind == "turn" and self.turns is not None:
             wrapped = (difference + np.pi) % (2 * np.pi) - np.pi
             return np.where(self.turns, wrapped, difference)
         return difference
-
-
-def rotation_between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The rotation vector, rad, that turns attitude a into b, in a's own frame: 2 log(a* b). Quaternions are w x y z."""
-    a, b = (x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12) for x in (a, b))
-    aw, av, bw, bv = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
-    w = aw * bw + (av * bv).sum(-1, keepdims=True)
-    v = aw * bv - bw * av - np.cross(av, bv)
-    v, w = np.where(w < 0, -v, v), np.abs(w)  # the shorter way round
-    size = np.linalg.norm(v, axis=-1, keepdims=True)
-    return np.where(size > 1e-9, 2 * np.arctan2(size, w) / np.maximum(size, 1e-12), 2.0) * v
 
 
 def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal, ...]:

@@ -8,14 +8,16 @@ misread one of them is tried, and named if they then agree much better, piece fo
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 
 from surefoot.errors import SurefootError
+from surefoot.fault import JOINTS, Fault, on_columns
+from surefoot.fault.usual import of_attitude, of_travel
 from surefoot.formats.skew import TRUSTED, skew
 from surefoot.log import Log
-from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, rotation_between, slope
+from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, slope
+from surefoot.rotation import angular_velocity, between, turned
 from surefoot.verdict import Check
 from surefoot.world import World
 
@@ -27,7 +29,6 @@ LATE = 0.05  # s between two streams: filters and actuators are late, too, by up
 FINEST = 1e-6  # rad, m, ...: an error below it is none, and no edit is better than that
 SAME = 1e-3  # of an error: two that differ by less are one
 MOST = 1000.0  # times as well: beyond it a gain is not worth its figures
-JOINTS = ("joint_pos", "joint_vel")
 
 
 def weighed(name: str, about: str, plain: np.ndarray, other: np.ndarray, what: str, least: float = GAIN) -> Check:
@@ -131,62 +132,37 @@ def attitude(world: World, log: Log) -> Iterator[Check]:
         return
     quat = measured(log, "base_quat") if "base_quat" in log.columns else None
     if quat is not None and "base_ang_vel" in log.columns:
-        names, turns, rates = zip(*_readings(quat, measured(log, "base_ang_vel")))
-        errors = np.array([_turned(log.time, q, w) for q, w in zip(turns, rates)])
-        still = _turned(log.time, turns[0], np.zeros_like(rates[0]))
-        best = yield from _best("base_quat against base_ang_vel", names, errors, still)
-        quat, w = turns[best], rates[best].copy()
+        faults, logged = list(of_attitude()), {"base_quat": quat, "base_ang_vel": measured(log, "base_ang_vel")}
+        ways = [on_columns(f, logged) for f in faults]
+        errors = np.array([_turned(log.time, x["base_quat"], x["base_ang_vel"]) for x in ways])
+        still = _turned(log.time, quat, np.zeros_like(logged["base_ang_vel"]))
+        best = yield from _best("base_quat against base_ang_vel", faults, errors, still)
+        quat, w = ways[best]["base_quat"], ways[best]["base_ang_vel"].copy()
         w[np.linalg.norm(w, axis=1) * 2 > log.rate] = np.nan  # too fast to follow from row to row
         yield from clock(log, "base_ang_vel", "base_quat", turning(log.time, quat), w)
     if "base_pos" in log.columns and "base_lin_vel" in log.columns:
         v, rate = measured(log, "base_lin_vel"), slope(log.time, measured(log, "base_pos"))
-        ways = [("", rate), ("z of one of base_pos and base_lin_vel points down", rate * [1, 1, -1])]
-        if quat is not None:
-            ways.append(("base_lin_vel is along the axes of the base, not of the world", rotated(quat, rate, -1)))
-        names, rates = zip(*ways)
-        best = yield from _best("base_lin_vel against base_pos", names, np.array(rates) - v, v)
+        faults = list(of_travel(attitude=quat is not None))
+        rates = [on_columns(f, {"base_lin_vel": rate}, quat=quat)["base_lin_vel"] for f in faults]
+        best = yield from _best("base_lin_vel against base_pos", faults, np.array(rates) - v, v)
         yield from clock(log, "base_lin_vel", "base_pos", rates[best], v)
-
-
-def _readings(quat: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Each way to read attitude and turning rate: its words (none: as they should be), attitude, and rate in the base's axes."""
-    first = {"": quat, "base_quat is x y z w": quat[:, [3, 0, 1, 2]]}
-    for (said, q), conjugate, frame, unit in product(first.items(), (False, True), (False, True), (False, True)):
-        q = q * [1, -1, -1, -1] if conjugate else q
-        rate = np.radians(w) if unit else w
-        words = [said, "base_quat turns the world into the base (its conjugate is meant)" if conjugate else "",
-                 "base_ang_vel is along the axes of the world, not of the base" if frame else "", "base_ang_vel is in degrees/s" if unit else ""]  # fmt: skip
-        yield ", ".join(x for x in words if x), q, rotated(q, rate, -1) if frame else rate
 
 
 def _turned(time: np.ndarray, quat: np.ndarray, w: np.ndarray) -> np.ndarray:
     """(T - 1, 3) rotation from row to row beside the one that the rates before and after give, rad; nan at a pause."""
     step = np.diff(time)[:, None]
-    turn = 0.5 * (w[1:] + w[:-1]) * step
-    angle = np.linalg.norm(turn, axis=1, keepdims=True)
-    there = np.concatenate([np.cos(angle / 2), 0.5 * np.sinc(angle / (2 * np.pi)) * turn], 1)
-    made = rotation_between(quat[:-1], quat[1:])  # from attitudes
-    size = np.linalg.norm(made, axis=1, keepdims=True)
-    found = np.concatenate([np.cos(size / 2), 0.5 * np.sinc(size / (2 * np.pi)) * made], 1)
-    return np.where(step > PAUSE * np.median(step), np.nan, rotation_between(there, found))
+    told = turned(quat[:-1], 0.5 * (w[1:] + w[:-1]) * step)
+    return np.where(step > PAUSE * np.median(step), np.nan, between(told, quat[1:]))
 
 
 def turning(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
     """(T, 3) rad/s about the base's own axes, from the attitudes before and after; nan beside a pause."""
-    rate, step = np.full((len(time), 3), np.nan), time[2:] - time[:-2]
-    rate[1:-1] = rotation_between(quat[:-2], quat[2:]) / step[:, None]
+    rate, step = angular_velocity(time, quat), time[2:] - time[:-2]
     rate[1:-1][step > (1 + PAUSE) * np.median(np.diff(time))] = np.nan
     return rate
 
 
-def rotated(quat: np.ndarray, x: np.ndarray, way: int = 1) -> np.ndarray:
-    """Vectors (T, 3) from the base's axes to the world's; way -1: from the world's to the base's."""
-    quat = quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-12)
-    w, axis = quat[:, :1], way * quat[:, 1:]
-    return x + 2 * np.cross(axis, np.cross(axis, x) + w * x)
-
-
-def _best(name: str, words: tuple[str, ...], errors: np.ndarray, still: np.ndarray) -> Generator[Check, None, int]:
+def _best(name: str, faults: list[Fault], errors: np.ndarray, still: np.ndarray) -> Generator[Check, None, int]:
     """From errors (ways, T, 3): the plainest of the ways that agree best, as a check; returns which, 0 as it stands.
 
     A way counts only where it agrees better than `still` (T, 3) does, the error of saying that nothing moves.
@@ -198,8 +174,8 @@ def _best(name: str, words: tuple[str, ...], errors: np.ndarray, still: np.ndarr
     squared = np.array([[np.square(e[p]).mean(0) for p in parts] for e in errors])  # (ways, pieces, 3)
     total = squared.sum((1, 2)) + FINEST**2
     near = [k for k in range(1, len(errors)) if total[k] < GAIN**2 * total[1:].min()]
-    best = min(near, key=lambda k: (words[k].count(","), total[k]))
-    check = weighed(name, words[best], squared[0], squared[best], "the two then agree")
+    best = min(near, key=lambda k: (len(faults[k].edits), total[k]))
+    check = weighed(name, faults[best].words, squared[0], squared[best], "the two then agree")
     if GAIN**2 * np.square(errors[best][good]).sum() > np.square(still[good]).sum():
         check = replace(check, holds=True)
     yield check

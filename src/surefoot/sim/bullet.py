@@ -25,10 +25,11 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import MissingExtra, SurefootError
+from surefoot.rotation import conjugate, cross, from_matrix, matrix, product, to_body, to_world
 from surefoot.sim.engine import FASTEST
 from surefoot.sim.feeling import Readers, Touch
 from surefoot.sim.mover import Mover, Numbers
-from surefoot.sim.multibody import HERE, RATIO, Placed, Pose, Tree, matrix, placed, quaternion, then, touching, trees
+from surefoot.sim.multibody import HERE, RATIO, Placed, Pose, Tree, placed, then, touching, trees
 
 GEOM, JOINT = mujoco.mjtGeom, mujoco.mjtJoint
 WORLDS = 64  # Bullet's own worlds at most: each takes 30 MB. More simulations than that share them
@@ -64,7 +65,7 @@ def _hush() -> Iterator[None]:
 
 
 def _xyzw(R: np.ndarray) -> list[float]:
-    w, x, y, z = quaternion(R).tolist()
+    w, x, y, z = from_matrix(R).tolist()
     return [x, y, z, w]
 
 
@@ -161,7 +162,7 @@ class Copies:
         """Simulation i's tree anew, at its q and v."""
         self.cut(i, client)
         self.uid[i] = uid = self._create(client, has)
-        self.centre[i], self.turn[i] = has.root[0], quaternion(has.root[1])
+        self.centre[i], self.turn[i] = has.root[0], from_matrix(has.root[1])
         # Bullet's own damping and speed limit; a call that sets them of a link would move its other numbers to the root
         client.call("changeDynamics", uid, -1, linearDamping=0.0, angularDamping=0.0, maxJointVelocity=FASTEST)
         masses, inertias = [has.root_mass, *has.masses.tolist()], [has.root_inertia, *has.inertias]
@@ -250,8 +251,8 @@ class Copies:
         if not self.tree.root:
             return np.zeros((len(q), 9))
         quat, b = q[:, self.root_q + 3 : self.root_q + 7], self.root_v
-        arm, pull = _turned(quat, self.centre), force[:, b : b + 3]
-        twist = _turned(quat, force[:, b + 3 : b + 6]) - _cross(arm, pull)
+        arm, pull = to_world(quat, self.centre), force[:, b : b + 3]
+        twist = to_world(quat, force[:, b + 3 : b + 6]) - cross(arm, pull)
         return np.concatenate([q[:, self.root_q : self.root_q + 3] + arm, pull, twist], 1)
 
     def read(self, rows: np.ndarray, clients: list[Client], q: np.ndarray, v: np.ndarray) -> None:
@@ -268,28 +269,12 @@ class Copies:
             q[np.ix_(rows, self.q)], v[np.ix_(rows, self.v)] = joints[:, 0] + self.rest, joints[:, 1]
         if self.tree.root:
             a, b = self.root_q, self.root_v
-            quat = _product(base[:, 3:7], self.turn[rows] * (1, -1, -1, -1))
+            quat = product(base[:, 3:7], conjugate(self.turn[rows]))
             quat *= np.where((quat * q[rows, a + 3 : a + 7]).sum(1) < 0, -1.0, 1.0)[:, None]
-            arm, spin = _turned(quat, self.centre[rows]), base[:, 10:]
+            arm, spin = to_world(quat, self.centre[rows]), base[:, 10:]
             q[rows, a : a + 3], q[rows, a + 3 : a + 7] = base[:, :3] - arm, quat
-            v[rows, b : b + 3] = base[:, 7:10] - _cross(spin, arm)
-            v[rows, b + 3 : b + 6] = _turned(quat * (1, -1, -1, -1), spin)
-
-
-def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Quaternions (n, 4), w first."""
-    w = a[:, :1] * b[:, :1] - (a[:, 1:] * b[:, 1:]).sum(1, keepdims=True)
-    return np.concatenate([w, a[:, :1] * b[:, 1:] + b[:, :1] * a[:, 1:] + _cross(a[:, 1:], b[:, 1:])], 1)
-
-
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return a[:, [1, 2, 0]] * b[:, [2, 0, 1]] - a[:, [2, 0, 1]] * b[:, [1, 2, 0]]  # a third of numpy's overhead
-
-
-def _turned(quat: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Vectors (n, 3) turned by unit quaternions (n, 4)."""
-    t = 2 * _cross(quat[:, 1:], x)
-    return x + quat[:, :1] * t + _cross(quat[:, 1:], t)
+            v[rows, b : b + 3] = base[:, 7:10] - cross(spin, arm)
+            v[rows, b + 3 : b + 6] = to_body(quat, spin)
 
 
 class Bullet(Mover):

@@ -13,6 +13,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param
+from surefoot.rotation import exp, matrix, product
 from surefoot.sim import friction, inertia
 
 Rows = dict[str, np.ndarray]  # engine field -> (k, ...) rows being written
@@ -158,7 +159,7 @@ def camera_move(axis: int) -> Write:
     """Moves a camera along its own axis (x right, y up, z backward), m."""
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-        rows["cam_pos"][:, ids] += value[..., None] * _axis(rows["cam_quat"][:, ids], axis)
+        rows["cam_pos"][:, ids] += value[..., None] * matrix(rows["cam_quat"][:, ids])[..., axis]
 
     return write
 
@@ -167,12 +168,8 @@ def camera_turn(axis: int) -> Write:
     """Turns a camera about its own axis: pitch about x, yaw about y, roll about z, rad."""
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-        w, *v = np.moveaxis(rows["cam_quat"][:, ids], -1, 0)
-        c, s = np.cos(value / 2), np.sin(value / 2)
-        i, j, k = axis, (axis + 1) % 3, (axis + 2) % 3
-        turned = {0: c * w - s * v[i], 1 + i: c * v[i] + s * w, 1 + j: c * v[j] + s * v[k], 1 + k: c * v[k] - s * v[j]}
-        for at, part in turned.items():
-            rows["cam_quat"][:, ids, at] = part
+        turn = exp(value[..., None] * np.eye(3)[axis])
+        rows["cam_quat"][:, ids] = product(rows["cam_quat"][:, ids], turn)
 
     return write
 
@@ -181,17 +178,6 @@ def camera_fov(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     """Vertical field of view, rad; the engine's own is in degrees."""
     value = value if op == "scale" else np.degrees(value)
     rows["cam_fovy"][:, ids] = combine(rows["cam_fovy"][:, ids], value, op)
-
-
-def _axis(quat: np.ndarray, k: int) -> np.ndarray:
-    """(..., 3): axis k of the frame that a quaternion turns."""
-    w, x, y, z = np.moveaxis(quat, -1, 0)
-    columns = (
-        (w * w + x * x - y * y - z * z, 2 * (x * y + w * z), 2 * (x * z - w * y)),
-        (2 * (x * y - w * z), w * w - x * x + y * y - z * z, 2 * (y * z + w * x)),
-        (2 * (x * z + w * y), 2 * (y * z - w * x), w * w - x * x - y * y + z * z),
-    )
-    return np.stack(columns[k], -1)
 
 
 @dataclass(frozen=True)

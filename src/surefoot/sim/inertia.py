@@ -10,6 +10,7 @@ a search can leave what is physical. Each of the ten numbers is a target of its 
 import numpy as np
 
 from surefoot.params import Param
+from surefoot.rotation import from_matrix, matrix
 
 FIELDS = ("body_mass", "body_ipos", "body_iquat", "body_inertia")
 NAMES = {
@@ -40,7 +41,7 @@ def congruence(name: str, value: np.ndarray) -> np.ndarray:
 
 def pseudo(mass: np.ndarray, com: np.ndarray, quat: np.ndarray, inertia: np.ndarray) -> np.ndarray:
     """(..., 4, 4) J of bodies: mass (...), centre of mass (..., 3), principal axes (..., 4) and moments (..., 3)."""
-    R = rotation(quat)
+    R = matrix(quat)
     S = (R * (inertia.sum(-1, keepdims=True) / 2 - inertia)[..., None, :]) @ np.swapaxes(R, -1, -2)
     J = np.empty((*mass.shape, 4, 4))
     h = mass[..., None] * com
@@ -57,32 +58,4 @@ def inertial_of(J: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     values, axes = np.linalg.eigh(J[..., :3, :3] - mass[..., None, None] * com[..., :, None] * com[..., None, :])
     axes = axes * np.where(np.linalg.det(axes) < 0, -1.0, 1.0)[..., None, None]
     values = np.maximum(values, 0.0)  # below the rounding of a point mass
-    return mass, com, quaternion(axes), values.sum(-1, keepdims=True) - values
-
-
-def rotation(quat: np.ndarray) -> np.ndarray:
-    """(..., 3, 3) of w x y z."""
-    w, x, y, z = np.moveaxis(quat, -1, 0)
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.stack([np.stack(row, -1) for row in rows], -2)
-
-
-def quaternion(R: np.ndarray) -> np.ndarray:
-    """(..., 4) w x y z of rotations: the eigenvector of Bar-Itzhack's matrix, good at every angle."""
-    a, b, c = R[..., 0, :], R[..., 1, :], R[..., 2, :]
-    K = np.empty((*R.shape[:-2], 4, 4))
-    K[..., 0, 0] = a[..., 0] + b[..., 1] + c[..., 2]
-    K[..., 1, 1] = a[..., 0] - b[..., 1] - c[..., 2]
-    K[..., 2, 2] = b[..., 1] - a[..., 0] - c[..., 2]
-    K[..., 3, 3] = c[..., 2] - a[..., 0] - b[..., 1]
-    K[..., 0, 1] = K[..., 1, 0] = c[..., 1] - b[..., 2]
-    K[..., 0, 2] = K[..., 2, 0] = a[..., 2] - c[..., 0]
-    K[..., 0, 3] = K[..., 3, 0] = b[..., 0] - a[..., 1]
-    K[..., 1, 2] = K[..., 2, 1] = a[..., 1] + b[..., 0]
-    K[..., 1, 3] = K[..., 3, 1] = a[..., 2] + c[..., 0]
-    K[..., 2, 3] = K[..., 3, 2] = b[..., 2] + c[..., 1]
-    return np.linalg.eigh(K)[1][..., -1]
+    return mass, com, from_matrix(axes), values.sum(-1, keepdims=True) - values

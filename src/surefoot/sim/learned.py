@@ -24,12 +24,14 @@ from safetensors.numpy import save as save_tensors
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
 from surefoot.observation import MOST, known_fields, text, whole
+from surefoot.rotation import to_body, to_world, unit
 from surefoot.tensors import parse_tensors
 from surefoot.world import Chance, OnAction, OnForce, State
 
 FORMAT = 2
 FARTHEST = 10.0  # of a standardised input: beyond it nothing is told apart
 WEIGHTS = "term.safetensors"
+DOWN = np.array([0.0, 0.0, -1.0])
 LARGEST = 256 << 20  # bytes of weights
 CARD = {"format", "kind", "layout", "weights", "about"}
 
@@ -89,8 +91,8 @@ class Layout:
         """(n, len(names)) of states (n, ...)."""
         parts = []
         if self.base:
-            r = rotation(q[:, 3:7])
-            parts += [q[:, 2:3], -r[:, 2], np.einsum("nji,nj->ni", r, v[:, :3]), v[:, 3:6]]
+            quat = unit(q[:, 3:7])
+            parts += [q[:, 2:3], to_body(quat, DOWN), to_body(quat, v[:, :3]), v[:, 3:6]]
         for at, turn in zip(self.places, self.turns):
             place = q[:, at : at + 1]
             parts += [np.sin(place), np.cos(place)] if turn else [place]
@@ -101,19 +103,8 @@ class Layout:
         if not self.base:
             return force
         force = force.copy()
-        force[:, :3] = np.einsum("nji,nj->ni" if back else "nij,nj->ni", rotation(q[:, 3:7]), force[:, :3])
+        force[:, :3] = (to_body if back else to_world)(unit(q[:, 3:7]), force[:, :3])
         return force
-
-
-def rotation(quat: np.ndarray) -> np.ndarray:
-    """(n, 3, 3) body to world, of quaternions w x y z."""
-    w, x, y, z = (quat / np.maximum(np.linalg.norm(quat, axis=1, keepdims=True), 1e-12)).T
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.moveaxis(np.array(rows), 2, 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import SurefootError
+from surefoot.rotation import matrix
 
 JOINT = mujoco.mjtJoint
 Pose = tuple[np.ndarray, np.ndarray]
@@ -37,19 +38,6 @@ def then(a: Pose, b: Pose) -> Pose:
 
 def back(a: Pose) -> Pose:
     return -a[1].T @ a[0], a[1].T
-
-
-def matrix(quat: np.ndarray) -> np.ndarray:
-    out = np.zeros(9)
-    mujoco.mju_quat2Mat(out, np.asarray(quat, float))
-    return out.reshape(3, 3)
-
-
-def quaternion(R: np.ndarray) -> np.ndarray:
-    """(w, x, y, z)"""
-    out = np.zeros(4)
-    mujoco.mju_mat2Quat(out, np.ascontiguousarray(R).ravel())
-    return out
 
 
 @dataclass(frozen=True)

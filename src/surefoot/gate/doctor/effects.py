@@ -5,6 +5,7 @@ Each has at most one number, looked for on a grid.
 
 import numpy as np
 
+from surefoot.fault import on_columns
 from surefoot.gate.doctor.fits import Fits
 from surefoot.gate.doctor.follow import Variant, follow
 from surefoot.gate.doctor.held import held
@@ -33,13 +34,14 @@ def late(fits: Fits) -> dict[float, Weighed]:
 
 def wired(fits: Fits) -> list[Weighed]:
     """Two motors exchanged, or one turned, behind the log."""
-    edits, nominal = list(wirings(fits.at.model)), fits.params.nominal
-    if not edits:
+    faults = list(wirings(fits.at.model))
+    if not faults:
         return []
-    variants = [Variant(nominal, u=fits.at.u[:, order] * sign) for _, order, sign in edits]
+    sent = [on_columns(f, {"control": fits.at.u})["control"] for f in faults]
+    variants = [Variant(fits.params.nominal, u=u) for u in sent]
     return [
-        weigh(fits.judge, "wiring", "contract", words, e, 0, again=fits.again(x))
-        for (words, _, _), x, e in zip(edits, variants, fits.follow(variants))
+        weigh(fits.judge, "wiring", "contract", f.words, e, 0, again=fits.again(x))
+        for f, x, e in zip(faults, variants, fits.follow(variants))
     ]
 
 

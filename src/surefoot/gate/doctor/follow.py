@@ -15,7 +15,8 @@ import numpy as np
 
 from surefoot.gate.doctor.told import episodes
 from surefoot.log import Log
-from surefoot.real2sim.signals import controls, rotation_between, settling, starts
+from surefoot.real2sim.signals import controls, settling, starts
+from surefoot.rotation import between, turned
 from surefoot.sim.gap.shown import Shown
 from surefoot.world import Chance, Start, World
 
@@ -162,9 +163,9 @@ def difference(model: mujoco.MjModel, a: np.ndarray, b: np.ndarray) -> np.ndarra
         p, d = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
         if model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE:
             out[:, d : d + 3] = b[:, p : p + 3] - a[:, p : p + 3]
-            out[:, d + 3 : d + 6] = rotation_between(a[:, p + 3 : p + 7], b[:, p + 3 : p + 7])
+            out[:, d + 3 : d + 6] = between(a[:, p + 3 : p + 7], b[:, p + 3 : p + 7])
         elif model.jnt_type[j] == mujoco.mjtJoint.mjJNT_BALL:
-            out[:, d : d + 3] = rotation_between(a[:, p : p + 4], b[:, p : p + 4])
+            out[:, d : d + 3] = between(a[:, p : p + 4], b[:, p : p + 4])
         else:
             out[:, d] = b[:, p] - a[:, p]
     return out
@@ -185,16 +186,6 @@ def moved(model: mujoco.MjModel, q: np.ndarray, d: np.ndarray) -> np.ndarray:
         else:
             out[:, p] += d[:, a]
     return out
-
-
-def turned(quat: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """quat times the turn by rotation vector r (n, 3), in its own frame."""
-    angle = np.linalg.norm(r, axis=1, keepdims=True)
-    half = np.where(angle > 1e-9, np.sin(angle / 2) / np.maximum(angle, 1e-12), 0.5)
-    w, x = np.cos(angle / 2), half * r
-    a, b = quat[:, :1], quat[:, 1:]
-    out = np.concatenate([a * w - (b * x).sum(1, keepdims=True), a * x + w * b + np.cross(b, x)], 1)
-    return out / np.linalg.norm(out, axis=1, keepdims=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,23 +7,23 @@ and evidence as in contract.py.
 """
 
 from collections.abc import Iterator
-from itertools import combinations
 
 import numpy as np
 
+from surefoot.fault import Fault, Plus, Times
+from surefoot.fault.usual import of_answers
 from surefoot.gate.doctor.cause import Cause
 from surefoot.gate.doctor.contract import FEWEST, RELATED, STILL, correlation
 from surefoot.gate.doctor.told import Told
 
 FLOOR = 0.003  # of a control's spread: what rounding in a log may do
 BROKEN = 0.01  # of a control's spread
-LAGS = 5
 
 
 def sent(told: Told, control: np.ndarray) -> list[Cause]:
     """Causes between policy and motors, best first; none where the controls are what the contract makes of the answers."""
     c = told.contract
-    offset, scale = c.action.offset, c.action.scale
+    scale = c.action.scale
     good = np.isfinite(control).all(1) & np.isfinite(told.action).all(1)
     a, u = told.action, control
     if control.shape[1] != a.shape[1] or good.sum() < FEWEST:
@@ -33,17 +33,27 @@ def sent(told: Told, control: np.ndarray) -> list[Cause]:
     def off(found: np.ndarray) -> float:
         return float(np.square((found - u)[good] / spread).mean())
 
-    plain = off(offset + scale * a)
+    plain = off(c.action.control(a))
     if np.sqrt(plain) < BROKEN:
         return []
-    size, found = 0.5 * u[good].size, []
-    for kind, about, value, count in _edits(told, u, good, offset, scale):
+    size = 0.5 * u[good].size
+
+    def tried(kind: str, about: str, value: np.ndarray, count: int) -> Cause:
         left = off(value)
         evidence = size * np.log((plain + FLOOR**2) / (left + FLOOR**2)) - 0.5 * count * np.log(2 * size)
         words = f"{about}: controls are then off by {np.sqrt(left):.2g} of their spread, not {np.sqrt(plain):.2g}"
-        found.append(Cause(kind, about, float(evidence), 1 - left / plain, words, "contract"))
+        return Cause(kind, about, float(evidence), 1 - left / plain, words, "contract")
+
+    dead = u[good].std(0) < STILL * (scale * a)[good].std(0)
+    if dead.any():
+        names = ", ".join(n for n, x in zip(c.action.names, dead) if x)
+        words = f"controls of {names} never move, the answers do: they were not sent"
+        still = np.where(dead, np.median(u[good], 0), c.action.control(a))
+        found = [tried("unsent", words, still, int(dead.sum()))]
+    else:
+        found = [tried(_called(f), f.words, told.sent(f), count) for f, count in _faults(told, u, good)]
     found = [x for x in found if x.share > 0.5]
-    near = correlation((offset + scale * a)[good], u[good])
+    near = correlation(c.action.control(a)[good], u[good])
     if not found and near < RELATED:
         words = f"the controls have nothing to do with the answers (correlation {near:.2f}): something else drove the motors"
         evidence = size * float(np.log(1 + plain / FLOOR**2)) / 4
@@ -51,36 +61,24 @@ def sent(told: Told, control: np.ndarray) -> list[Cause]:
     return sorted(found, key=lambda x: -x.evidence)
 
 
-Tried = tuple[str, str, np.ndarray, int]
+def _called(fault: Fault) -> str:
+    return "stale" if fault.kind == "delay" else f"action {fault.kind}"
 
 
-def _edits(told: Told, u: np.ndarray, good: np.ndarray, offset: np.ndarray, scale: np.ndarray) -> Iterator[Tried]:
-    a, names = told.action, told.contract.action.names
-    dead = u[good].std(0) < STILL * (scale * a)[good].std(0)
-    if dead.any():
-        words = f"controls of {', '.join(n for n, x in zip(names, dead) if x)} never move, the answers do: they were not sent"
-        yield "unsent", words, np.where(dead, np.median(u[good], 0), offset + scale * a), int(dead.sum())
-        return
-    for i, j in combinations(range(len(names)), 2):
-        order = np.arange(len(names))
-        order[[i, j]] = j, i
-        yield "action order", f"answers for {names[i]} and {names[j]} exchanged", offset + scale * a[:, order], 0
-    for i, name in enumerate(names):
-        sign = np.where(np.arange(len(names)) == i, -1.0, 1.0)
-        yield "action sign", f"answer for {name} with its sign turned", offset + scale * sign * a, 0
-    yield "action sign", "all answers with their signs turned", offset - scale * a, 0
-    for k in range(1, LAGS + 1):
-        yield "stale", f"sent what was answered {k} periods before", offset + scale * a[told.back(k)], 0
-    x, y, limit = (scale * a)[good], (u - offset)[good], told.contract.action.limit
-    free = (np.abs(x) > 0.05 * np.abs(scale) * limit) & (np.abs(y) < 0.99 * np.abs(scale) * limit)
+def _faults(told: Told, u: np.ndarray, good: np.ndarray) -> Iterator[tuple[Fault, int]]:
+    """Each with how many numbers of it are fitted."""
+    law, names = told.contract.action, told.contract.action.names
+    yield from ((fault, 0) for fault in of_answers(names))
+    x, y, most = (law.scale * told.action)[good], (u - law.offset)[good], np.abs(law.scale) * law.limit
+    free = (np.abs(x) > 0.05 * most) & (np.abs(y) < 0.99 * most)
+    said = lambda values, form: ", ".join(f"{n} {v:{form}}" for n, v in zip(names, values))  # noqa: E731
     if free.any():
         s = float(np.median(y[free] / x[free]))
-        value = offset + scale * np.clip(s * a, -limit, limit)
-        yield "action scale", f"answers scaled by {s:.4g} of what the contract says", value, 1
-        each = np.array([np.median(y[f, i] / x[f, i]) if (f := free[:, i]).any() else s for i in range(len(names))])
-        words = ", ".join(f"{n} {f:.3g}" for n, f in zip(names, each))
-        value = offset + scale * np.clip(each * a, -limit, limit)
-        yield "action scale", f"answers scaled by other factors: {words}", value, len(names)
+        words = f"answers scaled by {s:.4g} of what the contract says"
+        yield Fault("scale", words, (Times(("action",), by=s),)), 1
+        each = tuple(float(np.median(y[f, i] / x[f, i])) if (f := free[:, i]).any() else s for i in range(len(names)))
+        words = f"answers scaled by other factors: {said(each, '.3g')}"
+        yield Fault("scale", words, (Times(("action",), by=each),)), len(names)
     more = np.median(y - x, 0)
-    words = ", ".join(f"{n} {f:+.3g}" for n, f in zip(names, more))
-    yield "action offset", f"controls off by a constant: {words}", offset + more + scale * a, len(names)
+    words = f"controls off by a constant: {said(more, '+.3g')}"
+    yield Fault("offset", words, (Plus(("control",), by=tuple(more)),)), len(names)

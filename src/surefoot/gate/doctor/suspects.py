@@ -7,20 +7,21 @@ a few knobs that turn together or each by itself: theta = B z, z to be fitted.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import mujoco
 import numpy as np
 
-from surefoot.gate.doctor.follow import Track, Variant, moved, turned
+from surefoot.fault import Fault
+from surefoot.fault.usual import FEW, exchanges, signs
+from surefoot.gate.doctor.follow import Track, Variant, moved
 from surefoot.params import Param, Params
-from surefoot.real2sim.learnable import kind_of
+from surefoot.robot import kind_of
+from surefoot.rotation import turned
 from surefoot.sim.gap.making import Plain
 from surefoot.world import Chance, OnForce, State
 
 Reads = tuple[np.ndarray, np.ndarray, np.ndarray]  # q, v, u of every row
-FEW = 6  # joints or bodies: of more, those of one kind are suspected together
 LONGEST = 0.12  # s: of a latency
 DELAY = "delay of every control"
 
@@ -358,17 +359,11 @@ def _askew(name: str, axis: int, dof: int) -> Knob:
     return Knob(name, 0.01, "rad", read=read)
 
 
-def wirings(model: mujoco.MjModel) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Controls that reach another motor, or their own with its sign turned: words, order and sign."""
+def wirings(model: mujoco.MjModel) -> Iterator[Fault]:
+    """Controls that reach another motor, or their own with its sign turned."""
     names = [model.actuator(i).name for i in range(model.nu)]
-    for i, j in combinations(range(model.nu), 2):
-        if model.nu > FEW and kind_of(names[i]) != kind_of(names[j]):
-            continue  # what people mix up: the same joint of another limb
-        order = np.arange(model.nu)
-        order[[i, j]] = j, i
-        yield f"motors {names[i]} and {names[j]} exchanged", order, np.ones(model.nu)
-    servo = model.actuator_biasprm[:, 1] < 0
-    for i, n in enumerate(names):
-        low, high = model.actuator_ctrlrange[i] if model.actuator_ctrllimited[i] else (-1.0, 1.0)
-        if not servo[i] and low < 0 < high:
-            yield f"motor {n} turned", np.arange(model.nu), np.where(np.arange(model.nu) == i, -1.0, 1.0)
+    yield from exchanges("control", names, "motors {} and {} exchanged", alike=True)
+    limited = model.actuator_ctrllimited.astype(bool)[:, None]
+    low, high = np.where(limited, model.actuator_ctrlrange, (-1.0, 1.0)).T
+    able = (model.actuator_biasprm[:, 1] >= 0) & (low < 0) & (high > 0)  # a servo's sign is its encoder's, too
+    yield from (f for f, may in zip(signs("control", names, "motor {} turned"), able) if may)

@@ -14,10 +14,11 @@ import numpy as np
 
 from surefoot.contract import Contract
 from surefoot.errors import LogError
+from surefoot.fault import Fault, on_columns, on_frames
 from surefoot.log import Log
 from surefoot.real2sim.signals import measured, starts
+from surefoot.rotation import unit
 from surefoot.sim.engine import sensor_columns
-from surefoot.sim.learned import rotation
 from surefoot.task import Moment, Task
 from surefoot.world import State, World
 
@@ -33,7 +34,7 @@ class Told:
 
     contract: Contract
     raw: np.ndarray  # (T, frame)
-    rotation: np.ndarray | None  # (T, 3, 3) body to world, where there is a base
+    quat: np.ndarray | None  # (T, 4) attitude, where there is a base
     begins: np.ndarray  # (T,) the row in which each row's episode begins
     action: np.ndarray  # (T, na) what the policy answered, bounded
     missing: tuple[str, ...]
@@ -51,6 +52,19 @@ class Told:
     def back(self, k: int) -> np.ndarray:
         """(T,) the row k periods before each, within its episode."""
         return np.maximum(np.arange(len(self.raw)) - k, self.begins)
+
+    def under(self, fault: Fault) -> np.ndarray:
+        """(T, obs_dim) what the policy would have been told under a fault."""
+        spans = self.begins, np.arange(len(self.raw))
+        raw = on_frames(fault, self.contract.observation, self.raw, spans, self.quat)
+        return self.stacked(self.contract.observation.finish(raw), fault.ages or None)
+
+    def sent(self, fault: Fault) -> np.ndarray:
+        """(T, nu) the controls that would have been sent under a fault of answers or controls."""
+        law, spans = self.contract.action, (self.begins, np.arange(len(self.action)))
+        a = on_columns(fault, {"action": self.action}, spans)["action"]
+        a = np.clip(a, -law.limit, law.limit) if fault.kind == "scale" else a
+        return on_columns(fault, {"control": law.control(a)})["control"]
 
     def guessed(self) -> np.ndarray:
         """(T,) bool: rows whose observation has a frame in it that was lost. A runtime may have been told it all the same."""
@@ -122,7 +136,7 @@ def rebuilt(task: Task, contract: Contract, world: World, log: Log) -> Told:
     raw, missing = _raw(task, moment)
     turn = None
     if world.model.njnt and world.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE and "base_quat" in log.columns:
-        turn = rotation(q[:, 3:7])
+        turn = unit(q[:, 3:7])
     lost = ~(np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1))
     return Told(contract, raw, turn, begins, action, missing, lost, _logged(contract, log))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
+from surefoot.rotation import matrix
 from surefoot.sim.gap.making import Ingredient, Making
 from surefoot.world import Chance, OnBody, State
 
@@ -82,7 +83,7 @@ class Cushion(OnBody):
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
         q = x.q[:, self.address : self.address + 7]
-        turn = _matrices(q[:, 3:])  # (n, 3, 3) body to world
+        turn = matrix(q[:, 3:])  # (n, 3, 3) body to world
         heights = q[:, None, 2] + np.einsum("nj,rj->nr", turn[:, 2], self.arms) - self.ground
         told = np.stack([x.act[:, a] if a >= 0 else u[:, c] for a, c in zip(self.states, self.controls)], 1)
         more = (ratio(heights, self.radius) - 1.0) * self.gain * told  # (n, rotors) N
@@ -91,13 +92,6 @@ class Cushion(OnBody):
         torque = np.cross(self.arms - self.com, force).sum(1)
         parts = np.stack([force.sum(1), torque], 1)  # (n, 2, 3) body frame
         return np.einsum("nij,nkj->nki", turn, parts).reshape(len(q), 1, 6)
-
-
-def _matrices(quat: np.ndarray) -> np.ndarray:
-    out = np.zeros((len(quat), 9))
-    for row, q in zip(out, quat):
-        mujoco.mju_quat2Mat(row, q)
-    return out.reshape(-1, 3, 3)
 
 
 AIRS = (

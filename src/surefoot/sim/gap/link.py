@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from surefoot.rng import Rows
+from surefoot.rotation import exp, product, to_body
 from surefoot.sim.gap.making import HINGE, Ingredient, Making, Plain
 from surefoot.sim.gap.signals import Signals
 from surefoot.world import Chance, OnAction, OnSense, State
@@ -86,13 +87,12 @@ def encoder_offset(make: Making, s: float) -> None:
 def imu_misalignment(make: Making, s: float) -> None:
     """The IMU is mounted askew: its site is turned, or, where the model has none, the base's attitude and rates."""
     axis = make.rng.standard_normal(3)
-    turn, m = np.zeros(4), make.plain.model
-    mujoco.mju_axisAngle2Quat(turn, axis / np.linalg.norm(axis), s * CROOKED)
-    make.tell("turn of the IMU", s * CROOKED * axis / np.linalg.norm(axis), "rad")
+    r, m = s * CROOKED * axis / np.linalg.norm(axis), make.plain.model
+    turn = exp(r)
+    make.tell("turn of the IMU", r, "rad")
     for i in _imus(make.plain):
-        site, new = make.spec.site(m.site(i).name), np.zeros(4)
-        mujoco.mju_mulQuat(new, m.site_quat[i], turn)
-        site.alt.type, site.quat = mujoco.mjtOrientation.mjORIENTATION_QUAT, new
+        site = make.spec.site(m.site(i).name)
+        site.alt.type, site.quat = mujoco.mjtOrientation.mjORIENTATION_QUAT, product(m.site_quat[i], turn)
     if not _imus(make.plain) and make.plain.free is not None:
         j = make.plain.free
         make.terms.append(Askew(turn, int(m.jnt_qposadr[j]) + 3, int(m.jnt_dofadr[j]) + 3))
@@ -160,11 +160,14 @@ class Askew(OnSense):
     rates: int  # where in v
 
     def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
-        q, v, back = x.q.copy(), x.v.copy(), np.zeros(4)
-        mujoco.mju_negQuat(back, self.turn)
-        for i in range(len(q)):
-            mujoco.mju_mulQuat(q[i, self.quat : self.quat + 4], x.q[i, self.quat : self.quat + 4].copy(), self.turn)
-            mujoco.mju_rotVecQuat(v[i, self.rates : self.rates + 3], x.v[i, self.rates : self.rates + 3].copy(), back)
+        q, v, attitude, rates = (
+            x.q.copy(),
+            x.v.copy(),
+            slice(self.quat, self.quat + 4),
+            slice(self.rates, self.rates + 3),
+        )
+        q[:, attitude] = product(x.q[:, attitude], self.turn)
+        v[:, rates] = to_body(self.turn, x.v[:, rates])
         return State(x.time, q, v, x.u, x.act, x.y, x.e, x.gravity, x.wrench)
 
 
