@@ -232,8 +232,8 @@ def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
     real, count = Engine.step, [0]
 
     def step(self, u, chance):
-        count[0] += 1
-        if count[0] % 20 == 0:
+        count[0] += len(u) > 1  # not the one robot whose golden vectors are recorded
+        if len(u) > 1 and count[0] % 20 == 0:
             self.batch.bind("qfrc_applied")[5] = 1e30
         return real(self, u, chance)
 
@@ -272,7 +272,7 @@ def test_a_run_whose_belief_grows_goes_on_with_the_same_bits(tmp_path, ranges):
     settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 20})
     stop = lambda at: lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == at else None  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(learn.tasks.names(), "balance", lambda: task)
+        patch.setitem(learn.tasks.registry.READY, "balance", lambda: task)
         about = dict(seed=3, belief=task.belief, settings=settings, save_every=0, ranges=ranges)
         learn.train("balance", tmp_path / "whole", **about)
         with pytest.raises(KeyboardInterrupt):
