@@ -23,7 +23,7 @@ with tempfile.TemporaryDirectory() as folder:
         seed=0,
         belief=belief,
         settings=settings_for("balance", {"steps": 20_000 if quick else 600_000}),
-        watch=lambda p: print(f"\r{100 * p.share:.0f} % success {p.metrics.get('success', 0):.2f}", end=""),
+        watch=lambda p: print(f"\r{100 * (p.share or 0):.0f} % success {p.metrics.get('success', 0):.2f}", end=""),
     )
     print()
     policy = bundle.load(path)

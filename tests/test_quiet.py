@@ -97,7 +97,7 @@ def loads(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
         try:
             return any(loads(inner) for inner in ast.walk(ast.parse(node.value)))
-        except SyntaxError:
+        except (SyntaxError, ValueError):  # text that is no program, such as half a character
             return False
     if isinstance(node, ast.Call):
         return any(isinstance(a, ast.Constant) and a.value == "onnxruntime" for a in node.args)

@@ -97,8 +97,7 @@ def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused(tmp_pa
 
 
 def test_the_command_writes_a_page_and_tells_which_unknown_is_known_best(tmp_path, capsys):
-    policy, belief = knowing(tmp_path / "net")
-    export.save(policy, tmp_path)
+    _, belief = knowing(tmp_path)
     (tmp_path / "b.json").write_text(json.dumps(belief.to_json()))
     asked = ["adapt", str(tmp_path), "--show", "strength", "--belief", str(tmp_path / "b.json"), "--episodes", "20"]
     assert main([*asked, "--json"]) == 0
