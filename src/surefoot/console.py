@@ -115,7 +115,7 @@ class Line:
     def __call__(self, p: "Progress") -> None:
         """How training stands."""
         if not p.metrics:
-            for text in p.said:
+            for text in p.notes:
                 self.note(f"note: {text}")
             return
         m, self.last = p.metrics, p.metrics
@@ -125,7 +125,7 @@ class Line:
         left = (p.iterations - p.iteration) * m["steps"] / p.iteration / max(1.0, p.steps_per_second)
         rates = f"{p.steps_per_second / 1000:.1f}k steps/s"
         result = self._recent(m) + (f"  ranges {100 * m['width']:.0f} %" if "width" in m else "")
-        for text in p.said:
+        for text in p.notes:
             self.note(f"note: {text}")
         pace = f"KL {m['kl']:.4f}" if "kl" in m else ""
         pace += f"unexplained {100 * m['unexplained']:.1f} %" if "unexplained" in m else ""

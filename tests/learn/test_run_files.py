@@ -18,6 +18,7 @@ from surefoot.cli import main
 from surefoot.cli.words import trained_over
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
+from surefoot.learn.adr import ADR
 from surefoot.learn.loop import _signals
 from surefoot.learn.run import KEEP, Run
 
@@ -34,7 +35,7 @@ def begun(folder: Path, at: int = 5, **how) -> Path:
 
     settings, belief = learn.settings_for("balance", TINY), learn.tasks.make("balance").belief
     with pytest.raises(KeyboardInterrupt):
-        learn.train("balance", folder, 7, belief, settings, watch=stop, save_every=0, **how)
+        learn.train("balance", folder, seed=7, belief=belief, settings=settings, watch=stop, save_every=0, **how)
     return folder
 
 
@@ -51,7 +52,7 @@ def run(five, tmp_path):
 def resumed(folder: Path) -> list[str]:
     """What is said while a run goes on to its end."""
     said: list[str] = []
-    learn.resume(folder, watch=lambda p: said.extend(p.said), save_every=0)
+    learn.resume(folder, watch=lambda p: said.extend(p.notes), save_every=0)
     return said
 
 
@@ -155,9 +156,11 @@ def test_every_flipped_bit_of_a_checkpoint_is_seen(run, part):
     whole = held.newest()
     for content in flips(data, np.random.default_rng(1)):
         path.write_bytes(content)
-        held.said.clear()
+        held.notes.clear()
         _, numbers = held.newest()
-        seen += "00000005 is broken" in held.said[0] and numbers["iteration"] == 4 if held.said else numbers == whole[1]
+        seen += (
+            "00000005 is broken" in held.notes[0] and numbers["iteration"] == 4 if held.notes else numbers == whole[1]
+        )
     held.close()
     assert seen == FLIPS
 
@@ -170,9 +173,9 @@ def test_every_flipped_bit_of_the_metrics_is_mended(run):
     data = path.read_bytes()
     for content in flips(data, np.random.default_rng(2)):
         path.write_bytes(content)
-        held.said.clear()
+        held.notes.clear()
         held.rewind(5)
-        said = " ".join(held.said)
+        said = " ".join(held.notes)
         mended += path.read_bytes() == data and "written again" in said
         told += path.read_bytes() != data and "rows 1 to 2 are not all as they were logged" in said
         assert all(isinstance(json.loads(line), dict) for line in path.read_bytes().splitlines())
@@ -181,7 +184,7 @@ def test_every_flipped_bit_of_the_metrics_is_mended(run):
 
 
 def test_every_flipped_bit_of_the_belief_that_ranges_reached_is_seen(tmp_path):
-    folder, task = begun(tmp_path / "r", ranges=learn.ADR(episodes=4)), learn.tasks.make("balance")
+    folder, task = begun(tmp_path / "r", ranges=ADR(episodes=4)), learn.tasks.make("balance")
     path, seen = folder / "reached.json", 0
     data, reached = path.read_bytes(), trained_over(folder, task)
     for content in flips(data, np.random.default_rng(3)):
@@ -301,7 +304,9 @@ def test_a_reader_that_has_gone_costs_no_iteration(tmp_path):
         raise BrokenPipeError(32, "Broken pipe")
 
     with pytest.raises(BrokenPipeError):
-        learn.train("balance", tmp_path / "r", 7, None, learn.settings_for("balance", TINY), watch=gone, save_every=1e9)
+        learn.train(
+            "balance", tmp_path / "r", seed=7, settings=learn.settings_for("balance", TINY), watch=gone, save_every=1e9
+        )
     assert [p.name for p in (tmp_path / "r" / "checkpoints").glob("*.json")] == ["00000001.json"]
 
 
@@ -319,7 +324,9 @@ def test_tensorboard_on_a_full_disk_costs_the_pictures_alone(tmp_path, when, cap
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "open", full, raising=False)
         settings = learn.settings_for("balance", TINY)
-        learn.train("balance", tmp_path / "r", 7, None, settings, watch=lambda p: said.extend(p.said), save_every=0)
+        learn.train(
+            "balance", tmp_path / "r", seed=7, settings=settings, watch=lambda p: said.extend(p.notes), save_every=0
+        )
     assert [s for s in said if "TensorBoard" in s] == [
         "TensorBoard's file cannot be written (No space left on device); training goes on without it"
     ]
@@ -353,7 +360,9 @@ def test_what_the_last_save_could_not_write_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "fsync", full)
     said = []
     settings = learn.settings_for("balance", TINY)
-    learn.train("balance", tmp_path / "r", 7, None, settings, watch=lambda p: said.extend(p.said), save_every=0)
+    learn.train(
+        "balance", tmp_path / "r", seed=7, settings=settings, watch=lambda p: said.extend(p.notes), save_every=0
+    )
     assert any("checkpoint 00000008 was not saved" in s for s in said)
 
 

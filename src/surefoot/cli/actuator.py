@@ -48,7 +48,7 @@ class Actuator:
     seed: int = 0
     """seed of all that is random in learning"""
     out: Path = Path("actuator.json")
-    """where to write the net: this JSON, and .safetensors beside it"""
+    """where to write the net: this JSON, and .safetensors beside it; without labels, also <out>-run, a run that resumes"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.actuator import Settings, fit, worse
@@ -68,7 +68,8 @@ class Actuator:
         if self.check:
             checked(world, log, self.log, line)
         with naming(self.log):
-            fitted = fit(world, believed, log, settings, line.text)
+            folder = None if self.labels else self.out.with_name(f"{self.out.stem}-run")
+            fitted = fit(world, believed, log, settings, line.text, folder)
         line.end()
         named = {"model": Path(self.model), "log": self.log, "belief": Path(self.belief)}
         parents = {k: files.sha256(p.read_bytes()) for k, p in named.items() if p.is_file()}

@@ -77,7 +77,7 @@ class Delta:
     seed: int = 0
     """seed of the nets"""
     out: Path | None = None
-    """folder of what was learned; <log>-delta unless told"""
+    """folder of what was learned; <log>-delta unless told. By reinforcement, its folder `run` resumes after a stop"""
 
     def run(self, say: Console) -> Answer:
         from surefoot.real2sim.delta import SETTINGS, inverted, practised
@@ -91,15 +91,10 @@ class Delta:
             if self.by == "inversion":
                 found = inverted(world, belief, log, seed=self.seed, watch=line.text)
             else:
-                from surefoot.learn.ppo import PPO
+                from surefoot.learn.ppo import PPOSettings
 
-                settings = PPO(**{**SETTINGS, "steps": self.steps})
-
-                def tell(row: dict[str, float]) -> None:
-                    left = line.left(int(row["steps"]), self.steps)
-                    line.text(f"{row['steps']:,.0f} of {self.steps:,} steps, reward {row['reward']:.3f}{left}")
-
-                found = practised(task, belief, log, settings, seed=self.seed, watch=tell)
+                settings = PPOSettings(**{**SETTINGS, "steps": self.steps})
+                found = practised(task, belief, log, settings, seed=self.seed, watch=line, folder=out / "run")
         line.end()
         return _answer(found, self.task, self.log, out, f"surefoot train {self.task} --start RUN --terms")
 

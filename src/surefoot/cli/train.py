@@ -23,11 +23,11 @@ from surefoot.learn.widen import Widen
 from surefoot.task import Task
 
 if TYPE_CHECKING:  # learning takes seconds to import, and few verbs learn
-    from surefoot.learn.ppo import PPO
-    from surefoot.learn.student import Student
+    from surefoot.learn.distill import DistillSettings
+    from surefoot.learn.ppo import PPOSettings
 
-Settings = TypeVar("Settings", bound="PPO")
-Lesson = TypeVar("Lesson", bound="Student")
+Settings = TypeVar("Settings", bound="PPOSettings")
+Lesson = TypeVar("Lesson", bound="DistillSettings")
 
 
 @dataclass
@@ -110,34 +110,24 @@ class Train(Generic[Settings, Lesson]):
         base = self._base(task)
         line.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
-        how = (self.threads, line, self.save_every)
+        how: Any = {"threads": self.threads, "watch": line, "save_every": self.save_every}
+        asked: Any = {"seed": self.seed, "terms": self.terms}
+        taught = asked | {"settings": s, "obs": obs, "start": self.start, "base": base}
+        taught["residual"] = self.residual if base is not None else None
         if self.through:
             stages = [belief_of(task, name, say, "--through") for name in self.through]
-            return learn.progressive(self.task, out, stages, self.seed, s, *how, obs, self.start, *base, self.terms)[-1]
+            return learn.progressive(self.task, out, stages, **how, **taught)[-1]
         belief = belief_of(task, self.belief, say)
-        ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
+        ranges = None if self.ranges == "fixed" else getattr(self, self.ranges)
+        taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
-            return learn.train(
-                self.task, out, self.seed, belief, s, *how, ranges, obs, self.start, *base, terms=self.terms
-            )
+            return learn.train(self.task, out, **how, **taught)
         teacher = self.teacher
         if teacher is None:
             told = tasks.teachers(task, self.obs)
             s = replace(s, encoder="e") if self.adapt == "rma" else s
-            teacher = learn.train(
-                self.task,
-                out / "teacher",
-                self.seed,
-                belief,
-                s,
-                *how,
-                ranges,
-                told,
-                self.start,
-                *base,
-                True,
-                self.terms,
-            )
+            taught |= {"settings": s, "obs": told}
+            teacher = learn.train(self.task, out / "teacher", resume_if_same=True, **how, **taught)
         if ranges is not None:  # where the teacher has never been, it has nothing to teach
             belief = trained_over(teacher, task) or belief
             if isinstance(belief, Box) and (belief.low == belief.high).all():
@@ -145,19 +135,20 @@ class Train(Generic[Settings, Lesson]):
                     "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
                 )
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
-        return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
+        asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
+        return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
 
-    def _base(self, task: Task) -> tuple[PolicyNet | None, Residual | None]:
-        """What to learn upon, and how."""
+    def _base(self, task: Task) -> PolicyNet | None:
+        """What to learn upon."""
         from surefoot.learn.export import load_net
 
         if self.base is None:
-            return None, None
+            return None
         base, known = load_net(self.base), [t.name for t in task.observations["actor"].terms]
         for t in base.contract.terms if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
                 raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
-        return base, self.residual
+        return base
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
@@ -237,18 +228,22 @@ class Train(Generic[Settings, Lesson]):
 
 def parse_train(args: list[str]) -> Any:
     """The learner's settings are arguments too; those tuned for a task are the defaults `train TASK --help` shows."""
-    from surefoot.learn.ppo import PPO
-    from surefoot.learn.student import Student
+    from surefoot.learn.distill import DistillSettings
+    from surefoot.learn.ppo import PPOSettings
 
     def parsed(name: str) -> Any:
         task = tasks.make(name) if name in tasks.TASKS else None
         default = (
-            Train(settings=PPO(**task.settings), student=Student(**task.lesson))
+            Train(settings=PPOSettings(**task.settings), student=DistillSettings(**task.lesson))
             if task
-            else Train(settings=PPO(), student=Student())
+            else Train(settings=PPOSettings(), student=DistillSettings())
         )
         return tyro.cli(
-            Train[PPO, Student], prog="surefoot train", description=described(Train), args=args, default=default
+            Train[PPOSettings, DistillSettings],
+            prog="surefoot train",
+            description=described(Train),
+            args=args,
+            default=default,
         )
 
     guess = next((a for a, before in zip(args, ["", *args]) if a in tasks.TASKS and not before.startswith("-")), "")

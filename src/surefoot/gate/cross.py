@@ -58,7 +58,8 @@ def cross(
     settings = settings_for(task_name, {} if steps is None else {"steps": steps})
     for kind, told in (("nominal", "1. training where the model is right"), ("belief", "3. training over the belief")):
         say(told)
-        policies[kind] = bundle.load(train(task_name, out / kind, seed, worlds[kind], settings, watch=watch))
+        path = train(task_name, out / kind, seed=seed, belief=worlds[kind], settings=settings, watch=watch)
+        policies[kind] = bundle.load(path)
         results[kind] = {w: _judge(policies[kind], task, b, episodes) for w, b in worlds.items()}
         met = results[kind]["reality"]
         home = results[kind][kind]

@@ -64,7 +64,7 @@ class Run:
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
-        self.said: list[str] = []  # what the user should know: fallbacks, disks that were full
+        self.notes: list[str] = []  # what the user should know: fallbacks, disks that were full
         self.made: list[Path] = []  # folders that were not there before, innermost first
         self.about: dict[str, Any] = {}  # what run.json says
         self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
@@ -142,7 +142,7 @@ class Run:
         if not path.exists():
             if not copies:
                 raise SurefootError(f"{path}: no such file, and no checkpoint has a copy of it; begin anew")
-            self.said.append(f"run.json was missing; it is written again as checkpoint {name} has it")
+            self.notes.append(f"run.json was missing; it is written again as checkpoint {name} has it")
             self._write_about(copies[name])
             return self.about
         remedy = f"put it back, or delete run.json to have it as checkpoint {name} has it" if copies else "begin anew"
@@ -183,7 +183,7 @@ class Run:
             files.write(stem.with_suffix(".safetensors"), data)
             files.write_json(stem.with_suffix(".json"), files.seal(card))
         except SurefootError as error:
-            self.said.append(
+            self.notes.append(
                 f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
             )
             return False
@@ -206,7 +206,7 @@ class Run:
                 self._card, arrays = self._checkpoint(name)
                 return arrays, self._card["numbers"]
             except SurefootError as error:
-                self.said.append(f"checkpoint {name} is broken ({error}); an earlier one is used if there is one")
+                self.notes.append(f"checkpoint {name} is broken ({error}); an earlier one is used if there is one")
         return None
 
     def _checkpoint(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -257,7 +257,7 @@ class Run:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._unwritten = b""
         except OSError as error:
-            self.said.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
+            self.notes.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
 
     def _sync_metrics(self) -> None:
         """Make the rows last through a power cut; where that fails, the checkpoint has those since the last one."""
@@ -265,7 +265,7 @@ class Run:
             with open(self.metrics, "ab") as f:
                 os.fsync(f.fileno())
         except OSError as error:
-            self.said.append(f"metrics.jsonl: {error.strerror}; the checkpoint has its newest rows")
+            self.notes.append(f"metrics.jsonl: {error.strerror}; the checkpoint has its newest rows")
 
     def rewind(self, iteration: int) -> None:
         """Make metrics.jsonl what was logged up to the checkpoint in use; what came after will be logged again, the same.
@@ -287,7 +287,7 @@ class Run:
             if len(kept) < iteration:
                 self._lost = f"{len(kept)} of {iteration} rows are left"
         if self._lost:
-            self.said.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
+            self.notes.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
         if there or kept:
             files.write(self.metrics, b"".join(kept))
         self._saved, self._since, self._unwritten = Mark().after(kept), [], b""
@@ -298,7 +298,7 @@ class Run:
         if Mark().after(there[: here.rows]) == here:
             return there[: here.rows]
         if Mark().after(there[: before.rows]) == before:
-            self.said.append(
+            self.notes.append(
                 f"metrics.jsonl: rows {before.rows + 1} to {here.rows} were cut or edited; they are written again"
             )
             return there[: before.rows] + since
@@ -325,7 +325,7 @@ class Run:
         try:
             files.write(folder / f"{name}.npz", data.getvalue())
         except SurefootError as error:
-            self.said.append(f"a diverged simulation could not be kept: {error}")
+            self.notes.append(f"a diverged simulation could not be kept: {error}")
 
 
 def _check_free(folder: Path) -> None:
