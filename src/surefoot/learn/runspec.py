@@ -89,16 +89,13 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """What is as usual is left out."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
-        own |= {"belief": self.belief.to_json(), "obs": {} if self.obs == ObsOverride() else asdict(self.obs)}
-        for name, kinds in (("settings", LEARNERS), ("ranges", RANGES)):
-            if own[name] is not None:
-                kind = next(k for k, known in kinds.items() if type(own[name]) is known)
-                own |= {"learner": kind} if name == "settings" else {}
-                own[name] = asdict(own[name]) if name == "settings" else {"kind": kind, **asdict(own[name])}
-        own |= {k: asdict(own[k]) for k in ("start", "residual") if own[k] is not None}
-        needed = ("task", "seed", "belief")
-        told = {k: v for k, v in own.items() if k in needed or v not in (None, "", (), {})}
+        own = {f.name: getattr(self, f.name) for f in fields(self)} | {"belief": self.belief.to_json()}
+        for k in ("settings", "ranges", "obs", "start", "residual"):
+            own[k] = None if own[k] in (None, ObsOverride()) else asdict(own[k])
+        own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
+        if self.ranges is not None:
+            own["ranges"]["kind"] = next(k for k, kind in RANGES.items() if type(self.ranges) is kind)
+        told = {k: v for k, v in own.items() if k == "seed" or v not in (None, "", (), {})}
         return dict(json.loads(json.dumps(told)))
 
     @staticmethod
