@@ -244,8 +244,8 @@ def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
     real, count = Engine.step, [0]
 
     def step(self, u, chance):
-        count[0] += 1
-        if count[0] % 20 == 0:
+        count[0] += self.n == 32  # not the one that golden vectors are recorded with
+        if self.n == 32 and count[0] % 20 == 0:
             self.batch.bind("qfrc_applied")[5] = 1e30
         return real(self, u, chance)
 
