@@ -24,8 +24,8 @@ from surefoot.contract import Action
 from surefoot.gate.inferred import Change, inferred
 from surefoot.learn.loop import policy_of
 from surefoot.learn.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO, Learner
-from surefoot.learn.student import Student
+from surefoot.learn.ppo import PPO
+from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.task import Reward, Task
@@ -77,7 +77,7 @@ def _hover(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     belief = wide(task)
     steps, lessons = (8192, 4096) if quick else (3_000_000, 1_500_000)
     teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps, encoder="e")[0]
-    lesson = lambda **kw: taught(task, belief, teacher, seed, Student(steps=lessons, history=50, **kw))  # noqa: E731
+    lesson = lambda **kw: taught(task, belief, teacher, seed, DistillSettings(steps=lessons, history=50, **kw))  # noqa: E731
     policies = {
         "randomized": learned(task, belief, seed, steps)[0], "teacher": teacher, "rma": lesson(),
         "dagger": lesson(label="action"), "cloned": lesson(label="action", mix=1.0, mix_until=1.0),
@@ -118,7 +118,7 @@ def _cloning(seed: int, quick: bool) -> dict[str, float]:
     room = replace(task, observations={"actor": told, "critic": task.observations["critic"]})
     steps, lessons = (8192, 4096) if quick else (400_000, 500_000)
     teacher = learned(tasks.with_override(task, ObsOverride(also=("e",))), belief, seed, steps)[0]
-    lesson = Student(steps=lessons, label="action")
+    lesson = DistillSettings(steps=lessons, label="action")
     policies = {
         "teacher": teacher,
         "dagger": taught(room, belief, teacher, seed, lesson),
@@ -173,8 +173,8 @@ def _on_hover(seed: int, quick: bool) -> dict[str, float]:
 def _reached(task: Task, belief: Belief, seed: int, goal: float, quick: bool, every: int = 1) -> float:
     """Env steps until a policy of this task, judged after every so many batches, earns so much in the mean of 100
     episodes."""
-    settings = replace(PPO(**task.settings), steps=4096 if quick else PATIENCE, learner_threads=1)
-    learner = Learner(tasks.env(task, settings.envs, belief, seed, stagger=True), settings, seed)
+    settings = replace(PPOSettings(**task.settings), steps=4096 if quick else PATIENCE, learner_threads=1)
+    learner = PPO(tasks.env(task, settings.envs, belief, seed, stagger=True), settings, seed)
     for k in range(1, settings.iterations + 1):
         learner.iterate()
         if k % every == 0 and _earns(policy_of(learner), task, belief) >= goal:
@@ -255,7 +255,7 @@ def _walk(seed: int, quick: bool) -> dict[str, dict[str, float]]:
     policies = {
         "nominal": lambda: learned(task, tasks.nominal(task), seed, steps)[0],
         "randomized": lambda: learned(task, belief, seed, steps)[0],
-        "rma": lambda: taught(task, belief, teacher, seed, Student(steps=lessons, history=50)),
+        "rma": lambda: taught(task, belief, teacher, seed, DistillSettings(steps=lessons, history=50)),
         "teacher": lambda: teacher,
     }
     for name, make in policies.items():

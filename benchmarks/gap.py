@@ -20,10 +20,11 @@ from surefoot.belief import Belief, Box, point
 from surefoot.contract import Contract
 from surefoot.learn.loop import policy_of
 from surefoot.learn.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO, Learner
+from surefoot.learn.ppo import PPO
+from surefoot.learn.settings import PPOSettings
 from surefoot.log import Log
 from surefoot.policy import Policy
-from surefoot.real2sim.delta import SETTINGS, inverted, practised
+from surefoot.real2sim.delta import SETTINGS, Practice, inverted, practised
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.explain import Fitting, Track, track
 from surefoot.real2sim.replay import predict
@@ -121,11 +122,9 @@ def residual(quick: bool) -> Iterator[Row]:
         )
 
 
-def trained(
-    task: Task, belief: Belief, seed: int, steps: int, start: Learner | None = None
-) -> tuple[PolicyNet, Learner]:
-    settings = replace(PPO(**task.settings), steps=steps)
-    learner = Learner(tasks.env(task, settings.envs, belief, seed, stagger=True), settings, seed)
+def trained(task: Task, belief: Belief, seed: int, steps: int, start: PPO | None = None) -> tuple[PolicyNet, PPO]:
+    settings = replace(PPOSettings(**task.settings), steps=steps)
+    learner = PPO(tasks.env(task, settings.envs, belief, seed, stagger=True), settings, seed)
     if start is not None:
         learner.adopt(start.save()[0], "start")
     for _ in range(settings.iterations):
@@ -149,7 +148,7 @@ def delta(quick: bool) -> Iterator[Row]:
     nominal = {p.name: (p.nominal, p.nominal) for p in task.params}
     broad = Box.ranges(task.params, nominal | {"kp": (0.5, 1.5)})
     world = tasks.env(task, 1).world
-    settings = PPO(**{**SETTINGS, "steps": practice})
+    settings = PPOSettings(**{**SETTINGS, "steps": practice})
     fitting = Fitting(spans=(0.1,), rounds=1, updates=100) if quick else Fitting()
     judge = lambda policy: float(evaluate(policy, tasks.env(task, 20 if quick else 500, real, JUDGED)).error.mean())  # noqa: E731
     for seed in range(1 if quick else SEEDS):
@@ -160,7 +159,7 @@ def delta(quick: bool) -> Iterator[Row]:
         )
         terms = {
             "inversion": inverted(world, home, log, fitting, seed).term,
-            "reinforcement": practised(task, home, log, settings, fitting=fitting, seed=seed).term,
+            "reinforcement": practised(task, home, log, settings, Practice(fitting=fitting), seed).term,
         }
         bare = off(at, 1.0, ())["joint_pos"]
         found["untuned"].append(judge(untuned))

@@ -23,7 +23,7 @@ from benchmarks.measure import Row, interleaved, row, skipped
 from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.learn.loop import policy_of
-from surefoot.learn.ppo import Learner
+from surefoot.learn.ppo import PPO
 from surefoot.learn.train import settings_for
 from surefoot.tasks.rollout import Evaluation, evaluate
 
@@ -50,13 +50,13 @@ Found = tuple[float, int]
 
 
 def ours_until(
-    good: Callable[[Learner], bool], task: str, belief: Belief, seed: int, every: int, most: int
-) -> tuple[Found, Learner]:
+    good: Callable[[PPO], bool], task: str, belief: Belief, seed: int, every: int, most: int
+) -> tuple[Found, PPO]:
     """Learn as `surefoot train` does until good, asked after `every` iterations, or for `most` env steps."""
     clock = Clock()
     with clock:
         settings = settings_for(task)
-        learner = Learner(tasks.env(tasks.resolve(task), settings.envs, belief, seed, stagger=True), settings, seed)
+        learner = PPO(tasks.env(tasks.resolve(task), settings.envs, belief, seed, stagger=True), settings, seed)
     while learner.iteration * settings.batch < most:
         with clock:
             for _ in range(every):
@@ -141,7 +141,7 @@ def _sb3_until(goal: float, seed: int, most: int) -> Found:
     return (clock.total if judge.good else np.inf), judge.steps
 
 
-def evaluator(task: str, belief: Belief, episodes: int, seed: int) -> Callable[[Learner], Evaluation]:
+def evaluator(task: str, belief: Belief, episodes: int, seed: int) -> Callable[[PPO], Evaluation]:
     env = tasks.env(tasks.resolve(task), episodes, belief, EVALUATION_SEED + seed)
     return lambda learner: evaluate(policy_of(learner), env)
 
@@ -216,7 +216,7 @@ def cost(quick: bool) -> Iterator[Row]:
     for name, symmetric in (("surefoot", False), ("surefoot, symmetric", True)):
         settings = settings_for("walk", {**changes, "symmetric": symmetric})
         task = tasks.resolve("walk")
-        learner = Learner(tasks.env(task, settings.envs, task.belief, stagger=True), settings, 0)
+        learner = PPO(tasks.env(task, settings.envs, task.belief, stagger=True), settings, 0)
         contenders[name] = lambda learner=learner: _update_cost(learner)
     try:
         contenders["rsl_rl"] = _rsl_cost(settings_for("walk", {**changes, "symmetric": False}))
@@ -231,7 +231,7 @@ def cost(quick: bool) -> Iterator[Row]:
         yield row("surefoot's learner / rsl_rl's", found["surefoot"] / found["rsl_rl"], "ratio")
 
 
-def _update_cost(learner: Learner) -> float:
+def _update_cost(learner: PPO) -> float:
     """Microseconds an env step of one update, after a rollout of its own."""
     rollout = learner.collect()
 

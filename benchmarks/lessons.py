@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO, Learner
-from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.ppo import PPO
+from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.learn.train import Grows
 from surefoot.task import Task
 
@@ -29,12 +30,12 @@ def within(task: Task, **ranges: tuple[float, float]) -> Box:
 
 def learned(
     task: Task, belief: Belief, seed: int, steps: int, grows: Grows | None = None, **changes: Any
-) -> tuple[PolicyNet, Learner, list[dict[str, float]]]:
+) -> tuple[PolicyNet, PPO, list[dict[str, float]]]:
     """A policy after so many env steps, the learner it came from, and what each iteration logged. It has a core: see
     `by_seed`."""
-    settings = replace(PPO(**task.settings), steps=steps, learner_threads=1, **changes)
+    settings = replace(PPOSettings(**task.settings), steps=steps, learner_threads=1, **changes)
     env = tasks.env(task, settings.envs, belief, seed, stagger=True)
-    learner = Learner(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
+    learner = PPO(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
     logged = [learner.iterate() for _ in range(settings.iterations)]
     return policy_of(learner), learner, logged
 
@@ -57,10 +58,10 @@ def _settle(free: Any) -> None:
     os.sched_setaffinity(0, {free.get()})
 
 
-def taught(task: Task, belief: Belief, teacher: PolicyNet, seed: int, lesson: Student) -> PolicyNet:
+def taught(task: Task, belief: Belief, teacher: PolicyNet, seed: int, lesson: DistillSettings) -> PolicyNet:
     lesson = replace(lesson, learner_threads=1)
     env = tasks.env(classroom(task, teacher, lesson.history, lesson.only), lesson.envs, belief, seed, stagger=True)
-    apprentice = Apprentice(env, lesson, seed, teacher)
+    apprentice = Distill(env, lesson, seed, teacher)
     for _ in range(lesson.iterations):
         apprentice.iterate()
     return policy_of(apprentice)

@@ -71,7 +71,7 @@ def nets(task: Task, quick: bool) -> list[Policy]:
     beliefs: tuple[Belief, ...] = (tasks.nominal(task), task.belief)
     for belief in beliefs:
         with tempfile.TemporaryDirectory() as folder:
-            path = train("hover", Path(folder) / "run", 0, belief, settings_for("hover", small))
+            path = train("hover", Path(folder) / "run", belief=belief, settings=settings_for("hover", small))
             net = bundle.load(path)
         found += [Shaky(net.contract, net, sd) for sd in (0.0, 0.15, 0.3, 0.5, 0.8)]
     return found

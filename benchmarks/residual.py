@@ -21,7 +21,7 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.learn.loop import policy_of
 from surefoot.learn.policy_net import PolicyNet, linear
-from surefoot.learn.ppo import Learner
+from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.train import settings_for
 from surefoot.policy import Policy
@@ -60,7 +60,7 @@ def learned(
     settings = replace(settings_for(task.name), steps=steps, learner_threads=1)
     env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
     upon = None if base is None else ResidualActor(Residual(), BasePolicy(contract(task, env.world.model), base))
-    learner, early, found = Learner(env, settings, seed, upon=upon), [], np.inf
+    learner, early, found = PPO(env, settings, seed, upon=upon), [], np.inf
     first = max(1, round(FIRST * settings.iterations))
     for k in range(1, settings.iterations + 1):
         learner.iterate()

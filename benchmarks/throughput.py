@@ -19,7 +19,7 @@ from benchmarks.drivers import DRIVERS
 from benchmarks.measure import Row, interleaved, row
 from surefoot import tasks
 from surefoot.belief import Belief
-from surefoot.learn.ppo import Learner
+from surefoot.learn.ppo import PPO
 from surefoot.learn.run import Run
 from surefoot.learn.train import settings_for, train
 
@@ -179,7 +179,7 @@ def checkpoints(quick: bool) -> Iterator[Row]:
     """Share of a real training run's wall time that goes into Learner.save and Run.save, the last save included."""
     name, steps = ("balance", 20_000) if quick else ("walk", 600_000)
     spent: list[float] = []
-    undo = [_timed(owner, spent) for owner in (Learner, Run)]
+    undo = [_timed(owner, spent) for owner in (PPO, Run)]
     try:
         with tempfile.TemporaryDirectory() as folder:
             belief, settings = tasks.resolve(name).belief, settings_for(name, {"steps": steps})

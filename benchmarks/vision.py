@@ -17,7 +17,7 @@ from benchmarks.lessons import JUDGED, learned, taught
 from benchmarks.measure import Row, row, seconds
 from surefoot import tasks
 from surefoot.belief import Box
-from surefoot.learn.student import Student
+from surefoot.learn.settings import DistillSettings
 from surefoot.rng import stream
 from surefoot.tasks.balance_camera import RANGES
 from surefoot.tasks.rollout import evaluate
@@ -33,7 +33,7 @@ def looks(quick: bool) -> Iterator[Row]:
     state = tasks.with_override(
         task, tasks.teachers(task, tasks.ObsOverride())
     )  # told it, over the whole belief; no pixel is drawn
-    lesson = replace(Student(**task.lesson), label="action", steps=2048 if quick else STEPS)
+    lesson = replace(DistillSettings(**task.lesson), label="action", steps=2048 if quick else STEPS)
     teacher = learned(state, task.belief, 0, 4096 if quick else TEACHER)[0]
     belief, n = Box.ranges(task.params, RANGES), 4 if quick else VARIANTS
     met = belief.sample(stream(JUDGED, "looks"), n)

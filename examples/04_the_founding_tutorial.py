@@ -67,7 +67,9 @@ def steps(out: Path, seed: int, scale: float = 1.0) -> tuple[dict[str, float], d
 
     def learned(name: str, belief: Belief, n: int, start: Path | None = None) -> Path:
         how = {"watch": watcher(f"{name}, seed {seed}"), "again": True}
-        return train("balance-discrete", out / f"{name}{seed}", seed, belief, budget(n), start=start, **how)
+        return train(
+            "balance-discrete", out / f"{name}{seed}", seed=seed, belief=belief, settings=budget(n), start=start, **how
+        )
 
     narrow = learned("standard", HOME, 50_000)
     broad = learned("randomized", uniform(RANDOMIZED), 100_000)

@@ -250,7 +250,7 @@ def test_one_folder_does_not_hold_two_different_lessons(tmp_path, capsys):
     said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
     said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson)
     other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson[:-1], "1024", code=2)
-    assert "a run with other student is here already (steps: 512, not 1024)" in other.err
+    assert "a run with other settings is here already (steps: 512, not 1024)" in other.err
     other = said(capsys, "train", "balance", "--out", tmp_path / "r", *SMALL, *lesson, "--belief", "nominal", code=2)
     assert "r/teacher: a run with other belief is here already" in other.err
     stages = ["train", "balance", "--out", tmp_path / "s", *SMALL, "--through", "nominal", "task"]

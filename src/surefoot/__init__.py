@@ -13,7 +13,7 @@ PUBLIC = {
     "belief": "Belief Box Gaussian Particles point", "errors": "SurefootError", "log": "Log", "params": "Param Params",
     "contract": "Contract", "env": "Env", "policy": "Policy", "report": "Progress Report Watch", "task": "Task", "verdict": "Check Verdict",
     "deploy.bundle": "load", "gate.candidate": "candidate", "gate.checks": "Limits", "gate.gate": "Plan",
-    "learn.settings": "PPO", "learn.train": "train", "real2sim.identify": "identify", "tasks.rollout": "evaluate",
+    "learn.settings": "PPOSettings", "learn.train": "train", "real2sim.identify": "identify", "tasks.rollout": "evaluate",
 }  # fmt: skip
 _HOME = {name: module for module, names in PUBLIC.items() for name in names.split()}
 __all__ = sorted(_HOME)  # noqa: PLE0605

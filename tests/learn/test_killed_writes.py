@@ -185,15 +185,15 @@ def test_a_student_killed_while_its_teacher_is_copied_begins_anew(tmp_path):
     """A copy is two files; a run is one from its run.json on, which comes after them."""
     from surefoot import tasks
     from surefoot.learn import train as learn
-    from surefoot.learn.student import Student
+    from surefoot.learn.settings import DistillSettings
 
-    lesson = Student(envs=4, horizon=4, steps=16, minibatches=1, history=2, label="action")
+    lesson = DistillSettings(envs=4, horizon=4, steps=16, minibatches=1, history=2, label="action")
     settings = learn.settings_for("balance", {"envs": 4, "horizon": 4, "hidden": (4,), "minibatches": 1, "steps": 16})
     teacher = learn.train("balance", tmp_path / "t", settings=settings, obs=tasks.ObsOverride(also=("e",)))
     kept = tmp_path / "s" / "teacher"
     kept.mkdir(parents=True)
     shutil.copy(teacher.with_name("policy.safetensors"), kept)  # and there it was killed
-    path = learn.follow("balance", tmp_path / "s", teacher, settings=lesson, again=True)
+    path = learn.train("balance", tmp_path / "s", teacher=teacher, settings=lesson, resume_if_same=True)
     assert export.digest(export.load_net(kept)) == export.digest(export.load_net(teacher)) and bundle.load(path)
 
 

@@ -7,19 +7,20 @@ import pytest
 import torch
 
 from surefoot import tasks
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor
 from surefoot.learn.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO, Learner
-from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.ppo import PPO
+from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.tasks.rollout import contract
 
 
 def learner(name="balance", **changes):
     """One whose nets say 0 until their last biases say otherwise, with a spread of 0.5 that can go from 0.25 to 1."""
     small = {"envs": 2, "horizon": 1, "minibatches": 1, "hidden": (4,), "learner_threads": 1}
-    settings = PPO(**{**small, "spread": (0.25, 0.5, 1.0), "kl": 0.0, "clip_gradient": 1e3, **changes})
-    lea = Learner(tasks.env(tasks.resolve(name), 2), settings, 0)
+    settings = PPOSettings(**{**small, "spread": (0.25, 0.5, 1.0), "kl": 0.0, "clip_gradient": 1e3, **changes})
+    lea = PPO(tasks.env(tasks.resolve(name), 2), settings, 0)
     with torch.no_grad():
         lea.actor.body[-1].weight.zero_(), lea.critic[-1].weight.zero_()
     return lea
@@ -110,21 +111,25 @@ def test_a_gradient_step_is_as_long_as_the_kl_it_finds_allows(old, step):
 
 def told_e(task):
     """A teacher at random that reads e by an encoder, whose latent is far from 0."""
-    settings = PPO(envs=2, horizon=1, minibatches=1, hidden=(8,), encoder="e", latent=3, learner_threads=1)
-    net = policy_of(Learner(tasks.env(tasks.with_override(task, tasks.ObsOverride(also=("e",))), 2), settings, 0))
+    settings = PPOSettings(envs=2, horizon=1, minibatches=1, hidden=(8,), encoder="e", latent=3, learner_threads=1)
+    net = policy_of(PPO(tasks.env(tasks.with_override(task, tasks.ObsOverride(also=("e",))), 2), settings, 0))
     with torch.no_grad():
         net.actor.encoder.out.weight *= 100
     return net
+
+
+@torch.no_grad()
+def latent(net, obs):
+    return net.actor.encoder(net.normalised(torch.from_numpy(obs))).numpy()
 
 
 def law(task):
     """A teacher by hand: a = 0.1 v + 4 angle + 0.8 rate, told observations in tenths."""
     layer = torch.nn.Linear(4, 1)
     with torch.no_grad():
-        layer.weight.copy_(torch.tensor([[0.0, 0.01, 0.4, 0.08]]))
-        layer.bias.zero_()
-    actor = Actor(torch.nn.Sequential(layer), None)
-    return PolicyNet(contract(task, tasks.env(task, 1).world.model), actor, (np.zeros(4), np.full(4, 0.1)))
+        layer.weight[:], layer.bias[:] = torch.tensor([0.0, 0.01, 0.4, 0.08]), 0.0
+    scales = np.zeros(4, np.float32), np.full(4, 0.1, np.float32)
+    return PolicyNet(contract(task, tasks.env(task, 1).world.model), Actor(torch.nn.Sequential(layer), None), scales)
 
 
 def apprentice(of=law, **changes):
@@ -137,9 +142,9 @@ def apprentice(of=law, **changes):
         "hidden": (16,),
         "learner_threads": 1,
     }
-    lesson, task = Student(**{**small, **changes}), tasks.resolve("balance")
+    lesson, task = DistillSettings(**{**small, **changes}), tasks.resolve("balance")
     teacher = of(task)
-    return Apprentice(tasks.env(classroom(task, teacher, lesson.history), lesson.envs), lesson, 0, teacher)
+    return Distill(tasks.env(classroom(task, teacher, lesson.history), lesson.envs), lesson, 0, teacher)
 
 
 def recorded(a):
@@ -175,10 +180,8 @@ def test_labels_are_what_the_teacher_says_where_the_student_came(label):
     a = apprentice(told_e if label == "latent" else law, label=label)
     seen, teacher = recorded(a), a.teacher
     obs, labels, *_ = a.collect()
-    z = lambda o: teacher.actor.encoder(teacher.normalised(torch.from_numpy(o))).numpy()  # noqa: E731
-    said = z if label == "latent" else teacher
-    with torch.no_grad():
-        expected = np.concatenate([said(told) for _, told, _ in seen])
+    said = (lambda o: latent(teacher, o)) if label == "latent" else teacher
+    expected = np.concatenate([said(told) for _, told, _ in seen])
     assert np.allclose(labels, expected, atol=1e-5) and np.abs(expected).mean() > 0.05
     assert np.allclose(obs, np.concatenate([(told - a.mean) / a.sd for told, _, _ in seen]), atol=1e-5)
 
@@ -197,7 +200,6 @@ def test_in_one_world_a_student_by_latents_comes_to_know_the_teachers_latent_of_
     a = apprentice(told_e, label="latent", lr=1e-2, steps=64 * 8 * 15)
     losses = [a.iterate()["loss"] for _ in range(15)]
     teacher, student = a.teacher, policy_of(a)
-    latent = lambda net, obs: net.actor.encoder(net.normalised(torch.from_numpy(obs))).detach().numpy()  # noqa: E731
     known, found = latent(teacher, a.obs["teacher"]), latent(student, a.obs["actor"])
     assert np.ptp(known, 0).max() < 1e-5 and np.abs(known).min() > 0.5
     assert np.abs(found - known).mean() < 0.1 and losses[-1] < 0.03 * losses[0]

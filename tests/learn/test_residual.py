@@ -15,10 +15,11 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import export
 from surefoot.learn import train as learn
+from surefoot.learn.adr import ADR
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, mlp
 from surefoot.learn.policy_net import PolicyNet, linear
-from surefoot.learn.ppo import Learner
+from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate
@@ -37,10 +38,10 @@ def law(**changes) -> PolicyNet:
     return linear(contract_of("balance", **changes), {"cart_pole": K})
 
 
-def learner(base: Policy, residual: Residual, steps: int = 2048) -> Learner:
+def learner(base: Policy, residual: Residual, steps: int = 2048) -> PPO:
     task, settings = tasks.resolve("balance"), learn.settings_for("balance", {"steps": steps})
     env = tasks.env(task, settings.envs, tasks.nominal(task), 0, stagger=True)
-    return Learner(env, settings, 0, upon=upon(residual, base, contract(task, env.world.model)))
+    return PPO(env, settings, 0, upon=upon(residual, base, contract(task, env.world.model)))
 
 
 def upon(residual: Residual, base: Policy, c: Contract) -> ResidualActor:
@@ -167,7 +168,7 @@ def test_a_base_that_means_something_else_is_refused():
             Residual(**bad)
 
 
-@pytest.mark.parametrize("at, changes", [(1, {}), (3, {"history": 10, "encoder": "gru"}), (3, {"ranges": learn.ADR()})])
+@pytest.mark.parametrize("at, changes", [(1, {}), (3, {"history": 10, "encoder": "gru"}), (3, {"ranges": ADR()})])
 def test_a_run_upon_a_base_goes_on_with_the_same_bits_without_the_original(tmp_path, at, changes):
     """Stopped while only the critic learns, and after; with more frames than the base is told; with growing ranges."""
     export.save(linear(contract_of("hover"), {"base_ang_vel": -1e-3 * np.eye(4)[:, :3]}), tmp_path / "law")
@@ -279,7 +280,7 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
     for seed in range(3):
         settings = learn.settings_for("balance")
         env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
-        mine = Learner(env, settings, seed, upon=upon(Residual(), base, base.contract))
+        mine = PPO(env, settings, seed, upon=upon(Residual(), base, base.contract))
         for _ in range(30):
             mine.iterate()
         after.append(rate(policy_of(mine)))

@@ -343,7 +343,8 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     from surefoot.belief import Box
     from surefoot.env import Env
     from surefoot.learn.nets import plain_arrays
-    from surefoot.learn.ppo import PPO, Learner
+    from surefoot.learn.ppo import PPO
+    from surefoot.learn.settings import PPOSettings
     from surefoot.real2sim.matching import as_net, following, task_of
 
     s = Settings(labels=False, by="ppo", history=3, hidden=8, window=0.1)
@@ -351,8 +352,8 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     way = course(lesson, s)
     world_ = following(way, 8)
     env = Env(task_of(way, world_), world_, Box.full(world_.params), 0)
-    settings = PPO(envs=8, horizon=8, steps=128, hidden=(8,), activation="tanh", learner_threads=1)
-    learner = Learner(env, settings, 0)
+    settings = PPOSettings(envs=8, horizon=8, steps=128, hidden=(8,), activation="tanh", learner_threads=1)
+    learner = PPO(env, settings, 0)
     learner.iterate()
     net = as_net(lesson.blank, plain_arrays(learner.actor, learner.see_actor))
     env.reset(seed=5, e=np.arange(8.0)[:, None] + 0.5)

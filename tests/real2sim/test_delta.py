@@ -12,9 +12,8 @@ from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.learn.ppo import PPO
-from surefoot.learn.student import Student
-from surefoot.learn.train import follow, progressive, resume, settings_for, train
+from surefoot.learn.settings import DistillSettings, PPOSettings
+from surefoot.learn.train import progressive, resume, settings_for, train
 from surefoot.policy import Random
 from surefoot.real2sim.delta import SETTINGS, Practice, delta, following, frozen, inverted, lesson, practised
 from surefoot.real2sim.episodes import logged
@@ -28,7 +27,7 @@ ARM = tasks.resolve("arm")
 HOME = tasks.nominal(ARM)
 WEAK = point(ARM.params, ARM.params.vector({"kp": 0.65}))
 SMALL = Fitting(spans=(0.02,), rounds=1, updates=1000)
-FEW = PPO(**{**SETTINGS, "envs": 16, "horizon": 8, "steps": 256, "hidden": (8,), "minibatches": 2})
+FEW = PPOSettings(**{**SETTINGS, "envs": 16, "horizon": 8, "steps": 256, "hidden": (8,), "minibatches": 2})
 
 
 class Wander(Random):
@@ -127,7 +126,7 @@ def test_practice_is_the_same_for_the_same_seed(log):
     found = []
     for _ in range(2):
         with suppress(SurefootError):  # 256 steps may teach nothing, and that is said
-            practised(ARM, HOME, log, FEW, watch=found.append)
+            practised(ARM, HOME, log, FEW, watch=lambda p: found.append(p.metrics))
     half = len(found) // 2
     assert half == FEW.iterations and found[:half] == found[half:]
 
@@ -135,7 +134,7 @@ def test_practice_is_the_same_for_the_same_seed(log):
 @pytest.mark.slow
 def test_practice_finds_the_closed_form_too():
     log = moved(WEAK, 16)
-    found = practised(ARM, HOME, log, PPO(**{**SETTINGS, "steps": 300_000}))
+    found = practised(ARM, HOME, log, PPOSettings(**{**SETTINGS, "steps": 300_000}))
     at = track(tasks.env(ARM, 1).world, HOME, log)
     good = np.isfinite(at.q).all(1)
     true = -0.35 * (at.u[good] - at.q[good])
@@ -173,9 +172,9 @@ def test_students_stages_and_judges_meet_the_delta_too(found, tmp_path, capsys):
     through = progressive("arm", tmp_path / "through", stages, settings=small, terms=inside)
     assert [(p.parent / "terms" / "0").is_dir() for p in through] == [True, True]
     teacher = train("arm", tmp_path / "teacher", settings=small, obs=tasks.ObsOverride(also=("e",)), terms=inside)
-    lesson = Student(envs=8, horizon=8, steps=128, history=5, label="action", hidden=(8,))
+    lesson = DistillSettings(envs=8, horizon=8, steps=128, history=5, label="action", hidden=(8,))
     told, alone = (
-        follow("arm", tmp_path / name, teacher, settings=lesson, terms=terms).read_bytes()
+        train("arm", tmp_path / name, teacher=teacher, settings=lesson, terms=terms).read_bytes()
         for name, terms in (("told", inside), ("alone", ()))
     )
     assert told != alone

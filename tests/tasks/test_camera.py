@@ -15,9 +15,10 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import export
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
-from surefoot.learn.ppo import Learner
-from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.ppo import PPO
+from surefoot.learn.settings import DistillSettings
 from surefoot.learn.train import settings_for
 from surefoot.params import Param, Params
 from surefoot.sim.fields import VISIBLE
@@ -212,7 +213,7 @@ def test_a_teacher_told_the_state_never_draws():
     task = tasks.resolve("balance-camera")
     camera = task.observations["actor"].terms[0].source
     told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
-    learner = Learner(tasks.env(told, 4, task.belief), replace(settings_for(task.name), envs=4, horizon=4), 0)
+    learner = PPO(tasks.env(told, 4, task.belief), replace(settings_for(task.name), envs=4, horizon=4), 0)
     learner.iterate()
     assert camera._gl is None and [t.name for t in told.observations["actor"].terms] == ["cart_pole"]
     with pytest.raises(SurefootError, match=r"no observation term matches 'pixel'.*did you mean pixels"):
@@ -222,9 +223,9 @@ def test_a_teacher_told_the_state_never_draws():
 def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_bits():
     task = tasks.resolve("balance-camera")
     told = tasks.with_override(task, tasks.teachers(task, tasks.ObsOverride()))
-    teacher = policy_of(Learner(tasks.env(told, 4), replace(settings_for(task.name), envs=4, horizon=4), 0))
-    lesson = Student(**{**task.lesson, "label": "action", "envs": 4, "horizon": 4, "minibatches": 2})
-    fresh = lambda: Apprentice(tasks.env(classroom(task, teacher, lesson.history), 4, task.belief), lesson, 0, teacher)  # noqa: E731
+    teacher = policy_of(PPO(tasks.env(told, 4), replace(settings_for(task.name), envs=4, horizon=4), 0))
+    lesson = DistillSettings(**{**task.lesson, "label": "action", "envs": 4, "horizon": 4, "minibatches": 2})
+    fresh = lambda: Distill(tasks.env(classroom(task, teacher, lesson.history), 4, task.belief), lesson, 0, teacher)  # noqa: E731
     one, two = fresh(), fresh()
     one.iterate()
     two.load(*one.save())
@@ -233,7 +234,7 @@ def test_a_student_of_pixels_follows_a_teacher_of_state_and_resumes_to_the_same_
     assert export.weights_of(a) == export.weights_of(b)
     assert a.contract.terms[0].name == "pixels" and a.contract.history == lesson.history
     with pytest.raises(SurefootError, match="by latent"):
-        Apprentice(one.env, replace(lesson, label="latent"), 0, teacher)
+        Distill(one.env, replace(lesson, label="latent"), 0, teacher)
 
 
 def test_from_the_door_a_run_of_balance_teaches_a_student_of_pixels(tmp_path, capsys):

@@ -12,7 +12,7 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn.adr import ADR
-from surefoot.learn.ppo import Learner
+from surefoot.learn.ppo import PPO
 from surefoot.learn.train import settings_for
 from surefoot.params import Param
 from surefoot.policy import Zero
@@ -92,7 +92,7 @@ def test_what_is_judged_of_a_trial_is_its_last_episode():
 
 def test_learning_over_trials_goes_on_with_the_same_bits():
     settings = replace(settings_for("balance"), envs=8, horizon=16, minibatches=4, encoder="gru", latent=3)
-    make = lambda: Learner(tasks.env(task(3), 8, tasks.resolve("balance").belief, 0, stagger=True), settings, 0)  # noqa: E731
+    make = lambda: PPO(tasks.env(task(3), 8, tasks.resolve("balance").belief, 0, stagger=True), settings, 0)  # noqa: E731
     straight = make()
     for _ in range(3):
         straight.iterate()
@@ -125,15 +125,13 @@ def test_a_divergence_ends_a_trial_and_the_rest_of_it_is_not_judged_elsewhere():
 def test_growing_ranges_and_trials_do_not_go_together():
     with pytest.raises(SurefootError, match="1 episode a world"):
         env = tasks.env(task(2), 8, tasks.resolve("balance").belief, 0)
-        Learner(
-            env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.resolve("balance").belief, env.steps)
-        )
+        PPO(env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.resolve("balance").belief, env.steps))
 
 
 def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further():
     """With a critic that says 0 and lambda 1, targets are discounted sums of reward to the end of the trial."""
     settings = replace(settings_for("balance"), envs=16, horizon=64, minibatches=4, lam=1.0)
-    learner = Learner(tasks.env(task(2), 16, None, 0), settings, 0)
+    learner = PPO(tasks.env(task(2), 16, None, 0), settings, 0)
     torch.nn.init.zeros_(learner.critic[-1].weight)
     rollout = learner.collect()
     assert rollout.final.any() and (rollout.terminated - rollout.final).any()

@@ -60,7 +60,8 @@ def cross(
         (("nominal", "training in the nominal world"), ("belief", "training over the belief"))
     ):
         say(f"{2 * k + 1}. {doing}")
-        policies[kind] = bundle.load(train(task.name, out / kind, seed, worlds[kind], settings, watch=watch))
+        path = train(task.name, out / kind, seed=seed, belief=worlds[kind], settings=settings, watch=watch)
+        policies[kind] = bundle.load(path)
         results[kind] = {w: _judge(policies[kind], task, b, episodes) for w, b in worlds.items()}
         met, home = results[kind]["reality"].rate, results[kind][kind].rate
         say(

@@ -1,4 +1,4 @@
-"""The loop around a learner: progress, checkpoints, a stop that loses nothing, and the policy at its end."""
+"""The one loop around every learner: progress, checkpoints, a stop that loses nothing, and what was learned at its end."""
 
 import errno
 import io
@@ -7,58 +7,75 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from shlex import quote
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from surefoot import files
+from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.learn import export
+from surefoot.learn import export, keep_freed_memory
+from surefoot.learn.learner import Learner, PolicyLearner
 from surefoot.learn.policy_net import PolicyNet
-from surefoot.learn.ppo import Learner
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
-from surefoot.learn.student import Apprentice
 from surefoot.report import Progress, Watch
 from surefoot.tasks import golden
 from surefoot.tasks.rollout import contract
 
+SAVE_EVERY = 10.0  # s between checkpoints
 FEW = 3  # divergences in a batch that never stop a run, however few simulations there are
 BAD_SHARE = 0.01  # of the simulations, in one batch: with more diverged, the model or the belief is at fault
 
 _boards = itertools.count()  # so that two runs of one process and second have files of their own
 
 
+Product = Callable[[Path], Path]
+"""writes into a run's folder what has been learned so far"""
+
+
 class Stopped(Exception):
     """Training was asked to stop by a signal and has saved where it stands."""
 
-    def __init__(self, signum: int, folder: Path, again: bool = False):
+    def __init__(self, signum: int, folder: Path, advice: str):
         self.signum, self.folder = signum, folder
-        advice = f"give the same command again with --out {quote(str(folder.parent))}, and it goes on" if again else (
-            f"go on with: surefoot train --resume {quote(str(folder))}"
-        )  # fmt: skip
         super().__init__(f"stopped by {signal.Signals(signum).name}; {advice}")
 
 
-def go(run: Run, learner: Learner | Apprentice, watch: Watch | None, save_every: float, again: bool = False) -> Path:
-    """Iterate to the end, saving on the way; each checkpoint is followed by the policy as it then is."""
-    total, began, first = learner.settings.iterations, time.monotonic(), learner.iteration
-    board = _Board(run, learner.iteration)
-    saves = _Saves(run, learner, save_every)
+def run_training(
+    run: Run,
+    learner: Learner,
+    watch: Watch | None = None,
+    save_every: float = SAVE_EVERY,
+    product: Product | None = None,
+    advice: str = "give the same command again, and it goes on",
+) -> None:
+    """Iterate to the end, saving on the way; each checkpoint is followed by the product as it then is.
+
+    `advice` says how to go on after a stop.
+    """
+    keep_freed_memory()
+    total, began, first = learner.iterations, time.monotonic(), learner.iteration
+    board, saves = _Board(run, learner.iteration), _Saves(run, learner, save_every, product)
+    if learner.env is not None:
+        learner.env.on_divergence = partial(_keep_diverged, run, learner.env)
     with _signals() as asked, closing(board):
         while learner.iteration < total:
-            diverged = learner.env.diverged
+            diverged = learner.env.diverged if learner.env is not None else 0
             row = learner.iterate()
             run.log(row)
-            _check_share(learner, diverged, run)
+            if learner.env is not None:
+                _check_share(learner.env, diverged, run)
             stop = bool(asked) and learner.iteration < total  # a signal after this waits for the next iteration
             saves.maybe(forced=stop or learner.iteration == total)
             spent = time.monotonic() - began
-            rate = (learner.iteration - first) * learner.settings.batch / spent
+            rate = (learner.iteration - first) * learner.batch / spent
             board.add(row | {"steps_per_second": rate}, learner.iteration)
             try:
                 _tell_notes(watch, run)
@@ -72,17 +89,17 @@ def go(run: Run, learner: Learner | Apprentice, watch: Watch | None, save_every:
                 asked.append(signal.SIGHUP)  # a closed terminal, whose signal is under way
                 stop = True
             if stop:
-                raise Stopped(asked[0], run.folder, again)
-        path = saves.write()
+                raise Stopped(asked[0], run.folder, advice)
+        if product is not None:
+            product(run.folder)
     _tell_notes(watch, run)
-    return path
 
 
 def _tell_notes(watch: Watch | None, run: Run) -> None:
     if watch is not None:
-        for words in run.said:
+        for words in run.notes:
             watch(Progress(f"note: {words}", stays=True))
-        run.said.clear()
+        run.notes.clear()
 
 
 class _Board:
@@ -121,7 +138,7 @@ class _Board:
 
     def _give_up(self, error: OSError) -> None:
         self.close()
-        self.run.said.append(f"TensorBoard's file cannot be written ({error.strerror}); training goes on without it")
+        self.run.notes.append(f"TensorBoard's file cannot be written ({error.strerror}); training goes on without it")
 
     def close(self) -> None:
         if self.file is not None:
@@ -133,43 +150,39 @@ class _Board:
 class _Saves:
     """When to save: every so many seconds, never so often that it takes over a hundredth of the time; 0: always."""
 
-    def __init__(self, run: Run, learner: Learner | Apprentice, every: float):
-        self.run, self.learner, self.every, self.last, self.cost = run, learner, every, time.monotonic(), 0.0
-        self.record = golden.recorder(learner.env)
+    def __init__(self, run: Run, learner: Learner, every: float, product: Product | None):
+        self.run, self.learner, self.every, self.product = run, learner, every, product
+        self.last, self.cost = time.monotonic(), 0.0
 
     def maybe(self, forced: bool) -> None:
         if not forced and self.every > 0 and time.monotonic() - self.last < max(self.every, 100 * self.cost):
             return
         began = time.monotonic()
-        if self.run.save(*self.learner.save()):
-            self._policy()
+        if self.run.save(*self.learner.save()) and self.product is not None:
+            try:  # to look at while the rest is learned, or after a stop
+                self.product(self.run.folder)
+            except (OSError, SurefootError) as error:
+                self.run.notes.append(f"the policy so far was not saved ({error}); training goes on")
         self.last = time.monotonic()
         self.cost = self.last - began
 
-    def _policy(self) -> None:
-        """What has been learned so far, to look at while the rest is learned, or after a stop."""
-        try:
-            self.write()
-        except (OSError, SurefootError) as error:
-            self.run.said.append(f"the policy so far was not saved ({error}); training goes on")
 
-    def write(self) -> Path:
-        """The policy; and, where ranges grow, the belief they have reached, which is what it was trained over."""
-        if isinstance(self.learner, Learner) and self.learner.ranges is not None:
-            self.learner.ranges.belief.write(self.run.folder / REACHED)
-        net = policy_of(self.learner)
-        return export.save(net, self.run.folder, export.golden_of(net, **self.record(net)))
-
-
-def _check_share(learner: Learner | Apprentice, before: int, run: Run) -> None:
-    count = learner.env.diverged - before
-    share = count / learner.env.n
+def _check_share(env: Env, before: int, run: Run) -> None:
+    count = env.diverged - before
+    share = count / env.n
     if share > BAD_SHARE and count > FEW:
         raise SurefootError(
             f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
             f"more than {100 * BAD_SHARE:.0f} %: the model's timestep or the belief's ranges are at fault; "
             f"see {run.folder / 'diverged'}"
         )
+
+
+def _keep_diverged(run: Run, env: Env, i: int, why: str) -> None:
+    """What led a simulation to diverge, and the task to replay it in."""
+    about = {"env": i, "step": env.counter, "task": env.task.name, "seed": env.seed}
+    arrays = env.world.bundle(i) | {k: np.array(v) for k, v in about.items()}
+    run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
 
 
 @contextmanager
@@ -198,7 +211,20 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(s, handler)
 
 
-def policy_of(learner: Learner | Apprentice) -> PolicyNet:
+def policy_writer(learner: PolicyLearner) -> Product:
+    """Writes the policy with its golden vectors; and, where ranges grow, the belief they have reached."""
+    record = golden.recorder(learner.env)
+
+    def write(folder: Path) -> Path:
+        if learner.reached is not None:
+            learner.reached.write(folder / REACHED)
+        net = policy_of(learner)
+        return export.save(net, folder, export.golden_of(net, **record(net)))
+
+    return write
+
+
+def policy_of(learner: PolicyLearner) -> PolicyNet:
     """The learner's actor as a policy."""
     env = learner.env
     parents = {

@@ -9,16 +9,19 @@ The step size follows the policy's own KL. A transition from a diverged simulati
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from surefoot.belief import Belief
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
+from surefoot.learn.collect import Collector, Obs
+from surefoot.learn.learner import PolicyLearner, Saved
 from surefoot.learn.nets import (
     Actor,
     Categorical,
@@ -33,7 +36,7 @@ from surefoot.learn.nets import (
 from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import ResidualActor
-from surefoot.learn.settings import PPO
+from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup
 from surefoot.rng import key
 from surefoot.task import Mirror
@@ -64,25 +67,25 @@ def advantages(
 
 
 @dataclass
-class Rollout:
-    """One batch: T steps of n simulations. Observations are kept normalised as they were acted on."""
+class Batch:
+    """T steps of n simulations, to learn from. Observations are kept normalised as they were acted on."""
 
     actor: Tensor  # (T, n, .)
     critic: Tensor  # (T + 1, n, .)
     action: Tensor
     head: Tensor  # what the actor said: means or logits
-    log_prob: Tensor
+    log_prob: Tensor  # (T, n), as the rest
     reward: Tensor
     terminated: Tensor
     truncated: Tensor
     final: Tensor
     valid: Tensor
-    last: list[tuple[int, Tensor, Tensor]] = field(default_factory=list)  # (t, rows, critic obs) of time-outs
-    episodes: list[Episodes] = field(default_factory=list)
+    last: list[tuple[int, Tensor, Tensor]]  # (t, rows, critic obs) of time-outs
+    episodes: list[Episodes]
 
 
 def actor_net(
-    group: ObsGroup, s: PPO, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
+    group: ObsGroup, s: PPOSettings, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
 ) -> Actor:
     """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
@@ -101,14 +104,19 @@ def actor_net(
     return Actor(body, mirror, encoder, keeps, s.activation)
 
 
-class Learner:
+class PPO(PolicyLearner):
     """The state of learning: nets, normalisers, optimiser, and where the envs stand.
 
     With a base to stand `upon`, what is learned, and what the nets here say, is the residual.
     """
 
     def __init__(
-        self, env: Env, settings: PPO, seed: int, ranges: Ranges | None = None, upon: ResidualActor | None = None
+        self,
+        env: Env,
+        settings: PPOSettings,
+        seed: int,
+        ranges: Ranges | None = None,
+        upon: ResidualActor | None = None,
     ):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
@@ -118,11 +126,10 @@ class Learner:
             )
         if ranges is not None:
             env.belief = ranges.belief
-        self.iteration = 0
-        self.lr = settings.lr
+        self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
         self.rejected = 0
         self._build()
-        self.obs = env.reset()
+        self.collector = Collector(env)
 
     def _build(self) -> None:
         s, task = self.settings, self.env.task
@@ -172,46 +179,40 @@ class Learner:
             self.env.belief = self.ranges.belief
         return self.ranges.facts()
 
+    @property
+    def obs(self) -> Obs:
+        """What the envs showed last."""
+        return self.collector.obs
+
     @torch.no_grad()
-    def collect(self) -> Rollout:
-        s, env = self.settings, self.env
-        T, n, na = s.horizon, env.n, 1 if env.task.action.choices else len(env.task.action.names)
+    def collect(self) -> Batch:
         first = not self.see_actor.count
         self._see(self.obs)
-        f = lambda *shape: torch.zeros(shape)  # noqa: E731
-        r = Rollout(
-            f(T, n, env.task.observations["actor"].dim), f(T + 1, n, env.task.observations["critic"].dim), f(T, n, na),
-            f(T, n, self.head.outputs), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n), f(T, n),
-        )  # fmt: skip
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
-        for t in range(T):
-            told = torch.from_numpy(self.obs["actor"])
-            seen = self.see_actor(told)
-            r.actor[t] = told if first else seen
-            r.critic[t] = torch.from_numpy(self.obs["critic"])
-            r.head[t] = self.actor(seen)
-            r.action[t] = self.head.sample(r.head[t], rng)
-            action = r.action[t].numpy()
-            step = env.step(action if self.upon is None else self.upon(self.obs["actor"], action))
-            for name in ("reward", "terminated", "truncated", "final", "valid"):
-                getattr(r, name)[t] = torch.from_numpy(getattr(step, name))
-            late = step.truncated & step.final
-            if late.any():
-                rows = np.flatnonzero(late)
-                done = np.flatnonzero(step.terminated | step.truncated)
-                last = step.last["critic"][np.searchsorted(done, rows)]
-                r.last.append((t, torch.from_numpy(rows), torch.from_numpy(last)))
-            if step.episodes is not None:
-                r.episodes.append(step.episodes)
-            self.obs = step.obs
-        r.critic[T] = torch.from_numpy(self.obs["critic"])
-        flat = r.head.flatten(0, 1), r.action.flatten(0, 1)
-        r.log_prob = self.head.log_prob(*flat).reshape(T, n)
-        if first:
-            self._look_again(r)
-        return r
 
-    def _look_again(self, r: Rollout) -> None:
+        def act(obs: Obs) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            told = torch.from_numpy(obs["actor"])
+            seen = self.see_actor(told)
+            head = self.actor(seen)
+            action = self.head.sample(head, rng)
+            f = action.numpy()
+            kept = {"actor": told if first else seen, "head": head, "action": action}
+            return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}
+
+        r = self.collector.collect(act, self.settings.horizon, ("critic",))
+        kept = {k: torch.from_numpy(v) for k, v in r.kept.items()}
+        log_prob = self.head.log_prob(kept["head"].flatten(0, 1), kept["action"].flatten(0, 1))
+        flags = {k: torch.from_numpy(v).float() for k, v in r.flags.items()}
+        last = [(t, torch.from_numpy(rows), torch.from_numpy(obs["critic"])) for t, rows, obs in r.last]
+        batch = Batch(
+            critic=torch.from_numpy(r.obs["critic"]), reward=torch.from_numpy(r.reward),
+            log_prob=log_prob.reshape(r.reward.shape), last=last, episodes=r.episodes, **kept, **flags,
+        )  # fmt: skip
+        if first:
+            self._look_again(batch)
+        return batch
+
+    def _look_again(self, r: Batch) -> None:
         """The first batch as it looks once all of it has been seen; its log-probabilities stay those it was acted with.
 
         Where an episode begins nothing moves and no action was taken: to a normaliser that has seen only that, all
@@ -229,7 +230,7 @@ class Learner:
         self.see_critic.update(torch.from_numpy(obs["critic"]))
 
     @torch.no_grad()
-    def estimate(self, r: Rollout) -> tuple[Tensor, Tensor]:
+    def estimate(self, r: Batch) -> tuple[Tensor, Tensor]:
         """Advantages, and targets in the value net's own units; r.critic becomes normalised."""
         s = self.settings
         r.critic = self.see_critic(r.critic)
@@ -244,7 +245,7 @@ class Learner:
         target = (returns - self.returns.mean.float()) / self.returns.sd.float()
         return (adv - adv[good].mean()) / (adv[good].std() + 1e-8), target
 
-    def update(self, r: Rollout, adv: Tensor, target: Tensor) -> dict[str, float]:
+    def update(self, r: Batch, adv: Tensor, target: Tensor) -> dict[str, float]:
         """Epochs of minibatches. If not finite, undone and the step size halved; three in a row stop the run."""
         before, lr = {k: v.clone() for k, v in self.state_dict().items()}, self.lr
         totals: list[Tensor] = []
@@ -263,7 +264,7 @@ class Learner:
             self.rejected = 0
         return dict(zip(("policy_loss", "value_loss", "entropy", "kl"), mean.tolist())) | {"rejected": self.rejected}
 
-    def _minibatches(self, r: Rollout, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
+    def _minibatches(self, r: Batch, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
         s = self.settings
         rows = [r.actor, r.critic[:-1], r.action, r.head, *(x[..., None] for x in (r.log_prob, adv, target, r.valid))]
         widths = [x.shape[-1] for x in rows]
@@ -347,27 +348,25 @@ class Learner:
                 )
         self.modules.load_state_dict(nets)
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and numbers from which load() goes on with the same bits."""
-        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()}
-        arrays |= {f"env.{k}": v for k, v in self.env.save().items()}
+    @property
+    def reached(self) -> Belief | None:
+        return None if self.ranges is None else self.ranges.belief
+
+    def save(self) -> Saved:
+        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()} | self.collector.save()
         if self.ranges is not None:
             arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
         return arrays, {"iteration": self.iteration, "lr": self.lr, "rejected": self.rejected}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        part = lambda name: {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}  # noqa: E731
         nets = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
         self.load_state_dict(nets)
-        self.obs = self.env.load(part("env."))
+        self.collector.load(arrays)
         if self.ranges is not None:
-            self.ranges.load(part("ranges."))
+            self.ranges.load({k.removeprefix("ranges."): v for k, v in arrays.items() if k.startswith("ranges.")})
             self.env.belief = self.ranges.belief
-        self.iteration, self.lr, self.rejected = (
-            int(numbers["iteration"]),
-            float(numbers["lr"]),
-            int(numbers["rejected"]),
-        )
+        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
+        self.lr = float(numbers["lr"])
 
 
 def summary(episodes: list[Episodes]) -> dict[str, float]:

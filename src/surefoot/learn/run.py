@@ -36,11 +36,6 @@ from surefoot.tensors import parse_tensors
 
 KEEP = 3  # checkpoints
 LARGEST = 4 << 30  # bytes of a checkpoint's arrays, and of metrics.jsonl
-ABOUT: dict[str, type] = {
-    "task": str, "seed": int, "belief": dict, "settings": dict, "student": dict, "teacher": str, "base": str, "residual": dict,
-    "terms": list, "ranges": dict, "obs": dict, "start": dict, "versions": dict, "resumed": list,
-}  # fmt: skip
-WORDS = {str: "text", int: "a whole number", dict: "an object", list: "a list"}
 OWN = re.compile(r"\d{8,}")  # names of checkpoints; other files in their folder are not the run's
 
 
@@ -71,7 +66,7 @@ class Run:
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
-        self.said: list[str] = []  # what the user should know: fallbacks, disks that were full
+        self.notes: list[str] = []  # what the user should know: fallbacks, disks that were full
         self.made: list[Path] = []  # folders that were not there before, innermost first
         self.about: dict[str, Any] = {}  # what run.json says
         self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
@@ -149,7 +144,7 @@ class Run:
         if not path.exists():
             if not copies:
                 raise SurefootError(f"{path}: no such file, and no checkpoint has a copy of it; begin anew")
-            self.said.append(f"run.json was missing; it is written again as checkpoint {name} has it")
+            self.notes.append(f"run.json was missing; it is written again as checkpoint {name} has it")
             self._write_about(copies[name])
             return self.about
         remedy = f"put it back, or delete run.json to have it as checkpoint {name} has it" if copies else "begin anew"
@@ -190,7 +185,7 @@ class Run:
             files.write(stem.with_suffix(".safetensors"), data)
             files.write_json(stem.with_suffix(".json"), files.seal(card))
         except SurefootError as error:
-            self.said.append(
+            self.notes.append(
                 f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
             )
             return False
@@ -213,7 +208,7 @@ class Run:
                 self._card, arrays = self._checkpoint(name)
                 return arrays, self._card["numbers"]
             except SurefootError as error:
-                self.said.append(f"checkpoint {name} is broken ({error}); an earlier one is used if there is one")
+                self.notes.append(f"checkpoint {name} is broken ({error}); an earlier one is used if there is one")
         return None
 
     def _checkpoint(self, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -261,7 +256,7 @@ class Run:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._unwritten = b""
         except OSError as error:
-            self.said.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
+            self.notes.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
 
     def _sync_metrics(self) -> None:
         """Make the rows last through a power cut; where that fails, the checkpoint has those since the last one."""
@@ -269,7 +264,7 @@ class Run:
             with open(self.metrics, "ab") as f:
                 os.fsync(f.fileno())
         except OSError as error:
-            self.said.append(f"metrics.jsonl: {error.strerror}; the checkpoint has its newest rows")
+            self.notes.append(f"metrics.jsonl: {error.strerror}; the checkpoint has its newest rows")
 
     def rewind(self, iteration: int) -> None:
         """Make metrics.jsonl what was logged up to the checkpoint in use; what came after will be logged again, the same.
@@ -288,7 +283,7 @@ class Run:
             if len(kept) < iteration:
                 self._lost = f"{len(kept)} of {iteration} rows are left"
         if self._lost:
-            self.said.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
+            self.notes.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
         if there or kept:
             files.write(self.metrics, b"".join(kept))
         self._saved, self._since, self._unwritten = Mark().after(kept), [], b""
@@ -299,7 +294,7 @@ class Run:
         if Mark().after(there[: here.rows]) == here:
             return there[: here.rows]
         if Mark().after(there[: before.rows]) == before:
-            self.said.append(
+            self.notes.append(
                 f"metrics.jsonl: rows {before.rows + 1} to {here.rows} were cut or edited; they are written again"
             )
             return there[: before.rows] + since
@@ -326,7 +321,7 @@ class Run:
         try:
             files.write(folder / f"{name}.npz", data.getvalue())
         except SurefootError as error:
-            self.said.append(f"a diverged simulation could not be kept: {error}")
+            self.notes.append(f"a diverged simulation could not be kept: {error}")
 
 
 def _check_free(folder: Path) -> None:
@@ -370,27 +365,15 @@ def _check_rows(told: Any, where: str) -> None:
         raise SurefootError(f"{where}: since: expected a list of rows")
 
 
-def check_about(about: Any, where: str) -> dict[str, Any]:
-    """What run.json says, each field of its own type; refused by name where one is not."""
-    body = known_fields(about, set(ABOUT), {"task", "seed", "belief", "versions"}, where)
-    for name, value in body.items():
-        if not isinstance(value, ABOUT[name]) or isinstance(value, bool):
-            raise SurefootError(
-                f"{where}: {name}: expected {WORDS[ABOUT[name]]}, found {type(value).__name__} {str(value)[:80]}"
-            )
-    for one, other in (("student", "teacher"), ("base", "residual")):
-        if (one in body) != (other in body):
-            raise SurefootError(f"{where}: expected {one} and {other} together, found one of them")
-    if ("settings" in body) == ("student" in body):
-        raise SurefootError(
-            f"{where}: expected either settings or student, found {'both' if 'student' in body else 'none'}"
-        )
-    if not all(isinstance(x, str) for x in body.get("terms", [])):
-        raise SurefootError(f"{where}: terms: expected a hash for each, found {str(body['terms'])[:80]}")
-    start = body.get("start", {"run": "", "sha256": ""})
-    if not all(isinstance(start.get(k), str) for k in ("run", "sha256")):
-        raise SurefootError(f"{where}: start: expected a run and its hash, found {str(start)[:80]}")
-    return body
+def check_about(about: dict[str, Any], where: str) -> dict[str, Any]:
+    """What a Run itself reads of run.json is of its type; the rest is RunSpec's."""
+    kinds = {"versions": (dict, "an object"), "resumed": (list, "a list")}
+    for name, (kind, words) in kinds.items():
+        if not isinstance(about.get(name, kind()), kind):
+            raise SurefootError(f"{where}: {name}: expected {words}, found {str(about[name])[:80]}")
+    if "versions" not in about:
+        raise SurefootError(f"{where}: versions: missing")
+    return about
 
 
 def _edits(was: Mapping[str, Any], now: Any, above: str = "") -> list[str]:

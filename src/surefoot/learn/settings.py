@@ -36,7 +36,7 @@ class Batched:
 
 
 @dataclass(frozen=True)
-class PPO(Batched):
+class PPOSettings(Batched):
     """Settings of the learner."""
 
     envs: int = 1024
@@ -107,7 +107,7 @@ class PPO(Batched):
 
 
 @dataclass(frozen=True)
-class Student(Batched):
+class DistillSettings(Batched):
     """Settings of learning from a teacher."""
 
     label: Annotated[Literal["action", "latent"], tyro.conf.Suppress] = "latent"

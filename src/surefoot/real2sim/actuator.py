@@ -11,6 +11,7 @@ explain the judge's blocks is refused.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -99,21 +100,23 @@ def actuator(world: World, belief: Belief, log: Log, settings: Settings | None =
     return world.like(world.n, (*world.terms, net))
 
 
-def fit(world: World, belief: Belief, log: Log, settings: Settings | None = None, watch: Watch | None = None) -> Fitted:
-    """Learn a net, and say how much it explains of what it was not learned from."""
+def fit(
+    world: World, belief: Belief, log: Log, settings: Settings | None = None, watch: Watch | None = None,
+    folder: Path | None = None,
+) -> Fitted:  # fmt: skip
+    """Learn a net, and say how much it explains of what it was not learned from.
+
+    Without labels, a folder makes it a run there, which resumes after a stop.
+    """
     s, watch = settings or Settings(), watch or unwatched
     labels = "joint_torque" in log.columns if s.labels is None else s.labels
     lesson = prepared(world, belief.mean(), log, s, labels)
     if labels:
         net = regressed(lesson, s, watch)
-    elif s.by == "ppo":
-        from surefoot.real2sim.matching import matched
-
-        net = matched(lesson, s, watch)
     else:
         from surefoot.real2sim.unlabelled import followed
 
-        net = followed(lesson, s, watch)
+        net = followed(lesson, s, watch, folder)
     facts = {"labels": labels, "net": s.net, "dt": world.dt, "blocks": len(lesson.part)} | judged(lesson, net)
     _refuse(facts, labels)
     return Fitted(net, facts)

@@ -17,6 +17,7 @@ slower by far, but it needs no more than a simulator that can be set to a state:
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,13 +32,13 @@ from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.explain import Explained, Fitting, Track, explain, judged, track
 from surefoot.real2sim.follow import Followed
 from surefoot.real2sim.replay import Windows, predict
-from surefoot.report import Progress, Watch
+from surefoot.report import Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start, World
 
 if TYPE_CHECKING:
-    from surefoot.learn.ppo import PPO
+    from surefoot.learn.settings import PPOSettings
 
 PEAK = 3.0  # how steeply the reward falls with the error
 CALM = 0.1  # weight of exp|a| - 1
@@ -65,6 +66,8 @@ class Practice:
     """length of an episode"""
     reach: float = 0.5
     """largest delta, as a share of the action's scale"""
+    fitting: Fitting = Fitting()
+    """of which `held_out` and `horizon` count: how what was learned is judged"""
 
 
 def following(task: Task, at: Track, pieces: Windows, n: int) -> Followed:
@@ -118,31 +121,39 @@ def practised(
     task: Task,
     belief: Belief,
     log: Log,
-    settings: "PPO",
+    settings: "PPOSettings",
     practice: Practice | None = None,
-    fitting: Fitting | None = None,
     seed: int = 0,
     watch: Watch | None = None,
+    folder: Path | None = None,
 ) -> Explained:
-    """delta by reinforcement, and what it explains of the part of the log that it was not shown."""
+    """delta by reinforcement, and what it explains of the part of the log that it was not shown.
+
+    With a folder it is a run there, which resumes after a stop.
+    """
     from surefoot.learn.nets import plain_arrays
-    from surefoot.learn.ppo import Learner
+    from surefoot.learn.ppo import PPO
+    from surefoot.learn.runspec import RunSpec, content_hash
+    from surefoot.learn.train import run_learner
 
     if settings.activation != "tanh" or settings.encoder != "none":
         raise SurefootError("delta: expected a plain net with tanh, as learned Terms have; found another")
-    practice, fitting = practice or Practice(), fitting or Fitting()
+    practice = practice or Practice()
+    fitting = practice.fitting
     at = track(tasks.env(task, 1).world, belief, log)
     pieces = at.pieces(practice.seconds)
     pieces = pieces.some(pieces.rows + pieces.length < round((1 - fitting.held_out) * len(log)))
     world = following(task, at, pieces, settings.envs)
     lessons = lesson(task, at, world, practice)
     env = Env(lessons, world, lessons.belief, seed, stagger=True)
-    learner = Learner(env, settings, seed)
-    for _ in range(settings.iterations):
-        row = learner.iterate()
-        if watch is not None:
-            words = f"{row['steps']:,.0f} of {settings.steps:,} steps, reward {row['reward']:.3f}"
-            watch(Progress(words, learner.iteration / settings.iterations))
+    learner = PPO(env, settings, seed)
+    made_of = {
+        "learns": "delta",
+        "log": content_hash(log),
+        "practice": content_hash(practice),
+        "model": content_hash(task.xml),
+    }
+    run_learner(RunSpec(task.name, belief, settings, seed, inputs=made_of), learner, folder, watch)
     arrays = plain_arrays(learner.actor, learner.see_actor)
     term = DeltaAction(Layout.of(at.world.model), frozen(arrays, lessons.action.scale))
     return judged(at, term, {"push": "control", "steps": settings.iterations * settings.batch}, fitting, seed)

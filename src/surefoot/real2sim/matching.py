@@ -10,20 +10,22 @@ joints together; its weights then become that net's.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from surefoot.contract import Action
 from surefoot.env import Env
 from surefoot.errors import SurefootError
+from surefoot.learn.learner import Learner, Saved
 from surefoot.learn.nets import plain_arrays
-from surefoot.learn.ppo import PPO, Learner
+from surefoot.learn.ppo import PPO
+from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.real2sim.actuator import Lesson, Settings, moved
+from surefoot.real2sim.actuator import Lesson, Settings
 from surefoot.real2sim.actuator_net import TOLD, ActuatorNet
 from surefoot.real2sim.follow import Followed
-from surefoot.real2sim.unlabelled import ROUNDS, Course, Held, budget, course
-from surefoot.report import Progress, Watch
+from surefoot.real2sim.unlabelled import ROUNDS, Best, Course, Held, budget, course
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
@@ -79,32 +81,39 @@ def task_of(way: Course, world: Followed) -> Task:
     )  # fmt: skip
 
 
-def matched(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
-    """PPO for as many periods as the other ways would simulate; the net that does best on the blocks that stop."""
-    if s.net != "mlp":
-        raise SurefootError("actuator: by ppo: expected an mlp; a gru learns with labels, by gradient or by es")
-    way, steps = course(lesson, s), (s.rounds or ROUNDS) * budget(lesson, s)
-    settings = PPO(
-        envs=ENVS, horizon=HORIZON, steps=steps, epochs=4, minibatches=4, gamma=0.9, lr=1e-3, kl=0.01, entropy=0.0,
-        hidden=(s.hidden, s.hidden), activation="tanh", spread=(0.01, 0.1, 0.3), learner_threads=1,
-    )  # fmt: skip
-    world = following(way, ENVS)
-    env = Env(task_of(way, world), world, world.belief, s.seed, stagger=False)
-    learner = Learner(env, settings, s.seed)
-    best, kept, every = np.inf, lesson.blank, max(1, settings.iterations // 20)
-    while learner.iteration < settings.iterations:
-        learner.iterate()
-        if learner.iteration % every == 0 or learner.iteration == settings.iterations:
-            net = as_net(lesson.blank, plain_arrays(learner.actor, learner.see_actor))
-            found = moved(lesson, net, lesson.part == 1)
-            cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
-            if cost < best:
-                best, kept = cost, net
-            words = (
-                f"update {learner.iteration} of {settings.iterations}: {100 * cost:.1f} % of the squared error is left"
-            )
-            watch(Progress(words, learner.iteration / settings.iterations))
-    return kept
+class Matching(Learner):
+    """PPO for as many periods as the other ways would simulate; and the net that does best on the blocks that stop."""
+
+    def __init__(self, lesson: Lesson, s: Settings):
+        if s.net != "mlp":
+            raise SurefootError("actuator: by ppo: expected an mlp; a gru learns with labels, by gradient or by es")
+        way, steps = course(lesson, s), (s.rounds or ROUNDS) * budget(lesson, s)
+        settings = PPOSettings(
+            envs=ENVS, horizon=HORIZON, steps=steps, epochs=4, minibatches=4, gamma=0.9, lr=1e-3, kl=0.01, entropy=0.0,
+            hidden=(s.hidden, s.hidden), activation="tanh", spread=(0.01, 0.1, 0.3), learner_threads=1,
+        )  # fmt: skip
+        world = following(way, ENVS)
+        self.env = Env(task_of(way, world), world, world.belief, s.seed, stagger=False)
+        self.ppo, self.best = PPO(self.env, settings, s.seed), Best(lesson, lesson.blank)
+        self.seed, self.iterations, self.batch = s.seed, settings.iterations, settings.batch
+        self.every = max(1, settings.iterations // 20)
+
+    def iterate(self) -> dict[str, Any]:
+        row: dict[str, Any] = self.ppo.iterate()
+        self.iteration = self.ppo.iteration
+        if self.iteration % self.every == 0 or self.iteration == self.iterations:
+            net = as_net(self.best.lesson.blank, plain_arrays(self.ppo.actor, self.ppo.see_actor))
+            row["left"] = self.best.look(net)
+        return row
+
+    def save(self) -> Saved:
+        arrays, numbers = self.ppo.save()
+        return arrays | self.best.save(), numbers
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        self.ppo.load(arrays, numbers)
+        self.best.load(arrays)
+        self.iteration = self.ppo.iteration
 
 
 def as_net(blank: ActuatorNet, arrays: Mapping[str, np.ndarray]) -> ActuatorNet:

@@ -13,11 +13,19 @@ dw ~ sum_i rank_i n_i, which needs no differences and bears models that have non
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+import mujoco
 import numpy as np
 import torch
 
+from surefoot.belief import point
 from surefoot.errors import SurefootError
+from surefoot.learn.learner import Learner, Saved
+from surefoot.learn.nets import adam_state, restore_adam
+from surefoot.learn.runspec import RunSpec, content_hash
+from surefoot.learn.train import run_learner
 from surefoot.real2sim.actuator import Lesson, Settings, _some, begun, moved, spread, with_weights
 from surefoot.real2sim.actuator_net import CLIP, TOLD, ActuatorNet, response
 from surefoot.real2sim.replay import Windows, predict
@@ -81,33 +89,92 @@ def course(lesson: Lesson, s: Settings) -> Course:
     return Course(lesson, pieces, sd, reads)
 
 
-def followed(lesson: Lesson, s: Settings, watch: Watch) -> ActuatorNet:
+class Best:
     """The net that does best on the blocks that stop, among those a search passes through."""
-    if s.by == "gradient" and lesson.world.model.nq != lesson.world.model.nv:
-        raise SurefootError(
-            "actuator: by gradient: found a free or ball joint; hold the base (--machine.fixed), or --by es"
-        )
-    way, rounds = course(lesson, s), s.rounds or ROUNDS
-    w = begun(lesson.blank, s.hidden, s.seed)
-    optimiser = torch.optim.Adam(list(w.values()), 5e-3 if s.by == "gradient" else 2e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, rounds)
-    slope = by_gradient if s.by == "gradient" else by_evolution
-    best, kept, stop = np.inf, with_weights(lesson.blank, w), lesson.part == 1
-    for k in range(rounds):
-        for name, g in slope(way, s, w, k).items():
-            w[name].grad = g
-        torch.nn.utils.clip_grad_norm_(list(w.values()), 1.0)
-        optimiser.step()
-        schedule.step()
-        if k % EVERY == EVERY - 1 or k == rounds - 1:
-            net = with_weights(lesson.blank, w)
-            found = moved(lesson, net, stop)
-            cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
-            if cost < best:
-                best, kept = cost, net
-            words = f"round {k + 1} of {rounds}: {100 * cost:.1f} % of the squared error is left"
-            watch(Progress(words, (k + 1) / rounds))
-    return kept
+
+    def __init__(self, lesson: Lesson, net: ActuatorNet):
+        self.lesson, self.net, self.cost = lesson, net, np.inf
+
+    def look(self, net: ActuatorNet) -> float:
+        """The share of squared error that a net leaves there; the best one is kept."""
+        found = moved(self.lesson, net, self.lesson.part == 1)
+        cost = float(np.mean([(x["with"] / x["without"]) ** 2 for x in found.values()]))
+        if cost < self.cost:
+            self.cost, self.net = cost, net
+        return cost
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"cost": np.array(self.cost)} | {f"best.{k}": v.copy() for k, v in self.net.arrays.items()}
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        kept = {k.removeprefix("best."): v.copy() for k, v in arrays.items() if k.startswith("best.")}
+        self.cost, self.net = float(arrays["cost"]), replace(self.net, arrays=kept)
+
+
+class Search(Learner):
+    """Adam on the weights, along slopes through the engine or of evolution."""
+
+    def __init__(self, lesson: Lesson, s: Settings):
+        if s.by == "gradient" and lesson.world.model.nq != lesson.world.model.nv:
+            raise SurefootError(
+                "actuator: by gradient: found a free or ball joint; hold the base (--machine.fixed), or --by es"
+            )
+        self.settings, self.way, self.seed = s, course(lesson, s), s.seed
+        self.iterations, self.batch = s.rounds or ROUNDS, budget(lesson, s)
+        self.w = begun(lesson.blank, s.hidden, s.seed)
+        self.optimiser = torch.optim.Adam(list(self.w.values()), 5e-3 if s.by == "gradient" else 2e-2)
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimiser, self.iterations)
+        self.best = Best(lesson, with_weights(lesson.blank, self.w))
+
+    def iterate(self) -> dict[str, Any]:
+        slope = by_gradient if self.settings.by == "gradient" else by_evolution
+        for name, g in slope(self.way, self.settings, self.w, self.iteration).items():
+            self.w[name].grad = g
+        torch.nn.utils.clip_grad_norm_(list(self.w.values()), 1.0)
+        self.optimiser.step()
+        self.schedule.step()
+        self.iteration += 1
+        row: dict[str, Any] = {"steps": self.iteration * self.batch}
+        if self.iteration % EVERY == 0 or self.iteration == self.iterations:
+            row["left"] = self.best.look(with_weights(self.way.lesson.blank, self.w))
+        return row
+
+    def save(self) -> Saved:
+        state = {f"net.{k}": v for k, v in self.w.items()} | adam_state(self.optimiser, self.w)
+        arrays = {k: v.detach().numpy().copy() for k, v in state.items()}
+        return arrays | self.best.save(), {"iteration": self.iteration, "lr": self.optimiser.param_groups[0]["lr"]}
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        for k, v in self.w.items():
+            v.copy_(torch.from_numpy(arrays[f"net.{k}"].copy()))
+        state = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith("adam.")}
+        restore_adam(self.optimiser, self.w, state)
+        self.iteration = self.schedule.last_epoch = int(numbers["iteration"])
+        self.optimiser.param_groups[0]["lr"] = float(numbers["lr"])
+        self.best.load(arrays)
+
+
+def followed(lesson: Lesson, s: Settings, watch: Watch, folder: Path | None = None) -> ActuatorNet:
+    """The net that does best on the blocks that stop; with a folder it is a run there, which resumes after a stop."""
+    from surefoot.real2sim.matching import Matching
+
+    learner = Matching(lesson, s) if s.by == "ppo" else Search(lesson, s)
+    world, log = lesson.world, lesson.pieces.log
+    model = np.empty(mujoco.mj_sizeModel(world.model), np.uint8)
+    mujoco.mj_saveModel(world.model, None, model)
+    made_of = {"model": model, "terms": world.terms, "dt": world.dt, "log": log, "settings": s}
+    inputs = {"learns": "actuator", **{k: content_hash(v) for k, v in made_of.items()}}
+    spec = RunSpec("actuator", point(world.params, lesson.e), seed=s.seed, inputs=inputs)
+
+    def tell(p: Progress) -> None:
+        if p.stays:
+            watch(p)
+        elif "left" in p.metrics:
+            k, left = p.metrics["iteration"], 100 * p.metrics["left"]
+            watch(Progress(f"round {k} of {learner.iterations}: {left:.1f} % of the squared error is left", p.share))
+
+    run_learner(spec, learner, folder, tell)
+    return learner.best.net
 
 
 def by_gradient(way: Course, s: Settings, w: Mapping[str, torch.Tensor], k: int) -> dict[str, torch.Tensor]:

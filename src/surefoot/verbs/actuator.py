@@ -42,7 +42,7 @@ class Actuator:
     seed: int = 0
     """seed of all that is random in learning"""
     out: Path = Path("actuator.json")
-    """the net's files: this JSON, and .safetensors beside it"""
+    """the net's files: this JSON, and .safetensors beside it; without labels also <out>-run, a run that resumes"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.actuator import Settings, fit, worse
@@ -59,7 +59,8 @@ class Actuator:
         if self.check:
             checked(world, log, self.log, watch)
         with naming(self.log):
-            fitted = fit(world, believed, log, settings, watch)
+            run = None if self.labels else self.out.with_name(f"{self.out.stem}-run")
+            fitted = fit(world, believed, log, settings, watch, run)
         named = {"model": Path(self.model), "log": self.log, "belief": Path(self.belief)}
         parents = {k: files.sha256(p.read_bytes()) for k, p in named.items() if p.is_file()}
         path = save(fitted.net, self.out, fitted.facts | {"parents": parents})

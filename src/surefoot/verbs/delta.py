@@ -33,7 +33,7 @@ class Delta:
     seed: int = 0
     """seed of the nets"""
     out: Path | None = None
-    """folder of the result; default: <log>-delta"""
+    """folder of the result; default: <log>-delta. By reinforcement, its folder `run` resumes after a stop"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.delta import SETTINGS, inverted, practised
@@ -47,8 +47,8 @@ class Delta:
             if self.by == "inversion":
                 found = inverted(world, belief, log, seed=self.seed, watch=watch)
             else:
-                from surefoot.learn.settings import PPO
+                from surefoot.learn.settings import PPOSettings
 
-                settings = PPO(**{**SETTINGS, "steps": self.steps})
-                found = practised(task, belief, log, settings, seed=self.seed, watch=watch)
+                settings = PPOSettings(**{**SETTINGS, "steps": self.steps})
+                found = practised(task, belief, log, settings, seed=self.seed, watch=watch, folder=out / "run")
         return explained(found, self.task, self.log, out, f"surefoot train {self.task} --start RUN --terms")

@@ -14,7 +14,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.learn.adr import ADR
 from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import PPO, Student
+from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.learn.widen import Widen
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
@@ -61,8 +61,8 @@ class Train:
     """threads of the physics; 0: every core. The result is bit-identical at any number"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
-    student: Student = Student()
-    settings: Annotated[PPO, arg(name="")] = PPO()
+    student: DistillSettings = DistillSettings()
+    settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
     def tuned(task: str) -> "Train":
@@ -70,7 +70,7 @@ class Train:
         if not tasks.is_reference(task):
             return Train()
         own = tasks.resolve(task)
-        return Train(settings=PPO(**own.settings), student=Student(**own.lesson))
+        return Train(settings=PPOSettings(**own.settings), student=DistillSettings(**own.lesson))
 
     def run(self, watch: Watch) -> Report:
         from surefoot.learn import train as learn
@@ -78,7 +78,7 @@ class Train:
         heard = _Heard(watch)
         if self.resume is not None:
             self._only_resumes()
-            path = learn.resume(self.resume, self.threads, heard, self.save_every)
+            path = learn.resume(self.resume, self.threads, heard, self.save_every, task=self.task)
         elif not self.task:
             raise SurefootError(
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
@@ -105,49 +105,51 @@ class Train:
         base = self._base(task)
         watch.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
-        how = (self.threads, watch, self.save_every)
+        how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every}
+        asked: Any = {"seed": self.seed, "terms": self.terms}
+        taught = asked | {"settings": self.settings, "obs": obs, "start": start, "base": base}
+        taught["residual"] = self.residual if base is not None else None
         if self.through:
-            stages, s = [belief_of(task, name, watch.watch, "--through") for name in self.through], self.settings
-            return learn.progressive(self.task, out, stages, self.seed, s, *how, obs, start, *base, self.terms)[-1]
+            stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
+            return learn.progressive(self.task, out, stages, **how, **taught)[-1]
         belief = belief_of(task, self.belief, watch.watch)
-        ranges = {k: getattr(self, k) for k in learn.RANGES}.get(self.ranges)
-
-        def trained(folder: Path, settings: PPO, obs: tasks.ObsOverride | None, again: bool) -> Path:
-            how_ = (belief, settings, *how, ranges, obs, start, *base, again, self.terms)
-            return learn.train(self.task, folder, self.seed, *how_)
-
+        ranges = None if self.ranges == "fixed" else getattr(self, self.ranges)
+        taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
-            return trained(out, self.settings, obs, False)
+            return learn.train(self.task, out, **how, **taught)
         teacher = self.teacher
         if teacher is None:
+            told = tasks.teachers(task, self.obs)
             s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
-            teacher = trained(out / "teacher", s, tasks.teachers(task, self.obs), True)
+            taught |= {"settings": s, "obs": told}
+            teacher = learn.train(self.task, out / "teacher", resume_if_same=True, **how, **taught)
         if ranges is not None:  # where the teacher has never been, it has nothing to teach
             belief = trained_over(teacher, task) or belief
             if isinstance(belief, Box) and (belief.low == belief.high).all():
                 words = "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
                 watch(Progress(words, stays=True))
         lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
-        return learn.follow(self.task, out / "student", teacher, self.seed, belief, lesson, *how, True, self.terms)
+        asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
+        return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
 
-    def _base(self, task: Task) -> tuple["PolicyNet | None", Residual | None]:
-        """What to learn upon, and how."""
+    def _base(self, task: Task) -> "PolicyNet | None":
+        """What to learn upon."""
         from surefoot.learn.export import load_net
 
         if self.base is None:
-            return None, None
+            return None
         base, known = load_net(self.base), [t.name for t in task.observations["actor"].terms]
         for t in base.contract.terms if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
                 raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
-        return base, self.residual
+        return base
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
         for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
             if getattr(self, name) != kind() and self.ranges != name:
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
-        if self.adapt == "none" and (self.teacher is not None or self.student != Student(**task.lesson)):
+        if self.adapt == "none" and (self.teacher is not None or self.student != DistillSettings(**task.lesson)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.teacher is not None:
             self._only_follows(task)
@@ -173,12 +175,12 @@ class Train:
         if self.adapt != "none" and task.action.choices:
             raise SurefootError(f"--adapt: {task.name} chooses among few actions, which no student can follow yet")
         if self.adapt == "rma" and any(
-            getattr(self.student, k) != getattr(Student(**task.lesson), k) for k in ("latent", "hidden")
+            getattr(self.student, k) != getattr(DistillSettings(**task.lesson), k) for k in ("latent", "hidden")
         ):
             raise SurefootError(
                 "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
             )
-        if self.settings.latent != PPO(**task.settings).latent and not (
+        if self.settings.latent != PPOSettings(**task.settings).latent and not (
             self.adapt == "rma" or self.settings.encoder != "none"
         ):
             raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
@@ -196,7 +198,7 @@ class Train:
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""
-        usual = PPO(**task.settings)
+        usual = PPOSettings(**task.settings)
         given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
         given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
         given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]
@@ -208,9 +210,10 @@ class Train:
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        if self != Train(resume=self.resume, threads=self.threads, save_every=self.save_every):
+        kept = {k: getattr(self, k) for k in ("task", "resume", "threads", "save_every")}
+        if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
+                "--resume: a run keeps its seed, belief and settings; only --threads and --save-every may be given, and TASK"
             )
 
 

@@ -24,11 +24,13 @@ from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
+from surefoot.learn.collect import Collector, Obs
+from surefoot.learn.learner import PolicyLearner, Saved
 from surefoot.learn.nets import CLIP, Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import summary
 from surefoot.learn.residual import BasePolicy
-from surefoot.learn.settings import Student
+from surefoot.learn.settings import DistillSettings
 from surefoot.observation import ObsGroup
 from surefoot.rng import key
 from surefoot.task import Mirror, Task
@@ -79,16 +81,16 @@ def _scales(
     return mean, sd
 
 
-class Apprentice:
+class Distill(PolicyLearner):
     """The state of learning from a teacher: the student's net, its optimiser, and where the envs stand."""
 
-    def __init__(self, env: Env, settings: Student, seed: int, teacher: PolicyNet):
+    def __init__(self, env: Env, settings: DistillSettings, seed: int, teacher: PolicyNet):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
-        self.iteration = 0
+        self.iterations, self.batch = settings.iterations, settings.batch
         self.kept: list[tuple[Tensor, Tensor]] = []  # (observations, labels) of the last batches
         self.master = teacher.actor
-        self.obs = env.reset()
+        self.collector = Collector(env)
         self._build()
 
     def _build(self) -> None:
@@ -129,14 +131,20 @@ class Apprentice:
 
         The first frames alone would not do: an action, or a velocity, is 0 in all of them.
         """
-        obs = self.obs
-        for _ in range(self.env.task.observations["actor"].history):
-            obs = self.env.step(self._teach(obs)[1].numpy()).obs
-        self.obs = self.env.reset(self.env.seed)
-        return obs["actor"]
+        self.collector.collect(
+            lambda obs: (self._teach(obs)[1].numpy(), {}), self.env.task.observations["actor"].history
+        )
+        obs = self.obs["actor"]
+        self.collector.reset(self.env.seed)
+        return obs
+
+    @property
+    def obs(self) -> Obs:
+        """What the envs showed last."""
+        return self.collector.obs
 
     @torch.no_grad()
-    def _teach(self, obs: Mapping[str, np.ndarray]) -> tuple[Tensor, Tensor]:
+    def _teach(self, obs: Obs) -> tuple[Tensor, Tensor]:
         """What the teacher is told, normalised, and what it does there."""
         told = torch.from_numpy(obs["teacher"])
         return self.teacher.normalised(told), self.teacher(told)
@@ -183,24 +191,23 @@ class Apprentice:
     @torch.no_grad()
     def collect(self) -> tuple[Tensor, Tensor, list[Episodes]]:
         """Observations, labels, and the episodes that ended where the student drove."""
-        s, env, n = self.settings, self.env, self.env.n
+        s = self.settings
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
-        driven = torch.rand(n, generator=rng) < self.mixed()
-        seen, labels, episodes = [], [], []
-        for _ in range(s.horizon):
-            obs = torch.from_numpy(np.clip((self.obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
-            told, right = self._teach(self.obs)
-            seen.append(obs)
-            labels.append(self.master.encoder(told) if s.label == "latent" and self.master.encoder else right)
-            action = self.actor(obs) + s.noise * torch.randn(right.shape, generator=rng)
+        driven = torch.rand(self.env.n, generator=rng) < self.mixed()
+
+        def act(obs: Obs) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            seen = torch.from_numpy(np.clip((obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
+            told, right = self._teach(obs)
+            label = self.master.encoder(told) if s.label == "latent" and self.master.encoder else right
+            action = self.actor(seen) + s.noise * torch.randn(right.shape, generator=rng)
             if self.beneath is not None:
-                action = action + torch.from_numpy(self.beneath(self.obs["actor"]))
+                action = action + torch.from_numpy(self.beneath(obs["actor"]))
             action[driven] = right[driven]
-            step = env.step(action.numpy())
-            if step.episodes is not None:
-                episodes.append(step.episodes.of(~driven.numpy()))
-            self.obs = step.obs
-        return torch.cat(seen), torch.cat(labels), episodes
+            return action.numpy(), {"seen": seen.numpy(), "label": label.numpy()}
+
+        r = self.collector.collect(act, s.horizon)
+        seen, labels = (torch.from_numpy(r.kept[k]).flatten(0, 1) for k in ("seen", "label"))
+        return seen, labels, [e.of(~driven.numpy()) for e in r.episodes]
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The student as a policy; by latent it keeps the body's scale and base."""
@@ -209,21 +216,19 @@ class Apprentice:
             contract, deepcopy(self.actor), (self.mean, self.sd), self.base, self.teacher.scale if latent else 1.0
         )
 
-    def save(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        s = self.settings
+    def save(self) -> Saved:
         state = {f"net.{k}": v for k, v in self.actor.state_dict().items()} | adam_state(self.optimiser, self.learned)
-        if s.keep > 1:
+        if self.settings.keep > 1:
             state |= {f"kept.{k}": torch.cat(part) for k, part in zip(("obs", "label"), zip(*self.kept))}
         arrays = {k: v.numpy().copy() for k, v in state.items()} | {"mean": self.mean.copy(), "sd": self.sd.copy()}
-        return arrays | {f"env.{k}": v for k, v in self.env.save().items()}, {"iteration": self.iteration}
+        return arrays | self.collector.save(), {"iteration": self.iteration}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        part = lambda name: {k.removeprefix(name): v for k, v in arrays.items() if k.startswith(name)}  # noqa: E731
         state = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
         self.actor.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
         restore_adam(self.optimiser, self.learned, state)
         kept = (arrays[k] for k in ("kept.obs", "kept.label") if k in arrays)
         self.kept = list(zip(*(torch.from_numpy(v.copy()).split(self.settings.batch) for v in kept)))
         self.mean, self.sd = arrays["mean"].copy(), arrays["sd"].copy()
-        self.obs = self.env.load(part("env."))
+        self.collector.load(arrays)
         self.iteration = int(numbers["iteration"])

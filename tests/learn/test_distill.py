@@ -14,11 +14,12 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import export
 from surefoot.learn import train as learn
-from surefoot.learn.student import Apprentice, Student, classroom
+from surefoot.learn.distill import Distill, classroom
+from surefoot.learn.settings import DistillSettings
 from surefoot.verbs.arguments import trained_over
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 512}
-LESSON = Student(envs=32, horizon=8, minibatches=2, steps=32 * 8 * 6, history=6, hidden=(16,))
+LESSON = DistillSettings(envs=32, horizon=8, minibatches=2, steps=32 * 8 * 6, history=6, hidden=(16,))
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +27,20 @@ def teacher(tmp_path_factory):
     folder = tmp_path_factory.mktemp("teacher")
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e", "latent": 3})
     return learn.train(
-        "hover", folder / "t", 0, tasks.resolve("hover").belief, settings, obs=tasks.ObsOverride(also=("e",))
+        "hover",
+        folder / "t",
+        belief=tasks.resolve("hover").belief,
+        settings=settings,
+        obs=tasks.ObsOverride(also=("e",)),
     )
 
 
-def apprentice(teacher, **changes) -> Apprentice:
-    lesson = Student(**{**vars(LESSON), **changes})
+def apprentice(teacher, **changes) -> Distill:
+    lesson = DistillSettings(**{**vars(LESSON), **changes})
     task, master = tasks.resolve("hover"), export.load_net(teacher)
     quiet = Box.ranges(task.params, {"mass": (0.8, 1.2), "noise": (0.0, 0.0)})  # both are told the same
     env = tasks.env(classroom(task, master, lesson.history), lesson.envs, quiet, 0)
-    return Apprentice(env, lesson, 0, master)
+    return Distill(env, lesson, 0, master)
 
 
 def test_a_teacher_reads_e_by_its_encoder_and_all_else_directly(teacher):
@@ -54,8 +59,8 @@ def test_a_teacher_reads_e_by_its_encoder_and_all_else_directly(teacher):
 
 def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tmp_path):
     told = ("position_error", "rotation", "base_ang_vel", "last_action")
-    lesson = Student(**{**vars(LESSON), "label": "action", "only": told})
-    path = learn.follow("hover", tmp_path / "s", teacher, settings=lesson)
+    lesson = DistillSettings(**{**vars(LESSON), "label": "action", "only": told})
+    path = learn.train("hover", tmp_path / "s", teacher=teacher, settings=lesson)
     assert tuple(t.name for t in bundle.load(path).contract.terms) == told
     again = json.loads((tmp_path / "s" / "run.json").read_text())["student"]
     assert tuple(again["only"]) == told
@@ -71,10 +76,10 @@ def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_st
     """At the first frame every last action is 0: scaled by that, any action would be out of all bounds."""
     sees = tasks.ObsOverride(only=("position_error", "rotation", "base_lin_vel", "base_ang_vel", "e"))
     task, settings = tasks.resolve("hover"), learn.settings_for("hover", SMALL)
-    master = export.load_net(learn.train("hover", tmp_path / "t", 0, task.belief, settings, obs=sees))
-    lesson = Student(**{**vars(LESSON), "label": "action"})
+    master = export.load_net(learn.train("hover", tmp_path / "t", belief=task.belief, settings=settings, obs=sees))
+    lesson = DistillSettings(**{**vars(LESSON), "label": "action"})
     room = classroom(task, master, lesson.history)
-    a = Apprentice(tasks.env(room, 32, task.belief, 3), lesson, 3, master)
+    a = Distill(tasks.env(room, 32, task.belief, 3), lesson, 3, master)
     assert np.array_equal(a.obs["actor"], tasks.env(room, 32, task.belief, 3).reset()["actor"])
     env, group = tasks.env(room, 32, task.belief, 3), room.observations["actor"]
     obs = env.reset()
@@ -91,13 +96,13 @@ def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_st
 )
 def test_a_lesson_that_teaches_nothing_is_refused(change, words):
     with pytest.raises(SurefootError, match=words):
-        Student(**change)
+        DistillSettings(**change)
 
 
 def test_a_teacher_begins_as_a_policy_that_is_hardly_told_of_e():
     task = tasks.with_override(tasks.resolve("hover"), tasks.ObsOverride(also=("e",)))
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e"})
-    learner = learn.Learner(tasks.env(task, 32, task.belief, 0), settings, 0)
+    learner = learn.PPO(tasks.env(task, 32, task.belief, 0), settings, 0)
     z = learner.actor.encoder(
         torch.randn(64, task.observations["actor"].dim, generator=torch.Generator().manual_seed(0))
     )
@@ -109,7 +114,7 @@ def test_with_the_teachers_latent_the_students_body_gives_the_teachers_action(te
     a = apprentice(teacher)
     for _ in range(3):
         step = a.env.step(np.zeros((32, 4)))
-    a.obs = step.obs
+    a.collector.obs = step.obs
     told = a.teacher.normalised(torch.from_numpy(a.obs["teacher"]))
     seen = torch.from_numpy(np.clip((a.obs["actor"] - a.mean) / a.sd, -10, 10))
     with torch.no_grad():
@@ -130,24 +135,24 @@ def test_only_the_encoder_learns_by_latents_and_everything_by_actions(teacher):
 
 
 def test_the_teacher_drives_as_many_as_it_is_asked_to():
-    lesson = Student(mix=0.8, mix_until=0.5, steps=100, envs=1, horizon=1)
+    lesson = DistillSettings(mix=0.8, mix_until=0.5, steps=100, envs=1, horizon=1)
     shares = []
     for k in (0, 25, 50, 99):
         fake = type("A", (), {"settings": lesson, "iteration": k})()
-        shares.append(Apprentice.mixed(fake))
+        shares.append(Distill.mixed(fake))
     assert np.allclose(shares, [0.8, 0.4, 0.0, 0.0])
-    cloning = type("A", (), {"settings": Student(mix=1.0, mix_until=1.0), "iteration": 10**6})()
-    assert Apprentice.mixed(cloning) == 1.0
+    cloning = type("A", (), {"settings": DistillSettings(mix=1.0, mix_until=1.0), "iteration": 10**6})()
+    assert Distill.mixed(cloning) == 1.0
 
 
 @pytest.mark.parametrize("label", ["latent", "action"])
 def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
-    lesson = Student(**{**vars(LESSON), "label": label})
+    lesson = DistillSettings(**{**vars(LESSON), "label": label})
     about = dict(seed=3, settings=lesson, save_every=0)
     stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == 3 else None  # noqa: E731
-    learn.follow("hover", tmp_path / "whole", teacher, **about)
+    learn.train("hover", tmp_path / "whole", teacher=teacher, **about)
     with pytest.raises(KeyboardInterrupt):
-        learn.follow("hover", tmp_path / "cut", teacher, watch=stop, **about)
+        learn.train("hover", tmp_path / "cut", teacher=teacher, watch=stop, **about)
     learn.resume(tmp_path / "cut", save_every=0)
     one, two = (export.load_net(tmp_path / k) for k in ("whole", "cut"))
     assert export.weights_of(one) == export.weights_of(two)
@@ -157,9 +162,11 @@ def test_a_student_goes_on_with_the_same_bits(tmp_path, teacher, label):
 def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
     plain = learn.train("hover", tmp_path / "plain", settings=learn.settings_for("hover", SMALL))
     with pytest.raises(SurefootError, match="needs a teacher with an encoder of e, as --adapt rma trains one"):
-        learn.follow("hover", tmp_path / "a", plain, settings=LESSON)
+        learn.train("hover", tmp_path / "a", teacher=plain, settings=LESSON)
     with pytest.raises(SurefootError, match="expected at least the teacher's 3, found 2"):
-        learn.follow("hover", tmp_path / "b", teacher, settings=Student(**{**vars(LESSON), "history": 2}))
+        learn.train(
+            "hover", tmp_path / "b", teacher=teacher, settings=DistillSettings(**{**vars(LESSON), "history": 2})
+        )
     with pytest.raises(SurefootError, match="the actor is not told e"):
         learn.train("hover", tmp_path / "c", settings=learn.settings_for("hover", {**SMALL, "encoder": "e"}))
 
@@ -197,7 +204,9 @@ def test_what_a_student_is_told_is_scaled_alike_on_both_sides(tmp_path):
         learn.train("walk", tmp_path / "t", settings=settings, obs=tasks.ObsOverride(only=(*told, "e")))
     )
     task = classroom(tasks.resolve("walk"), teacher, 6)
-    student = Apprentice(tasks.env(task, 8, task.belief, 0), Student(**{**vars(LESSON), "label": "action"}), 0, teacher)
+    student = Distill(
+        tasks.env(task, 8, task.belief, 0), DistillSettings(**{**vars(LESSON), "label": "action"}), 0, teacher
+    )
     mirror = task.symmetry.of(task.observations["actor"])
     at = task.observations["actor"].columns[[t.name for t in task.observations["actor"].terms].index("last_action")]
     assert np.ptp(student.mean[at]) > 0

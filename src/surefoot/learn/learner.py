@@ -1,0 +1,60 @@
+"""What the training loop knows of a learner, whatever it learns and by which algorithm.
+
+    s_{k+1}, metrics = iterate(s_k)        k = 0 .. iterations - 1;   load(save(s)) = s, bit for bit
+
+All randomness comes from streams keyed by (seed, purpose, k), so a learner that loads what another saved goes on as that one
+would have.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from surefoot.belief import Belief
+from surefoot.contract import Contract
+from surefoot.env import Env
+from surefoot.learn.policy_net import PolicyNet
+
+Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
+"""arrays and numbers of a checkpoint; `iteration` is among the numbers"""
+
+
+class Learner(ABC):
+    """The state of learning."""
+
+    seed: int
+    iteration: int = 0
+    """how many are done"""
+    iterations: int
+    batch: int
+    """env steps of an iteration"""
+    env: Env | None = None
+    """where it collects; None where it learns without one"""
+
+    @abstractmethod
+    def iterate(self) -> dict[str, Any]:
+        """One iteration; returns what to log."""
+
+    @abstractmethod
+    def save(self) -> Saved:
+        """Arrays and numbers from which load() goes on with the same bits."""
+
+    @abstractmethod
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None: ...
+
+
+class PolicyLearner(Learner):
+    """A learner of policies."""
+
+    env: Env
+
+    @abstractmethod
+    def policy(self, contract: Contract) -> PolicyNet:
+        """What has been learned so far; learning goes on without moving it."""
+
+    @property
+    def reached(self) -> Belief | None:
+        """The belief that ranges have grown to; None where they do not grow."""
+        return None

@@ -1,0 +1,194 @@
+"""RunSpec: all that determines a run. Runs with equal specs have equal bits on equal machines.
+
+    run.json = spec.to_json() + versions + resumed, sealed        RunSpec.from_json(spec.to_json()) == spec
+
+What a run stands on (a base, a teacher, learned Terms, nets to start with, a log) is in the spec by content hash; parents.py
+holds the content.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from surefoot import files
+from surefoot.belief import Belief
+from surefoot.errors import SurefootError, unknown
+from surefoot.learn.adr import ADR
+from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.residual import Residual
+from surefoot.learn.settings import DistillSettings, PPOSettings
+from surefoot.learn.widen import Widen
+from surefoot.rng import training
+from surefoot.tasks import ObsOverride
+
+Settings = PPOSettings | DistillSettings
+Grows = ADR | Doraemon | Widen
+LEARNERS: dict[str, type[Settings]] = {"ppo": PPOSettings, "distill": DistillSettings}
+RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
+BESIDE = ("versions", "resumed")  # of run.json: when and where it ran, which decides nothing
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The run whose nets another one starts with."""
+
+    run: str
+    """its folder"""
+    sha256: str
+    """of the nets"""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a run is asked to learn, from what, and how."""
+
+    task: str
+    belief: Belief
+    settings: Settings | None = None
+    """of the learner; None where `inputs` has them"""
+    seed: int = 0
+    ranges: Grows | None = None
+    """how p(e) grows towards the belief; None: it is the belief from the start"""
+    obs: ObsOverride = ObsOverride()
+    start: Origin | None = None
+    base: str = ""
+    """hash of the policy that the one to learn adds to"""
+    residual: Residual | None = None
+    """how it adds; Residual() with a base"""
+    teacher: str = ""
+    """hash of the policy to distill"""
+    terms: tuple[str, ...] = ()
+    """hashes of the learned Terms in the world"""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """what else decides, where it is no policy that is learned: hashes of logs and models, settings"""
+
+    def __post_init__(self) -> None:
+        training(self.seed)
+        if self.settings is None and not self.inputs:
+            raise SurefootError("settings: missing")
+        student = isinstance(self.settings, DistillSettings)
+        if student and not self.teacher:
+            raise SurefootError("teacher: distillation needs one to learn from, found none (--teacher)")
+        if self.teacher and not student:
+            raise SurefootError("teacher: only with settings of distillation (--adapt rma or --adapt dagger)")
+        extra = {"ranges": self.ranges, "start": self.start, "base": self.base, "obs": self.obs != ObsOverride()}
+        if student and any(extra.values()):
+            names = ", ".join(k for k, v in extra.items() if v)
+            raise SurefootError(f"{names}: not with a teacher, which decides what its student learns")
+        if self.base and self.residual is None:
+            object.__setattr__(self, "residual", Residual())
+        if self.residual is not None and not self.base:
+            raise SurefootError("residual: expected a base to learn upon, found none (--base)")
+        if isinstance(self.settings, DistillSettings) and self.settings.label == "latent" and self.settings.only:
+            raise SurefootError("student.only: a student by latent keeps its teacher's body; --adapt dagger")
+
+    def to_json(self) -> dict[str, Any]:
+        """What is as usual is left out."""
+        own = {f.name: getattr(self, f.name) for f in fields(self)} | {"belief": self.belief.to_json()}
+        for k in ("settings", "ranges", "obs", "start", "residual"):
+            own[k] = None if own[k] in (None, ObsOverride()) else asdict(own[k])
+        own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
+        if self.ranges is not None:
+            own["ranges"]["kind"] = next(k for k, kind in RANGES.items() if type(self.ranges) is kind)
+        told = {k: v for k, v in own.items() if k == "seed" or v not in (None, "", (), {})}
+        return dict(json.loads(json.dumps(told)))
+
+    @staticmethod
+    def from_json(data: Any, where: str = "run") -> "RunSpec":
+        """The spec that run.json tells, also one of before learners had names; refused by field where it cannot be one."""
+        if not isinstance(data, dict):
+            raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
+        told = {k: v for k, v in data.items() if k not in BESIDE}
+        if "student" in told and "settings" in told:
+            raise SurefootError(f"{where}: expected either settings or student, found both")
+        if "student" in told:
+            told |= {"learner": "distill", "settings": told.pop("student")}
+        kinds: dict[str, Any] = {"obs": ObsOverride, "start": Origin, "residual": Residual, "ranges": Widen}
+        kinds["settings"] = _kind(LEARNERS, told.pop("learner", "ppo"), f"{where}: learner")
+        if isinstance(told.get("ranges"), dict):
+            kinds["ranges"] = _kind(RANGES, told["ranges"].get("kind"), f"{where}: ranges")
+            told["ranges"] = {k: v for k, v in told["ranges"].items() if k != "kind"}
+        spec: RunSpec = _record(RunSpec, told, where, kinds)
+        return spec
+
+    def differences(self, other: "RunSpec") -> dict[str, str]:
+        """The fields in which another spec differs, and where it can be said in a line, its entry: `lr: 0.1, not 0.2`."""
+        mine, theirs = self.to_json(), other.to_json()
+        return {k: _which(mine.get(k), theirs.get(k)) for k in {**mine, **theirs} if mine.get(k) != theirs.get(k)}
+
+
+def content_hash(value: Any) -> str:
+    """Of arrays, dataclasses, mappings, lists and plain values, for `inputs`."""
+    return files.sha256(_content(value))
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__.encode() + _content({f.name: getattr(value, f.name) for f in fields(value)})
+    if isinstance(value, Mapping):
+        return b"{%s}" % b",".join(str(k).encode() + b":" + _content(value[k]) for k in sorted(value, key=str))
+    if isinstance(value, (list, tuple)):
+        return b"[%s]" % b",".join(map(_content, value))
+    return value if isinstance(value, bytes) else re.sub(r" at 0x\w+", "", repr(value)).encode()
+
+
+def _kind(kinds: Mapping[str, Any], name: Any, where: str) -> Any:
+    if not isinstance(name, str) or name not in kinds:
+        raise unknown("kind", str(name), kinds, where)
+    return kinds[name]
+
+
+def _which(was: Any, now: Any) -> str:
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        return ""
+    k = next(k for k in {**was, **now} if was.get(k) != now.get(k))
+    return f"{k}: {was.get(k)}, not {now.get(k)}" if len(str(was.get(k)) + str(now.get(k))) < 80 else k
+
+
+def _record(kind: type[Any], value: Any, where: str, kinds: Mapping[str, Any] = {}) -> Any:
+    """A dataclass out of JSON: known names alone, each of its field's type, or of the one in `kinds`."""
+    if not isinstance(value, dict):
+        raise SurefootError(f"{where}: expected an object, found {type(value).__name__}")
+    known = {f.name: f for f in fields(kind)}
+    for k in value:
+        if k not in known:
+            raise unknown("field", k, known, where)
+    for k, f in known.items():
+        if k not in value and f.default is MISSING and f.default_factory is MISSING:
+            raise SurefootError(f"{where}: {k}: missing")
+    hints = get_type_hints(kind) | dict(kinds)
+    found = {k: _typed(hints[k], v, f"{where}: {k}") for k, v in value.items()}
+    try:
+        return kind(**found)
+    except SurefootError as error:
+        raise SurefootError(f"{where}: {error}") from None
+
+
+def _typed(kind: Any, value: Any, where: str) -> Any:
+    """A value of JSON as one of this type: exact, but that whole numbers are floats, too, and lists tuples."""
+    origin, args = get_origin(kind), get_args(kind)
+    if kind is Belief:
+        return Belief.from_json(value, where)
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _record(kind, value, where)
+    if origin is tuple and isinstance(value, list):
+        each = args[:1] * len(value) if args[-1] is Ellipsis else args
+        if len(each) == len(value):
+            return tuple(_typed(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(each, value)))
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is kind or (origin is Mapping and isinstance(value, dict)):
+        return value
+    if origin is Literal and isinstance(value, str) and value in args:
+        return value
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    expected = (
+        ", ".join(map(str, args)) if origin is Literal else names.get(kind, "a list" if origin is tuple else "none")
+    )
+    raise SurefootError(f"{where}: expected {expected}, found {json.dumps(value)[:80]}")
