@@ -62,7 +62,7 @@ def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tm
     lesson = DistillSettings(**{**vars(LESSON), "label": "action", "only": told})
     path = learn.train("hover", tmp_path / "s", teacher=teacher, settings=lesson)
     assert tuple(t.name for t in bundle.load(path).contract.terms) == told
-    again = json.loads((tmp_path / "s" / "run.json").read_text())["student"]
+    again = json.loads((tmp_path / "s" / "run.json").read_text())["settings"]
     assert tuple(again["only"]) == told
 
 

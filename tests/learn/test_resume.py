@@ -325,3 +325,37 @@ def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_o
     assert not (tmp_path / "other").exists()
     with pytest.raises(SurefootError, match="no run here"):
         learn.train("balance", tmp_path / "none", settings=settings, start=tmp_path / "nowhere")
+
+
+USERS = """
+from pathlib import Path
+from surefoot import tasks
+Path(__file__).with_name("ran").touch()
+def mine():
+    return tasks.resolve("balance")
+"""
+
+
+def test_a_run_whose_task_is_a_file_goes_on_only_where_the_user_names_the_file(tmp_path, capsys):
+    from surefoot.cli import main
+
+    own, folder = tmp_path / "mine.py", tmp_path / "r"
+    own.write_text(USERS)
+    stop = lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == 2 else None  # noqa: E731
+    settings = learn.settings_for("balance", CHANGES)
+    with pytest.raises(KeyboardInterrupt):
+        learn.train(f"{own}:mine", folder, settings=settings, watch=stop, save_every=0)
+    whole = learn.train(f"{own}:mine", tmp_path / "whole", settings=settings)
+    (tmp_path / "ran").unlink()
+    with pytest.raises(
+        SurefootError, match=r"run.json: task: .*mine.py:mine is code.*surefoot train .*mine.py:mine --re"
+    ):
+        learn.resume(folder)
+    with pytest.raises(
+        SurefootError, match=r"run.json: task: a run of .*mine.py:mine, and it keeps its task; found ba"
+    ):
+        learn.resume(folder, task="balance")
+    assert main(["train", "--start", str(folder), "balance", "--out", str(tmp_path / "other")]) == 2
+    assert "is code" in capsys.readouterr().err and not (tmp_path / "ran").exists()
+    assert main(["train", f"{own}:mine", "--resume", str(folder), "--threads", "1"]) == 0
+    assert (folder / "policy.safetensors").read_bytes() == whole.with_name("policy.safetensors").read_bytes()

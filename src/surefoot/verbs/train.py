@@ -213,7 +213,7 @@ class Train:
         kept = {k: getattr(self, k) for k in ("task", "resume", "threads", "save_every")}
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its seed, belief and settings; only --threads and --save-every may be given, and TASK"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
             )
 
 
