@@ -57,7 +57,7 @@ def test_a_student_is_told_less_than_its_teacher_where_that_is_asked(teacher, tm
     lesson = DistillSettings(**{**vars(LESSON), "label": "action", "only": told})
     path = learn.train("hover", tmp_path / "s", teacher=teacher, settings=lesson)
     assert tuple(t.name for t in bundle.load(path).contract.terms) == told
-    again = json.loads((tmp_path / "s" / "run.json").read_text())["student"]
+    again = json.loads((tmp_path / "s" / "run.json").read_text())["settings"]
     assert tuple(again["only"]) == told
 
 
@@ -110,7 +110,7 @@ def test_with_the_teachers_latent_the_students_body_gives_the_teachers_action(te
     for _ in range(3):
         step = a.env.step(np.zeros((32, 4)))
     a.collector.obs = step.obs
-    told = torch.from_numpy(a.teacher.normalised(a.obs["teacher"]))
+    told = a.teacher.normalised(torch.from_numpy(a.obs["teacher"]))
     seen = torch.from_numpy(np.clip((a.obs["actor"] - a.mean) / a.sd, -10, 10))
     with torch.no_grad():
         z = a.master.encoder(told)

@@ -342,6 +342,7 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     """With no action the replay is the prediction; the policy's mean action times the limit is what the net says."""
     from surefoot.belief import Box
     from surefoot.env import Env
+    from surefoot.learn.nets import plain_arrays
     from surefoot.learn.ppo import PPO, PPOSettings
     from surefoot.real2sim.matching import as_net, following, task_of
 
@@ -353,7 +354,7 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     settings = PPOSettings(envs=8, horizon=8, steps=128, hidden=(8,), activation="tanh", learner_threads=1)
     learner = PPO(env, settings, 0)
     learner.iterate()
-    net = as_net(lesson.blank, learner.policy_parts()[0])
+    net = as_net(lesson.blank, plain_arrays(learner.actor, learner.see_actor))
     env.reset(seed=5, e=np.arange(8.0)[:, None] + 0.5)
     features = []
     for _ in range(way.pieces.length - 1):
