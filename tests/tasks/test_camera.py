@@ -244,7 +244,7 @@ def test_from_the_door_a_run_of_balance_teaches_a_student_of_pixels(tmp_path, ca
     follow = ["train", "balance-camera", "--adapt", "dagger", *lesson, "--teacher", str(tmp_path / "teacher")]
     assert main([*follow, "--out", str(tmp_path / "eyes")]) == 0
     policy = bundle.load(tmp_path / "eyes" / "student")
-    assert [t.name for t in policy.contract.observation] == ["pixels"] and policy.contract.history == 4
+    assert [t.name for t in policy.contract.terms] == ["pixels"] and policy.contract.history == 4
     assert main(["eval", str(tmp_path / "eyes" / "student"), "--episodes", "2"]) == 0
     assert main(["train", "balance-camera", "--adapt", "rma", "--out", str(tmp_path / "rma")]) == 2
     assert "told other terms than its actor; --adapt dagger" in capsys.readouterr().err
