@@ -19,17 +19,21 @@ from surefoot.learn import export
 WARM = '''
 import hashlib, json, os, shutil, signal, sys, traceback
 from pathlib import Path
-import matplotlib.figure, numpy as np, onnx, onnxruntime, tensorboard.summary.writer.record_writer
+import matplotlib.figure, numpy as np, onnx, tensorboard.summary.writer.record_writer
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from surefoot import files
 from surefoot.cli import main
-from surefoot.cli import gate as _, train as _, verbs as _
+from surefoot.verbs import eval as _, export as _, gate as _, train as _
 from surefoot.deploy import bundle
 from surefoot.learn import export
+from surefoot.deploy.runtime import runtime
 from surefoot.deploy.tensors import read_tensors
 from surefoot.errors import SurefootError
-from surefoot.gate import gate as _, junit as _, page as _
-from surefoot.learn import check, run, train as learn
+from surefoot.gate import gate as _, junit as _
+from surefoot.learn import run, train as learn
+from surefoot.web import page as _
+
+runtime()
 
 folder, verb, sample = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 TINY = "--envs 4 --horizon 4 --hidden 4 --minibatches 1 --steps 48 --learner-threads 1".split()
@@ -188,7 +192,7 @@ def test_a_student_killed_while_its_teacher_is_copied_begins_anew(tmp_path):
 
     lesson = Student(envs=4, horizon=4, steps=16, minibatches=1, history=2, label="action")
     settings = learn.settings_for("balance", {"envs": 4, "horizon": 4, "hidden": (4,), "minibatches": 1, "steps": 16})
-    teacher = learn.train("balance", tmp_path / "t", settings=settings, sees=learn.Sees(also=("e",)))
+    teacher = learn.train("balance", tmp_path / "t", settings=settings, obs=learn.ObsOverride(also=("e",)))
     kept = tmp_path / "s" / "teacher"
     kept.mkdir(parents=True)
     shutil.copy(teacher, kept)  # and there it was killed

@@ -110,7 +110,7 @@ def test_with_the_teachers_latent_the_students_body_gives_the_teachers_action(te
     for _ in range(3):
         step = a.env.step(np.zeros((32, 4)))
     a.obs = step.obs
-    told = torch.from_numpy(a.teacher.normalised(a.obs["teacher"]))
+    told = a.teacher.normalised(torch.from_numpy(a.obs["teacher"]))
     seen = torch.from_numpy(np.clip((a.obs["actor"] - a.mean) / a.sd, -10, 10))
     with torch.no_grad():
         z = a.master.encoder(told)
