@@ -19,17 +19,21 @@ from surefoot.learn import export
 WARM = '''
 import hashlib, json, os, shutil, signal, sys, traceback
 from pathlib import Path
-import matplotlib.figure, numpy as np, onnx, onnxruntime, tensorboard.summary.writer.record_writer
+import matplotlib.figure, numpy as np, onnx, tensorboard.summary.writer.record_writer
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from surefoot import files
 from surefoot.cli import main
-from surefoot.verbs import export as _, gate as _, train as _
+from surefoot.verbs import eval as _, export as _, gate as _, train as _
 from surefoot.deploy import bundle
 from surefoot.learn import export
+from surefoot.deploy.runtime import runtime
 from surefoot.tensors import parse_tensors
 from surefoot.errors import SurefootError
 from surefoot.gate import gate as _, junit as _
 from surefoot.learn import run, train as learn
+from surefoot.web import page as _
+
+runtime()
 
 folder, verb, sample = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 TINY = "--envs 4 --horizon 4 --hidden 4 --minibatches 1 --steps 48 --learner-threads 1".split()

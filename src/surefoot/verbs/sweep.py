@@ -47,7 +47,7 @@ class Sweep:
         policies = {str(p): bundle.load(p) for p in self.policies}
         task = task_for(next(iter(policies.values())), self.task, self.policies[0])
         for label, policy in policies.items():
-            task_for(policy, task.name, label)
+            task_for(policy, self.task or task.name, label)
         values = values_over(task, self.over, self.points, self.low, self.high)
         others, first = belief_of(task, self.belief, watch), bundle.find(self.policies[0]).parent
         path = self.out or first / f"sweep-{self.over}.html"
@@ -58,7 +58,7 @@ class Sweep:
                 raise SurefootError(
                     f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
                 )
-            plain = tasks.resolve(task.name)
+            plain = tasks.resolve(self.task or task.name)
             best = specialists(plain, self.over, values, others, first, first / "specialists", watch)
         facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(watch, task))
         facts = facts if best is None else price(facts, best, task, others)
