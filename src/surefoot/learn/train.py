@@ -69,6 +69,9 @@ def plan(task_name: str, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
 
 
 def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
+    for k in asked:
+        if k not in Asked.__annotations__:
+            raise unknown("keyword", k, Asked.__annotations__, "train")
     base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
     parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))  # type: ignore[arg-type]
     usual: Settings = PPOSettings(**task.settings) if teacher is None else DistillSettings(**task.lesson)
