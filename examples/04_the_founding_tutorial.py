@@ -66,7 +66,7 @@ def steps(out: Path, seed: int, scale: float = 1.0) -> tuple[dict[str, float], d
     budget = lambda n: settings_for("balance-discrete", {"steps": int(n * scale), **few})  # noqa: E731
 
     def learned(name: str, belief: Belief, n: int, start: Path | None = None) -> Path:
-        how = {"watch": watcher(f"{name}, seed {seed}"), "again": True}
+        how = {"watch": watcher(f"{name}, seed {seed}"), "resume_if_same": True}
         return train(
             "balance-discrete", out / f"{name}{seed}", seed=seed, belief=belief, settings=budget(n), start=start, **how
         )
@@ -74,9 +74,8 @@ def steps(out: Path, seed: int, scale: float = 1.0) -> tuple[dict[str, float], d
     narrow = learned("standard", HOME, 50_000)
     broad = learned("randomized", uniform(RANDOMIZED), 100_000)
     watch = watcher(f"stages, seed {seed}")
-    stages = progressive(
-        "balance-discrete", out / f"stages{seed}", beliefs, seed, budget(30_000), watch=watch, start=broad.parent
-    )
+    how = {"seed": seed, "settings": budget(30_000), "start": broad.parent}
+    stages = progressive("balance-discrete", out / f"stages{seed}", beliefs, watch=watch, **how)
     straight = learned("straight", real, 90_000, broad.parent)
 
     found = {}

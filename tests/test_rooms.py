@@ -140,3 +140,12 @@ def test_public_names_are_where_the_package_says():
         assert callable(getattr(surefoot, name)) and not (SOURCE / name).exists()
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
         _ = surefoot.trian
+
+
+def test_the_architecture_page_has_the_rooms_as_they_are():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.M)
+    told = {room: set(re.findall(r"`(\w+)`", rest)) for room, rest in rows if room in MAY}
+    assert told == MAY
+    files = {name.removesuffix(".py").rstrip("/") for name in re.findall(r"\| (\w+(?:\.py|/)) \|", page)}
+    assert files and files <= NOUNS

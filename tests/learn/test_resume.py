@@ -355,6 +355,8 @@ def test_a_run_whose_task_is_a_file_goes_on_only_where_the_user_names_the_file(t
         SurefootError, match=r"run.json: task: a run of .*mine.py:mine, and it keeps its task; found ba"
     ):
         learn.resume(folder, task="balance")
+    with pytest.raises(SurefootError, match="spec: task: .*mine.py:mine is code"):
+        learn.train(spec_of(folder), tmp_path / "copy")
     assert main(["train", "--start", str(folder), "balance", "--out", str(tmp_path / "other")]) == 2
     assert "is code" in capsys.readouterr().err and not (tmp_path / "ran").exists()
     assert main(["train", f"{own}:mine", "--resume", str(folder), "--threads", "1"]) == 0

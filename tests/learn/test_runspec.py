@@ -126,3 +126,9 @@ def test_a_content_hash_tells_contents_apart_and_nothing_else():
     assert content_hash(log) == content_hash(same)
     others = [{**log, "b": [1, "y"]}, {**log, "a": log["a"] + 1e-12}, {**log, "c": None}, {"a": log["a"]}]
     assert len({content_hash(x) for x in (log, *others)}) == 5
+
+
+def test_a_keyword_that_train_does_not_know_is_refused(tmp_path):
+    with pytest.raises(SurefootError, match="train: no keyword matches 'beleif'.*did you mean belief"):
+        learn.train("balance", tmp_path / "r", beleif=BELIEF)
+    assert not (tmp_path / "r").exists()

@@ -100,7 +100,7 @@ def start_nets(start: Path, spec: RunSpec, task: Task) -> tuple[dict[str, np.nda
         raise SurefootError(
             f"{start}: start: its nets were learned {hint if there.base else 'without a base; leave --base or --start out'}"
         )
-    theirs = task if there.task == spec.task else task_of(there, str(Path(start) / "run.json"))
+    theirs = task if same_task(there.task, spec.task) else task_of(there, str(Path(start) / "run.json"))
     _same_meaning(str(start), (there, theirs), (spec, task))
     return saved[0], Origin(str(Path(start).absolute()), nets_hash(saved[0]))
 
@@ -124,15 +124,20 @@ def _same_meaning(start: str, was_: tuple[RunSpec, Task], now_: tuple[RunSpec, T
 def task_of(spec: RunSpec, where: str, given: str = "") -> Task:
     """The task of a spec: by its name, or as the user gives it again. No file of a run makes code run."""
     if given:
-        if Path(given).name != Path(spec.task).name:
+        if not same_task(given, spec.task):
             raise SurefootError(f"{where}: task: a run of {spec.task}, and it keeps its task; found {given}")
         return tasks.resolve(given)
     if is_code(spec.task):
         raise SurefootError(
-            f"{where}: task: {spec.task} is code, which is run only where you name it yourself: "
-            f"surefoot train {quote(spec.task)} --resume {quote(str(Path(where).parent))}"
+            f"{where}: task: {spec.task} is code, which runs only where you name it yourself: "
+            f"surefoot train {quote(spec.task)} --resume RUN (in Python: task=)"
         )
     return tasks.named(spec.task)
+
+
+def same_task(one: str, other: str) -> bool:
+    """Whether references mean one task; a file may have moved to another folder."""
+    return Path(one).name == Path(other).name
 
 
 def is_code(reference: str) -> bool:

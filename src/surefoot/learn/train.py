@@ -69,6 +69,9 @@ def plan(task_name: str, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
 
 
 def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
+    for k in asked:
+        if k not in Asked.__annotations__:
+            raise unknown("keyword", k, Asked.__annotations__, "train")
     base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
     parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))  # type: ignore[arg-type]
     usual: Settings = PPOSettings(**task.settings) if teacher is None else DistillSettings(**task.lesson)
@@ -97,9 +100,12 @@ def train(
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     resume_if_same: bool = False,
+    task: str = "",
     **asked: Unpack[Asked],
 ) -> Path:
-    """Train a policy; returns its path. `what` is a task's name, with the rest as keywords, or a spec with its parents.
+    """Train a policy; returns its path. `what` is a task, with the rest as keywords, or a spec with its parents.
+
+    A spec may come from a file: where its task is code, name it again in `task`.
 
     With `resume_if_same`, resumes if `out` holds a run with the same spec: it is one of several that belong together.
     """
@@ -109,18 +115,18 @@ def train(
             raise SurefootError(f"train: a spec says all; found {', '.join(asked)} beside it")
         spec, parents = what, parents or Parents()
         parents.check(spec)
-        task, given = task_of(spec, "spec"), ""
+        found = task_of(spec, "spec", task)
     else:
-        task, given = tasks.resolve(what), what
-        spec, parents = _plan(what, task, asked)
+        task, found = what, tasks.resolve(what)
+        spec, parents = _plan(task, found, asked)
     if resume_if_same and (out / "run.json").exists():
         check_same(out, spec)
-        return resume(out, threads, watch, save_every, together(out), given)
+        return resume(out, threads, watch, save_every, together(out), task)
     run = Run.create(out, spec.to_json())
     try:
         with rollback_on_error(run):
             parents.keep(run)
-            learner = build(spec, task, parents, threads, run)
+            learner = build(spec, found, parents, threads, run)
             run.begin()
         if parents.start is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
