@@ -100,3 +100,18 @@ def test_a_package_that_is_installed_may_add_tasks(monkeypatch):
 
     monkeypatch.setattr("surefoot.tasks.registry.entry_points", lambda group: [Entry()])
     assert tasks.names()[-1] == "theirs" and tasks.resolve("theirs").name == "theirs" and tasks.is_reference("theirs")
+
+
+def test_a_file_is_trained_and_the_command_printed_next_finds_it_again(file, tmp_path, capsys, monkeypatch):
+    import shlex
+
+    from surefoot.cli import main
+
+    monkeypatch.chdir(file.parent)
+    small = ["--envs", "8", "--horizon", "8", "--steps", "128", "--hidden", "8", "--learner-threads", "1"]
+    assert main(["train", "mine.py", *small, "--out", "r"]) == 0
+    for _ in range(2):  # eval, and what eval says is next
+        step = capsys.readouterr().out.strip().splitlines()[-1].removeprefix("next: surefoot ")
+        assert "--task mine.py" in step
+        if step.startswith("eval"):
+            assert main([*shlex.split(step), "--episodes", "4"]) == 0

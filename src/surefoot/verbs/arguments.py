@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +76,13 @@ def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
         return tasks.of(policy.contract, name)
     except SurefootError as error:
         raise SurefootError(f"{where}: {error}" if where else str(error)) from None
+
+
+def as_given(task: str) -> str:
+    """The flag with which the next command finds a task that is code; nothing for one that has a name."""
+    from surefoot import tasks
+
+    return f" --task {quote(task)}" if task and task not in tasks.names() else ""
 
 
 def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:

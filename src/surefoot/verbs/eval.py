@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from surefoot.report import Report, Watch
-from surefoot.verbs.arguments import belief_of, count, met_before, results, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, count, met_before, results, seconds, task_for
 
 
 @dataclass(frozen=True)
@@ -48,4 +48,6 @@ class Eval:
             facts["trial"] = [x.to_json() for x in found]
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}
         blocks = (results(task, named), *met_before(self.seed, [self.policy]))
-        return Report(f"{self.policy} in {task.name}", facts, blocks, f"surefoot play {self.policy}")
+        return Report(
+            f"{self.policy} in {task.name}", facts, blocks, f"surefoot play {self.policy}{as_given(self.task)}"
+        )

@@ -18,7 +18,7 @@ from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.learn.widen import Widen
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import belief_of, trained_over
+from surefoot.verbs.arguments import as_given, belief_of, trained_over
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.policy_net import PolicyNet
@@ -88,7 +88,12 @@ class Train:
         facts = {
             "run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": heard.last,
         }  # fmt: skip
-        return Report(str(path.parent), facts, (Text(f"policy: {path}"),), f"surefoot eval {quote(str(path.parent))}")
+        return Report(
+            str(path.parent),
+            facts,
+            (Text(f"policy: {path}"),),
+            f"surefoot eval {quote(str(path.parent))}{as_given(self.task)}",
+        )
 
     def _begin(self, watch: "_Heard") -> Path:
         from surefoot.learn import train as learn
