@@ -236,3 +236,10 @@ def test_a_csv_column_of_lists_is_read_as_a_vector_and_a_row_of_another_length_i
     path.write_text('timestamp,positions\n0.0,"[0.1, -0.2]"\n0.1,"[0.3]"\n')
     with pytest.raises(SurefootError, match="arm.csv: line 3: positions: expected a list of 2 numbers"):
         Log.read(path)
+
+
+def test_a_csv_whose_column_has_a_name_of_a_megabyte_is_refused_by_its_limit(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("time," + "x" * 1_000_000 + "\n0,1\n1,2\n")
+    with pytest.raises(SurefootError, match="line 1: found a name of 1000000 characters, expected at most 1000"):
+        Log.read(path)

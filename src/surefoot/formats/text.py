@@ -20,6 +20,7 @@ from surefoot.errors import SurefootError
 from surefoot.files import DIGITS
 from surefoot.formats.raw import LARGEST, Raw, Stream, check_count, from_arrays, from_records, listed
 
+LONGEST_NAME = 1000  # characters of a column's
 MISSING = {"", "nan", "na", "n/a", "null", "none"}
 TRUTH = {"true": 1.0, "false": 0.0}
 
@@ -33,6 +34,11 @@ def read_csv(path: Path) -> Raw:
     split = _splitter(path, lines[first])
     names, body = _names(split(lines[first].lstrip("# ")), first)
     check_count("columns", len(names), f"{path}: line {first + 1}")
+    longest = max(map(len, names))
+    if longest > LONGEST_NAME:
+        raise SurefootError(
+            f"{path}: line {first + 1}: found a name of {longest} characters, expected at most {LONGEST_NAME}"
+        )
     if len(set(names)) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise SurefootError(f"{path}: line {first + 1}: found column {twice!r} twice, expected each name once")
