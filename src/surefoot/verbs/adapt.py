@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Axis, Column, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import belief_of, hashes, portrait, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, hashes, portrait, seconds, task_for
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Adapt:
         files.check_writable(path, "--out")
         change, belief = Change(self.show, self.before, self.after, self.at), belief_of(task, self.belief, watch)
         facts = inferred(policy, task, belief, change, self.episodes, self.seed, seconds(watch, task))
-        following = f"surefoot sweep {self.policy} --over {facts['unknown']}"
+        following = f"surefoot sweep {self.policy} --over {facts['unknown']}{as_given(self.task)}"
         blocks, about = (_table(facts), Text(_sentence(facts)), *_plots(facts)), hashes(policy=self.policy)
         title = f"{facts['task']}: what the policy has inferred"
         return Report(

@@ -7,6 +7,7 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Block, Note, Report, Text, Watch
+from surefoot.verbs.arguments import as_given
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Export:
     def run(self, watch: Watch) -> Report:
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
+        from surefoot.gate.lineage import run_of
         from surefoot.learn.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)
@@ -44,4 +46,5 @@ class Export:
             blocks.append(Text(f"signed: {signature}"))
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
-        return Report(f"{self.policy} as ONNX", facts, tuple(blocks), f"surefoot gate {self.policy}")
+        task = as_given(str(run_of(self.policy).get("task", "")))
+        return Report(f"{self.policy} as ONNX", facts, tuple(blocks), f"surefoot gate {self.policy}{task}")

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import belief_of, count, hashes, met_before, portrait, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, count, hashes, met_before, portrait, seconds, task_for
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Sweep:
         facts = facts if best is None else price(facts, best, task, others)
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
         about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}
-        following = f"surefoot play {self.policies[0]}"
+        following = f"surefoot play {self.policies[0]}{as_given(self.task)}"
         title = f"{task.name}: success over {self.over}"
         return Report(
             title, facts | {"page": str(path)}, blocks, following, page=path, picture=portrait(task), sources=about
