@@ -19,9 +19,9 @@ from benchmarks.measure import Row, row
 from surefoot.belief import point
 from surefoot.log import Log
 from surefoot.params import Params
-from surefoot.real2sim import rehearsal
 from surefoot.real2sim.actuator import Settings, fit, prepared
-from surefoot.real2sim.actuator_net import ActuatorNet
+from surefoot.real2sim.actuator import fake_motor as rehearsal
+from surefoot.real2sim.actuator.net import ActuatorNet
 from surefoot.real2sim.replay import predict, windows
 from surefoot.world import World
 
@@ -45,7 +45,7 @@ def judged(world: World, net: ActuatorNet, test: Log) -> dict[str, float]:
     rms = lambda x: float(np.sqrt(np.square(x).mean()))  # noqa: E731
     pieces = windows(world, test, round(2.0 / DT), round(2.0 / DT), ("joint_pos",))
     moved = [
-        rms(pieces.errors(predict(world.like(len(pieces), terms), pieces, np.zeros((1, 0))))["joint_pos"])
+        rms(pieces.errors(predict(world.with_(len(pieces), terms), pieces, np.zeros((1, 0))))["joint_pos"])
         for terms in ((), (net,))
     ]
     together = [float(np.corrcoef(r[..., j].ravel(), lacks[..., j].ravel())[0, 1]) for j in range(lacks.shape[-1])]

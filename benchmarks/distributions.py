@@ -20,14 +20,14 @@ from surefoot.contract import Contract
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.policy import Policy, PolicyState
-from surefoot.real2sim.dropo import Dropo, dropo
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.inference import NPE, checked, experiment, learn
+from surefoot.real2sim.infer.dropo import Dropo, dropo
+from surefoot.real2sim.infer.sbi import NPE, checked, experiment, learn
+from surefoot.real2sim.infer.simopt import Round, SimOpt, acted, discrepancy, simopt
 from surefoot.real2sim.plant import world
-from surefoot.real2sim.simopt import Round, SimOpt, acted, discrepancy, simopt
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
-from surefoot.tasks.arm import FORE, GRAVITY, KP, MASS, MIDDLE, PARAMS, UPPER, arm, xml
+from surefoot.tasks.ready.arm import FORE, GRAVITY, KP, MASS, MIDDLE, PARAMS, UPPER, arm, xml
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, OnForce, Start, State
 

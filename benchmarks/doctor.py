@@ -13,7 +13,7 @@ from benchmarks.faults import FAULTS, deployed
 from benchmarks.measure import Row, row, said
 from surefoot import tasks
 from surefoot.deploy import bundle
-from surefoot.gate.doctor import diagnose
+from surefoot.doctor import diagnose
 from surefoot.learn.train import settings_for, train
 from surefoot.policy import Policy
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from surefoot.rng import stream
-from surefoot.tasks.hover import ARM, GRAVITY, PARAMS, ROTORS
+from surefoot.tasks.ready.hover import ARM, GRAVITY, PARAMS, ROTORS
 
 Driver = Callable[[Mapping[str, np.ndarray], int], np.ndarray]
 """observations, step -> actions"""

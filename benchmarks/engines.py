@@ -23,7 +23,7 @@ from surefoot import tasks
 from surefoot.env import Env
 from surefoot.params import Param, Params
 from surefoot.sim.engines import ENGINES, make
-from surefoot.tasks.arm import tip
+from surefoot.tasks.ready.arm import tip
 from surefoot.tasks.rollout import evaluate
 from surefoot.world import Chance, Start, World
 

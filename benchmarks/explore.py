@@ -18,14 +18,14 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
-from surefoot.real2sim.explore import Explore, Explored, explore, meter_for, outside
-from surefoot.real2sim.fisher import Meter, told
+from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
+from surefoot.real2sim.excite.explore import Explore, Explored, explore, meter_for, outside
+from surefoot.real2sim.excite.fisher import Meter, told
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.world import Chance, Start
 
 NOISE = 0.002  # rad
@@ -60,7 +60,7 @@ def random_motion(at: Meter, range_: Range, limits: Limits, time: np.ndarray, z:
 
 def played(world: Engine, at: Meter, u: np.ndarray, time: np.ndarray, e: np.ndarray, seed: int) -> Log:
     """What an encoder reads of the machine e while it plays a motion."""
-    one = world.like(1)
+    one = world.with_(1)
     one.reset(np.arange(1), e[None], at.start)
     motion = one.rollout(u[None, :-1], Chance(0, 0, one.dt))
     q = np.concatenate([at.start.q, motion.q[0]]) + NOISE * stream(seed, "encoder").standard_normal((len(time), 2))
@@ -122,7 +122,7 @@ def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
 
 def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray, time: np.ndarray) -> Explored:
     """What holding still would tell."""
-    from surefoot.real2sim.explore import explored
+    from surefoot.real2sim.excite.explore import explored
 
     at = meter_for(world, belief, {"joint_pos": NOISE})
     z = at.space.z(belief.sample(stream(0, "verify"), 32))

@@ -17,9 +17,9 @@ from benchmarks.lessons import JUDGED, by_seed, learned, within
 from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Belief, Box
-from surefoot.learn.adr import ADR
+from surefoot.learn.ranges.adr import ADR
+from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.train import Grows, settings_for
-from surefoot.learn.widen import Widen
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 

@@ -19,21 +19,21 @@ from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.contract import Contract
 from surefoot.learn.loop import policy_of
-from surefoot.learn.policy_net import PolicyNet
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.log import Log
 from surefoot.policy import Policy
-from surefoot.real2sim.delta import SETTINGS, Practice, inverted, practised
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.explain import Fitting, Track, track
 from surefoot.real2sim.replay import predict
 from surefoot.real2sim.residual import missing
+from surefoot.real2sim.residual.delta import SETTINGS, Practice, inverted, practised
+from surefoot.real2sim.residual.force_fit import Fitting, Track, track
 from surefoot.rng import stream
 from surefoot.rotation import matrix, unit
 from surefoot.sim.learned import DeltaAction
 from surefoot.task import Task
-from surefoot.tasks.hover import ARM, GRAVITY, HOVER, MASS, ROTORS, TORQUE
+from surefoot.tasks.ready.hover import ARM, GRAVITY, HOVER, MASS, ROTORS, TORQUE
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, OnForce, State, Term
 
@@ -92,7 +92,7 @@ def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
 def off(at: Track, seconds: float, terms: tuple[Term, ...]) -> dict[str, np.ndarray]:
     """Signal -> (w, T, k) errors of predictions so long, from many rows of a log."""
     pieces = at.pieces(seconds, max(1, round(seconds / at.world.dt / 3)))
-    world = at.world.like(len(pieces), (*at.world.terms, *terms))
+    world = at.world.with_(len(pieces), (*at.world.terms, *terms))
     return pieces.errors(predict(world, pieces, at.e[None]))
 
 

@@ -17,7 +17,7 @@ from benchmarks.rank import ranking
 from benchmarks.stranger import go1
 from surefoot.belief import Box
 from surefoot.gate import statistics
-from surefoot.gate.sequential import RateTest, anytime, compare, log_evidence, threshold
+from surefoot.gate.statistics.sequential import RateTest, anytime, compare, log_evidence, threshold
 from surefoot.gate.worst import Worst, search
 from surefoot.params import Param, Params
 from surefoot.rng import stream

@@ -23,9 +23,9 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.identify import Identify, identify
-from surefoot.real2sim.noise import Noise
+from surefoot.real2sim.identify.fit import Case, Problem, Space
+from surefoot.real2sim.identify.noise import Noise
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream
@@ -201,7 +201,7 @@ def speed(quick: bool) -> Iterator[Row]:
     env = tasks.env(task, n, task.belief, 0)
     w = env.world
     assert isinstance(w, Engine)
-    w = w.like(n, ())
+    w = w.with_(n, ())
     count = round(seconds / w.dt)
     start = task.start(stream(0, "start"), n)
     e = task.belief.sample(stream(0, "e"), n)

@@ -246,7 +246,7 @@ def _update_cost(learner: PPO) -> float:
 def _rsl_cost(settings: object) -> Callable[[], float]:
     from rsl_rl.runners import OnPolicyRunner
 
-    from surefoot.tasks.rsl import RslVecEnv, runner_settings
+    from surefoot.tasks.adapters.rsl import RslVecEnv, runner_settings
 
     task = tasks.resolve("walk")
     told = {k: getattr(settings, k) for k in ("hidden", "epochs", "minibatches", "horizon", "activation")}

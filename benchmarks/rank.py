@@ -17,9 +17,9 @@ from surefoot.belief import Belief, Box, point
 from surefoot.contract import Contract
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.gate.ranking import Proxy, proxy
 from surefoot.gate.statistics import Estimate
-from surefoot.learn.policy_net import linear
+from surefoot.gate.statistics.ranking import Proxy, proxy
+from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify

@@ -25,9 +25,9 @@ from benchmarks.measure import Row, row, skipped
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.identified import Identified
 from surefoot.real2sim.identify import Identify, identify
-from surefoot.real2sim.learnable import learnable
+from surefoot.real2sim.identify.param_grammar import learnable
+from surefoot.real2sim.identify.result import Identified
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.preflight import preflight
 from surefoot.real2sim.replay import Score, replay

@@ -20,13 +20,13 @@ from benchmarks.measure import Row, row
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.learn.loop import policy_of
-from surefoot.learn.policy_net import PolicyNet, linear
+from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.train import settings_for
 from surefoot.policy import Policy
 from surefoot.task import Task
-from surefoot.tasks.balance import DT
+from surefoot.tasks.ready.balance import DT
 from surefoot.tasks.rollout import contract, evaluate
 
 GOAL = 0.95  # success to reach

@@ -19,7 +19,7 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.learn.settings import DistillSettings
 from surefoot.rng import stream
-from surefoot.tasks.balance_camera import RANGES
+from surefoot.tasks.ready.balance_camera import RANGES
 from surefoot.tasks.rollout import evaluate
 
 VARIANTS, SEEDS = 40, 3

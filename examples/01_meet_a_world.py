@@ -7,7 +7,7 @@ import numpy as np
 
 from surefoot.params import Param, Params
 from surefoot.sim.engine import Engine, compile_for
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.world import Chance, Start
 
 XML = """

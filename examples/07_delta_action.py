@@ -12,9 +12,9 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.deploy import bundle
 from surefoot.learn.train import settings_for, train
-from surefoot.real2sim.delta import inverted
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.explain import Fitting
+from surefoot.real2sim.residual.delta import inverted
+from surefoot.real2sim.residual.force_fit import Fitting
 from surefoot.sim import learned
 from surefoot.tasks.rollout import evaluate
 

@@ -85,8 +85,8 @@ def test_the_core_alone_runs_a_policy(tmp_path):
     import numpy as np
 
     from surefoot import tasks
-    from surefoot.learn import export
-    from surefoot.learn.policy_net import linear
+    from surefoot.learn.nets import export
+    from surefoot.learn.nets.policy_net import linear
     from surefoot.tasks.rollout import contract
 
     task = tasks.resolve("balance")

@@ -12,9 +12,8 @@ from surefoot import files, tasks
 from surefoot.contract import Action, Contract
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn import export
-from surefoot.learn.nets import Actor, Encoder, mlp
-from surefoot.learn.policy_net import PolicyNet, build
+from surefoot.learn.nets import Actor, Encoder, export, mlp
+from surefoot.learn.nets.policy_net import PolicyNet, build
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.policy import Driver, Policy, Random, Zero
 from surefoot.task import Mirror

@@ -49,7 +49,7 @@ import matplotlib.pyplot, tensorboard, torch, viser
 from surefoot import tasks
 from surefoot.policy import Zero
 from surefoot.tasks.rollout import contract
-from surefoot.tasks.viewer import view
+from surefoot.tasks.view.viewer import view
 
 env = tasks.env(tasks.resolve("balance"), 1)
 view(Zero(contract(env.task, env.world.model)), env, port=0, steps=20)

@@ -24,7 +24,7 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param
 from surefoot.sim.events import Push
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.task import Task
 
 Unit = Literal["own", "kg", "m/s"]

@@ -145,7 +145,7 @@ class World(ABC):
     """where the robot's named parts are in the state"""
     substeps: int = 1
     """the engine's own steps in a control period"""
-    fresh: bool = False
+    sense_after_step: bool = False
     """whether a step ends with sense(); else sensors tell what they read before its last integration, which costs less"""
     model: Any
     """the engine's own model, for whoever needs gains or pictures"""
@@ -155,11 +155,11 @@ class World(ABC):
         """Begin anew in simulations ids, with a row of unknowns e and of start for each of them."""
 
     @abstractmethod
-    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
+    def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
         """Go on from the same state under other unknowns in simulations ids: a load is dropped, a motor weakens."""
 
     @abstractmethod
-    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+    def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         """Go on from other positions (n, nq) and velocities (n, nv); actuators keep what they have reached and remember."""
 
     @abstractmethod
@@ -167,7 +167,7 @@ class World(ABC):
         """Advance by dt. Returns (n,) bool: the simulations that diverged, whose state means nothing until reset."""
 
     @abstractmethod
-    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "World":
+    def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "World":
         """The same law for n simulations, or with other Terms."""
 
     @abstractmethod
@@ -183,7 +183,7 @@ class World(ABC):
         """Read the sensors of places and speeds at the state as it is; those of forces keep what they felt on the way."""
 
     @abstractmethod
-    def drive(self) -> np.ndarray:
+    def actuator_force(self) -> np.ndarray:
         """(n, nv) generalised force of the actuators at this state, under the controls last given."""
 
     @abstractmethod
@@ -195,5 +195,5 @@ class World(ABC):
         """Go on from save(). Sensor readings, which follow from the state, are there again after the next step."""
 
     @abstractmethod
-    def bundle(self, i: int) -> dict[str, np.ndarray]:
+    def replay_record(self, i: int) -> dict[str, np.ndarray]:
         """What led simulation i to where it is, enough to replay its last periods; asked for when it diverges."""

@@ -14,8 +14,8 @@ from surefoot.errors import SurefootError
 from surefoot.tasks.rollout import contract
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
-from surefoot.learn import export  # noqa: E402
-from surefoot.learn.policy_net import linear  # noqa: E402
+from surefoot.learn.nets import export  # noqa: E402
+from surefoot.learn.nets.policy_net import linear  # noqa: E402
 from surefoot.tasks import golden  # noqa: E402
 
 FLIPS, WHOLE = 600, 10  # bits flipped of each policy, and those of them for which the whole file is read

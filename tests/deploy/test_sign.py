@@ -7,8 +7,8 @@ from surefoot import files, tasks
 from surefoot.cli import main
 from surefoot.deploy import sign
 from surefoot.errors import SurefootError
-from surefoot.learn import export
-from surefoot.learn.policy_net import linear
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import linear
 from surefoot.tasks.rollout import contract
 
 serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization", reason="needs the sign extra")

@@ -57,8 +57,8 @@ def test_a_net_that_cannot_take_several_rows_is_given_one_at_a_time(tmp_path):
 
 def test_a_file_of_ours_is_known_by_its_contract_and_its_golden_answers(tmp_path):
     from surefoot import tasks
-    from surefoot.learn import export
-    from surefoot.learn.policy_net import linear
+    from surefoot.learn.nets import export
+    from surefoot.learn.nets.policy_net import linear
     from surefoot.tasks.rollout import contract
 
     task = tasks.resolve("balance")

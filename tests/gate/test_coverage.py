@@ -5,7 +5,7 @@ import pytest
 
 from surefoot.belief import Box, Gaussian, Particles, point
 from surefoot.errors import SurefootError
-from surefoot.gate.coverage import coverage, gaps
+from surefoot.gate.statistics.coverage import coverage, gaps
 from surefoot.params import Param, Params
 
 PARAMS = Params((Param("mass", "mass", 1.0, 0.5, 2.0, log=True), Param("slope", "slope", 0.0, -1.0, 1.0, op="set")))

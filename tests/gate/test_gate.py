@@ -14,9 +14,9 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.junit import junit
-from surefoot.gate.sequential import anytime
-from surefoot.learn import export
-from surefoot.learn.policy_net import linear
+from surefoot.gate.statistics.sequential import anytime
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import linear
 from surefoot.rng import judging
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.verdict import Check, Verdict

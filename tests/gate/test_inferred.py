@@ -12,10 +12,9 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
-from surefoot.gate.inferred import Change, Probe, inferred, settling
-from surefoot.learn import export
-from surefoot.learn.nets import Actor, Encoder
-from surefoot.learn.policy_net import PolicyNet, linear
+from surefoot.gate.latent import Change, Probe, inferred, settling
+from surefoot.learn.nets import Actor, Encoder, export
+from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.tasks.rollout import contract
 
 OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}

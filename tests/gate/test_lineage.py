@@ -16,8 +16,8 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.lineage import trained_with, unseen
-from surefoot.learn import export
-from surefoot.learn.policy_net import PolicyNet, linear
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.learn.train import train
 from surefoot.rng import JUDGING, judging
 from surefoot.tasks.rollout import contract

@@ -9,11 +9,11 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.gate.margins import Blow, climb, handle, latency, push
 from surefoot.gate.runs import Runs, suspect_unknown
-from surefoot.learn.policy_net import linear
+from surefoot.learn.nets.policy_net import linear
 from surefoot.params import Params
 from surefoot.policy import Zero
 from surefoot.sim.engine import Engine
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, Start
 

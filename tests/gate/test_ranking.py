@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from surefoot.errors import SurefootError
-from surefoot.gate.ranking import mmrv, pearson, proxy
+from surefoot.gate.statistics.ranking import mmrv, pearson, proxy
 
 # success in reality and in simulation, and MMRV and Pearson of them, as published with SIMPLER (Li et al. 2024)
 PUBLISHED = {

@@ -5,7 +5,7 @@ import pytest
 from scipy import integrate
 
 from surefoot.errors import SurefootError
-from surefoot.gate.sequential import RateTest, anytime, compare, log_evidence, threshold
+from surefoot.gate.statistics.sequential import RateTest, anytime, compare, log_evidence, threshold
 from surefoot.verdict import clopper_pearson
 
 

@@ -13,8 +13,8 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.suspects import KINDS, sentences
-from surefoot.tasks.ground import Ground
-from surefoot.tasks.walk import JOINTS, STAND, xml
+from surefoot.tasks.ready.ground import Ground
+from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
 PLAN = Plan(episodes=20, rungs=4, watched=4, threads=1)

@@ -10,8 +10,8 @@ from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.gate.sweep import Each, price, sweep, values_over
-from surefoot.learn import export
-from surefoot.learn.policy_net import linear
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.verbs.sweep import table

@@ -6,7 +6,7 @@ import pytest
 from surefoot.belief import Box, Gaussian, Particles, point
 from surefoot.errors import SurefootError
 from surefoot.gate import worst
-from surefoot.gate.surrogate import fit
+from surefoot.gate.statistics.surrogate import fit
 from surefoot.gate.worst import search
 from surefoot.params import Param, Params
 

@@ -45,8 +45,8 @@ def _stranger(good: Path) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     from surefoot.contract import Contract
-    from surefoot.tasks.ground import Ground
-    from surefoot.tasks.walk import JOINTS, STAND, xml
+    from surefoot.tasks.ready.ground import Ground
+    from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
     contract = {
         "joints": list(JOINTS), "home": list(STAND), "observation": [{"name": n} for n in TERMS], "rate": 50.0, "action_scale": [0.5],

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from surefoot.deploy import bundle
-from surefoot.learn import export
+from surefoot.learn.nets import export
 
 WARM = '''
 import hashlib, json, os, shutil, signal, sys, traceback

@@ -10,7 +10,7 @@ from surefoot import tasks
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor
-from surefoot.learn.policy_net import PolicyNet
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.tasks.rollout import contract

@@ -8,9 +8,9 @@ from scipy import stats
 
 from surefoot.belief import Box, point
 from surefoot.errors import SurefootError
-from surefoot.learn.adr import ADR
-from surefoot.learn.doraemon import Doraemon, entropy, kl, log_density, step, success
-from surefoot.learn.widen import Widen
+from surefoot.learn.ranges.adr import ADR
+from surefoot.learn.ranges.doraemon import Doraemon, entropy, kl, log_density, step, success
+from surefoot.learn.ranges.widen import Widen
 from surefoot.params import Param, Params
 from surefoot.rng import Rows
 

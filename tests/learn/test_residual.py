@@ -13,13 +13,12 @@ from surefoot.cli import main
 from surefoot.contract import Contract
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn import export
 from surefoot.learn import train as learn
-from surefoot.learn.adr import ADR
 from surefoot.learn.loop import policy_of
-from surefoot.learn.nets import Actor, mlp
-from surefoot.learn.policy_net import PolicyNet, linear
+from surefoot.learn.nets import Actor, export, mlp
+from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.learn.ppo import PPO
+from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate

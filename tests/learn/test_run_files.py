@@ -17,8 +17,8 @@ from surefoot.belief import Belief
 from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.adr import ADR
 from surefoot.learn.loop import _signals
+from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.run import KEEP, Run
 from surefoot.report import Watch
 from surefoot.verbs.arguments import trained_over

@@ -8,13 +8,13 @@ import pytest
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.adr import ADR
-from surefoot.learn.doraemon import Doraemon
 from surefoot.learn.parents import Parents, spec_of
+from surefoot.learn.ranges.adr import ADR
+from surefoot.learn.ranges.doraemon import Doraemon
+from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.runspec import Origin, RunSpec, content_hash
 from surefoot.learn.settings import DistillSettings, PPOSettings
-from surefoot.learn.widen import Widen
 from surefoot.tasks import ObsOverride
 
 BELIEF = tasks.resolve("balance").belief

@@ -12,7 +12,6 @@ from surefoot.belief import point
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim import rehearsal
 from surefoot.real2sim.actuator import (
     Settings,
     _refuse,
@@ -27,12 +26,13 @@ from surefoot.real2sim.actuator import (
     with_weights,
     worse,
 )
-from surefoot.real2sim.actuator_net import ActuatorNet, Card, drives, load, save
+from surefoot.real2sim.actuator import fake_motor as rehearsal
+from surefoot.real2sim.actuator.net import ActuatorNet, Card, drives, load, save
+from surefoot.real2sim.actuator.unlabelled import by_evolution, by_gradient, course, followed
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
-from surefoot.real2sim.unlabelled import by_evolution, by_gradient, course, followed
-from surefoot.sim.gap.shown import through, view
-from surefoot.tasks.arm import xml
+from surefoot.sim.gap.observed_world import through, view
+from surefoot.tasks.ready.arm import xml
 from surefoot.world import Chance, Start
 
 NOTHING = point(Params(()), np.zeros(0))
@@ -132,16 +132,16 @@ def test_what_a_net_remembers_is_the_worlds_and_goes_on_from_a_save(kind):
     first = w.rollout(go, Chance(0, 20, w.dt)).q
     w.load(saved)
     assert np.array_equal(w.rollout(go, Chance(0, 20, w.dt)).q, first)
-    other = w.like(2)
+    other = w.with_(2)
     other.load(saved)
     assert np.array_equal(other.rollout(go, Chance(0, 20, w.dt)).q, first)
-    assert np.array_equal(moved(w), moved(w.like(2)))  # a reset forgets
+    assert np.array_equal(moved(w), moved(w.with_(2)))  # a reset forgets
 
 
 def test_a_net_remembers_also_where_the_world_has_joints_it_is_not_shown():
     net, w = some_net(), rehearsal.model(n=2)
     seen = through(net, view(w.model, w.model, {}))
-    assert np.array_equal(moved(w.like(2, (net,))), moved(w.like(2, (seen,))))
+    assert np.array_equal(moved(w.with_(2, (net,))), moved(w.with_(2, (seen,))))
 
 
 def test_nets_tried_together_do_what_each_does_alone():
@@ -278,7 +278,7 @@ def test_the_slope_through_the_engine_is_that_of_differences(log, kind):
     def cost(h):
         net = with_weights(lesson.blank, {k: v + h * toward[k] for k, v in weights.items()})
         pieces = way.some(s.seed, 0, 16)
-        motion = predict(w.like(len(pieces), (net,)), pieces, np.zeros((1, 0)))
+        motion = predict(w.with_(len(pieces), (net,)), pieces, np.zeros((1, 0)))
         errors = pieces.errors(motion)
         q, v = (
             np.concatenate([a[:, None], b[:, :-1]], 1)
@@ -345,7 +345,7 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     from surefoot.learn.nets import plain_arrays
     from surefoot.learn.ppo import PPO
     from surefoot.learn.settings import PPOSettings
-    from surefoot.real2sim.matching import as_net, following, task_of
+    from surefoot.real2sim.actuator.matching import as_net, following, task_of
 
     s = Settings(labels=False, by="ppo", history=3, hidden=8, window=0.1)
     lesson = prepared(rehearsal.model(), np.zeros(0), log, s, False)

@@ -7,7 +7,7 @@ from scipy import stats
 from surefoot.belief import Box, Gaussian
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
-from surefoot.real2sim.calibration import calibrate, calibration
+from surefoot.real2sim.infer.calibration import calibrate, calibration
 from surefoot.rng import stream
 
 PLANE = Params((Param("a", "task", 0.0, -50.0, 50.0, op="set"), Param("b", "task", 0.0, -50.0, 50.0, op="set")))

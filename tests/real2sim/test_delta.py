@@ -15,10 +15,10 @@ from surefoot.errors import SurefootError
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.learn.train import progressive, resume, settings_for, train
 from surefoot.policy import Random
-from surefoot.real2sim.delta import SETTINGS, Practice, delta, following, frozen, inverted, lesson, practised
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.explain import Fitting, track
 from surefoot.real2sim.replay import replay
+from surefoot.real2sim.residual.delta import SETTINGS, Practice, delta, following, frozen, inverted, lesson, practised
+from surefoot.real2sim.residual.force_fit import Fitting, track
 from surefoot.sim import learned
 from surefoot.sim.learned import DeltaAction, Layout
 from surefoot.tasks.rollout import contract
@@ -75,7 +75,7 @@ def test_inversion_finds_the_closed_form_of_weak_servos(log, found):
 
 def test_the_world_with_delta_replays_actions_it_was_not_shown(found):
     world, other = tasks.env(ARM, 1).world, moved(WEAK, 2, seed=7)
-    better = world.like(1, (*world.terms, found.term))
+    better = world.with_(1, (*world.terms, found.term))
     with_it, without = (replay(w, other, resync=50).scores[0].rmse for w in (better, world))
     assert with_it < 0.4 * without
 
@@ -190,7 +190,7 @@ def replace_scale(net):
 
 
 def test_the_verb_writes_a_delta_and_names_the_next_command(log, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("surefoot.real2sim.delta.Fitting", lambda: replace(SMALL, updates=100))
+    monkeypatch.setattr("surefoot.real2sim.residual.delta.Fitting", lambda: replace(SMALL, updates=100))
     log.save(tmp_path / "real.npz")
     assert main(["delta", "arm", str(tmp_path / "real.npz")]) == 0
     said = capsys.readouterr().out

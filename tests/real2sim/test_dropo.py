@@ -10,12 +10,12 @@ from scipy import stats
 from surefoot.belief import Box, Truncated, point
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.dropo import Dropo, dropo, likelihood, support, thinned
+from surefoot.real2sim.infer.dropo import Dropo, dropo, likelihood, support, thinned
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
-from surefoot.tasks.arm import MIDDLE, PARAMS, xml
+from surefoot.tasks.ready.arm import MIDDLE, PARAMS, xml
 from surefoot.world import Chance, OnForce, Start
 
 SMALL = Dropo(draws=16, rounds=18, population=9, windows=10)

@@ -12,12 +12,12 @@ from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
-from surefoot.real2sim.explore import Explore, explore, meter_for, outside
-from surefoot.real2sim.fisher import meter, posterior, score, told
+from surefoot.real2sim.excite.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
+from surefoot.real2sim.excite.excited_robot import subject
+from surefoot.real2sim.excite.explore import Explore, explore, meter_for, outside
+from surefoot.real2sim.excite.fisher import meter, posterior, score, told
 from surefoot.real2sim.plant import Plant
-from surefoot.real2sim.subject import subject
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.world import Chance, Start
 
 M, C, K = 2.0, 0.8, 50.0  # kg, N s/m, N/m
@@ -154,7 +154,7 @@ def plan():
 
 
 def test_the_motion_found_keeps_every_limit_on_machines_it_was_not_searched_on(plan):
-    world = machine(load_string(ARM).spec, LINKS, 50.0).like(16)
+    world = machine(load_string(ARM).spec, LINKS, 50.0).with_(16)
     e = Box.full(LINKS).sample(np.random.default_rng(5), 16)
     start = np.tile(plan.log.meta["start"], (16, 1))
     u = plan.log["control"]

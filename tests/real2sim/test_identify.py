@@ -9,14 +9,14 @@ import pytest
 from surefoot import tasks
 from surefoot.belief import Box, point
 from surefoot.errors import SurefootError
-from surefoot.learn.policy_net import linear
+from surefoot.learn.nets.policy_net import linear
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.fit import Case, Problem, Space
 from surefoot.real2sim.identify import Identify, identify
-from surefoot.real2sim.learnable import learnable
-from surefoot.real2sim.noise import Noise, estimate, is_white, shared
+from surefoot.real2sim.identify.fit import Case, Problem, Space
+from surefoot.real2sim.identify.noise import Noise, estimate, is_white, shared
+from surefoot.real2sim.identify.param_grammar import learnable
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream

@@ -10,7 +10,7 @@ from surefoot.belief import Box, Particles
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.inference import NPE, checked, experiment, infer, learn
+from surefoot.real2sim.infer.sbi import NPE, checked, experiment, infer, learn
 from surefoot.real2sim.plant import world
 from surefoot.rng import stream
 from surefoot.world import Chance, Start

@@ -17,12 +17,13 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.train import resume
 from surefoot.policy import Random
-from surefoot.real2sim import delta, rehearsal
 from surefoot.real2sim.actuator import Settings, prepared
-from surefoot.real2sim.delta import SETTINGS, practised
+from surefoot.real2sim.actuator import fake_motor as rehearsal
+from surefoot.real2sim.actuator.matching import Matching
+from surefoot.real2sim.actuator.unlabelled import Search, followed
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.matching import Matching
-from surefoot.real2sim.unlabelled import Search, followed
+from surefoot.real2sim.residual import delta
+from surefoot.real2sim.residual.delta import SETTINGS, practised
 from surefoot.sim.engine import Engine
 from surefoot.tasks.rollout import contract
 

@@ -10,10 +10,10 @@ from surefoot.belief import point
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Params
-from surefoot.real2sim.explain import Fitting, fit, pushes, track
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import replay
 from surefoot.real2sim.residual import missing, residual
+from surefoot.real2sim.residual.force_fit import Fitting, fit, pushes, track
 from surefoot.rng import stream
 from surefoot.sim import learned
 from surefoot.sim.learned import Layout, MissingForce

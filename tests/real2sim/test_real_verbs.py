@@ -11,7 +11,7 @@ from surefoot.cli import main
 from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.policy import Random
-from surefoot.real2sim import actuator_net
+from surefoot.real2sim.actuator import net as actuator_net
 from surefoot.real2sim.plant import world
 from surefoot.sim import learned
 from surefoot.tasks.rollout import contract

@@ -12,9 +12,9 @@ from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.simopt import SimOpt, acted, discrepancy, normal, replayed, reps, simopt
+from surefoot.real2sim.infer.simopt import SimOpt, acted, discrepancy, normal, replayed, reps, simopt
 from surefoot.rng import stream
-from surefoot.tasks.arm import FORE, GRAVITY, KP, MASS, MIDDLE, UPPER, arm
+from surefoot.tasks.ready.arm import FORE, GRAVITY, KP, MASS, MIDDLE, UPPER, arm
 from surefoot.tasks.rollout import contract, evaluate
 
 PLANE = Params((Param("a", "task", 0.0, -50.0, 50.0, op="set"), Param("b", "task", 0.0, -50.0, 50.0, op="set")))

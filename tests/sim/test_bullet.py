@@ -164,7 +164,7 @@ def test_a_simulation_has_the_same_bits_among_few_and_among_many_and_after_other
 def test_simulations_that_share_a_world_do_not_meet_and_same_calls_give_the_same_bits(monkeypatch):
     """Two to a world: what one does moves the other by what is left of the solver's sweeps, not by a touch."""
     alone = tasks.env(WALK, 4, WALK.belief, seed=4, engine="bullet")
-    monkeypatch.setattr("surefoot.sim.bullet.WORLDS", 2)
+    monkeypatch.setattr("surefoot.sim.engines.bullet.WORLDS", 2)
     shared, again = (tasks.env(WALK, 4, WALK.belief, seed=4, engine="bullet") for _ in range(2))
     alone.reset(), shared.reset(), again.reset()
     found = stepped(shared, 12)

@@ -104,12 +104,12 @@ def test_a_world_that_changes_on_the_way_goes_on_from_the_same_state():
     begin(w, np.array([[9.81], [9.81]]))
     run(w, 100)
     q = w.state.q.copy()
-    w.change(np.array([1]), np.array([[3.7]]))
+    w.set_params(np.array([1]), np.array([[3.7]]))
     assert np.array_equal(w.state.q, q) and w.state.e[:, 0].tolist() == [9.81, 3.7]
     run(w, 50)
     t = 100 * w.dt, 50 * w.dt
     assert np.allclose(w.state.v[:, 2], [-9.81 * sum(t), -9.81 * t[0] - 3.7 * t[1]], atol=1e-9)
-    assert len(w.bundle(1)["controls"]) <= 50 and w.bundle(1)["e"] == [3.7]
+    assert len(w.replay_record(1)["controls"]) <= 50 and w.replay_record(1)["e"] == [3.7]
 
 
 def test_drag_gives_the_terminal_velocity_of_the_closed_form():
@@ -253,7 +253,7 @@ def test_what_diverged_can_be_replayed_from_its_bundle(steps):
     run(w, 2, 0.4)
     w.batch.bind("qfrc_applied")[2] = 1e15
     assert w.step(np.zeros((4, 1)), Chance(0, 5, w.dt)).tolist() == [False, False, True, False]
-    kept = w.bundle(2)
+    kept = w.replay_record(2)
     again.batch.state[:] = kept["state"]
     bad = []
     for u, force in zip(kept["controls"], kept["forces"]):

@@ -14,8 +14,8 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.learn import export
-from surefoot.learn.policy_net import linear
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import linear
 from surefoot.params import Param, Params
 from surefoot.sim.engines import ENGINES, make
 from surefoot.tasks.rollout import contract
@@ -160,7 +160,7 @@ def test_friction_is_a_cone_or_a_pyramid_and_each_engine_is_what_it_says(name):
     w = world(name, model(BLOCK), SLOPE, n=2)
     begin(w, e=[0.0, 0.3])
     track(w, 0.2)
-    w.set_back(w.state.q, np.array([[2.0, 0, 0], [np.sqrt(2), np.sqrt(2), 0]]))
+    w.set_state(w.state.q, np.array([[2.0, 0, 0], [np.sqrt(2), np.sqrt(2), 0]]))
     track(w, 0.3)
     slowed, hard = (2.0 - np.linalg.norm(w.state.v[:, :2], axis=1)) / 0.3, name.startswith("bullet")
     corner = 1.0 if hard or name == "mujoco:elliptic" else np.sqrt(2)

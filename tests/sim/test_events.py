@@ -97,14 +97,14 @@ class TestBodies:
         w, again = world([Blow(("ball",), [[1.0, 0, 0, 0, 0, 0]])]), world(n=1)
         run(w, 9)
         assert w.step(np.zeros((3, 0)), Chance(0, 9, w.dt)).tolist() == [False, True, False]
-        kept = w.bundle(1)
+        kept = w.replay_record(1)
         again.batch.state[:] = kept["state"]
         bad = []
         for force, wrench in zip(kept["forces"], kept["wrenches"], strict=True):
             again.batch.bind("qfrc_applied")[:], again.state.wrench[:] = force, wrench
             bad.append(bool(again.step(np.zeros((1, 0)), Chance(0, 0, again.dt))[0]))
         assert bad == [False] * (len(bad) - 1) + [True]
-        assert "wrenches" not in world().bundle(0)
+        assert "wrenches" not in world().replay_record(0)
 
 
 def pulled(pull: Pull, n: int, steps: int, seed: int = 0, dt: float = 0.02, e: float = 10.0) -> np.ndarray:

@@ -11,8 +11,9 @@ import pytest
 
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.sim import audit, load, modelxml, scan
-from surefoot.sim.load import describe, load_model, load_string
+from surefoot.sim import audit
+from surefoot.sim.model import load, modelxml, scan
+from surefoot.sim.model.load import describe, load_model, load_string
 
 TETRAHEDRON = "v 0 0 0\nv {0} 0 0\nv 0 {0} 0\nv 0 0 {0}\nf 1 3 2\nf 1 2 4\nf 2 3 4\nf 1 4 3\n"
 SMALL, LARGE = TETRAHEDRON.format(1), TETRAHEDRON.format(7)  # of 1/6 and 343/6 m^3

@@ -11,8 +11,8 @@ from surefoot.errors import SurefootError
 from surefoot.sim.gap.air import ratio
 from surefoot.sim.gap.build import INGREDIENTS, fitting, world_of
 from surefoot.sim.gap.link import Held
-from surefoot.tasks.hover import ARM, GRAVITY, HOVER
-from surefoot.tasks.hover import MASS as DRONE
+from surefoot.tasks.ready.hover import ARM, GRAVITY, HOVER
+from surefoot.tasks.ready.hover import MASS as DRONE
 from surefoot.world import Chance
 
 
@@ -398,7 +398,7 @@ def test_a_rollout_of_what_is_shown_is_its_steps():
     stepped = [m.step(0.4).q[0] for _ in range(30)]
     assert motion.q.shape == (1, 30, 1) and motion.q[0, :, 0] == pytest.approx(stepped, abs=1e-12)
     twin = Machine(pendulum(SERVO, gravity=4.0), {"series_elasticity": 1.0, "stiction": 0.5})
-    twin.world = twin.world.like(1)
+    twin.world = twin.world.with_(1)
     assert twin.start().step(0.4, 30).q[0] == stepped[-1]
 
 
@@ -406,7 +406,7 @@ def test_to_set_a_machine_back_leaves_its_hidden_parts_as_they_are():
     m = Machine(pendulum(SERVO, gravity=0.2), {"backlash": 1.0}).start().step(0.3, 20)
     shown = m.world.view.q
     hidden = np.delete(m.engine.state.q[0], shown)
-    m.world.set_back(np.full((1, 1), 0.1), np.zeros((1, 1)))
+    m.world.set_state(np.full((1, 1), 0.1), np.zeros((1, 1)))
     assert (
         m.q == pytest.approx(0.1, abs=1e-12)
         and len(hidden)

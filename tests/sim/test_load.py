@@ -12,8 +12,8 @@ import pytest
 
 from surefoot.errors import SurefootError
 from surefoot.isolated import Limits
-from surefoot.sim import load as load_module
-from surefoot.sim.load import describe, load_model, load_string, vet_model
+from surefoot.sim.model import load as load_module
+from surefoot.sim.model.load import describe, load_model, load_string, vet_model
 
 MODELS = Path(os.environ.get("SUREFOOT_MODELS", "no models given"))
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
-from surefoot.learn.adr import ADR
+from surefoot.learn.ranges.adr import ADR
 from surefoot.policy import Zero
-from surefoot.sim.load import load_string
-from surefoot.tasks.arm import ARMATURE, FORE, GRAVITY, HAND, KP, MASS, MIDDLE, SPAN, TORQUE, UPPER, tip, xml
+from surefoot.sim.model.load import load_string
+from surefoot.tasks.ready.arm import ARMATURE, FORE, GRAVITY, HAND, KP, MASS, MIDDLE, SPAN, TORQUE, UPPER, tip, xml
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, OnBody, Start
 

@@ -75,6 +75,6 @@ def test_the_time_limit_is_500_steps():
 
 
 def obs_bounds(task):
-    from surefoot.tasks.balance import TILT, TRACK
+    from surefoot.tasks.ready.balance import TILT, TRACK
 
     return TRACK, TILT

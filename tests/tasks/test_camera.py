@@ -14,17 +14,17 @@ from surefoot.belief import Belief, Box
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn import export
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
+from surefoot.learn.nets import export
 from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import DistillSettings
 from surefoot.learn.train import settings_for
 from surefoot.params import Param, Params
 from surefoot.sim.fields import VISIBLE
 from surefoot.task import Moment
-from surefoot.tasks.balance_camera import LOOKS
 from surefoot.tasks.camera import GREY, Camera
+from surefoot.tasks.ready.balance_camera import LOOKS
 from surefoot.world import Chance, State
 
 MARK = """

@@ -11,8 +11,8 @@ from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.tasks.from_contract import differences, motors, task_of
-from surefoot.tasks.ground import Ground
-from surefoot.tasks.walk import JOINTS, KP, STAND, xml
+from surefoot.tasks.ready.ground import Ground
+from surefoot.tasks.ready.walk import JOINTS, KP, STAND, xml
 
 TERMS = ("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action", "command")
 SHORT = {

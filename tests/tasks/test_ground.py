@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 
 from surefoot import tasks
-from surefoot.tasks.ground import AMPLITUDE, SIZE, Ground
+from surefoot.tasks.ready.ground import AMPLITUDE, SIZE, Ground
 
 
 def test_the_height_under_a_foot_is_where_a_ray_meets_the_ground():

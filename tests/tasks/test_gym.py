@@ -15,9 +15,9 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.learn.ppo import advantages
 from surefoot.tasks import env, resolve
-from surefoot.tasks import gym as gym_module
-from surefoot.tasks.balance import TILT
-from surefoot.tasks.gym import GymVectorEnv, make_gym
+from surefoot.tasks.adapters import gym as gym_module
+from surefoot.tasks.adapters.gym import GymVectorEnv, make_gym
+from surefoot.tasks.ready.balance import TILT
 
 
 def short(name, n, seconds=0.2, seed=0):
@@ -164,9 +164,9 @@ def test_without_gymnasium_or_sb3_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(SurefootError, match="pip install stable-baselines3"):
         gym_module._sb3.__wrapped__()
     monkeypatch.setitem(sys.modules, "gymnasium.spaces", None)
-    monkeypatch.delitem(sys.modules, "surefoot.tasks.gym")
+    monkeypatch.delitem(sys.modules, "surefoot.tasks.adapters.gym")
     with pytest.raises(MissingExtra, match=r"surefoot\[gym\]"):
-        importlib.import_module("surefoot.tasks.gym")
+        importlib.import_module("surefoot.tasks.adapters.gym")
 
 
 def test_a_cleanrl_loop_learns_to_balance():

@@ -15,8 +15,8 @@ from surefoot.errors import SurefootError
 from surefoot.policy import Policy, Random, Zero
 from surefoot.tasks import env as make_env
 from surefoot.tasks import resolve
-from surefoot.tasks.picture import Eye, _watch, film, record, strip
 from surefoot.tasks.rollout import contract
+from surefoot.tasks.view.picture import Eye, _watch, film, record, strip
 
 SMALL = (64, 48)
 

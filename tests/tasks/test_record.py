@@ -8,7 +8,7 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.learn.policy_net import linear
+from surefoot.learn.nets.policy_net import linear
 from surefoot.log import Log
 from surefoot.sim.gap.build import fitting
 from surefoot.sim.realities import Reality

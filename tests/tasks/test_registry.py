@@ -29,7 +29,7 @@ def file(tmp_path):
 
 
 def test_a_task_is_found_by_name_file_function_and_module(file, monkeypatch):
-    for reference in ("balance", str(file), f"{file}:short", "surefoot.tasks.balance:balance"):
+    for reference in ("balance", str(file), f"{file}:short", "surefoot.tasks.ready.balance:balance"):
         assert tasks.is_reference(reference) and tasks.resolve(reference).tolerance == tasks.named("balance").tolerance
     assert tasks.resolve(str(file)).seconds == 2.0
     monkeypatch.chdir(file.parent)
@@ -49,7 +49,7 @@ def test_what_cannot_be_found_is_said_with_the_nearest(file):
         (str(file.parent / "mien.py"), "mien.py: no such file; expected a task file; did you mean mine.py"),
         (f"{file}:shrot", "no function matches 'shrot'.*did you mean short"),
         ("surefoot.nowhere:x", "no module surefoot.nowhere"),
-        ("surefoot.tasks.balance:XML", "expected a function that returns a Task|'str' object is not callable"),
+        ("surefoot.tasks.ready.balance:XML", "expected a function that returns a Task|'str' object is not callable"),
     ):
         with pytest.raises(SurefootError, match=said):
             tasks.resolve(reference)

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.tasks import env, resolve
-from surefoot.tasks.rsl import RslVecEnv, runner_settings
+from surefoot.tasks.adapters.rsl import RslVecEnv, runner_settings
 
 
 def short(name, n, seconds=0.2, seed=0):
@@ -116,6 +116,6 @@ def test_what_cannot_be_done_is_said(monkeypatch):
     with pytest.raises(SurefootError, match=r"expected shape \(2, 1\), found \(2,\)"):
         RslVecEnv(env(resolve("balance"), 2)).step(torch.zeros(2))
     monkeypatch.setitem(sys.modules, "rsl_rl.env", None)
-    monkeypatch.delitem(sys.modules, "surefoot.tasks.rsl")
+    monkeypatch.delitem(sys.modules, "surefoot.tasks.adapters.rsl")
     with pytest.raises(MissingExtra, match=r"surefoot\[rsl\]"):
-        importlib.import_module("surefoot.tasks.rsl")
+        importlib.import_module("surefoot.tasks.adapters.rsl")

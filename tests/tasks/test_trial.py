@@ -11,8 +11,8 @@ from surefoot import tasks
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn.adr import ADR
 from surefoot.learn.ppo import PPO
+from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.train import settings_for
 from surefoot.params import Param
 from surefoot.policy import Zero

@@ -24,8 +24,8 @@ from surefoot.policy import Policy, Random, Zero
 from surefoot.tasks import env as make_env
 from surefoot.tasks import resolve
 from surefoot.tasks.rollout import contract
-from surefoot.tasks.shapes import Scene, _rgba, _surface
-from surefoot.tasks.viewer import Live, serve, view
+from surefoot.tasks.view.shapes import Scene, _rgba, _surface
+from surefoot.tasks.view.viewer import Live, serve, view
 
 TOKEN = "a-secret-of-this-test-alone"
 LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it

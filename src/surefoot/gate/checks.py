@@ -14,8 +14,8 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.gate.margins import Margin
 from surefoot.gate.motion import Motion
 from surefoot.gate.runs import Runs, suspect_unknown
-from surefoot.gate.sequential import Decision, anytime
 from surefoot.gate.statistics import claim, mean, rate
+from surefoot.gate.statistics.sequential import Decision, anytime
 from surefoot.gate.worst import Worst
 from surefoot.params import Params
 from surefoot.verdict import Check, clopper_pearson

@@ -26,8 +26,8 @@ from surefoot.gate.candidate import Candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.motion import watched
 from surefoot.gate.runs import BATCH, Make, Runs, episodes, until_clear
-from surefoot.gate.sequential import RateTest
 from surefoot.gate.statistics import needed
+from surefoot.gate.statistics.sequential import RateTest
 from surefoot.gate.worst import search
 from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known

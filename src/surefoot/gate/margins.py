@@ -19,7 +19,7 @@ from surefoot.params import Param, Params
 from surefoot.policy import Policy
 from surefoot.report import Progress, Watch
 from surefoot.rng import Rows
-from surefoot.sim.gap.making import Plain
+from surefoot.sim.gap.recipe import Plain
 from surefoot.task import Task
 from surefoot.verdict import clopper_pearson
 from surefoot.world import Chance, OnBody, State

@@ -15,7 +15,7 @@ import numpy as np
 
 from surefoot.env import Env
 from surefoot.policy import Driver, Policy
-from surefoot.sim.gap.making import HINGE, Plain
+from surefoot.sim.gap.recipe import HINGE, Plain
 
 NEAR = 0.99  # of a limit
 TRAVEL = 0.5  # m: a robot that went less has no cost of transport
@@ -68,7 +68,7 @@ class _Gauge:
         """(n, actuators) force / limit under the control that is about to be given, (n, drives) speed, (n,) power."""
         x = self.env.world.state
         x.u[:] = u
-        force, v = self.env.world.drive()[:, self.dofs], np.array(x.v[:, self.dofs])
+        force, v = self.env.world.actuator_force()[:, self.dofs], np.array(x.v[:, self.dofs])
         share = np.abs(force) / self.limits
         middle, half = self.ends.mean(1), np.maximum(np.ptp(self.ends, axis=1) / 2, 1e-12)
         return np.concatenate([share, np.abs(u[:, self.others] - middle) / half], 1), v, np.abs(force * v).sum(1)

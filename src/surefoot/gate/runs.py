@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.env import Env
-from surefoot.gate.sequential import Decision, RateTest
+from surefoot.gate.statistics.sequential import Decision, RateTest
 from surefoot.policy import Policy
 from surefoot.tasks.rollout import Evaluation, evaluate
 

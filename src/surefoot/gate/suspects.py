@@ -15,7 +15,7 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.fault import Fault, on_contract, usual
 from surefoot.gate.runs import Runs, episodes, until_clear
-from surefoot.gate.sequential import RateTest
+from surefoot.gate.statistics.sequential import RateTest
 from surefoot.report import Progress, Watch
 from surefoot.verdict import clopper_pearson
 

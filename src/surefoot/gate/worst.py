@@ -24,7 +24,7 @@ from scipy import stats
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.gate.statistics import Estimate
-from surefoot.gate.surrogate import Surrogate, fit
+from surefoot.gate.statistics.surrogate import Surrogate, fit
 from surefoot.rng import stream
 from surefoot.verdict import clopper_pearson
 

@@ -15,7 +15,7 @@ import numpy as np
 from surefoot.belief import Belief
 from surefoot.contract import Contract
 from surefoot.env import Env
-from surefoot.learn.policy_net import PolicyNet
+from surefoot.learn.nets.policy_net import PolicyNet
 
 Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
 """arrays and numbers of a checkpoint; `iteration` is among the numbers"""

@@ -20,9 +20,10 @@ import numpy as np
 from surefoot import files
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.learn import export, keep_freed_memory
+from surefoot.learn import keep_freed_memory
 from surefoot.learn.learner import Learner, PolicyLearner
-from surefoot.learn.policy_net import PolicyNet
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.report import Progress, Watch
@@ -181,7 +182,7 @@ def _check_share(env: Env, before: int, run: Run) -> None:
 def _keep_diverged(run: Run, env: Env, i: int, why: str) -> None:
     """What led a simulation to diverge, and the task to replay it in."""
     about = {"env": i, "step": env.counter, "task": env.task.name, "seed": env.seed}
-    arrays = env.world.bundle(i) | {k: np.array(v) for k, v in about.items()}
+    arrays = env.world.replay_record(i) | {k: np.array(v) for k, v in about.items()}
     run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
 
 

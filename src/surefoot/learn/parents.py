@@ -11,8 +11,8 @@ import numpy as np
 
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
-from surefoot.learn import export
-from surefoot.learn.policy_net import PolicyNet
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.run import Run
 from surefoot.learn.runspec import Origin, RunSpec
 from surefoot.learn.settings import PPOSettings

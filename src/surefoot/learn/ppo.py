@@ -33,7 +33,7 @@ from surefoot.learn.nets import (
     mlp,
     restore_adam,
 )
-from surefoot.learn.policy_net import PolicyNet
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import ResidualActor
 from surefoot.learn.settings import PPOSettings

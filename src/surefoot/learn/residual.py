@@ -17,7 +17,7 @@ from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError
 
 if TYPE_CHECKING:  # its settings are parsed without torch, which takes seconds to import
-    from surefoot.learn.policy_net import PolicyNet
+    from surefoot.learn.nets.policy_net import PolicyNet
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import numpy as np
 from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn.adr import ADR
-from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.ranges.adr import ADR
+from surefoot.learn.ranges.doraemon import Doraemon
+from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, PPOSettings
-from surefoot.learn.widen import Widen
 from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 

@@ -16,12 +16,12 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn import export
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.learner import Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, policy_writer, run_training
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.parents import FOLDERS, Parents, describe_run, is_code, kept, seen, spec_of, start_nets, task_of
-from surefoot.learn.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run

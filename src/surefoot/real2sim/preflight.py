@@ -18,6 +18,7 @@ import numpy as np
 
 from surefoot.fault import JOINTS, PLAIN, Fault, on_columns
 from surefoot.log import Log
+from surefoot.real2sim.log_faults import OFFSET, SPEEDS, Case, case, edited, predicted, suspicions
 from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
 from surefoot.real2sim.signals import (
     BASE,
@@ -30,7 +31,6 @@ from surefoot.real2sim.signals import (
     refuse_empty,
 )
 from surefoot.real2sim.streams import GAIN, LATE, PIECES, attitude, speeds, stamps, weighed
-from surefoot.real2sim.suspicions import OFFSET, SPEEDS, Case, case, edited, predicted, suspicions
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
@@ -332,7 +332,7 @@ def _gravity(case: Case, pieces: Windows) -> tuple[list[Fault], np.ndarray]:
                 if np.allclose(g, kept):
                     continue
                 world.model.opt.gravity[:] = g
-                fresh = world.like(len(pieces))
+                fresh = world.with_(len(pieces))
                 words = f"gravity along {'-' if side < 0 else '+'}{'xyz'[axis]} of the model"
                 found.append(Fault("frame", words, ()))
                 errors.append(_squared(case, predict(fresh, pieces, world.params.nominal[None]), target, pieces))

@@ -165,7 +165,7 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
         act = told[:, 0] if world.model.na == world.model.nu else None
         world.reset(np.arange(m * w), each, replace(there, u=told[:, 0], act=act))
         lost = world.rollout(told, chance).diverged
-        world.set_back(there.q, there.v)
+        world.set_state(there.q, there.v)
     motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), chance)
     motion = replace(motion, diverged=motion.diverged | lost)
     return replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion
@@ -217,7 +217,7 @@ def sized(world: World, n: int) -> World:
     if n not in kept:
         if len(kept) >= 4:
             kept.pop(next(iter(kept)))
-        kept[n] = world.like(n) if len(calm) == len(world.terms) else world.like(n, calm)
+        kept[n] = world.with_(n) if len(calm) == len(world.terms) else world.with_(n, calm)
     return kept[n]
 
 

@@ -16,8 +16,8 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
+from surefoot.sim.integrator import Makes
 from surefoot.sim.layout import layout_of
-from surefoot.sim.mover import Makes
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
 
 DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{k}")) for k in ("QPOS", "QVEL", "QACC")]
@@ -205,14 +205,14 @@ class Engine(World):
             self.readings[ids] = self.raw[ids]
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
-    def change(self, ids: np.ndarray, e: np.ndarray) -> None:
+    def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
         self.state.e[ids] = e
         self._write_fields(ids)
         if self.mover is not None:
             self.mover.begin(ids)
         self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
 
-    def set_back(self, q: np.ndarray, v: np.ndarray) -> None:
+    def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.state.q[:], self.state.v[:] = q, v
         self.kept[:], self.since[:] = self.batch.state, 0
         self.given.clear()
@@ -287,7 +287,7 @@ class Engine(World):
         if not (v.max(initial=0.0) < FASTEST and v.min(initial=0.0) > -FASTEST):  # also for NaN
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged
-        if self.fresh:
+        if self.sense_after_step:
             self.sense()
         return diverged
 
@@ -317,7 +317,7 @@ class Engine(World):
         except SimulationError as error:  # the others ran on
             diverged[error.ids] = True
 
-    def like(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
+    def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
         terms = self.terms if terms is None else terms
         return Engine(
             self.model, self.params, n, self.substeps, self.threads, terms, self.explicit, self.writes, self.makes
@@ -359,7 +359,7 @@ class Engine(World):
             self._read()
             self.readings[:, self.felt] = felt
 
-    def drive(self) -> np.ndarray:
+    def actuator_force(self) -> np.ndarray:
         force = self.batch.bind("qfrc_actuator")
         self.batch.forward()
         return force.copy()
@@ -416,7 +416,7 @@ class Engine(World):
         self.kept[:], self.since[:] = self.batch.state, 0
         self.given.clear()
 
-    def bundle(self, i: int) -> dict[str, np.ndarray]:
+    def replay_record(self, i: int) -> dict[str, np.ndarray]:
         """What led simulation i to where it is: a state up to KEEP periods old, the controls and forces since, its e.
 
         `wrenches` on its bodies are there where a Term put them.

@@ -18,7 +18,7 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.rng import stream
 from surefoot.sim.gap.build import INGREDIENTS, check, fitting, numbers_of, world_of
-from surefoot.sim.gap.making import Number
+from surefoot.sim.gap.recipe import Number
 from surefoot.task import Task
 from surefoot.world import World
 

@@ -20,7 +20,7 @@ from surefoot.errors import SurefootError
 from surefoot.files import sha256
 from surefoot.log import Log
 from surefoot.sim.gap.link import Lost
-from surefoot.sim.gap.making import Plain
+from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.realities import Reality
 from surefoot.task import Task
 from surefoot.world import State
@@ -46,7 +46,7 @@ class Robot:
     ):
         """With `observation`, the log also holds what a policy was told."""
         world = reality.world(task, torque=True)
-        world.fresh = True  # else its joints would be told a timestep older than its base
+        world.sense_after_step = True  # else its joints would be told a timestep older than its base
         self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
         self._columns = _Columns(Plain(world.model))
         self._parents = {"model": sha256(task.xml.encode()), "task": task.name}

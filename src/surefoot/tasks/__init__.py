@@ -15,7 +15,7 @@ from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
 from surefoot.sim.learned import load
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.task import Task, memory
 from surefoot.tasks.registry import is_reference, named, names, resolve
 from surefoot.tasks.rollout import contract as contract_of

@@ -16,7 +16,7 @@ import numpy as np
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.sim.fields import POSE, VISIBLE, Rows, Writer, writer
-from surefoot.sim.load import load_string
+from surefoot.sim.model.load import load_string
 from surefoot.task import Moment
 
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how bright red, green and blue seem
@@ -114,7 +114,7 @@ class Camera:
 
     def _renderer(self) -> mujoco.Renderer:
         if self._gl is None:
-            from surefoot.tasks.picture import renderer
+            from surefoot.tasks.view.picture import renderer
 
             self._gl = renderer(self._model, (self.fine * self.width, self.fine * self.height))
             for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):

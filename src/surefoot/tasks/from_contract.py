@@ -22,8 +22,8 @@ from surefoot.params import Param, Params
 from surefoot.rng import Draw
 from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
-from surefoot.sim.gap.making import Plain
-from surefoot.sim.load import load_model
+from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.model.load import load_model
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 

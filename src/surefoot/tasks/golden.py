@@ -40,7 +40,7 @@ class Recorder:
 
 def recorder(env: Env) -> Recorder:
     """Of the task and the world that an env has."""
-    return Recorder(env.task, Env(quiet(env.task), env.world.like(1), still(env.task)))
+    return Recorder(env.task, Env(quiet(env.task), env.world.with_(1), still(env.task)))
 
 
 def quiet(task: Task) -> Task:

@@ -16,11 +16,11 @@ from typing import Any
 
 from surefoot.errors import SurefootError, nearest, unknown
 from surefoot.task import Task
-from surefoot.tasks.arm import arm
-from surefoot.tasks.balance import balance
-from surefoot.tasks.balance_camera import balance_camera
-from surefoot.tasks.hover import hover
-from surefoot.tasks.walk import walk
+from surefoot.tasks.ready.arm import arm
+from surefoot.tasks.ready.balance import balance
+from surefoot.tasks.ready.balance_camera import balance_camera
+from surefoot.tasks.ready.hover import hover
+from surefoot.tasks.ready.walk import walk
 
 GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:function
 READY: dict[str, Callable[[], Task]] = {

@@ -46,7 +46,7 @@ class Actuator:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.actuator import Settings, fit, worse
-        from surefoot.real2sim.actuator_net import save
+        from surefoot.real2sim.actuator.net import save
 
         files.check_writable(self.out.with_suffix(".json"), "--out", reads=(self.log, self.mapping, self.belief))
         log = read(self.log, self.mapping, watch)

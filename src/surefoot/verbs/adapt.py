@@ -38,7 +38,7 @@ class Adapt:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import bundle
-        from surefoot.gate.inferred import Change, inferred
+        from surefoot.gate.latent import Change, inferred
 
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task, self.policy)

@@ -160,7 +160,7 @@ def portrait(task: Task) -> Picture | None:
     from surefoot.tasks.rollout import contract
 
     try:
-        from surefoot.tasks.picture import film
+        from surefoot.tasks.view.picture import film
 
         env = tasks.env(task, 1)
         still = film(

@@ -10,10 +10,10 @@ from tyro.conf import Positional, arg
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.log import Log
-from surefoot.real2sim.dropo import Dropo, dropo, support
-from surefoot.real2sim.inference import NPE, experiment, learn
-from surefoot.real2sim.inference import checked as tested
-from surefoot.real2sim.learnable import learnable
+from surefoot.real2sim.identify.param_grammar import learnable
+from surefoot.real2sim.infer.dropo import Dropo, dropo, support
+from surefoot.real2sim.infer.sbi import NPE, experiment, learn
+from surefoot.real2sim.infer.sbi import checked as tested
 from surefoot.report import Block, Checks, Column, Progress, Report, Table, Text, Watch
 from surefoot.sim.fields import TARGETS
 from surefoot.verbs.arguments import numbers

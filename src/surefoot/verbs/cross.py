@@ -17,7 +17,7 @@ from surefoot.task import Task
 from surefoot.verbs.arguments import count, goal, hashes, portrait
 
 if TYPE_CHECKING:
-    from surefoot.gate.cross import Crossed
+    from surefoot.cross import Crossed
     from surefoot.tasks.rollout import Evaluation
 
 FAILED = 1
@@ -42,7 +42,7 @@ class Cross:
     """env steps of each training; default: the task's own number"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.gate.cross import cross
+        from surefoot.cross import cross
 
         task = tasks.resolve(self.task)
         out = self.out or Path("runs") / f"cross-{self.task}" / time.strftime("%Y-%m-%d_%H-%M-%S")
@@ -91,7 +91,7 @@ def _rates(done: "Crossed") -> Plot:
 
 
 def _errors(done: "Crossed", task: Task) -> Plot:
-    from surefoot.gate.cross import errors
+    from surefoot.cross import errors
 
     series = []
     for kind, name in NAMES.items():
@@ -120,11 +120,11 @@ def _numbers(task: Task, real: Belief) -> Table:
 
 def _film(policy: Policy, task: Task, real: Belief, name: str) -> Block:
     """A few seconds of it; where nothing can render, the page says so and does without."""
-    from surefoot.gate.cross import JUDGED
+    from surefoot.cross import JUDGED
 
     caption = f"The policy {name}, in the hidden reality"
     try:
-        from surefoot.tasks.picture import film
+        from surefoot.tasks.view.picture import film
 
         data = film(policy, tasks.env(task, 1, real, JUDGED), seconds=3.0, fps=12, size=(320, 240))
         return Picture(data, "gif", caption)

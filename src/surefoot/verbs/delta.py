@@ -36,7 +36,7 @@ class Delta:
     """folder of the result; default: <log>-delta. By reinforcement, its folder `run` resumes after a stop"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.real2sim.delta import SETTINGS, inverted, practised
+        from surefoot.real2sim.residual.delta import SETTINGS, inverted, practised
 
         task, out = tasks.resolve(self.task), folder(self.out, self.log, "delta")
         log = read(self.log, self.mapping, watch)

@@ -18,8 +18,8 @@ from surefoot.verbs.arguments import belief_of, hashes, task_for, trained_over
 from surefoot.verbs.machine import naming, read
 
 if TYPE_CHECKING:
-    from surefoot.gate.doctor import Diagnosis
-    from surefoot.gate.doctor.remedy import Asked
+    from surefoot.doctor import Diagnosis
+    from surefoot.doctor.remedy import Asked
 
 FOUND = 1
 SHOWN, DRAWN = 5, 8  # causes in the table, and in the plot
@@ -47,7 +47,8 @@ class Doctor:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import bundle
-        from surefoot.gate.doctor import course, diagnose, remedy
+        from surefoot.doctor import consequences as course
+        from surefoot.doctor import diagnose, remedy
 
         if self.out:
             files.check_writable(self.out, "--out", ".html")
@@ -92,7 +93,7 @@ class Doctor:
         return belief_of(task, self.belief, watch), f"what it was trained over (--belief {self.belief})"
 
     def _asked(self, task: Task) -> "Asked":
-        from surefoot.gate.doctor.remedy import Asked
+        from surefoot.doctor.remedy import Asked
 
         steps = (run_of(self.policy).get("settings") or {}).get("steps", 0)
         log = quote(str(self.log)) + (f" --map {quote(str(self.mapping))}" if self.mapping else "")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from tyro.conf import Positional
 
 from surefoot import files
-from surefoot.real2sim.excitation import Explore as Settings
-from surefoot.real2sim.excitation import Limits, Shape
+from surefoot.real2sim.excite.excitation import Explore as Settings
+from surefoot.real2sim.excite.excitation import Limits, Shape
 from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
 from surefoot.verbs.arguments import numbers
 from surefoot.verbs.machine import Machine
 
 if TYPE_CHECKING:  # what fits takes a second to import
-    from surefoot.real2sim.explore import Explored
+    from surefoot.real2sim.excite.explore import Explored
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Explore:
     """the plan, a log to play; default: <model>-plan.npz"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.real2sim.explore import explore
+        from surefoot.real2sim.excite.excited_robot import subject
+        from surefoot.real2sim.excite.explore import explore
         from surefoot.real2sim.plant import Plant
-        from surefoot.real2sim.subject import subject
 
         path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
         files.check_writable(path, "--out", ".npz")

@@ -23,7 +23,7 @@ class Export:
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
         from surefoot.gate.lineage import run_of
-        from surefoot.learn.export import load_net, onnx_difference
+        from surefoot.learn.nets.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)
         worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)

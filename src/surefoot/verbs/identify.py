@@ -16,7 +16,7 @@ from surefoot.report import Badge, Block, Column, Report, Table, Text, Watch
 from surefoot.verbs.machine import FAILED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
-    from surefoot.real2sim.identified import Identified
+    from surefoot.real2sim.identify.result import Identified
     from surefoot.sim.engine import Engine
 
 
@@ -81,8 +81,8 @@ class Identify:
         return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
-        from surefoot.real2sim.learnable import learnable
-        from surefoot.real2sim.subject import chosen
+        from surefoot.real2sim.excite.excited_robot import chosen
+        from surefoot.real2sim.identify.param_grammar import learnable
 
         words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
         if tasks.is_reference(self.model):

@@ -17,7 +17,7 @@ from surefoot.task import Task
 
 if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
     from surefoot.sim.audit import Effect, Trace
-    from surefoot.sim.load import Loaded
+    from surefoot.sim.model.load import Loaded
 
 AUDIT_SECONDS = 5.0  # longest audit of a model that nobody has vouched for
 
@@ -34,7 +34,7 @@ class Look:
     def run(self, watch: Watch) -> Report:
         """Exit code 1 when an unknown turns out to do nothing."""
         from surefoot import tasks
-        from surefoot.sim.card import describe
+        from surefoot.sim.model.card import describe
 
         known = tasks.is_reference(self.model)
         loaded, belief, found = self._task() if known else self._file()
@@ -50,7 +50,7 @@ class Look:
     def _task(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
         from surefoot.sim.audit import effects
-        from surefoot.sim.load import load_string
+        from surefoot.sim.model.load import load_string
 
         task = tasks.resolve(self.model)
         found = effects(task.params, task_trace(task)) if self.audit else []
@@ -59,7 +59,7 @@ class Look:
     def _file(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
         from surefoot.sim.audit import unknowns
-        from surefoot.sim.load import load_model
+        from surefoot.sim.model.load import load_model
 
         if not os.path.exists(self.model):
             there = tasks.names()

@@ -79,7 +79,7 @@ def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
 
 def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:
     """Terms that `surefoot missing`, `delta` and `actuator` wrote, for a model; refused where it is another robot's."""
-    from surefoot.real2sim import actuator_net
+    from surefoot.real2sim.actuator import net as actuator_net
     from surefoot.sim import learned
 
     found: list[Term] = []

@@ -12,7 +12,7 @@ from surefoot.report import Column, Report, Table, Text, Watch
 from surefoot.verbs.machine import Machine, checked, naming, params_of, read, told
 
 if TYPE_CHECKING:
-    from surefoot.real2sim.explain import Explained
+    from surefoot.real2sim.residual.force_fit import Explained
 
 
 @dataclass(frozen=True)

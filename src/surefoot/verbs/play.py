@@ -35,11 +35,11 @@ class Play:
         env = tasks.env(task, 1, belief_of(task, self.belief, watch), self.seed)
         following = f"surefoot export {self.policy}"
         if self.record is None:
-            from surefoot.tasks.viewer import view
+            from surefoot.tasks.view.viewer import view
 
             view(policy, env, port=self.port, say=lambda words: watch(Progress(words, stays=True)))
             return Report(self.policy, {"viewed": self.policy}, (), following)
-        from surefoot.tasks.picture import record
+        from surefoot.tasks.view.picture import record
 
         path = record(policy, env, self.record, self.seconds)
         return Report(self.policy, {"film": str(path)}, (Text(f"film: {path}"),), following)

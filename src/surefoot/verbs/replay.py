@@ -50,7 +50,7 @@ class Replay:
             raise SurefootError(f"resync: expected at least 1, found {self.resync}")
         log = read(self.log, self.mapping, watch)
         plain = self.machine.world(self.model, params_of(self.belief), log)
-        world = plain.like(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
+        world = plain.with_(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
         watch(Progress("replaying"))
         with naming(self.log):
             found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)

@@ -20,7 +20,7 @@ class Tasks:
 
 
 def _facts(task: Task) -> dict[str, Any]:
-    from surefoot.sim.load import load_string
+    from surefoot.sim.model.load import load_string
 
     timestep = float(load_string(task.xml, task.name).spec.option.timestep)
     return {

@@ -11,17 +11,17 @@ from tyro.conf import Positional, arg
 from surefoot import files, tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn.adr import ADR
-from surefoot.learn.doraemon import Doraemon
+from surefoot.learn.ranges.adr import ADR
+from surefoot.learn.ranges.doraemon import Doraemon
+from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, PPOSettings
-from surefoot.learn.widen import Widen
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from surefoot.learn.policy_net import PolicyNet
+    from surefoot.learn.nets.policy_net import PolicyNet
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Train:
 
     def _base(self, task: Task) -> "PolicyNet | None":
         """What to learn upon."""
-        from surefoot.learn.export import load_net
+        from surefoot.learn.nets.export import load_net
 
         if self.base is None:
             return None

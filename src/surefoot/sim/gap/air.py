@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from surefoot.rotation import matrix
-from surefoot.sim.gap.making import Ingredient, Making
+from surefoot.sim.gap.recipe import Ingredient, Making
 from surefoot.world import Chance, OnBody, State
 
 AIR, BLUFF = 1.2, 10.0  # kg/m^3; a hull and its rotors drag up to ten times as much as their inertia box

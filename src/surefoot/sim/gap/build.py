@@ -13,10 +13,10 @@ from surefoot.sim.fields import TARGETS, writer
 from surefoot.sim.gap.air import AIRS
 from surefoot.sim.gap.joints import JOINTS, dc_motors
 from surefoot.sim.gap.link import LINKS
-from surefoot.sim.gap.making import FASTEST, SLOWEST, Ingredient, Making, Number, Plain
 from surefoot.sim.gap.numbers import NUMBERS
-from surefoot.sim.gap.shown import Shown, through, view
-from surefoot.sim.load import load_string
+from surefoot.sim.gap.observed_world import Shown, through, view
+from surefoot.sim.gap.recipe import FASTEST, SLOWEST, Ingredient, Making, Number, Plain
+from surefoot.sim.model.load import load_string
 from surefoot.task import Task
 from surefoot.world import World
 

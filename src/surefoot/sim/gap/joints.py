@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from surefoot.sim.gap.making import HINGE, Drive, Ingredient, Making, Motor, Plain
+from surefoot.sim.gap.recipe import HINGE, Drive, Ingredient, Making, Motor, Plain
 from surefoot.world import Chance, OnAction, State
 
 STATIC, KINETIC = 0.1, 0.6  # breakaway over L at s = 1; sliding over breakaway

@@ -11,7 +11,7 @@ import numpy as np
 
 from surefoot.rng import Rows
 from surefoot.rotation import exp, product, to_body
-from surefoot.sim.gap.making import HINGE, Ingredient, Making, Plain
+from surefoot.sim.gap.recipe import HINGE, Ingredient, Making, Plain
 from surefoot.sim.gap.signals import Signals
 from surefoot.world import Chance, OnAction, OnSense, State
 

@@ -6,7 +6,7 @@ A factor is drawn for each object: k^(+-z), 0.5 < z < 1, where k is the ingredie
 import mujoco
 import numpy as np
 
-from surefoot.sim.gap.making import Ingredient, Making
+from surefoot.sim.gap.recipe import Ingredient, Making
 
 MASS, INERTIA, FRICTION, GAIN, GRAVITY = 1.5, 1.6, 1.8, 1.5, 1.1  # worst factors
 LEVER = 0.3  # of a body's size: how far its centre of mass may be off

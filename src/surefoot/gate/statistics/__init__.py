@@ -1,0 +1,170 @@
+"""What a sample can bear: a number with its interval, or the number and the reason why it has none.
+
+    success rate p:   P(X >= k | low) = P(X <= k | high) = (1 - level) / 2,   X ~ Binomial(n, p)     (Clopper-Pearson)
+    "p(fail) <= f":   P(X <= k | f) <= 1 - level,   X ~ Binomial(n, f); k = 0 needs n >= log(1 - level) / log(1 - f)
+    median of seeds:  P(x_(r) <= median <= x_(n + 1 - r)) = 1 - 2 P(X < r),   X ~ Binomial(n, 1/2), whatever their law
+    mean of numbers:  m +- t s / sqrt(n),   t the (1 + level) / 2 quantile of Student's law with n - 1 degrees
+    IQM of runs on tasks: the mean of the middle half of all scores; runs are drawn again within each task
+
+These are for a number of episodes or runs fixed beforehand. To look while they come in: `surefoot.gate.statistics.sequential`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from surefoot.errors import SurefootError
+from surefoot.verdict import Check, clopper_pearson
+
+FEWEST = 5  # runs: below, no interval over training seeds is worth its name
+DRAWS = 4000  # of a bootstrap
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and its interval at `level`. Where there is none low and high are None, and `how` says why."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    level: float
+    how: str
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.4g} ({self.how})"
+        return f"{self.value:.4g} ({100 * self.level:g} %: {self.low:.4g} .. {self.high:.4g}, n = {self.n})"
+
+
+def rate(success: Sequence[bool] | np.ndarray, level: float = 0.95) -> Estimate:
+    """The share of episodes that succeeded, with its exact interval."""
+    x = outcomes(success, "success")
+    if not len(x):
+        raise SurefootError("success: found 0 episodes, expected at least 1: nothing was tried, so there is no rate")
+    return Estimate(float(x.mean()), *clopper_pearson(int(x.sum()), len(x), level), len(x), level, "Clopper-Pearson")
+
+
+def needed(failure: float, level: float = 0.95, failures: int = 0) -> int:
+    """Episodes it takes to bear "at most `failure` of episodes fail" at `level` when `failures` of them fail."""
+    _between(failure, "failure")
+    _between(level, "level")
+    if failures < 0 or failures != int(failures):
+        raise SurefootError(f"failures: found {failures}, expected a whole number >= 0")
+    bears = lambda n: stats.binom.cdf(failures, n, failure) <= 1 - level  # noqa: E731
+    high = 1
+    while not bears(high):
+        high *= 2
+    low = high // 2  # does not bear it, or is 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bears(middle) else (middle, high)
+    return high
+
+
+def claim(successes: int, episodes: int, failure: float, level: float = 0.95) -> Check:
+    """Do these episodes bear "at most `failure` of episodes fail" at `level`? The interval's high end is one-sided.
+
+    No failure seen is no proof: where there are too few episodes the claim is refused, and told how many it takes.
+    """
+    if not 0.5 < level < 1:
+        raise SurefootError(f"level: found {level}, expected between 0.5 and 1, for example 0.95")
+    if episodes == 0:
+        raise SurefootError("claim: found 0 episodes, expected at least 1: nothing was tried")
+    failed = episodes - successes
+    low, high = clopper_pearson(failed, episodes, 2 * level - 1)
+    least = needed(failure, level, failed)
+    evidence = (
+        f"{failed} of {episodes} episodes failed; to claim {100 * failure:g} % at {100 * level:g} % takes {least}"
+    )
+    return Check("failure rate", failed / episodes, failure, episodes >= least, evidence, low, high)
+
+
+def mean(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
+    """The mean of independent numbers with Student's interval. Refused for none; no interval for too few or equal ones."""
+    x, _ = _numbers(x, "values", 1), _between(level, "level")
+    value = float(x.mean())
+    why = _none(x, 2)
+    if why:
+        return Estimate(value, None, None, len(x), level, why)
+    half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * stats.sem(x))
+    return Estimate(value, value - half, value + half, len(x), level, "Student")
+
+
+def seeds(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
+    """The median over training seeds, one number for each, between the order statistics that cover it at `level`.
+
+    It holds whatever law the seeds follow; Student's interval of the mean covers 70 % where one seed in five fails.
+    5 seeds reach 93.75 % at most, from the least to the largest: `level` of the answer is what is reached. Fewer: none.
+    """
+    x, _ = np.sort(_numbers(x, "seeds", 1)), _between(level, "level")
+    value, n = float(np.median(x)), len(x)
+    why = _none(x, FEWEST)
+    if why:
+        return Estimate(value, None, None, n, level, why)
+    reached = 1 - 2 * stats.binom.cdf(np.arange(n // 2), n, 0.5)  # from x[r] to x[n - 1 - r]
+    r = max(int((reached >= level).sum()) - 1, 0)
+    return Estimate(value, float(x[r]), float(x[n - 1 - r]), n, float(reached[r]), "order statistics of the median")
+
+
+def iqm(scores: np.ndarray) -> float:
+    """The mean of the middle half of all scores: blind to a lucky or a broken run, steadier than the median."""
+    return float(stats.trim_mean(_numbers(scores, "scores", None), 0.25, axis=None))
+
+
+def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.95, draws: int = DRAWS) -> Estimate:
+    """IQM of (runs, tasks) scores; each draw takes as many runs with replacement, for each task apart.
+
+    A plain percentile interval is too narrow by sqrt((n - 1) / n), and by the normal quantile in place of Student's:
+    with 5 runs it covers 89 %. So its quantiles are taken further out, at Phi(+- t sqrt(n / (n - 1))), where t has
+    n - 1 degrees of freedom: more tasks do not make up for few runs, since broken ones come in few of them.
+    """
+    x = _numbers(scores, "scores", None)
+    if x.ndim not in (1, 2):
+        raise SurefootError(f"scores: found shape {x.shape}, expected (runs, tasks)")
+    x = x.reshape(len(x), -1)  # (n, m)
+    n, m = x.shape
+    _between(level, "level")
+    why = _none(x, FEWEST)
+    if why:
+        return Estimate(iqm(x), None, None, n, level, why)
+    drawn = x[rng.integers(0, n, (draws, n, m)), np.arange(m)]
+    found = stats.trim_mean(drawn.reshape(draws, n * m), 0.25, axis=1)
+    far = stats.norm.cdf(stats.t.ppf((1 + level) / 2, n - 1) * math.sqrt(n / (n - 1)))
+    low, high = np.quantile(found, [1 - far, far])
+    return Estimate(iqm(x), float(low), float(high), n, level, "stratified bootstrap, widened for few runs")
+
+
+def outcomes(x: Sequence[bool] | np.ndarray, where: str) -> np.ndarray:
+    """A row of successes as booleans; 0 and 1 will do, anything else (a return, a NaN) is no outcome."""
+    x = np.asarray(x)
+    if x.ndim != 1 or (len(x) and not np.isin(x, (0, 1)).all()):
+        raise SurefootError(f"{where}: expected a row of successes, each true or false")
+    return x.astype(bool)
+
+
+def _numbers(x: Sequence[float] | np.ndarray, where: str, ndim: int | None) -> np.ndarray:
+    x = np.asarray(x, float)
+    if ndim is not None and x.ndim != ndim:
+        raise SurefootError(f"{where}: found shape {x.shape}, expected {ndim} dimension{'s' if ndim > 1 else ''}")
+    if not x.size:
+        raise SurefootError(f"{where}: found none, expected at least 1")
+    if not np.isfinite(x).all():
+        raise SurefootError(f"{where}: found {x[~np.isfinite(x)][0]}, expected finite numbers")
+    return x
+
+
+def _none(x: np.ndarray, fewest: int) -> str:
+    """Why these rows bear no interval; empty where they do."""
+    if len(x) < fewest:
+        return f"no interval: n = {len(x)}, and it takes {fewest}"
+    return f"no interval: all {len(x)} are equal, which tells nothing of how they vary" if np.ptp(x) == 0 else ""
+
+
+def _between(x: float, where: str) -> float:
+    if not 0 < x < 1:
+        raise SurefootError(f"{where}: found {x}, expected between 0 and 1")
+    return x

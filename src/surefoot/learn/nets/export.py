@@ -1,0 +1,122 @@
+"""From torch to a policy on disk: ONNX by torch's own exporter, checked against torch, with golden vectors of its task."""
+
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save as save_tensors
+from torch import Tensor, nn
+
+from surefoot import files
+from surefoot.deploy import bundle
+from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
+from surefoot.errors import SurefootError
+from surefoot.learn.nets.policy_net import PolicyNet, build
+from surefoot.rng import stream
+from surefoot.tensors import parse_tensors
+
+TOLERANCE = 1e-5  # of onnxruntime's answers from torch's, relative to their size
+
+
+class _Exported(nn.Module):
+    """What the file computes: actions, and the latent where there is an encoder."""
+
+    def __init__(self, net: PolicyNet):
+        super().__init__()
+        self.net = net
+
+    def forward(self, obs: Tensor) -> Any:
+        encoder = self.net.actor.encoder
+        return self.net(obs) if encoder is None else (self.net(obs), encoder(self.net.normalised(obs)))
+
+
+def onnx_bytes(net: PolicyNet) -> bytes:
+    """The net as ONNX. The older exporter takes 0.1 s, the newer one 5 s: too long for every checkpoint."""
+    out: Any = io.BytesIO()  # it takes a file, too
+    names = ["actions"] + ["latent"] * (net.actor.encoder is not None)
+    axes = {name: {0: "n"} for name in ("obs", *names)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own age, and shapes that do not vary
+        torch.onnx.export(
+            _Exported(net).eval(), (torch.zeros(2, net.contract.obs_dim),), out, input_names=["obs"], output_names=names,
+            dynamic_axes=axes, dynamo=False, opset_version=17,
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def save(net: PolicyNet, folder: Path, golden: Golden | None = None, about: dict[str, Any] | None = None) -> Path:
+    """Write a policy: the weights as torch has them, then the ONNX file, which commits both. Returns its path."""
+    folder = Path(folder)
+    weights = weights_of(net)
+    card = {
+        "format": bundle.FORMAT, "contract": net.contract.to_json(), "net": net.spec(), "weights": files.sha256(weights),
+        "golden": (golden or plain_golden(net)).to_json(), "about": about or {},
+    }  # fmt: skip
+    data = sealed(onnx_bytes(net), json.loads(json.dumps(card)))
+    files.write(folder / WEIGHTS, weights)
+    files.write(folder / NAME, data)
+    return folder / NAME
+
+
+def weights_of(net: PolicyNet) -> bytes:
+    return bytes(save_tensors({k: v.detach().numpy().copy(order="C") for k, v in net.state_dict().items()}))
+
+
+def digest(net: PolicyNet) -> str:
+    """Content hash of all that a policy is: weights, structure and contract, and those of its base."""
+    meaning = {"contract": net.contract.to_json(), "net": net.spec()}
+    return files.sha256(weights_of(net) + json.dumps(meaning, sort_keys=True).encode())
+
+
+def load_net(path: Path) -> PolicyNet:
+    """The torch net of a policy on disk, to learn on from it: a base, a teacher, a start. It answers as the ONNX file does."""
+    policy = bundle.load(path)
+    beside = bundle.find(path).with_name(WEIGHTS)
+    if "net" not in policy.about or not beside.exists():
+        raise SurefootError(f"{beside}: no such file; expected it beside {NAME}: copy both files of one run")
+    data = files.read_bytes(beside, bundle.LARGEST)
+    if files.sha256(data) != policy.about.get("weights"):
+        raise SurefootError(f"{beside}: these are not the weights {NAME} was written with (sha256 differs)")
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in parse_tensors(data, str(beside)).items()}
+    net = build(policy.about["net"], policy.contract, tensors, str(beside))
+    _difference(net, policy, beside, 16)
+    return net
+
+
+def plain_golden(net: PolicyNet, n: int = 8) -> Golden:
+    """Observations drawn around the training mean, where there is no robot to drive."""
+    rng = stream(0, "golden")
+    spread = net.sd.numpy() * rng.standard_normal((n, net.contract.obs_dim))
+    return golden_of(net, (net.mean.numpy() + spread).astype(np.float32))
+
+
+@torch.no_grad()
+def golden_of(net: PolicyNet, obs: np.ndarray, **recorded: Any) -> Golden:
+    """Golden vectors of observations, with the readings they came from where those were recorded."""
+    out, action = net(torch.from_numpy(obs)).numpy(), net.contract.action
+    chosen = out.argmax(1)[:, None] if action.choices else out
+    blank: dict[str, Any] = {"readings": {}, "parts": {}, "raw": {}}
+    return Golden(**blank | recorded, obs=obs, out=out, control=action.control(action.bounded(chosen)))
+
+
+def onnx_difference(net: PolicyNet, path: Path, n: int = 1024) -> float:
+    """Largest difference of onnxruntime on the file from torch on the net over n observations; an error if large."""
+    return _difference(net, bundle.load(path), path, n)
+
+
+def _difference(net: PolicyNet, policy: bundle.OnnxPolicy, path: Path, n: int) -> float:
+    obs = net.mean.numpy() + net.sd.numpy() * stream(1, "export").standard_normal((n, net.contract.obs_dim))
+    obs = obs.astype(np.float32)
+    found = policy.graph(obs)
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(obs)).numpy()
+    worst = float(np.abs(found - wanted).max())
+    if not worst <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
+        raise SurefootError(
+            f"{path}: answers of onnxruntime differ from torch by {worst:.2g}, more than {TOLERANCE:g}; it is not fit to deploy"
+        )
+    return worst

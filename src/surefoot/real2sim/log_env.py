@@ -1,0 +1,88 @@
+"""A world that follows a log: begun where the machine was, given what the machine was told, and what a policy has to add.
+
+    x(k+1) = f(x(k), give(u_log(k), a(k)), e)        e is fixed; which window of the log an episode walks along is drawn
+
+For learning by reinforcement what a model lacks: a delta to its controls, or forces of its actuators.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from surefoot.belief import Box
+from surefoot.errors import SurefootError
+from surefoot.params import Param, Params
+from surefoot.real2sim.replay import Windows, picked
+from surefoot.world import Chance, Motion, Start, State, Term, World
+
+Give = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""the log's controls (n, nu), a policy's u -> the controls that the world gets"""
+
+
+class Followed(World):
+    """The windows of a log as episodes of a world; its only unknown is which window, and no sensor is in between."""
+
+    def __init__(self, inner: World, pieces: Windows, e: np.ndarray, give: Give):
+        self.inner, self.pieces, self.fixed, self.give = inner, pieces, e, give
+        self.n, self.dt, self.model, self.terms = inner.n, inner.dt, inner.model, ()
+        self.layout = replace(inner.layout, actuators=())  # a policy's numbers are what `give` makes of them
+        self.params = Params((Param("window", "task", 0.0, 0.0, float(len(pieces)), op="set"),))
+        self.state = State(**{**vars(inner.state), "e": np.zeros((inner.n, 1))})
+
+    @property
+    def belief(self) -> Box:
+        """Every window alike."""
+        return Box.full(self.params)
+
+    def now(self, x: State) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) window of each simulation, and how many periods it is into it."""
+        return self._window(x.e), np.clip(np.rint(x.time / self.dt).astype(int), 0, self.pieces.length)
+
+    def controls(self, x: State) -> np.ndarray:
+        """(n, nu) what the log gives next; at a window's end, what it gave last."""
+        window, k = self.now(x)
+        return self.pieces.u[window, np.minimum(k, self.pieces.length - 1)]
+
+    def _window(self, e: np.ndarray) -> np.ndarray:
+        return np.minimum(e[:, 0].astype(int), len(self.pieces) - 1)
+
+    def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
+        """At the windows that e tells; the starts are the log's."""
+        begin = picked(self.pieces.start, self._window(e))
+        self.inner.reset(ids, np.repeat(self.fixed[None], len(ids), 0), begin)
+        self.state.e[ids] = e
+
+    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
+        return self.inner.step(self.give(self.controls(self.state), u), chance)
+
+    def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
+        self.inner.set_state(q, v)
+
+    def delays(self) -> np.ndarray:
+        return self.inner.delays()
+
+    def sense(self) -> None:
+        self.inner.sense()
+
+    def actuator_force(self) -> np.ndarray:
+        return self.inner.actuator_force()
+
+    def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
+        raise SurefootError("a window of a log does not change while it is followed")
+
+    def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> World:
+        raise SurefootError("a world that follows a log is made for one policy, and keeps its size and terms")
+
+    def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
+        raise SurefootError("a world that follows a log is stepped by a policy")
+
+    def save(self) -> dict[str, np.ndarray]:
+        return self.inner.save() | {"window": self.state.e.copy()}
+
+    def load(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.inner.load(saved)
+        self.state.e[:] = saved["window"]
+
+    def replay_record(self, i: int) -> dict[str, np.ndarray]:
+        return self.inner.replay_record(i)

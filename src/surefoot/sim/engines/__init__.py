@@ -1,0 +1,84 @@
+"""The engines a task can run in, by name: one table, one line each.
+
+Every engine gets the same model, e, Terms and controls, at the same control period; the policy cannot tell which it is
+in but by what comes of its actions. Where two part, at least one of them is not what the robot does.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mujoco
+
+from surefoot.errors import unknown
+from surefoot.params import Params
+from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engines.bullet import Bullet
+from surefoot.sim.integrator import Makes, shadowed
+from surefoot.world import Term, World
+
+INTEGRATOR, SOLVER, CONE = mujoco.mjtIntegrator, mujoco.mjtSolver, mujoco.mjtCone
+CONVERGED = {"iterations": 100, "ls_iterations": 50}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How an engine moves a model."""
+
+    about: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """the model's options that are not what its makers wrote"""
+    finer: int = 1
+    """engine steps for each one of the task's; the control period stays"""
+    mover: Makes | None = None
+    """who moves the bodies; MuJoCo where it is None"""
+
+
+ENGINES: dict[str, Kind] = {
+    "mujoco": Kind("MuJoCo as the task's model asks for it"),
+    "bullet": Kind("PyBullet: articulated bodies, hard contacts", mover=Bullet),
+    "bullet:half-step": Kind("PyBullet at half the timestep", finer=2, mover=Bullet),
+    "mujoco:euler": Kind("semi-implicit Euler, joint damping implicit", {"integrator": INTEGRATOR.mjINT_EULER}),
+    "mujoco:implicit": Kind("implicit in all velocities", {"integrator": INTEGRATOR.mjINT_IMPLICIT}),
+    "mujoco:implicitfast": Kind("implicit but for Coriolis", {"integrator": INTEGRATOR.mjINT_IMPLICITFAST}),
+    "mujoco:rk4": Kind("Runge-Kutta of fourth order", {"integrator": INTEGRATOR.mjINT_RK4}),
+    "mujoco:half-step": Kind("half the timestep", finer=2),
+    "mujoco:eighth-step": Kind("an eighth of the timestep: near the limit of small steps", finer=8),
+    "mujoco:newton": Kind("Newton's contact forces, converged", {"solver": SOLVER.mjSOL_NEWTON, **CONVERGED}),
+    "mujoco:pgs": Kind("contact forces by projected Gauss-Seidel", {"solver": SOLVER.mjSOL_PGS, **CONVERGED}),
+    "mujoco:cg": Kind("contact forces by conjugate gradients", {"solver": SOLVER.mjSOL_CG, **CONVERGED}),
+    "mujoco:pyramidal": Kind("friction cones with four sides", {"cone": CONE.mjCONE_PYRAMIDAL}),
+    "mujoco:elliptic": Kind("round friction cones", {"cone": CONE.mjCONE_ELLIPTIC}),
+}
+DEFAULT = "mujoco"
+
+
+def known(name: str, where: str = "") -> Kind:
+    if name not in ENGINES:
+        raise unknown("engine", name, ENGINES, where)
+    return ENGINES[name]
+
+
+def make(
+    name: str,
+    spec: mujoco.MjSpec,
+    params: Params,
+    n: int,
+    substeps: int,
+    threads: int = 0,
+    terms: tuple[Term, ...] = (),
+    explicit: bool = False,
+) -> World:
+    """n simulations of a model in the engine of that name; the spec is edited.
+
+    `explicit` is a task's own integrator: an engine that has another one, or other steps, does without.
+    """
+    kind = known(name)
+    for option, value in kind.options.items():
+        setattr(spec.option, option, value)
+    spec.option.timestep /= kind.finer
+    if kind.mover is not None:
+        shadowed(spec)
+    own = kind.finer > 1 or "integrator" in kind.options or kind.mover is not None
+    model, steps = compile_for(spec, params), substeps * kind.finer
+    return Engine(model, params, n, steps, threads, terms, explicit and not own, makes=kind.mover)

@@ -1,0 +1,167 @@
+"""Loads a robot model, MJCF or URDF, and vets it before anything trusts it.
+
+    scan (paths, sizes, counts) -> trial compile in a cage, if something in it could grow -> compile -> physical sense
+
+What leaves its directory, hangs or eats the machine's memory is always refused. What is physically impossible is
+refused too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
+"""
+
+import json
+import os
+import re
+import struct
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import mujoco
+
+from surefoot import isolated
+from surefoot.errors import SurefootError, nearest
+from surefoot.sim.model.card import describe
+from surefoot.sim.model.scan import MAX_DOFS, MAX_NUMBERS, Scan, scan_file, scan_string
+from surefoot.sim.model.vet import model_problems, model_warnings, xml_problems, xml_warnings
+
+__all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
+
+TRIAL = isolated.Limits(memory=2 << 30, seconds=10, wall=30.0)
+
+HINTS = (
+    (
+        "mass and inertia of moving bodies",
+        "; expected mass > 0 and inertia > 0: give the body an <inertial> or a geom with mass",
+    ),
+    (
+        "A + B >= C",
+        "; expected an inertia that some mass distribution has: no principal moment above the sum of the others",
+    ),
+    ("repeated name", "; expected each name once per kind of element"),
+    ("Could not allocate memory", "; expected a model that fits in memory: look for large counts"),
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A vetted model. `spec` can be edited and compiled again; `vet_model` then vets the result."""
+
+    model: mujoco.MjModel
+    spec: mujoco.MjSpec
+    path: str
+    hash: str
+    """sha256 over the content of the XML and of every file it names"""
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_model(
+    path: str | os.PathLike[str], asset_root: str | os.PathLike[str] | None = None, strict: bool = True
+) -> Loaded:
+    """Load an MJCF or URDF file whose assets lie in its own directory tree, or in `asset_root`."""
+    file = os.path.abspath(path)
+    scan = scan_file(file, os.fspath(asset_root) if asset_root is not None else None)
+    return _load(scan, file, strict)
+
+
+def load_string(xml: str, name: str = "model made in code", strict: bool = True) -> Loaded:
+    """Load a model made in code; it may name no files, and `name` stands for the file in errors."""
+    scan = scan_string(xml, name)
+    return _load(scan, name, strict)
+
+
+def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) -> list[str]:
+    """Refuse a compiled model that is physically impossible; returns what merely looks wrong."""
+    return _judge(model_problems(model), where, strict) + model_warnings(model)
+
+
+def _load(scan: Scan, where: str, strict: bool) -> Loaded:
+    noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
+    noted += [w for doc in scan.docs for w in xml_warnings(doc)]
+    if scan.growth:
+        _trial(scan, where)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
+        model = _translate(where, spec.compile, spec)
+    _check_sizes(model, where)
+    noted += [" ".join(str(w.message).split()) for w in caught]
+    noted += vet_model(model, where, strict)
+    return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)))
+
+
+def _check_sizes(model: mujoco.MjModel, where: str) -> None:
+    """What only the compiled model says for certain: defaults and nested models had their say by then."""
+    for size, found, most in (
+        ("degrees of freedom", model.nv, MAX_DOFS),
+        ("numbers that sensors read", model.nsensordata, MAX_NUMBERS),
+        ("states of actuators", model.na, MAX_NUMBERS),
+        ("numbers in buffers of delays", model.nhistory, 4 * MAX_NUMBERS),
+        ("numbers in keyframes", model.nkey * (model.nq + model.nv + model.na + model.nu), 4 * MAX_NUMBERS),
+    ):
+        if found > most:
+            raise SurefootError(f"{where}: {found} {size}, expected at most {most}")
+
+
+def _judge(problems: list[str], where: str, strict: bool) -> list[str]:
+    """Raise the problems, all in one message, or hand them on as warnings."""
+    if not problems or not strict:
+        return problems
+    shown = [p if p.startswith(where) else f"{where}: {p}" for p in problems[:8]]
+    raise SurefootError("\n".join(shown + ([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])))
+
+
+def _translate(where: str, make: Callable[[], mujoco.MjSpec], spec: mujoco.MjSpec | None = None) -> mujoco.MjSpec:
+    """Run one of MuJoCo's steps; its refusals become ours, with the file named and the nearest valid name."""
+    try:
+        return make()
+    except (ValueError, RuntimeError, MemoryError, mujoco.FatalError) as e:
+        raise SurefootError(_refusal(where, str(e), spec)) from None
+
+
+def _refusal(where: str, said: str, spec: mujoco.MjSpec | None = None) -> str:
+    text = " ".join(said.split()).removeprefix("Error: ").removeprefix("XML Error: ")
+    text = re.sub(r"\b[0-9a-f]{32}/", "", text)  # the folder a file was packed in
+    hint = next((h for key, h in HINTS if key in said), "")
+    lost = re.search(r"(?:unknown transmission target|unrecognized name|mesh|joint|body|geom|site) '([^']*)'", said)
+    if spec is not None and lost:
+        names = [n for n in _names(spec) if n != lost[1]]
+        hint += nearest(lost[1], names)
+    return f"{where}: MuJoCo refuses the model: {text}{hint}"
+
+
+def _names(spec: mujoco.MjSpec) -> Iterable[str]:
+    for kind in (spec.joints, spec.tendons, spec.sites, spec.bodies, spec.meshes, spec.geoms, spec.actuators):
+        yield from (e.name for e in kind if e.name)
+
+
+def _trial(scan: Scan, where: str) -> None:
+    """Compile once in a process with limits on time and memory: what would hang or crash does so there."""
+    order, why = _packed(scan), "; ".join(scan.growth[:3])
+    try:
+        isolated.run("surefoot.sim.model.load:compiled", order, TRIAL, f"{where}: compiling")
+    except isolated.Exceeded as error:
+        raise SurefootError(f"{error}, expected a smaller model: {why}") from None
+    except SurefootError as error:
+        raise SurefootError(f"{_refusal(where, str(error))} ({why})") from None
+
+
+def _packed(scan: Scan) -> bytes:
+    """What was read of a model, for the child, which must not read its files a second time: a header, then all bytes."""
+    parts = [(kind, name, data) for kind in ("models", "assets") for name, data in getattr(scan, kind).items()]
+    head = json.dumps({"xml": scan.xml, "parts": [(kind, name, len(data)) for kind, name, data in parts]}).encode()
+    return struct.pack("<Q", len(head)) + head + b"".join(data for _, _, data in parts)
+
+
+def compiled(order: bytes) -> bytes:
+    """In the child: the compile, MjData, which allocates the arena, and a step."""
+    at = 8 + struct.unpack("<Q", order[:8])[0]
+    job = json.loads(order[8:at])
+    files: dict[str, dict[str, bytes]] = {"models": {}, "assets": {}}
+    for kind, name, size in job["parts"]:
+        files[kind][name], at = order[at : at + size], at + size
+    try:
+        model = mujoco.MjSpec.from_string(job["xml"], include=files["models"], assets=files["assets"]).compile()
+        mujoco.mj_step(model, mujoco.MjData(model))
+    except Exception as error:  # MuJoCo's own kinds
+        if isinstance(error, MemoryError) or "alloc" in str(error).lower():
+            raise MemoryError from None
+        raise SurefootError(str(error)) from None
+    return b""
