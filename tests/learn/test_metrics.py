@@ -50,7 +50,9 @@ def test_every_term_is_in_metrics_and_on_the_board_and_they_sum_to_the_reward(tm
     names = {f"reward/{k}" for k in tasks.resolve("hover").rewards}
     for row in rows:
         assert names <= set(row)
-        assert sum(row[k] for k in names) == pytest.approx(row["reward"], rel=1e-5)  # rewards are kept in single precision
+        assert sum(row[k] for k in names) == pytest.approx(
+            row["reward"], rel=1e-5
+        )  # rewards are kept in single precision
     board = EventAccumulator(str(tmp_path / "r"))
     board.Reload()
     assert names <= set(board.Tags()["scalars"])
