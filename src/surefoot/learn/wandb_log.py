@@ -23,7 +23,8 @@ class WandbLog:
         except ImportError:
             raise MissingExtra("--wandb", "wandb") from None
         self.wandb, self.project, self.watch = wandb, project, watch
-        self.folder, self.run = "", None
+        self.folder = ""
+        self.run: Any = None
 
     def __call__(self, p: Progress) -> None:
         if p.metrics:
