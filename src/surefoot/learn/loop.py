@@ -81,7 +81,7 @@ def run_training(
             try:
                 _tell_notes(watch, run)
                 if watch is not None:
-                    metrics = row | {"iteration": learner.iteration}
+                    metrics = row | {"iteration": learner.iteration, "run": str(run.folder)}
                     watch(Progress(f"{rate / 1000:.1f}k steps/s", learner.iteration / total, metrics))
             except OSError as error:  # whoever watched is gone
                 saves.maybe(forced=True)
