@@ -14,7 +14,6 @@ from surefoot.doctor.evidence.likelihood import Weighed
 from surefoot.doctor.hypotheses.suspects import DELAY, suspects
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, rate
-from surefoot.gate.statistics.coverage import support
 from surefoot.policy import Policy
 from surefoot.sim.engine import compile_for
 from surefoot.sim.gap.build import world_of
@@ -77,7 +76,7 @@ def course(
         e = _of_task(task, cause)
         if e:
             param, value = e
-            low, high = support(belief)
+            low, high = belief.support(0.95)
             k = task.params.index(param)
             slack = FINGERPRINT * (high[k] - low[k])
             inside = bool(low[k] - slack <= value <= high[k] + slack)

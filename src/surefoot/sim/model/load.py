@@ -172,6 +172,8 @@ def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
+        if scan.docs[0].tag == "robot":  # MuJoCo would melt a URDF's base into the world, its mass with it
+            spec.compiler.fusestatic = False
         model = _translate(where, spec.compile, spec)
     _check_sizes(model, where)
     noted += [" ".join(str(w.message).split()) for w in caught]
