@@ -54,7 +54,7 @@ class Step:
 
 
 # arrays that are an Env's own state
-OWN = ("age", "action", "previous", "command", "reward", "returns", "error", "partial", "ended")
+OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
 
 
 class Env:
@@ -70,6 +70,7 @@ class Env:
         self.age = np.zeros(n, np.int64)  # control periods into the episode
         self.action, self.previous = np.zeros((n, na)), np.zeros((n, na))
         self.command = np.zeros((n, len(task.command_names)))
+        self.reference, self.phase = np.zeros(n, np.int64), np.zeros(n)  # phase: s, at age 0
         self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
         self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
@@ -93,7 +94,8 @@ class Env:
         x = self.world.state
         x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
         time = self.age * self.world.dt
-        return Moment(x, self.action, self.previous, self.command, time, self.reward, self.layout)
+        more = self.layout, self.reference, self.phase + time
+        return Moment(x, self.action, self.previous, self.command, time, self.reward, *more)
 
     def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
         """The moment as the robot's sensors tell it, of all envs or of ids."""
@@ -118,6 +120,7 @@ class Env:
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
+        self.phase -= self.age * self.world.dt  # the state is that of the phase drawn, whatever the age
         return self._observe(self._tell(self._frames()), np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
@@ -210,7 +213,7 @@ class Env:
         return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason, e, began)
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
-        """New e, start and command in envs ids, which no other env's draws move."""
+        """New e and Episode in envs ids, which no other env's draws move."""
         self._place(ids, self.belief.sample(self._rows("e", ids), len(ids)) if e is None else e)
         self.reward[ids], self.ended[ids] = 0.0, 0
 
@@ -222,10 +225,15 @@ class Env:
 
     def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
+        episode = self.task.episode(self._rows("start", ids), k)
+        self.world.reset(ids, e, episode.start)
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
-        if self.task.command is not None:
+        self.reference[ids] = 0 if episode.reference is None else episode.reference
+        self.phase[ids] = 0.0 if episode.phase is None else episode.phase
+        if episode.command is not None:
+            self.command[ids] = episode.command
+        elif self.task.command is not None:
             self.command[ids] = self.task.command(self._rows("command", ids), k)
 
     def _recommand(self) -> np.ndarray:
