@@ -97,7 +97,7 @@ import numpy as np
 import surefoot, surefoot.deploy
 from pathlib import Path
 from surefoot.deploy import bundle
-from surefoot.deploy.runtime import runtime
+from surefoot.onnx_file.runtime import runtime
 policy = bundle.load(Path("law"))
 print(runtime().__name__, *policy(np.full((1, policy.contract.obs_dim), 0.01, np.float32))[0])
 """
