@@ -27,6 +27,7 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.report import Progress, Watch
+from surefoot.sim.model.load import load_robot
 from surefoot.tasks import golden
 from surefoot.tasks.rollout import contract
 
@@ -239,7 +240,7 @@ def policy_of(learner: PolicyLearner) -> PolicyNet:
     """The learner's actor as a policy."""
     env = learner.env
     parents = {
-        "model": files.sha256(env.task.xml.encode()),
+        "model": load_robot(env.task.robot).hash,
         "belief": files.sha256(repr(env.belief.to_json()).encode()),
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),
