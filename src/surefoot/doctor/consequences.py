@@ -17,7 +17,7 @@ from surefoot.gate.statistics import Estimate, rate
 from surefoot.policy import Policy
 from surefoot.sim.engine import compile_for
 from surefoot.sim.gap.build import world_of
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 from surefoot.tasks import env, nominal
 from surefoot.tasks.rollout import evaluate
@@ -98,7 +98,7 @@ def corrected(task: Task, cause: Weighed, n: int) -> World | None:
 
 
 def _known(task: Task) -> Any:
-    return suspects(compile_for(load_string(task.xml, task.name).spec, task.params))
+    return suspects(compile_for(load_robot(task.robot).spec, task.params))
 
 
 def _of_task(task: Task, cause: Weighed) -> tuple[str, float] | None:
