@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from surefoot.fault.usual import of_attitude
+from surefoot.fault.logs import of_attitude
 from surefoot.real2sim.streams import _best
 from surefoot.rng import stream
 
