@@ -27,7 +27,7 @@ def delays_of(w: Contract) -> Iterator[Fault]:
 
 def gains_of(w: Contract) -> Iterator[Fault]:
     for name in (n for n in ("kp", "kd") if getattr(w, n)):
-        yield Fault("gain", f"{name} is the model's", (Unset((name,)),))
+        yield Fault("gain", f"{name} is the model's own", (Unset((name,)),))
         for by in FACTORS[name]:
             yield Fault("gain", f"{name} is {by:g} times as large", (Times((name,), by=by),))
 
