@@ -14,7 +14,7 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import VERBS, _parse, main
 from surefoot.deploy import bundle
-from surefoot.deploy.runtime import runtime
+from surefoot.onnx_file.runtime import runtime
 
 SMALL = ["--envs", "32", "--horizon", "8", "--steps", "1024", "--hidden", "16", "--minibatches", "2"]
 

@@ -89,7 +89,7 @@ def test_onnxruntime_is_imported_in_one_place() -> None:
             found |= {
                 path.relative_to(ROOT).as_posix() for node in ast.walk(ast.parse(path.read_text())) if loads(node)
             }
-    assert found == {"src/surefoot/deploy/runtime.py"}
+    assert found == {"src/surefoot/onnx_file/runtime.py"}
 
 
 def loads(node: ast.AST) -> bool:
@@ -107,7 +107,7 @@ def loads(node: ast.AST) -> bool:
 
 
 def test_who_wants_the_telemetry_may_have_it(monkeypatch) -> None:
-    from surefoot.deploy.runtime import SILENT, runtime
+    from surefoot.onnx_file.runtime import SILENT, runtime
 
     monkeypatch.setenv(SILENT, "0")
     runtime()

@@ -32,15 +32,16 @@ NOUNS = {
 MAY = {
     "formats": set(),
     "tensors": set(),
-    "sim": {"tensors"},
+    "onnx_file": set(),
+    "sim": {"tensors", "onnx_file"},
     "control": set(),
-    "deploy": {"control"},
+    "deploy": {"control", "onnx_file"},
     "tasks": {"sim", "control"},
     "presets": {"sim"},
-    "learn": {"tensors", "sim", "control", "tasks", "deploy"},
+    "learn": {"tensors", "onnx_file", "sim", "control", "tasks", "deploy"},
     "motion": {"sim", "control", "tasks"},
-    "real2sim": {"formats", "tensors", "sim", "control", "tasks", "learn", "motion"},
-    "gate": {"formats", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
+    "real2sim": {"formats", "tensors", "onnx_file", "sim", "control", "tasks", "learn", "motion"},
+    "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "doctor": {"formats", "sim", "control", "tasks", "real2sim", "gate"},
     "cross": {"sim", "tasks", "learn", "deploy"},
     "verbs": {
@@ -115,9 +116,10 @@ def test_verbs_neither_print_nor_draw():
         assert not re.search(r"(?<![\w.])print\(", path.read_text()), path.name
 
 
-def test_deploy_needs_neither_mujoco_nor_torch():
-    for path in (SOURCE / "deploy").rglob("*.py"):
-        assert not {m.split(".")[0] for m in imports(path)} & {"mujoco", "torch"}
+def test_deploy_needs_neither_mujoco_nor_torch_and_sim_no_torch():
+    for room_, banned in (("deploy", {"mujoco", "torch"}), ("onnx_file", {"mujoco", "torch"}), ("sim", {"torch"})):
+        for path in (SOURCE / room_).rglob("*.py"):
+            assert not {m.split(".")[0] for m in imports(path)} & banned, path.name
 
 
 def test_no_room_is_called_utils():

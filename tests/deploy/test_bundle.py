@@ -11,6 +11,7 @@ import pytest
 from surefoot import tasks
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.onnx_file.seal import check_seal
 from surefoot.tasks.rollout import contract
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
@@ -59,13 +60,13 @@ def flipped(data: bytes, bit: int) -> bytes:
 def test_every_flipped_bit_is_noticed(saved, tmp_path):
     """Spread over the whole file, each bit of a byte in turn; a few through all that reading a policy does."""
     data = saved.read_bytes()
-    seal = metadata(saved)["sha256"]
+    written = metadata(saved)["sha256"]
     bits = np.linspace(0, 8 * len(data) - 1, FLIPS).astype(int)
     assert set(bits % 8) == set(range(8))
-    bundle.check_seal(data, seal, "p")
+    check_seal(data, written, "p")
     for bit in bits:
         with pytest.raises(SurefootError, match="sha256"):
-            bundle.check_seal(flipped(data, bit), seal, "p")
+            check_seal(flipped(data, bit), written, "p")
     for bit in bits[:: FLIPS // WHOLE]:
         (tmp_path / "policy.onnx").write_bytes(flipped(data, bit))
         with pytest.raises(SurefootError, match="policy.onnx"):

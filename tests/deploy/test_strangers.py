@@ -6,12 +6,13 @@ import os
 import numpy as np
 import pytest
 
+from surefoot import onnx_file
 from surefoot.contract import Contract
-from surefoot.deploy import bundle, onnx_file
+from surefoot.deploy import bundle
 from surefoot.deploy.foreign import check_fits, contract_of, from_deploy, from_metadata
-from surefoot.deploy.onnx_file import read
 from surefoot.errors import SurefootError
 from surefoot.observation import Formula
+from surefoot.onnx_file import read
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402

@@ -26,7 +26,7 @@ from surefoot.cli import main
 from surefoot.verbs import eval as _, export as _, gate as _, train as _
 from surefoot.deploy import bundle
 from surefoot.learn import export
-from surefoot.deploy.runtime import runtime
+from surefoot.onnx_file.runtime import runtime
 from surefoot.tensors import parse_tensors
 from surefoot.errors import SurefootError
 from surefoot.gate import gate as _, junit as _

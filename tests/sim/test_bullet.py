@@ -371,7 +371,7 @@ def test_readings_that_bullet_cannot_give_are_refused_by_name(sensor, error):
 
 def test_a_walking_policy_of_other_people_walks_in_bullet_too():
     """MuJoCo Playground's Go1 policy, told to go at 1 m/s: it was seen at 1.02 m/s in MuJoCo."""
-    from surefoot.deploy.runtime import runtime
+    from surefoot.onnx_file.runtime import runtime
 
     models = Path(os.environ.get("SUREFOOT_MODELS", "no models given"))
     path, net = models / "unitree_go1_flat.xml", models.parent / "policies" / "go1_joystick.onnx"

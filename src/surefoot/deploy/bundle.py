@@ -8,7 +8,6 @@ Golden vectors are seconds of a simulated robot: readings -> observation -> acti
 again, so that a contract that was changed, or a net that answers otherwise, is refused before anything is driven.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from surefoot import files
 from surefoot.contract import Contract
-from surefoot.deploy.onnx_file import Graph, read
-from surefoot.errors import MissingExtra, SurefootError
+from surefoot.errors import SurefootError
 from surefoot.observation import Columns, History, known_fields
+from surefoot.onnx_file import Graph, read, seal
 from surefoot.policy import Policy, PolicyState
 
 NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
 GOLDEN = 1e-4  # how far a runtime's numbers may be from the golden ones, relative to their size
-NO_HASH = "0" * 64
 CARD = {"format", "contract", "golden", "net", "weights", "about"}
 FORMAT = 2
 LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
@@ -169,9 +166,7 @@ def load(path: Path) -> OnnxPolicy:
 
 
 def ours(path: Path, graph: Graph) -> OnnxPolicy:
-    check_seal(graph.data, graph.metadata.get("sha256", ""), str(path))
-    told = files.parse_json(graph.metadata["surefoot"], f"{path}: card")
-    card = known_fields(told, CARD, {"format", "contract", "golden"}, f"{path}: card")
+    card = known_fields(seal.read_card(graph, str(path)), CARD, {"format", "contract", "golden"}, f"{path}: card")
     if card["format"] != FORMAT:
         raise SurefootError(f"{path}: card: format: expected {FORMAT}, found {str(card['format'])[:80]}")
     contract = Contract.from_json(card["contract"], f"{path}: contract")
@@ -189,28 +184,9 @@ def ours(path: Path, graph: Graph) -> OnnxPolicy:
     return OnnxPolicy(contract, graph, about)
 
 
-def check_seal(data: bytes, written: str, where: str) -> None:
-    """The bytes are those that were sealed, all of them."""
-    if len(written) != 64 or data.count(written.encode()) != 1:
-        raise SurefootError(f"{where}: no seal (sha256) in it; expected a file that surefoot wrote")
-    if files.sha256(data.replace(written.encode(), NO_HASH.encode())) != written:
-        raise SurefootError(f"{where}: changed since it was written (sha256 differs)")
-
-
 def sealed(data: bytes, card: Mapping[str, Any]) -> bytes:
     """An ONNX file with its card, the keys that mjlab's runtimes read, and the hash of all of it."""
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtra("writing a policy", "train") from None
-    model = onnx.load_model_from_string(data)
-    contract = Contract.from_json(card["contract"])
-    body = {"surefoot": json.dumps(card, allow_nan=False), "sha256": NO_HASH} | _metadata(contract)
-    onnx.helper.set_model_props(model, body)
-    blank = model.SerializeToString()
-    if blank.count(NO_HASH.encode()) != 1:
-        raise SurefootError("policy: expected no other row of 64 zeros in the file")
-    return blank.replace(NO_HASH.encode(), files.sha256(blank).encode())
+    return seal.sealed(data, card, _metadata(Contract.from_json(card["contract"])))
 
 
 def _metadata(c: Contract) -> dict[str, str]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from surefoot import files, isolated
 from surefoot.contract import ALIASES, COMMANDS, Contract, short_names
-from surefoot.deploy.onnx_file import Graph
 from surefoot.errors import MissingExtra, SurefootError
+from surefoot.onnx_file import Graph
 
 LARGEST = 2**20  # bytes of a contract file
 DEEPEST = 100  # levels of nesting of a YAML

@@ -14,7 +14,6 @@ from surefoot.doctor.evidence.likelihood import Hypothesis
 from surefoot.doctor.hypotheses.model_errors import DELAY
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, rate
-from surefoot.gate.statistics.coverage import support
 from surefoot.policy import Policy
 from surefoot.sim.gap.build import world_of
 from surefoot.task import Task
@@ -96,7 +95,7 @@ def consequences(
     own = _own_unknown(task, cause)
     if own is None:
         return Consequences(home, corrected)
-    low, high = (ends[task.params.index(own[0])] for ends in support(belief))
+    low, high = (ends[task.params.index(own[0])] for ends in belief.support(0.95))
     slack = ROUNDING * (high - low)
     return Consequences(home, corrected, *own, bool(low - slack <= own[1] <= high + slack))
 

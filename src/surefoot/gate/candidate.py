@@ -9,9 +9,9 @@ from surefoot import files, tasks
 from surefoot.contract import Contract
 from surefoot.deploy import bundle, foreign
 from surefoot.deploy.bundle import OnnxPolicy
-from surefoot.deploy.onnx_file import Graph, read
 from surefoot.errors import SurefootError
 from surefoot.gate.lineage import trained_with
+from surefoot.onnx_file import Graph, read
 from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks import from_contract

@@ -20,7 +20,7 @@ from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.learned import Layout
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
 RIDGE = 10.0  # rows: weight of the prior that a regression's coefficients are 0
@@ -83,12 +83,12 @@ def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examination | Non
 
 
 def errors_of(task: Task) -> ModelErrors:
-    return model_errors(compile_for(load_string(task.xml, task.name).spec, task.params))
+    return model_errors(compile_for(load_robot(task.robot).spec, task.params))
 
 
 def world_with(task: Task, errors: ModelErrors, n: int = 1) -> Engine:
     """The task's world with every number that may be wrong as an e."""
-    model = compile_for(load_string(task.xml, task.name).spec, errors.params)
+    model = compile_for(load_robot(task.robot).spec, errors.params)
     return Engine(model, errors.params, n, task.substeps, 1, (drags(model, errors.params),), task.explicit)
 
 

@@ -1,4 +1,4 @@
-"""An ONNX file that others wrote, run by onnxruntime on the CPU, after a look at what is in it.
+"""An ONNX file, run by onnxruntime on the CPU, after a look at what is in it: a policy or a learned Term, ours or not.
 
     bytes -> size -> operators, tensors, opset -> one answer in a process with limits -> session
 
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from surefoot import files, isolated
-from surefoot.deploy.runtime import runtime
 from surefoot.errors import MissingExtra, SurefootError, unknown
+from surefoot.onnx_file.runtime import runtime
 
 LARGEST = 256 * 2**20  # bytes
 MOST_NODES = 10_000
@@ -59,43 +59,52 @@ class Graph:
 
 def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     """The net in a file; `given` and `wanted` name its input and output where it has several."""
+    path = Path(path)
+    model, graph = _opened(files.read_bytes(path, LARGEST), str(path), given, wanted)
+    answered = _trial(_batched(model, graph.names), (graph.width, graph.wide, graph.names[1]), str(path))
+    alone = replace(graph, session=_session(model.SerializeToString()), rows=True)
+    if 3 not in answered:
+        return alone
+    graph = replace(graph, session=_session(_batched(model, graph.names)))
+    return graph if _same_by_row(graph, alone) else alone
+
+
+def exported(data: bytes) -> Graph:
+    """The net that this process has just exported: it takes n rows, and needs no trial."""
+    return replace(_opened(data, "exported net")[1], session=_session(data))
+
+
+def _opened(data: bytes, where: str, given: str = "", wanted: str = "") -> tuple[Any, Graph]:
+    """A file's model, vetted, and its Graph, yet without a session."""
     try:
         import onnx
     except ImportError:
         raise MissingExtra("reading an ONNX file", "export") from None
-    path = Path(path)
-    content, model = _parsed(path, onnx)
-    _vet(model, str(path), onnx)
-    source, sink = _ports(model, str(path), given, wanted)
-    width, wide = _shape(source, f"{path}: input {source.name}"), _shape(sink, f"{path}: output {sink.name}")
-    batched = _batched(model, source, sink)
-    data, rows = batched.SerializeToString(), False
-    answered = _trial(data, (width, wide, sink.name), str(path))
-    if 3 not in answered:
-        data, rows = model.SerializeToString(), True
-    options = _options()
-    session = runtime().InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    try:
+        model = onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf's own, whose class depends on its build
+        raise SurefootError(f"{where}: not an ONNX file: {type(error).__name__}") from None
+    _vet(model, where, onnx)
+    source, sink = _ports(model, where, given, wanted)
+    width, wide = _shape(source, f"{where}: input {source.name}"), _shape(sink, f"{where}: output {sink.name}")
     metadata = {p.key: p.value for p in model.metadata_props}
     outputs = tuple(o.name for o in model.graph.output)
-    graph = Graph(width, wide, metadata, session, (source.name, sink.name), rows, content, outputs)
-    return graph if rows else _same_by_row(graph, model, options)
+    return model, Graph(width, wide, metadata, None, (source.name, sink.name), False, data, outputs)
 
 
-def _same_by_row(graph: Graph, model: Any, options: Any) -> Graph:
+def _session(data: bytes) -> Any:
+    """One thread, so that answers have the same bits on any machine's number of cores."""
+    options = runtime().SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return runtime().InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+
+def _same_by_row(graph: Graph, alone: Graph) -> bool:
     """Three rows at once must be answered as each alone is, by the file as it was; else one goes at a time."""
-    session = runtime().InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    alone = replace(graph, session=session, rows=True)
     obs = np.linspace(-1.0, 1.0, 3 * graph.width, dtype=np.float32).reshape(3, -1)
     one, all_ = alone(obs), graph(obs)
-    return graph if one.shape == all_.shape and np.allclose(one, all_, rtol=1e-4, atol=1e-5) else alone
-
-
-def _parsed(path: Path, onnx: Any) -> tuple[bytes, Any]:
-    data = files.read_bytes(path, LARGEST)
-    try:
-        return data, onnx.load_model_from_string(data)
-    except Exception as error:  # protobuf's own, whose class depends on its build
-        raise SurefootError(f"{path}: not an ONNX file: {type(error).__name__}") from None
+    return one.shape == all_.shape and np.allclose(one, all_, rtol=1e-4, atol=1e-5)
 
 
 def _vet(model: Any, where: str, onnx: Any) -> None:
@@ -154,22 +163,22 @@ def _shape(port: Any, where: str) -> int:
     return int(dims[1])
 
 
-def _batched(model: Any, source: Any, sink: Any) -> Any:
+def _batched(model: Any, names: tuple[str, str]) -> bytes:
     """The same net, told that it may be given several rows."""
     out = type(model)()
     out.CopyFrom(model)
     for port in (*out.graph.input, *out.graph.output):
-        if port.name in (source.name, sink.name):
+        if port.name in names:
             port.type.tensor_type.shape.dim[0].dim_param = "n"
     del out.graph.value_info[:]
-    return out
+    return bytes(out.SerializeToString())
 
 
 def _trial(data: bytes, shape: tuple[int, int, str], where: str) -> bytes:
     """One answer in a process with limits on time and memory; which counts of rows it answered."""
     job, doing = json.dumps(shape).encode() + b"\n" + data, f"{where}: onnxruntime gives no answer: running the net"
     try:
-        return isolated.run("surefoot.deploy.onnx_file:answer", job, TRIAL, doing)
+        return isolated.run("surefoot.onnx_file:answer", job, TRIAL, doing)
     except isolated.Exceeded:
         raise
     except SurefootError as error:
@@ -180,10 +189,9 @@ def answer(job: bytes) -> bytes:
     """In the child: one row of zeros, then three; the counts that were answered with as many rows of finite numbers."""
     head, _, data = job.partition(b"\n")
     width, wide, sink = json.loads(head)
-    options = _options()
     answered: list[int] = []
     try:
-        session = runtime().InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session = _session(data)
         for n in (1, 3):
             found = session.run([sink], {session.get_inputs()[0].name: np.zeros((n, width), np.float32)})[0]
             if found.shape != (n, wide) or not np.isfinite(found).all():
@@ -197,13 +205,6 @@ def answer(job: bytes) -> bytes:
         if not answered:
             raise SurefootError(" ".join(str(error).split())[:300]) from None
     return bytes(answered)
-
-
-def _options() -> Any:
-    options = runtime().SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    return options
 
 
 def parsed(text: str) -> Any:
