@@ -50,11 +50,11 @@ class Look:
     def _task(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
         from surefoot.sim.audit import effects
-        from surefoot.sim.model.load import load_string
+        from surefoot.sim.model.load import load_robot
 
         task = tasks.resolve(self.model)
         found = effects(task.params, task_trace(task)) if self.audit else []
-        return load_string(task.xml, task.name), task.belief, found
+        return load_robot(task.robot), task.belief, found
 
     def _file(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks

@@ -26,6 +26,7 @@ from surefoot.real2sim.actuator import Lesson, Settings
 from surefoot.real2sim.actuator.net import TOLD, ActuatorNet
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, Course, Held, budget, course
 from surefoot.real2sim.log_env import Followed
+from surefoot.robot import Robot
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
@@ -70,7 +71,7 @@ def task_of(way: Course, world: Followed) -> Task:
     strayed = tuple(ObsTerm(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
     m = world.model
     return Task(
-        name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
+        name="follow", about="add the forces that make the world move as a log did", robot=Robot(""), params=world.params,
         belief=world.belief, substeps=1, seconds=pieces.length * world.dt,
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
         observations={"actor": ObsGroup((seen,), card.history), "critic": ObsGroup((seen, *strayed, ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},

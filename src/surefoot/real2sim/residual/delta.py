@@ -34,6 +34,7 @@ from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.force_fit import Explained, Fitting, Track, explain, judged, track
 from surefoot.report import Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start, World
 
@@ -151,7 +152,7 @@ def practised(
         "learns": "delta",
         "log": content_hash(log),
         "practice": content_hash(practice),
-        "model": content_hash(task.xml),
+        "model": load_robot(task.robot).hash,
     }
     run_learner(RunSpec(task.name, belief, settings, seed, inputs=made_of), learner, folder, watch)
     arrays = plain_arrays(learner.actor, learner.see_actor)
