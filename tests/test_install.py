@@ -53,7 +53,13 @@ def test_every_dependency_has_an_upper_bound():
             assert ">=" in bounds and ",<" in bounds, f"{name}{bounds}"
     assert required(extras["train"])["torch"] == ">=2.13,<2.14"
     named = re.fullmatch(r"surefoot\[(.*)\]", extras["all"][0])
-    assert named and set(named[1].split(",")) == set(extras) - {"all", "dev", "bench", "docs", "wandb"}  # wandb calls out
+    assert named and set(named[1].split(",")) == set(extras) - {
+        "all",
+        "dev",
+        "bench",
+        "docs",
+        "wandb",
+    }  # wandb calls out
 
 
 def test_constraints_are_names_and_versions_alone_and_are_those_tested_here():
