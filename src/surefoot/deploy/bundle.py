@@ -22,6 +22,7 @@ from surefoot.onnx_file import Graph, read, seal
 from surefoot.policy import Policy, PolicyState
 
 NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
+BEST = "best.onnx"  # of a run that was judged while it trained
 GOLDEN = 1e-4  # how far a runtime's numbers may be from the golden ones, relative to their size
 CARD = {"format", "contract", "golden", "net", "weights", "about"}
 FORMAT = 2
