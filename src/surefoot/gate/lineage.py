@@ -1,4 +1,5 @@
-"""Which seeds a policy was trained with: its own, and those of the runs and policies it was made from.
+"""Which seeds a policy was trained with: its own, and those of the runs and policies it was made from; and what has changed of
+its task since.
 
 A policy's contract names its seed, and its base's contract the base's; beside it, run.json names the run's seed and the run it
 began with, and folders `teacher` and `base` hold what it learned from. What is missing or unreadable tells nothing.
@@ -13,6 +14,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy
 from surefoot.rng import JUDGING, judging
+from surefoot.task import Task
 
 MOST = 100  # runs that began with one another
 
@@ -26,6 +28,21 @@ def run_of(policy: Path) -> dict[str, Any]:
     path = folder_of(policy) / "run.json"
     about = files.read_json(path) if path.is_file() else {}
     return files.check_seal(about, str(path)) if isinstance(about, dict) else {}
+
+
+def changed(path: Path, policy: Policy, task: Task, reference: str) -> list[str]:
+    """What has changed of a policy's task and model since it was trained, as its run tells it, else as its contract does."""
+    from surefoot.tasks.provenance import Provenance, changes, changes_of_hashes, provenance  # needs the simulator
+
+    contract = policy.contract
+    if task.name != contract.task:  # another task, on purpose
+        return []
+    now, kept = provenance(task, reference or contract.task), run_of(path).get("provenance")
+    if kept is not None:
+        was = Provenance.from_json(kept, f"{folder_of(path) / 'run.json'}: provenance")
+        if was.parents().items() <= dict(contract.parents).items():
+            return changes(was, now)
+    return changes_of_hashes(contract.parents, now)
 
 
 def trained_with(path: Path, policy: Policy | None = None) -> set[int]:

@@ -16,8 +16,8 @@ from surefoot.report import (
     Checks,
     Column,
     Details,
+    Note,
     Plot,
-    Progress,
     Report,
     Rule,
     Series,
@@ -85,8 +85,6 @@ class Gate:
         if self.junit is not None:
             files.check_writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
-        for note in who.notes:
-            watch(Progress(f"note: {note}", stays=True))
         flags = (f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
         again = f"surefoot gate {self.policy}{''.join(flags)}"
         belief = belief_of(who.task, self.belief, watch)
@@ -105,7 +103,7 @@ class Gate:
         return Report(
             verdict.title,
             facts,
-            blocks(verdict),
+            (*(Note(words, True) for words in who.notes), *blocks(verdict)),
             verdict.next_step,
             badge(verdict),
             code,
