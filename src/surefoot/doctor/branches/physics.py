@@ -18,7 +18,7 @@ from surefoot.doctor.hypotheses.suspects import Suspects, drags, suspects
 from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine, Law, compile_for
 from surefoot.sim.learned import Layout
 from surefoot.sim.model.load import load_string
 from surefoot.task import Task
@@ -103,7 +103,7 @@ def _white(fits: Fits, left: np.ndarray) -> bool:
 def doctored(task: Task, found: Suspects, n: int = 1) -> Engine:
     """The task's world with every suspect's number as an e."""
     model = compile_for(load_string(task.xml, task.name).spec, found.params)
-    return Engine(model, found.params, n, task.substeps, 1, (drags(model, found.params),), task.explicit)
+    return Engine(model, found.params, n, task.substeps, 1, (drags(model, found.params),), Law(task.explicit))
 
 
 def unnamed(fits: Fits, eps: np.ndarray | None = None) -> tuple[Weighed, float]:

@@ -18,7 +18,7 @@ from surefoot.fault import Fault, on_columns, on_frames
 from surefoot.log import Log
 from surefoot.real2sim.signals import measured, starts
 from surefoot.rotation import unit
-from surefoot.sim.engine import sensor_columns
+from surefoot.sim.layout import sensor_columns
 from surefoot.task import Moment, Task
 from surefoot.world import State, World
 
