@@ -28,7 +28,8 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
-from surefoot.task import Reward, Task
+from surefoot.robot import Robot
+from surefoot.task import Episode, Reward, Task
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import Evaluation, evaluate, trials
 from surefoot.world import Start
@@ -197,7 +198,7 @@ def seek() -> Task:
     far = lambda s: np.sqrt(np.square(s.q - s.x.e).sum(1))  # noqa: E731
     seen = ObsTerm("place", lambda s: s.q, 2, "m")
     return Task(
-        name="seek", about="find a place that only the reward tells of", xml=xml, params=params,
+        name="seek", about="find a place that only the reward tells of", robot=Robot.text(xml, "seek"), params=params,
         belief=Box.full(params), substeps=1, seconds=1.0,
         action=Action(("x", "y"), np.zeros(2), np.full(2, 40.0), "N"),
         observations={
@@ -205,7 +206,7 @@ def seek() -> Task:
             "critic": ObsGroup((seen, ObsTerm("e", lambda s: s.x.e, 2, "m"))),
         },
         rewards={"near": Reward(10.0, lambda s: np.exp(-np.square(far(s) / 0.3)), "close to the place")},
-        ended={}, start=lambda rng, n: Start(np.zeros((n, 2)), np.zeros((n, 2)), np.zeros((n, 2))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, 2)), np.zeros((n, 2)), np.zeros((n, 2)))),
         error=far, error_unit="m", tolerance=0.3, window=0.2,
         settings={"envs": 256, "horizon": 30, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "lr": 1e-3, "kl": 0.02},
     )  # fmt: skip

@@ -55,7 +55,7 @@ class Step:
 
 
 # arrays that are an Env's own state
-OWN = ("age", "action", "previous", "command", "reward", "returns", "error", "partial", "ended")
+OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
 
 
 class Env:
@@ -72,6 +72,7 @@ class Env:
         self.age = np.zeros(n, np.int64)  # control periods into the episode
         self.action, self.previous = column_copy(np.zeros((n, na))), column_copy(np.zeros((n, na)))
         self.command = column_copy(np.zeros((n, len(task.command_names))))
+        self.reference, self.phase = np.zeros(n, np.int64), np.zeros(n)  # phase: s, at age 0
         self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
         self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
@@ -96,7 +97,8 @@ class Env:
 
     def _moment(self, x: State) -> Moment:
         time = self.age * self.world.dt
-        return Moment(x, self.action, self.previous, self.command, time, self.reward, self.layout)
+        more = self.layout, self.reference, self.phase + time
+        return Moment(x, self.action, self.previous, self.command, time, self.reward, *more)
 
     @property
     def chance(self) -> Chance:
@@ -127,6 +129,7 @@ class Env:
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
+        self.phase -= self.age * self.world.dt  # the state is that of the phase drawn, whatever the age
         return self._observe(self._tell(self._frames()), np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
@@ -238,7 +241,7 @@ class Env:
         return Episodes(self.first + ids, self.returns[ids], self.age[ids], success, error, reason, e, began)
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
-        """New e, start and command in envs ids, which no other env's draws move."""
+        """New e and Episode in envs ids, which no other env's draws move."""
         self._place(ids, self.belief.sample(self._rows("e", ids), len(ids)) if e is None else e)
         self.reward[ids], self.ended[ids] = 0.0, 0
 
@@ -250,10 +253,15 @@ class Env:
 
     def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
+        episode = self.task.episode(self._rows("start", ids), k)
+        self.world.reset(ids, e, episode.start)
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
-        if self.task.command is not None:
+        self.reference[ids] = 0 if episode.reference is None else episode.reference
+        self.phase[ids] = 0.0 if episode.phase is None else episode.phase
+        if episode.command is not None:
+            self.command[ids] = episode.command
+        elif self.task.command is not None:
             self.command[ids] = self.task.command(self._rows("command", ids), k)
 
     def _recommand(self) -> np.ndarray:

@@ -26,9 +26,9 @@ def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, step)))
 
 
-def judging(seed: int) -> int:
+def judging(seed: int, purpose: str = "") -> int:
     """The first of the seeds that episodes which judge have: never one of training, and exact in JSON (below 2^53)."""
-    return JUDGING + (key(seed, "judge") >> 13)
+    return JUDGING + (key(seed, f"judge {purpose}".strip()) >> 13)
 
 
 def training(seed: int) -> int:

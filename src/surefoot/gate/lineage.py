@@ -54,6 +54,8 @@ def _recorded(folder: Path) -> Iterator[Any]:
                     pass
         about = run_of(folder)
         yield about.get("seed")
+        if isinstance(about.get("judge"), dict) and isinstance(about.get("seed"), int):
+            yield judging(about["seed"], "training")  # its best policy was chosen by these episodes
         start = about.get("start")
         if not isinstance(start, dict) or not isinstance(start.get("run"), str):
             return

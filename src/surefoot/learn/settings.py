@@ -36,6 +36,21 @@ class Batched:
 
 
 @dataclass(frozen=True)
+class Judging:
+    """How a policy is judged while it is trained."""
+
+    every: int
+    """env steps between evaluations, rounded up to whole batches"""
+    episodes: int = 100
+    """episodes of each evaluation"""
+
+    def __post_init__(self) -> None:
+        for name in ("every", "episodes"):
+            if getattr(self, name) < 1:
+                raise SurefootError(f"judge.{name}: expected at least 1, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
 class PPOSettings(Batched):
     """Settings of the learner."""
 

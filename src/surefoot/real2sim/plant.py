@@ -16,7 +16,7 @@ from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.real2sim.actuator.net import load
 from surefoot.sim.engine import Engine, compile_for
-from surefoot.sim.model.load import load_model, load_string
+from surefoot.sim.model.load import load_model, load_robot
 from surefoot.world import Term
 
 
@@ -43,7 +43,7 @@ class Plant:
             raise SurefootError(
                 f"{self.model}: neither a file nor a task{nearest(self.model, tasks.names())}; tasks are {', '.join(tasks.names())}"
             )
-        spec = (load_string(task.xml, task.name) if task else load_model(self.model)).spec
+        spec = (load_robot(task.robot) if task else load_model(self.model)).spec
         if self.fixed:
             hold(spec, self.model)
         if self.kp is not None:

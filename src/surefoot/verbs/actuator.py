@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 from surefoot import files
 from surefoot.belief import point
 from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
-from surefoot.verbs.machine import Machine, checked, naming, params_of, read, told
+from surefoot.verbs.machine import Machine, checked, estimate_of, naming, params_of, read
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Actuator:
     rounds: int | None = None
     """epochs with labels, updates without"""
     belief: str = ""
-    """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    """JSON file of a belief whose point estimate replaces the model's own numbers, such as `surefoot identify --save` writes"""
     machine: Machine = Machine()
     check: bool = True
     """run preflight on the log first"""
@@ -55,7 +55,7 @@ class Actuator:
             net=self.net, labels=self.labels, by=self.by, types=self.types, history=self.history, hidden=self.hidden,
             rounds=self.rounds, seed=self.seed,
         )  # fmt: skip
-        believed = point(world.params, told(self.belief, world.params))
+        believed = point(world.params, estimate_of(self.belief, world.params))
         if self.check:
             checked(world, log, self.log, watch)
         with naming(self.log):

@@ -1,7 +1,7 @@
 """surefoot adapt: what an adaptive policy has inferred about its world."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,15 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Axis, Column, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import as_given, belief_of, hashes, portrait, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, chosen, hashes, portrait, seconds, task_for
 
 
 @dataclass(frozen=True)
 class Adapt:
     policy: Positional[Path]
     """a run's folder or a policy.onnx, with an encoder: of --adapt rma, or of --encoder conv or gru"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     show: str = ""
     """the unknown to follow; default: the one that the latent tells best"""
     before: float | None = None
@@ -37,6 +39,8 @@ class Adapt:
     """the page; default: adapt.html beside the policy"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot.deploy import bundle
         from surefoot.gate.latent import Change, inferred
 

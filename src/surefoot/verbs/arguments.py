@@ -68,6 +68,17 @@ def trained_over(policy: Path, task: Task) -> Belief | None:
     return belief if belief.params.names == task.params.names else None
 
 
+def chosen(run: Path) -> Path:
+    """What --best means: the best policy of a run that was judged while it trained."""
+    from surefoot.deploy import bundle
+
+    if not run.is_dir():
+        raise SurefootError(f"--best: expected a run's folder, found {run}")
+    if not (run / bundle.BEST).exists():
+        raise SurefootError(f"--best: {run / bundle.BEST}: no such file; `surefoot train --judge-every` keeps the best")
+    return run / bundle.BEST
+
+
 def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
     """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
     from surefoot import tasks

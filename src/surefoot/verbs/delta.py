@@ -25,7 +25,7 @@ class Delta:
     """inversion: solve for the offset of each piece of the log and fit nets to it; reinforcement: PPO on episodes that
     replay the log"""
     belief: str = "nominal"
-    """e of the model: the mean of `nominal`, `task`, a preset, or of a belief's JSON file"""
+    """e of the model: the point estimate of `nominal`, `task`, a preset, or of a belief's JSON file"""
     check: bool = True
     """run preflight on the log first"""
     steps: int = 400_000

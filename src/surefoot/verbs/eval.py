@@ -1,19 +1,21 @@
 """surefoot eval."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from surefoot.report import Report, Watch
-from surefoot.verbs.arguments import as_given, belief_of, count, met_before, results, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, chosen, count, met_before, results, seconds, task_for
 
 
 @dataclass(frozen=True)
 class Eval:
     policy: Positional[Path]
     """a run's folder or a policy.onnx"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     task: str = ""
     """another task than the one it was trained for"""
     episodes: int = 200
@@ -30,6 +32,8 @@ class Eval:
     """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle
         from surefoot.sim import engines

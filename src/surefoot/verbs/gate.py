@@ -1,6 +1,6 @@
 """surefoot gate: may this policy leave the simulator?"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from surefoot.report import (
     Text,
     Watch,
 )
-from surefoot.verbs.arguments import belief_of, hashes, numbers, portrait
+from surefoot.verbs.arguments import belief_of, chosen, hashes, numbers, portrait
 from surefoot.verdict import Verdict
 
 FAILED, INTERRUPTED = 1, 130
@@ -36,6 +36,8 @@ ROWS = ("success", "low", "high", "limit")
 class Gate:
     policy: Positional[Path]
     """a run's folder, its policy.onnx, or another ONNX file with --model and --contract"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     engines: Annotated[UseAppendAction[tuple[str, ...]], arg(name="in")] = ()
     """an engine to test in, may be repeated: mujoco, bullet ..."""
     reality: UseAppendAction[tuple[str, ...]] = ()
@@ -70,6 +72,8 @@ class Gate:
     """threads of the physics; 0: every core"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot.gate import junit
         from surefoot.gate.candidate import candidate
         from surefoot.gate.gate import gate

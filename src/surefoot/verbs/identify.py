@@ -47,7 +47,7 @@ class Identify:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
-        from surefoot.real2sim.identify import identify
+        from surefoot.real2sim.identify import fitted
 
         if not self.logs:
             raise SurefootError("identify: expected at least one log")
@@ -62,7 +62,7 @@ class Identify:
                 checked(world, log, file, watch)
         how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
         with naming(*self.logs):
-            found = identify(worlds, belief, logs, how, self.signals, watch)
+            found = fitted(worlds, belief, logs, how, self.signals, watch)
         title = f"{self.model} from {', '.join(map(str, self.logs))}"
         blocks: tuple[Block, ...] = (_params(found), *map(Text, _remarks(found)))
         about = asked(self.model, self.logs[0], self.mapping, self.machine)
@@ -81,13 +81,13 @@ class Identify:
         return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
-        from surefoot.real2sim.excite.excited_robot import chosen
+        from surefoot.real2sim.excite.excited_robot import chosen_params
         from surefoot.real2sim.identify.param_grammar import learnable
 
         words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
-            params = chosen(task.params, words)
+            params = chosen_params(task.params, words)
             if self.machine == Machine():
                 spans = {p.name: (p.low, p.high) for p in params}
                 return [self.machine.world(self.model, None, x) for x in logs], Box.ranges(task.params, spans)

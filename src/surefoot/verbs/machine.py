@@ -131,8 +131,8 @@ def params_of(belief: str) -> Params:
     return Belief.read(belief).params if belief else Params()
 
 
-def told(belief: str, params: Params) -> np.ndarray:
-    """The best single e of a belief's file, in the order of some params."""
+def estimate_of(belief: str, params: Params) -> np.ndarray:
+    """The point estimate of a belief's file, in the order of some params."""
     if not belief:
         return params.nominal
     found = Belief.read(belief)
@@ -140,4 +140,4 @@ def told(belief: str, params: Params) -> np.ndarray:
         raise SurefootError(
             f"{belief}: params: expected {', '.join(params.names)}; found {', '.join(found.params.names)}"
         )
-    return found.mean()
+    return found.estimate()

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 from surefoot import files, tasks
 from surefoot.belief import point
 from surefoot.report import Column, Report, Table, Text, Watch
-from surefoot.verbs.machine import Machine, checked, naming, params_of, read, told
+from surefoot.verbs.machine import Machine, checked, estimate_of, naming, params_of, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.residual.force_fit import Explained
@@ -24,7 +24,7 @@ class Missing:
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what the log's columns are; see docs/logs.md"""
     belief: str = ""
-    """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    """JSON file of a belief whose point estimate replaces the model's own numbers, such as `surefoot identify --save` writes"""
     machine: Machine = Machine()
     check: bool = True
     """run preflight on the log first"""
@@ -39,7 +39,7 @@ class Missing:
         out = folder(self.out, self.log, "missing")
         log = read(self.log, self.mapping, watch)
         world = self.machine.world(self.model, params_of(self.belief) if self.belief else None, log)
-        e = told(self.belief, world.params)
+        e = estimate_of(self.belief, world.params)
         if self.check:
             checked(world, log, self.log, watch)
         with naming(self.log):

@@ -1,6 +1,6 @@
 """surefoot play."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -8,13 +8,15 @@ from tyro.conf import Positional
 from surefoot.policy import Policy, Random, Zero
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import belief_of, task_for
+from surefoot.verbs.arguments import belief_of, chosen, task_for
 
 
 @dataclass(frozen=True)
 class Play:
     policy: Positional[str]
     """a run's folder, a policy.onnx, or `zero` / `random` with --task"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
     record: Path | None = None
@@ -29,6 +31,8 @@ class Play:
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=str(chosen(Path(self.policy)))).run(watch)
         from surefoot import tasks
 
         policy, task = self._policy()

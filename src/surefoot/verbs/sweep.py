@@ -1,7 +1,7 @@
 """surefoot sweep: success against one unknown, for several policies on the same episodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import as_given, belief_of, count, hashes, met_before, portrait, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, chosen, count, hashes, met_before, portrait, seconds, task_for
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Sweep:
     """runs' folders or policy.onnx files, of one task"""
     over: str
     """the unknown, as `surefoot look TASK` names it"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     points: int = 9
     """number of values"""
     low: float | None = None
@@ -39,6 +41,8 @@ class Sweep:
     """the page; default: sweep-<unknown>.html beside the first policy"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policies=tuple(chosen(p) for p in self.policies)).run(watch)
         from surefoot.deploy import bundle
         from surefoot.gate.sweep import price, specialists, sweep, values_over
 

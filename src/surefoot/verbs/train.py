@@ -15,7 +15,7 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import DistillSettings, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
@@ -61,6 +61,10 @@ class Train:
     """threads of the physics; 0: every core. The result is bit-identical at any number"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
+    judge_every: int = 0
+    """evaluate the policy every so many env steps, without exploration noise, and keep the best as best.onnx; 0: do not"""
+    judge_episodes: int = 100
+    """episodes of each of these evaluations"""
     wandb: str = ""
     """also log to this project of Weights & Biases; needs the extra `wandb`"""
     student: DistillSettings = DistillSettings()
@@ -101,12 +105,12 @@ class Train:
         facts = {
             "run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": heard.last,
         }  # fmt: skip
-        return Report(
-            str(path.parent),
-            facts,
-            (Text(f"policy: {path}"),),
-            f"surefoot eval {quote(str(path.parent))}{as_given(self.task)}",
-        )
+        blocks, best = [Text(f"policy: {path}")], _best(path)
+        if best is not None:
+            facts["best"] = best
+            blocks.append(Text("best: {policy}, {success:.1%} success ({low:.1%} - {high:.1%})".format(**best)))
+        following = f"surefoot eval {quote(str(path.parent))}{' --best' if best else ''}{as_given(self.task)}"
+        return Report(str(path.parent), facts, tuple(blocks), following)
 
     def _begin(self, watch: "_Heard") -> Path:
         from surefoot.learn import train as learn
@@ -124,7 +128,8 @@ class Train:
         watch.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
         how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every}
-        asked: Any = {"seed": self.seed, "terms": self.terms}
+        judge = Judging(self.judge_every, self.judge_episodes) if self.judge_every else None
+        asked: Any = {"seed": self.seed, "terms": self.terms, "judge": judge}
         taught = asked | {"settings": self.settings, "obs": obs, "start": start, "base": base}
         taught["residual"] = self.residual if base is not None else None
         if self.through:
@@ -167,6 +172,10 @@ class Train:
         for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
             if getattr(self, name) != kind() and self.ranges != name:
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
+        if self.judge_every < 0:
+            raise SurefootError(f"--judge-every: expected 0 or more env steps, found {self.judge_every}")
+        if self.judge_episodes != Train.judge_episodes and not self.judge_every:
+            raise SurefootError("--judge-episodes: only with --judge-every")
         if self.adapt == "none" and (self.teacher is not None or self.student != DistillSettings(**task.lesson)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.teacher is not None:
@@ -233,6 +242,17 @@ class Train:
             raise SurefootError(
                 "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every and --wandb may be given"
             )
+
+
+def _best(last: Path) -> dict[str, Any] | None:
+    """The best policy beside a run's last, and how it was judged; None where the run kept none."""
+    from surefoot.deploy import bundle
+
+    path = last.with_name(bundle.BEST)
+    if not path.exists():
+        return None
+    about = bundle.load(path).about["about"]
+    return {"policy": str(path), "iteration": about["iteration"], **about["judged"]}
 
 
 class _Heard:

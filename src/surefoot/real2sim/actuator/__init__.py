@@ -110,7 +110,7 @@ def fit(
     """
     s, watch = settings or Settings(), watch or unwatched
     labels = "joint_torque" in log.columns if s.labels is None else s.labels
-    lesson = prepared(world, belief.mean(), log, s, labels)
+    lesson = prepared(world, belief.estimate(), log, s, labels)
     if labels:
         net = regressed(lesson, s, watch)
     else:

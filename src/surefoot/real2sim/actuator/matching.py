@@ -26,7 +26,8 @@ from surefoot.real2sim.actuator import Lesson, Settings
 from surefoot.real2sim.actuator.net import TOLD, ActuatorNet
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, Course, Held, budget, course
 from surefoot.real2sim.log_env import Followed
-from surefoot.task import Moment, Reward, Task
+from surefoot.robot import Robot
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 SMALL = 0.02  # c
@@ -70,12 +71,12 @@ def task_of(way: Course, world: Followed) -> Task:
     strayed = tuple(ObsTerm(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
     m = world.model
     return Task(
-        name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
+        name="follow", about="add the forces that make the world move as a log did", robot=Robot(""), params=world.params,
         belief=world.belief, substeps=1, seconds=pieces.length * world.dt,
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
         observations={"actor": ObsGroup((seen,), card.history), "critic": ObsGroup((seen, *strayed, ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
-        ended={}, start=lambda rng, n: Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu)))),
         error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,
         window=pieces.length * world.dt, measure="mean",
     )  # fmt: skip

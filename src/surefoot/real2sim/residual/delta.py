@@ -34,7 +34,8 @@ from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.force_fit import Explained, Fitting, Track, explain, judged, track
 from surefoot.report import Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
-from surefoot.task import Moment, Reward, Task
+from surefoot.sim.model.load import load_robot
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start, World
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),
         observations={"actor": ObsGroup((reads,)), "critic": ObsGroup((reads, off))},
         rewards=rewards,
-        start=lambda rng, n: Start(np.tile(at.q[:1], (n, 1)), np.tile(at.v[:1], (n, 1)), np.tile(at.u[:1], (n, 1))),
+        episode=lambda rng, n: Episode(Start(*(np.tile(a[:1], (n, 1)) for a in (at.q, at.v, at.u)))),
         error=lambda s: np.sqrt(np.square(s.once(errors)).mean(1)),
     )  # fmt: skip
 
@@ -151,7 +152,7 @@ def practised(
         "learns": "delta",
         "log": content_hash(log),
         "practice": content_hash(practice),
-        "model": content_hash(task.xml),
+        "model": load_robot(task.robot).hash,
     }
     run_learner(RunSpec(task.name, belief, settings, seed, inputs=made_of), learner, folder, watch)
     arrays = plain_arrays(learner.actor, learner.see_actor)

@@ -116,7 +116,7 @@ class Track:
 def track(world: World, belief: Belief, log: Log) -> Track:
     """Walk along a log, set back to what was measured at every row, to find what its slow actuators had reached."""
     _whole(world, log)
-    e, rows, one = belief.mean(), np.arange(len(log)), world.with_(1)
+    e, rows, one = belief.estimate(), np.arange(len(log)), world.with_(1)
     x, u = starts(world, log, rows), controls(world, log)
     u, at = np.where(np.isfinite(u), u, 0.0), x.q - encoder_shift(world, e[None])
     act = np.zeros((len(log), world.model.na))

@@ -11,7 +11,8 @@ from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
-from surefoot.task import Reward, Task
+from surefoot.robot import Robot
+from surefoot.task import Episode, Reward, Task
 from surefoot.world import Start
 
 DT = 0.02
@@ -60,9 +61,9 @@ RANGES = {
 }  # fmt: skip
 
 
-def _start(rng: Draw, n: int) -> Start:
+def _episode(rng: Draw, n: int) -> Episode:
     x = rng.uniform(-0.05, 0.05, (n, 4))
-    return Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1)))
+    return Episode(Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1))))
 
 
 def balance(discrete: bool = False) -> Task:
@@ -71,7 +72,7 @@ def balance(discrete: bool = False) -> Task:
     return Task(
         name="balance-discrete" if discrete else "balance",
         about="keep a pole upright on a cart" + (" by pushing full left or right" if discrete else ""),
-        xml=XML,
+        robot=Robot.text(XML, "balance"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),
         substeps=1,
@@ -87,7 +88,7 @@ def balance(discrete: bool = False) -> Task:
             "off the rail": lambda s: np.abs(s.q[:, 0]) > TRACK,
             "pole fell": lambda s: np.abs(s.q[:, 1]) > TILT,
         },
-        start=_start,
+        episode=_episode,
         error=lambda s: np.abs(s.q[:, 1]),
         error_unit="rad",
         tolerance=TILT,

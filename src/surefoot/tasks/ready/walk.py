@@ -12,9 +12,10 @@ from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
-from surefoot.task import Moment, Reward, Symmetry, Task
+from surefoot.task import Episode, Moment, Reward, Symmetry, Task
 from surefoot.tasks.ready.ground import Ground
 from surefoot.world import Start
 
@@ -261,19 +262,19 @@ def walk(rough: bool = False) -> Task:
     ground = Ground(rough)
     rewards = Rewards(ground)
 
-    def start(rng: Draw, n: int) -> Start:
+    def episode(rng: Draw, n: int) -> Episode:
         """Anywhere on the ground, any heading, joints and speeds a little off the stand."""
         xy, rest = ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 31))
         yaw = np.pi * rest[:, 0]
         quat = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
         z = HEIGHT + 0.02 + ground.top(xy)
         q = np.concatenate([xy, z[:, None], quat, STAND + 0.15 * rest[:, 1:13]], 1)
-        return Start(q, 0.3 * rest[:, 13:], np.tile(STAND, (len(q), 1)))
+        return Episode(Start(q, 0.3 * rest[:, 13:], np.tile(STAND, (len(q), 1))))
 
     return Task(
         name="walk-rough" if rough else "walk",
         about="a quadruped follows a commanded velocity" + (" over rough ground" if rough else ""),
-        xml=xml(ground),
+        robot=Robot.text(xml(ground), "quadruped"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),
         substeps=4,
@@ -283,7 +284,7 @@ def walk(rough: bool = False) -> Task:
         rewards=_rewards(rewards),
         ended={"fell": lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2) < 0.5,
                "trunk on the ground": lambda s: s.q[:, 2] - ground.height(s.q[:, 0], s.q[:, 1]) < 0.12},
-        start=start,
+        episode=episode,
         error=lambda s: s.once(_tracking),
         error_unit="m/s",
         tolerance=0.25,
@@ -296,5 +297,5 @@ def walk(rough: bool = False) -> Task:
         symmetry=_symmetry(),
         terms=(Push(joint_dofs=slice(0, 2), force=60.0, seconds=0.1, every=4.0, params=PARAMS),),
         settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
-        robot="legged",
+        kind="legged",
     )  # fmt: skip
