@@ -18,10 +18,10 @@ from typing import Any
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.files import sha256
-from surefoot.observation import known_fields
 from surefoot.sim.model.load import ENGINE, load_robot
 from surefoot.task import Task
 from surefoot.tasks.registry import GROUP, READY, task_file
+from surefoot.typed import known_fields
 
 LONGEST = 200_000  # characters of a task's text that are kept; of a longer one, its hash alone
 MOST_LINES = 5000  # that are compared line by line
