@@ -18,7 +18,7 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
+from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, ramp
 from surefoot.real2sim.excite.explore import Explore, Explored, explore, meter_for, outside
 from surefoot.real2sim.excite.fisher import Meter, information
 from surefoot.real2sim.identify import Identify, identify
@@ -64,7 +64,7 @@ def played(world: Engine, at: Meter, u: np.ndarray, time: np.ndarray, e: np.ndar
     one.reset(np.arange(1), e[None], at.start)
     motion = one.rollout(u[None, :-1], Chance(0, 0, one.dt))
     q = np.concatenate([at.start.q, motion.q[0]]) + NOISE * stream(seed, "encoder").standard_normal((len(time), 2))
-    return Log(time, {"control": u, "joint_pos": q}, meta={"names": names_of(world.model)})
+    return Log(time, {"control": u, "joint_pos": q}, meta={"names": {"control": list(world.layout.actuators)}})
 
 
 def fitted(world: Engine, belief: Box, log: Log) -> np.ndarray:

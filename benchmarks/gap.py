@@ -89,7 +89,7 @@ def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
 
     flown = replace(task, episode=still, seconds=seconds, ended={})
     env = tasks.env(flown, n, seed=seed, terms=(Air(),))
-    return logged(Pilot(contract(task, env.world.model), n, seed), env, AIR, stir=0.05)
+    return logged(Pilot(contract(task, env.world), n, seed), env, AIR, stir=0.05)
 
 
 def off(at: Track, seconds: float, terms: tuple[Term, ...]) -> dict[str, np.ndarray]:

@@ -99,7 +99,7 @@ def test_the_core_alone_runs_a_policy(tmp_path):
     from surefoot.tasks.rollout import contract
 
     task = tasks.resolve("balance")
-    law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    law = linear(contract(task, tasks.env(task, 1).world), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     export.save(law, tmp_path / "law")
     code = """
 import numpy as np

@@ -235,7 +235,7 @@ def test_zero_and_random_fit_every_task():
         task = tasks.resolve(name)
         env = tasks.env(task, 3)
         obs = env.reset()["actor"]
-        c = contract(task, env.world.model)
+        c = contract(task, env.world)
         c.check(name)
         assert c.obs_dim == obs.shape[1] and c.rate == pytest.approx(50.0)
         shape = (3, 1 if task.action.choices else len(task.action.names))
@@ -254,7 +254,7 @@ def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_
     for name in ("balance", "hover", "arm", "walk"):
         task = tasks.resolve(name)
         env = tasks.env(task, 1)
-        c = contract(task, env.world.model)
+        c = contract(task, env.world)
         policy = Random(c, 3)
         found = golden.recorder(env)(policy)
         assert len(found["obs"]) >= 4 and not found["raw"]

@@ -9,7 +9,6 @@ is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne un
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -153,8 +152,22 @@ class World(ABC):
     """the engine's own steps in a control period"""
     sense_after_step: bool = False
     """whether a step ends with sense(); else sensors tell what they read before its last integration, which costs less"""
-    model: Any
-    """the engine's own model, for whoever needs gains or pictures"""
+
+    @property
+    def nq(self) -> int:
+        return self.state.q.shape[1]
+
+    @property
+    def nv(self) -> int:
+        return self.state.v.shape[1]
+
+    @property
+    def nu(self) -> int:
+        return self.state.u.shape[1]
+
+    @property
+    def na(self) -> int:
+        return self.state.act.shape[1]
 
     @abstractmethod
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:

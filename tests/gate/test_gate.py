@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
     """A good law, and one with its sign turned."""
     folder = tmp_path_factory.mktemp("runs")
     task = tasks.resolve("balance")
-    c = contract(task, tasks.env(task, 1).world.model)
+    c = contract(task, tasks.env(task, 1).world)
     for name, sign in (("good", 1.0), ("bad", -1.0)):
         export.save(linear(c, {"cart_pole": sign * np.array([[1.0, 2.0, 20.0, 4.0]])}), folder / name)
     (folder / "good.onnx").write_bytes((folder / "good" / "policy.onnx").read_bytes())
@@ -213,9 +213,9 @@ def test_limits_come_from_a_file_and_are_checked(tmp_path):
 
 def test_a_teacher_is_told_what_no_robot_measures():
     task = tasks.resolve("balance")
-    teacher, model = tasks.with_override(task, tasks.ObsOverride(also=("e",))), tasks.env(task, 1).world.model
-    assert tasks.privileged(contract(task, model)) == []
-    assert tasks.privileged(contract(teacher, model)) == ["e"]
+    teacher, world = tasks.with_override(task, tasks.ObsOverride(also=("e",))), tasks.env(task, 1).world
+    assert tasks.privileged(contract(task, world)) == []
+    assert tasks.privileged(contract(teacher, world)) == ["e"]
 
 
 def test_where_nothing_can_be_written_it_is_said_before_minutes_are_spent(runs, tmp_path, capsys):

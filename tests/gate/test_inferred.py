@@ -23,7 +23,7 @@ OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}
 def knowing(folder, latent: bool = True) -> tuple[OnnxPolicy, Box]:
     """A policy that is told e: it catches the pole by hand-made gains, and its latent is e itself, relu(e) - relu(-e)."""
     task = tasks.with_override(tasks.resolve("balance"), tasks.ObsOverride(also=("e",)))
-    d, c = len(task.params), contract(task, tasks.env(task, 1).world.model)
+    d, c = len(task.params), contract(task, tasks.env(task, 1).world)
     net = linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
     if latent:
         encoder = Encoder("mlp", np.arange(4, 4 + d), 1, d, "relu", torch.Generator(), 2 * d)

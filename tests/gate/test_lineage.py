@@ -28,7 +28,7 @@ QUICK = Plan(threads=1, episodes=20, rungs=4, watched=2, again=1, search=(8, 4, 
 def law(folder, seed="", base=None):
     """A law by hand that balances the pole, as if trained with a seed."""
     task = tasks.resolve("balance")
-    c = contract(task, tasks.env(task, 1).world.model, {"seed": seed} if seed else {})
+    c = contract(task, tasks.env(task, 1).world, {"seed": seed} if seed else {})
     net = linear(c, {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     if base is not None:
         net = PolicyNet(c, net.actor, (net.mean.numpy(), net.sd.numpy()), base)

@@ -7,12 +7,13 @@ import pytest
 
 from surefoot import tasks
 from surefoot.belief import point
-from surefoot.gate.margins import Blow, climb, handle, latency, push
+from surefoot.gate.margins import Blow, climb, latency, push
 from surefoot.gate.runs import Runs, suspect_unknown
 from surefoot.learn.nets.policy_net import linear
 from surefoot.params import Params
 from surefoot.policy import Zero
 from surefoot.sim.engine import Engine
+from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.model.load import load_string
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, Start
@@ -51,7 +52,7 @@ BALL = '<mujoco><option gravity="0 0 0"/><worldbody><body name="ball"><freejoint
 def test_a_blow_gives_a_free_body_its_impulse_over_its_mass():
     """m v = J: 3 N s on 2 kg are 1.5 m/s, sideways, and none before or after."""
     model = load_string(BALL).model
-    body, axes, mass = handle(model)
+    body, axes, mass = Plain(model).handle
     assert body == "ball" and mass == 2.0
     world = Engine(model, Params(), 16, 5, terms=(Blow(body, 3.0, axes, 2.0),))
     q = np.zeros((16, 7))
@@ -69,7 +70,7 @@ def test_a_blow_gives_a_free_body_its_impulse_over_its_mass():
 def hand():
     task = tasks.resolve("balance")
     task = replace(task, observations={"actor": task.observations["actor"]}, seconds=4.0, window=4.0)
-    c = contract(task, tasks.env(task, 1).world.model)
+    c = contract(task, tasks.env(task, 1).world)
     return task, linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]}), c
 
 
@@ -87,7 +88,7 @@ def test_the_latency_margin_is_where_an_evaluation_with_that_latency_breaks():
 
 def test_a_cart_is_pushed_along_its_rail_and_a_better_law_bears_more():
     task, policy, c = hand()
-    body, axes, mass = handle(tasks.env(task, 1).world.model)
+    body, axes, mass = Plain(tasks.env(task, 1).world.model).handle
     assert body == "cart" and np.allclose(np.abs(axes), [[1, 0, 0]]) and mass == pytest.approx(1.1)
     strong = push(policy, task, 16, 5, 0.9, lambda _: None, threads=1)
     nobody = push(Zero(c), task, 16, 5, 0.9, lambda _: None, threads=1)

@@ -27,7 +27,7 @@ class Says(Policy):
 def ride(name, actions, **changes):
     task = replace(tasks.resolve(name), ended={}, **changes)
     env = tasks.env(task, 4, seed=1, threads=1)
-    return watched(Says(contract(task, env.world.model), actions), env)
+    return watched(Says(contract(task, env.world), actions), env)
 
 
 def test_full_force_is_at_its_limit_all_the_time_and_does_the_work_it_does():

@@ -29,7 +29,7 @@ class Feedback(Policy):
 
 def hands():
     task = tasks.resolve("balance")
-    c = contract(task, tasks.env(task, 1).world.model)
+    c = contract(task, tasks.env(task, 1).world)
     return task, {"catches": Feedback(c), "nobody": Zero(c)}
 
 

@@ -129,7 +129,7 @@ def law(task):
     with torch.no_grad():
         layer.weight[:], layer.bias[:] = torch.tensor([0.0, 0.01, 0.4, 0.08]), 0.0
     scales = np.zeros(4, np.float32), np.full(4, 0.1, np.float32)
-    return PolicyNet(contract(task, tasks.env(task, 1).world.model), Actor(torch.nn.Sequential(layer), None), scales)
+    return PolicyNet(contract(task, tasks.env(task, 1).world), Actor(torch.nn.Sequential(layer), None), scales)
 
 
 def apprentice(of=law, **changes):

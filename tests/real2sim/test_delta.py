@@ -40,7 +40,7 @@ class Wander(Random):
 
 def moved(belief, n=6, seed=0):
     env = tasks.env(ARM, n, belief, seed)
-    return logged(Wander(contract(ARM, env.world.model), seed), env)
+    return logged(Wander(contract(ARM, env.world), seed), env)
 
 
 @pytest.fixture(scope="module")

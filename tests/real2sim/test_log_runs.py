@@ -36,7 +36,7 @@ SMALL = {"labels": False, "hidden": 4, "history": 2, "window": 0.05, "rounds": 3
 def arm_log():
     weak = point(ARM.params, ARM.params.vector({"kp": 0.65}))
     env = tasks.env(ARM, 4, weak, 0)
-    return logged(Random(contract(ARM, env.world.model), 0), env)
+    return logged(Random(contract(ARM, env.world), 0), env)
 
 
 @pytest.fixture(scope="module")

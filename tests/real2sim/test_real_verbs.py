@@ -106,7 +106,7 @@ def test_a_task_replays_with_a_delta(here, capsys):
     from surefoot.tasks.record import record
 
     arm = tasks.resolve("arm")
-    record(arm, Reality(0, {}), Random(contract(arm, tasks.env(arm, 1).world.model), 0), 2.0).save(here / "arm.npz")
+    record(arm, Reality(0, {}), Random(contract(arm, tasks.env(arm, 1).world), 0), 2.0).save(here / "arm.npz")
     learned.save(constant(learned.DeltaAction, tasks.env(arm, 1).world.model, [0.2, -0.1]), here / "delta")
     without, moved = (
         ask(capsys, f"replay arm arm.npz {w}")["signals"]["joint_pos"]["rmse"] for w in ("", "--world delta")

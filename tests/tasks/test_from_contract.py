@@ -153,7 +153,7 @@ def test_it_stands_on_its_feet_when_told_to_do_nothing_and_falls_without_gains(m
     for gains, stands in (({}, True), ({"kp": 1.0}, False)):
         task = replace(task_of(model, contract(commands={}, **gains))[0], seconds=3.0, window=2.0)
         env = tasks.env(task, 4, seed=1)
-        found = rollout.evaluate(Zero(rollout.contract(task, env.world.model)), env)
+        found = rollout.evaluate(Zero(rollout.contract(task, env.world)), env)
         assert found.success.all() == stands and (found.reasons.get("time", 0) == 4) == stands
 
 
@@ -204,7 +204,7 @@ def test_the_tasks_own_contract_means_what_the_given_one_does(model):
 
     given = contract(kp=21.0, kd=0.7)
     task, robot = task_of(model, given)
-    own = rollout.contract(task, robot.model)
+    own = rollout.contract(task, tasks.env(task, 1).world)
     assert own.observation.dim == given.obs_dim and own.joints == given.joints and own.rate == pytest.approx(50)
     assert own.kp == pytest.approx(given.kp) and own.kd == pytest.approx(given.kd) and own.home == given.home
     changed = {d.split(":")[0] for d in own.differences(given)}

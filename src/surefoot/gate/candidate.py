@@ -69,7 +69,7 @@ def _stranger(
 
     def rewire(given: Contract) -> tuple[Policy, Task]:
         made, _ = from_contract.task_of(model, given, command, seconds)
-        own = contract(made, tasks.env(made, 1).world.model)
+        own = contract(made, tasks.env(made, 1).world)
         return OnnxPolicy(own, graph, {}), made
 
     policy, task = rewire(found.contract)

@@ -265,7 +265,7 @@ def _margins(who: Candidate, plan: Plan, limits: Limits, found: Found, watch: Wa
         return it
 
     yield checks.latency(margin(margins.latency, "latency"), limits.latency, env.world.dt)
-    yield checks.push(margin(margins.push, "push"), limits.push, margins.handle(env.world.model)[2])
+    yield checks.push(margin(margins.push, "push"), limits.push, Plain(model_of(env.world)).handle[2])
 
 
 def _next(who: Candidate, found: Found, again: str) -> str:

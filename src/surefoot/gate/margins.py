@@ -8,7 +8,6 @@ It is taken that more is worse; a policy that bears 40 ms and not 30 would be ca
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import mujoco
 import numpy as np
 
 from surefoot import tasks
@@ -19,6 +18,7 @@ from surefoot.params import Param, Params
 from surefoot.policy import Policy
 from surefoot.report import Progress, Watch
 from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import model_of
 from surefoot.task import Task
 from surefoot.verdict import clopper_pearson
 from surefoot.world import Chance, OnBody, State
@@ -99,7 +99,8 @@ def latency(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Wa
     late = Param("added latency", "action_delay", 0.0, 0.0, LATEST + own, op="add", unit="s", about="added by the gate")
     params = Params((*task.params, late))
     wide = replace(task, params=params, belief=Box.full(params), observations={"actor": _own(task)})
-    h = float(tasks.env(task, 1).world.model.opt.timestep)
+    world = tasks.env(task, 1).world
+    h = world.dt / world.substeps
 
     def run(delay: float) -> Runs:
         watch(Progress(f"latency margin: {1000 * delay:.0f} ms later"))
@@ -118,8 +119,7 @@ def _own(task: Task) -> ObsGroup:
 
 def push(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Watch, threads: int = 0) -> Margin:
     """One push in each episode, in the nominal world, N s."""
-    model = tasks.env(task, 1).world.model
-    body, axes, mass = handle(model)
+    body, axes, mass = Plain(model_of(tasks.env(task, 1).world)).handle
 
     def run(impulse: float) -> Runs:
         watch(Progress(f"push margin: pushed with {impulse:.3g} N s"))
@@ -128,23 +128,6 @@ def push(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Watch
         )
 
     return climb(run, SPEED * mass, FASTEST * mass, bar)
-
-
-def handle(model: mujoco.MjModel) -> tuple[str, np.ndarray, float]:
-    """Where a robot is pushed: a body, the world axes along which it can give (k, 3), and the mass that has to be moved.
-
-    A free robot by its base, sideways; one on a rail along it; one that is bolted down by its last body, any way.
-    """
-    plain = Plain(model)
-    if plain.free is not None:
-        body = int(model.jnt_bodyid[plain.free])
-        return model.body(body).name, np.eye(3)[:2], float(model.body_subtreemass[body])
-    first = int(plain.joints[0])
-    body = int(model.jnt_bodyid[first])
-    if model.jnt_type[first] == mujoco.mjtJoint.mjJNT_SLIDE:
-        return model.body(body).name, plain.data.xaxis[first][None].copy(), float(model.body_subtreemass[body])
-    last = int(plain.moving[-1])
-    return model.body(last).name, np.eye(3), float(model.body_subtreemass[body])
 
 
 @dataclass(frozen=True)

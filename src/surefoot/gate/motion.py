@@ -10,12 +10,10 @@ that of an episode; the interval is over episodes.
 
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 
 from surefoot.env import Env
 from surefoot.policy import Driver, Policy
-from surefoot.sim.gap.recipe import HINGE, Plain
 
 NEAR = 0.99  # of a limit
 TRAVEL = 0.5  # m: a robot that went less has no cost of transport
@@ -44,21 +42,19 @@ class _Gauge:
     """What is read off a robot in each control period."""
 
     def __init__(self, env: Env):
-        m = env.world.model
-        self.env, plain = env, Plain(m)
-        self.drives = plain.drives
+        self.env, layout = env, env.world.layout
+        self.drives, hinges = layout.drives, dict(zip(layout.joints, layout.hinges))
         self.dofs = np.array([d.dof for d in self.drives], int)
         self.limits = np.array([np.inf if d.limit is None else d.limit * abs(d.gear) for d in self.drives])
-        self.hinge = np.array([m.jnt_type[m.dof_jntid[d.dof]] == HINGE for d in self.drives], bool)
-        driven = {int(m.actuator_ctrladr[d.number]) for d in self.drives}
-        others = [i for i in range(m.nu) if i not in driven and m.actuator_ctrllimited[i]]
-        self.others, self.ends = np.array(others, int), m.actuator_ctrlrange[others]
-        names = [m.actuator(i).name for i in range(m.nu)]
-        self.names = [d.actuator for d in self.drives] + [names[i] for i in others]
+        self.hinge = np.array([hinges[d.joint] for d in self.drives], bool)
+        driven = {d.control for d in self.drives}
+        ends = np.array(layout.control_limits, float).reshape(-1, 2)
+        others = [i for i in range(len(ends)) if i not in driven and np.isfinite(ends[i]).all()]
+        self.others, self.ends = np.array(others, int), ends[others]
+        self.names = [d.actuator for d in self.drives] + [layout.actuators[i] for i in others]
         self.known = np.concatenate([np.isfinite(self.limits), np.ones(len(others), bool)])
-        self.base = None if plain.free is None else int(m.jnt_qposadr[plain.free])
-        self.weight = float(m.body_subtreemass[0] * np.linalg.norm(m.opt.gravity))
-        self.model: mujoco.MjModel = m
+        self.base = None if layout.base is None else layout.base[0]
+        self.weight = layout.mass * float(np.linalg.norm(env.world.state.gravity[0]))
 
     def place(self) -> np.ndarray | None:
         """(n, 2) where on the ground a free robot is."""
@@ -85,7 +81,7 @@ def watched(policy: Policy, env: Env) -> Motion:
     for _ in range(env.steps):
         a = drive(obs["actor"])
         bounded = env.task.action.bounded(a)
-        u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.model.nu))
+        u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.nu))
         share, v, watts = gauge.read(np.asarray(u, float))
         at += alive[:, None] * (share >= NEAR)
         peak = np.maximum(peak, np.where(alive[:, None], share, 0.0).max(0))

@@ -244,7 +244,7 @@ def policy_of(learner: PolicyLearner, made_from: Mapping[str, str] = {}) -> Poli
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),
     }
-    net = learner.policy(contract(env.task, env.world.model, parents))
+    net = learner.policy(contract(env.task, env.world, parents))
     if net.base is not None:
         net.contract = replace(net.contract, parents=parents | {"base": export.digest(net.base)})
     return net

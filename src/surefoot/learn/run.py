@@ -19,10 +19,10 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import mujoco
 import numpy as np
 import scipy
 import torch
@@ -56,7 +56,7 @@ class Mark(NamedTuple):
 def versions() -> dict[str, str]:
     """What must be the same for a resumed run to have the same bits."""
     return {
-        "surefoot": surefoot.__version__, "mujoco": mujoco.__version__, "torch": torch.__version__,
+        "surefoot": surefoot.__version__, "mujoco": version("mujoco"), "torch": torch.__version__,
         "numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version(), "machine": platform.machine(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
     }  # fmt: skip

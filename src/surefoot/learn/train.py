@@ -323,7 +323,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
         run.notes.append(f"{task.name}'s symmetry is not used: not all the actor is told has a mirror image")
     upon = None
     if parents.base is not None and spec.residual is not None:
-        upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world.model), parents.base))
+        upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
     ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps)
     learner = PPO(env, s, spec.seed, ranges, upon)
     if parents.start is not None and spec.start is not None:

@@ -93,7 +93,7 @@ def windows(
 
 def _known(world: World, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Stretches without what slow actuators take to forget where they began, or without a half where that is less."""
-    slow = settling(world.model, world.dt)
+    slow = settling(world)
     return [(a + min(slow, (b - a) // 2), b) for a, b in parts]
 
 
@@ -162,7 +162,7 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
         world.reset(np.arange(m * w), each, there)
     else:  # what actuators do with controls does not depend on where the machine is: it is put there afterwards
         told = np.tile(pieces.before[:, -count:], (m, 1, 1))
-        act = told[:, 0] if world.model.na == world.model.nu else None
+        act = told[:, 0] if world.na == world.nu else None
         world.reset(np.arange(m * w), each, replace(there, u=told[:, 0], act=act))
         lost = world.rollout(told, chance).diverged
         world.set_state(there.q, there.v)
@@ -182,7 +182,7 @@ def bears(
     pieces = windows(world, log, length, only=only)
     pieces = pieces.some(np.unique(np.linspace(0, len(pieces) - 1, 4).round().astype(int)))
     near, n = repeated(pieces.start, 1 + DIRECTIONS), len(pieces)
-    push = SMALL * stream(0, "a small error").standard_normal((DIRECTIONS * n, world.model.nv))
+    push = SMALL * stream(0, "a small error").standard_normal((DIRECTIONS * n, world.nv))
     near.v[n:] += push
     motion = predict(world, pieces, np.tile(e, (1 + DIRECTIONS, 1)), near)
     v = motion.v.reshape(1 + DIRECTIONS, n, length, -1)
@@ -193,12 +193,12 @@ def bears(
 
 def encoder_shift(world: World, e: np.ndarray) -> np.ndarray:
     """(m, nq) what each joint's encoder reads above the truth, under each e."""
-    m, shift = world.model, np.zeros((len(e), world.model.nq))
+    layout, shift = world.layout, np.zeros((len(e), world.nq))
     for i, p in enumerate(world.params):
         if p.target == "encoder_offset":
-            for a in range(m.nu):
-                if re.fullmatch(p.match, m.actuator(a).name):
-                    shift[:, m.jnt_qposadr[m.actuator_trnid[a, 0]]] += e[:, i]
+            for d in layout.drives:
+                if re.fullmatch(p.match, d.actuator):
+                    shift[:, layout.places[layout.joints.index(d.joint)]] += e[:, i]
     return shift
 
 

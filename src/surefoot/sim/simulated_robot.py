@@ -20,6 +20,7 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.sim.gap.link import Lost
 from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import model_of
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
 from surefoot.task import Task
@@ -48,7 +49,7 @@ class SimulatedRobot:
         world = reality.world(task, torque=True)
         world.sense_after_step = True  # else its joints would be told a timestep older than its base
         self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
-        self._columns = _Columns(Plain(world.model))
+        self._columns = _Columns(Plain(model_of(world)))
         self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation
         self._rows: list[dict[str, Any]] = []

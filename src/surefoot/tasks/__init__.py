@@ -14,11 +14,12 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
+from surefoot.sim.layout import layout_of, model_of
 from surefoot.sim.learned import load
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task, memory
 from surefoot.tasks.registry import is_reference, named, names, resolve
-from surefoot.tasks.rollout import contract as contract_of
+from surefoot.tasks.rollout import contract_of
 from surefoot.world import Term
 
 __all__ = ["ObsOverride", "is_reference", "named", "names", "resolve"]
@@ -104,7 +105,8 @@ def of(contract: Contract, name: str = "") -> Task:
     if task.action.names != contract.action.names:
         theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
-    means = contract_of(task, load_robot(task.robot).spec.compile())
+    model = load_robot(task.robot).own[0]
+    means = contract_of(task, layout_of(model), 1 / (task.substeps * model.opt.timestep))
     differs = means.differences(contract, but=("task", "parents", "about", "ports", "command_ranges"))
     if differs:  # the task computes observations and controls, so another policy would be judged
         raise SurefootError(f"the policy's contract is not that of {task.name}: {'; '.join(differs[:4])}")
@@ -172,5 +174,5 @@ def learned(task: Task, folders: Sequence[Path]) -> tuple[Term, ...]:
     """Learned Terms from the folders they were saved to, refused where they were learned on another robot."""
     if not folders:
         return ()
-    model = env(task, 1).world.model
+    model = model_of(env(task, 1).world)
     return tuple(load(folder, model) for folder in folders)

@@ -174,9 +174,7 @@ def portrait(task: Task) -> Picture | None:
         from surefoot.tasks.view.picture import film
 
         env = tasks.env(task, 1)
-        still = film(
-            Zero(contract(task, env.world.model)), env, seconds=env.world.dt, fps=1 / env.world.dt, size=(320, 240)
-        )
+        still = film(Zero(contract(task, env.world)), env, seconds=env.world.dt, fps=1 / env.world.dt, size=(320, 240))
         return Picture(still, "gif", task.name)
     except (SurefootError, ImportError):
         return None

@@ -58,9 +58,8 @@ class Machine:
 
 def _same_robot(world: "Engine", model: str, log: Log) -> None:
     """Refuse a log none of whose joints the model has: it is another robot's."""
-    from surefoot.real2sim.signals import movable
 
-    has = [world.model.joint(j).name for j in movable(world.model)]
+    has = list(world.layout.joints)
     told = log.meta.get("names", {})
     names = [str(n) for column in ("joint_pos", "joint_vel") for n in told.get(column, []) if column in log.columns]
     if names and not set(names) & set(has):

@@ -22,9 +22,10 @@ from surefoot.errors import LogError, SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.actuator.net import CLIP, TOLD, ActuatorNet, Card, Drive, Kind, drives, response
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
-from surefoot.real2sim.signals import controls, joints_of, measured, starts
+from surefoot.real2sim.signals import controls, measured, names_in, starts
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import key, stream
+from surefoot.sim.layout import model_of
 from surefoot.world import Start, World
 
 BLOCK = 0.5  # s, where the log is long enough for 28 of them
@@ -124,7 +125,7 @@ def fit(
 
 def prepared(world: World, e: np.ndarray, log: Log, s: Settings, labels: bool) -> Lesson:
     """Cut the log, work out what the model's actuators did in it, and set the scales of the net."""
-    what = drives(world.model)
+    what = drives(model_of(world))
     length = max(2 * max(s.history, WARM), min(round(BLOCK / world.dt), len(log) // (4 * OF)))
     length = max(length, round(s.window / world.dt)) if not labels else length
     only = tuple(k for k in ("joint_pos", "joint_vel") if k in log.columns)
@@ -134,7 +135,7 @@ def prepared(world: World, e: np.ndarray, log: Log, s: Settings, labels: bool) -
     together = len(what) if s.by == "ppo" and not labels else 1
     every = (1.0,) * len(what)
     card = Card(s.net, world.dt, what, _groups(what, s.types, together), every, every, s.history, s.hidden, together)
-    blank = ActuatorNet.on(world.model, card, {"w_out": np.zeros((1, 1, 1))})
+    blank = ActuatorNet.on(model_of(world), card, {"w_out": np.zeros((1, 1, 1))})
     slow = np.maximum(SLOW * np.nanstd(x.v[:, blank.v_at], 0), 1e-6)
     blank = replace(blank, card=replace(card, slow=tuple(map(float, slow))))
     u, tau = controls(world, log), _labels(world, log, what) if labels else None
@@ -180,7 +181,7 @@ def _labels(world: World, log: Log, what: tuple[Drive, ...]) -> np.ndarray:
     """(T, J) measured torque, in the order of the drives."""
     if "joint_torque" not in log.columns:
         raise LogError(f"found columns {', '.join(log.columns)}; expected joint_torque, or --no-labels")
-    names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_torque")]
+    names = names_in(world.layout, log, "joint_torque")
     for d in what:
         if d.joint not in names:
             raise LogError(f"joint_torque: found no part for joint {d.joint}; it has {', '.join(names)}")
@@ -190,7 +191,7 @@ def _labels(world: World, log: Log, what: tuple[Drive, ...]) -> np.ndarray:
 def own_forces(world: World, e: np.ndarray, log: Log, x: Start, u: np.ndarray) -> np.ndarray:
     """(T - 1, nv) what the model's actuators did over each period, had they been where the log says."""
     late = _late(world, e, log, u)
-    act = late if world.model.na == world.model.nu else None
+    act = late if world.na == world.nu else None
     ends = []
     for rows in (slice(0, -1), slice(1, None)):
         ends.append(_driven(world, e, Start(x.q[rows], x.v[rows], late[:-1], None if act is None else act[:-1])))
@@ -200,7 +201,7 @@ def own_forces(world: World, e: np.ndarray, log: Log, x: Start, u: np.ndarray) -
 def _late(world: World, e: np.ndarray, log: Log, u: np.ndarray) -> np.ndarray:
     """The controls as they reach actuators that the model delays."""
     one = world.with_(1, ())
-    nothing = Start(np.zeros((1, world.model.nq)), np.zeros((1, world.model.nv)), u[:1])
+    nothing = Start(np.zeros((1, world.nq)), np.zeros((1, world.nv)), u[:1])
     one.reset(np.arange(1), e[None], nothing)
     delay = one.delays()[0]
     return np.stack([np.interp(log.time - delay[i], log.time, u[:, i]) for i in range(u.shape[1])], 1)

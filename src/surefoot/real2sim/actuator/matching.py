@@ -36,7 +36,7 @@ ENVS, HORIZON = 64, 25
 
 def following(way: Course, n: int) -> Followed:
     """The lesson's windows for n simulations; what a policy adds is the force of each driven joint, (n, J)."""
-    lesson, held = way.lesson, np.zeros((n, way.lesson.world.model.nv))
+    lesson, held = way.lesson, np.zeros((n, way.lesson.world.nv))
 
     def give(controls: np.ndarray, force: np.ndarray) -> np.ndarray:
         held[:, lesson.blank.v_at] = force
@@ -69,14 +69,13 @@ def task_of(way: Course, world: Followed) -> Task:
     missing = {name: partial(missed, name=name) for name in targets}
     near = {name: Reward(1.0, partial(_near, missing[name]), f"{name} as logged") for name in targets}
     strayed = tuple(ObsTerm(f"missed {name}", f, len(way.sd[name]), clip=10.0) for name, f in missing.items())
-    m = world.model
     return Task(
         name="follow", about="add the forces that make the world move as a log did", robot=Robot(""), params=world.params,
         belief=world.belief, substeps=1, seconds=pieces.length * world.dt,
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
         observations={"actor": ObsGroup((seen,), card.history), "critic": ObsGroup((seen, *strayed, ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
-        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu)))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, world.nq)), np.zeros((n, world.nv)), np.zeros((n, world.nu)))),
         error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,
         window=pieces.length * world.dt, measure="mean",
     )  # fmt: skip

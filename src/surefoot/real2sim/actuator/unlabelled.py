@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 import torch
 
@@ -32,6 +31,8 @@ from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.signals import joints_of, starts
 from surefoot.report import Progress, Watch
 from surefoot.rng import stream
+from surefoot.sim.layout import model_of
+from surefoot.sim.model.load import model_hash
 from surefoot.world import Chance, OnForce, Start, State
 
 ROUNDS = 100
@@ -69,7 +70,7 @@ class Course:
 
 def budget(lesson: Lesson, s: Settings) -> int:
     """Control periods simulated in one round, the same whatever the way of learning."""
-    return WINDOWS * round(s.window / lesson.world.dt) * (2 + 3 * lesson.world.model.nv)
+    return WINDOWS * round(s.window / lesson.world.dt) * (2 + 3 * lesson.world.nv)
 
 
 def course(lesson: Lesson, s: Settings) -> Course:
@@ -82,10 +83,10 @@ def course(lesson: Lesson, s: Settings) -> Course:
     pieces = replace(lesson.pieces, rows=rows, length=length, start=starts(world, log, rows), u=u, before=None)
     errors = pieces.errors(predict(world, pieces, lesson.e[None]))
     sd = {name: np.maximum(np.sqrt(np.square(e).mean((0, 1))), 1e-9) for name, e in errors.items()}
-    m, reads = world.model, {}
+    layout, reads = world.layout, {}
     for name in errors:
-        joints = joints_of(m, log, name)
-        reads[name] = m.jnt_qposadr[joints] if name == "joint_pos" else m.nq + m.jnt_dofadr[joints]
+        at = np.array(layout.places) if name == "joint_pos" else world.nq + np.array(layout.speeds)
+        reads[name] = at[joints_of(layout, log, name)]
     return Course(lesson, pieces, sd, reads)
 
 
@@ -115,7 +116,7 @@ class Search(Learner):
     """Adam on the weights, along slopes through the engine or of evolution."""
 
     def __init__(self, lesson: Lesson, s: Settings):
-        if s.by == "gradient" and lesson.world.model.nq != lesson.world.model.nv:
+        if s.by == "gradient" and lesson.world.nq != lesson.world.nv:
             raise SurefootError(
                 "actuator: by gradient: found a free or ball joint; hold the base (--machine.fixed), or --by es"
             )
@@ -160,9 +161,7 @@ def followed(lesson: Lesson, s: Settings, watch: Watch, folder: Path | None = No
 
     learner = Matching(lesson, s) if s.by == "ppo" else Search(lesson, s)
     world, log = lesson.world, lesson.pieces.log
-    model = np.empty(mujoco.mj_sizeModel(world.model), np.uint8)
-    mujoco.mj_saveModel(world.model, None, model)
-    made_of = {"model": model, "terms": world.terms, "dt": world.dt, "log": log, "settings": s}
+    made_of = {"model": model_hash(model_of(world)), "terms": world.terms, "dt": world.dt, "log": log, "settings": s}
     inputs = {"learns": "actuator", **{k: content_hash(v) for k, v in made_of.items()}}
     spec = RunSpec("actuator", point(world.params, lesson.e), seed=s.seed, inputs=inputs)
 
@@ -201,7 +200,7 @@ def _cost(
     errors: Mapping[str, torch.Tensor],
 ) -> torch.Tensor:  # fmt: skip
     """(windows,) the cost as a function of the weights: its value is that of the rollout, its slope goes through A, B."""
-    c, a, model = net.card, spread(net, w), way.lesson.world.model
+    c, a, model = net.card, spread(net, w), way.lesson.world
     servo, slow, (n, T) = torch.from_numpy(c.servo).float(), torch.tensor(c.slow), f.shape[:2]
     p, v = f.reshape(n, T, -1, TOLD)[..., :2].unbind(-1)  # (n, T, J)
     dx, cost = torch.zeros(n, model.nq + model.nv), torch.zeros(n)
@@ -228,7 +227,7 @@ def linearised(
     lesson: Lesson, pieces: Windows, q: np.ndarray, v: np.ndarray, act: np.ndarray, r: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A (w, T, nx, nx) and B (w, T, nx, nv) at every point of some rollouts: one period, each direction at once."""
-    m, (w, T), at = lesson.world.model, q.shape[:2], lesson.blank.v_at
+    m, (w, T), at = lesson.world, q.shape[:2], lesson.blank.v_at
     steps = np.concatenate(
         [np.full(m.nv, STEP["q"]), np.full(m.nv, STEP["v"]), np.full(m.nv, STEP["r"] * max(lesson.blank.card.limit))]
     )

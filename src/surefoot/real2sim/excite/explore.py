@@ -27,7 +27,6 @@ from surefoot.real2sim.excite.excitation import (
     control_range,
     guard,
     home,
-    names_of,
     settled,
 )
 from surefoot.real2sim.excite.fisher import Meter, information, meter, played, posterior, score, slopes
@@ -35,6 +34,7 @@ from surefoot.real2sim.identify.uncertainty import determined
 from surefoot.real2sim.replay import repeated
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
+from surefoot.sim.layout import model_of
 from surefoot.world import Start, World
 
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
@@ -118,13 +118,13 @@ def design(
     limits, noise = limits or Limits(), noise or NOISE
     at = meter_for(world, belief, noise, start)
     time = np.arange(max(2, round(limits.seconds / world.dt)) + 1) * world.dt
-    within, range_ = guard(world.model, limits), control_range(world.model, at.start.u[0], limits)
+    within, range_ = guard(model_of(world), limits), control_range(model_of(world), at.start.u[0], limits)
     return Design(at, within, range_, time, noise, shape or Shape(), settings or Explore())
 
 
 def meter_for(world: World, belief: Belief, noise: Mapping[str, float], start: Start | None = None) -> Meter:
     """A Meter of motions that begin at rest, where the machine settles while its controls hold `start`, or home."""
-    return meter(world, belief, settled(world, belief.estimate(), start or home(world.model)), noise)
+    return meter(world, belief, settled(world, belief.estimate(), start or home(model_of(world))), noise)
 
 
 def explore(
@@ -220,7 +220,7 @@ def explored(
     each = score(at, F, s.objective)
     value = float(each.mean() if s.over == "mean" else each.min())
     meta = {
-        "kind": "excitation", "names": names_of(at.world.model), "limits": vars(to.guard.limits), "noise": dict(to.noise),
+        "kind": "excitation", "names": {"control": list(at.world.layout.actuators)}, "limits": vars(to.guard.limits), "noise": dict(to.noise),
         "start": at.start.q[0].tolist(), "sd": {p.name: p.after for p in params}, "sd_before": {p.name: p.before for p in params},
         "undetermined": [p.name for p in params if not p.determined], "used": used, "objective": s.objective, "seed": s.seed,
     }  # fmt: skip

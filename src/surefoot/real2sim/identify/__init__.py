@@ -93,7 +93,7 @@ def fitted(
         raise SurefootError(f"identify: found {rows} rows in all logs, expected at least {FEWEST}")
     kept = [_parted(x, s.hold) for x in logs]
     fitted, aside = [a for a, _ in kept], [b for _, b in kept]
-    space = Space.of(belief, float(worlds[0].model.opt.timestep))
+    space = Space.of(belief, worlds[0].dt / worlds[0].substeps)
     z = _beginning(space, belief)
     if s.how == "cma":
         z = _by_cma(space, worlds, fitted, only, s, z, watch)

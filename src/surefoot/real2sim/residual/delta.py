@@ -33,6 +33,7 @@ from surefoot.real2sim.log_env import Followed
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.force_fit import Explained, Fitting, Track, explain, judged, track
 from surefoot.report import Watch
+from surefoot.sim.layout import model_of
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Episode, Moment, Reward, Task
@@ -82,7 +83,7 @@ def following(task: Task, at: Track, pieces: Windows, n: int) -> Followed:
 
 def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
     """The task of following a log: made of any robot's task and of windows of the log as states of its world."""
-    pieces, layout, scale = world.pieces, Layout.of(at.world.model), practice.reach * task.action.scale
+    pieces, layout, scale = world.pieces, Layout.of(model_of(at.world)), practice.reach * task.action.scale
     bare = pieces.errors(predict(at.world.with_(len(pieces)), pieces, at.e[None]))
     sigma = {k: max(float(np.sqrt(np.square(x).mean())), 1e-9) for k, x in bare.items()}
     targets = {g.name: pieces.target(g) for g in pieces.signals}
@@ -156,7 +157,7 @@ def practised(
     }
     run_learner(RunSpec(task.name, belief, settings, seed, inputs=made_of), learner, folder, watch)
     arrays = plain_arrays(learner.actor, learner.see_actor)
-    term = DeltaAction(Layout.of(at.world.model), frozen(arrays, lessons.action.scale))
+    term = DeltaAction(Layout.of(model_of(at.world)), frozen(arrays, lessons.action.scale))
     return judged(at, term, {"push": "control", "steps": settings.iterations * settings.batch}, fitting, seed)
 
 

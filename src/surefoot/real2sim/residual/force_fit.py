@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-import mujoco
 import numpy as np
 
 from surefoot.belief import Belief
 from surefoot.errors import LogError, SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, encoder_shift, predict, stretches, windows
-from surefoot.real2sim.signals import controls, has_base, measured, starts
+from surefoot.real2sim.signals import controls, measured, starts
 from surefoot.report import Progress, Watch
 from surefoot.rng import stream
+from surefoot.sim.layout import mass_matrix, model_of
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout, MissingForce, doubt
 from surefoot.world import Chance, OnAction, OnForce, Start, State, Term, World
 
@@ -94,7 +94,7 @@ class Track:
         """Windows of so many seconds, that begin with actuators as the model has them there."""
         length = max(1, round(seconds / self.world.dt))
         found = windows(self.world, self.log, length, stride)
-        act = self.act[found.rows] if self.world.model.na else None
+        act = self.act[found.rows] if self.world.na else None
         return replace(found, start=replace(found.start, act=act))
 
     @cached_property
@@ -110,7 +110,7 @@ class Track:
         return found
 
     def phi(self, rows: np.ndarray) -> np.ndarray:
-        return Layout.of(self.world.model).read(self.q[rows], self.v[rows], self.u[rows], self.act[rows])
+        return Layout.of(model_of(self.world)).read(self.q[rows], self.v[rows], self.u[rows], self.act[rows])
 
 
 def track(world: World, belief: Belief, log: Log) -> Track:
@@ -119,8 +119,8 @@ def track(world: World, belief: Belief, log: Log) -> Track:
     e, rows, one = belief.estimate(), np.arange(len(log)), world.with_(1)
     x, u = starts(world, log, rows), controls(world, log)
     u, at = np.where(np.isfinite(u), u, 0.0), x.q - encoder_shift(world, e[None])
-    act = np.zeros((len(log), world.model.na))
-    if world.model.na or (world.model.actuator_history[:, 0] > 0).any():
+    act = np.zeros((len(log), world.na))
+    if world.na or (model_of(world).actuator_history[:, 0] > 0).any():
         q, v = (_filled(a) for a in (at, x.v))
         first = None if x.act is None else _filled(x.act)[:1]
         one.reset(np.arange(1), e[None], Start(q[:1], v[:1], u[:1], first))
@@ -140,9 +140,9 @@ def _filled(a: np.ndarray) -> np.ndarray:
 
 def _whole(world: World, log: Log) -> None:
     """Refuse a log that does not say where every part of the model was."""
-    Layout.of(world.model)
-    need = ["base_pos", "base_quat", "base_ang_vel"] if has_base(world.model) else []
-    need += ["joint_pos"] if world.model.njnt > int(has_base(world.model)) else []
+    Layout.of(model_of(world))
+    need = ["base_pos", "base_quat", "base_ang_vel"] if world.layout.base is not None else []
+    need += ["joint_pos"] if world.layout.joints else []
     for name in (*need, "control"):
         if name not in log.columns:
             raise LogError(
@@ -181,13 +181,8 @@ def probe(at: Track, push: Push) -> np.ndarray:
     """(d,) how large a push to ask the engine with: about a tenth of what moved the machine."""
     if push == "control":
         return np.maximum(0.1 * np.nanstd(at.u, 0), 1e-6)
-    m = at.world.model
-    data, M = mujoco.MjData(m), np.zeros((m.nv, m.nv))
-    data.qpos[:] = _filled(at.q)[0]
-    mujoco.mj_forward(m, data)
-    mujoco.mj_fullM(m, data, M)
     faster = np.sqrt(np.nanmean(np.square(np.diff(at.v, axis=0)), 0)) / at.world.dt
-    return np.maximum(0.1 * faster, 1e-3) * np.diag(M)
+    return np.maximum(0.1 * faster, 1e-3) * np.diag(mass_matrix(at.world, _filled(at.q)[0]))
 
 
 def term_of(push: Push, layout: Layout, net: Ensemble) -> MissingForce | DeltaAction:
@@ -332,7 +327,7 @@ def learned(
     at: Track, push: Push, span: float, about: MissingForce | DeltaAction | None, ends: list[int], s: Fitting, seed: int
 ) -> MissingForce | DeltaAction:
     """A Term fitted to the pushes of windows of `span` seconds, worked out about an earlier one where there is one."""
-    layout = Layout.of(at.world.model)
+    layout = Layout.of(model_of(at.world))
     pieces = at.pieces(span, max(1, round(span / at.world.dt / 3)))
     pieces = pieces.some(pieces.rows + pieces.length < ends[1])
     middle = pieces.rows + pieces.length // 2

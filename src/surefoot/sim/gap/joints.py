@@ -6,6 +6,7 @@
 L is the joint's largest force, in N or N m. Motors' curves and heat are MuJoCo's dcmotor, as is the bristle friction.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import mujoco
@@ -186,7 +187,7 @@ def _hinge(plain: Plain, d: Drive) -> bool:
     return bool(plain.model.jnt_type[plain.model.joint(d.joint).id] == HINGE)
 
 
-def _unique(drives: list[Drive]) -> list[Drive]:
+def _unique(drives: Sequence[Drive]) -> list[Drive]:
     """One drive of each joint."""
     return list({d.joint: d for d in drives}.values())
 

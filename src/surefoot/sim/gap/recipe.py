@@ -16,27 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot.errors import SurefootError
+from surefoot.robot import Drive
+from surefoot.sim.layout import drives_of
 from surefoot.world import Term
 
 SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 HINGE, FREE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_FREE)
 SLOWEST, FASTEST = 0.005, 2e-4  # s: the longest and shortest engine steps of a world that has springs and bristles
 WHEEL = 0.05  # of a joint's inertia: of a rotor or a gear that the model leaves out
-
-
-@dataclass(frozen=True)
-class Drive:
-    """An actuator that turns or slides one joint."""
-
-    actuator: str
-    number: int  # of the actuator
-    joint: str
-    dof: int
-    gear: float
-    limit: float | None
-    """largest force at the actuator, N or N m; None: no limit is known"""
-    servo: bool
-    """holds a position: F = kp (u - q) - kd v"""
 
 
 @dataclass(frozen=True)
@@ -52,25 +39,8 @@ class Plain:
         return data
 
     @cached_property
-    def drives(self) -> list[Drive]:
-        m, found = self.model, []
-        for i in range(m.nactuator):
-            j = int(m.actuator_trnid[i, 0])
-            on_joint = m.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_ctrlnum[i] == 1
-            if on_joint and m.jnt_type[j] in SCALAR:
-                servo = bool(m.actuator_biasprm[i, 1] < 0 and m.actuator_biasprm[i, 1] == -m.actuator_gainprm[i, 0])
-                gear, dof = float(m.actuator_gear[i, 0]), int(m.jnt_dofadr[j])
-                found.append(Drive(m.actuator(i).name, i, m.joint(j).name, dof, gear, self._limit(i, servo), servo))
-        return found
-
-    def _limit(self, i: int, servo: bool) -> float | None:
-        m = self.model
-        if m.actuator_forcelimited[i]:
-            return float(np.abs(m.actuator_forcerange[i]).max())
-        k = int(m.actuator_ctrladr[i])
-        if servo or not m.actuator_ctrllimited[k]:
-            return None
-        return float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0]))
+    def drives(self) -> tuple[Drive, ...]:
+        return drives_of(self.model)
 
     @cached_property
     def joints(self) -> list[int]:
@@ -115,6 +85,22 @@ class Plain:
         meets = lambda a, b: m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]  # noqa: E731
         pairs = [(g, b) for g in ground for b in range(m.ngeom) if m.body_weldid[m.geom_bodyid[b]] and meets(g, b)]
         return np.unique(np.array(pairs, int))
+
+    @cached_property
+    def handle(self) -> tuple[str, np.ndarray, float]:
+        """Where to push it: a body, the world axes along which it can give (k, 3), and the mass that has to be moved.
+
+        A free robot by its base, sideways; one on a rail along it; one that is bolted down by its last body, any way.
+        """
+        m = self.model
+        if self.free is not None:
+            body = int(m.jnt_bodyid[self.free])
+            return m.body(body).name, np.eye(3)[:2], float(m.body_subtreemass[body])
+        first = int(self.joints[0])
+        body = int(m.jnt_bodyid[first])
+        if m.jnt_type[first] != HINGE:
+            return m.body(body).name, self.data.xaxis[first][None].copy(), float(m.body_subtreemass[body])
+        return m.body(int(self.moving[-1])).name, np.eye(3), float(m.body_subtreemass[body])
 
     @cached_property
     def rotors(self) -> list[int]:
