@@ -31,6 +31,8 @@ from surefoot.gate.statistics.sequential import RateTest
 from surefoot.gate.worst import search
 from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known
+from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import model_of
 from surefoot.sim.realities import Reality, realities
 from surefoot.verdict import Check, Verdict
 
