@@ -73,4 +73,4 @@ def _table(found: "Explored") -> Table:
         [p.name, p.value, p.before, p.after, p.unit or "-", "" if p.determined else "NOT DETERMINED"]
         for p in found.params
     ]
-    return Table.of(columns, rows, "what the motion would tell")
+    return Table.of(columns, rows, "standard deviations before and after the motion")
