@@ -104,19 +104,21 @@ class Each(Policy):
 
 
 def specialists(
-    task: Task, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
+    task: str, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
     watch: Watch = unwatched,
 ) -> Each:  # fmt: skip
     """A policy for each value, trained as `run` was but with that one unknown known; asked again, they are used again."""
     asked = learn.settings_of(run)
-    elsewhere = others != tasks.nominal(task)  # those of each belief about the others have folders of their own
+    elsewhere = others != tasks.nominal(
+        tasks.resolve(task)
+    )  # those of each belief about the others have folders of their own
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     found = []
     for k, value in enumerate(values):
         watch(Progress(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}", stays=True))
         folder, known = out / f"{name}-{value:.10g}{mark}", _known(others, name, value)
         asked |= {"belief": known}
-        found.append(bundle.load(learn.train(task.name, folder, watch=watch, resume_if_same=True, **asked)))
+        found.append(bundle.load(learn.train(task, folder, watch=watch, resume_if_same=True, **asked)))
     return Each(found[0].contract, tuple(found))
 
 
