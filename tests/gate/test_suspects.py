@@ -7,7 +7,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.contract import Contract
-from surefoot.fault.usual import groups, orders
+from surefoot.fault.joint_orders import groups, orders
 from surefoot.gate import suspects
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits

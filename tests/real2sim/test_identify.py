@@ -306,7 +306,7 @@ def test_a_delay_between_two_timesteps_lies_in_its_interval():
     w, index = tasks.env(task, 1).world, task.params.index("latency")
     e = task.params.nominal.copy()
     e[index] = 0.012
-    start = task.start(stream(0, "start"), 1)
+    start = task.episode(stream(0, "start"), 1).start
     w.reset(np.arange(1), e[None], start)
     u = start.u + 0.3 * np.sin(np.arange(150)[:, None] * [0.35, 0.5])
     m = w.rollout(u[None], Chance(0, 0, w.dt))

@@ -232,7 +232,7 @@ def test_an_offset_of_an_encoder_is_told_with_its_size_and_is_no_fault(log):
     off = with_(log, joint_pos=log["joint_pos"] + 0.2 * (np.arange(4) == 1))
     verdict = preflight(weak(), off)
     (found,) = [c for c in verdict.checks if c.name == "offsets"]
-    assert verdict.holds and "an offset of left_knee_joint, which reads +0.2" in found.evidence
+    assert verdict.holds and "left_knee_joint has an offset: it reads +0.2" in found.evidence
     assert "--learn encoder_offset:each" in found.evidence
 
 
@@ -299,12 +299,12 @@ def test_a_flight_as_it_was_passes_though_the_model_is_a_tenth_too_heavy(flight)
 def test_each_way_to_misread_the_attitude_of_a_base_is_named(flight):
     quat, w, R = flight["base_quat"], flight["base_ang_vel"], matrices(flight["base_quat"])
     assert "base_quat is x y z w: " in first_of(with_(flight, base_quat=quat[:, [1, 2, 3, 0]]))
-    assert "its conjugate is meant" in first_of(with_(flight, base_quat=quat * [1, -1, -1, -1]))
+    assert "its conjugate is expected" in first_of(with_(flight, base_quat=quat * [1, -1, -1, -1]))
     assert "base_ang_vel is in degrees/s: " in first_of(in_degrees(flight, "base_ang_vel"))
     world_ = np.einsum("tij,tj->ti", R, w)
-    assert "base_ang_vel is along the axes of the world" in first_of(with_(flight, base_ang_vel=world_))
+    assert "base_ang_vel is in the frame of the world" in first_of(with_(flight, base_ang_vel=world_))
     base = np.einsum("tji,tj->ti", R, flight["base_lin_vel"])
-    assert "base_lin_vel is along the axes of the base" in first_of(with_(flight, base_lin_vel=base))
+    assert "base_lin_vel is in the frame of the base" in first_of(with_(flight, base_lin_vel=base))
 
 
 def test_a_base_told_in_north_east_down_or_with_z_down_is_named(flight):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.fault import Fault, on_contract, usual
+from surefoot.fault import Fault, on_contract
+from surefoot.fault.contracts import CONTRACT
 from surefoot.gate.runs import Runs, episodes, until_clear
 from surefoot.gate.statistics.sequential import RateTest
 from surefoot.report import Progress, Watch
@@ -116,5 +117,5 @@ def _doubts(faults: Callable[[Contract], Iterator[Fault]]) -> Doubts:
     return lambda w: (Hypothesis(f, on_contract(f, w)) for f in faults(w))
 
 
-KINDS = tuple(map(_doubts, usual.CONTRACT))
+KINDS = tuple(map(_doubts, CONTRACT))
 _delays, _gains, _orders, _signs, _scales, _poses, _layouts = KINDS

@@ -53,8 +53,14 @@ class Followed(World):
         self.inner.reset(ids, np.repeat(self.fixed[None], len(ids), 0), begin)
         self.state.e[ids] = e
 
-    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.inner.step(self.give(self.controls(self.state), u), chance)
+    def begin(self, u: np.ndarray, chance: Chance) -> None:
+        self.inner.begin(self.give(self.controls(self.state), u), chance)
+
+    def advance(self) -> None:
+        self.inner.advance()
+
+    def end(self) -> np.ndarray:
+        return self.inner.end()
 
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.inner.set_state(q, v)

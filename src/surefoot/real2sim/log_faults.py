@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 
 from surefoot.fault import JOINTS, Fault, on_columns
-from surefoot.fault.usual import Driven, of_axes, of_clock, of_joints, of_motors
+from surefoot.fault.logs import Driven, of_axes, of_clock, of_joints, of_motors
 from surefoot.log import Log
 from surefoot.real2sim.signals import BASE, PAUSE, controls, has_base, joints_of, measured, slope
 from surefoot.real2sim.streams import LATE

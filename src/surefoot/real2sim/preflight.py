@@ -247,7 +247,7 @@ def _offsets(probes: list[Fault], cost: np.ndarray, plain: float) -> Iterator[Fa
         bend = above + below - 2 * plain
         size = 0.5 * OFFSET * (below - above) / bend if bend > 0 else np.inf
         if UNMOVED < abs(size) <= FARTHEST:
-            yield fault.at(float(size), said=-float(size))
+            yield fault.at(float(size), shown=-float(size))
 
 
 def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.fault import JOINTS, Fault, on_columns
-from surefoot.fault.usual import of_attitude, of_travel
+from surefoot.fault.logs import of_attitude, of_travel
 from surefoot.formats.skew import TRUSTED, skew
 from surefoot.log import Log
 from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, slope

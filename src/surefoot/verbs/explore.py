@@ -36,16 +36,16 @@ class Explore:
     """the plan, a log to play; default: <model>-plan.npz"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.real2sim.excite.excited_robot import subject
+        from surefoot.real2sim.excite.excited_robot import excited_robot
         from surefoot.real2sim.excite.explore import explore
         from surefoot.real2sim.plant import Plant
 
         path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
         files.check_writable(path, "--out", ".npz")
         plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
-        who = subject(plant, self.learn, self.rate)
+        robot = excited_robot(plant, self.learn, self.rate)
         noise = numbers(self.noise, "--noise", "joint_pos=0.002")
-        found = explore(who.world, who.belief, self.limits, noise, self.shape, self.search, who.start, watch)
+        found = explore(robot.world, robot.belief, self.limits, noise, self.shape, self.search, robot.start, watch)
         out = found.log.save(path)
         blocks: list[Block] = [_table(found)]
         used = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.used.items())

@@ -81,13 +81,13 @@ class Identify:
         return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
-        from surefoot.real2sim.excite.excited_robot import chosen
+        from surefoot.real2sim.excite.excited_robot import chosen_params
         from surefoot.real2sim.identify.param_grammar import learnable
 
         words, plain = self.learn, self.machine.world(self.model, None, logs[0])
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
-            params = chosen(task.params, words)
+            params = chosen_params(task.params, words)
             if self.machine == Machine():
                 spans = {p.name: (p.low, p.high) for p in params}
                 return [self.machine.world(self.model, None, x) for x in logs], Box.ranges(task.params, spans)

@@ -27,7 +27,7 @@ from surefoot.real2sim.actuator.net import TOLD, ActuatorNet
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, Course, Held, budget, course
 from surefoot.real2sim.log_env import Followed
 from surefoot.robot import Robot
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 SMALL = 0.02  # c
@@ -76,7 +76,7 @@ def task_of(way: Course, world: Followed) -> Task:
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
         observations={"actor": ObsGroup((seen,), card.history), "critic": ObsGroup((seen, *strayed, ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
-        ended={}, start=lambda rng, n: Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu)))),
         error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,
         window=pieces.length * world.dt, measure="mean",
     )  # fmt: skip

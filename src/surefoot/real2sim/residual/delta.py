@@ -35,7 +35,7 @@ from surefoot.real2sim.residual.force_fit import Explained, Fitting, Track, expl
 from surefoot.report import Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.sim.model.load import load_robot
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start, World
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),
         observations={"actor": ObsGroup((reads,)), "critic": ObsGroup((reads, off))},
         rewards=rewards,
-        start=lambda rng, n: Start(np.tile(at.q[:1], (n, 1)), np.tile(at.v[:1], (n, 1)), np.tile(at.u[:1], (n, 1))),
+        episode=lambda rng, n: Episode(Start(*(np.tile(a[:1], (n, 1)) for a in (at.q, at.v, at.u)))),
         error=lambda s: np.sqrt(np.square(s.once(errors)).mean(1)),
     )  # fmt: skip
 
