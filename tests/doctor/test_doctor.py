@@ -26,7 +26,7 @@ from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.log import Log
 from surefoot.policy import Random
-from surefoot.real2sim.excite.excited_robot import chosen
+from surefoot.real2sim.excite.excited_robot import chosen_params
 from surefoot.sim.realities import Reality
 from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.tasks.rollout import contract
@@ -365,7 +365,7 @@ def test_a_prescribed_command_can_be_typed(kind, branch, after):
         if command:
             verb = _parse(shlex.split(command)[1:])
             assert getattr(verb, "mapping", None) in (None, Path("m.json"))
-            chosen(tasks.resolve("balance").params, tuple(w for w in getattr(verb, "learn", "").split(",") if w))
+            chosen_params(tasks.resolve("balance").params, tuple(w for w in getattr(verb, "learn", "").split(",") if w))
 
 
 def ran(tmp_path, belief) -> PolicyNet:

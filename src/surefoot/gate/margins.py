@@ -18,7 +18,6 @@ from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
 from surefoot.report import Progress, Watch
-from surefoot.rng import Rows
 from surefoot.sim.gap.recipe import Plain
 from surefoot.task import Task
 from surefoot.verdict import clopper_pearson
@@ -162,7 +161,7 @@ class Push(OnBody):
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
         n, out = len(x.q), np.zeros((len(x.q), 1, 6))
-        rows = Rows(chance.seed, "blow", 0, np.arange(n))
+        rows = chance.rows("blow", np.arange(n), 0)
         start = rows.uniform(*BETWEEN, n) * self.seconds
         direction = rows.standard_normal((n, len(self.axes)))
         direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-12)

@@ -104,19 +104,19 @@ class PerPoint(Policy):
 
 
 def specialists(
-    task: Task, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
+    task: str, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
     watch: Watch = unwatched,
 ) -> PerPoint:  # fmt: skip
     """A policy for each value, trained as `run` was but with that one unknown fixed; those already in `out` are used again."""
     spec = learn.settings_of(run)
-    elsewhere = others != tasks.nominal(task)  # specialists of another belief have folders of their own
+    elsewhere = others != tasks.nominal(tasks.resolve(task))  # those of another belief have folders of their own
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     found = []
     for k, value in enumerate(values):
         watch(Progress(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}", stays=True))
         folder = out / f"{name}-{value:.10g}{mark}"
         spec |= {"belief": _fixed(others, name, value)}
-        found.append(bundle.load(learn.train(task.name, folder, watch=watch, resume_if_same=True, **spec)))
+        found.append(bundle.load(learn.train(task, folder, watch=watch, resume_if_same=True, **spec)))
     return PerPoint(found[0].contract, tuple(found))
 
 

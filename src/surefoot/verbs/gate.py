@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional, arg
 
 from surefoot import files
 from surefoot.errors import SurefootError
@@ -38,20 +38,22 @@ class Gate:
     """a run's folder, its policy.onnx, or another ONNX file with --model and --contract"""
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
-    engines: Annotated[UseAppendAction[tuple[str, ...]], arg(name="in")] = ()
-    """an engine to test in, may be repeated: mujoco, bullet ..."""
-    reality: UseAppendAction[tuple[str, ...]] = ()
-    """seed of a hidden reality, may be repeated; all: seeds 0 to 9"""
+    engines: Annotated[tuple[str, ...], arg(name="in")] = ()
+    """engines to test in: mujoco, bullet ..."""
+    reality: tuple[str, ...] = ()
+    """seeds of hidden realities; all: seeds 0 to 9"""
     episodes: int | None = None
     """most episodes in each world; stops early once the answer is clear. Default: 200, or what --claim needs"""
     claim: float | None = None
     """a success rate to claim over the belief, such as 0.99; refused if --episodes cannot support it"""
     belief: str = "task"
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     limits: Path | None = None
     """JSON file of limits, instead of the defaults (docs/gate.md)"""
-    limit: UseAppendAction[tuple[str, ...]] = ()
-    """one limit, such as latency=2; may be repeated"""
+    limit: tuple[str, ...] = ()
+    """limits by name, such as latency=2,push=0.5"""
     thorough: bool = False
     """five times the episodes, plus a finer engine and all realities"""
     model: Path | None = None
@@ -89,7 +91,7 @@ class Gate:
             watch(Progress(f"note: {note}", stays=True))
         flags = (f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
         again = f"surefoot gate {self.policy}{''.join(flags)}"
-        belief = belief_of(who.task, self.belief, watch)
+        belief = belief_of(who.task, self.belief, watch, ranges=self.range)
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")
             verdict = gate(who, belief, plan, limits, watch, again)
