@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # what fits takes a second to import
 class Explore:
     model: Positional[str]
     """a model file (.xml MJCF, .urdf), or a task's name"""
-    learn: str
-    """what to learn, by commas, as `surefoot identify` takes it: a task's unknowns, or armature:kinds,damping,delay of a
-    model file; everything else counts as known"""
+    learn: tuple[str, ...]
+    """what to learn, as `surefoot identify` takes it: a task's unknowns, or armature:kinds,damping,delay of a model file;
+    everything else counts as known"""
     noise: tuple[str, ...] = ("joint_pos=0.002",)
-    """signals that will be measured, with their standard deviations: joint_pos=0.002 joint_vel=0.05 gyro=0.01"""
+    """signals that will be measured, with their standard deviations: joint_pos=0.002,joint_vel=0.05,gyro=0.01"""
     rate: float = 50.0
     """controls and measurements a second"""
     machine: Machine = Machine()
@@ -43,7 +43,7 @@ class Explore:
         path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
         files.check_writable(path, "--out", ".npz")
         plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
-        robot = excited_robot(plant, tuple(self.learn.split(",")), self.rate)
+        robot = excited_robot(plant, self.learn, self.rate)
         noise = numbers(self.noise, "--noise", "joint_pos=0.002")
         to = design(robot.world, robot.belief, self.limits, noise, self.shape, self.search, robot.start)
         found = explore(to, watch)
@@ -56,7 +56,7 @@ class Explore:
             words = f"not determined by any motion found: {names}. They keep their prior; learn fewer, or measure more"
             blocks.append(Note(words, True))
         blocks.append(Text(f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"))
-        following = f"surefoot identify {self.model} LOG --learn {self.learn}"
+        following = f"surefoot identify {self.model} LOG --learn {','.join(self.learn)}"
         return Report(f"a motion for {self.model}", found.facts() | {"plan": str(out)}, tuple(blocks), following)
 
 

@@ -26,9 +26,9 @@ class Identify:
     """a task's name, or a model file"""
     logs: Positional[tuple[Path, ...]]
     """the robot's logs: one or several"""
-    learn: str = ""
-    """what to learn, by commas: such as armature:kinds,damping,frictionloss,delay,shape:trunk (docs/identify.md); for a
-    task, names of its unknowns"""
+    learn: tuple[str, ...] = ()
+    """what to learn, such as armature:kinds,damping,frictionloss,delay,shape:trunk (docs/identify.md); for a task, names of
+    its unknowns"""
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what the logs' columns are"""
     signals: tuple[str, ...] = ()
@@ -78,13 +78,13 @@ class Identify:
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
-        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
+        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
         from surefoot.real2sim.excite.excited_robot import chosen_params
         from surefoot.real2sim.identify.param_grammar import learnable
 
-        words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
+        words, plain = self.learn, self.machine.world(self.model, None, logs[0])
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
             params = chosen_params(task.params, words)
