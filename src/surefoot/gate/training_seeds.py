@@ -1,5 +1,4 @@
-"""Which seeds a policy was trained with: its own, and those of the runs and policies it was made from; and what has changed of
-its task since.
+"""Which seeds a policy was trained with: its own, and those of the runs and policies it was made from.
 
 A policy's contract has its seed, and its base's contract the base's; beside it, run.json has the run's seed and the run it
 started from, and the folders `teacher` and `base` have those policies. Files that are missing or unreadable are skipped.
