@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.cli import VERBS
 from surefoot.errors import EXTRAS
+from surefoot.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -86,7 +86,7 @@ def test_the_core_alone_can_be_asked_for_help(tmp_path):
     assert "List the ready tasks and what counts as success in each." in done.stdout
     for name in ("tasks", "look", "gate", "eval", "log", "export"):
         done = verb(tmp_path, name, "--help")
-        assert done.returncode == 0 and f"usage: surefoot {name}" in done.stdout and done.stderr == "", name
+        assert done.returncode == 0 and done.stdout.startswith(f"surefoot {name}: ") and done.stderr == "", name
 
 
 def test_the_core_alone_runs_a_policy(tmp_path):

@@ -25,7 +25,7 @@ from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.actuator import Lesson, Settings
 from surefoot.real2sim.actuator.net import TOLD, ActuatorNet
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, Course, Held, budget, course
-from surefoot.real2sim.log_env import Followed
+from surefoot.real2sim.log_env import LogWorld
 from surefoot.robot import Robot
 from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
@@ -34,7 +34,7 @@ SMALL = 0.02  # c
 ENVS, HORIZON = 64, 25
 
 
-def following(way: Course, n: int) -> Followed:
+def following(way: Course, n: int) -> LogWorld:
     """The lesson's windows for n simulations; what a policy adds is the force of each driven joint, (n, J)."""
     lesson, held = way.lesson, np.zeros((n, way.lesson.world.nv))
 
@@ -43,14 +43,14 @@ def following(way: Course, n: int) -> Followed:
         return controls
 
     inner = lesson.world.with_(n, (*lesson.world.terms, Held(held)))
-    return Followed(inner, way.pieces, lesson.e, give)
+    return LogWorld(inner, way.pieces, lesson.e, give)
 
 
 def _near(missed: Callable[[Moment], np.ndarray], s: Moment) -> np.ndarray:
     return np.asarray(np.exp(-np.square(missed(s)).mean(1)))
 
 
-def task_of(way: Course, world: Followed) -> Task:
+def task_of(way: Course, world: LogWorld) -> Task:
     """The task whose policies are actuator nets."""
     net, pieces = way.lesson.blank, way.pieces
     card = net.card

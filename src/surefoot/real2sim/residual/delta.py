@@ -29,7 +29,7 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.real2sim.log_env import Followed
+from surefoot.real2sim.log_env import LogWorld
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.force_fit import Explained, Fitting, Track, explain, judged, track
 from surefoot.report import Watch
@@ -72,16 +72,16 @@ class Practice:
     """of which `held_out` and `horizon` count: how what was learned is judged"""
 
 
-def following(task: Task, at: Track, pieces: Windows, n: int) -> Followed:
+def following(task: Task, at: Track, pieces: Windows, n: int) -> LogWorld:
     """Windows of a log as episodes of a task's robot, its controls those of the log and what a policy adds."""
     if task.action.choices:
         raise SurefootError(
             f"task {task.name}: expected continuous actions, which a delta can be added to; found a choice"
         )
-    return Followed(at.world.with_(n), pieces, at.e, lambda controls, u: controls + u)
+    return LogWorld(at.world.with_(n), pieces, at.e, lambda controls, u: controls + u)
 
 
-def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
+def lesson(task: Task, at: Track, world: LogWorld, practice: Practice) -> Task:
     """The task of following a log: made of any robot's task and of windows of the log as states of its world."""
     pieces, layout, scale = world.pieces, Layout.of(model_of(at.world)), practice.reach * task.action.scale
     bare = pieces.errors(predict(at.world.with_(len(pieces)), pieces, at.e[None]))
