@@ -91,7 +91,7 @@ def test_the_latency_margin_is_where_an_evaluation_with_that_latency_breaks():
 def test_a_policy_that_observes_e_has_a_latency_margin_and_does_not_observe_the_added_delay():
     task = tasks.resolve("balance")
     teacher = tasks.with_override(replace(task, seconds=0.1, window=0.1), tasks.ObsOverride(also=("e",)))
-    policy = Zero(contract(teacher, tasks.env(teacher, 1).world.model))
+    policy = Zero(contract(teacher, tasks.env(teacher, 1).world))
     found = latency(policy, teacher, 2, 5, 0.5, lambda _: None, threads=1)
     assert found.rungs[0].rate == 1.0 and policy.contract.obs_dim == 4 + len(task.params)
 
