@@ -12,6 +12,7 @@ NOUNS = {
     "rng",
     "files",
     "isolated",
+    "typed",
     "rotation",
     "robot",
     "params",
