@@ -28,6 +28,7 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
+from surefoot.robot import Robot
 from surefoot.task import Reward, Task
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import Evaluation, evaluate, trials
@@ -197,7 +198,7 @@ def seek() -> Task:
     far = lambda s: np.sqrt(np.square(s.q - s.x.e).sum(1))  # noqa: E731
     seen = ObsTerm("place", lambda s: s.q, 2, "m")
     return Task(
-        name="seek", about="find a place that only the reward tells of", xml=xml, params=params,
+        name="seek", about="find a place that only the reward tells of", robot=Robot.text(xml, "seek"), params=params,
         belief=Box.full(params), substeps=1, seconds=1.0,
         action=Action(("x", "y"), np.zeros(2), np.full(2, 40.0), "N"),
         observations={

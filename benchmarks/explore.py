@@ -25,7 +25,7 @@ from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.world import Chance, Start
 
 NOISE = 0.002  # rad
@@ -86,7 +86,7 @@ def arm(quick: bool) -> Iterator[Row]:
 def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
     """Every motion has to keep the limits for all that is believed: nobody knows the machine before it has moved."""
     task, belief, noise = tasks.resolve("arm"), Box.full(ARM), {"joint_pos": NOISE}
-    world = machine(load_string(task.xml, task.name).spec, ARM, 50.0)
+    world = machine(load_robot(task.robot).spec, ARM, 50.0)
     at = meter_for(world, belief, noise)
     range_ = control_range(world.model, at.start.u[0], limits)
     small = {"iterations": 3, "population": 16} if quick else {"iterations": 48, "population": 40}

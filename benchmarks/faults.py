@@ -37,7 +37,7 @@ from surefoot.policy import Policy
 from surefoot.rng import stream
 from surefoot.rotation import from_matrix
 from surefoot.sim.realities import Reality
-from surefoot.sim.robot import PAUSE, Robot
+from surefoot.sim.simulated_robot import PAUSE, SimulatedRobot
 from surefoot.task import Task
 from surefoot.world import Chance, OnAction, OnForce, State, Term
 
@@ -216,11 +216,12 @@ def renumbered(old: str, new: str, span: Span, param: str = "") -> Machine:
 
     def edit(task: Task, rng: np.random.Generator) -> Task:
         value = round(float(rng.uniform(*span)), 4)
-        if old not in task.xml:
+        if old not in task.robot.xml:
             raise SurefootError(f"{task.name}: found no {old!r} in its model")
         fit = lambda p: replace(p, nominal=value, low=min(p.low, value), high=max(p.high, value))  # noqa: E731
+        text = task.robot.xml.replace(old, new.format(value, value / 12))
         params = Params(tuple(fit(p) if p.name == param else p for p in task.params))
-        return replace(task, xml=task.xml.replace(old, new.format(value, value / 12)), params=params)
+        return replace(task, robot=replace(task.robot, xml=text), params=params)
 
     return edit
 
@@ -291,7 +292,7 @@ def deployed(task: Task, policy: Policy, fault: Planted, seed: int, seconds: flo
     strengths = {k: float(rng.uniform(*span)) for k, span in fault.ingredients.items()}
     runtime = Runtime(policy, PLAIN if fault.runtime is None else fault.runtime(policy.contract, rng))
     machine = task if fault.machine is None else fault.machine(task, rng)
-    robot = Robot(machine, Reality(seed, {"sensor_noise": NOISE} | strengths), seed)
+    robot = SimulatedRobot(machine, Reality(seed, {"sensor_noise": NOISE} | strengths), seed)
     told, answers, time = robot.connect(), [], 0.0
     while time < seconds - 1.5 / robot.rate:
         a, u = runtime(told)

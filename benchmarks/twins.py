@@ -27,6 +27,7 @@ from surefoot.env import Env
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.sim.engine import Engine
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Chance, OnAction, Start, State
@@ -144,7 +145,7 @@ def task(name: str, m: mujoco.MjModel, before: Before) -> Task:
         return Start(q, v, np.zeros((len(q), m.nu)))
 
     return Task(
-        name=name, about=f"Gymnasium's {name}", xml="", params=NOTHING, belief=point(NOTHING, NOTHING.nominal),
+        name=name, about=f"Gymnasium's {name}", robot=Robot(""), params=NOTHING, belief=point(NOTHING, NOTHING.nominal),
         substeps=SKIP, seconds=EPISODE * dt, observations={"actor": ObsGroup(_seen(t, m))},
         action=Action(tuple(f"u{i}" for i in range(m.nu)), np.zeros(m.nu), np.ones(m.nu), "", limit=np.inf),
         rewards=_rewards(t, before, healthy, dt), ended={"unhealthy": lambda s: ~healthy(s)} if t.alive else {},

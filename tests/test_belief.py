@@ -457,3 +457,42 @@ def test_moments_of_a_very_narrow_log_box_keep_their_digits():
     assert box.sd()[0] == pytest.approx(0.5e-7 / math.sqrt(12), rel=1e-6)
     assert Box.full(Params((FRICTION,))).mean()[0] == pytest.approx((3.0 - 0.05) / math.log(60), rel=1e-12)
     assert Box.full(Params((FRICTION,))).sd()[0] == pytest.approx(stats.loguniform(0.05, 3.0).std(), rel=1e-9)
+
+
+@every(ALL)
+def test_the_estimate_is_a_possible_e_and_that_of_certainty_is_the_point_itself(belief):
+    assert belief.inside(belief.estimate()).all()
+    low, high = belief.support()
+    assert (low <= belief.estimate()).all() and (belief.estimate() <= high).all()
+    assert np.array_equal(point(belief.params, belief.estimate()).estimate(), belief.estimate())
+
+
+def test_the_estimate_of_an_ill_determined_log_normal_is_the_fitted_value_and_not_the_mean():
+    """exp(mu), where E[e] of the unclipped log-normal would be exp(mu + var / 2) = 9.1."""
+    fitted = Gaussian.around(Params((FRICTION,)), [0.1], [[9.0]])
+    assert fitted.estimate() == pytest.approx([0.1], rel=1e-15)
+    assert 0.05 <= fitted.mean()[0] <= 3.0
+
+
+def test_moments_of_a_gaussian_beyond_its_bounds_are_those_of_clipped_draws():
+    """E[clip(e)] of a log-normal, in closed form: l P(below) + h P(above) + exp(mu + s^2/2) [Phi(b - s) - Phi(a - s)]."""
+    wide, mu, s = Gaussian.around(Params((FRICTION,)), [0.5], [[4.0]]), math.log(0.5), 2.0
+    a, b = ((math.log(end) - mu) / s for end in (0.05, 3.0))
+    phi = stats.norm.cdf
+    inner = math.exp(mu + s * s / 2) * (phi(b - s) - phi(a - s))
+    assert wide.mean()[0] == pytest.approx(0.05 * phi(a) + 3.0 * phi(-b) + inner, rel=1e-12)
+    e = wide.sample(stream(0, "clipped"), 20000)
+    assert e.std() == pytest.approx(wide.sd()[0], rel=0.02)
+    fixed = Gaussian.around(E, [1.0, 0.3, 0.02], np.diag([0.01, 0.0, 4e-6]))
+    assert fixed.mean()[1] == pytest.approx(0.3, rel=1e-15) and fixed.sd()[1] == pytest.approx(0.0, abs=1e-15)
+
+
+def test_the_estimate_of_particles_is_the_heaviest_or_of_equal_ones_the_middle_one():
+    points = [[0.6, 0.1, 0.0], [1.0, 0.5, 0.01], [1.9, 2.0, 0.03]]
+    assert Particles(E, points, [1, 1, 2]).estimate().tolist() == points[2]
+    assert Particles(E, points, [1, 1, 1]).estimate().tolist() == points[1]
+
+
+def test_a_fixed_truncated_normal_has_finite_moments():
+    fixed = Truncated(E, [1.0, math.log(0.3), 0.02], [0.1, 0.2, 0.01], [0.7, 0.3, 0.01], [1.4, 0.3, 0.03])
+    assert fixed.mean()[1] == pytest.approx(0.3) and fixed.sd()[1] == pytest.approx(0.0, abs=1e-12)

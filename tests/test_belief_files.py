@@ -124,3 +124,17 @@ def test_no_robot_has_such_a_mass(low, high, op):
     with pytest.raises(SurefootError, match="param load: low, high: found"):
         check_op(Param("load", "mass", 1.0, low, high, op=op))
     check_op(Param("load", "mass", 0.0, -1.0, 1.0, op="add"))
+
+
+def test_a_belief_file_gives_the_fitted_values_by_name_and_in_their_units(tmp_path):
+    path = tmp_path / "b.json"
+    fitted = Gaussian.around(E, [1.1, 0.1], [[0.01, 0.0], [0.0, 9.0]])
+    fitted.write(path)
+    data = json.loads(path.read_text())
+    assert data["estimate"] == {"mass": pytest.approx(1.1), "grip": pytest.approx(0.1)}
+    del data["sha256"]
+    for wrong, words in (({"mass": 1.1, "grip": 0.2}, "gaussian.estimate.grip: found 0.2, expected 0.1"),
+                         ({"mass": 1.1}, "expected a value for each of mass, grip")):  # fmt: skip
+        path.write_text(json.dumps(data | {"estimate": wrong}))
+        with pytest.raises(SurefootError, match=words):
+            Belief.read(path)

@@ -84,6 +84,7 @@ class Env:
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
         self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
+        self.reward_sums = np.zeros(len(task.rewards))  # of each weighted term over all envs, since someone set it to 0
         self.diverged = 0
         self.on_divergence: Callable[[int, str], None] | None = None
 
@@ -131,12 +132,14 @@ class Env:
         if bad.any():
             self._contain(bad)
         now = self.moment
-        self.reward[:] = reward = self._reward(now)
+        terms = self._reward_terms(now)
+        self.reward[:] = reward = self._floored(terms)
         frames = self._frames(now)
         odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
         if odd.any():  # the engine saw nothing wrong, but what came of it is not a number
             self._contain(odd)
             bad = bad | odd
+        self.reward_sums += [t[~bad].sum() for t in terms] if bad.any() else [t.sum() for t in terms]
         reward, terminated, why = self._judge(now, reward, bad)
         truncated = (self.age >= self.steps) & ~terminated
         done = terminated | truncated
@@ -166,11 +169,17 @@ class Env:
         u[:, self.order] = control
         return u
 
-    def _reward(self, now: Moment) -> np.ndarray:
-        dt, floor = self.world.dt, self.task.reward_floor
+    def _reward_terms(self, now: Moment) -> list[np.ndarray]:
+        """(n,) of each reward: its weight times what it computes, over one control period."""
+        dt = self.world.dt
         with np.errstate(invalid="ignore", over="ignore"):  # of what diverged
-            reward = sum(dt * r.weight * r.compute(now) for r in self.task.rewards.values())
-        return np.asarray(np.maximum(reward, dt * floor) if np.isfinite(floor) else reward)
+            return [dt * r.weight * r.compute(now) for r in self.task.rewards.values()]
+
+    def _floored(self, terms: list[np.ndarray]) -> np.ndarray:
+        floor = self.task.reward_floor
+        with np.errstate(invalid="ignore", over="ignore"):
+            reward = sum(terms)
+        return np.asarray(np.maximum(reward, self.world.dt * floor) if np.isfinite(floor) else reward)
 
     def _judge(
         self, now: Moment, reward: np.ndarray, bad: np.ndarray

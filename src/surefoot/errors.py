@@ -1,14 +1,16 @@
 """What went wrong, in words a user can act on: the place, what was found, what was expected, the nearest valid name."""
 
 import difflib
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 EXTRAS = {
     "mujoco": "sim", "scipy": "sim", "cma": "sim", "matplotlib": "sim", "torch": "train", "tensorboard": "train",
     "onnx": "export", "onnxruntime": "export", "yaml": "export", "viser": "play", "PIL": "play", "msgspec": "play",
     "websockets": "play", "gymnasium": "gym", "sbi": "sbi", "pybullet": "bullet", "rsl_rl": "rsl", "pyarrow": "logs",
-    "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign",
+    "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign", "wandb": "wandb",
 }  # fmt: skip
 """packages that are not always there, and the extra that brings each"""
 
@@ -26,6 +28,25 @@ class LogError(SurefootError):
 
     def named(self, where: str) -> SurefootError:
         return SurefootError(f"{where}: {self.words}")
+
+
+class TaskCodeError(SurefootError):
+    """The user's own task file failed: the message ends with their line, not with ours."""
+
+
+HOME = str(Path(__file__).parent)
+
+
+def in_users_code(error: Exception, where: str) -> TaskCodeError:
+    """What went wrong in the user's code, with the innermost line that is theirs."""
+    if isinstance(error, SyntaxError):
+        at = f"{error.filename}, line {error.lineno}: {(error.text or '').strip()}"
+        return TaskCodeError(f"{where}: {type(error).__name__}: {error.msg}\n  {at}")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((HOME, "<frozen"))]
+    theirs = [f for f in frames if "importlib" not in f.filename]
+    own = [f for f in theirs if "site-packages" not in f.filename] or theirs  # a task may be an installed package's
+    at = f"\n  {own[-1].filename}, line {own[-1].lineno}: {own[-1].line}" if own else ""
+    return TaskCodeError(f"{where}: {type(error).__name__}: {error}{at}")
 
 
 class MissingExtra(SurefootError, ImportError):

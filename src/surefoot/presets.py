@@ -24,7 +24,7 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param
 from surefoot.sim.events import Push
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
 Unit = Literal["own", "kg", "m/s"]
@@ -54,7 +54,7 @@ class Preset:
     name: str
     robot: str
     kind: str
-    """kind of robot, as Task.robot has it"""
+    """kind of robot, as Task.kind has it"""
     source: Source
     ranges: Mapping[str, Range] = field(default_factory=dict)
     """a param's name -> its range"""
@@ -295,7 +295,7 @@ class Fit:
 
 def fitting(task: Task) -> list[str]:
     """Names of the presets made for the task's kind of robot."""
-    return [p.name for p in PRESETS.values() if p.kind == task.robot]
+    return [p.name for p in PRESETS.values() if p.kind == task.kind]
 
 
 def find(name: str) -> Preset:
@@ -312,8 +312,8 @@ def belief(task: Task, name: str) -> Box:
 def fit(task: Task, name: str) -> Fit:
     """The preset as this task can have it, row by row, and what it cannot."""
     preset = find(name)
-    if preset.kind != task.robot:
-        has = f"{task.robot} robot" if task.robot else "robot of no kind presets are known for"
+    if preset.kind != task.kind:
+        has = f"{task.kind} robot" if task.kind else "robot of no kind presets are known for"
         fits = fitting(task)
         raise SurefootError(
             f"preset {name}: made for a {preset.kind} robot, {task.name} has a {has}; "
@@ -336,7 +336,7 @@ def _own(task: Task, r: Range) -> Range:
     """The range in the unit of the task's param."""
     if r.unit == "own":
         return r
-    mass = float(load_string(task.xml, task.name).model.body_mass.sum())
+    mass = float(load_robot(task.robot).model.body_mass.sum())
     if r.unit == "kg":
         per = 1 / mass
     else:

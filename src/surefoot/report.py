@@ -27,7 +27,7 @@ class Progress:
     share: float | None = None
     """of it that is done, 0 to 1; None where nobody knows"""
     metrics: Mapping[str, Any] = field(default_factory=dict)
-    """numbers of a learner's last iteration"""
+    """numbers of a learner's last iteration, with `iteration` and the folder of its `run`"""
     stays: bool = False
     """a line of its own, worth keeping after the next event"""
 

@@ -1,4 +1,8 @@
-"""Layout: where a robot's named parts are in a simulator's state, so that a term can ask for `joint_pos` by joint name.
+"""Robot: where a model is and what a task adds to it. Layout: where its named parts are in a simulator's state.
+
+    model = compile(edit_k(... edit_1(spec of the file)))        the user's file stays as it is
+
+A term asks for `joint_pos` by joint name:
 
     joint_pos_j = q[place_j]        joint_vel_j = v[speed_j]        base: position, quaternion (w x y z), velocities
 
@@ -6,13 +10,16 @@ A reading at a site is written `base_ang_vel@imu`: the angular velocity as the g
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from surefoot.errors import unknown
+from surefoot.errors import SurefootError, unknown
 
 BASE = {"base_pos": (0, 0, 3), "base_quat": (0, 3, 7), "base_lin_vel": (1, 0, 3), "base_ang_vel": (1, 3, 6)}
 """reading of a free base -> (0: of q, 1: of v; first column, end), counted from where the base begins"""
@@ -22,6 +29,47 @@ SIDES = re.compile(r"^(?:[FRMHBL][LR]|left|right|L|R|l|r)_|_(?:left|right|L|R|l|
 def kind_of(name: str) -> str:
     """What a joint or body is called on either side: hip of FL_hip, knee of knee_left."""
     return SIDES.sub("", name)
+
+
+Edit = Callable[[Any], None]
+"""changes the engine's editable model (MuJoCo: an MjSpec) in place; the same result at every call"""
+
+
+@dataclass(frozen=True)
+class Robot:
+    """A robot's model: a file of MJCF or URDF, or text made in code; and edits made after it is read, in order."""
+
+    name: str
+    path: str = ""
+    """absolute path of the file; empty where the model is text"""
+    xml: str = ""
+    """the text, which names no other file; empty where the model is a file"""
+    asset_root: str = ""
+    """folder that may hold meshes and textures, beside the file's own"""
+    edits: tuple[Edit, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.path and self.xml:
+            raise SurefootError(f"robot {self.name}: expected a path or xml, found both")
+
+    @staticmethod
+    def file(
+        path: str | PathLike[str], beside: str = "", asset_root: str | PathLike[str] = "", name: str = ""
+    ) -> "Robot":
+        """The model in a file. With `beside=__file__`, a relative path starts at the folder of the task file."""
+        start = Path(beside).absolute().parent if beside else Path.cwd()
+        where, root = start / path, str(start / asset_root) if asset_root else ""
+        own = where.parent.name if where.stem.startswith("scene") else where.stem
+        return Robot(name or own, str(where), asset_root=root)
+
+    @staticmethod
+    def text(xml: str, name: str) -> "Robot":
+        """A model made in code."""
+        return Robot(name, xml=xml)
+
+    def edited(self, *edits: Edit) -> "Robot":
+        """The same robot with more edits, after those it has."""
+        return replace(self, edits=(*self.edits, *edits))
 
 
 @dataclass(frozen=True)

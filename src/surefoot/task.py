@@ -17,7 +17,7 @@ from surefoot.errors import unknown
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Params
 from surefoot.rng import Draw
-from surefoot.robot import BASE, Layout
+from surefoot.robot import BASE, Layout, Robot
 from surefoot.world import Start, State
 
 
@@ -162,7 +162,7 @@ class Symmetry:
 class Task:
     name: str
     about: str
-    xml: str
+    robot: Robot
     params: Params
     belief: Belief
     """p(e) a policy is trained over when randomization is on"""
@@ -196,7 +196,7 @@ class Task:
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """tuned learner settings"""
-    robot: str = ""
+    kind: str = ""
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""

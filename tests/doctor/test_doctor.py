@@ -28,7 +28,7 @@ from surefoot.log import Log
 from surefoot.policy import Random
 from surefoot.real2sim.excite.excited_robot import chosen
 from surefoot.sim.realities import Reality
-from surefoot.sim.robot import Robot
+from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.tasks.rollout import contract
 
 NOISE = {"sensor_noise": 0.05}
@@ -46,7 +46,7 @@ def flown(
 ) -> Log:
     """A log of balance as a runtime keeps it: tell and send are what it does to observations and answers."""
     task = tasks.resolve("balance")
-    robot = Robot(task, Reality(seed, NOISE | (strengths or {})), seed, observation=observation)
+    robot = SimulatedRobot(task, Reality(seed, NOISE | (strengths or {})), seed, observation=observation)
     told, answers, seen = robot.connect(), [], []
     for _ in range(round(seconds * robot.rate)):
         seen.append(tell(told.copy()))
@@ -67,7 +67,7 @@ def told_of(policy, log):
 def test_what_a_policy_was_told_is_rebuilt_from_raw_signals(name):
     task = tasks.resolve(name)
     policy = Random(contract(task, tasks.env(task, 1).world.model), 1)
-    robot = Robot(task, Reality(2, NOISE | {"dropped_packets": 0.2}), 5, observation=True)
+    robot = SimulatedRobot(task, Reality(2, NOISE | {"dropped_packets": 0.2}), 5, observation=True)
     told = robot.connect()
     for _ in range(60):
         told = robot.act(policy(told[None])[0])

@@ -10,7 +10,7 @@ from scipy import stats
 from surefoot.belief import Box, Truncated, point
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.infer.dropo import Dropo, dropo, likelihood, support, thinned
+from surefoot.real2sim.infer.dropo import Dropo, dropo, likelihood, thinned
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream
@@ -84,7 +84,7 @@ def test_what_is_fixed_stays_and_what_is_found_lies_within_the_prior():
     prior = Box(MASSES, [2.0, 1.35], [2.05, 1.35])
     found = dropo(machine(), prior, moved(), 5, Dropo(draws=4, rounds=2, population=5, windows=3))
     assert isinstance(found, Truncated) and found.mean()[1] == pytest.approx(1.35, rel=1e-12)
-    assert np.array_equal(support(found)[0], prior.low) and np.array_equal(support(found)[1], prior.high)
+    assert np.array_equal(found.support()[0], prior.low) and np.array_equal(found.support()[1], prior.high)
     with pytest.raises(SurefootError, match="every param fixed"):
         dropo(machine(), point(MASSES, TRUE), moved())
 

@@ -275,6 +275,17 @@ def test_a_fit_that_predicts_worse_than_the_model_did_is_a_fault_and_so_is_one_t
     assert "diverge" in replace(found, fit={"joint_pos": (np.nan, np.nan)}).fault
 
 
+def test_a_fit_that_predicts_the_held_out_rest_worse_is_warned_of_in_python_as_on_the_command_line():
+    """The robot loses its payload before the part of the log that is held out: the fit is right, and no longer of use."""
+    w = pendulum()
+    loaded, bare = recorded(w, PARAMS.vector({"mass": 1.8})), recorded(w, PARAMS.nominal)
+    columns = {k: np.concatenate([loaded[k], bare[k][1:]]) for k in loaded.columns}
+    log = Log(w.dt * np.arange(len(loaded) + len(bare) - 1), columns)
+    with pytest.warns(UserWarning, match="identify: what was kept aside is predicted worse .* do not use this belief"):
+        found = identify(w, Box.full(PARAMS), log, replace(QUICK, hold=0.5))
+    assert found.fault
+
+
 def test_too_few_rows_tell_of_their_noise_alone():
     w = pendulum()
     with pytest.raises(SurefootError, match="found 10 rows in all logs, expected at least 20"):

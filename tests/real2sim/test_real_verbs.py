@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
+from surefoot.belief import Gaussian
 from surefoot.cli import main
 from surefoot.log import Log
-from surefoot.params import Params
+from surefoot.params import Param, Params
 from surefoot.policy import Random
 from surefoot.real2sim.actuator import net as actuator_net
 from surefoot.real2sim.plant import world
@@ -37,11 +38,11 @@ def constant(kind, model, value):
     return kind(layout, learned.Ensemble(arrays))
 
 
-def swung(w, seconds=3.0):
+def swung(w, seconds=3.0, e=()):
     """A log of a pendulum under a torque of two sines."""
     t = w.dt * np.arange(round(seconds / w.dt) + 1)
     u = (3 * np.sin(1.7 * t) + 4 * np.sin(3.1 * t))[:, None]
-    w.reset(np.arange(1), np.zeros((1, 0)), Start(np.full((1, 1), 0.3), np.zeros((1, 1)), u[:1]))
+    w.reset(np.arange(1), np.array([e], float), Start(np.full((1, 1), 0.3), np.zeros((1, 1)), u[:1]))
     m = w.rollout(u[None, :-1], Chance(0, 0, w.dt))
     q, v = np.concatenate([[[0.3]], m.q[0]]), np.concatenate([[[0.0]], m.v[0]])
     return Log(t, {"joint_pos": q, "joint_vel": v, "control": u}, meta={"names": {"joint_pos": ["hinge"]}})
@@ -67,6 +68,14 @@ def test_a_model_file_replays_with_the_force_it_lacked(here, capsys):
     without = ask(capsys, "replay p.xml log.npz")["signals"]["joint_pos"]["rmse"]
     for name in ("force", "force/term.json"):
         assert ask(capsys, f"replay p.xml log.npz --world {name}")["signals"]["joint_pos"]["rmse"] < 1e-6 < without
+
+
+def test_a_belief_is_replayed_at_the_values_that_were_fitted(here, capsys):
+    """An ill-determined armature: fitted at 0.1, sd 2.3 of its logarithm, whose mean is exp(2.3^2 / 2) = 14 times that."""
+    armature = Params((Param("armature", "armature", 0.01, 1e-4, 10.0, op="set", unit="kg m2", log=True),))
+    swung(world(mujoco.MjSpec.from_string(PENDULUM), armature, 0.02), e=[0.1]).save(here / "heavy.npz")
+    Gaussian.around(armature, [0.1], [[2.3**2]]).write(here / "e.json")
+    assert ask(capsys, "replay p.xml heavy.npz --belief e.json")["signals"]["joint_pos"]["rmse"] < 1e-9
 
 
 def test_several_of_what_a_model_lacks_act_together(here, capsys):

@@ -6,6 +6,7 @@ import numpy as np
 
 from surefoot import tasks
 from surefoot.params import Params
+from surefoot.robot import Robot
 from surefoot.sim.gap.build import world_of
 from surefoot.task import Task
 from surefoot.world import Chance, OnSense, Start, State
@@ -39,7 +40,9 @@ BLOCK = """
 
 def of(xml: str, name: str = "machine", substeps: int = 1) -> Task:
     balance = tasks.resolve("balance")
-    return replace(balance, name=name, xml=xml, params=Params(), substeps=substeps, terms=(), explicit=False)
+    return replace(
+        balance, name=name, robot=Robot.text(xml, name), params=Params(), substeps=substeps, terms=(), explicit=False
+    )
 
 
 class Machine:

@@ -21,6 +21,7 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import DistillSettings
 from surefoot.learn.train import settings_for
 from surefoot.params import Param, Params
+from surefoot.robot import Robot
 from surefoot.sim.fields import VISIBLE
 from surefoot.task import Moment
 from surefoot.tasks.camera import GREY, Camera
@@ -70,7 +71,7 @@ ALL = Params(tuple(unknown(target) for target in MOVES))
 
 
 def eye(xml: str = MARK, **how) -> Camera:
-    return Camera(xml, ALL, "eye", (WIDE, HIGH), **{"fine": 4, **how})
+    return Camera(Robot.text(xml, "marked"), ALL, "eye", (WIDE, HIGH), **{"fine": 4, **how})
 
 
 def moment(q: np.ndarray, e: np.ndarray) -> Moment:
@@ -281,11 +282,13 @@ def test_a_process_that_leaves_a_camera_open_ends_in_silence():
 
 def test_what_cannot_be_seen_is_refused_in_words():
     with pytest.raises(SurefootError, match=r"no camera matches 'eyes'; there are eye; did you mean eye\?"):
-        picture(Camera(MARK, ALL, "eyes", (WIDE, HIGH)), {})
+        picture(Camera(Robot.text(MARK, "marked"), ALL, "eyes", (WIDE, HIGH)), {})
     with pytest.raises(SurefootError, match=r"param p: no geom matches 'marc'.*did you mean mark"):
-        Camera(MARK, Params((Param("p", "red", 0.5, 0.0, 1.0, match="marc"),)), "eye").looks(np.zeros((1, 1)))
+        Camera(Robot.text(MARK, "marked"), Params((Param("p", "red", 0.5, 0.0, 1.0, match="marc"),)), "eye").looks(
+            np.zeros((1, 1))
+        )
     with pytest.raises(SurefootError, match="param p: op: target hue can be add, found scale"):
-        Camera(MARK, Params((Param("p", "hue", 1.0, 0.0, 2.0),)), "eye").looks(np.zeros((1, 1)))
+        Camera(Robot.text(MARK, "marked"), Params((Param("p", "hue", 1.0, 0.0, 2.0),)), "eye").looks(np.zeros((1, 1)))
     following = MARK.replace('name="eye"', 'name="eye" mode="track"')
     with pytest.raises(SurefootError, match="param camera_x: target camera_x: expected a camera of mode fixed"):
         eye(following).looks(ALL.nominal[None])

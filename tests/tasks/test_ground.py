@@ -8,7 +8,7 @@ from surefoot.tasks.ready.ground import AMPLITUDE, SIZE, Ground
 
 
 def test_the_height_under_a_foot_is_where_a_ray_meets_the_ground():
-    model = mujoco.MjModel.from_xml_string(tasks.resolve("walk-rough").xml)
+    model = mujoco.MjModel.from_xml_string(tasks.resolve("walk-rough").robot.xml)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     rng, met = np.random.default_rng(0), []

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from surefoot import tasks
-from surefoot.errors import SurefootError
-from surefoot.tasks.registry import TaskCodeError
+from surefoot.errors import SurefootError, TaskCodeError
 from surefoot.tasks.rollout import contract
 
 FILE = """

@@ -24,6 +24,7 @@ from surefoot.policy import Policy, Random, Zero
 from surefoot.tasks import env as make_env
 from surefoot.tasks import resolve
 from surefoot.tasks.rollout import contract
+from surefoot.tasks.view.reward_bars import BAD, RewardBars
 from surefoot.tasks.view.shapes import Scene, _rgba, _surface
 from surefoot.tasks.view.viewer import Live, serve, view
 
@@ -423,3 +424,16 @@ def test_the_viewer_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "viser", None)
     with pytest.raises(MissingExtra, match=r"the viewer needs the 'play' extra: pip install 'surefoot\[play\]'"):
         view(*actors("balance"))
+
+
+def test_bars_show_each_reward_term_a_second_as_the_env_pays_it(server: viser.ViserServer) -> None:
+    """Of balance: 50 for each second the pole stays up, whatever is done; of hover, names are text and costs are red."""
+    live = Live(*actors("balance", still=True), server)
+    live.run(steps=10)  # 0.2 s
+    assert ">upright<" in live.panel.rewards.picture.content and "+50<" in live.panel.rewards.picture.content
+    _, env = actors("hover")
+    env.task.rewards["<b>odd</b>"] = env.task.rewards["far"]
+    env.reward_sums = np.zeros(len(env.task.rewards))
+    bars = RewardBars(server.gui, env)
+    shown = bars.drawn(np.arange(-3.0, len(env.task.rewards) - 3))
+    assert "&lt;b&gt;odd" in shown and "<b>" not in shown and shown.count(BAD) == 3 and "width:100.0%" in shown

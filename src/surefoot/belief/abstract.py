@@ -51,6 +51,17 @@ class Belief(ABC):
         """(n,) bool: is e in the support?"""
 
     @abstractmethod
+    def support(self, level: float = 0.9999) -> tuple[np.ndarray, np.ndarray]:
+        """(low, high), each (d,): the smallest box around every possible e; for a Gaussian, its interval(level)."""
+
+    @abstractmethod
+    def estimate(self) -> np.ndarray:
+        """(d,) the point estimate: the one e to use where one world is wanted. It lies inside the support.
+
+        It is not the mean: a log-normal with a large variance has its mean far above nearly all of its mass.
+        """
+
+    @abstractmethod
     def mean(self) -> np.ndarray:
         """(d,) E[e]."""
 
@@ -88,8 +99,9 @@ class Belief(ABC):
             raise SurefootError(f"{where}: {error}" if where else str(error)) from None
 
     def write(self, path: Path | str) -> None:
-        """A sealed JSON file: what is changed in it afterwards is noticed."""
-        files.write_json(Path(path), files.seal(self.to_json()))
+        """A sealed JSON file: a later change is detected. It also gives the point estimate by name, for people."""
+        estimate = dict(zip(self.params.names, self.estimate().tolist()))
+        files.write_json(Path(path), files.seal(self.to_json() | {"estimate": estimate}))
 
     @staticmethod
     def read(path: Path | str) -> "Belief":
@@ -116,10 +128,26 @@ def _read(data: dict[str, Any]) -> Belief:
         raise unknown("kind", where, KINDS, "belief.kind")
     names = ["kind", *(f.name for f in fields(KINDS[where]))]
     for name in data:
-        if name not in names:
-            raise unknown("field", str(name), names, where)
+        if name not in (*names, "estimate"):
+            raise unknown("field", str(name), [*names, "estimate"], where)
     for name in names:
         if name not in data:
             raise SurefootError(f"{where}.{name}: found nothing, expected a list")
     params = Params.from_json(data["params"], f"{where}.params")
-    return KINDS[where](params, **{name: data[name] for name in names[2:]})
+    belief: Belief = KINDS[where](params, **{name: data[name] for name in names[2:]})
+    _check_estimate(belief, data.get("estimate"), f"{where}.estimate")
+    return belief
+
+
+def _check_estimate(belief: Belief, given: Any, where: str) -> None:
+    """The estimate of a file follows from its other fields; one that does not means that only some were edited."""
+    if given is None:
+        return
+    expected = dict(zip(belief.params.names, belief.estimate().tolist()))
+    if not isinstance(given, dict) or given.keys() != expected.keys():
+        raise SurefootError(f"{where}: found {given!r:.80}, expected a value for each of {', '.join(expected)}")
+    for name, value in expected.items():
+        if not isinstance(given[name], (int, float)) or abs(given[name] - value) > 1e-6 * abs(value):
+            raise SurefootError(
+                f"{where}.{name}: found {given[name]!r:.80}, expected {value:.9g}, as the other fields have it; or leave it out"
+            )

@@ -32,5 +32,9 @@ class Beta(Ranged):
     def _draw(self, rng: Draw, n: int) -> np.ndarray:
         return rng.beta(self.a, self.b, (n, len(self.params)))
 
+    def estimate(self) -> np.ndarray:
+        """At the mean of z."""
+        return self.at(self.a / (self.a + self.b))
+
     def widen(self, factor: float) -> "Beta":
         return Beta(self.params, self.a, self.b, *self._widened(factor))

@@ -86,6 +86,9 @@ class Ranged(Belief):
     def inside(self, e: np.ndarray) -> np.ndarray:
         return within(rows(self, e), self.low, self.high)
 
+    def support(self, level: float = 0.9999) -> tuple[np.ndarray, np.ndarray]:
+        return self.low, self.high
+
     def mean(self) -> np.ndarray:
         a, b = self._shape()
         growth, _ = exp_moments(np.where(self.params.log, self._width, 0.0), a, b)
@@ -146,6 +149,10 @@ class Box(Ranged):
 
     def _draw(self, rng: Draw, n: int) -> np.ndarray:
         return rng.random((n, len(self.params)))
+
+    def estimate(self) -> np.ndarray:
+        """The nominal values, clipped into the box."""
+        return np.clip(self.params.nominal, self.low, self.high)
 
     def widen(self, factor: float) -> "Box":
         return Box(self.params, *self._widened(factor))

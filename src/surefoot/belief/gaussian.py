@@ -13,7 +13,7 @@ from surefoot.belief.checks import check_physical, comparable, freeze, no_kl, po
 from surefoot.errors import SurefootError
 from surefoot.params import Params
 from surefoot.rng import Draw
-from surefoot.special import chi2_quantile
+from surefoot.special import chi2_quantile, normal_cdf, normal_nodes
 
 
 @final
@@ -21,9 +21,9 @@ from surefoot.special import chi2_quantile
 class Gaussian(Belief):
     """y ~ N(mu, cov), correlated; mu and cov are in y-space. A zero row and column of cov fixes a parameter, as in Box.
 
-    It is an untruncated Gaussian: log_prob, entropy, kl, mean and sd are those of N(mu, cov), whose tails may pass the
-    physical bounds. Draws beyond a bound are clipped onto it, coordinate by coordinate, and interval() is the quantile
-    of the clipped draws. mu itself lies inside the bounds. inside() is the 95 % ellipsoid within the bounds.
+    log_prob, entropy and kl are those of N(mu, cov), whose tails may pass the physical bounds. Draws beyond a bound are
+    clipped onto it, coordinate by coordinate; mean, sd and interval are those of the clipped draws. mu itself lies
+    inside the bounds. inside() is the 95 % ellipsoid within the bounds.
     """
 
     mu: np.ndarray
@@ -97,12 +97,30 @@ class Gaussian(Belief):
         return near & within(e, self.params.low, self.params.high)
 
     def mean(self) -> np.ndarray:
-        log, var = self.params.log, np.diag(self.cov)
-        return np.where(log, np.exp(np.where(log, self.mu + var / 2, 0.0)), self.mu)
+        e, w = self._nodes
+        return (w * e).sum(0)
 
     def sd(self) -> np.ndarray:
-        log, var = self.params.log, np.diag(self.cov)
-        return np.where(log, self.mean() * np.sqrt(np.expm1(np.where(log, var, 0.0))), np.sqrt(var))
+        e, w = self._nodes
+        return np.sqrt((w * (e - self.mean()) ** 2).sum(0))
+
+    @cached_property
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """e (130, d) and weights: E[f(e)] = sum w f(e) of each e, clipped into the bounds; two nodes are the bounds."""
+        p, s = self.params, np.sqrt(np.diag(self.cov))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a, b = (np.where(s > 0, (p.y(end) - self.mu) / s, far) for end, far in ((p.low, -9.0), (p.high, 9.0)))
+        t, w = normal_nodes(a, b)
+        below, above = normal_cdf(a), normal_cdf(-b)
+        e = np.concatenate([p.low[None], p.e(self.mu + s * t), p.high[None]])
+        return e, np.concatenate([below[None], (1 - below - above) * w, above[None]])
+
+    def support(self, level: float = 0.9999) -> tuple[np.ndarray, np.ndarray]:
+        return self.interval(level)
+
+    def estimate(self) -> np.ndarray:
+        """The median, which is the mode in y: what a fit found."""
+        return self.params.e(self.mu)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         half = -NormalDist().inv_cdf(tail(level)) * np.sqrt(np.diag(self.cov))

@@ -56,8 +56,8 @@ class Particles(Belief):
         comparable(self, other)
         if not isinstance(other, Particles):
             raise no_kl(self, other)
-        held = self._p > 0
-        return float((self._p[held] * (self.log_prob(self.points[held]) - other.log_prob(self.points[held]))).sum())
+        p, points = self._p[self._p > 0], self.points[self._p > 0]
+        return float((p * (self.log_prob(points) - other.log_prob(points))).sum())
 
     def widen(self, factor: float) -> "Particles":
         y = self.params.y(self.points)
@@ -65,8 +65,19 @@ class Particles(Belief):
         return Particles(self.params, self.params.e(centre + positive(factor) * (y - centre)), self.weights)
 
     def inside(self, e: np.ndarray) -> np.ndarray:
-        held = self.points[self._p > 0]
-        return within(rows(self, e), held.min(0), held.max(0))
+        return within(rows(self, e), *self.support())
+
+    def support(self, level: float = 0.9999) -> tuple[np.ndarray, np.ndarray]:
+        possible = self.points[self._p > 0]
+        return possible.min(0), possible.max(0)
+
+    def estimate(self) -> np.ndarray:
+        """The heaviest point; of equally heavy ones, the one nearest to the mean, in standard deviations of y."""
+        y = self.params.y(self.points)
+        away = y - self._p @ y
+        sd = np.sqrt(self._p @ away**2)
+        distance = np.square(away / np.where(sd > 0, sd, 1.0)).sum(1)
+        return self.points[np.lexsort((distance, -self.weights))[0]].copy()
 
     def mean(self) -> np.ndarray:
         return self._p @ self.points

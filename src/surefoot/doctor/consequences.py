@@ -14,11 +14,10 @@ from surefoot.doctor.evidence.likelihood import Weighed
 from surefoot.doctor.hypotheses.suspects import DELAY, suspects
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, rate
-from surefoot.gate.statistics.coverage import support
 from surefoot.policy import Policy
 from surefoot.sim.engine import compile_for
 from surefoot.sim.gap.build import world_of
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 from surefoot.tasks import env, nominal
 from surefoot.tasks.rollout import evaluate
@@ -77,7 +76,7 @@ def course(
         e = _of_task(task, cause)
         if e:
             param, value = e
-            low, high = support(belief)
+            low, high = belief.support(0.95)
             k = task.params.index(param)
             slack = FINGERPRINT * (high[k] - low[k])
             inside = bool(low[k] - slack <= value <= high[k] + slack)
@@ -99,7 +98,7 @@ def corrected(task: Task, cause: Weighed, n: int) -> World | None:
 
 
 def _known(task: Task) -> Any:
-    return suspects(compile_for(load_string(task.xml, task.name).spec, task.params))
+    return suspects(compile_for(load_robot(task.robot).spec, task.params))
 
 
 def _of_task(task: Task, cause: Weighed) -> tuple[str, float] | None:

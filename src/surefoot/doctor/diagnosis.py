@@ -29,7 +29,7 @@ from surefoot.real2sim.signals import measured
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.gap.recipe import Plain
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
 HEALTHY = (
@@ -154,7 +154,7 @@ def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, who
     are. A log that is too short to tell is refused, unless it tells a cause.
     """
     c = policy.contract
-    model = compile_for(load_string(task.xml, task.name).spec, task.params)
+    model = compile_for(load_robot(task.robot).spec, task.params)
     world = Engine(model, task.params, 1, task.substeps, 1, (), task.explicit)
     watch(Progress("rebuilding what the policy was told"))
     if len(log) < FEWEST:

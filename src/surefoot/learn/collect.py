@@ -37,12 +37,15 @@ class Collector:
 
     def __init__(self, env: Env):
         self.env, self.obs = env, env.reset()
+        self.terms: dict[str, float] = {}
+        """reward/NAME -> mean of this weighted term over the last rollout, a second"""
 
     def collect(self, act: Act, horizon: int, groups: Sequence[str] = ()) -> Rollout:
         """Act for `horizon` periods, going on where the last call ended; keeps the observations of `groups`."""
         T, n = horizon, self.env.n
         seen = {g: np.empty((T + 1, *self.obs[g].shape), np.float32) for g in groups}
         r = Rollout(seen, {}, np.empty((T, n), np.float32), {k: np.empty((T, n), bool) for k in FLAGS})
+        self.env.reward_sums[:] = 0.0
         for t in range(T):
             for g in groups:
                 seen[g][t] = self.obs[g]
@@ -52,6 +55,8 @@ class Collector:
             self._step(r, t, action)
         for g in groups:
             seen[g][T] = self.obs[g]
+        mean = self.env.reward_sums / (T * n * self.env.world.dt)
+        self.terms = {f"reward/{name}": value for name, value in zip(self.env.task.rewards, mean.tolist())}
         return r
 
     def _step(self, r: Rollout, t: int, action: np.ndarray) -> None:

@@ -168,7 +168,7 @@ class Distill(PolicyLearner):
         self.iteration += 1
         loss, spread = float(torch.stack(losses).mean()), float(label.std(0).square().mean())
         known = {"unexplained": loss / spread} if spread > 1e-9 else {}  # of what is alike everywhere, nothing is
-        return summary(episodes) | known | {
+        return summary(episodes) | known | self.collector.terms | {
             "loss": loss,
             "steps": self.iteration * s.batch,
             "diverged": self.env.diverged,

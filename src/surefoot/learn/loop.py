@@ -27,6 +27,7 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.report import Progress, Watch
+from surefoot.sim.model.load import load_robot
 from surefoot.tasks import golden
 from surefoot.tasks.rollout import contract
 
@@ -81,7 +82,7 @@ def run_training(
             try:
                 _tell_notes(watch, run)
                 if watch is not None:
-                    metrics = row | {"iteration": learner.iteration}
+                    metrics = row | {"iteration": learner.iteration, "run": str(run.folder)}
                     watch(Progress(f"{rate / 1000:.1f}k steps/s", learner.iteration / total, metrics))
             except OSError as error:  # whoever watched is gone
                 saves.maybe(forced=True)
@@ -229,7 +230,7 @@ def policy_of(learner: PolicyLearner) -> PolicyNet:
     """The learner's actor as a policy."""
     env = learner.env
     parents = {
-        "model": files.sha256(env.task.xml.encode()),
+        "model": load_robot(env.task.robot).hash,
         "belief": files.sha256(repr(env.belief.to_json()).encode()),
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),

@@ -161,7 +161,7 @@ class PPO(PolicyLearner):
         if self.upon is not None:
             losses["residual"] = self.upon.settings.scale * float(rollout.head.abs().mean())
         self.iteration += 1
-        return losses | summary(rollout.episodes) | self._grow(rollout.episodes) | {
+        return losses | summary(rollout.episodes) | self._grow(rollout.episodes) | self.collector.terms | {
             "steps": self.iteration * self.settings.batch,
             "reward": float(rollout.reward.mean()) / self.env.world.dt,
             "diverged": self.env.diverged,

@@ -14,8 +14,8 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
-from surefoot.sim.learned import load
-from surefoot.sim.model.load import load_string
+from surefoot.sim.learned import LearnedTerm, load
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task, memory
 from surefoot.tasks.registry import is_reference, named, names, resolve
 from surefoot.tasks.rollout import contract as contract_of
@@ -104,7 +104,7 @@ def of(contract: Contract, name: str = "") -> Task:
     if task.action.names != contract.action.names:
         theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
-    means = contract_of(task, load_string(task.xml, task.name).spec.compile())
+    means = contract_of(task, load_robot(task.robot).spec.compile())
     differs = means.differences(contract, but=("task", "parents", "about", "ports", "command_ranges"))
     if differs:  # the task computes observations and controls, so another policy would be judged
         raise SurefootError(f"the policy's contract is not that of {task.name}: {'; '.join(differs[:4])}")
@@ -158,7 +158,7 @@ def env(
 ) -> Env:
     """n episodes of a task side by side, in an engine of sim/engines.py; without a belief, in its nominal world."""
     engines.known(engine)
-    spec, terms = load_string(task.xml, task.name).spec, (*task.terms, *terms)
+    spec, terms = load_robot(task.robot).spec, (*task.terms, *terms)
     try:
         world = engines.make(engine, spec, task.params, n, task.substeps, threads, terms, task.explicit)
     except (MemoryError, ValueError) as error:
@@ -168,9 +168,9 @@ def env(
     return Env(task, world, belief or nominal(task), seed, stagger)
 
 
-def learned(task: Task, folders: Sequence[Path]) -> tuple[Term, ...]:
-    """Learned Terms from the folders they were saved to, refused where they were learned on another robot."""
-    if not folders:
+def learned(task: Task, paths: Sequence[Path]) -> tuple[LearnedTerm, ...]:
+    """Learned Terms from files or folders, refused where they were learned on another robot."""
+    if not paths:
         return ()
     model = env(task, 1).world.model
-    return tuple(load(folder, model) for folder in folders)
+    return tuple(load(path, model) for path in paths)

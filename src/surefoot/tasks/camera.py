@@ -15,8 +15,9 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
+from surefoot.robot import Robot
 from surefoot.sim.fields import POSE, VISIBLE, Rows, Writer, writer
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Moment
 
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how bright red, green and blue seem
@@ -31,9 +32,15 @@ class Camera:
     """
 
     def __init__(
-        self, xml: str, params: Params, name: str, size: tuple[int, int] = (32, 20), grey: bool = True, fine: int = 2
+        self,
+        robot: Robot,
+        params: Params,
+        name: str,
+        size: tuple[int, int] = (32, 20),
+        grey: bool = True,
+        fine: int = 2,
     ):
-        self.xml, self.params, self.name, self.grey, self.fine = xml, params, name, grey, fine
+        self.robot, self.params, self.name, self.grey, self.fine = robot, params, name, grey, fine
         self.width, self.height = size
         self.dim = self.width * self.height * (1 if grey else 3)
         self._gl: mujoco.Renderer | None = None
@@ -64,7 +71,7 @@ class Camera:
 
     @cached_property
     def _model(self) -> mujoco.MjModel:
-        model = load_string(self.xml, f"camera {self.name}").spec.compile()
+        model = load_robot(self.robot).model
         cameras = [model.camera(i).name for i in range(model.ncam)]
         if self.name not in cameras:
             raise unknown("camera", self.name, cameras)

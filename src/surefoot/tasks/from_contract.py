@@ -8,7 +8,7 @@ Fallen: tilted by more than 60 degrees, or the base below 40 % of its standing h
 import math
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import mujoco
@@ -20,10 +20,11 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.observation import ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
 from surefoot.sim.gap.recipe import Plain
-from surefoot.sim.model.load import load_model
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
 
@@ -37,17 +38,17 @@ SENSORS = (("gyro", mujoco.mjtSensor.mjSENS_GYRO), ("velocimeter", mujoco.mjtSen
 
 
 @dataclass(frozen=True)
-class Robot:
+class Fitted:
     """A model that a contract is wired to: where in it everything is."""
 
-    spec: mujoco.MjSpec
+    robot: Robot
     contract: Contract
     where: str
     substeps: int
 
     @cached_property
     def model(self) -> mujoco.MjModel:
-        return self.spec.compile()
+        return load_robot(self.robot).model
 
     @cached_property
     def free(self) -> int:
@@ -88,12 +89,12 @@ class Robot:
 
 def motors(path: Path) -> list[str]:
     """The driven joints of a model, in the order of its actuators."""
-    return [d.joint for d in Plain(load_model(path).model).drives]
+    return [d.joint for d in Plain(load_robot(Robot.file(path)).model).drives]
 
 
 def differences(path: Path, contract: Contract) -> list[str]:
     """Where the contract and the model disagree about the robot, in words; the contract is obeyed."""
-    model = load_model(path).model
+    model = load_robot(Robot.file(path)).model
     drives = {d.joint: d.number for d in Plain(model).drives}
     ids = [drives[j] for j in contract.joints if j in drives]
     found = []
@@ -117,7 +118,7 @@ def _span(x: np.ndarray) -> str:
     return f"{low:.3g}" if high - low < 0.01 else f"{low:.3g} to {high:.3g}"
 
 
-def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = None, seconds: float = SECONDS) -> tuple[Task, Robot]:  # fmt: skip
+def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = None, seconds: float = SECONDS) -> tuple[Task, Fitted]:  # fmt: skip
     """The task of a contract on a model; a `command` (vx, vy, yaw_rate) in place of the contract's ranges."""
     robot = fitted(path, contract)
     params, ranges = unknowns(robot)
@@ -143,7 +144,7 @@ def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = 
     task = Task(
         name=Path(path).stem,
         about="follow a commanded velocity, driven by a policy of others",
-        xml=robot.spec.to_xml(),
+        robot=robot.robot,
         params=params,
         belief=Box.ranges(params, ranges),
         substeps=robot.substeps,
@@ -164,7 +165,7 @@ def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = 
         command=lambda rng, n: rng.uniform(low, high, (n, 3)),
         command_names=COMMANDS,
         terms=(Push(slice(nv, nv + 2), SHOVE * float(robot.model.body_mass.sum()), 0.1, 4.0, params),),
-        robot="legged",
+        kind="legged",
     )
     return task, robot
 
@@ -178,10 +179,15 @@ def _commands(contract: Contract, command: tuple[float, ...] | None) -> tuple[np
     return ends[:, 0], ends[:, 1]
 
 
-def fitted(path: Path, contract: Contract) -> Robot:
+def fitted(path: Path, contract: Contract) -> Fitted:
     """The model with the contract's rate, gains, delay and IMU; every other number as it is."""
-    spec, where = load_model(path).spec, str(path)
-    _without_pictures(spec, where)
+    robot = Robot.file(path)
+    timestep = load_robot(robot).spec.option.timestep
+    substeps = max(1, math.ceil(1 / (contract.rate * timestep) - 1e-6))
+    return Fitted(robot.edited(partial(_fit, contract, substeps, str(path))), contract, str(path), substeps)
+
+
+def _fit(contract: Contract, substeps: int, where: str, spec: mujoco.MjSpec) -> None:
     for kind in (spec.bodies, spec.joints, spec.geoms, spec.actuators, spec.sensors):
         for i, thing in enumerate(kind):
             thing.name = thing.name or f"unnamed {i}"
@@ -193,7 +199,6 @@ def fitted(path: Path, contract: Contract) -> Robot:
             raise unknown("joint", name, names, f"{where}: joints of the contract")
         if name not in drives:
             raise SurefootError(f"{where}: joint {name}: found no actuator that drives it")
-    substeps = max(1, math.ceil(1 / (contract.rate * spec.option.timestep) - 1e-6))
     spec.option.timestep = 1 / (contract.rate * substeps)
     _servos(spec, contract, {k: d.actuator for k, d in drives.items()}, where)
     for actuator in spec.actuators if contract.latency else ():
@@ -202,7 +207,6 @@ def fitted(path: Path, contract: Contract) -> Robot:
     _imu(spec, contract, where)
     if not len(Plain(spec.compile()).touching):
         spec.worldbody.add_geom(name="ground of surefoot", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05])
-    return Robot(spec, contract, where, substeps)
 
 
 def _servos(spec: mujoco.MjSpec, contract: Contract, drives: dict[str, str], where: str) -> None:
@@ -236,29 +240,6 @@ def _imu(spec: mujoco.MjSpec, contract: Contract, where: str) -> None:
                 spec.add_sensor(name=f"{word} at {frame}", type=kind, objtype=mujoco.mjtObj.mjOBJ_SITE, objname=frame)
 
 
-def _without_pictures(spec: mujoco.MjSpec, where: str) -> None:
-    """Shapes that are only seen, and their files, taken out; the masses of bodies stay what they were."""
-    model = spec.compile()
-    for geom in list(spec.geoms):
-        if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
-            if geom.contype or geom.conaffinity:
-                raise SurefootError(
-                    f"{where}: geom {geom.name or geom.meshname}: a mesh that touches things; "
-                    "expected plain shapes (box, capsule, sphere ...) for what touches"
-                )
-            spec.delete(geom)
-    for body in spec.bodies[1:]:
-        i = model.body(body.name).id if body.name else -1
-        if i > 0 and not body.explicitinertial and model.body_mass[i] > 0:
-            body.mass, body.ipos, body.iquat = model.body_mass[i], model.body_ipos[i], model.body_iquat[i]
-            body.inertia, body.explicitinertial = model.body_inertia[i], 1
-    for kind in (spec.meshes, spec.materials, spec.textures):
-        for thing in list(kind):
-            spec.delete(thing)
-    for geom in spec.geoms:
-        geom.material = ""
-
-
 def _lift(m: mujoco.MjModel, q: np.ndarray) -> float:
     """How far up the base has to go for the lowest shape that touches things to be just above the ground."""
     data = mujoco.MjData(m)
@@ -277,7 +258,7 @@ def _noisy(t: ObsTerm, actuators: dict[str, str]) -> ObsTerm:
     return replace(t, source=replace(f, joints=tuple(actuators[j] for j in f.joints)))
 
 
-def unknowns(robot: Robot) -> tuple[Params, dict[str, tuple[float, float]]]:
+def unknowns(robot: Fitted) -> tuple[Params, dict[str, tuple[float, float]]]:
     """What may be wrong of a legged robot, as far as this model has it, and by how much it is believed to be."""
     m, plain, latency = robot.model, Plain(robot.model), robot.contract.latency
     mass, base = float(m.body_mass.sum()), m.body(m.jnt_bodyid[robot.free]).name

@@ -14,7 +14,7 @@ from surefoot.policy import Driver, Policy
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.sim.realities import Reality
-from surefoot.sim.robot import Robot
+from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.task import Task
 
 HOLD = 0.2  # s for which a random action is held: shorter ones hardly move a heavy robot
@@ -36,7 +36,7 @@ def record(
     a policy was told.
     """
     plan = isinstance(how, Log)
-    robot = Robot(task, reality, seed, "control" if plan else "action", observation)
+    robot = SimulatedRobot(task, reality, seed, "control" if plan else "action", observation)
     length = seconds
     if length is None:
         length = _length(how, robot.rate) if isinstance(how, Log) else task.seconds
@@ -59,7 +59,7 @@ def _policy(policy: Policy) -> Callable[[int, np.ndarray], np.ndarray]:
     return lambda k, told: drive(told[None])[0]
 
 
-def _random(task: Task, robot: Robot, seed: int) -> Callable[[int, np.ndarray], np.ndarray]:
+def _random(task: Task, robot: SimulatedRobot, seed: int) -> Callable[[int, np.ndarray], np.ndarray]:
     every, a = max(1, round(HOLD * robot.rate)), task.action
     if a.choices:
         return lambda k, told: stream(seed, "random controls", k // every).integers(0, a.choices, 1).astype(float)
@@ -72,7 +72,7 @@ def _length(plan: Log, rate: float) -> float:
     return float(plan.time[-1] - plan.time[0]) + (1 / plan.rate if len(plan) > 1 else 1 / rate)
 
 
-def _plan(plan: Log, robot: Robot) -> Callable[[int, np.ndarray], np.ndarray]:
+def _plan(plan: Log, robot: SimulatedRobot) -> Callable[[int, np.ndarray], np.ndarray]:
     control, names = plan["control"], robot.names["control"]
     control = control[:, None] if control.ndim == 1 else control
     theirs = plan.meta.get("names", {}).get("control", names)

@@ -7,14 +7,13 @@ reference (`resolve`), never because a policy, a run or a log names it (`named`)
 import importlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from surefoot.errors import SurefootError, nearest, unknown
+from surefoot.errors import SurefootError, in_users_code, nearest, unknown
 from surefoot.task import Task
 from surefoot.tasks.ready.arm import arm
 from surefoot.tasks.ready.balance import balance
@@ -32,10 +31,6 @@ READY: dict[str, Callable[[], Task]] = {
     "walk": walk,
     "walk-rough": lambda: walk(rough=True),
 }
-
-
-class TaskCodeError(SurefootError):
-    """The user's own task file failed: the message ends with their line, not with ours."""
 
 
 def names() -> list[str]:
@@ -96,7 +91,7 @@ def _imported_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise _users(error, str(path)) from None
+        raise in_users_code(error, str(path)) from None
     finally:
         sys.path.remove(beside)
     return module
@@ -108,9 +103,9 @@ def _imported(module: str, reference: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and module.startswith(error.name):
             raise SurefootError(f"{reference}: no module {error.name}; expected a name, file.py or module:function{nearest(reference, names())}") from None  # fmt: skip
-        raise _users(error, reference) from None
+        raise in_users_code(error, reference) from None
     except Exception as error:
-        raise _users(error, reference) from None
+        raise in_users_code(error, reference) from None
 
 
 def _called(module: ModuleType, function: str, reference: str) -> Task:
@@ -136,17 +131,7 @@ def _made(make: Callable[[], Any], reference: str) -> Task:
     except SurefootError:
         raise
     except Exception as error:
-        raise _users(error, reference) from None
+        raise in_users_code(error, reference) from None
     if not isinstance(task, Task):
         raise SurefootError(f"{reference}: expected a function that returns a Task, found {type(task).__name__}")
     return task
-
-
-def _users(error: Exception, reference: str) -> TaskCodeError:
-    """What went wrong in the user's code, with the innermost line that is theirs."""
-    if isinstance(error, SyntaxError):
-        at = f"{error.filename}, line {error.lineno}: {(error.text or '').strip()}"
-        return TaskCodeError(f"{reference}: {type(error).__name__}: {error.msg}\n  {at}")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "surefoot" not in Path(f.filename).parts[-3:-1] and "importlib" not in f.filename]  # fmt: skip
-    at = f"\n  {frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}" if frames else ""
-    return TaskCodeError(f"{reference}: {type(error).__name__}: {error}{at}")

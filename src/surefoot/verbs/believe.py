@@ -11,7 +11,7 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.log import Log
 from surefoot.real2sim.identify.param_grammar import learnable
-from surefoot.real2sim.infer.dropo import Dropo, dropo, support
+from surefoot.real2sim.infer.dropo import Dropo, dropo
 from surefoot.real2sim.infer.sbi import NPE, experiment, learn
 from surefoot.real2sim.infer.sbi import checked as tested
 from surefoot.report import Block, Checks, Column, Progress, Report, Table, Text, Watch
@@ -75,7 +75,7 @@ class Believe:
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
             params = task.params
-            low, high = support(task.belief)
+            low, high = task.belief.support()
             names = words or [p.name for p in params if p.target in TARGETS]
             spans = {n: (low[params.index(n)], high[params.index(n)]) for n in names}
             return world, Box.ranges(params, spans)

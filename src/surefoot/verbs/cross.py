@@ -108,7 +108,7 @@ def _errors(done: "Crossed", task: Task) -> Plot:
 
 def _numbers(task: Task, real: Belief) -> Table:
     assert isinstance(task.belief, Box)  # cross() has refused any other
-    low, high, e = task.belief.low, task.belief.high, real.mean()
+    low, high, e = task.belief.low, task.belief.high, real.estimate()
     rows = [
         [p.name, p.about, p.nominal, f"{low[i]:.3g} .. {high[i]:.3g}", float(e[i]), p.unit or "-"]
         for i, p in enumerate(task.params)

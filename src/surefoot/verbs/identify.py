@@ -47,7 +47,7 @@ class Identify:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
-        from surefoot.real2sim.identify import identify
+        from surefoot.real2sim.identify import fitted
 
         if not self.logs:
             raise SurefootError("identify: expected at least one log")
@@ -62,7 +62,7 @@ class Identify:
                 checked(world, log, file, watch)
         how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
         with naming(*self.logs):
-            found = identify(worlds, belief, logs, how, self.signals, watch)
+            found = fitted(worlds, belief, logs, how, self.signals, watch)
         title = f"{self.model} from {', '.join(map(str, self.logs))}"
         blocks: tuple[Block, ...] = (_params(found), *map(Text, _remarks(found)))
         about = asked(self.model, self.logs[0], self.mapping, self.machine)

@@ -50,11 +50,11 @@ class Look:
     def _task(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
         from surefoot.sim.audit import effects
-        from surefoot.sim.model.load import load_string
+        from surefoot.sim.model.load import load_robot
 
         task = tasks.resolve(self.model)
         found = effects(task.params, task_trace(task)) if self.audit else []
-        return load_string(task.xml, task.name), task.belief, found
+        return load_robot(task.robot), task.belief, found
 
     def _file(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
@@ -138,7 +138,7 @@ def _counted(n: int, what: str) -> str:
 
 
 def _unknowns(belief: Belief, found: "list[Effect]") -> Table:
-    low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval()
+    low, high = belief.support(0.95)
     acts = {f.param.name: f"yes ({f.change:.2g})" if f.acts else "NO EFFECT" for f in found}
     rows = [
         [p.name, p.nominal, f"{low[i]:.3g} .. {high[i]:.3g}", p.unit or "-", f"{p.op} {p.target}" + " (log)" * p.log,

@@ -69,5 +69,5 @@ def _ready() -> Mapping[str, list[str]]:
     """Kind of robot -> the ready tasks with one, of those that presets are made for."""
     kinds: dict[str, list[str]] = {p.kind: [] for p in presets.PRESETS.values()}
     for name in tasks.names():
-        kinds.get(tasks.resolve(name).robot, []).append(name)
+        kinds.get(tasks.resolve(name).kind, []).append(name)
     return kinds

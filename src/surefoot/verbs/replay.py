@@ -11,7 +11,7 @@ from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Block, Column, Note, Plot, Progress, Report, Series, Table, Watch, jsonable
 from surefoot.verbs.arguments import hashes
-from surefoot.verbs.machine import Machine, asked, lacking, naming, params_of, read, told
+from surefoot.verbs.machine import Machine, asked, estimate_of, lacking, naming, params_of, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.replay import Replay as Replayed
@@ -28,7 +28,7 @@ class Replay:
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what the log's columns are; see docs/logs.md"""
     belief: str = ""
-    """JSON file of a belief whose mean replaces the model's own numbers, such as `surefoot identify --save` writes"""
+    """JSON file of a belief whose point estimate replaces the model's own numbers, such as `surefoot identify --save` writes"""
     world: tuple[Path, ...] = ()
     """missing physics, added to the model: folders that `surefoot missing` or `surefoot delta` wrote, nets of `surefoot
     actuator`, in the order they act"""
@@ -53,7 +53,7 @@ class Replay:
         world = plain.with_(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
         watch(Progress("replaying"))
         with naming(self.log):
-            found = replay(world, log, told(self.belief, world.params), self.resync, only=self.signals)
+            found = replay(world, log, estimate_of(self.belief, world.params), self.resync, only=self.signals)
         doubts = [c.evidence for c in standing(plain, log) if not c.holds]
         blocks: list[Block] = [_scores(found)]
         if found.diverged:

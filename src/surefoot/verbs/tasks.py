@@ -20,9 +20,9 @@ class Tasks:
 
 
 def _facts(task: Task) -> dict[str, Any]:
-    from surefoot.sim.model.load import load_string
+    from surefoot.sim.model.load import load_robot
 
-    timestep = float(load_string(task.xml, task.name).spec.option.timestep)
+    timestep = float(load_robot(task.robot).spec.option.timestep)
     return {
         "name": task.name,
         "about": task.about,

@@ -61,6 +61,8 @@ class Train:
     """threads of the physics; 0: every core. The result is bit-identical at any number"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
+    wandb: str = ""
+    """also log to this project of Weights & Biases; needs the extra `wandb`"""
     student: DistillSettings = DistillSettings()
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
@@ -73,9 +75,20 @@ class Train:
         return Train(settings=PPOSettings(**own.settings), student=DistillSettings(**own.lesson))
 
     def run(self, watch: Watch) -> Report:
+        heard = _Heard(watch)
+        if not self.wandb:
+            return self._trained(heard)
+        from surefoot.learn.wandb_log import WandbLog
+
+        heard.watch = log = WandbLog(self.wandb, watch)
+        try:
+            return self._trained(heard)
+        finally:
+            log.close()
+
+    def _trained(self, heard: "_Heard") -> Report:
         from surefoot.learn import train as learn
 
-        heard = _Heard(watch)
         if self.resume is not None:
             self._only_resumes()
             path = learn.resume(self.resume, self.threads, heard, self.save_every, task=self.task)
@@ -215,10 +228,10 @@ class Train:
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        kept = {k: getattr(self, k) for k in ("task", "resume", "threads", "save_every")}
+        kept = {k: getattr(self, k) for k in ("task", "resume", "threads", "save_every", "wandb")}
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads and --save-every may be given"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every and --wandb may be given"
             )
 
 

@@ -19,8 +19,8 @@ from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, compile_for
-from surefoot.sim.learned import Layout
-from surefoot.sim.model.load import load_string
+from surefoot.sim.learned.features import StateFeatures
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
 RIDGE = 10.0  # rows that say a regression's numbers are 0
@@ -57,7 +57,7 @@ class Left:
 
 def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examined | None:
     """Causes between controls and signals; None where the log has too little to say."""
-    known = suspects(compile_for(load_string(task.xml, task.name).spec, task.params))
+    known = suspects(compile_for(load_robot(task.robot).spec, task.params))
     world = doctored(task, known)
     at = track(world, log)
     if at.counts.sum() < 3 * at.channels:
@@ -102,7 +102,7 @@ def _white(fits: Fits, left: np.ndarray) -> bool:
 
 def doctored(task: Task, found: Suspects, n: int = 1) -> Engine:
     """The task's world with every suspect's number as an e."""
-    model = compile_for(load_string(task.xml, task.name).spec, found.params)
+    model = compile_for(load_robot(task.robot).spec, found.params)
     return Engine(model, found.params, n, task.substeps, 1, (drags(model, found.params),), task.explicit)
 
 
@@ -112,9 +112,8 @@ def unnamed(fits: Fits, eps: np.ndarray | None = None) -> tuple[Weighed, float]:
     at, judge = fits.at, fits.judge
     eps = judge.plain if eps is None else eps
     before = at.rows[:, :-1]
-    layout = Layout.of(at.model)
     act = np.zeros((before.size, at.model.na))
-    phi = layout.read(at.q[before.ravel()], at.v[before.ravel()], at.u[before.ravel()], act)
+    phi = StateFeatures.of(at.model).read(at.q[before.ravel()], at.v[before.ravel()], at.u[before.ravel()], act)
     last = at.u[at.before(before.ravel())]
     v = at.v[before.ravel()]
     phi = np.concatenate([phi, last, np.abs(v) * v, np.tanh(v / (1e-9 + 0.1 * v.std(0)))], 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.belief import Belief, Box, Particles, Ranged
+from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError
 from surefoot.gate.statistics import Estimate, rate
 
@@ -38,19 +38,9 @@ def coverage(p: Belief, q: Belief, rng: np.random.Generator, n: int = 10_000, le
     if not p.params.names:
         raise SurefootError("coverage: found no unknowns, expected at least 1")
     e = p.sample(rng, n)
-    low, high = support(q)
+    low, high = q.support(0.95)
     each = ((e >= low) & (e <= high)).mean(0)
     return Coverage(rate(q.inside(e), level), dict(zip(p.params.names, each.tolist())))
-
-
-def support(q: Belief) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of each unknown's range under q: a range's own, of particles the least and largest, of a Gaussian 95 %."""
-    if isinstance(q, Ranged):
-        return q.low, q.high
-    if isinstance(q, Particles):
-        held = q.points[q.weights > 0]
-        return held.min(0), held.max(0)
-    return q.interval(0.95)
 
 
 @dataclass(frozen=True)
@@ -74,7 +64,7 @@ def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
     e = np.asarray(e, float)
     if e.ndim != 2 or e.shape[1] != len(q.params) or not len(e):
         raise SurefootError(f"e: found shape {e.shape}, expected (n >= 1, {len(q.params)})")
-    low, high = support(q)
+    low, high = q.support(0.95)
     box, found = Box(q.params, low, high), {}
     for d in np.flatnonzero(high > low):
         z = np.sort(np.clip(box.share(e)[:, d], 0.0, 1.0))

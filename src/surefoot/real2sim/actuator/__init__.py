@@ -19,7 +19,7 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.actuator.dataset import TEST, TRAIN, VALIDATE, Dataset, Settings, prepare
 from surefoot.real2sim.actuator.net import ActuatorModule, UnitNets, exported
-from surefoot.real2sim.replay import predict, repeated
+from surefoot.real2sim.replay import predict
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.sim.learned.actuator_net import ActuatorNet
@@ -38,7 +38,7 @@ class Fitted:
 
 
 def actuator(world: World, belief: Belief, log: Log, settings: Settings | None = None) -> World:
-    """The world with a net of its actuators, learned from a log under the belief's mean, among its Terms."""
+    """The world with a net of its actuators, learned from a log under the belief's point estimate, among its Terms."""
     net = fit(world, belief, log, settings).net
     return world.with_(world.n, (*world.terms, net))
 
@@ -53,7 +53,7 @@ def fit(
     """
     s, watch = settings or Settings(), watch or unwatched
     labels = "joint_torque" in log.columns if s.labels is None else s.labels
-    data = prepare(world, belief.mean(), log, s, labels)
+    data = prepare(world, belief.estimate(), log, s, labels)
     torch.set_num_threads(1)  # the nets are small, and so the bits are the same on any number of cores
     if labels:
         module = regress(data, s, watch)
@@ -146,7 +146,7 @@ def rollout_errors(data: Dataset, net: ActuatorNet, which: np.ndarray) -> dict[s
     pieces = data.pieces.some(which)
     found: dict[str, dict[str, float]] = {}
     for name, terms in (("without", data.world.terms), ("with", (*data.world.terms, net))):
-        motion = predict(data.world.with_(len(pieces), terms), pieces, data.e[None], repeated(pieces.start, 1))
+        motion = predict(data.world.with_(len(pieces), terms), pieces, data.e[None])
         for signal, error in pieces.errors(motion).items():
             found.setdefault(signal, {})[name] = float(np.sqrt(np.square(error).mean()))
     for both in found.values():

@@ -26,6 +26,7 @@ from surefoot.real2sim.actuator.net import ActuatorModule, OfActor
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, TrackingCost, budget, tracking_cost
 from surefoot.real2sim.applied import AppliedForce
 from surefoot.real2sim.log_env import Followed
+from surefoot.robot import Robot
 from surefoot.sim.learned.actuator_net import FEATURES
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
@@ -69,7 +70,7 @@ def force_task(cost: TrackingCost, world: Followed) -> Task:
     time = ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)
     m, limit = world.model, np.array(actuators.limit)
     return Task(
-        name="follow", about="add the forces that make the world move as a log did", xml="", params=world.params,
+        name="follow", about="add the forces that make the world move as a log did", robot=Robot(""), params=world.params,
         belief=world.belief, substeps=1, seconds=pieces.length * world.dt,
         action=Action(tuple(d.joint for d in actuators.drives), np.zeros(len(limit)), limit, "N m"),
         observations={"actor": ObsGroup((seen,), data.shape.history), "critic": ObsGroup((seen, *off, time))},

@@ -64,7 +64,7 @@ def standing(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle
 
 def _believed(belief: Belief, params: Params) -> Box:
     """The part of a belief that is about some params, as ranges; one that is fixed there gets all that is possible."""
-    low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval(0.9999)
+    low, high = belief.support()
     at = [belief.params.index(p.name) for p in params]
     free = low[at] < high[at]
     return Box(params, np.where(free, low[at], params.low), np.where(free, high[at], params.high))

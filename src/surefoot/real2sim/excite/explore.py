@@ -121,7 +121,7 @@ def explore(
 
 def meter_for(world: World, belief: Belief, noise: dict[str, float], start: Start | None = None) -> Meter:
     """A Meter of motions that begin at rest where the machine settles when told to hold `start`, or home."""
-    return meter(world, belief, settled(world, belief.mean(), start or home(world.model)), noise)
+    return meter(world, belief, settled(world, belief.estimate(), start or home(world.model)), noise)
 
 
 def _cost(

@@ -7,6 +7,7 @@ and its autocorrelation are estimated from what is left, and used. How sure that
 cannot tell stays as wide as it was believed, and is named, with the combination that the log does tell.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from mujoco import minimize
 
-from surefoot.belief import Belief, Box
+from surefoot.belief import Belief
 from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
@@ -66,7 +67,25 @@ def identify(
     only: tuple[str, ...] = (),
     watch: Watch = unwatched,
 ) -> Identified:
-    """A belief about e after one log or several, each with the World of the machine as it stood for it."""
+    """A belief about e after one log or several, each with the World of the machine as it stood for it.
+
+    Warns where the fit predicts worse than the model did before, or diverges: `fault` of the result says how.
+    """
+    found = fitted(world, belief, log, settings, only, watch)
+    if found.fault:
+        warnings.warn(f"identify: {found.fault}: do not use this belief", stacklevel=2)
+    return found
+
+
+def fitted(
+    world: World | Sequence[World],
+    belief: Belief,
+    log: Log | Sequence[Log],
+    settings: Identify | None = None,
+    only: tuple[str, ...] = (),
+    watch: Watch = unwatched,
+) -> Identified:
+    """As identify, without its warning: for callers that report `fault` themselves."""
     s = settings or Identify()
     worlds, logs = _paired(world, log, belief)
     rows = sum(map(len, logs))
@@ -83,7 +102,7 @@ def identify(
         z = _stepped(problem, z, wide=i == 0)
         z = _solve(problem, z, max(4, s.iterations // 4), watch, f"windows of {horizon:g} s")[: len(z)]
     problem, p = _last(space, worlds, fitted, only, s, z, watch)
-    return answer(problem, p, _before(belief), (worlds, aside, only), watch)
+    return answer(problem, p, belief.estimate(), (worlds, aside, only), watch)
 
 
 def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log]]:
@@ -111,12 +130,7 @@ def _parted(log: Log, hold: float) -> tuple[Log, Log | None]:
 
 
 def _beginning(space: Space, belief: Belief) -> np.ndarray:
-    return np.clip(space.z(_before(belief)), 0.02, 0.98)  # off the bounds, where a difference has two sides
-
-
-def _before(belief: Belief) -> np.ndarray:
-    """What the model says, or the middle of what is believed where that is no range about it."""
-    return belief.mean() if not isinstance(belief, Box) else np.clip(belief.params.nominal, belief.low, belief.high)
+    return np.clip(space.z(belief.estimate()), 0.02, 0.98)  # off the bounds, where a difference has two sides
 
 
 def _problem(

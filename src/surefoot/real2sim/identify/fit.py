@@ -38,7 +38,7 @@ class Space:
 
     @staticmethod
     def of(belief: Belief, timestep: float) -> "Space":
-        low, high = (belief.low, belief.high) if isinstance(belief, Box) else belief.interval(0.9999)
+        low, high = belief.support()
         free = low < high
         if not free.any():
             raise SurefootError("belief: every parameter is fixed; nothing is left to identify")

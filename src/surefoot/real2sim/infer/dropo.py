@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.belief import Belief, Box, Gaussian, Ranged, Truncated
+from surefoot.belief import Belief, Box, Gaussian, Truncated
 from surefoot.control.sampling import CMA, begin
 from surefoot.errors import LogError, SurefootError
 from surefoot.log import Log
@@ -58,7 +58,7 @@ def dropo(
     watch: Watch | None = None,
 ) -> Truncated:
     """The normals within the belief's range under which windows of `length` steps are most likely."""
-    low, high = support(belief)
+    low, high = belief.support()
     free = np.flatnonzero(low < high)
     if not len(free):
         raise SurefootError("dropo: belief: found every param fixed, expected at least one that is not")
@@ -80,13 +80,6 @@ def dropo(
         return np.array([-likelihood(each, how.eps) for each in ends])
 
     return candidate(_search(cost, len(free), how, seed, watch))
-
-
-def support(belief: Belief) -> tuple[np.ndarray, np.ndarray]:
-    """Where a belief's values may lie, each (d,): its own ends, or the physical ones."""
-    if isinstance(belief, Ranged | Truncated):
-        return belief.low, belief.high
-    return belief.params.low, belief.params.high
 
 
 def thinned(pieces: Windows, most: int, measured_at: slice) -> Windows:

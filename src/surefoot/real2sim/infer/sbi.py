@@ -22,7 +22,7 @@ from surefoot.belief import Belief, Box, Particles
 from surefoot.errors import LogError, MissingExtra, SurefootError, unknown
 from surefoot.log import Log
 from surefoot.real2sim.infer.calibration import Calibration, calibration
-from surefoot.real2sim.infer.dropo import support, thinned
+from surefoot.real2sim.infer.dropo import thinned
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.real2sim.signals import joints_of, measured
 from surefoot.report import Progress, Watch
@@ -101,7 +101,7 @@ class Experiment:
 
     @property
     def free(self) -> np.ndarray:
-        low, high = support(self.belief)
+        low, high = self.belief.support()
         return low < high
 
     def simulate(self, e: np.ndarray, seed: int, watch: Watch | None = None) -> np.ndarray:
@@ -171,7 +171,7 @@ class Experiment:
 
     def forward(self, e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """logit(share) of the free unknowns (n, r), and the log of its derivative by e (n,)."""
-        box = Box(self.belief.params, *support(self.belief))
+        box = Box(self.belief.params, *self.belief.support())
         p, log = np.clip(box.share(e)[:, self.free], EDGE, 1 - EDGE), self.belief.params.log[self.free]
         width = box._width[self.free]
         jacobian = (
@@ -183,7 +183,7 @@ class Experiment:
         """e (..., d) of logit(share) (..., r)."""
         p = np.zeros((*z.shape[:-1], len(self.belief.params)))
         p[..., self.free] = 1 / (1 + np.exp(-z))
-        return Box(self.belief.params, *support(self.belief)).at(p)
+        return Box(self.belief.params, *self.belief.support()).at(p)
 
 
 def experiment(
@@ -205,7 +205,8 @@ def experiment(
     for name in noise:
         if name not in names:
             raise unknown("signal", name, names, "noise")
-    if not (np.array(support(belief)[0]) < support(belief)[1]).any():
+    low, high = belief.support()
+    if not (low < high).any():
         raise SurefootError("inference: belief: found every param fixed, expected at least one that is not")
     return Experiment(world, pieces, belief, dict(noise), how.statistics)
 

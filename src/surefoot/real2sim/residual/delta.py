@@ -35,6 +35,7 @@ from surefoot.real2sim.residual.log_states import LogStates, log_states
 from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.report import Watch
 from surefoot.sim.learned.features import StateFeatures
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start, World
 
@@ -149,7 +150,12 @@ def by_reinforcement(
     world = delta_world(task, at, pieces, settings.envs)
     own = delta_task(task, at, world, s)
     learner = PPO(Env(own, world, own.belief, seed, stagger=True), settings, seed)
-    made_of = {"learns": "delta", "log": content_hash(log), "delta": content_hash(s), "model": content_hash(task.xml)}
+    made_of = {
+        "learns": "delta",
+        "log": content_hash(log),
+        "delta": content_hash(s),
+        "model": load_robot(task.robot).hash,
+    }
     run_learner(RunSpec(task.name, belief, settings, seed, inputs=made_of), learner, folder, watch)
     net = BoundedActor(learner.see_actor, learner.actor, own.action.scale)
     facts = {"target": "action", "steps": settings.iterations * settings.batch}

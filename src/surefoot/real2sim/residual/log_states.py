@@ -60,7 +60,7 @@ class LogStates:
 def log_states(world: World, belief: Belief, log: Log) -> LogStates:
     """The simulation walks along the log, set to the measured state at every row, to find its actuators' own states."""
     _check_whole(world, log)
-    e, rows, one = belief.mean(), np.arange(len(log)), world.with_(1)
+    e, rows, one = belief.estimate(), np.arange(len(log)), world.with_(1)
     x, u = starts(world, log, rows), controls(world, log)
     u, at = np.where(np.isfinite(u), u, 0.0), x.q - encoder_shift(world, e[None])
     act = np.zeros((len(log), world.model.na))

@@ -16,7 +16,7 @@ from surefoot.sim.gap.link import LINKS
 from surefoot.sim.gap.numbers import NUMBERS
 from surefoot.sim.gap.observed_world import Shown, through, view
 from surefoot.sim.gap.recipe import FASTEST, SLOWEST, Ingredient, Making, Number, Plain
-from surefoot.sim.model.load import load_string
+from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 from surefoot.world import World
 
@@ -68,7 +68,7 @@ def _mixed(task: Task, strengths: Mapping[str, float], seed: int, torque: bool) 
 
 def _spec(task: Task, torque: bool) -> mujoco.MjSpec:
     """The task's model, with a name for everything that ingredients address by name."""
-    spec = load_string(task.xml, task.name).spec
+    spec = load_robot(task.robot).spec
     for kind in (spec.bodies, spec.joints, spec.actuators, spec.sensors, spec.sites):
         for i, thing in enumerate(kind):
             thing.name = thing.name or f"unnamed {i}"
@@ -123,7 +123,7 @@ def _delay(make: Making) -> None:
 
 def _check_nominal(task: Task) -> None:
     """Nothing writes e here, so the model's own numbers have to be the nominal ones."""
-    model = compile_for(load_string(task.xml, task.name).spec, task.params)
+    model = compile_for(load_robot(task.robot).spec, task.params)
     for p in task.params:
         if p.target not in TARGETS:
             continue

@@ -1,6 +1,7 @@
 """Loads a robot model, MJCF or URDF, and vets it before anything trusts it.
 
     scan (paths, sizes, counts) -> trial compile in a cage, if something in it could grow -> compile -> physical sense
+    load_robot: the same, then the robot's edits -> compile -> physical sense
 
 What leaves its directory, hangs or eats the machine's memory is always refused. What is physically impossible is
 refused too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
@@ -11,19 +12,25 @@ import os
 import re
 import struct
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TypeVar
 
 import mujoco
+import numpy as np
 
-from surefoot import isolated
-from surefoot.errors import SurefootError, nearest
+from surefoot import files, isolated
+from surefoot.errors import SurefootError, in_users_code, nearest
+from surefoot.robot import Robot
 from surefoot.sim.model.card import describe
 from surefoot.sim.model.scan import MAX_DOFS, MAX_NUMBERS, Scan, scan_file, scan_string
 from surefoot.sim.model.vet import model_problems, model_warnings, xml_problems, xml_warnings
 
-__all__ = ["Loaded", "describe", "load_model", "load_string", "vet_model"]
+__all__ = ["Loaded", "describe", "load_model", "load_robot", "load_string", "model_hash", "vet_model"]
 
+Made = TypeVar("Made")
 TRIAL = isolated.Limits(memory=2 << 30, seconds=10, wall=30.0)
 
 HINTS = (
@@ -50,6 +57,15 @@ class Loaded:
     hash: str
     """sha256 over the content of the XML and of every file it names"""
     warnings: list[str] = field(default_factory=list)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """real path of each file that was read, or the name of the text -> sha256 of its content"""
+
+
+def model_hash(model: mujoco.MjModel) -> str:
+    """sha256 of a compiled model: the same in every process that has the same engine and math library."""
+    data = np.empty(mujoco.mj_sizeModel(model), np.uint8)
+    mujoco.mj_saveModel(model, None, data)
+    return files.sha256(data.tobytes())
 
 
 def load_model(
@@ -67,6 +83,82 @@ def load_string(xml: str, name: str = "model made in code", strict: bool = True)
     return _load(scan, name, strict)
 
 
+@dataclass(frozen=True)
+class _Kept:
+    robot: Robot  # alive, so that no other edit gets the id of one of its edits
+    loaded: Loaded
+    stamps: Mapping[str, tuple[int, int, int]]
+
+
+class _Shelf:
+    """The robots last loaded, so that meshes are read and compiled once; one whose files have changed is read again."""
+
+    def __init__(self, most: int):
+        self.most, self.lock = most, Lock()
+        self.kept: dict[tuple[object, ...], _Kept] = {}
+
+    def get(self, robot: Robot) -> Loaded:
+        """A copy of its own for each caller."""
+        key = (replace(robot, edits=()), *map(id, robot.edits))
+        with self.lock:
+            found = self.kept.get(key)
+        if found is None or found.stamps != _stamps(found.stamps):
+            loaded = _edited(robot) if robot.edits else _plain(robot)
+            found = _Kept(robot, loaded, _stamps(loaded.sources) if robot.path else {})
+            with self.lock:
+                self.kept.pop(key, None)
+                self.kept[key] = found
+                for old in list(self.kept)[: -self.most]:
+                    del self.kept[old]
+        loaded = found.loaded
+        return replace(loaded, model=copy(loaded.model), spec=loaded.spec.copy(), warnings=list(loaded.warnings))
+
+
+_shelf = _Shelf(8)
+
+
+def load_robot(robot: Robot) -> Loaded:
+    """Load a robot's model and make its edits. Files are read again only if they have changed."""
+    return _shelf.get(robot)
+
+
+def _stamps(paths: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for path in paths:
+        try:
+            at = os.stat(path)
+        except OSError:
+            continue
+        found[path] = at.st_mtime_ns, at.st_size, at.st_ino
+    return found
+
+
+def _plain(robot: Robot) -> Loaded:
+    if robot.path:
+        return load_model(robot.path, robot.asset_root or None)
+    if not robot.xml:
+        raise SurefootError(f"robot {robot.name}: no model; expected a path or xml")
+    return load_string(robot.xml, robot.name)
+
+
+def _edited(robot: Robot) -> Loaded:
+    loaded = load_robot(replace(robot, edits=()))
+    for edit in robot.edits:
+        try:
+            edit(loaded.spec)
+        except SurefootError:
+            raise
+        except Exception as error:
+            name = getattr(getattr(edit, "func", edit), "__name__", type(edit).__name__)
+            raise in_users_code(error, f"{loaded.path}: edit {name}") from None
+    where = f"{loaded.path}, with its edits"
+    model = _translate(where, loaded.spec.compile, loaded.spec)
+    _check_sizes(model, where)
+    of_file = set(loaded.warnings) - set(model_warnings(loaded.model))
+    noted = dict.fromkeys([*(w for w in loaded.warnings if w in of_file), *vet_model(model, where)])
+    return replace(loaded, model=model, warnings=list(noted))
+
+
 def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) -> list[str]:
     """Refuse a compiled model that is physically impossible; returns what merely looks wrong."""
     return _judge(model_problems(model), where, strict) + model_warnings(model)
@@ -80,11 +172,13 @@ def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
+        if scan.docs[0].tag == "robot":  # MuJoCo would melt a URDF's base into the world, its mass with it
+            spec.compiler.fusestatic = False
         model = _translate(where, spec.compile, spec)
     _check_sizes(model, where)
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
-    return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)))
+    return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)), scan.seen)
 
 
 def _check_sizes(model: mujoco.MjModel, where: str) -> None:
@@ -108,7 +202,7 @@ def _judge(problems: list[str], where: str, strict: bool) -> list[str]:
     raise SurefootError("\n".join(shown + ([f"and {len(problems) - 8} more"] if len(problems) > 8 else [])))
 
 
-def _translate(where: str, make: Callable[[], mujoco.MjSpec], spec: mujoco.MjSpec | None = None) -> mujoco.MjSpec:
+def _translate(where: str, make: Callable[[], Made], spec: mujoco.MjSpec | None = None) -> Made:
     """Run one of MuJoCo's steps; its refusals become ours, with the file named and the nearest valid name."""
     try:
         return make()

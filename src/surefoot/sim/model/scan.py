@@ -254,22 +254,21 @@ def _find(scan: Scan, node: Node, attr: str, home: str, folder: str = "", strip:
 
 
 def _package(scan: Scan, node: Node, attr: str, ref: str) -> str:
-    """package://NAME/rest inside the asset root, which holds the package or is the package."""
+    """package://NAME/rest inside a root, which holds the package or is the package: the model's folder, or the asset root."""
     if node.tag != "mesh":
         raise node.refuse(attr, "has a scheme; package:// is for meshes, expected a path relative to the model")
     package, _, rest = ref.removeprefix("package://").partition("/")
+    tried = [os.path.join(root, package, rest) for root in scan.roots]
+    tried += [os.path.join(root, rest) for root in scan.roots if os.path.basename(root) == package]
+    for path in tried:
+        _confine(scan, node, attr, path)
+        if os.path.isfile(path):
+            return path
     if len(scan.roots) < 2:
         raise node.refuse(
             attr, f"names a ROS package; give the directory that holds {package or 'it'} with --asset-root DIR"
         )
     root = scan.roots[1]
-    tried = [os.path.join(root, package, rest)] + (
-        [os.path.join(root, rest)] if os.path.basename(root) == package else []
-    )
-    for path in tried:
-        _confine(scan, node, attr, path)
-        if os.path.isfile(path):
-            return path
     held = sorted(e.name for e in os.scandir(root) if e.is_dir())
     if package not in (*held, os.path.basename(root)):
         raise unknown(

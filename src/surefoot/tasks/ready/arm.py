@@ -20,6 +20,7 @@ from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.rotation import norm2
 from surefoot.sim.events import Pull
 from surefoot.task import Moment, Reward, Task
@@ -142,7 +143,7 @@ def arm() -> Task:
     return Task(
         name="arm",
         about="a two-link arm holds its hand where it is told to, while something pulls at it",
-        xml=xml(),
+        robot=Robot.text(xml(), "arm"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),
         substeps=4,

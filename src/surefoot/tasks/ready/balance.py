@@ -11,6 +11,7 @@ from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.task import Reward, Task
 from surefoot.world import Start
 
@@ -71,7 +72,7 @@ def balance(discrete: bool = False) -> Task:
     return Task(
         name="balance-discrete" if discrete else "balance",
         about="keep a pole upright on a cart" + (" by pushing full left or right" if discrete else ""),
-        xml=XML,
+        robot=Robot.text(XML, "balance"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),
         substeps=1,

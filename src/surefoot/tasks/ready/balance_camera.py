@@ -9,6 +9,7 @@ from dataclasses import replace
 from surefoot.belief import Box
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
+from surefoot.robot import Robot
 from surefoot.task import Reward, Task
 from surefoot.tasks.camera import Camera
 from surefoot.tasks.ready.balance import DT, MODEL, balance
@@ -65,14 +66,14 @@ PIXEL_NOISE = (0.0, 0.02)  # of full brightness
 def balance_camera() -> Task:
     task = balance()
     params = Params((*task.params, *LOOKS))
-    xml = MODEL.format(assets=ASSETS, scenery=SCENERY)
-    eye = Camera(xml, params, "front", SIZE, fine=FINE)
+    robot = Robot.text(MODEL.format(assets=ASSETS, scenery=SCENERY), "balance-camera")
+    eye = Camera(robot, params, "front", SIZE, fine=FINE)
     state, e = task.observations["actor"].terms[0], ObsTerm("e", lambda s: s.x.e, len(params), "mixed", sensed=False)
     return replace(
         task,
         name="balance-camera",
         about="keep a pole upright on a cart, seen by a camera alone",
-        xml=xml,
+        robot=robot,
         params=params,
         belief=Box.ranges(params, {**PHYSICS, "noise": PIXEL_NOISE, **RANGES}),
         observations={"actor": ObsGroup((ObsTerm("pixels", eye, eye.dim, "of full brightness"),), history=4),

@@ -11,6 +11,7 @@ from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.rotation import from_axis_angle, norm2
 from surefoot.task import Moment, Reward, Task
 from surefoot.world import Start
@@ -107,7 +108,7 @@ def hover() -> Task:
     return Task(
         name="hover",
         about="a quadrotor thrown at up to 90 degrees of tilt comes to rest at the goal",
-        xml=xml(),
+        robot=Robot.text(xml(), "hover"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),
         substeps=4,
@@ -149,5 +150,5 @@ def hover() -> Task:
             "kl": 0.02,
             "spread": (0.1, 0.5, 1.0),
         },
-        robot="quadrotor",
+        kind="quadrotor",
     )

@@ -12,6 +12,7 @@ from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
+from surefoot.robot import Robot
 from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
 from surefoot.task import Moment, Reward, Symmetry, Task
@@ -273,7 +274,7 @@ def walk(rough: bool = False) -> Task:
     return Task(
         name="walk-rough" if rough else "walk",
         about="a quadruped follows a commanded velocity" + (" over rough ground" if rough else ""),
-        xml=xml(ground),
+        robot=Robot.text(xml(ground), "quadruped"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),
         substeps=4,
@@ -296,5 +297,5 @@ def walk(rough: bool = False) -> Task:
         symmetry=_symmetry(),
         terms=(Push(joint_dofs=slice(0, 2), force=60.0, seconds=0.1, every=4.0, params=PARAMS),),
         settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
-        robot="legged",
+        kind="legged",
     )  # fmt: skip

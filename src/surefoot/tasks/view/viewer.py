@@ -26,6 +26,7 @@ from surefoot.rng import Draw, stream
 from surefoot.sim.events import Push
 from surefoot.tasks.view.access import guarded, loopback
 from surefoot.tasks.view.picture import engine
+from surefoot.tasks.view.reward_bars import RewardBars
 from surefoot.tasks.view.shapes import Scene
 from surefoot.world import Chance, OnForce, State
 
@@ -91,6 +92,7 @@ class Panel:
         with gui.add_folder("e, from the next reset on"):
             drawn = zip(env.belief.params, env.world.state.e[0])
             self.e_sliders = [_slider(gui, f"{p.name} {p.unit}", p.low, p.high, e, p.about) for p, e in drawn]
+        self.rewards = RewardBars(gui, env)
 
     def command(self, rng: Draw, n: int) -> np.ndarray:
         """A Task's command that is what the sliders say."""
@@ -171,6 +173,7 @@ class Live:
     def step(self) -> None:
         step = self.env.step(self.drive(self.obs["actor"]))
         self.drive.begin(step.final)
+        self.panel.rewards.step()
         self.obs = step.obs
         if step.episodes is not None and 0 in step.episodes.ids:
             self.episode, self.ended = self.episode + 1, f" · the last one ended: {step.episodes.reason[0]}"

@@ -17,10 +17,10 @@ from surefoot.belief import point
 from surefoot.contract import Action
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.files import sha256
 from surefoot.log import Log
 from surefoot.sim.gap.link import Lost
 from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
 from surefoot.task import Task
 from surefoot.world import State
@@ -33,7 +33,7 @@ UNITS = {
 S = mujoco.mjtSensor
 
 
-class Robot:
+class SimulatedRobot:
     """One machine. `drive` says what act() is given: the task's actions, or its actuators' controls as they are."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Robot:
         world.sense_after_step = True  # else its joints would be told a timestep older than its base
         self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
         self._columns = _Columns(Plain(world.model))
-        self._parents = {"model": sha256(task.xml.encode()), "task": task.name}
+        self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation
         self._rows: list[dict[str, Any]] = []
         self._gaps: list[list[float]] = []

@@ -12,11 +12,11 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.sim.gap.build import fitting
 from surefoot.sim.realities import Reality, realities, reality
-from surefoot.sim.robot import Robot
+from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.world import State, World
 
 
-def played(robot: Robot, steps: int, seed: int = 0) -> Log:
+def played(robot: SimulatedRobot, steps: int, seed: int = 0) -> Log:
     told, rng = robot.connect(), np.random.default_rng(seed)
     for _ in range(steps):
         told = robot.act(rng.uniform(-1, 1, len(robot.names["control"])))
@@ -43,7 +43,7 @@ def reachable(thing, seen: set[int]):
 
 
 def test_no_public_road_leads_to_the_model_or_to_e():
-    robot = Robot(tasks.resolve("arm"), realities(3, tasks.resolve("arm")))
+    robot = SimulatedRobot(tasks.resolve("arm"), realities(3, tasks.resolve("arm")))
     played(robot, 3)
     public = {name for name in dir(robot) if not name.startswith("_")}
     assert public == {"connect", "observe", "act", "log", "rate", "names", "ended"}
@@ -54,14 +54,14 @@ def test_no_public_road_leads_to_the_model_or_to_e():
 
 def test_the_log_says_nothing_of_what_reality_is_made_of():
     task = tasks.resolve("arm")
-    log = played(Robot(task, Reality(5, {"stiction": 0.5, "mass": 0.7})), 5)
+    log = played(SimulatedRobot(task, Reality(5, {"stiction": 0.5, "mass": 0.7})), 5)
     text = json.dumps(log.meta)
     assert not [word for word in ("stiction", "mass", "0.5", "0.7", "payload") if word in text]
     assert log.meta["reality"] == 5 and log.meta["parents"]["task"] == "arm"
 
 
 def test_a_log_has_the_columns_of_its_schema(tmp_path):
-    log = Log.load(played(Robot(tasks.resolve("walk"), Reality(0)), 4).save(tmp_path / "a.npz"))
+    log = Log.load(played(SimulatedRobot(tasks.resolve("walk"), Reality(0)), 4).save(tmp_path / "a.npz"))
     widths = {k: v.shape[1] for k, v in log.columns.items()}
     joints = {"control": 12, "joint_pos": 12, "joint_vel": 12, "joint_torque": 12}
     assert (
@@ -73,7 +73,7 @@ def test_a_log_has_the_columns_of_its_schema(tmp_path):
 
 
 def test_a_row_is_what_was_measured_then_and_commanded_from_then_on():
-    robot = Robot(tasks.resolve("arm"), Reality(0), drive="control")
+    robot = SimulatedRobot(tasks.resolve("arm"), Reality(0), drive="control")
     robot.connect()
     for u in ([0.4, 1.0], [0.4, 1.0], [-0.4, 1.3]):
         robot.act(np.array(u))
@@ -86,7 +86,7 @@ def test_a_row_is_what_was_measured_then_and_commanded_from_then_on():
 
 
 def test_a_servos_measured_torque_is_its_law_and_not_the_friction_beside_it():
-    robot = Robot(tasks.resolve("arm"), Reality(0, {"stiction": 1.0}), drive="control")
+    robot = SimulatedRobot(tasks.resolve("arm"), Reality(0, {"stiction": 1.0}), drive="control")
     robot.connect()
     for _ in range(150):
         robot.act(np.array([0.3, 0.8]))
@@ -97,7 +97,7 @@ def test_a_servos_measured_torque_is_its_law_and_not_the_friction_beside_it():
 
 
 def test_when_an_episode_ends_the_log_has_a_hole():
-    robot = Robot(tasks.resolve("balance"), Reality(0))
+    robot = SimulatedRobot(tasks.resolve("balance"), Reality(0))
     robot.connect()
     ends = [robot.act(np.ones(1)) is not None and robot.ended for _ in range(60)]
     log = robot.log()
@@ -109,14 +109,14 @@ def test_when_an_episode_ends_the_log_has_a_hole():
 
 
 def test_a_lost_packet_is_nan_in_the_log_and_the_last_one_to_the_policy():
-    log = played(Robot(tasks.resolve("arm"), Reality(0, {"dropped_packets": 1.0})), 400)
+    log = played(SimulatedRobot(tasks.resolve("arm"), Reality(0, {"dropped_packets": 1.0})), 400)
     lost = np.isnan(log["joint_pos"]).all(1)
     assert abs(lost.sum() - 120) < 4 * np.sqrt(400 * 0.3 * 0.7)
     assert np.array_equal(lost, np.isnan(log["joint_torque"]).any(1)) and np.isfinite(log["control"]).all()
 
 
 def test_noise_in_the_log_is_the_noise_the_policy_is_told():
-    robot = Robot(tasks.resolve("arm"), Reality(0, {"sensor_noise": 1.0}))
+    robot = SimulatedRobot(tasks.resolve("arm"), Reality(0, {"sensor_noise": 1.0}))
     told = [robot.connect()]
     for _ in range(20):
         told.append(robot.act(np.zeros(2)))
@@ -127,14 +127,14 @@ def test_noise_in_the_log_is_the_noise_the_policy_is_told():
 
 def test_the_same_seeds_leave_the_same_bits_and_another_reality_does_not():
     task = tasks.resolve("hover")
-    logs = [played(Robot(task, realities(k, task), seed=s), 20) for k, s in ((1, 0), (1, 0), (2, 0), (1, 1))]
+    logs = [played(SimulatedRobot(task, realities(k, task), seed=s), 20) for k, s in ((1, 0), (1, 0), (2, 0), (1, 1))]
     assert np.array_equal(logs[0]["base_pos"], logs[1]["base_pos"])
     assert not np.array_equal(logs[0]["base_pos"], logs[2]["base_pos"])
     assert not np.array_equal(logs[0]["base_pos"], logs[3]["base_pos"])
 
 
 def test_a_robot_that_is_not_connected_says_so():
-    robot = Robot(tasks.resolve("balance"), Reality(0))
+    robot = SimulatedRobot(tasks.resolve("balance"), Reality(0))
     for call in (robot.observe, lambda: robot.act(np.zeros(1))):
         with pytest.raises(SurefootError, match="not connected"):
             call()
@@ -177,7 +177,7 @@ def test_what_walk_logs_is_what_its_model_predicts_joints_base_and_sensors_alike
     from surefoot.real2sim.replay import predict, windows
 
     task = tasks.resolve("walk")
-    robot = Robot(task, Reality(0, {}), seed=0)
+    robot = SimulatedRobot(task, Reality(0, {}), seed=0)
     robot.connect()
     for k in range(30):
         robot.act(0.3 * np.sin(0.4 * k + np.arange(12)))
