@@ -51,12 +51,13 @@ class StackedGRU(nn.Module):
 
     def __init__(self, uses: Sequence[int], inputs: int, hidden: int, rng: torch.Generator):
         super().__init__()
+        self.hidden = hidden
         self.of_input = StackedLinear(uses, inputs, 3 * hidden, rng)
         self.of_state = StackedLinear(uses, hidden, 3 * hidden, rng)
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """The next state (K, rows, hidden) for an input x (K, rows, in) at state h."""
-        a, b = self.of_input(x).chunk(3, -1), self.of_state(h).chunk(3, -1)
+        a, b = (y.split(self.hidden, -1) for y in (self.of_input(x), self.of_state(h)))
         r, z = torch.sigmoid(a[0] + b[0]), torch.sigmoid(a[1] + b[1])
         return (1 - z) * torch.tanh(a[2] + r * b[2]) + z * h
 

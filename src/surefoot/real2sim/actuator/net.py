@@ -98,7 +98,7 @@ class UnitNets(nn.Module):
 
     def split(self, x: Tensor, wide: int) -> Tensor:
         """(n, U wide) -> (m, U, n / m, wide) for m candidates, each in n / m simulations that stand together."""
-        m = len(self.last.weight) if self.last.weight.ndim == 4 else 1
+        m = self.last.weight.shape[0] if self.last.weight.ndim == 4 else 1
         return x.reshape(m, -1, len(self.shape.groups), wide).transpose(1, 2)
 
     def joined(self, x: Tensor, wide: int) -> Tensor:
@@ -124,7 +124,7 @@ class ActuatorModule(nn.Module):
 
     def __init__(self, nets: UnitNets | OfActor, shape: Shape, limit: tuple[float, ...]):
         super().__init__()
-        self.nets, self.shape = nets, shape
+        self.nets, self.shape, self.features = nets, shape, FEATURES * len(limit)
         self.register_buffer("limit", torch.tensor(limit))
 
     @property
@@ -132,7 +132,7 @@ class ActuatorModule(nn.Module):
         return 1 + self.shape.past
 
     def forward(self, x: Tensor) -> Tensor:
-        F, H = FEATURES * len(self.limit), self.shape.frames
+        F, H = self.features, self.shape.frames
         now, begun, past = x[:, :F], x[:, F : F + 1], x[:, F + 1 :]
         if self.shape.kind == "gru":
             r, past = self.nets(now[:, None], past)

@@ -66,7 +66,7 @@ def find(path: Path) -> Path:
     """The ONNX file of a Term, meant by itself or by its folder."""
     path = Path(path)
     old = path / "term.json" if path.is_dir() and not (path / NAME).exists() else path
-    if old.suffix == ".json" and old.is_file():
+    if old.suffix == ".json" and old.is_file() and _is_earlier(files.read_json(old)):
         raise SurefootError(f"{old}: an earlier version of surefoot wrote this Term; learn it again")
     found = path / NAME if path.is_dir() else path
     if found.suffix != ".onnx" or not found.is_file():
@@ -76,6 +76,11 @@ def find(path: Path) -> Path:
             "or the ONNX file of `surefoot actuator`"
         )
     return found
+
+
+def _is_earlier(data: Any) -> bool:
+    """Whether a JSON file is a Term as earlier versions wrote it, beside its weights."""
+    return isinstance(data, dict) and "format" in data and ("card" in data or "layout" in data)
 
 
 def _card(net: Graph, where: str) -> dict[str, Any]:
