@@ -47,9 +47,15 @@ def _terms(good: Path) -> None:
     net.spread.fill_(1.0)
     save(term_of("force", world, net.scaled(np.full(features.nv, 1e-3))), good / "term")
     shape = Shape("gru", (0,), 1, 1, 4)
-    scales = {"shift": np.zeros((1, 1, 3)), "scale": np.ones((1, 1, 3)), "gain": np.ones((1, 1, 1)), "offset": np.full((1, 1, 1), 0.1)}  # fmt: skip
-    module = ActuatorModule(UnitNets(shape, scales, 0), shape, (5.0,))
-    save(exported(module, Actuators(world.dt, drives(world.model), (0.1,), (5.0,)), world.model), good / "motor")
+    scales = {"shift": np.full((1, 1, 3), 0.5), "scale": np.ones((1, 1, 3)), "gain": np.ones((1, 1, 1)), "offset": np.full((1, 1, 1), 0.1)}  # fmt: skip
+    nets = UnitNets(shape, scales, 0)
+    torch.nn.init.ones_(nets.last.weight)
+    save(
+        exported(
+            ActuatorModule(nets, shape, (5.0,)), Actuators(world.dt, drives(world.model), (0.1,), (5.0,)), world.model
+        ),
+        good / "motor",
+    )
 
 
 def _stranger(good: Path) -> None:

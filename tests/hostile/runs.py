@@ -117,7 +117,7 @@ def terms() -> Iterator[Case]:
     for field in ("format", "kind", "term", "golden", "about", "term/features", "term/features/joints", "term/features/places", "term/features/turns", "term/features/base", "term/features/nv", "term/features/controls"):  # fmt: skip
         for k, v in odd(field).items():
             yield card(f"{field.replace('/', ' ')} {k}", field, v)
-    for field in ("term", "term/dt", "term/drives", "term/slow", "term/limit", "term/drives/0", "term/drives/0/gain", "term/drives/0/actuator", "term/drives/0/low"):  # fmt: skip
+    for field in ("term", "term/dt", "term/drives", "term/slow", "term/limit", "term/drives/0", "term/drives/0/gain", "term/drives/0/actuator", "term/drives/0/gear"):  # fmt: skip
         for k, v in odd(field).items():
             yield card(f"motor {field.replace('/', ' ')} {k}", field, v, "motor")
     at = "term/features"

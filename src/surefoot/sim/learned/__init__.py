@@ -24,7 +24,7 @@ from surefoot.sim.learned.state_terms import DeltaAction, ResidualForce
 FORMAT = 3
 NAME = "term.onnx"
 CARD = {"format", "kind", "term", "golden", "about"}
-GOLDEN = 1e-4  # how far an answer may be from the golden one, relative to its size
+GOLDEN = 1e-4  # how far an answer may be from the golden one, relative to the largest of its column
 
 LearnedTerm = ResidualForce | DeltaAction | ActuatorNet
 KINDS: dict[str, Any] = {k.kind: k for k in (ResidualForce, DeltaAction, ActuatorNet)}
@@ -110,5 +110,5 @@ def _check_golden(net: Graph, written: Any, where: str) -> None:
         was = np.array(written, float)
     except (TypeError, ValueError):
         raise SurefootError(f"{where}: expected rows of numbers, found {str(written)[:80]}") from None
-    if was.shape != now.shape or not (np.abs(was - now) <= GOLDEN * np.maximum(1.0, np.abs(was))).all():
+    if was.shape != now.shape or not (np.abs(was - now) <= GOLDEN * np.abs(was).max(0) + 1e-12).all():
         raise SurefootError(f"{where}: the net answers differently from when it was written")
