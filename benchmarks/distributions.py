@@ -104,7 +104,7 @@ class Holds(Policy):
         return s, (u - MIDDLE) / np.array([1.8, 1.5])
 
 
-def rehearsed(seed: int, rounds: int, how: SimOpt) -> tuple[float, list[float], list[float]]:
+def rehearsed(seed: int, how: SimOpt) -> tuple[float, list[float], list[float]]:
     """Discrepancy left of the prior's, on a run nothing was fitted to; return on the robot and KL of each round."""
     task = replace(arm(), seconds=2.0, command_every=1.0)
     drawn = stream(seed, "robot").uniform((2.0, 1.3, 0.4), (2.8, 1.8, 0.8))
@@ -114,29 +114,29 @@ def rehearsed(seed: int, rounds: int, how: SimOpt) -> tuple[float, list[float], 
     prior = Gaussian.around(task.params, task.params.vector({"payload": 0.2}), cov)
     env, runs = tasks.env(task, 1, seed=seed), iter(range(10_000))
     collect = lambda policy: logged(policy, env, e=true[None], seed=1000 * seed + next(runs))  # noqa: E731
-    model, told = env.world.model, env.world
-    c = contract(task, model)
+    world = env.world
+    c = contract(task, world.model)
 
     def train(belief: Belief) -> Policy:
-        return Holds(c, dict(zip(task.params.names, map(float, belief.mean()))))
+        return Holds(c, dict(zip(task.params.names, map(float, belief.estimate()))))
 
     def returned(policy: Policy) -> float:
         judge = tasks.env(task, 64, point(task.params, true), 77)
         return float(evaluate(policy, judge).returns.mean())
 
     kept: list[Round] = []
-    found = simopt(told, prior, collect, train, acted(task), rounds, how, seed, kept.append)
+    found = simopt(world, prior, collect, train, acted(task), how, seed, kept.append)
     policy = train(prior)
     held = collect(policy)
-    score = lambda b: discrepancy(told, acted(task), policy, held, b.sample(stream(seed, "judge"), 64)).mean()  # noqa: E731
+    score = lambda b: discrepancy(world, acted(task), policy, held, b.sample(stream(seed, "judge"), 64)).mean()  # noqa: E731
     returns = [returned(r.policy) for r in kept] + [returned(train(found))]
     return float(score(found) / score(prior)), returns, [r.kl for r in kept]
 
 
 def in_the_loop(quick: bool) -> Iterator[Row]:
     """SimOpt on the arm with heavy links and a load: four rounds of five runs; the controller made anew in each."""
-    how = SimOpt(rollouts=1, samples=16) if quick else SimOpt()
-    found = [rehearsed(seed, 1 if quick else 4, how) for seed in range(1 if quick else SEEDS)]
+    how = SimOpt(rounds=1, rollouts=1, samples=16) if quick else SimOpt()
+    found = [rehearsed(seed, how) for seed in range(1 if quick else SEEDS)]
     left, returns, kl = [f[0] for f in found], np.array([f[1] for f in found]), [max(f[2]) for f in found]
     yield row("simopt, 4 rounds x 5 runs: discrepancy cut by", 100 * (1 - np.array(left)), "%", at_least=70.0)
     yield row("simopt: largest KL of a round (bound 1)", kl, "nats", at_most=1.0)

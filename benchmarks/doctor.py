@@ -37,7 +37,7 @@ def part(robot: str, quick: bool) -> Iterator[Row]:
     for name, fault in FAULTS[robot].items():
         kinds += bool(fault.cause)
         for seed in (SEEDS if fault.cause else HEALTHY)[: 1 if quick else None]:
-            found = [c.kind for c in diagnose(policy, task, deployed(task, policy, fault, seed)).found]
+            found = [c.kind for c in diagnose(policy, task, deployed(task, policy, fault, seed)).significant]
             if not fault.cause:
                 healthy.append(not found)
             else:

@@ -19,8 +19,8 @@ from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
-from surefoot.real2sim.excite.explore import Explore, Explored, explore, meter_for, outside
-from surefoot.real2sim.excite.fisher import Meter, told
+from surefoot.real2sim.excite.explore import Explore, Explored, design, explore, meter_for, outside
+from surefoot.real2sim.excite.fisher import Meter, information
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
@@ -91,7 +91,7 @@ def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
     range_ = control_range(world.model, at.start.u[0], limits)
     small = {"iterations": 3, "population": 16} if quick else {"iterations": 48, "population": 40}
     plans = {
-        k: explore(world, belief, limits, noise, settings=Explore(k, samples=1, **small))  # type: ignore[arg-type]
+        k: explore(design(world, belief, limits, noise, settings=Explore(k, samples=1, **small)))  # type: ignore[arg-type]
         for k in ("logdet", "trace", "a")
     }
     time = plans["logdet"].log.time
@@ -124,9 +124,9 @@ def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray
     """What holding still would tell."""
     from surefoot.real2sim.excite.explore import explored
 
-    at = meter_for(world, belief, {"joint_pos": NOISE})
-    z = at.space.z(belief.sample(stream(0, "verify"), 32))
-    return explored(at, np.repeat(home[None], len(time), 0), time, z, limits, {"joint_pos": NOISE}, Explore(), {})
+    to = design(world, belief, limits, {"joint_pos": NOISE})
+    z = to.meter.space.z(belief.sample(stream(0, "verify"), 32))
+    return explored(to, np.repeat(home[None], len(time), 0), z, {})
 
 
 def leg_spec() -> mujoco.MjSpec:
@@ -164,12 +164,12 @@ def legs(quick: bool) -> Iterator[Row]:
     z = at.space.z(belief.sample(stream(3, "judges"), 4 if quick else 16))
     few, traces = at.space.z(belief.sample(stream(0, "explore"), 2)), {}
     for name in ("logdet", "a", "trace"):
-        plan = explore(world, belief, limits, noise, settings=Explore(name, samples=1, **small), start=start)  # type: ignore[arg-type]
+        plan = explore(design(world, belief, limits, noise, settings=Explore(name, samples=1, **small), start=start))  # type: ignore[arg-type]
         time = plan.log.time
         traces[name] = bound(at, plan.log["control"], z)
     every = np.array(list(chirps(range_, time)))
     fine = every[outside(at, watch, every, few) == 0]
-    rough = np.array([np.trace(np.linalg.pinv(F).mean(0)) for F in told(at, fine[:, :-1], few, central=False)])
+    rough = np.array([np.trace(np.linalg.pinv(F).mean(0)) for F in information(at, fine[:, :-1], few, central=False)])
     best = fine[np.argsort(rough)[:5]]
     chirp = min((bound(at, u, z) for u in best), key=lambda b: float(np.median(b)))
     for name, b in (*traces.items(), ("best chirp", chirp)):
@@ -181,7 +181,7 @@ def legs(quick: bool) -> Iterator[Row]:
 
 def bound(at: Meter, u: np.ndarray, z: np.ndarray) -> np.ndarray:
     """(m,) trace of the Cramer-Rao bound on z at each z: the state a log begins in is estimated, too, and nothing is believed."""
-    F = told(at, u[None, :-1], z, starts=True)[0]
+    F = information(at, u[None, :-1], z, starts=True)[0]
     return np.trace(np.linalg.inv(F + 1e-9 * np.eye(at.d)), axis1=-2, axis2=-1)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
-from surefoot.cli import VERBS, _parse, main
+from surefoot.cli import _parse, main
 from surefoot.deploy import bundle
 from surefoot.onnx_file.runtime import runtime
+from surefoot.verbs import VERBS
 
 SMALL = ["--envs", "32", "--horizon", "8", "--steps", "1024", "--hidden", "16", "--minibatches", "2"]
 

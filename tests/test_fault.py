@@ -24,18 +24,10 @@ from surefoot.fault import (
     on_frames,
     swapped,
 )
-from surefoot.fault.usual import (
-    CONTRACT,
-    Driven,
-    exchanges,
-    groups,
-    limbs,
-    of_answers,
-    of_attitude,
-    of_frames,
-    of_joints,
-    orders,
-)
+from surefoot.fault.contracts import CONTRACT
+from surefoot.fault.joint_orders import exchanges, groups, limbs, orders
+from surefoot.fault.logs import Driven, of_attitude, of_joints
+from surefoot.fault.observations import of_actions, of_frames
 from surefoot.observation import Columns, Formula, ObsGroup, ObsTerm
 from surefoot.rng import stream
 from surefoot.rotation import exp, matrix, to_world
@@ -171,7 +163,7 @@ def test_every_usual_fault_of_a_frame_shows_in_it_and_has_words_of_its_own():
 
 
 def test_a_number_that_was_found_stands_in_the_edit_and_in_the_words():
-    f = Fault("offset", "a reads {:+.2g} too much", (Plus(("a",), (1,)),), guesses=(0.1, -0.1)).at(0.25, said=-0.25)
+    f = Fault("offset", "a reads {:+.2g} too much", (Plus(("a",), (1,)),), guesses=(0.1, -0.1)).at(0.25, shown=-0.25)
     assert f.words == "a reads -0.25 too much" and not f.guesses
     assert on_columns(f, {"a": np.zeros((1, 3))})["a"].tolist() == [[0, 0.25, 0]]
 
@@ -224,7 +216,7 @@ def test_of_many_motors_only_the_same_joint_of_other_limbs_is_thought_exchanged(
     assert len(list(exchanges("control", few, "{} {}", alike=True))) == 15
     assert len(list(exchanges("control", many, "{} {}", alike=True))) == 2 * 6
     assert swapped(4, 1, 3) == (0, 3, 2, 1)
-    assert len(list(of_answers(many))) == 28 + 8 + 1 + 5
+    assert len(list(of_actions(many))) == 28 + 8 + 1 + 5
 
 
 def test_attitudes_are_misread_in_sixteen_ways_the_plainest_by_no_edit():

@@ -10,9 +10,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
 NOUNS = {
     "errors",
     "rng",
+    "arrays",
+    "typed",
     "files",
     "isolated",
-    "typed",
     "rotation",
     "robot",
     "params",

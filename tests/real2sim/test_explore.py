@@ -13,9 +13,9 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.excite.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
-from surefoot.real2sim.excite.excited_robot import subject
-from surefoot.real2sim.excite.explore import Explore, explore, meter_for, outside
-from surefoot.real2sim.excite.fisher import meter, posterior, score, told
+from surefoot.real2sim.excite.excited_robot import excited_robot
+from surefoot.real2sim.excite.explore import Explore, design, explore, meter_for, outside
+from surefoot.real2sim.excite.fisher import information, meter, posterior, score
 from surefoot.real2sim.plant import Plant
 from surefoot.sim.model.load import load_string
 from surefoot.world import Chance, Start
@@ -63,10 +63,10 @@ def test_information_about_a_mass_on_a_spring_is_that_of_its_sensitivity_equatio
     u = 0.1 * np.sin(4.0 * np.arange(100) * world.dt)
     at = meter(world, Box.full(PARAMS), home(world.model), {"joint_pos": sd})
     z = at.space.z(PARAMS.nominal[None])
-    F = told(at, u[None, :, None], z)[0, 0]
+    F = information(at, u[None, :, None], z)[0, 0]
     J = sensitivities(u, world.dt) * (PARAMS.high - PARAMS.low) / sd
     np.testing.assert_allclose(F, J.T @ J, rtol=0.01)
-    one_sided = told(at, u[None, :, None], z, central=False)[0, 0]
+    one_sided = information(at, u[None, :, None], z, central=False)[0, 0]
     np.testing.assert_allclose(one_sided, F, rtol=0.1)
 
 
@@ -75,7 +75,7 @@ def test_a_start_that_has_to_be_estimated_costs_information_and_no_more_than_tha
     u = 0.1 * np.sin(4.0 * np.arange(100) * world.dt)[None, :, None]
     at = meter(world, Box.full(PARAMS), home(world.model), {"joint_pos": 1e-3})
     z = at.space.z(PARAMS.nominal[None])
-    known, estimated = told(at, u, z)[0, 0], told(at, u, z, starts=True)[0, 0]
+    known, estimated = information(at, u, z)[0, 0], information(at, u, z, starts=True)[0, 0]
     assert np.linalg.eigvalsh(known - estimated).min() > -1e-6 * np.linalg.eigvalsh(known).max()
     assert np.linalg.slogdet(estimated)[1] < np.linalg.slogdet(known)[1]
 
@@ -84,21 +84,21 @@ def test_twice_the_noise_is_a_quarter_of_the_information_and_signals_add_up():
     world = spring()
     u, belief = 0.1 * np.sin(4.0 * np.arange(50) * world.dt)[None, :, None], Box.full(PARAMS)
     z = np.full((1, 3), 0.5)
-    F = lambda noise: told(meter(world, belief, home(world.model), noise), u, z)[0, 0]  # noqa: E731
+    F = lambda noise: information(meter(world, belief, home(world.model), noise), u, z)[0, 0]  # noqa: E731
     both = {"joint_pos": 1e-3, "joint_vel": 1e-2}
     np.testing.assert_allclose(F({"joint_pos": 2e-3}), F({"joint_pos": 1e-3}) / 4, rtol=1e-9)
     np.testing.assert_allclose(F(both), F({"joint_pos": 1e-3}) + F({"joint_vel": 1e-2}), rtol=1e-6)
 
 
-def test_many_motions_at_many_unknowns_are_told_as_each_alone():
+def test_many_motions_at_many_unknowns_are_judged_as_each_alone():
     world = spring()
     u = np.random.default_rng(0).normal(size=(5, 30, 1)) * 0.1
     z = np.random.default_rng(1).random((2, 3))
     at = meter(world, Box.full(PARAMS), home(world.model), {"joint_pos": 1e-3})
-    F = told(at, u, z)
+    F = information(at, u, z)
     for i in range(5):
         for j in range(2):
-            np.testing.assert_allclose(told(at, u[i : i + 1], z[j : j + 1])[0, 0], F[i, j], rtol=1e-9)
+            np.testing.assert_allclose(information(at, u[i : i + 1], z[j : j + 1])[0, 0], F[i, j], rtol=1e-9)
 
 
 def test_scores_by_hand():
@@ -110,7 +110,7 @@ def test_scores_by_hand():
     assert score(at, F, "trace") == 110
     assert score(at, F, "logdet") == pytest.approx(np.log(np.diag(F + P)).sum())
     assert score(at, F, "a") == pytest.approx(-(1 / np.diag(F + P)).sum())
-    np.testing.assert_allclose(np.sqrt(posterior(at, F)[2, 2]), at.prior[2])  # told nothing: as wide as before
+    np.testing.assert_allclose(np.sqrt(posterior(at, F)[2, 2]), at.prior[2])  # no information: as wide as before
     with pytest.raises(SurefootError, match="did you mean logdet"):
         score(at, F, "logdett")
 
@@ -124,7 +124,7 @@ def test_the_frequency_that_tells_most_of_damping_is_resonance():
     world = spring(DAMPED, soft.replace(".0005", ".02"), 10.0)
     settings = Explore(samples=1, verify=2, iterations=8, population=16)
     limits, shape = Limits(seconds=20.0, speed=1e3), Shape(count=1, slowest=0.1, fastest=3.0)
-    plan = explore(world, Box.full(DAMPED), limits, {"joint_pos": 1e-3}, shape, settings)
+    plan = explore(design(world, Box.full(DAMPED), limits, {"joint_pos": 1e-3}, shape, settings))
     spectrum = np.abs(np.fft.rfft(plan.log["control"][:, 0] - plan.log["control"][:, 0].mean()))
     hz = np.fft.rfftfreq(len(plan.log), 1 / 10.0)[spectrum.argmax()]
     assert hz == pytest.approx(np.sqrt(K / M) / (2 * np.pi), rel=0.05)
@@ -150,7 +150,7 @@ QUICK = Explore(samples=1, verify=8, iterations=4, population=16)
 @pytest.fixture(scope="module")
 def plan():
     limits = Limits(seconds=2.0, speed=5.0, torque=0.8)
-    return explore(machine(load_string(ARM).spec, LINKS, 50.0), Box.full(LINKS), limits, settings=QUICK)
+    return explore(design(machine(load_string(ARM).spec, LINKS, 50.0), Box.full(LINKS), limits, settings=QUICK))
 
 
 def test_the_motion_found_keeps_every_limit_on_machines_it_was_not_searched_on(plan):
@@ -192,7 +192,7 @@ def test_the_plan_is_a_log_that_says_what_it_is(plan, tmp_path):
 def test_same_seed_same_bits(plan):
     limits = Limits(seconds=2.0, speed=5.0, torque=0.8)
     world = machine(load_string(ARM).spec, LINKS, 50.0)
-    again = explore(world, Box.full(LINKS), limits, settings=QUICK)
+    again = explore(design(world, Box.full(LINKS), limits, settings=QUICK))
     assert again.log["control"].tobytes() == plan.log["control"].tobytes()
 
 
@@ -204,18 +204,18 @@ def test_a_motion_found_tells_more_than_one_drawn_blindly(plan):
     drawn = range_.home + 0.5 * (drawn - range_.home)  # few larger ones keep the limits
     middle = np.full((1, 3), 0.5)
     fine = drawn[outside(at, guard(world.model, limits), drawn, middle) == 0]
-    fine = score(at, told(at, fine[:, :-1], middle, central=False)[:, 0], "logdet")
+    fine = score(at, information(at, fine[:, :-1], middle, central=False)[:, 0], "logdet")
     assert len(fine) >= 3 and plan.history[-1] > np.median(fine) + 0.5
 
 
 def test_limits_that_cannot_be_kept_are_said():
     world = machine(load_string(ARM).spec, LINKS, 50.0)
     with pytest.raises(SurefootError, match="even to hold still breaks a limit: torque"):
-        explore(world, Box.full(LINKS), Limits(seconds=1.0, torque=0.01), settings=QUICK)
+        explore(design(world, Box.full(LINKS), Limits(seconds=1.0, torque=0.01), settings=QUICK))
     with pytest.raises(SurefootError, match="limits.speed"):
         Limits(speed=0.0)
     with pytest.raises(SurefootError, match="did you mean joint_pos"):
-        explore(world, Box.full(LINKS), noise={"joint_poss": 0.1}, settings=QUICK)
+        explore(design(world, Box.full(LINKS), noise={"joint_poss": 0.1}, settings=QUICK))
 
 
 @pytest.mark.parametrize("kind", ["sines", "spline"])
@@ -288,7 +288,7 @@ def test_what_cannot_be_explored_is_said(words, said, capsys):
 
 
 def test_a_quadruped_held_in_the_air_begins_at_its_stand():
-    who = subject(Plant("walk", fixed=True), ("kd", "armature"), 50.0)
+    who = excited_robot(Plant("walk", fixed=True), ("kd", "armature"), 50.0)
     assert who.world.model.nv == 12 and who.belief.params.names == ["kd", "armature"]
     np.testing.assert_allclose(who.start.q[0], np.tile([0.0, 0.8, -1.6], 4))
     np.testing.assert_allclose(who.start.u, who.start.q)

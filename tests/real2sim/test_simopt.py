@@ -117,13 +117,13 @@ def test_four_rounds_of_five_runs_cut_the_discrepancy_and_raise_the_return():
 
 def test_controls_replayed_serve_as_well_where_nothing_falls():
     world = tasks.env(replace(TASK, terms=()), 1).world
-    found = simopt(world, prior(), robot(), train, rounds=2, how=SimOpt(samples=48, rollouts=1))
+    found = simopt(world, prior(), robot(), train, how=SimOpt(rounds=2, samples=48, rollouts=1))
     assert judged(world, replayed(world), found) < 0.6 * judged(world, replayed(world), prior())
 
 
 def test_the_same_seed_gives_the_same_belief_and_another_does_not():
     world = tasks.env(replace(TASK, terms=()), 1).world
-    run = lambda seed: simopt(world, prior(), robot(), train, rounds=1, how=SimOpt(2, 16), seed=seed)  # noqa: E731
+    run = lambda seed: simopt(world, prior(), robot(), train, how=SimOpt(1, 2, 16), seed=seed)  # noqa: E731
     assert run(0) == run(0) and run(0) != run(1)
 
 

@@ -97,11 +97,12 @@ def test_a_keyframe_called_home_is_the_default_pose_and_its_base_is_lowered_to_t
     assert a.height == pytest.approx(0.4 * np.cos(0.5) + 0.03, abs=1e-6)
 
 
-def test_a_flat_foot_has_four_corners_and_a_level_sole_in_the_stand():
+def test_a_flat_foot_is_four_balls_in_its_corners_and_level_in_the_stand():
     a = read(biped())
     assert [f.body for f in a.feet] == ["foot_l", "foot_r"]
     corners = np.array(sorted(a.feet[0].points))
-    assert np.allclose(corners, sorted([[x, y, -0.04] for x in (-0.07, 0.13) for y in (-0.05, 0.05)]), atol=2e-4)
+    assert a.feet[0].radius == 0.01
+    assert np.allclose(corners, sorted([[x, y, -0.03] for x in (-0.06, 0.12) for y in (-0.04, 0.04)]), atol=2e-4)
     roll, hip, knee, ankle = a.home[7:11]
     assert hip + knee + ankle == pytest.approx(0.0, abs=1e-3)
     assert knee > 0.1

@@ -92,6 +92,7 @@ class Line:
         self.say, self.open = say, False
         self.shown = 0.0 if say.is_terminal else time.monotonic()  # what is over at once needs no line in a file
         self.first: tuple[float, float] | None = None  # when a share was first told, and that share
+        self.judged = ""
         self.recent: deque[tuple[float, float, float]] = deque()  # episodes, return, success of each batch
 
     def __call__(self, p: Progress) -> None:
@@ -108,6 +109,11 @@ class Line:
         """How training stands."""
         m = p.metrics
         words = [f"{m['steps'] / 1e6:7.2f}M steps", p.doing, self._episodes(m)]
+        if "judge/success" in m:
+            self.judged = "judged {:.0%} ({:.0%} - {:.0%})".format(
+                *(m[f"judge/{k}"] for k in ("success", "low", "high"))
+            )
+        words += [self.judged] if self.judged else []
         words += [f"ranges {100 * m['width']:.0f} %"] if "width" in m else []
         words += [f"KL {m['kl']:.4f}"] if "kl" in m else []
         words += [f"unexplained {100 * m['unexplained']:.1f} %"] if "unexplained" in m else []

@@ -1,7 +1,7 @@
 """Cause: one way in which a deployment may be wrong, with its evidence.
 
-`evidence` is in nats: how much better the log is predicted with it than without anything wrong, less what its fitted
-numbers cost (half the logarithm of the number of rows for each, as BIC has it). Causes of all branches meet on this scale:
+`evidence` is in nats: the log-likelihood of the log under this cause minus that under "nothing is wrong", less half the
+logarithm of the number of rows for each fitted number (BIC). Causes of all branches meet on this scale:
 
     P(cause | log) ~ prior exp(evidence),    healthy: evidence 0
 """
@@ -15,18 +15,20 @@ from typing import Any
 class Cause:
     kind: str
     about: str
-    """in words, with its numbers"""
+    """what is wrong, with its numbers"""
     evidence: float
     share: float
-    """of the mismatch that it explains, 0 to 1; nan where it was counted and predicts none"""
-    told: str
-    """the evidence, in words"""
+    """of the mismatch that it explains, 0 to 1; nan where rows were counted and nothing is predicted"""
+    detail: str
+    """the evidence as a sentence"""
     branch: str
-    """contract, timing, numbers or physics"""
+    """contract, timing, numbers, sensors or physics"""
+    value: float | None = None
+    """its one number, where it has one: seconds of latency, share of late commands"""
 
     @property
     def explains(self) -> str:
-        """The share in words."""
+        """The share as text."""
         return "-" if isnan(self.share) else f"{self.share:.0%}"
 
     def to_json(self) -> dict[str, Any]:

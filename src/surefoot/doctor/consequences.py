@@ -1,142 +1,124 @@
-"""What follows from a cause: is it inside what the policy was trained over, would the policy bear it, what is to be done.
+"""Consequences of a cause: is its number inside the range the policy was trained over, and does the policy still succeed with it?
 
-inside    the fitted e lies in the belief's support (gate/coverage.py's question, for one e)
-bears     success in the corrected world, with an exact 95 % interval, against success in the nominal one
-          nominal low: the task or its reward is at fault, or the policy; corrected low: train over what was found
+in_range    the fitted e lies in the belief's support (the question of gate/statistics/coverage.py, for one e)
+tolerates   success rate in the corrected world, with an exact 95 % interval, against that in the nominal one
+            nominal low: the task, its reward or the training is at fault; corrected low: train over the cause
 """
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 from surefoot.belief import Belief, point
-from surefoot.doctor.branches.physics import doctored
-from surefoot.doctor.evidence.likelihood import Weighed
-from surefoot.doctor.hypotheses.suspects import DELAY, suspects
+from surefoot.doctor.branches.physics import errors_of, world_with
+from surefoot.doctor.evidence.likelihood import Hypothesis
+from surefoot.doctor.hypotheses.model_errors import DELAY
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, rate
 from surefoot.policy import Policy
-from surefoot.sim.engine import compile_for
 from surefoot.sim.gap.build import world_of
-from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 from surefoot.tasks import env, nominal
 from surefoot.tasks.rollout import evaluate
 from surefoot.world import World
 
 EPISODES = 24
-GOOD = 0.8  # success a policy is expected to have at home
-WORSE = 0.2  # of success: a policy that loses less where the cause is true bears it
-FINGERPRINT = 1e-3
+GOOD = 0.8  # success rate that a policy should have in the nominal world
+WORSE = 0.2  # of the success rate: a policy that loses less tolerates the cause
+ROUNDING = 1e-3  # of a range: a value so little outside it counts as inside
 
 
 @dataclass(frozen=True)
-class Course:
-    home: Estimate
-    """success in the nominal world"""
-    there: Estimate | None
-    """success in the world where the cause is true; None where the cause is not in the world"""
-    param: str
-    """the task's own unknown that the cause is about; empty where it has none"""
-    value: float
+class Consequences:
+    nominal: Estimate
+    """success rate in the nominal world"""
+    corrected: Estimate | None
+    """success rate in the world where the cause is true; None where the cause is not in the world"""
+    param: str = ""
+    """the task's unknown that the cause is about; empty where it has none"""
+    value: float = float("nan")
     """of that unknown"""
-    inside: bool | None
-    """whether the belief holds that value; None where the task has no such unknown"""
+    in_range: bool | None = None
+    """whether the belief has that value; None where the task has no such unknown"""
 
     @property
-    def unfit(self) -> bool:
+    def fails_nominal(self) -> bool:
         """The policy fails where the model is right."""
-        return (self.home.high or 0.0) < GOOD
+        return (self.nominal.high or 0.0) < GOOD
 
     @property
-    def bears(self) -> bool:
-        """It does where the cause is true nearly as well as at home."""
-        if self.there is None or self.home.value < GOOD:
+    def tolerates(self) -> bool:
+        """With the cause it succeeds nearly as often as without."""
+        if self.corrected is None or self.nominal.value < GOOD:
             return False
-        return (self.there.low or 0.0) > self.home.value - WORSE
+        return (self.corrected.low or 0.0) > self.nominal.value - WORSE
 
     @property
     def harmless(self) -> bool:
-        """It bears the cause, and no unknown of the task is beyond what it was trained over."""
-        return self.bears and self.inside is not False
+        """It tolerates the cause, whose value, where the task has it as an unknown, is in the trained range."""
+        return self.tolerates and self.in_range is not False
 
     def to_json(self) -> dict[str, Any]:
-        told = lambda e: None if e is None else {"value": e.value, "low": e.low, "high": e.high, "n": e.n}  # noqa: E731
-        return {"home": told(self.home), "there": told(self.there), "param": self.param,
-                "value": None if not self.param else self.value, "inside": self.inside}  # fmt: skip
+        fields = lambda e: None if e is None else {"value": e.value, "low": e.low, "high": e.high, "n": e.n}  # noqa: E731
+        return {"nominal": fields(self.nominal), "corrected": fields(self.corrected), "param": self.param,
+                "value": None if not self.param else self.value, "in_range": self.in_range}  # fmt: skip
+
+    def sentences(self, trained: str = "the range it was trained over") -> list[str]:
+        """For people; `trained` says what the belief is."""
+        a, b = self.nominal, self.corrected
+        said = [f"nominal world: {a.value:.0%} of {a.n} episodes succeed ({a.low:.0%} - {a.high:.0%})"]
+        if self.fails_nominal:
+            said.append("the policy fails where the model is right: the task, its reward or the training is at fault")
+        if b is not None:
+            said.append(f"with this cause: {b.value:.0%} of {b.n} episodes succeed ({b.low:.0%} - {b.high:.0%})")
+            if self.tolerates:
+                further = ": if the robot failed, the reason is another" if self.harmless else ""
+                said.append(f"the policy tolerates this cause{further}")
+        if self.param and self.in_range is not None:
+            said.append(f"{self.param} = {self.value:.4g} is {'inside' if self.in_range else 'outside'} {trained}")
+        return said
 
 
-def course(
-    policy: Policy, task: Task, belief: Belief, cause: Weighed | None, episodes: int = EPISODES, seed: int = 0
-) -> Course:
-    """What would become of the policy at home and where the cause is true."""
-    told = replace(task, observations={"actor": task.observations["actor"]})
-    home = evaluate(policy, env(told, episodes, nominal(task), seed, 1))
-    there, param, value, inside = None, "", float("nan"), None
-    if cause is not None:
-        e = _of_task(task, cause)
-        if e:
-            param, value = e
-            low, high = belief.support(0.95)
-            k = task.params.index(param)
-            slack = FINGERPRINT * (high[k] - low[k])
-            inside = bool(low[k] - slack <= value <= high[k] + slack)
-        world = corrected(task, cause, episodes)
-        if world is not None:
-            believed = point(world.params, cause.e if cause.e is not None else world.params.nominal)
-            at = replace(told, params=world.params, terms=())
-            there = rate(evaluate(policy, Env(at, world, believed, seed)).success)
-    return Course(rate(home.success), there, param, value, inside)
+def consequences(
+    policy: Policy, task: Task, belief: Belief, cause: Hypothesis | None, episodes: int = EPISODES, seed: int = 0
+) -> Consequences:
+    """Success rates in the nominal world and where the cause is true."""
+    task = replace(task, observations={"actor": task.observations["actor"]})
+    home = rate(evaluate(policy, env(task, episodes, nominal(task), seed, 1)).success)
+    if cause is None:
+        return Consequences(home, None)
+    corrected = None
+    world = corrected_world(task, cause, episodes)
+    if world is not None:
+        e = point(world.params, cause.e if cause.e is not None else world.params.nominal)
+        env_ = Env(replace(task, params=world.params, terms=()), world, e, seed)
+        corrected = rate(evaluate(policy, env_).success)
+    own = _own_unknown(task, cause)
+    if own is None:
+        return Consequences(home, corrected)
+    low, high = (ends[task.params.index(own[0])] for ends in belief.support(0.95))
+    slack = ROUNDING * (high - low)
+    return Consequences(home, corrected, *own, bool(low - slack <= own[1] <= high + slack))
 
 
-def corrected(task: Task, cause: Weighed, n: int) -> World | None:
-    """n worlds in which the cause is true; None where it is in no world, but in a sensor, a wire or a program."""
+def corrected_world(task: Task, cause: Hypothesis, n: int) -> World | None:
+    """n worlds in which the cause is true; None where it is not in the world, but in a sensor, a wire or a program."""
     if cause.strengths:
         return world_of(replace(task, terms=()), cause.strengths, 0, n)
+    return None if cause.e is None else world_with(task, errors_of(task), n)
+
+
+def _own_unknown(task: Task, cause: Hypothesis) -> tuple[str, float] | None:
+    """The task's own unknown that the cause is about, and its value."""
     if cause.e is None:
         return None
-    return doctored(task, _known(task), n)
-
-
-def _known(task: Task) -> Any:
-    return suspects(compile_for(load_robot(task.robot).spec, task.params))
-
-
-def _of_task(task: Task, cause: Weighed) -> tuple[str, float] | None:
-    """The task's own unknown that writes what the cause is about, and its value there."""
-    if cause.e is None:
+    params = errors_of(task).params
+    changed = [(p, float(x)) for p, x in zip(params, cause.e) if abs(x - p.nominal) > 1e-9]
+    if len(changed) != 1:
         return None
-    params = _known(task).params
-    moved = [p for p, x in zip(params, cause.e) if abs(x - p.nominal) > 1e-9]
-    if len(moved) != 1:
-        return None
-    (mine,) = moved
-    x = float(cause.e[params.index(mine.name)])
+    mine, x = changed[0]
     for p in task.params:
         if p.target == mine.target and (mine.name == DELAY or p.match == mine.match.replace("\\", "")):
             if p.op == mine.op:
                 return p.name, x
-            if mine.op == "scale":
-                return p.name, p.nominal * x
-            return p.name, p.nominal + x
+            return p.name, p.nominal * x if mine.op == "scale" else p.nominal + x
     return None
-
-
-def words(found: Course, over: str = "what it was trained over") -> list[str]:
-    """In sentences; `over` is what the belief is."""
-    said = []
-    home, there = found.home, found.there
-    said.append(
-        f"at home, in its nominal world, the policy succeeds in {home.value:.0%} of {home.n} episodes ({home.low:.0%} - {home.high:.0%})"
-    )
-    if found.unfit:
-        said.append(
-            "it fails where the model is right: the task, its reward or the training is at fault, whatever the robot"
-        )
-    if there is not None:
-        said.append(f"where this is so, in {there.value:.0%} ({there.low:.0%} - {there.high:.0%})")
-        if found.bears:
-            said.append("it bears what was found" + (": if the robot failed, look further" if found.harmless else ""))
-    if found.param and found.inside is not None:
-        where = "inside" if found.inside else "outside"
-        said.append(f"{found.param} = {found.value:.4g} is {where} {over}")
-    return said

@@ -1,14 +1,13 @@
-"""Faults: what numbers between a robot and a policy are mistaken for, once for whoever suspects, finds or plants them.
+"""Faults: mistakes in the numbers between a robot and a policy, in one library for those who find faults and those who plant them.
 
-A Fault is a few edits. An edit says in fields what it does to named columns x, each (T, k), or to a contract:
+A Fault is a few edits. The fields of an edit say what it does to named columns x, each (T, k), or to a contract:
 
     Order     y_i = x_order[i]             Turn     y = R(q)^T x or R(q) x           Late     y(t) = x(t - rows)
-    Times     y_i = by x_i                 Inverse  R -> R^T, q -> q*                History  frames of other ages, or laid out otherwise
-    Plus      y_i = x_i + by               Chain    y_i = x_i + by x_i-1             Exchange two columns change places
+    Times     y_i = by x_i                 Inverse  R -> R^T, q -> q*                History  frames of other ages, or in another layout
+    Plus      y_i = x_i + by               Chain    y_i = x_i + by x_i-1             Exchange two columns exchanged
 
-Of columns it is applied by `on_columns` (a log's, or `action`), of frames of observations by `on_frames`, of a contract by
-`on_contract`. usual.py tells which faults are common; how they are judged is the matter of those who ask. The words are for
-people: nothing reads them.
+`on_columns` applies it to columns (of a log, or `action`), `on_frames` to frames of observations, `on_contract` to a contract.
+contracts.py, observations.py and logs.py list the usual faults of each. The words are for people: no program reads them.
 """
 
 from collections.abc import Mapping
@@ -33,9 +32,9 @@ Of = Literal["", "joints", "control", "readings", "base"]
 class Order:
     names: Names
     order: Parts = ()
-    """the part that each is taken from"""
+    """which part each part is taken from"""
     joints: Names = ()
-    """of a contract: the joint that each column is of, by name"""
+    """in a contract: the joint of each column"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Inverse:
 
 @dataclass(frozen=True)
 class Chain:
-    """A joint's angle from the ground for the one from the link before it, or (by = -1) the other way."""
+    """A joint's angle from the ground instead of from the previous link, or (by = -1) the reverse."""
 
     names: Names
     part: int
@@ -89,14 +88,14 @@ class Late:
 @dataclass(frozen=True)
 class History:
     ages: Parts = ()
-    """of the frames that are told, in periods, where the oldest should be first"""
+    """of the frames, in periods, in place of oldest first"""
     layout: Literal["", "frames", "terms"] = ""
     newest: Literal["", "first", "last"] = ""
 
 
 @dataclass(frozen=True)
 class Unset:
-    """Of a contract: gains are the model's own, positions are not told less home, an action of 0 means home."""
+    """In a contract: gains are the model's own, home is not subtracted from positions, an action of 0 means home."""
 
     names: Names
 
@@ -108,19 +107,19 @@ Edit = Order | Times | Plus | Turn | Inverse | Chain | Exchange | Late | History
 class Fault:
     kind: Kind
     words: str
-    """for people; `{}` stands for a number that is still to be found"""
+    """for people; `{}` stands for a number that is still to be fitted"""
     edits: tuple[Edit, ...]
     of: Of = ""
-    """of a log: joints with their controls, controls alone, what was measured alone, or the base; empty: what columns say"""
+    """in a log: joints with their controls, controls alone, readings alone, or the base; empty: the columns it names"""
     guesses: tuple[float, ...] = ()
-    """values its number is looked for from; none: it has no number to be found"""
+    """of its number, from which the fit starts; empty: it has no number"""
     twin: "Fault | None" = None
-    """of controls: the fault of the readings that a symmetric machine cannot tell from it"""
+    """of a fault of controls: the fault of readings that looks the same on a symmetric machine"""
 
-    def at(self, number: float, said: float | None = None) -> "Fault":
-        """The same with its number known; `said` where people are told another than is added or multiplied."""
+    def at(self, number: float, shown: float | None = None) -> "Fault":
+        """The same with its number known; `shown` is the number in the words where that is another."""
         edits = tuple(replace(e, by=number) if isinstance(e, Times | Plus) else e for e in self.edits)
-        return Fault(self.kind, self.words.format(number if said is None else said), edits, self.of)
+        return Fault(self.kind, self.words.format(number if shown is None else shown), edits, self.of)
 
     @property
     def ages(self) -> Parts:
@@ -128,17 +127,17 @@ class Fault:
 
     @property
     def rows(self) -> int:
-        """How much older what is read is."""
+        """Delay, in rows."""
         return sum(e.rows for e in self.edits if isinstance(e, Late))
 
     def parts(self, name: str) -> set[int]:
-        """The parts of a column that it moves or multiplies; none where it is about all or nothing of it."""
+        """The parts of a column that it reorders or multiplies; empty where it changes all parts or none."""
         mine = [e for e in self.edits if isinstance(e, Order | Times) and name in e.names]
         moved = {i for e in mine if isinstance(e, Order) for i, j in enumerate(e.order) if i != j}
         return moved | {i for e in mine if isinstance(e, Times) for i in e.parts}
 
 
-PLAIN = Fault("order", "as it stands", ())
+PLAIN = Fault("order", "no fault", ())
 
 
 def _spread(e: Times | Plus, width: int, rest: float) -> np.ndarray:
@@ -149,11 +148,11 @@ def _spread(e: Times | Plus, width: int, rest: float) -> np.ndarray:
 
 Columns = Mapping[str, np.ndarray]
 Spans = tuple[np.ndarray, np.ndarray]
-"""(T,) the first and the last row of the stretch of time that each row is in"""
+"""(T,) the first and the last row of the episode that each row is in"""
 
 
 def on_columns(fault: Fault, columns: Columns, spans: Spans | None = None, quat: np.ndarray | None = None) -> dict[str, np.ndarray]:  # fmt: skip
-    """Columns (T, k) as they would be; names that are not there are passed over. Vectors are turned by base_quat, or quat."""
+    """Columns (T, k) with the fault; names that are not there are skipped. Vectors are turned by base_quat, or quat."""
     out = dict(columns)
     for edit in fault.edits:
         _edit(edit, out, spans, out.get("base_quat", quat))
@@ -189,21 +188,21 @@ def _column(edit: Order | Times | Plus | Turn | Inverse | Chain, x: np.ndarray, 
 
 
 def _late(x: np.ndarray, rows: int, spans: Spans | None) -> np.ndarray:
-    """Each row has what stood so many rows before it in its own stretch; what was lost is not moved, nor moved onto."""
+    """Each row has the value of so many rows before it in its episode; lost values (nan) stay where they are."""
     first, last = spans if spans is not None else (0, len(x) - 1)
     moved = x[np.clip(np.arange(len(x)) - rows, first, last)]
     return np.where(np.isfinite(moved) & np.isfinite(x), moved, x)
 
 
 def on_frames(fault: Fault, group: ObsGroup, raw: np.ndarray, spans: Spans | None = None, quat: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
-    """Frames (T, frame) in the terms' units as they would be told; the ages of a history are the stacker's."""
+    """Frames (T, frame) in the terms' units with the fault; ages of a history are left to the caller."""
     names = [t.name for t in group.terms]
     made = on_columns(fault, {n: raw[:, at] for n, at in zip(names, group.columns)}, spans, quat)
     return np.concatenate([made[n] for n in names], 1)
 
 
 def on_contract(fault: Fault, w: Contract) -> Contract:
-    """The contract as it would read."""
+    """The contract with the fault."""
     for edit in fault.edits:
         w = _written(edit, w)
     return w
@@ -242,7 +241,7 @@ def _multiplied(edit: Times, w: Contract) -> Contract:
 
 
 def _ordered(edit: Order, w: Contract) -> Contract:
-    """Terms read in another order of joints, each less its own home as the contract has it."""
+    """Terms in another joint order, each with its own joint's home subtracted where the contract does so."""
     joints = edit.joints
     if "action" in edit.names:
         w = replace(w, joints=joints, action=replace(w.action, names=joints))

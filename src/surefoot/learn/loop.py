@@ -213,15 +213,25 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(s, handler)
 
 
-def policy_writer(learner: PolicyLearner) -> Product:
-    """Writes the policy with its golden vectors; and, where ranges grow, the belief they have reached."""
+def policy_writer(learner: PolicyLearner, name: str = export.NAME) -> Callable[..., Path]:
+    """Writes the policy with its golden vectors into a folder, under this name, with what is known about it."""
     record = golden.recorder(learner.env)
+
+    def write(folder: Path, about: dict[str, Any] | None = None) -> Path:
+        net = policy_of(learner)
+        return export.save(net, folder, export.golden_of(net, **record(net)), about, name)
+
+    return write
+
+
+def product_of(learner: PolicyLearner) -> Product:
+    """Writes the policy; and, where ranges grow, the belief they have reached."""
+    policy = policy_writer(learner)
 
     def write(folder: Path) -> Path:
         if learner.reached is not None:
             learner.reached.write(folder / REACHED)
-        net = policy_of(learner)
-        return export.save(net, folder, export.golden_of(net, **record(net)))
+        return policy(folder)
 
     return write
 

@@ -21,7 +21,7 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import DistillSettings, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
 from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
@@ -64,6 +64,8 @@ class RunSpec:
     """hash of the policy to distill"""
     terms: tuple[str, ...] = ()
     """hashes of the learned Terms in the world"""
+    judge: Judging | None = None
+    """evaluations while training, which keep the best policy; None: only the last is kept"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else decides, where it is no policy that is learned: hashes of logs and models, settings"""
 
@@ -90,7 +92,7 @@ class RunSpec:
     def to_json(self) -> dict[str, Any]:
         """What is as usual is left out."""
         own = {f.name: getattr(self, f.name) for f in fields(self)} | {"belief": self.belief.to_json()}
-        for k in ("settings", "ranges", "obs", "start", "residual"):
+        for k in ("settings", "ranges", "obs", "start", "residual", "judge"):
             own[k] = None if own[k] in (None, ObsOverride()) else asdict(own[k])
         own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
         if self.ranges is not None:
@@ -108,7 +110,13 @@ class RunSpec:
             raise SurefootError(f"{where}: expected either settings or student, found both")
         if "student" in told:
             told |= {"learner": "distill", "settings": told.pop("student")}
-        kinds: dict[str, Any] = {"obs": ObsOverride, "start": Origin, "residual": Residual, "ranges": Widen}
+        kinds: dict[str, Any] = {
+            "obs": ObsOverride,
+            "start": Origin,
+            "residual": Residual,
+            "ranges": Widen,
+            "judge": Judging,
+        }
         kinds["settings"] = _kind(LEARNERS, told.pop("learner", "ppo"), f"{where}: learner")
         if isinstance(told.get("ranges"), dict):
             kinds["ranges"] = _kind(RANGES, told["ranges"].get("kind"), f"{where}: ranges")

@@ -26,6 +26,13 @@ class Batched:
     def iterations(self) -> int:
         return max(1, -(-self.steps // self.batch))
 
+    @property
+    def rounding(self) -> str:
+        """What becomes of `steps`, in words; empty where they are whole batches."""
+        runs = self.iterations * self.batch
+        parts = f"{self.envs} simulations x {self.horizon} steps"
+        return "" if runs == self.steps else f"{self.steps} steps are run as {runs}: whole batches of {parts}"
+
     def check(self, least_one: Sequence[str], finite: Sequence[str], where: str = "") -> None:
         for name in least_one:
             if getattr(self, name) < 1:
@@ -36,13 +43,28 @@ class Batched:
 
 
 @dataclass(frozen=True)
+class Judging:
+    """How a policy is judged while it is trained."""
+
+    every: int
+    """env steps between evaluations, rounded up to whole batches"""
+    episodes: int = 100
+    """episodes of each evaluation"""
+
+    def __post_init__(self) -> None:
+        for name in ("every", "episodes"):
+            if getattr(self, name) < 1:
+                raise SurefootError(f"judge.{name}: expected at least 1, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
 class PPOSettings(Batched):
-    """Settings of the learner."""
+    """Settings of the learner, PPO."""
 
     envs: int = 1024
     """simulations side by side"""
     steps: int = 2_000_000
-    """env steps in all"""
+    """env steps in all, rounded up to whole batches; a student's steps change in proportion"""
     horizon: int = 24
     """env steps of each simulation between updates"""
     epochs: int = 5

@@ -17,8 +17,9 @@ from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.distill import Distill, classroom
+from surefoot.learn.judge import Judged
 from surefoot.learn.learner import Learner, PolicyLearner, Saved
-from surefoot.learn.loop import SAVE_EVERY, policy_writer, run_training
+from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.parents import FOLDERS, Parents, describe_run, is_code, kept, seen, spec_of, start_nets, task_of
@@ -26,8 +27,9 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.runspec import Grows, RunSpec, Settings
-from surefoot.learn.settings import DistillSettings, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
 from surefoot.report import Watch
+from surefoot.rng import judging
 from surefoot.task import Task
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import contract
@@ -52,6 +54,8 @@ class Asked(TypedDict, total=False):
     """a policy to distill; `settings` are then DistillSettings"""
     terms: Sequence[Path]
     """files or folders of learned Terms to put into the world: residual force, delta action, actuator net"""
+    judge: Judging | None
+    """evaluations while training; the best policy is kept as best.onnx"""
 
 
 def settings_for(task_name: str, changes: dict[str, Any] | None = None) -> PPOSettings:
@@ -79,7 +83,7 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
     spec = RunSpec(
         task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), asked.get("ranges"), obs,
-        residual=asked.get("residual"), **parents.hashes(),
+        residual=asked.get("residual"), judge=asked.get("judge"), **parents.hashes(),
     )  # fmt: skip
     if start is None:
         return spec, parents
@@ -136,7 +140,7 @@ def train(
 
 
 def _finish(run: Run, learner: PolicyLearner, watch: Watch | None, save_every: float, advice: str) -> Path:
-    run_training(run, learner, watch, save_every, policy_writer(learner), advice)
+    run_training(run, learner, watch, save_every, product_of(learner), advice)
     return run.folder / export.NAME
 
 
@@ -283,7 +287,16 @@ def run_learner(
 
 
 def build(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -> PolicyLearner:
-    """The learner of a spec, at its beginning."""
+    """The learner of a spec, at its beginning; judged while it learns where the spec says so."""
+    learner = _learner(spec, task, parents, threads, run)
+    if spec.judge is None:
+        return learner
+    n, seed = spec.judge.episodes, judging(spec.seed, "training")
+    env = tasks.env(learner.env.task, n, spec.belief, seed, threads, terms=parents.terms)
+    return Judged(learner, spec.judge, env, run)
+
+
+def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -> PolicyLearner:
     s = spec.settings
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None

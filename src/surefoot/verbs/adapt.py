@@ -1,7 +1,7 @@
 """surefoot adapt: what an adaptive policy has inferred about its world."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,15 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Axis, Column, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import as_given, belief_of, hashes, portrait, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, chosen, hashes, portrait, seconds, task_for
 
 
 @dataclass(frozen=True)
 class Adapt:
     policy: Positional[Path]
     """a run's folder or a policy.onnx, with an encoder: of --adapt rma, or of --encoder conv or gru"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     show: str = ""
     """the unknown to follow; default: the one that the latent tells best"""
     before: float | None = None
@@ -29,6 +31,8 @@ class Adapt:
     """half to fit the linear probe, half to test it"""
     belief: str = "task"
     """p(e) of all unknowns: `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
     seed: int = 1
@@ -37,6 +41,8 @@ class Adapt:
     """the page; default: adapt.html beside the policy"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot.deploy import bundle
         from surefoot.gate.latent import Change, inferred
 
@@ -44,7 +50,10 @@ class Adapt:
         task = task_for(policy, self.task, self.policy)
         path = self.out or bundle.find(self.policy).parent / "adapt.html"
         files.check_writable(path, "--out")
-        change, belief = Change(self.show, self.before, self.after, self.at), belief_of(task, self.belief, watch)
+        change, belief = (
+            Change(self.show, self.before, self.after, self.at),
+            belief_of(task, self.belief, watch, ranges=self.range),
+        )
         facts = inferred(policy, task, belief, change, self.episodes, self.seed, seconds(watch, task))
         following = f"surefoot sweep {self.policy} --over {facts['unknown']}{as_given(self.task)}"
         blocks, about = (_table(facts), Text(_sentence(facts)), *_plots(facts)), hashes(policy=self.policy)

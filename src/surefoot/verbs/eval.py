@@ -1,19 +1,21 @@
 """surefoot eval."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from surefoot.report import Report, Watch
-from surefoot.verbs.arguments import as_given, belief_of, count, met_before, results, seconds, task_for
+from surefoot.verbs.arguments import as_given, belief_of, chosen, count, met_before, results, seconds, task_for
 
 
 @dataclass(frozen=True)
 class Eval:
     policy: Positional[Path]
     """a run's folder or a policy.onnx"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     task: str = ""
     """another task than the one it was trained for"""
     episodes: int = 200
@@ -22,6 +24,8 @@ class Eval:
     """seed of the episodes"""
     belief: str = "task"
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     threads: int = 0
     """threads of the physics; 0: every core"""
     engine: Annotated[str, arg(name="in")] = "mujoco"
@@ -30,6 +34,8 @@ class Eval:
     """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle
         from surefoot.sim import engines
@@ -38,12 +44,12 @@ class Eval:
         engines.known(self.engine, "--in")
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task, self.policy)
-        belief = belief_of(task, self.belief, watch)
+        belief = belief_of(task, self.belief, watch, ranges=self.range)
         inside = tasks.learned(task, self.terms)
         env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
         first, *rest = found = trials(policy, env, seconds(watch, task))
         asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
-        facts = asked | first.to_json()
+        facts = asked | ({"ranges": list(self.range)} if self.range else {}) | first.to_json()
         if rest:
             facts["trial"] = [x.to_json() for x in found]
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}

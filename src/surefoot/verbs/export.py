@@ -1,28 +1,32 @@
 """surefoot export: a policy's ONNX file, checked against the net it came from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Block, Note, Report, Text, Watch
-from surefoot.verbs.arguments import as_given
+from surefoot.verbs.arguments import as_given, chosen
 
 
 @dataclass(frozen=True)
 class Export:
     policy: Positional[Path]
     """a run's folder or a policy.onnx"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     out: Path | None = None
     """the file; default: policy.onnx beside the policy"""
     sign: Path | None = None
     """private ed25519 key (PEM) to sign the file with"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
-        from surefoot.gate.lineage import run_of
+        from surefoot.gate.training_seeds import run_of
         from surefoot.learn.nets.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)

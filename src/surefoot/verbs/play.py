@@ -1,6 +1,6 @@
 """surefoot play."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -8,13 +8,15 @@ from tyro.conf import Positional
 from surefoot.policy import Policy, Random, Zero
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import belief_of, task_for
+from surefoot.verbs.arguments import belief_of, chosen, task_for
 
 
 @dataclass(frozen=True)
 class Play:
     policy: Positional[str]
     """a run's folder, a policy.onnx, or `zero` / `random` with --task"""
+    best: bool = False
+    """of a run's policies, the best that --judge-every kept, not the last"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
     record: Path | None = None
@@ -27,12 +29,16 @@ class Play:
     """seed of the episodes"""
     belief: str = "nominal"
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
 
     def run(self, watch: Watch) -> Report:
+        if self.best:
+            return replace(self, best=False, policy=str(chosen(Path(self.policy)))).run(watch)
         from surefoot import tasks
 
         policy, task = self._policy()
-        env = tasks.env(task, 1, belief_of(task, self.belief, watch), self.seed)
+        env = tasks.env(task, 1, belief_of(task, self.belief, watch, ranges=self.range), self.seed)
         following = f"surefoot export {self.policy}"
         if self.record is None:
             from surefoot.tasks.view.viewer import view

@@ -1,9 +1,9 @@
-"""sent: did the motors get what the policy answered?
+"""Action path: are the logged controls what the contract makes of the logged actions?
 
     control(k) = offset + scale * clip(a(k), +-limit)        by the contract
 
-Edits of it: another scale, an order, a sign, an offset, an answer of an earlier period; or no answer was sent at all. Mismatch
-and evidence as in contract.py.
+Faults of it: another scale, order, sign or offset, an action of an earlier period; or the actions were not sent at all.
+Mismatch and evidence as in contract.py.
 """
 
 from collections.abc import Iterator
@@ -12,73 +12,81 @@ import numpy as np
 
 from surefoot.doctor.branches.contract import FEWEST, RELATED, STILL, correlation
 from surefoot.doctor.cause import Cause
-from surefoot.doctor.evidence.observation import Told
+from surefoot.doctor.evidence.observation import Rebuilt
 from surefoot.fault import Fault, Plus, Times
-from surefoot.fault.usual import of_answers
+from surefoot.fault.observations import of_actions
 
 FLOOR = 0.003  # of a control's spread: what rounding in a log may do
 BROKEN = 0.01  # of a control's spread
+UNRELATED_CONTROLS = "unrelated controls"
 
 
-def sent(told: Told, control: np.ndarray) -> list[Cause]:
-    """Causes between policy and motors, best first; none where the controls are what the contract makes of the answers."""
-    c = told.contract
-    scale = c.action.scale
-    good = np.isfinite(control).all(1) & np.isfinite(told.action).all(1)
-    a, u = told.action, control
+def action_causes(rows: Rebuilt, control: np.ndarray) -> list[Cause]:
+    """Causes between policy and motors, best first; none where the controls follow from the actions."""
+    law, a = rows.contract.action, rows.action
+    good = np.isfinite(control).all(1) & np.isfinite(a).all(1)
     if control.shape[1] != a.shape[1] or good.sum() < FEWEST:
         return []
-    spread = np.maximum(control[good].std(0), 1e-9 + 1e-3 * np.abs(scale))
-
-    def off(found: np.ndarray) -> float:
-        return float(np.square((found - u)[good] / spread).mean())
-
-    plain = off(c.action.control(a))
-    if np.sqrt(plain) < BROKEN:
+    compare = _Comparison(
+        control, good, np.maximum(control[good].std(0), 1e-9 + 1e-3 * np.abs(law.scale)), law.control(a)
+    )
+    if np.sqrt(compare.plain) < BROKEN:
         return []
-    size = 0.5 * u[good].size
-
-    def tried(kind: str, about: str, value: np.ndarray, count: int) -> Cause:
-        left = off(value)
-        evidence = size * np.log((plain + FLOOR**2) / (left + FLOOR**2)) - 0.5 * count * np.log(2 * size)
-        words = f"{about}: controls are then off by {np.sqrt(left):.2g} of their spread, not {np.sqrt(plain):.2g}"
-        return Cause(kind, about, float(evidence), 1 - left / plain, words, "contract")
-
-    dead = u[good].std(0) < STILL * (scale * a)[good].std(0)
+    dead = control[good].std(0) < STILL * (law.scale * a)[good].std(0)
     if dead.any():
-        names = ", ".join(n for n, x in zip(c.action.names, dead) if x)
-        words = f"controls of {names} never move, the answers do: they were not sent"
-        still = np.where(dead, np.median(u[good], 0), c.action.control(a))
-        found = [tried("unsent", words, still, int(dead.sum()))]
+        names = ", ".join(n for n, x in zip(law.names, dead) if x)
+        about = f"controls of {names} never change although the actions do: the actions were not sent"
+        constant = np.where(dead, np.median(control[good], 0), law.control(a))
+        causes = [compare.cause(UNRELATED_CONTROLS, about, constant, int(dead.sum()))]
     else:
-        found = [tried(_called(f), f.words, told.sent(f), count) for f, count in _faults(told, u, good)]
-    found = [x for x in found if x.share > 0.5]
-    near = correlation(c.action.control(a)[good], u[good])
-    if not found and near < RELATED:
-        words = f"the controls have nothing to do with the answers (correlation {near:.2f}): something else drove the motors"
-        evidence = size * float(np.log(1 + plain / FLOOR**2)) / 4
-        return [Cause("unsent", words, evidence, 0.0, words, "contract")]
-    return sorted(found, key=lambda x: -x.evidence)
+        faults = _faults(rows, control, good)
+        causes = [compare.cause(_kind(f), f.words, rows.controls(f), count) for f, count in faults]
+    causes = [x for x in causes if x.share > 0.5]
+    near = correlation(law.control(a)[good], control[good])
+    if not causes and near < RELATED:
+        about = f"the controls are unrelated to the actions (correlation {near:.2f}): another program drove the motors"
+        evidence = compare.size * float(np.log(1 + compare.plain / FLOOR**2)) / 4
+        return [Cause(UNRELATED_CONTROLS, about, evidence, 0.0, about, "contract")]
+    return sorted(causes, key=lambda x: -x.evidence)
 
 
-def _called(fault: Fault) -> str:
+class _Comparison:
+    """Logged controls against those of a hypothesis."""
+
+    def __init__(self, control: np.ndarray, good: np.ndarray, spread: np.ndarray, expected: np.ndarray):
+        self.control, self.good, self.spread = control, good, spread
+        self.size = 0.5 * control[good].size
+        self.plain = self.mismatch(expected)
+
+    def mismatch(self, expected: np.ndarray) -> float:
+        return float(np.square((expected - self.control)[self.good] / self.spread).mean())
+
+    def cause(self, kind: str, about: str, expected: np.ndarray, numbers: int) -> Cause:
+        left, plain = self.mismatch(expected), self.plain
+        evidence = self.size * np.log((plain + FLOOR**2) / (left + FLOOR**2)) - 0.5 * numbers * np.log(2 * self.size)
+        detail = (
+            f"{about}: controls then differ by {np.sqrt(left):.2g} of their spread, without it by {np.sqrt(plain):.2g}"
+        )
+        return Cause(kind, about, float(evidence), 1 - left / plain, detail, "contract")
+
+
+def _kind(fault: Fault) -> str:
     return "stale" if fault.kind == "delay" else f"action {fault.kind}"
 
 
-def _faults(told: Told, u: np.ndarray, good: np.ndarray) -> Iterator[tuple[Fault, int]]:
-    """Each with how many numbers of it are fitted."""
-    law, names = told.contract.action, told.contract.action.names
-    yield from ((fault, 0) for fault in of_answers(names))
-    x, y, most = (law.scale * told.action)[good], (u - law.offset)[good], np.abs(law.scale) * law.limit
+def _faults(rows: Rebuilt, u: np.ndarray, good: np.ndarray) -> Iterator[tuple[Fault, int]]:
+    """Each with the count of its fitted numbers."""
+    law, names = rows.contract.action, rows.contract.action.names
+    yield from ((fault, 0) for fault in of_actions(names))
+    x, y, most = (law.scale * rows.action)[good], (u - law.offset)[good], np.abs(law.scale) * law.limit
     free = (np.abs(x) > 0.05 * most) & (np.abs(y) < 0.99 * most)
-    said = lambda values, form: ", ".join(f"{n} {v:{form}}" for n, v in zip(names, values))  # noqa: E731
+    listed = lambda values, form: ", ".join(f"{n} {v:{form}}" for n, v in zip(names, values))  # noqa: E731
     if free.any():
         s = float(np.median(y[free] / x[free]))
-        words = f"answers scaled by {s:.4g} of what the contract says"
-        yield Fault("scale", words, (Times(("action",), by=s),)), 1
+        yield Fault("scale", f"action scale is {s:.4g} of the contract's", (Times(("action",), by=s),)), 1
         each = tuple(float(np.median(y[f, i] / x[f, i])) if (f := free[:, i]).any() else s for i in range(len(names)))
-        words = f"answers scaled by other factors: {said(each, '.3g')}"
+        words = f"action scales are other multiples of the contract's: {listed(each, '.3g')}"
         yield Fault("scale", words, (Times(("action",), by=each),)), len(names)
     more = np.median(y - x, 0)
-    words = f"controls off by a constant: {said(more, '+.3g')}"
+    words = f"controls have a constant offset: {listed(more, '+.3g')}"
     yield Fault("offset", words, (Plus(("control",), by=tuple(more)),)), len(names)

@@ -1,7 +1,7 @@
-"""timing: are rows where the contract has them in time, and did all of them arrive?
+"""Timing branch: does the log have the contract's rate, even time stamps and all of its rows?
 
-rate      rows a second, by the log's own stamps, against the contract's
-lost      rows without a measurement, or that repeat the last one to the bit.  With n rows and k lost:
+rate      rows per second, from the log's time stamps, against the contract's
+drops     rows without a measurement, or equal to the last one bit for bit.  With n rows and k dropped:
           evidence = k log(p / p_0) + (n - k) log((1 - p) / (1 - p_0)),  p = k / n, and p_0 one in a thousand
 """
 
@@ -13,23 +13,23 @@ from surefoot.doctor.evidence.observation import episodes
 from surefoot.log import Log
 from surefoot.real2sim.signals import measured
 
-USUAL = 1e-3  # share of rows that are lost on a good link
-OFF = 0.02  # of a period: how far the usual step may be from the contract's
+USUAL = 1e-3  # share of rows that a good link drops
+OFF = 0.02  # of a period: how far the median step may be from the contract's
 UNEVEN = 0.1  # of a period: spread of the stamps that a policy does not notice
 SIGNALS = ("joint_pos", "joint_vel", "base_quat", "base_ang_vel")
 
 
-def timed(log: Log, contract: Contract) -> list[Cause]:
-    """Causes in the stamps and in what is not there."""
-    return [*_rate(log, contract), *_uneven(log), *_lost(log)]
+def timing_causes(log: Log, contract: Contract) -> list[Cause]:
+    """Causes in time stamps and dropped rows."""
+    return [*_rate(log, contract), *_uneven(log), *_drops(log)]
 
 
 def _rate(log: Log, contract: Contract) -> list[Cause]:
     ratio = log.rate / contract.rate
     if abs(ratio - 1) < OFF:
         return []
-    words = f"{log.rate:.4g} rows a second, the contract has {contract.rate:.4g}"
-    return [Cause("rate", words, float(len(log)), np.nan, words, "timing")]
+    words = f"the log has {log.rate:.4g} rows per second, the contract {contract.rate:.4g}"
+    return [Cause("rate", words, float(len(log)), np.nan, words, "timing", log.rate)]
 
 
 def _uneven(log: Log) -> list[Cause]:
@@ -38,11 +38,11 @@ def _uneven(log: Log) -> list[Cause]:
     spread = float(step.std())
     if spread < UNEVEN:
         return []
-    words = f"stamps scatter by {spread:.0%} of a period"
-    return [Cause("jitter", words, float(len(step) * np.log(spread / 0.01)), np.nan, words, "timing")]
+    words = f"time stamps scatter by {spread:.0%} of a period"
+    return [Cause("jitter", words, float(len(step) * np.log(spread / 0.01)), np.nan, words, "timing", spread)]
 
 
-def _lost(log: Log) -> list[Cause]:
+def _drops(log: Log) -> list[Cause]:
     names = [n for n in SIGNALS if n in log.columns]
     if not names:
         return []
@@ -57,5 +57,5 @@ def _lost(log: Log) -> list[Cause]:
     if p <= USUAL or k < 3:
         return []
     evidence = k * np.log(p / USUAL) + (n - k) * np.log((1 - p) / (1 - USUAL)) if k < n else k * np.log(1 / USUAL)
-    words = f"{k} of {n} rows of measurements lost or repeated ({p:.1%})"
-    return [Cause("drops", words, float(evidence), np.nan, words, "timing")]
+    words = f"{k} of {n} rows of measurements are lost or repeated ({p:.1%})"
+    return [Cause("drops", words, float(evidence), np.nan, words, "timing", p)]

@@ -1,11 +1,11 @@
-"""follow: a world walks along a log beside the machine, corrected at every row, and says what it did not expect.
+"""Innovations: a Kalman filter runs the model along a log; at each row, measurement minus prediction is the innovation.
 
     x-(k+1) = f(x(k), u(k), e)         eps(k+1) = y(k+1) - x-(k+1)         x(k+1) = x-(k+1) + K eps(k+1)
 
-x is q and v; what nobody measures (a rotor's thrust, commands on their way, a gap in the gears) is the world's own. y is
-what was measured of q and v, their difference taken on the manifold. K is a steady Kalman gain, one 2 x 2 for each degree of
-freedom, from the noise that the log itself shows: with it, eps of a right model is white and does not know what the policy
-was told, as it must be for what is fitted to it: a policy that answers to noise would otherwise be taken for physics.
+x is q and v; states that nobody measures (a rotor's thrust, delayed commands, the position inside a backlash) are simulated and not
+corrected. y is the measured q and v; differences are taken on the manifold. K is a steady Kalman gain, one 2 x 2 block for each
+degree of freedom, from the log's own noise. With it, the innovations of a right model are white and independent of the
+observations. Fits need that: otherwise a policy's reaction to noise is mistaken for physics.
 """
 
 from dataclasses import dataclass
@@ -20,26 +20,26 @@ from surefoot.rotation import between, turned
 from surefoot.sim.gap.observed_world import Shown
 from surefoot.world import Chance, Start, World
 
-LENGTH, WARM = 60, 10  # rows of a segment that count, and rows before them in which the filter settles
-MOST = 16  # segments, spread over a log: twenty seconds say enough
-SHORTEST = 6  # rows of an episode that are worth following
-ALIVE = 0.05  # process noise over measurement noise, at least: a filter that trusts its model alone goes blind
+LENGTH, WARM = 60, 10  # rows of a segment that count, and rows before them in which the filter converges
+MOST = 16  # segments, spread over a log: twenty seconds are enough
+SHORTEST = 6  # rows of an episode that is used
+ALIVE = 0.05  # least process noise over measurement noise: with less, a filter ignores its measurements
 
 
 @dataclass(frozen=True, eq=False)
-class Track:
-    """What was measured and told, row by row, cut into segments that are followed side by side."""
+class Segments:
+    """Measurements and controls, row by row, cut into segments that are filtered side by side."""
 
     model: mujoco.MjModel
     dt: float
     q: np.ndarray  # (T, nq)
     v: np.ndarray  # (T, nv)
     u: np.ndarray  # (T, nu)
-    seen: np.ndarray  # (T,) bool
+    measured: np.ndarray  # (T,) bool: q and v are complete
     rows: np.ndarray  # (s, w) rows of each segment
-    counts: np.ndarray  # (s, w) bool: whether the surprise at that row counts
+    counts: np.ndarray  # (s, w) bool: whether the innovation at that row counts
     begins: np.ndarray  # (T,) the row in which each row's episode begins
-    settle: int  # rows at a segment's begin in which measurements are the truth, until slow motors have settled
+    settle: int  # rows at a segment's start with gain 1, until slow motors have settled
 
     @property
     def channels(self) -> int:
@@ -50,39 +50,39 @@ class Track:
         return np.maximum(rows - 1, self.begins[rows])
 
 
-def track(world: World, log: Log) -> Track:
+def segments(world: World, log: Log) -> Segments:
     begins, every = episodes(log), np.arange(len(log))
     x = starts(world, log, every)
     u = controls(world, log)
-    seen = np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1)
-    told = np.isfinite(u).all(1)
+    known = np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1)
+    sent = np.isfinite(u).all(1)
     settle = settling(world.model, world.dt)
-    rows, counts = _segments(begins, seen & told, seen, told, settle + WARM)
+    rows, counts = _segments(begins, known, sent, settle + WARM)
     filled = np.where(np.isfinite(x.q), x.q, np.tile(world.model.qpos0, (len(log), 1)))
     v, u = (np.where(np.isfinite(a), a, 0.0) for a in (x.v, u))
-    return Track(world.model, world.dt, filled, v, u, seen, rows, counts, begins, settle)
+    return Segments(world.model, world.dt, filled, v, u, known, rows, counts, begins, settle)
 
 
-def _segments(
-    begins: np.ndarray, start: np.ndarray, seen: np.ndarray, told: np.ndarray, most: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _segments(begins: np.ndarray, known: np.ndarray, sent: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of each segment, all of one width, padded with the last row, which then does not count."""
-    width, rows, counts = most + LENGTH, [], []
+    width, start = most + LENGTH, known & sent
+    rows: list[np.ndarray] = []
+    counts: list[np.ndarray] = []
     for a in np.unique(begins):
-        run = np.flatnonzero((begins == a) & told)
+        run = np.flatnonzero((begins == a) & sent)
         run = run[np.argmax(start[run]) :] if len(run) and start[run].any() else run[:0]
         warm = min(most, max(2, len(run) // 3))
         if len(run) < SHORTEST:
             continue
         for first in range(0, max(1, len(run) - warm), LENGTH):
             while first and not start[run[first]]:
-                first -= 1  # a segment begins where something was measured
+                first -= 1  # a segment begins at a measured row
             piece = run[first : first + width]
             if len(piece) <= warm:
                 continue
             pad = np.full(width - len(piece), piece[-1])
             rows.append(np.concatenate([piece, pad]))
-            counts.append((np.arange(width) >= warm) & (np.arange(width) < len(piece)) & seen[rows[-1]])
+            counts.append((np.arange(width) >= warm) & (np.arange(width) < len(piece)) & known[rows[-1]])
     if not rows:
         return np.zeros((0, width), int), np.zeros((0, width), bool)
     kept = _spread([int(c.sum()) for c in counts])
@@ -90,7 +90,7 @@ def _segments(
 
 
 def _spread(counted: list[int]) -> list[int]:
-    """The segments to follow: all, or so many, spread over the log, as have rows enough between them."""
+    """The segments to use: all, or as many, spread over the log, as together have enough rows."""
     enough, step = MOST * LENGTH, 1
     while sum(counted[::step]) > enough:
         step += 1
@@ -114,36 +114,36 @@ class Gain:
         return np.concatenate([moved[..., 0], moved[..., 1]], 1)
 
 
-def trusting(nv: int) -> Gain:
-    """Measurements are the truth."""
+def full_gain(nv: int) -> Gain:
+    """Gain 1: the state is set to each measurement."""
     return Gain(np.tile(np.eye(2), (nv, 1, 1)))
 
 
-def noise_of(eps: np.ndarray) -> np.ndarray:
-    """(2 nv,) variance of the measurements' noise, from such surprises."""
+def noise_variance(eps: np.ndarray) -> np.ndarray:
+    """(2 nv,) of the measurements, from innovations under the full gain."""
     second = eps[:, 2:] - 2 * eps[:, 1:-1] + eps[:, :-2]
     power = np.nanmean(np.square(eps), (0, 1))
     return np.asarray(np.maximum(np.minimum(np.nanmean(np.square(second), (0, 1)) / 20, 0.5 * power), 1e-16))
 
 
-def gain_of(eps: np.ndarray, dt: float) -> Gain:
-    """K from surprises (s, w, 2 nv) of a filter that trusts measurements: nan where they do not count.
+def steady_gain(eps: np.ndarray, dt: float) -> Gain:
+    """K from innovations (s, w, 2 nv) under the full gain; nan where they do not count.
 
-    There r = n' - n + error of the model: second differences of r hold 20 times the noise's variance and little of what
-    is slow; what r has beyond twice the noise is the model's.
+    There eps(k+1) = n(k+1) - n(k) + model error, n: noise. Second differences of eps have 20 times the variance of n and little of a slow
+    model error; the variance of eps beyond twice that of n is the process noise.
     """
     nv = eps.shape[-1] // 2
-    power, r = np.nanmean(np.square(eps), (0, 1)), noise_of(eps)
-    found = []
+    power, r = np.nanmean(np.square(eps), (0, 1)), noise_variance(eps)
+    gains = []
     for i in range(nv):
         rq, rv = r[i], r[nv + i]
         qv = max(power[nv + i] - 2 * rv, ALIVE * rv)
         qq = max(power[i] - 2 * rq - dt**2 * rv, 0.2 * ALIVE * rq)
-        found.append(_steady(dt, np.diag([qq, qv]), np.diag([rq, rv])))
-    return Gain(np.array(found))
+        gains.append(_riccati(dt, np.diag([qq, qv]), np.diag([rq, rv])))
+    return Gain(np.array(gains))
 
 
-def _steady(dt: float, Q: np.ndarray, R: np.ndarray) -> np.ndarray:
+def _riccati(dt: float, Q: np.ndarray, R: np.ndarray) -> np.ndarray:
     """K = P (P + R)^-1 at the fixed point of P = A (P - K P) A^T + Q."""
     A, P = np.array([[1.0, dt], [0.0, 1.0]]), Q + R
     for _ in range(300):
@@ -153,7 +153,7 @@ def _steady(dt: float, Q: np.ndarray, R: np.ndarray) -> np.ndarray:
 
 
 def difference(model: mujoco.MjModel, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(n, nv) the way from positions a to b along the tangent."""
+    """(n, nv) tangent vector from positions a to b."""
     if model.nq == model.nv:
         d = b - a
         turns = (model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE) & (model.jnt_limited == 0)
@@ -172,7 +172,7 @@ def difference(model: mujoco.MjModel, a: np.ndarray, b: np.ndarray) -> np.ndarra
 
 
 def moved(model: mujoco.MjModel, q: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Positions q moved by d (n, nv) along the tangent."""
+    """Positions q moved by the tangent vector d (n, nv)."""
     if model.nq == model.nv:
         return q + d
     out = q.copy()
@@ -190,7 +190,7 @@ def moved(model: mujoco.MjModel, q: np.ndarray, d: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """One way to read a log: e of the world, and what was measured and told, as it would have been."""
+    """A hypothesis as the filter takes it: e of the world, and corrected measurements and controls."""
 
     e: np.ndarray  # (ne,)
     q: np.ndarray | None = None  # (T, nq); None: as logged
@@ -199,12 +199,12 @@ class Variant:
 
 
 def slack(world: World) -> tuple[np.ndarray, np.ndarray] | tuple[float, float]:
-    """How far links are from their motors, whose encoders make the log; 0 where there is no such gap."""
+    """Link minus motor, in q and v, where encoders sit on the motors of gears with backlash; otherwise 0."""
     return world.view.slack(world.engine.state) if isinstance(world, Shown) else (0.0, 0.0)
 
 
-def follow(world: World, at: Track, variants: list[Variant], gain: Gain) -> np.ndarray:
-    """(m, s, w, 2 nv) surprises under each variant; nan where they do not count."""
+def innovations(world: World, at: Segments, variants: list[Variant], gain: Gain) -> np.ndarray:
+    """(m, s, w, 2 nv) under each variant; nan where they do not count."""
     m, (s, w) = len(variants), at.rows.shape
     world = world if world.n == m * s else world.with_(m * s)
     pick = lambda name, rows: np.concatenate(  # noqa: E731
@@ -224,10 +224,10 @@ def follow(world: World, at: Track, variants: list[Variant], gain: Gain) -> np.n
         q, v = world.state.q - gap_q, world.state.v - gap_v
         y_q, y_v = pick("q", rows), pick("v", rows)
         q[bad], v[bad] = y_q[bad], y_v[bad]
-        found = np.concatenate([difference(at.model, q, y_q), y_v - v], 1)
-        fix = (found if k < at.settle else gain(found)) * np.tile(at.seen[rows], m)[:, None]
+        now = np.concatenate([difference(at.model, q, y_q), y_v - v], 1)
+        fix = (now if k < at.settle else gain(now)) * np.tile(at.measured[rows], m)[:, None]
         world.set_state(moved(at.model, q, fix[:, :nv]) + gap_q, v + fix[:, nv:] + gap_v)
-        eps[:, :, k + 1] = np.where((np.tile(at.counts[:, k + 1], m) & ~bad)[:, None], found, np.nan).reshape(
+        eps[:, :, k + 1] = np.where((np.tile(at.counts[:, k + 1], m) & ~bad)[:, None], now, np.nan).reshape(
             m, s, 2 * nv
         )
     return eps

@@ -1,9 +1,9 @@
-"""How well a hypothesis expects a log, in nats, whatever the units of its channels.
+"""Likelihood of a log under a hypothesis, in nats, whatever the units of its channels.
 
-    L = -N/2 log det S,   S = mean eps eps^T + floor^2            eps: surprises of follow.py, N rows
+    L = -N/2 log det S,   S = mean eps eps^T + floor^2            eps: innovations (innovations.py), N rows
     evidence = L - L(nothing wrong) - p/2 log N                   p fitted numbers
 
-S is estimated under each hypothesis: every channel counts in its own noise.
+S is estimated under each hypothesis, so every channel counts in units of its own noise.
 """
 
 from collections.abc import Callable
@@ -13,22 +13,21 @@ from functools import cached_property
 import numpy as np
 
 from surefoot.doctor.cause import Cause
-from surefoot.doctor.evidence.innovations import Gain, Track
+from surefoot.doctor.evidence.innovations import Gain, Segments
 
-Again = Callable[[Gain], np.ndarray]
-FLOOR = 1e-4  # of a channel's spread: smaller surprises tell nothing
+FLOOR = 1e-4  # of a channel's spread: smaller innovations are no evidence
 
 
 @dataclass(frozen=True, eq=False)
-class Judge:
-    plain: np.ndarray  # (s, w, c) surprises with nothing wrong
+class Likelihood:
+    plain: np.ndarray  # (s, w, c) innovations with nothing wrong
     good: np.ndarray  # (s, w) rows that count
     floor: np.ndarray  # (c,)
 
     @staticmethod
-    def of(at: Track, plain: np.ndarray, good: np.ndarray) -> "Judge":
+    def of(at: Segments, plain: np.ndarray, good: np.ndarray) -> "Likelihood":
         motion = np.concatenate([at.q.std(0)[-at.model.nv :], at.v.std(0)])
-        return Judge(plain, good, FLOOR * np.maximum(motion, 1e-6))
+        return Likelihood(plain, good, FLOOR * np.maximum(motion, 1e-6))
 
     @property
     def n(self) -> int:
@@ -38,59 +37,68 @@ class Judge:
         """(N, c)"""
         return np.asarray(eps[self.good])
 
-    def spread(self, rows: np.ndarray) -> np.ndarray:
-        """S of surprises (N, c)."""
+    def covariance(self, rows: np.ndarray) -> np.ndarray:
+        """S of innovations (N, c)."""
         return np.asarray(rows.T @ rows / max(len(rows), 1) + np.diag(self.floor**2))
 
-    def likelihood(self, rows: np.ndarray) -> float:
+    def log(self, rows: np.ndarray) -> float:
+        """L of innovations (N, c)."""
         if not np.isfinite(rows).all():
             return -np.inf
-        return float(-0.5 * len(rows) * np.linalg.slogdet(self.spread(rows))[1])
+        return float(-0.5 * len(rows) * np.linalg.slogdet(self.covariance(rows))[1])
 
     @cached_property
-    def base(self) -> float:
-        return self.likelihood(self.rows(self.plain))
+    def nominal(self) -> float:
+        """L with nothing wrong."""
+        return self.log(self.rows(self.plain))
 
     def evidence(self, eps: np.ndarray, numbers: float) -> float:
-        return self.likelihood(self.rows(eps)) - self.base - 0.5 * numbers * float(np.log(self.n))
+        return self.log(self.rows(eps)) - self.nominal - 0.5 * numbers * float(np.log(self.n))
 
     def share(self, eps: np.ndarray) -> float:
-        """Of the squared surprise, each channel in the noise that is left, what is gone."""
-        after, before = self.rows(eps), self.rows(self.plain)
-        if not np.isfinite(after).all():
+        """Fraction of the squared innovations that is gone, each channel in units of the noise that is left."""
+        return self.explained(self.rows(self.plain), self.rows(eps))
+
+    def explained(self, before: np.ndarray, after: np.ndarray) -> float:
+        """The same of rows (N, c) without and with an explanation."""
+        if not (np.isfinite(after).all() and np.isfinite(before).all()):
             return 0.0
-        W = np.linalg.inv(self.spread(after))
+        W = np.linalg.inv(self.covariance(after))
         a, b = (float(np.einsum("ni,ij,nj->", r, W, r)) for r in (after, before))
         return max(0.0, 1 - a / b)
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
-    """A cause with what is left under it, and the world in which it is true."""
+class Hypothesis:
+    """What may be wrong between the controls and the signals of a log, with its numbers, and the world in which it is so."""
 
+    kind: str
+    branch: str
+    about: str
+    numbers: int = 1
+    """fitted to the log"""
+    e: np.ndarray | None = None
+    """of the params of the model's errors, where it is a number of the model"""
+    strengths: dict[str, float] | None = None
+    """of the reality gap's ingredients, where it is one"""
+    value: float | None = None
+    """its one number, where people ask for it"""
+    innovations: Callable[[Gain], np.ndarray] | None = None
+    """(s, w, c) under it, for any gain"""
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed:
+    """A hypothesis with its evidence and the innovations that are left under it."""
+
+    hypothesis: Hypothesis
     cause: Cause
     eps: np.ndarray
-    e: np.ndarray | None = None
-    """of the suspects' params, where it is a number of the model"""
-    strengths: dict[str, float] | None = None
-    """of the gap's ingredients, where it is one"""
-    again: Again | None = None
-    """surprises (s, w, c) of the same under another gain"""
 
 
-def weigh(
-    judge: Judge,
-    kind: str,
-    branch: str,
-    words: str,
-    eps: np.ndarray,
-    numbers: float = 1,
-    e: np.ndarray | None = None,
-    strengths: dict[str, float] | None = None,
-    evidence: float | None = None,
-    again: Again | None = None,
-) -> Weighed:
-    share = judge.share(eps)
-    told = f"{words}: explains {share:.0%} of what the model did not expect"
-    evidence = judge.evidence(eps, numbers) if evidence is None else evidence
-    return Weighed(Cause(kind, words, float(evidence), share, told, branch), eps, e, strengths, again)
+def weigh(likelihood: Likelihood, h: Hypothesis, eps: np.ndarray, evidence: float | None = None) -> Weighed:
+    """`evidence` is that of the innovations unless another law gives it."""
+    share = likelihood.share(eps)
+    evidence = likelihood.evidence(eps, h.numbers) if evidence is None else evidence
+    detail = f"{h.about}: explains {share:.0%} of the model's prediction errors"
+    return Weighed(h, Cause(h.kind, h.about, float(evidence), share, detail, h.branch, h.value), eps)

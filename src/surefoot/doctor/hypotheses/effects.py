@@ -1,15 +1,15 @@
-"""Effects that are no number of the model: latency, late commands, exchanged motors, limits, and what has states of its own.
+"""Effects that are no number of the model: latency, late commands, exchanged motors, limits, and effects with states of their own.
 
-Each has at most one number, looked for on a grid.
+Each has at most one number, searched on a grid.
 """
 
 import numpy as np
 
-from surefoot.doctor.evidence.innovations import Variant, follow
-from surefoot.doctor.evidence.likelihood import Weighed, weigh
-from surefoot.doctor.hypotheses.fit import Fits
-from surefoot.doctor.hypotheses.late_commands import held
-from surefoot.doctor.hypotheses.suspects import LONGEST, wirings
+from surefoot.doctor.evidence.innovations import Variant, innovations
+from surefoot.doctor.evidence.likelihood import Hypothesis, Weighed, weigh
+from surefoot.doctor.hypotheses.fit import Fit
+from surefoot.doctor.hypotheses.late_commands import late_commands
+from surefoot.doctor.hypotheses.model_errors import LONGEST, wiring_faults
 from surefoot.fault import on_columns
 from surefoot.sim.gap.build import fitting, world_of
 from surefoot.task import Task
@@ -20,78 +20,81 @@ INGREDIENTS = ("stiction", "backlash", "saturation")
 LEVELS = 10  # of a motor's limit on the grid
 
 
-def late(fits: Fits) -> dict[float, Weighed]:
-    """Latencies in s: a coarse row of them, and finer ones about the best; in order."""
+def latencies(fit: Fit) -> dict[float, Weighed]:
+    """By seconds, in order: a coarse grid, and a finer one around the best."""
     tried: dict[float, Weighed] = {}
     for times in (np.arange(0.02, LONGEST + 1e-9, 0.02), np.array([-0.01, 0.01]), np.array([-0.005, 0.005])):
         best = max(tried, key=lambda t: tried[t].cause.evidence) if tried else 0.0
-        variants = [fits.known.variant(fits.at, fits.params, {}, best + float(t)) for t in times]
-        for t, x, eps in zip(best + times, variants, fits.follow(variants)):
-            words = f"controls act {1e3 * t:.0f} ms late"
-            tried[float(t)] = weigh(fits.judge, "latency", "timing", words, eps, 1, x.e, again=fits.again(x))
+        variants = [fit.errors.variant(fit.at, {}, best + float(t)) for t in times]
+        for t, x, eps in zip((best + times).tolist(), variants, fit.innovations(variants)):
+            about = f"controls act {1e3 * t:.0f} ms late"
+            h = Hypothesis("latency", "timing", about, e=x.e, value=t, innovations=fit.filtered(x))
+            tried[t] = weigh(fit.likelihood, h, eps)
     return {t: tried[t] for t in sorted(tried)}
 
 
-def wired(fits: Fits) -> list[Weighed]:
-    """Two motors exchanged, or one turned, behind the log."""
-    faults = list(wirings(fits.at.model))
+def wirings(fit: Fit) -> list[Weighed]:
+    """Two motors exchanged, or one reversed, behind the logged controls."""
+    faults = list(wiring_faults(fit.at.model))
     if not faults:
         return []
-    sent = [on_columns(f, {"control": fits.at.u})["control"] for f in faults]
-    variants = [Variant(fits.params.nominal, u=u) for u in sent]
+    controls = [on_columns(f, {"control": fit.at.u})["control"] for f in faults]
+    variants = [Variant(fit.params.nominal, u=u) for u in controls]
     return [
-        weigh(fits.judge, "wiring", "contract", f.words, e, 0, again=fits.again(x))
-        for f, x, e in zip(faults, variants, fits.follow(variants))
+        weigh(fit.likelihood, Hypothesis("wiring", "contract", f.words, 0, innovations=fit.filtered(x)), eps)
+        for f, x, eps in zip(faults, variants, fit.innovations(variants))
     ]
 
 
-def missed(fits: Fits) -> Weighed:
-    """Commands that came too late for their period."""
-    j = fits.judge
-    S = j.spread(j.rows(j.plain))
-    L, p, believed = held(fits.world, fits.at, fits.gain, fits.params.nominal, j.good, S, j.floor)
-    base = j.base - 0.5 * j.n * fits.at.channels  # a Gaussian's own quadratic form
-    evidence = L - base - 0.5 * np.log(j.n)
-    words = f"{p:.0%} of the commands a period late or lost"
-    strengths = {"action_jitter": float(min(1.0, 2 * p))}
-    return weigh(j, "jitter", "timing", words, believed, 1, strengths=strengths, evidence=float(evidence))
+def lateness(fit: Fit) -> Weighed:
+    """Commands that miss their period (late_commands.py)."""
+    L = fit.likelihood
+    late = late_commands(fit.world, fit.at, fit.gain, fit.params.nominal, L)
+    nominal = L.nominal - 0.5 * L.n * fit.at.channels  # with a Gaussian's own quadratic form
+    evidence = late.likelihood - nominal - 0.5 * np.log(L.n)
+    about = f"{late.p:.0%} of the commands are a period late or lost"
+    strengths = {"action_jitter": float(min(1.0, 2 * late.p))}
+    h = Hypothesis("jitter", "timing", about, strengths=strengths, value=late.p)
+    return weigh(L, h, late.eps, float(evidence))
 
 
-def limited(fits: Fits) -> list[Weighed]:
-    """Motors that give no more than so much: controls cut off at a level found among the controls themselves."""
-    m, u, j = fits.at.model, fits.at.u, fits.judge
+def limits(fit: Fit) -> list[Weighed]:
+    """Motors that saturate: controls cut off at a level within the range of the logged controls."""
+    m, u, L = fit.at.model, fit.at.u, fit.likelihood
     if (m.actuator_biasprm[:, 1] < 0).any():
-        return []  # servos: their controls are places, not forces
+        return []  # servos: their controls are positions, not forces
     low, high = float(np.quantile(np.abs(u), 0.2)), float(np.abs(u).max())
-    best: tuple[float, float, np.ndarray] = (-np.inf, high, j.plain)
+    best: tuple[float, float, np.ndarray] = (-np.inf, high, L.plain)
     for _ in range(2):
         levels = np.linspace(low, high, LEVELS)[:-1]
-        eps = fits.follow([Variant(fits.params.nominal, u=np.clip(u, -x, x)) for x in levels])
-        best = max([best, *((j.likelihood(j.rows(e)), float(x), e) for x, e in zip(levels, eps))], key=lambda x: x[0])
+        eps = fit.innovations([Variant(fit.params.nominal, u=np.clip(u, -x, x)) for x in levels])
+        best = max([best, *((L.log(L.rows(e)), float(x), e) for x, e in zip(levels, eps))], key=lambda x: x[0])
         step = float(levels[1] - levels[0])
         low, high = best[1] - step, best[1] + step
-    words = f"motors give no more than a control of {best[1]:.3g}"
-    cut = Variant(fits.params.nominal, u=np.clip(u, -best[1], best[1]))
-    return [weigh(j, "saturation", "physics", words, best[2], 1, again=fits.again(cut))]
+    about = f"motors saturate at a control of {best[1]:.3g}"
+    cut = Variant(fit.params.nominal, u=np.clip(u, -best[1], best[1]))
+    h = Hypothesis("saturation", "physics", about, value=best[1], innovations=fit.filtered(cut))
+    return [weigh(L, h, best[2])]
 
 
-def ingredients(fits: Fits, task: Task) -> list[Weighed]:
-    """Worlds with a gap in the gears, bristles in the joints, motors that fade with speed."""
+def ingredients(fit: Fit, task: Task) -> list[Weighed]:
+    """Worlds with backlash in the gears, stiction in the joints, motors whose torque falls with speed."""
     found, able = [], fitting(task)
     for name in (n for n in INGREDIENTS if n in able):
-        tried = {s: _ingredient(fits, task, name, s) for s in STRENGTHS}
+        tried = {s: _ingredient(fit, task, name, s) for s in STRENGTHS}
         best = max(tried, key=lambda s: tried[s].cause.evidence)
         if tried[best].cause.evidence > 0:
             ends = [0.0, *STRENGTHS, 1.0]
             at = ends.index(best)
             for s in (0.5 * (best + ends[at - 1]), 0.5 * (best + ends[at + 1])):
-                tried[s] = _ingredient(fits, task, name, s)
+                tried[s] = _ingredient(fit, task, name, s)
         found.append(max(tried.values(), key=lambda x: x.cause.evidence))
     return found
 
 
-def _ingredient(fits: Fits, task: Task, name: str, s: float) -> Weighed:
-    world = world_of(task, {name: s}, 0, len(fits.at.rows))
-    again = lambda gain: follow(world, fits.at, [Variant(task.params.nominal)], gain)[0]  # noqa: E731
-    words = f"{name} of strength {s:.2g}"
-    return weigh(fits.judge, name, "physics", words, again(fits.gain), 1, strengths={name: s}, again=again)
+def _ingredient(fit: Fit, task: Task, name: str, s: float) -> Weighed:
+    world = world_of(task, {name: s}, 0, len(fit.at.rows))
+    filtered = lambda gain: innovations(world, fit.at, [Variant(task.params.nominal)], gain)[0]  # noqa: E731
+    about = f"{name} of strength {s:.2g}"
+    h = Hypothesis(name, "physics", about, strengths={name: s}, value=s, innovations=filtered)
+    return weigh(fit.likelihood, h, filtered(fit.gain))

@@ -1,134 +1,136 @@
-"""Numbers of suspects, fitted to surprises by Gauss-Newton:  eps(z + d) = eps + X d,  all X in one batch of simulations.
+"""Numbers of model errors, fitted to innovations by Gauss-Newton:  eps(z + d) = eps + X d,  all X in one batch of simulations.
 
-d = argmin |eps + X d|^2 in the metric of what is left, which is estimated anew in each round.
+d = argmin |eps + X d|^2 in the metric of the remaining innovations, which is estimated again in each round.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.doctor.evidence.innovations import Gain, Track, Variant, follow
-from surefoot.doctor.evidence.likelihood import Again, Judge, Weighed, weigh
-from surefoot.doctor.hypotheses.suspects import Suspect, Suspects
+from surefoot.doctor.evidence.innovations import Gain, Segments, Variant, innovations
+from surefoot.doctor.evidence.likelihood import Hypothesis, Likelihood, Weighed, weigh
+from surefoot.doctor.hypotheses.model_errors import ModelError, ModelErrors
 from surefoot.world import World
 
-NEAR = 20.0  # nats: the second of a kind is tried, too, where it promises no less than that below the first
-AGAIN, ROUNDS = 3, 2  # kinds whose numbers are fitted again, and how often
-WORTH = 20.0  # nats: a suspect that promises less is neither tried nor fitted again
+NEAR = 20.0  # nats: the second error of a kind is tried if its linear evidence is no further below the first
+REFITTED, ROUNDS = 3, 2  # kinds whose numbers are fitted again, and how often
+WORTH = 20.0  # nats: an error with less linear evidence is neither simulated nor fitted again
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    suspect: Suspect
+    error: ModelError
     z: np.ndarray
-    eps: np.ndarray  # (s, w, c) surprises under z
+    eps: np.ndarray  # (s, w, c) innovations under z
 
 
-class Fits:
-    def __init__(self, known: Suspects, world: World, at: Track, gain: Gain):
-        self.known, self.world, self.at, self.gain, self.params = known, world, at, gain, known.params
-        knobs = known.knobs
-        turned = [known.variant(at, self.params, {i: k.step}) for i, k in enumerate(knobs)]
-        eps = self.follow([Variant(self.params.nominal), *turned])
-        self.judge = Judge.of(at, eps[0], np.isfinite(eps).all((0, 3)))
-        self.J = [self.judge.rows(eps[1 + i] - eps[0]) / k.step for i, k in enumerate(knobs)]  # (N, c) each
+class Fit:
+    def __init__(self, errors: ModelErrors, world: World, at: Segments, gain: Gain):
+        self.errors, self.world, self.at, self.gain, self.params = errors, world, at, gain, errors.params
+        numbers = errors.deviations
+        eps = self.innovations(
+            [errors.variant(at, {}), *(errors.variant(at, {i: x.step}) for i, x in enumerate(numbers))]
+        )
+        self.likelihood = Likelihood.of(at, eps[0], np.isfinite(eps).all((0, 3)))
+        self.J = [self.likelihood.rows(eps[1 + i] - eps[0]) / x.step for i, x in enumerate(numbers)]  # (N, c) each
 
-    def follow(self, variants: list[Variant]) -> np.ndarray:
-        return follow(self.world, self.at, variants, self.gain)
+    def innovations(self, variants: list[Variant]) -> np.ndarray:
+        return innovations(self.world, self.at, variants, self.gain)
+
+    def filtered(self, variant: Variant) -> Callable[[Gain], np.ndarray]:
+        """Innovations (s, w, c) of a variant as a function of the gain."""
+        return lambda gain: innovations(self.world, self.at, [variant], gain)[0]
 
     def run(self) -> list[Fitted]:
-        """The most promising suspects of each kind with their numbers."""
+        """The most likely errors of each kind with their numbers."""
         likely = self._likely()
-        found = self._tried([(x.suspect, x.z) for worth, x in likely if worth > WORTH])
+        found = self._simulated([(x.error, x.z) for worth, x in likely if worth > WORTH])
         for _ in range(ROUNDS):
-            found = self._again(found)
+            found = self._refitted(found)
         return [*found, *(x for worth, x in likely if worth <= WORTH)]
 
-    def weighed(self, found: list[Fitted]) -> list[Weighed]:
-        return [self._weighed(x) for x in found]
-
-    def _weighed(self, x: Fitted) -> Weighed:
-        s = x.suspect
-        words = ", ".join(self.known.knobs[i].words(v) for i, v in zip(s.knobs, s.B @ x.z))
-        e = None if any(self.known.knobs[i].param is None for i in s.knobs) else self._variant(s, x.z).e
-        return weigh(self.judge, s.kind, s.branch, words, x.eps, s.size, e, again=self.again(self._variant(s, x.z)))
-
-    def again(self, variant: Variant) -> Again:
-        return lambda gain: follow(self.world, self.at, [variant], gain)[0]
+    def weigh(self, x: Fitted) -> Weighed:
+        s, variant = x.error, self._variant(x.error, x.z)
+        own = [self.errors.deviations[i] for i in s.deviations]
+        about = ", ".join(d.words(v) for d, v in zip(own, s.B @ x.z))
+        e = None if any(d.param is None for d in own) else variant.e
+        h = Hypothesis(s.kind, s.branch, about, s.size, e, innovations=self.filtered(variant))
+        return weigh(self.likelihood, h, x.eps)
 
     def _likely(self) -> list[tuple[float, Fitted]]:
-        """Of each kind the one or two that promise most, and how much, were the model straight in their numbers."""
+        """Of each kind the best one or two, with their evidence if the model were linear in their numbers."""
         found: dict[str, list[tuple[float, Fitted]]] = {}
-        plain = self.judge.rows(self.judge.plain)
-        for s in self.known.suspects:
-            X = np.stack([self.J[i] for i in s.knobs], -1) @ s.B
-            z = self._within(s, self.solve(plain, X))
-            eps = self.judge.plain.copy()
-            eps[self.judge.good] = plain + X @ z
-            found.setdefault(s.kind, []).append((self.judge.evidence(eps, s.size), Fitted(s, z, eps)))
+        plain = self.likelihood.rows(self.likelihood.plain)
+        for s in self.errors.errors:
+            X = np.stack([self.J[i] for i in s.deviations], -1) @ s.B
+            z = self._within(s, solve(self.likelihood, plain, X))
+            eps = self.likelihood.plain.copy()
+            eps[self.likelihood.good] = plain + X @ z
+            found.setdefault(s.kind, []).append((self.likelihood.evidence(eps, s.size), Fitted(s, z, eps)))
         ranked = [sorted(each, key=lambda x: -x[0]) for each in found.values()]
         return [x for each in ranked for x in each[:2] if x[0] > each[0][0] - NEAR]
 
-    def solve(self, rows: np.ndarray, X: np.ndarray, rounds: int = 3) -> np.ndarray:
-        """d of least log det S of rows + X d: (N, c), (N, c, z)."""
-        size = X.shape[-1]
-        d = np.zeros(size)
-        for _ in range(rounds):
-            W = np.linalg.inv(np.linalg.cholesky(self.judge.spread(rows + X @ d)))
-            A = np.einsum("ij,njz->niz", W, X).reshape(-1, size)
-            d = np.linalg.lstsq(A, -(rows @ W.T).ravel(), rcond=1e-9)[0]
-        return np.asarray(d)
-
-    def columns(self, found: list[Fitted]) -> list[np.ndarray]:
-        """(N, c, z) how surprises move with each one's numbers, from where they are."""
+    def jacobians(self, found: list[Fitted]) -> list[np.ndarray]:
+        """(N, c, z) d eps / d z of each, at its z."""
         variants, steps = [], []
         for x in found:
-            s = x.suspect
-            step = 0.5 * min(self.known.knobs[i].step for i in s.knobs)
+            s = x.error
+            step = 0.5 * min(self.errors.deviations[i].step for i in s.deviations)
             variants += [self._variant(s, x.z + step * (np.arange(s.size) == j)) for j in range(s.size)]
             steps.append(step)
-        eps, at, columns = self.follow(variants), 0, []
+        eps, at, columns = self.innovations(variants), 0, []
         for x, step in zip(found, steps):
-            own = [self.judge.rows(e - x.eps) / step for e in eps[at : at + x.suspect.size]]
-            at += x.suspect.size
+            own = [self.likelihood.rows(e - x.eps) / step for e in eps[at : at + x.error.size]]
+            at += x.error.size
             columns.append(np.stack(own, -1))
         return columns
 
-    def _within(self, s: Suspect, z: np.ndarray) -> np.ndarray:
-        """z whose knobs stay where they can be."""
-        knobs = [self.known.knobs[i] for i in s.knobs]
+    def _within(self, s: ModelError, z: np.ndarray) -> np.ndarray:
+        """z with every deviation inside its bounds."""
+        own = [self.errors.deviations[i] for i in s.deviations]
         theta = s.B @ z
-        inside = np.clip(theta, [k.least for k in knobs], [k.most for k in knobs])
+        inside = np.clip(theta, [d.least for d in own], [d.most for d in own])
         return z if np.allclose(inside, theta) else np.linalg.lstsq(s.B, inside, rcond=None)[0]
 
-    def _variant(self, s: Suspect, z: np.ndarray) -> Variant:
-        return self.known.variant(self.at, self.params, dict(zip(s.knobs, (s.B @ z).tolist())))
+    def _variant(self, s: ModelError, z: np.ndarray) -> Variant:
+        return self.errors.variant(self.at, dict(zip(s.deviations, (s.B @ z).tolist())))
 
-    def _tried(self, found: list[tuple[Suspect, np.ndarray]]) -> list[Fitted]:
+    def _simulated(self, found: list[tuple[ModelError, np.ndarray]]) -> list[Fitted]:
         if not found:
             return []
-        eps = self.follow([self._variant(s, z) for s, z in found])
+        eps = self.innovations([self._variant(s, z) for s, z in found])
         return [Fitted(s, z, e) for (s, z), e in zip(found, eps)]
 
-    def _again(self, found: list[Fitted]) -> list[Fitted]:
-        """The most telling of each kind once more, from where they are: a model is not straight in its numbers."""
-        score = lambda k: self.judge.evidence(found[k].eps, found[k].suspect.size)  # noqa: E731
+    def _refitted(self, found: list[Fitted]) -> list[Fitted]:
+        """The best of each kind fitted once more from its z, as a model is not linear in its numbers."""
+        L = self.likelihood
+        score = lambda k: L.evidence(found[k].eps, found[k].error.size)  # noqa: E731
         best: dict[str, int] = {}
         for k in sorted(range(len(found)), key=lambda k: -score(k)):
-            best.setdefault(found[k].suspect.kind, k)
-        order = [k for k in list(best.values())[:AGAIN] if score(k) > WORTH]
+            best.setdefault(found[k].error.kind, k)
+        order = [k for k in list(best.values())[:REFITTED] if score(k) > WORTH]
         if not order:
             return found
         better: list[tuple[int, np.ndarray]] = []
-        for k, X in zip(order, self.columns([found[k] for k in order])):
-            rows = self.judge.rows(found[k].eps)
+        for k, X in zip(order, self.jacobians([found[k] for k in order])):
+            rows = L.rows(found[k].eps)
             if np.isfinite(X).all() and np.isfinite(rows).all():
-                d, s = self.solve(rows, X), found[k].suspect
+                d, s = solve(L, rows, X), found[k].error
                 better += [(k, self._within(s, found[k].z + d)), (k, self._within(s, found[k].z + 0.5 * d))]
-        if not better:
-            return found
         found = list(found)
-        for (k, _), x in zip(better, self._tried([(found[k].suspect, z) for k, z in better])):
-            if self.judge.likelihood(self.judge.rows(x.eps)) > self.judge.likelihood(self.judge.rows(found[k].eps)):
+        for (k, _), x in zip(better, self._simulated([(found[k].error, z) for k, z in better])):
+            if L.log(L.rows(x.eps)) > L.log(L.rows(found[k].eps)):
                 found[k] = x
         return found
+
+
+def solve(likelihood: Likelihood, rows: np.ndarray, X: np.ndarray, rounds: int = 3) -> np.ndarray:
+    """d that minimises log det S of rows + X d: (N, c), (N, c, z)."""
+    size = X.shape[-1]
+    d = np.zeros(size)
+    for _ in range(rounds):
+        W = np.linalg.inv(np.linalg.cholesky(likelihood.covariance(rows + X @ d)))
+        A = np.einsum("ij,njz->niz", W, X).reshape(-1, size)
+        d = np.linalg.lstsq(A, -(rows @ W.T).ravel(), rcond=1e-9)[0]
+    return np.asarray(d)

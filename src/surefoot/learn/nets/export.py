@@ -68,18 +68,20 @@ def graph_of(module: nn.Module, width: int) -> Graph:
     return graph
 
 
-def save(net: PolicyNet, folder: Path, golden: Golden | None = None, about: dict[str, Any] | None = None) -> Path:
+def save(
+    net: PolicyNet, folder: Path, golden: Golden | None = None, about: dict[str, Any] | None = None, name: str = NAME
+) -> Path:
     """Write a policy: the weights as torch has them, then the ONNX file, which commits both. Returns its path."""
-    folder = Path(folder)
+    path = Path(folder) / name
     weights = weights_of(net)
     card = {
         "format": bundle.FORMAT, "contract": net.contract.to_json(), "net": net.spec(), "weights": files.sha256(weights),
         "golden": (golden or plain_golden(net)).to_json(), "about": about or {},
     }  # fmt: skip
     data = sealed(onnx_bytes(net), json.loads(json.dumps(card)))
-    files.write(folder / WEIGHTS, weights)
-    files.write(folder / NAME, data)
-    return folder / NAME
+    files.write(path.with_suffix(".safetensors"), weights)
+    files.write(path, data)
+    return path
 
 
 def weights_of(net: PolicyNet) -> bytes:
@@ -95,9 +97,10 @@ def digest(net: PolicyNet) -> str:
 def load_net(path: Path) -> PolicyNet:
     """The torch net of a policy on disk, to learn on from it: a base, a teacher, a start. It answers as the ONNX file does."""
     policy = bundle.load(path)
-    beside = bundle.find(path).with_name(WEIGHTS)
+    own = bundle.find(path).with_suffix(".safetensors")
+    beside = own if own.exists() else own.with_name(WEIGHTS)  # of a copy under another name
     if "net" not in policy.about or not beside.exists():
-        raise SurefootError(f"{beside}: no such file; expected it beside {NAME}: copy both files of one run")
+        raise SurefootError(f"{beside}: no such file; expected it beside the policy: copy both files of one run")
     data = files.read_bytes(beside, bundle.LARGEST)
     if files.sha256(data) != policy.about.get("weights"):
         raise SurefootError(f"{beside}: these are not the weights {NAME} was written with (sha256 differs)")

@@ -25,17 +25,17 @@ from surefoot.real2sim.actuator.dataset import Dataset, Settings
 from surefoot.real2sim.actuator.net import ActuatorModule, OfActor
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, TrackingCost, budget, tracking_cost
 from surefoot.real2sim.applied import AppliedForce
-from surefoot.real2sim.log_env import Followed
+from surefoot.real2sim.log_env import LogWorld
 from surefoot.robot import Robot
 from surefoot.sim.learned.actuator_net import FEATURES
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 SMALL = 0.02  # c
 ENVS, HORIZON = 64, 25
 
 
-def force_world(cost: TrackingCost, n: int) -> Followed:
+def force_world(cost: TrackingCost, n: int) -> LogWorld:
     """The training windows for n simulations; a policy's action is the force on each driven joint, (n, J)."""
     data, force, joints = cost.data, np.zeros((n, cost.data.world.model.nv)), cost.data.joints
 
@@ -44,14 +44,14 @@ def force_world(cost: TrackingCost, n: int) -> Followed:
         return controls
 
     inner = data.world.with_(n, (*data.world.terms, AppliedForce(force)))
-    return Followed(inner, cost.pieces, data.e, give)
+    return LogWorld(inner, cost.pieces, data.e, give)
 
 
 def _near(missed: Callable[[Moment], np.ndarray], s: Moment) -> np.ndarray:
     return np.asarray(np.exp(-np.square(missed(s)).mean(1)))
 
 
-def force_task(cost: TrackingCost, world: Followed) -> Task:
+def force_task(cost: TrackingCost, world: LogWorld) -> Task:
     """The task whose policies are actuator nets."""
     data, pieces, joints, actuators = cost.data, cost.pieces, cost.data.joints, cost.data.actuators
     targets = {s.name: pieces.target(s) for s in pieces.signals}
@@ -75,7 +75,7 @@ def force_task(cost: TrackingCost, world: Followed) -> Task:
         action=Action(tuple(d.joint for d in actuators.drives), np.zeros(len(limit)), limit, "N m"),
         observations={"actor": ObsGroup((seen,), data.shape.history), "critic": ObsGroup((seen, *off, time))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
-        ended={}, start=lambda rng, n: Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu)))),
         error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,
         window=pieces.length * world.dt, measure="mean",
     )  # fmt: skip

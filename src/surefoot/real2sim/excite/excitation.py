@@ -1,9 +1,9 @@
-"""Motions that a machine may be asked to make: their shapes, and the limits they have to keep.
+"""Excitation motions: their shapes, and the limits they keep.
 
     u(t) = home + w(t) (g(t) - home),   low <= g <= high,   w: 0 at both ends, 1 between, smooth
 
-So every motion starts and ends at home with no speed, and no control ever leaves its range. g is a sum of sines or a
-spline of knots; x (nu, k) in 0..1 are its numbers, which a search moves.
+So every motion starts and ends at home at zero speed, and no control leaves its range. g is a sum of sines or a spline
+of knots; a search varies its parameters x (nu, k), each in 0..1.
 """
 
 from dataclasses import dataclass
@@ -20,26 +20,26 @@ from surefoot.real2sim.signals import has_base, movable
 from surefoot.sim.engine import Engine
 from surefoot.world import Chance, Motion, Start, World
 
-FORCE, TOUCH = "actuator_force", "touching"  # sensors added to a model, so that its limits can be seen
-SETTLE = 3.0  # s held at home before a motion begins
+FORCE, TOUCH = "actuator_force", "touching"  # sensors added to a model, so that limits can be checked
+SETTLE = 3.0  # s at home before a motion begins
 STILL = 0.02  # rad/s or m/s: settled
-TOUCHED = 0.1  # what a contact counts, as a share of a limit, beside how long it lasts
+TOUCHED = 0.1  # fraction of a limit that a contact adds, besides its duration
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a motion may ask of a machine."""
+    """Limits that a motion keeps."""
 
     seconds: float = 4.0
-    """how long it takes, s"""
+    """duration of the motion, s"""
     speed: float = 8.0
     """largest joint speed, rad/s or m/s"""
     torque: float = 0.9
-    """largest actuator force, as a share of what the model says it has"""
+    """largest actuator force, as a fraction of the model's force range"""
     margin: float = 0.05
-    """kept from the ends of each joint's range, as a share of it"""
+    """distance from the ends of each joint's range, as a fraction of it"""
     reach: float = 0.8
-    """how far a servo's target may go from home where its joint has no range, rad or m"""
+    """largest distance of a servo's target from home where its joint has no range, rad or m"""
     tilt: float = 0.5
     """largest lean of a free base, rad"""
 
@@ -48,30 +48,30 @@ class Limits:
             if not getattr(self, name) > 0:
                 raise SurefootError(f"limits.{name}: found {getattr(self, name)}, expected more than 0")
         if not 0 <= self.margin < 0.5:
-            raise SurefootError(f"limits.margin: found {self.margin}, expected a share from 0 to below 0.5")
+            raise SurefootError(f"limits.margin: found {self.margin}, expected a fraction from 0 to below 0.5")
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What g is made of."""
+    """The family of functions g."""
 
     kind: Literal["sines", "spline"] = "sines"
     """a sum of sines, or a cubic spline"""
     count: int = 2
-    """sines of each actuator; a spline has three knots for each second, whatever this says"""
+    """sines of each actuator; a spline has three knots per second instead"""
     slowest: float = 0.2
-    """Hz, of a sine"""
+    """lowest frequency of a sine, Hz"""
     fastest: float = 3.0
-    """Hz, of a sine"""
+    """highest frequency of a sine, Hz"""
 
     def size(self, seconds: float) -> int:
-        """Numbers for each actuator."""
+        """Parameters of each actuator."""
         if self.kind not in ("sines", "spline"):
             raise unknown("shape", self.kind, ["sines", "spline"])
         return 1 + 3 * self.count if self.kind == "sines" else max(3, round(3 * seconds))
 
     def drawn(self, rng: np.random.Generator, n: int, nu: int, seconds: float) -> np.ndarray:
-        """(n, nu * size) motions of every kind, every other one of them of any size: large ones seldom keep the limits."""
+        """(n, nu * size) random motions; every other one has a random amplitude, since large ones seldom keep the limits."""
         x = rng.random((n, nu, self.size(seconds)))
         size = np.where(np.arange(n) % 2, 1.0, rng.random(n))[:, None, None]
         moved, rest = (x[..., : 1 + self.count] if self.kind == "sines" else x), np.array(0.5)
@@ -81,7 +81,7 @@ class Shape:
         return x.reshape(n, -1)
 
     def controls(self, x: np.ndarray, range_: "Range", time: np.ndarray) -> np.ndarray:
-        """(n, nu * size) numbers in 0..1 -> (n, T, nu) controls."""
+        """(n, nu * size) parameters in 0..1 -> (n, T, nu) controls."""
         n, seconds, nu = len(x), float(time[-1] - time[0]), len(range_.home)
         x = x.reshape(n, nu, self.size(seconds))
         if self.kind == "spline":
@@ -93,7 +93,7 @@ class Shape:
         return np.clip(u, range_.low, range_.high)  # rounding alone
 
     def _sines(self, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """(n, nu, T) within -1..1: an offset and sines whose amplitudes and offset together never pass 1."""
+        """(n, nu, T) within -1..1: an offset and sines, scaled so that the sum of their sizes is at most 1."""
         offset = 2 * x[..., :1] - 1
         size, pace, phase = np.split(x[..., 1:], 3, -1)  # (n, nu, count) each
         hz = self.slowest * (self.fastest / self.slowest) ** pace
@@ -104,24 +104,24 @@ class Shape:
 
 @dataclass(frozen=True)
 class Explore:
-    """How to look for the motion."""
+    """Settings of the search for a motion."""
 
     objective: Literal["logdet", "a", "trace"] = "logdet"
-    """what to make large: logdet (D-optimal), a (A-optimal, mean square error), trace (of the information)"""
+    """objective: logdet (D-optimal), a (A-optimal, mean square error), trace (of the information)"""
     over: Literal["mean", "worst"] = "mean"
-    """of the samples of e: tell most on average, or in the worst of them"""
+    """maximise the mean of the objective over samples of e, or its worst value"""
     samples: int = 3
-    """samples of e at which the search asks what a motion tells"""
+    """samples of e at which the search computes the objective"""
     wary: int = 8
-    """more samples at which the search asks whether it keeps the limits"""
+    """further samples of e at which the search checks the limits"""
     verify: int = 32
-    """samples of e on which the chosen motion has to keep the limits"""
+    """samples of e at which the chosen motion must keep the limits"""
     iterations: int = 24
     """rounds of the search"""
     population: int = 40
     """motions tried in each round"""
     seed: int = 0
-    """of the search and of the samples of e"""
+    """seed of the search and of the samples of e"""
 
     def __post_init__(self) -> None:
         for name in ("samples", "wary", "verify"):
@@ -132,7 +132,7 @@ class Explore:
 
 
 def ramp(time: np.ndarray) -> np.ndarray:
-    """w (T,): half a cosine up and down, half a second each, or a fifth of a short motion."""
+    """w (T,): a cosine ramp of half a second at either end, or of a fifth of a short motion."""
     t, seconds = time - time[0], float(time[-1] - time[0])
     edge = min(0.5, seconds / 5)
     return 0.5 - 0.5 * np.cos(np.pi * np.clip(np.minimum(t, seconds - t) / edge, 0.0, 1.0))
@@ -140,7 +140,7 @@ def ramp(time: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Range:
-    """Where each actuator's control may go, (nu,) each."""
+    """Range of each actuator's control, (nu,) each."""
 
     home: np.ndarray
     low: np.ndarray
@@ -148,13 +148,13 @@ class Range:
 
 
 def is_servo(model: mujoco.MjModel, i: int) -> bool:
-    """Is its control the position of a joint?"""
+    """Whether its control is the target position of a joint."""
     on_joint = model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT
     return bool(on_joint and model.actuator_biasprm[i, 1] < 0 and model.actuator_gainprm[i, 0] > 0)
 
 
 def control_range(model: mujoco.MjModel, home: np.ndarray, limits: Limits) -> Range:
-    """A servo's target within its joint's range less the margin; a motor's force within the share it may use."""
+    """A servo's target stays within its joint's range less the margin; a motor's force within the torque limit."""
     low, high = np.full(model.nu, -np.inf), np.full(model.nu, np.inf)
     for i in range(model.nu):
         if model.actuator_ctrllimited[i]:
@@ -174,9 +174,9 @@ def control_range(model: mujoco.MjModel, home: np.ndarray, limits: Limits) -> Ra
 
 
 def instrumented(spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """The model with sensors for its actuators' forces and for contacts that a motion must not make.
+    """The model with sensors for its actuators' forces and for forbidden contacts.
 
-    A machine with a free base must not touch itself; one that is held must not touch anything.
+    With a free base, self-contact is forbidden; with a fixed base, every contact is.
     """
     for i, actuator in enumerate(spec.actuators):
         actuator.name = actuator.name or f"actuator_{i}"
@@ -195,24 +195,24 @@ def instrumented(spec: mujoco.MjSpec) -> mujoco.MjSpec:
 
 
 def machine(spec: mujoco.MjSpec, params: Params, rate: float) -> Engine:
-    """A World of the model at a control rate, Hz, in which limits can be seen."""
+    """A World of the model at a control rate, Hz, with sensors for its limits."""
     return world_of(instrumented(spec), params, 1 / rate)
 
 
 @dataclass(frozen=True)
 class Guard:
-    """How far motions are outside a machine's limits."""
+    """Checks motions against limits."""
 
     limits: Limits
-    joints: np.ndarray  # places in q of joints that have a range
-    dofs: np.ndarray  # places in v of the joints whose speed counts
+    joints: np.ndarray  # addresses in q of joints that have a range
+    dofs: np.ndarray  # addresses in v of the joints whose speed is limited
     low: np.ndarray
     high: np.ndarray
     force: np.ndarray  # (nu,) largest force; inf where the model has none
     base: bool
 
     def each(self, motion: Motion) -> dict[str, np.ndarray]:
-        """Limit -> (n,) the most it was used, as a share of it; a contact counts from 1 on."""
+        """Limit -> (n,) the largest fraction of it that was used; a contact counts as more than 1."""
         n, width = len(motion.q), self.high - self.low
         q, v = motion.q[..., self.joints], motion.v[..., self.dofs]
         most = lambda a: a.reshape(n, -1).max(1, initial=0.0)  # noqa: E731
@@ -229,7 +229,7 @@ class Guard:
         return used
 
     def __call__(self, motion: Motion) -> np.ndarray:
-        """(n,) sum over the limits of how far beyond each, as a share of it; 0 within them all."""
+        """(n,) sum over limits of the excess, as a fraction of each; 0 within all of them."""
         over = [np.maximum(np.nan_to_num(used, nan=np.inf) - 1, 0.0) for used in self.each(motion).values()]
         return np.sum(over, 0)
 
@@ -238,14 +238,14 @@ def guard(model: mujoco.MjModel, limits: Limits) -> Guard:
     joints = movable(model)
     limited = [j for j in joints if model.jnt_limited[j]]
     low, high = model.jnt_range[limited].T
-    inset = limits.margin / 2 * (high - low)  # targets keep the whole margin, so that what follows them may overshoot
+    inset = limits.margin / 2 * (high - low)  # targets keep the whole margin, so that joints may overshoot
     force = np.where(model.actuator_forcelimited.astype(bool), np.abs(model.actuator_forcerange).max(1), np.inf)
     at, dofs = model.jnt_qposadr[limited], model.jnt_dofadr[joints]
     return Guard(limits, at, dofs, low + inset, high - inset, force, has_base(model))
 
 
 def home(model: mujoco.MjModel) -> Start:
-    """The first keyframe, or the default pose with every servo told to hold it."""
+    """The first keyframe, or the default pose with every servo's target there."""
     q = (model.key_qpos[0] if model.nkey else model.qpos0).copy()
     u = model.key_ctrl[0].copy() if model.nkey else np.zeros(model.nu)
     for i in range(model.nu):
@@ -255,7 +255,7 @@ def home(model: mujoco.MjModel) -> Start:
 
 
 def settled(world: World, e: np.ndarray, start: Start) -> Start:
-    """Where it comes to rest when told to hold home: servos give way under gravity. The start itself where it does not."""
+    """The pose at which servos settle under gravity while their targets hold home; the start itself if none is reached."""
     one, steps = world.with_(1), round(SETTLE / world.dt)
     one.reset(np.arange(1), e[None], start)
     motion = one.rollout(np.repeat(start.u[:, None], steps, 1), Chance(0, 0, world.dt))

@@ -1,4 +1,4 @@
-"""Whom to ask: a robot by the name of a task or a model file, with the unknowns to learn and where it stands at first."""
+"""The robot that an excitation is designed for: a task's or a model file's, with the unknowns to learn and its start."""
 
 from dataclasses import dataclass
 
@@ -19,30 +19,30 @@ from surefoot.world import Start
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExcitedRobot:
     world: Engine
     belief: Belief
     start: Start | None
-    """where it stands before it moves; None: as the model says"""
+    """where it stands before it moves; None: the model's own pose"""
 
 
-def subject(plant: Plant, learn: tuple[str, ...], rate: float) -> Subject:
-    """A task's robot with the task's belief, or a model file's with what the words of `identify` mean in it."""
+def excited_robot(plant: Plant, learn: tuple[str, ...], rate: float) -> ExcitedRobot:
+    """A task's robot with the task's belief, or a model file's with unknowns in the words of `identify --learn`."""
     name = plant.model
     task = tasks.resolve(name) if tasks.is_reference(name) else None
     spec = plant.spec()
-    params = chosen(task.params, learn) if task else learnable(spec.compile(), learn)
+    params = chosen_params(task.params, learn) if task else learnable(spec.compile(), learn)
     world = machine(spec, params, rate)
     start = None
     if task:
-        begun = task.start(stream(0, "explore start"), 1)
+        begun = task.episode(stream(0, "explore start"), 1).start
         if plant.fixed:  # without the seven numbers of a base's pose, and the six of its velocity
             begun = Start(begun.q[:, 7:], begun.v[:, 6:], begun.u, begun.act)
-        start = standing(world.model, begun, task.action.names, task.action.offset)
-    return Subject(world, _believed(task.belief, params) if task else Box.full(params), start)
+        start = start_at_rest(world.model, begun, task.action.names, task.action.offset)
+    return ExcitedRobot(world, _ranges(task.belief, params) if task else Box.full(params), start)
 
 
-def chosen(params: Params, learn: tuple[str, ...]) -> Params:
+def chosen_params(params: Params, learn: tuple[str, ...]) -> Params:
     """The named unknowns of a task that are physics, or all of those."""
     known = [p.name for p in params if p.target in TARGETS]
     for word in learn:
@@ -51,8 +51,8 @@ def chosen(params: Params, learn: tuple[str, ...]) -> Params:
     return params.only(learn or known)
 
 
-def standing(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
-    """A task's start with no speed, its servos and their joints at the middle of its actions: the same whatever the seed."""
+def start_at_rest(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
+    """A task's start at zero speed, its servos and their joints at the action's offset: independent of the seed."""
     q, u = begun.q.copy(), begun.u.copy()
     actuators = [model.actuator(i).name for i in range(model.nu)]
     for name, value in zip(names, middle):
@@ -62,8 +62,8 @@ def standing(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle
     return Start(q, np.zeros_like(begun.v), u, begun.act)
 
 
-def _believed(belief: Belief, params: Params) -> Box:
-    """The part of a belief that is about some params, as ranges; one that is fixed there gets all that is possible."""
+def _ranges(belief: Belief, params: Params) -> Box:
+    """The belief's ranges of some params; a param that it fixes gets its physical bounds."""
     low, high = belief.support()
     at = [belief.params.index(p.name) for p in params]
     free = low[at] < high[at]

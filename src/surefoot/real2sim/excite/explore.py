@@ -1,14 +1,14 @@
-"""explore: the motion that would tell most about chosen unknowns, and what it would tell, before anyone moves a robot.
+"""explore: the motion that is most informative about chosen unknowns, and how informative it is, before a robot moves.
 
-    max over u of  E_e log det (F(u, e) + P^-1)     or its least value over e;     u within position, speed, torque limits
+    max over u of  E_e log det (F(u, e) + P^-1)     or its minimum over e;     u within position, speed, torque limits
 
-F is what the motion tells (fisher.py), e is drawn from what is believed now, P is how wide that is. Motions that break a
-limit, touch what they must not, or diverge for any of these e are no candidates; the one chosen is tried on many more,
-and made smaller until it keeps every limit there, too.
+F is the Fisher information of the motion (fisher.py), e is drawn from the belief, P is the belief's covariance. A motion
+that breaks a limit, makes a forbidden contact or diverges at any of these e is no candidate. The chosen motion is tested
+at many more e and made smaller until it keeps every limit there, too.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from surefoot.real2sim.excite.excitation import (
     names_of,
     settled,
 )
-from surefoot.real2sim.excite.fisher import Meter, meter, played, posterior, score, slopes, told
+from surefoot.real2sim.excite.fisher import Meter, information, meter, played, posterior, score, slopes
 from surefoot.real2sim.identify.uncertainty import determined
 from surefoot.real2sim.replay import repeated
 from surefoot.report import Progress, Watch, unwatched
@@ -38,15 +38,15 @@ from surefoot.rng import stream
 from surefoot.world import Start, World
 
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
-SMALLER = 0.9  # what the chosen motion is multiplied by until it keeps every limit
-LEAST = 0.05  # of the motion that was chosen: below this there is none
-FIRST, SPREAD = 4, 0.2  # rounds' worth of motions drawn at first; how far from the best of them the search begins
+SMALLER = 0.9  # factor on the chosen motion until it keeps every limit
+LEAST = 0.05  # of the chosen motion: below this there is none
+FIRST, SPREAD = 4, 0.2  # rounds' worth of motions in the first draw; spread of the search around the best of them
 NOISE = {"joint_pos": 0.002}  # rad: a good encoder behind a gear
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """What one unknown's standard deviation is, and would be after the motion; in its unit."""
+    """Standard deviation of one unknown now, and predicted after the motion; in its unit."""
 
     name: str
     unit: str
@@ -54,20 +54,20 @@ class Prospect:
     before: float
     after: float
     determined: bool
-    """will it be known at least twice as well as now?"""
+    """whether a log of the motion determines it by itself, as identify judges it"""
 
 
 @dataclass(frozen=True)
 class Explored:
-    """A motion to play, and what it would tell."""
+    """A motion to play, and how informative it is."""
 
     log: Log
-    """columns time and control; what it would tell, and the limits it keeps, are in its meta"""
+    """columns time and control; predicted standard deviations and limits are in its meta"""
     params: tuple[Prospect, ...]
     used: dict[str, float]
-    """limit -> the most of it that any sample of e used, as a share"""
+    """limit -> the largest fraction of it that any sample of e used"""
     condition: float
-    """of F, in units of what is believed: above 1e6 some combination of unknowns leaves no trace"""
+    """condition number of F in units of the belief: above 1e6 some combination of unknowns leaves no trace"""
     score: float
     history: tuple[float, ...] = field(default=())
     """the best score after each round"""
@@ -83,132 +83,151 @@ class Explored:
         }  # fmt: skip
 
 
-def explore(
+@dataclass(frozen=True)
+class Design:
+    """An experiment to design: what is measured (meter), what motions may do (guard, range), and what is optimised."""
+
+    belief: Belief
+    meter: Meter
+    guard: Guard
+    range: Range
+    time: np.ndarray  # (T + 1,) s
+    noise: Mapping[str, float]
+    shape: Shape
+    settings: Explore
+
+    def controls(self, x: np.ndarray) -> np.ndarray:
+        """(n, T + 1, nu) of a search's numbers (n, k)."""
+        return self.shape.controls(x, self.range, self.time)
+
+    def used(self, u: np.ndarray, z: np.ndarray) -> dict[str, float]:
+        """Limit -> the largest fraction of it that one motion (T + 1, nu) uses at any z."""
+        at = self.meter
+        (motion,) = played(at, u[None, :-1], at.space.e(z), repeated(at.start, len(z)))
+        return {k: float(np.nanmax(v)) for k, v in self.guard.each(motion).items()}
+
+
+def design(
     world: World,
     belief: Belief,
     limits: Limits | None = None,
-    noise: dict[str, float] | None = None,
+    noise: Mapping[str, float] | None = None,
     shape: Shape | None = None,
     settings: Explore | None = None,
     start: Start | None = None,
-    say: Watch = unwatched,
-) -> Explored:
-    """The motion that tells most about the free unknowns of a belief. `world` comes from excitation.machine."""
-    limits, shape, s = limits or Limits(), shape or Shape(), settings or Explore()
-    noise = noise or NOISE
+) -> Design:
+    """`world` comes from excitation.machine; `noise`: signal -> standard deviation; `start`: where motions begin."""
+    limits, noise = limits or Limits(), noise or NOISE
     at = meter_for(world, belief, noise, start)
-    range_, watch = control_range(world.model, at.start.u[0], limits), guard(world.model, limits)
     time = np.arange(max(2, round(limits.seconds / world.dt)) + 1) * world.dt
-    z = at.space.z(belief.sample(stream(s.seed, "explore"), s.samples))
-    still = _worst(at, watch, range_, time, z)
-    if still:
-        raise SurefootError(f"explore: even to hold still breaks a limit: {still}")
-    many = at.space.z(belief.sample(stream(s.seed, "verify"), s.verify))
-    cost = _cost(at, shape, range_, watch, time, (z, np.concatenate([z, many[: s.wary]])), s, say)
+    within, range_ = guard(world.model, limits), control_range(world.model, at.start.u[0], limits)
+    return Design(belief, at, within, range_, time, noise, shape or Shape(), settings or Explore())
+
+
+def meter_for(world: World, belief: Belief, noise: Mapping[str, float], start: Start | None = None) -> Meter:
+    """A Meter of motions that begin at rest, where the machine settles while its controls hold `start`, or home."""
+    return meter(world, belief, settled(world, belief.estimate(), start or home(world.model)), noise)
+
+
+def explore(to: Design, watch: Watch = unwatched) -> Explored:
+    """The most informative motion about the free unknowns of the design's belief."""
+    s, space = to.settings, to.meter.space
+    z = space.z(to.belief.sample(stream(s.seed, "explore"), s.samples))
+    _check_at_rest(to, z)
+    many = space.z(to.belief.sample(stream(s.seed, "verify"), s.verify))
+    cost = _cost(to, z, np.concatenate([z, many[: s.wary]]), watch)
     rng = stream(s.seed, "explore search")
-    first = shape.drawn(rng, FIRST * s.population, len(range_.home), float(time[-1]))
-    x0 = first[np.argmin(cost(first))]  # the best of many of every kind: the cost has many valleys
+    first = to.shape.drawn(rng, FIRST * s.population, len(to.range.home), float(to.time[-1]))
+    x0 = first[np.argmin(cost(first))]  # the cost has many local minima: start from the best of many draws
     found = minimise(cost, x0, SPREAD, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
     if found.cost >= BROKEN / 2:
         raise SurefootError(
             f"explore: none of {s.iterations * s.population} motions kept the limits; "
             "try a longer or slower motion, a smaller reach or wider limits"
         )
-    say(Progress("trying it on more of what is believed"))
-    u, used = _kept(at, watch, range_, shape.controls(found.x[None], range_, time), many)
-    return explored(at, u[0], time, many, limits, noise, s, used, tuple(-found.history))
+    watch(Progress(f"testing the limits at {s.verify} samples of the belief"))
+    u, used = _shrunk(to, to.controls(found.x[None]), many)
+    return explored(to, u[0], many, used, tuple(-found.history))
 
 
-def meter_for(world: World, belief: Belief, noise: dict[str, float], start: Start | None = None) -> Meter:
-    """A Meter of motions that begin at rest where the machine settles when told to hold `start`, or home."""
-    return meter(world, belief, settled(world, belief.estimate(), start or home(world.model)), noise)
+def _check_at_rest(to: Design, z: np.ndarray) -> None:
+    """Refuse limits that even standing still at home breaks."""
+    used = to.used(np.repeat(to.range.home[None], len(to.time), 0), z)
+    name = max(used, key=lambda k: used[k])
+    if used[name] > 1:
+        raise SurefootError(f"explore: even to hold still breaks a limit: {name} is {used[name]:.3g} of its limit")
 
 
-def _cost(
-    at: Meter, shape: Shape, range_: Range, watch: Guard, time: np.ndarray, samples: tuple[np.ndarray, np.ndarray],
-    s: Explore, say: Watch,
-) -> Callable[[np.ndarray], np.ndarray]:  # fmt: skip
-    """What motions tell at the first samples, of those that keep the limits at the second, which are cheaper: no slopes."""
-    z, wary = samples
+def _cost(to: Design, z: np.ndarray, wary: np.ndarray, watch: Watch) -> Callable[[np.ndarray], np.ndarray]:
+    """Minus the score at samples z, of motions that keep the limits at samples `wary`, which cost less: no derivatives."""
+    at, s = to.meter, to.settings
     done, best = 0, -math.inf
 
     def cost(x: np.ndarray) -> np.ndarray:
         nonlocal done, best
-        u = shape.controls(x, range_, time)
-        broken = outside(at, watch, u, wary)
+        u = to.controls(x)
+        broken = outside(at, to.guard, u, wary)
         fine = np.flatnonzero(broken == 0)
         value = np.full(len(x), -math.inf)
         if len(fine):
-            found = score(at, told(at, u[fine, :-1], z, central=False), s.objective)  # (n, m)
+            found = score(at, information(at, u[fine, :-1], z, central=False), s.objective)  # (n, m)
             value[fine] = found.mean(1) if s.over == "mean" else found.min(1)
         done, best = done + 1, max(best, float(value.max()))
         words = f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}"
-        say(Progress(words, done / (s.iterations + 1)))
+        watch(Progress(words, done / (s.iterations + 1)))
         return np.where(broken == 0, -value, BROKEN * (1 + np.minimum(broken, BROKEN)))
 
     return cost
 
 
-def outside(at: Meter, watch: Guard, u: np.ndarray, z: np.ndarray) -> np.ndarray:
+def outside(at: Meter, within: Guard, u: np.ndarray, z: np.ndarray) -> np.ndarray:
     """(n,) how far each of the motions (n, T + 1, nu) is outside the limits at the worst z; inf where it diverges."""
     start = repeated(at.start, len(z))
-    each = [np.where(m.diverged, np.inf, watch(m)) for m in played(at, u[:, :-1], at.space.e(z), start)]
+    each = [np.where(m.diverged, np.inf, within(m)) for m in played(at, u[:, :-1], at.space.e(z), start)]
     return np.concatenate(each).reshape(len(u), len(z)).max(1)
 
 
-def _used(at: Meter, watch: Guard, u: np.ndarray, z: np.ndarray) -> dict[str, float]:
-    """The most of each limit that one motion (T + 1, nu) uses at any z, as a share."""
-    (motion,) = played(at, u[None, :-1], at.space.e(z), repeated(at.start, len(z)))
-    return {k: float(np.nanmax(v)) for k, v in watch.each(motion).items()}
-
-
-def _kept(at: Meter, watch: Guard, range_: Range, u: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
+def _shrunk(to: Design, u: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, dict[str, float]]:
     """The motion, made smaller about home until it keeps every limit at every z; and how much of each it uses."""
     share = 1.0
     while share > LEAST:
-        tried = range_.home + share * (u - range_.home)
-        if not outside(at, watch, tried, z).any():
-            return tried, _used(at, watch, tried[0], z)
+        tried = to.range.home + share * (u - to.range.home)
+        if not outside(to.meter, to.guard, tried, z).any():
+            return tried, to.used(tried[0], z)
         share *= SMALLER
     raise SurefootError(
-        "explore: no motion keeps the limits for all that is believed; try wider limits, or believe less"
+        "explore: no motion keeps the limits over the whole belief; try wider limits or a narrower belief"
     )
-
-
-def _worst(at: Meter, watch: Guard, range_: Range, time: np.ndarray, z: np.ndarray) -> str:
-    """Which limit holding still breaks, if any."""
-    used = _used(at, watch, np.repeat(range_.home[None], len(time), 0), z)
-    name = max(used, key=lambda k: used[k])
-    return f"{name} is {used[name]:.3g} of its limit" if used[name] > 1 else ""
 
 
 def explored(
-    at: Meter, u: np.ndarray, time: np.ndarray, z: np.ndarray, limits: Limits, noise: dict[str, float],
-    s: Explore, used: dict[str, float], history: tuple[float, ...] = (),
-) -> Explored:  # fmt: skip
-    """What a motion u (T + 1, nu) would tell, as identify would fit it: the state it begins in is estimated, too."""
-    F = told(at, u[None, :-1], z, starts=True)[0]  # (m, d, d)
-    cov = posterior(at, F)
-    sd = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))  # (m, d)
-    e = at.space.e(z)
-    slope = slopes(at.space, e)
-    after, before = (np.sqrt(np.mean((slope * x) ** 2, 0)) for x in (sd, np.broadcast_to(at.prior, sd.shape)))
-    units = [p.unit for p in at.space.params if p.name in at.space.names]
-    middle = np.median(e[:, at.space.free], 0)
-    free = zip(np.flatnonzero(at.space.free), np.sqrt(np.mean(sd**2, 0)), middle)
-    alone = [determined(at.space, int(i), float(x), float(value)) for i, x, value in free]
-    params = tuple(
-        Prospect(*row)
-        for row in zip(at.space.names, units, map(float, middle), map(float, before), map(float, after), alone)
-    )
+    to: Design, u: np.ndarray, z: np.ndarray, used: dict[str, float], history: tuple[float, ...] = ()
+) -> Explored:
+    """The information in a motion u (T + 1, nu) as identify would use it: the state it begins in is estimated, too."""
+    at, s = to.meter, to.settings
+    F = information(at, u[None, :-1], z, starts=True)[0]  # (m, d, d)
+    params = _prospects(at, posterior(at, F), z)
     values = np.linalg.eigvalsh(np.median(F, 0) * np.outer(at.prior, at.prior))
     condition = float(values[-1] / max(values[0], 1e-300)) if values[-1] > 0 else math.inf
     each = score(at, F, s.objective)
     value = float(each.mean() if s.over == "mean" else each.min())
     meta = {
-        "kind": "excitation", "names": names_of(at.world.model), "limits": vars(limits), "noise": dict(noise),
+        "kind": "excitation", "names": names_of(at.world.model), "limits": vars(to.guard.limits), "noise": dict(to.noise),
         "start": at.start.q[0].tolist(), "sd": {p.name: p.after for p in params}, "sd_before": {p.name: p.before for p in params},
         "undetermined": [p.name for p in params if not p.determined], "used": used, "objective": s.objective, "seed": s.seed,
     }  # fmt: skip
-    log = Log(time, {"control": u}, meta=meta)
+    log = Log(to.time, {"control": u}, meta=meta)
     return Explored(log, params, used, min(condition, 1e300), value, history)
+
+
+def _prospects(at: Meter, cov: np.ndarray, z: np.ndarray) -> tuple[Prospect, ...]:
+    """Each free unknown, from the covariances cov (m, d, d) of z at samples z (m, d)."""
+    sd, e, space = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1)), at.space.e(z), at.space
+    slope = slopes(space, e)
+    after, before = (np.sqrt(np.mean((slope * x) ** 2, 0)) for x in (sd, np.broadcast_to(at.prior, sd.shape)))
+    value, spread = np.median(e[:, space.free], 0), np.sqrt(np.mean(sd**2, 0))
+    return tuple(
+        Prospect(space.params.names[i], space.params.items[i].unit, float(value[k]), float(before[k]), float(after[k]),
+                 determined(space, int(i), float(spread[k]), float(value[k])))
+        for k, i in enumerate(np.flatnonzero(space.free))
+    )  # fmt: skip

@@ -1,11 +1,11 @@
-"""What a motion would tell about the unknowns, before anyone moves a robot.
+"""Fisher information of a motion about the unknowns, before a robot moves.
 
     F = sum_t J_t^T R^-1 J_t        J_t = d y_t / d z   (C, d)        cov >= (F + P^-1)^-1
 
 z is e between the belief's ends, 0..1; y_t are the signals that will be measured, with independent noise of standard
-deviation r, R = diag(r^2); P is what is believed of z now. J comes from central differences of rollouts, all in one
-batch. Where the state a log begins in has to be estimated along with e, its share of the information is taken out:
-F_zz - F_zx F_xx^-1 F_xz.
+deviation r, R = diag(r^2); P is the belief's covariance of z. J comes from central differences of rollouts, all in one
+batch. Where the first state of a log is estimated along with e, the information that costs is subtracted (Schur
+complement): F_zz - F_zx F_xx^-1 F_xz.
 """
 
 import math
@@ -26,21 +26,21 @@ from surefoot.world import Chance, Motion, Start, World
 
 NUMBERS = 8_000_000  # in one rollout's record: 64 MB
 
-STEP = 0.02  # of a parameter's range. Not less: where a joint sticks, a motion jumps from one e to the next, and the
-# difference over a narrow step would be all jump; a search looks for such places, and no fit could use them
+STEP = 0.02  # of a parameter's range. Not less: where a joint sticks, the motion is discontinuous in e, and a
+# narrow difference would measure the jump; a search would seek such places, and no fit could use them
 START = 1e-4  # rad or m, and per second: the finite difference of a start
 
 
 @dataclass(frozen=True)
 class Meter:
-    """What will be measured, how well, from where, and about which unknowns."""
+    """What will be measured, with which noise, from which start, and about which unknowns."""
 
     world: World
     start: Start  # one row: where every motion begins
     space: Space
     signals: tuple[Signal, ...]
     sd: np.ndarray  # (C,) noise of each channel, in its signal's unit
-    prior: np.ndarray  # (d,) standard deviation of z as believed now
+    prior: np.ndarray  # (d,) standard deviation of z under the belief
     step: float = STEP
 
     @property
@@ -61,7 +61,7 @@ def meter(world: World, belief: Belief, start: Start, noise: Mapping[str, float]
 
 
 def _blank(world: World, names: tuple[str, ...]) -> Log:
-    """A log with the named columns and nothing in them, to ask for signals by."""
+    """A log of zeros with the named columns, from which signals() makes its signals."""
     m, joints = world.model, len(movable(world.model))
     size = {name: joints for name in JOINT} if joints else {}
     size |= {name: count for name, (_, count) in BASE.items()} if has_base(m) else {}
@@ -72,15 +72,15 @@ def _blank(world: World, names: tuple[str, ...]) -> Log:
     return Log(np.arange(2.0), {name: np.zeros((2, size[name])) for name in names})
 
 
-def told(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, central: bool = True) -> np.ndarray:
+def information(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, central: bool = True) -> np.ndarray:
     """(n, m, d, d) information about z in motions under controls u (n, T, nu) at samples z (m, d).
 
-    `starts`: have to be estimated, too. Differences to one side cost half as much as central ones, and are good enough
-    to search by.
+    `starts`: the first state is estimated, too. One-sided differences cost half as much as central ones, and are good
+    enough for a search.
     """
     plan = _differences(at, z, 2 * at.world.model.nv if starts else 0, central)
     return np.concatenate([
-        _information(at, motion, plan, (len(motion.q) // len(plan.e), len(z)))
+        _of_motion(at, motion, plan, (len(motion.q) // len(plan.e), len(z)))
         for motion in played(at, u, plan.e, plan.start)
     ])  # fmt: skip
 
@@ -139,8 +139,8 @@ def _differences(at: Meter, z: np.ndarray, nx: int, central: bool) -> Difference
     return Differences(rows, at.space.e(moved.reshape(m * rows, d)), repeated(start, m), up, down, span, nx)
 
 
-def _information(at: Meter, motion: Motion, plan: Differences, shape: tuple[int, int]) -> np.ndarray:
-    """(n, m, d, d); a motion of which a part diverged tells nothing."""
+def _of_motion(at: Meter, motion: Motion, plan: Differences, shape: tuple[int, int]) -> np.ndarray:
+    """(n, m, d, d); where a simulation diverged, no information."""
     (n, m), d, rows = shape, at.d, []
     for s in at.signals:
         y = s.read(motion)
@@ -158,7 +158,7 @@ def _information(at: Meter, motion: Motion, plan: Differences, shape: tuple[int,
 
 
 def _first(at: Meter, J: np.ndarray, d: int) -> np.ndarray:
-    """What row 0 of a log says of its start: positions and velocities where they are signals; e moves none of it."""
+    """Row 0 measures the start: positions and velocities where they are signals; e does not change it."""
     first, nv, column = np.zeros((*J.shape[:3], 1, J.shape[-1])), at.world.model.nv, 0
     for s in at.signals:
         if s.name in JOINT:
@@ -170,16 +170,16 @@ def _first(at: Meter, J: np.ndarray, d: int) -> np.ndarray:
 
 
 def posterior(at: Meter, F: np.ndarray) -> np.ndarray:
-    """(..., d, d) covariance of z: what is believed now, and what F tells."""
+    """(..., d, d) covariance of z: the belief and the information F together."""
     return np.linalg.inv(F + np.diag(1 / at.prior**2))
 
 
 def score(at: Meter, F: np.ndarray, objective: str) -> np.ndarray:
-    """(...,) how much F tells; more is better.
+    """(...,) how informative F is; more is better.
 
-    logdet  log det (F + P^-1): nats by which a motion shrinks what is believed, twice over; the volume of the ellipsoid
-    a       -trace cov: the mean square error of all parameters, in shares of their ranges
-    trace   trace F: quick, but blind to parameters that look alike
+    logdet  log det (F + P^-1): twice the nats by which a motion shrinks the belief; the volume of the ellipsoid
+    a       -trace cov: the mean square error of all parameters, in fractions of their ranges
+    trace   trace F: quick, but blind to parameters with the same effect
     """
     if objective == "trace":
         return np.trace(F, axis1=-2, axis2=-1)

@@ -1,14 +1,14 @@
-"""Simulation-based inference: the posterior of e given a log, learned from simulations, where no likelihood can be written.
+"""Simulation-based inference: the posterior of e given a log, learned from simulations instead of a likelihood.
 
     e_i ~ p(e),  x_i = s(f(start, u, e_i) + noise)        q = argmax_q sum_i log q(e_i | x_i)        p(e | log) ~ q(e | s(log))
 
-s turns a motion into few numbers. `moments`, after BayesSim (Ramos et al. 2019): means and variances of the signals' changes,
-dy, and their correlations with the controls, <dy_i u_j>, and with the signals before them, <dy_i y_j>. `learned`: the motion
-itself, thinned in time, through a net that is trained along. q is a neural density over logit(share of the range), which
-cannot leave the range, by the `sbi` library (neural posterior estimation).
+s are summary statistics. `moments`, after BayesSim (Ramos et al. 2019): means and variances of the signals' changes dy,
+and their correlations with the controls, <dy_i u_j>, and with the previous signals, <dy_i y_j>. `learned`: the motion,
+subsampled in time, through an embedding net trained together with q. q is a neural density over logit(share of the
+range), which cannot leave the range, by the `sbi` library (neural posterior estimation).
 
-q is amortised: once learned it answers for any log of the same experiment, so that hundreds of runs can test it
-(calibration.py). It is as wrong as the simulator is: noise and unknowns that are left out are not in the posterior.
+q is amortised: once trained it applies to any log of the same experiment, so hundreds of simulated runs can test it
+(calibration.py). It trusts the simulator: noise and unknowns that the simulation lacks are not in the posterior.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,24 +31,26 @@ from surefoot.world import Motion, Start, World
 
 CHUNK = 2000  # simulations at once
 EDGE = 1e-6  # of the range: logit(share) stays finite
-BATCH, RATE = 100, 2e-3  # simulations in a step of training, and its first length
-FRAMES = 50  # of a motion that a learned summary is told
+BATCH, RATE = 100, 2e-3  # simulations in a training step, and the first learning rate
+FRAMES = 50  # of a motion that enter a learned summary
 
 
 @dataclass(frozen=True)
 class NPE:
-    """Neural posterior estimation."""
+    """Settings of neural posterior estimation."""
 
     simulations: int = 5000
-    """e drawn from the prior, each simulated once"""
+    """draws of e from the prior, each simulated once"""
     statistics: Literal["moments", "learned"] = "moments"
-    """what is told of a motion: a few numbers after BayesSim, or what a net makes of the motion itself"""
+    """summary of a motion: moments after BayesSim, or an embedding net over the motion"""
     density: Literal["mdn", "maf", "nsf", "made"] = "mdn"
-    """of what kind the neural density is: a mixture of Gaussians (mdn), or flows, which need more simulations"""
+    """family of the neural density: a mixture of Gaussians (mdn), or flows, which need more simulations"""
     windows: int = 20
-    """at most so many windows of the log are used, where a window is shorter than the log"""
+    """largest number of windows of the log, where a window is shorter than the log"""
     epochs: int = 80
     """passes over the simulations"""
+    draws: int = 2000
+    """draws of the posterior in the belief"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,7 @@ class Posterior:
     net: Any
     """sbi's density over logit(share) given statistics, scaled"""
     gained: float
-    """nats by which the truth of a simulation held out is likelier than under the prior, on average"""
+    """mean gain in log density of the truth over the prior on held-out simulations, nats"""
     middle: np.ndarray  # (k,) median of the simulations' statistics
     unit: np.ndarray  # (k,) and their interquartile range
 
@@ -69,29 +71,29 @@ class Posterior:
         import torch
 
         with torch.no_grad(), _seeded(seed, "posterior"):
-            told = torch.as_tensor(_scaled(x, self.middle, self.unit))
-            z = self.net.sample((n,), condition=told)  # (n, m, free)
+            given = torch.as_tensor(_scaled(x, self.middle, self.unit))
+            z = self.net.sample((n,), condition=given)  # (n, m, free)
         return self.experiment.inverse(np.asarray(z, float).swapaxes(0, 1))
 
     def belief(self, log: Log, n: int = 2000, seed: int = 0) -> Particles:
-        """Draws for a log, as a belief."""
+        """n draws for a log, as a belief."""
         e = self.draws(self.experiment.of(log)[None], n, seed)[0]
         return Particles(self.prior.params, e, np.ones(n))
 
     def log_prob(self, e: np.ndarray, log: Log) -> np.ndarray:
-        """(n,) log q(e | log) over the unknowns that are free, in nats, comparable with the prior's."""
+        """(n,) log q(e | log) over the free unknowns, in nats, comparable with the prior's."""
         import torch
 
         z, jacobian = self.experiment.forward(np.atleast_2d(e))
-        told = torch.as_tensor(_scaled(self.experiment.of(log)[None], self.middle, self.unit))
+        given = torch.as_tensor(_scaled(self.experiment.of(log)[None], self.middle, self.unit))
         with torch.no_grad():
-            found = self.net.log_prob(torch.as_tensor(z[:, None], dtype=torch.float32), condition=told)
+            found = self.net.log_prob(torch.as_tensor(z[:, None], dtype=torch.float32), condition=given)
         return np.asarray(found, float).reshape(-1) + jacobian
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """What is done to the machine, and how its motion is summed up."""
+    """The controls and starts of a log, and the summary statistics of its motion."""
 
     world: World
     pieces: Windows
@@ -105,7 +107,7 @@ class Experiment:
         return low < high
 
     def simulate(self, e: np.ndarray, seed: int, watch: Watch | None = None) -> np.ndarray:
-        """(n, k) statistics of what the model does under each row of e, sensor noise added; nan where it diverged."""
+        """(n, k) statistics of simulations under each row of e with sensor noise; nan where one diverged."""
         found, count = [], max(1, CHUNK // len(self.pieces))
         world = self.world.with_(count * len(self.pieces))
         for k in range(0, len(e), count):
@@ -118,9 +120,9 @@ class Experiment:
         return np.concatenate(found)
 
     def _starts(self, count: int, rng: np.random.Generator) -> Start:
-        """Where windows may have begun: what was measured there, give or take the joint sensors' noise.
+        """First states of windows: as measured, plus noise of the joint sensors.
 
-        One run from the log's first row is taken to begin where that says, mostly at rest.
+        A single run from the log's first row begins exactly there, mostly at rest.
         """
         start, m = repeated(self.pieces.start, count), self.world.model
         for name, into, at in (("joint_pos", start.q, m.jnt_qposadr), ("joint_vel", start.v, m.jnt_dofadr)):
@@ -141,15 +143,15 @@ class Experiment:
         return x
 
     def of(self, log: Log) -> np.ndarray:
-        """(k,) statistics of what was measured, at the windows of the experiment."""
+        """(k,) statistics of the measurement, in the windows of the experiment."""
         if len(log) <= int(self.pieces.rows.max()) + self.pieces.length:
             raise LogError(f"found {len(log)} rows, expected as many as the experiment has")
         if len(self.pieces) > 1 and log is not self.pieces.log:
-            raise LogError("found another than the windows were cut from, whose starts were simulated from")
+            raise LogError("found another log, expected the one whose windows and starts the experiment has")
         pieces = replace(self.pieces, log=log)
         x = self._sum_up([pieces.target(s)[None] for s in pieces.signals])[0]
         if not np.isfinite(x).all():
-            raise LogError("found nothing measured in some rows of the experiment, expected no gaps there")
+            raise LogError("found gaps in the rows of the experiment, expected a measurement in each")
         return x
 
     def _sum_up(self, y: list[np.ndarray]) -> np.ndarray:
@@ -158,7 +160,7 @@ class Experiment:
         whole, changed = [], []
         for s, start, x in zip(self.pieces.signals, began, y):
             x = np.concatenate([np.broadcast_to(start[:, None], (*x.shape[:2], 1, x.shape[3])), x], 2)
-            changed.append(s.error(x[:, :, 1:], x[:, :, :-1]))  # a turn or a rotation is counted the short way
+            changed.append(s.error(x[:, :, 1:], x[:, :, :-1]))  # angles and rotations differ by the short way
             whole.append(s.error(x[:, :, :-1], np.broadcast_to(start[:, None], x[:, :, :-1].shape)))
         dy, before = np.concatenate(changed, -1), np.concatenate(whole, -1)  # (n, w, T, k)
         if self.statistics == "learned":
@@ -195,9 +197,9 @@ def experiment(
     how: NPE | None = None,
     only: tuple[str, ...] = (),
 ) -> Experiment:
-    """The experiment a log is of: its start and controls. noise: signal -> sd of its sensor, in its unit.
+    """The experiment of a log: its start and controls. noise: signal -> sd of its sensor, in its unit.
 
-    Without a length the model runs free from the log's first row; unstable machines need windows of some steps.
+    Without a length the model runs freely from the log's first row; unstable machines need windows of `length` steps.
     """
     how = how or NPE()
     pieces = thinned(windows(world, log, length, only=only), how.windows, slice(None))
@@ -207,7 +209,7 @@ def experiment(
             raise unknown("signal", name, names, "noise")
     low, high = belief.support()
     if not (low < high).any():
-        raise SurefootError("inference: belief: found every param fixed, expected at least one that is not")
+        raise SurefootError("inference: belief: found every param fixed, expected at least one free")
     return Experiment(world, pieces, belief, dict(noise), how.statistics)
 
 
@@ -224,7 +226,7 @@ def learn(done: Experiment, how: NPE | None = None, seed: int = 0, watch: Watch 
         )
     e, x = e[good], x[good]
     low, middle, high = np.quantile(x, (0.25, 0.5, 0.75), axis=0)
-    unit = np.where(high > low, high - low, np.inf)  # what never changes tells nothing
+    unit = np.where(high > low, high - low, np.inf)  # a constant statistic carries no information
     z, jacobian = done.forward(e)
     net, held = _trained(z, _scaled(x, middle, unit), how, seed, watch)
     first = slice(0, max(1, len(z) // 10))
@@ -233,7 +235,7 @@ def learn(done: Experiment, how: NPE | None = None, seed: int = 0, watch: Watch 
 
 
 def _scaled(x: np.ndarray, middle: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """(n, k) in single precision: straight near the middle, logarithmic far from it, so that none is out of reach."""
+    """(n, k) in single precision: linear near the middle, logarithmic far from it, so that outliers stay bounded."""
     return np.arcsinh((x - middle) / unit).astype(np.float32)
 
 
@@ -245,15 +247,15 @@ def infer(
     length: int | None = None,
     how: NPE | None = None,
     seed: int = 0,
-    draws: int = 2000,
     watch: Watch | None = None,
 ) -> Particles:
-    """Belief -> Belief: draws of the posterior of e given a log."""
-    return learn(experiment(world, belief, log, noise, length, how), how, seed, watch).belief(log, draws, seed)
+    """The posterior of e given a log, as draws."""
+    how = how or NPE()
+    return learn(experiment(world, belief, log, noise, length, how), how, seed, watch).belief(log, how.draws, seed)
 
 
 def checked(posterior: Posterior, runs: int = 300, draws: int = 99, seed: int = 1) -> Calibration:
-    """SBC and TARP of a posterior: new truths of the prior, simulated, and asked for."""
+    """SBC and TARP of a posterior, on newly simulated truths of the prior."""
     done = posterior.experiment
     e = posterior.prior.sample(stream(seed, "calibration truths"), runs)
     x = done.simulate(e, seed)
@@ -271,20 +273,20 @@ def _library() -> Any:
 
 
 def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, watch: Watch | None) -> tuple[Any, float]:
-    """sbi's density of z (n, r) given x (n, k), and the mean log density it gives to simulations held out.
+    """sbi's density of z (n, r) given x (n, k), and its mean log density on held-out simulations.
 
-    The step falls to nothing along a cosine: a posterior far narrower than the prior would else be moved by the last
-    few steps by a good part of its own width. The weights kept are those of the epoch that was best held out.
+    The learning rate decays to zero along a cosine: otherwise the last few steps would move a narrow posterior by a good
+    part of its width. The weights returned are those of the epoch with the best held-out density.
     """
     import torch
     from sbi.neural_nets import posterior_nn
     from sbi.neural_nets.embedding_nets import FCEmbedding
 
-    theta, told = torch.as_tensor(z, dtype=torch.float32), torch.as_tensor(x)
+    theta, given = torch.as_tensor(z, dtype=torch.float32), torch.as_tensor(x)
     held = max(1, len(z) // 10)
     with _seeded(seed, "inference"):
         embed = {"embedding_net": FCEmbedding(x.shape[1], 4 * z.shape[1])} if how.statistics == "learned" else {}
-        net = posterior_nn(how.density, z_score_x="none", hidden_features=50, **embed)(theta, told)
+        net = posterior_nn(how.density, z_score_x="none", hidden_features=50, **embed)(theta, given)
         steps = how.epochs * -(-(len(z) - held) // BATCH)
         learner = torch.optim.Adam(net.parameters(), lr=RATE)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(learner, steps)
@@ -293,17 +295,17 @@ def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, watch: Watch | N
             net.train()
             for rows in (held + torch.randperm(len(z) - held)).split(BATCH):
                 learner.zero_grad()
-                net.loss(theta[rows], told[rows]).mean().backward()
+                net.loss(theta[rows], given[rows]).mean().backward()
                 torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
                 learner.step()
                 falling.step()
             net.eval()
             with torch.no_grad():
-                found = -float(net.loss(theta[:held], told[:held]).mean())
+                found = -float(net.loss(theta[:held], given[:held]).mean())
             if found > best:
                 best, kept = found, {name: value.clone() for name, value in net.state_dict().items()}
             if watch is not None:
-                words = f"epoch {epoch + 1} of {how.epochs}: log density of what was held out {found:.3f}"
+                words = f"epoch {epoch + 1} of {how.epochs}: held-out log density {found:.3f}"
                 watch(Progress(words, (epoch + 1) / how.epochs))
     net.load_state_dict(kept)
     return net.eval(), best
@@ -311,7 +313,7 @@ def _trained(z: np.ndarray, x: np.ndarray, how: NPE, seed: int, watch: Watch | N
 
 @contextmanager
 def _seeded(seed: int, purpose: str) -> Iterator[None]:
-    """torch's randomness for a while, as the seed says; after it, as it was."""
+    """torch's random state set by the seed inside the block, restored after it."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

@@ -1,11 +1,11 @@
-"""SimOpt: run the policy on the robot, run it in simulation, and move p(e) to where both do the same; again and again.
+"""SimOpt: run the policy on the robot and in simulation, and move p(e) to where both agree; repeat.
 
     D(e) = mean |d| + mean d^2     d: smoothed difference of robot and simulation, in units of each signal's own spread
     p'   = argmin_p' E_p'[D(e)]    with KL(p' || p) <= kl            p, p' normal in y (log e on log dimensions)
 
-The minimum has weights w_i ~ exp(-D(e_i) / t) on draws e_i ~ p, with the temperature t that makes the dual
-g(t) = t kl + t log mean exp(-D / t) least (relative entropy policy search). p' is the normal fitted to them, taken back
-towards p until its own KL is within the bound, which is worked out, not presumed. (Chebotar et al. 2019.)
+The minimum has weights w_i ~ exp(-D(e_i) / t) on draws e_i ~ p, with the temperature t that minimises the dual
+g(t) = t kl + t log mean exp(-D / t) (relative entropy policy search). p' is the normal fitted to the weighted draws,
+moved back towards p until its own KL, computed exactly, is within the bound. (Chebotar et al. 2019.)
 """
 
 from collections.abc import Callable
@@ -23,29 +23,32 @@ from surefoot.log import Log
 from surefoot.policy import Driver, Policy
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.rng import stream
-from surefoot.task import Task
+from surefoot.task import Episode, Task
 from surefoot.world import Motion, World
 
-FAR = 1e3  # spreads of a signal: where a simulation that diverged is put
+FAR = 1e3  # spreads of a signal: the difference that a diverged simulation counts as
 
 Collect = Callable[[Policy], Log]
-"""the robot: runs a policy once and tells what was measured"""
+"""the robot: runs a policy once and returns its log"""
 Imitate = Callable[[Policy, Windows, np.ndarray], Motion]
 """the simulation: the same run under every row of e"""
 
 
 @dataclass(frozen=True)
 class SimOpt:
-    """How far and how fast p(e) moves."""
+    """Settings of SimOpt."""
+
+    rounds: int = 4
+    """rounds of robot runs, simulation and update"""
 
     rollouts: int = 5
-    """runs on the robot in each round"""
+    """robot runs in each round"""
     samples: int = 64
-    """e drawn in each round; every run is imitated under each"""
+    """draws of e in each round; every robot run is simulated under each"""
     kl: float = 1.0
-    """nats that p(e) may move in one round"""
+    """largest KL of one round, nats"""
     smooth: float = 0.02
-    """s: width of the filter over the differences, so that noise does not count"""
+    """width of the Gaussian filter over the differences, s: removes noise"""
     l1: float = 1.0
     """weight of mean |d|"""
     l2: float = 1.0
@@ -54,7 +57,7 @@ class SimOpt:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did."""
+    """The result of one round."""
 
     number: int
     belief: Gaussian
@@ -77,18 +80,17 @@ def simopt(
     collect: Collect,
     train: Callable[[Belief], Policy],
     imitate: Imitate | None = None,
-    rounds: int = 4,
     how: SimOpt = PLAIN,
     seed: int = 0,
     watch: Callable[[Round], None] | None = None,
 ) -> Gaussian:
-    """A belief under which the simulation does what the robot did, as far as its unknowns allow.
+    """A belief under which the simulation moves as the robot did, as far as its unknowns allow.
 
     `train` makes a policy for a belief; to keep one policy, give `lambda belief: policy`. `imitate` is `acted(task)`,
-    which runs the policy in simulation, or by default `replayed(world)`, which gives the simulation the robot's controls.
+    which runs the policy in simulation, or by default `replayed(world)`, which applies the robot's controls.
     """
     now, imitate = normal(belief, seed), imitate or replayed(world)
-    for k in range(rounds):
+    for k in range(how.rounds):
         policy = train(now)
         logs = tuple(collect(policy) for _ in range(how.rollouts))
         e = now.sample(stream(seed, "simopt", k), how.samples)
@@ -107,7 +109,7 @@ def normal(belief: Belief, seed: int = 0, draws: int = 4096) -> Gaussian:
         return belief
     y = belief.params.y(belief.sample(stream(seed, "simopt prior"), draws))
     spread = y - y.mean(0)
-    spread[:, np.ptp(y, axis=0) < 1e-12 * (1 + np.abs(y[0]))] = 0.0  # fixed: rounding is no variance
+    spread[:, np.ptp(y, axis=0) < 1e-12 * (1 + np.abs(y[0]))] = 0.0  # fixed: rounding errors are no variance
     return Gaussian(belief.params, y.mean(0), spread.T @ spread / draws)
 
 
@@ -128,7 +130,7 @@ def discrepancy(
 
 
 def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[Gaussian, float]:
-    """The Gaussian of least cost within kl nats of this one, judged by draws e (n, d) of it; and the temperature."""
+    """The Gaussian of least cost within kl nats of this one, from draws e (n, d) of it; and the temperature."""
     temperature = temperature_of(cost, kl)
     w, y = softmax(cost, temperature), belief.params.y(e)
     mu = w @ y
@@ -137,28 +139,28 @@ def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[
     mu[fixed], cov[fixed], cov[:, fixed] = belief.mu[fixed], 0.0, 0.0
 
     def part(a: float) -> Gaussian:
-        """A share a of the way."""
+        """A fraction a of the way."""
         return Gaussian(belief.params, belief.mu + a * (mu - belief.mu), belief.cov + a * (cov - belief.cov))
 
-    most = 0.99  # beyond, too few draws that count would leave a covariance without width
+    most = 0.99  # beyond it, few effective draws would leave a singular covariance
     if part(most).kl(belief) <= kl:
         return part(most), temperature
     return part(float(brentq(lambda a: part(a).kl(belief) - 0.999 * kl, 0.0, most, xtol=1e-6))), temperature
 
 
 def replayed(world: World) -> Imitate:
-    """Give the simulation the controls the robot was given: for what does not fall over by itself."""
+    """Apply the robot's controls in simulation: for machines that are stable in open loop."""
     return lambda policy, pieces, e: predict(world, pieces, e)
 
 
 def acted(task: Task) -> Imitate:
-    """Let the policy act in simulation, from where the robot began and told the commands in the log's column `command`."""
+    """Run the policy in simulation from the robot's first state, with the commands in the log's column `command`."""
 
     def imitate(policy: Policy, pieces: Windows, e: np.ndarray) -> Motion:
         steps, x = pieces.length, pieces.start
         own = replace(
             task,
-            start=lambda rng, n: repeated(x, n),
+            episode=lambda rng, n: Episode(repeated(x, n)),
             ended={},
             command=None,
             trial=1,
@@ -176,7 +178,7 @@ def _run(policy: Policy, env: Env, e: np.ndarray, log: Log, steps: int) -> Motio
     states: list[tuple[np.ndarray, ...]] = []
     readings: list[dict[str, np.ndarray]] = []
     for k in range(steps):
-        env.command[:] = commands[k + 1]  # what is observed at the end of this period goes with the next one's
+        env.command[:] = commands[k + 1]  # the observation at the end of this period has the next one's command
         step = env.step(drive(obs["actor"]))
         obs, x = step.obs, env.world.state
         diverged |= step.terminated

@@ -28,7 +28,7 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.real2sim.log_env import Followed
+from surefoot.real2sim.log_env import LogWorld
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.force_fit import FitResult, evaluate, fit_term, term_of
 from surefoot.real2sim.residual.log_states import LogStates, log_states
@@ -36,7 +36,7 @@ from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.report import Watch
 from surefoot.sim.learned.features import StateFeatures
 from surefoot.sim.model.load import load_robot
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start, World
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ class ReinforcementSettings:
     """of which `held_out` and `horizon` count: how the result is tested"""
 
 
-def delta_world(task: Task, at: LogStates, pieces: Windows, n: int) -> Followed:
+def delta_world(task: Task, at: LogStates, pieces: Windows, n: int) -> LogWorld:
     """Windows of a log as episodes of a task's robot, its controls those of the log plus a policy's delta."""
     if task.action.choices:
         raise SurefootError(
             f"task {task.name}: expected continuous actions, which a delta can be added to; found a choice"
         )
-    return Followed(at.world.with_(n), pieces, at.e, lambda controls, u: controls + u)
+    return LogWorld(at.world.with_(n), pieces, at.e, lambda controls, u: controls + u)
 
 
-def delta_task(task: Task, at: LogStates, world: Followed, s: ReinforcementSettings) -> Task:
+def delta_task(task: Task, at: LogStates, world: LogWorld, s: ReinforcementSettings) -> Task:
     """The task whose policies are deltas: to make the simulation of a robot's task follow windows of its log."""
     pieces, features, scale = world.pieces, StateFeatures.of(at.world.model), s.reach * task.action.scale
     bare = pieces.errors(predict(at.world.with_(len(pieces)), pieces, at.e[None]))
@@ -119,7 +119,7 @@ def delta_task(task: Task, at: LogStates, world: Followed, s: ReinforcementSetti
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),
         observations={"actor": ObsGroup((reads,)), "critic": ObsGroup((reads, off))},
         rewards=rewards,
-        start=lambda rng, n: Start(np.tile(at.q[:1], (n, 1)), np.tile(at.v[:1], (n, 1)), np.tile(at.u[:1], (n, 1))),
+        episode=lambda rng, n: Episode(Start(*(np.tile(a[:1], (n, 1)) for a in (at.q, at.v, at.u)))),
         error=lambda s: np.sqrt(np.square(s.once(errors)).mean(1)),
     )  # fmt: skip
 

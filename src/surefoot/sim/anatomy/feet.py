@@ -6,7 +6,7 @@ Ends whose paths part low on a limb (toes, rods of a linkage) are one foot: the 
 
     balls         where spheres or capsules touch the ground first, as they are
     one ball      of radius (w^2 / 4 + t^2) / 2 t where the slice, t thick and w wide, is small
-    four corners  of the rectangle around the slice
+    four balls    in the corners of the rectangle around the slice
 """
 
 import re
@@ -22,6 +22,7 @@ BAND = 0.1
 LOW = 0.45  # of the base's height: ends whose paths part below it belong to one foot
 NAMED = re.compile("foot|feet|toe|sole|ankle", re.IGNORECASE)
 SLICE = 0.04  # of the foot's own size, thickness of the slice that is the sole
+EDGE = 0.15  # of a flat sole's width: radius of the balls in its corners
 SMALL = 0.12  # of the base's height: a sole that is no longer than this is a ball, not a plate
 
 
@@ -152,13 +153,14 @@ def _sole(
     if long < small:
         radius = float(np.clip(((long / 2) ** 2 + t**2) / (2 * t), 0.005, small / 2))
         return np.array([[*flat[:, :2].mean(0), ground + radius]]), radius, "a rounded end"
-    return _corners(flat, ground, R), 0.0, "a flat sole"
+    radius = float(np.clip(EDGE * np.ptp(flat[:, :2] @ R, axis=0).min(), 0.002, 0.01))
+    return _corners(flat, ground + radius, R, radius), radius, "a flat sole"
 
 
-def _corners(points: np.ndarray, z: float, R: np.ndarray) -> np.ndarray:
+def _corners(points: np.ndarray, z: float, R: np.ndarray, inset: float = 0.0) -> np.ndarray:
     """Corners of the rectangle along the base's axes around some points, at height z."""
     along = points[:, :2] @ R
-    (a, b), (c, e) = along.min(0), along.max(0)
+    (a, b), (c, e) = along.min(0) + inset, along.max(0) - inset
     return np.array([[*(R @ corner), z] for corner in ((c, e), (c, b), (a, e), (a, b))])
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from surefoot.sim.anatomy import pose
 from surefoot.sim.anatomy.arm import Arm, arm
 from surefoot.sim.anatomy.drives import Drive, drives
-from surefoot.sim.anatomy.feet import Foot, Leg, legs
+from surefoot.sim.anatomy.feet import Foot, Leg, legs, shapes_of
 from surefoot.sim.anatomy.links import Links, posed
 from surefoot.sim.anatomy.mirror import Mirrored, mirrored
 from surefoot.sim.anatomy.rotors import Rotor, rotors
+from surefoot.sim.anatomy.shapes import placed
 
 S = mujoco.mjtSensor
 
@@ -49,6 +50,8 @@ class Anatomy:
     """site of the IMU, in line with the base; empty: the model has none"""
     floor: str
     """geom of the ground; empty: the model has none"""
+    trunk: tuple[tuple[float, ...], tuple[float, ...]] = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+    """centre and half sizes of a box around the base's shapes, in its frame, m"""
     sources: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,6 +92,7 @@ def study(m: mujoco.MjModel) -> Anatomy:
         mirror=mirrored(m, tree, [m.qpos0, q]) if walks else Mirrored({}),
         imu=imu,
         floor=floor,
+        trunk=_box(m, d, tree),
         sources={"home": said, "imu": where, "base": "body with the free joint" if tree.base else "no free joint"},
     )  # fmt: skip
     return _with_missing(found)
@@ -110,6 +114,19 @@ def _with_missing(a: Anatomy) -> Anatomy:
     if a.kind == "other":
         missing["kind"] = "neither legs that stand, nor rotors that lift, nor an arm on a base that is bolted down"
     return Anatomy(**vars(a) | {"missing": missing})
+
+
+def _box(m: mujoco.MjModel, d: mujoco.MjData, tree: Links) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Centre and half sizes of a box around a free base, in its frame; a small one where it has no shape."""
+    R, at, corners = d.xmat[tree.base].reshape(3, 3), d.xpos[tree.base], [np.full((2, 3), -0.01), np.full((2, 3), 0.01)]
+    for g in shapes_of(m, tree, tree.base) if tree.base else ():
+        points, r = placed(m, d, g)
+        if len(points):
+            local = (points - at) @ R
+            corners += [local.min(0)[None] - r, local.max(0)[None] + r]
+    cloud = np.concatenate(corners)
+    low, high = cloud.min(0), cloud.max(0)
+    return tuple(((low + high) / 2).round(4).tolist()), tuple(((high - low) / 2).round(4).tolist())
 
 
 def _floor(m: mujoco.MjModel) -> tuple[str, float]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.rng import stream
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine, Law, compile_for
 from surefoot.sim.fields import TARGETS, writer
 from surefoot.sim.gap.air import AIRS
 from surefoot.sim.gap.joints import JOINTS, dc_motors
@@ -92,10 +92,10 @@ def _world(task: Task, make: Making, n: int, threads: int) -> World:
     terms = (*task.terms, *make.terms)
     explicit = task.explicit and not make.added  # springs want the engine's own integrator
     if not make.added and not make.motors:
-        return Engine(model, task.params, n, substeps, threads, terms, explicit, writes=False)
+        return Engine(model, task.params, n, substeps, threads, terms, Law(explicit, writes=False))
     how = view(make.plain.model, model, make.slack)
     terms = tuple(through(term, how) for term in terms)
-    engine = Engine(model, task.params, n, substeps, threads, terms, explicit, writes=False)
+    engine = Engine(model, task.params, n, substeps, threads, terms, Law(explicit, writes=False))
     return Shown(engine, make.plain.model, how)
 
 

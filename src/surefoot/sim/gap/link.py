@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from surefoot.rng import Rows
 from surefoot.rotation import exp, product, to_body
 from surefoot.sim.gap.recipe import HINGE, Ingredient, Making, Plain
 from surefoot.sim.gap.signals import Signals
@@ -114,7 +113,7 @@ class Held(OnAction):
     chance: float
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        missed = Rows(chance.seed, self.purpose, chance.step, np.arange(len(u))).random(len(u)) < self.chance
+        missed = chance.rows(self.purpose, np.arange(len(u))).random(len(u)) < self.chance
         return np.where(missed[:, None], x.u, u)
 
 
@@ -135,7 +134,7 @@ class Noisy(OnSense):
 
     def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
         z = self.signals.row(x)
-        z += self.sd * Rows(chance.seed, "sensor noise", chance.step, ids).standard_normal(z.shape)
+        z += self.sd * chance.rows("sensor noise", ids).standard_normal(z.shape)
         return self.signals.state(x, z)
 
 
@@ -213,7 +212,7 @@ class Lost(OnSense):
             self.now, self.lost = z.copy(), np.zeros(len(z), bool)
         if chance.step != self.step:
             self.before, self.step = self.now.copy(), chance.step
-        missed = Rows(chance.seed, "dropped readings", chance.step, ids).random(len(ids)) < self.chance
+        missed = chance.rows("dropped readings", ids).random(len(ids)) < self.chance
         missed &= x.time > 0.0
         z[missed] = self.before[ids[missed]]
         self.now[ids], self.lost[ids] = z, missed

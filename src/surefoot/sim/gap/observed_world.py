@@ -153,8 +153,14 @@ class Shown(World):
         self.engine.set_state(whole_q, whole_v)
         self._look()
 
-    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
-        diverged = self.engine.step(u, chance)
+    def begin(self, u: np.ndarray, chance: Chance) -> None:
+        self.engine.begin(u, chance)
+
+    def advance(self) -> None:
+        self.engine.advance()
+
+    def end(self) -> np.ndarray:
+        diverged = self.engine.end()
         if self.sense_after_step:
             self.engine.sense()
         self._look()

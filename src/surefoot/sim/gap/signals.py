@@ -9,8 +9,8 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
-from surefoot.sim.engine import sensor_columns
 from surefoot.sim.gap.recipe import FREE, HINGE, Plain
+from surefoot.sim.layout import sensor_columns
 from surefoot.world import State
 
 ANGLE, LENGTH, RATE, SPEED = 0.02, 0.01, 0.5, 0.1  # rad, m, rad/s, m/s: joints' encoders and what is derived from them

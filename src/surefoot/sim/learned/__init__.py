@@ -15,11 +15,11 @@ import numpy as np
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import known_fields, text
 from surefoot.onnx_file import Graph, read
 from surefoot.onnx_file.seal import read_card, sealed
 from surefoot.sim.learned.actuator_net import ActuatorNet
 from surefoot.sim.learned.state_terms import DeltaAction, ResidualForce
+from surefoot.typed import known_fields, text
 
 FORMAT = 3
 NAME = "term.onnx"

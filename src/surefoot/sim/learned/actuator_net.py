@@ -16,9 +16,8 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import MOST
 from surefoot.onnx_file import Graph
-from surefoot.typed import record
+from surefoot.typed import MOST, record
 from surefoot.world import Chance, OnForce, Remembers, State
 
 SAME = 1e-6  # relative: how far a period, gain or limit may be from that of the model the net was learned on

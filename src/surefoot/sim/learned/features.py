@@ -11,8 +11,8 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import SurefootError
-from surefoot.observation import MOST
 from surefoot.rotation import to_body, to_world, unit
+from surefoot.typed import MOST
 
 DOWN = np.array([0.0, 0.0, -1.0])
 

@@ -25,7 +25,8 @@ from surefoot import files, isolated
 from surefoot.errors import SurefootError, in_users_code, nearest
 from surefoot.robot import Robot
 from surefoot.sim.model.card import describe
-from surefoot.sim.model.scan import MAX_DOFS, MAX_NUMBERS, Scan, scan_file, scan_string
+from surefoot.sim.model.growth import MAX_DOFS, MAX_NUMBERS
+from surefoot.sim.model.scan import Scan, scan_file, scan_string
 from surefoot.sim.model.vet import model_problems, model_warnings, xml_problems, xml_warnings
 
 __all__ = ["Loaded", "describe", "load_model", "load_robot", "load_string", "model_hash", "vet_model"]
@@ -167,7 +168,7 @@ def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) 
 def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
     noted += [w for doc in scan.docs for w in xml_warnings(doc)]
-    if scan.growth:
+    if scan.growth.reasons:
         _trial(scan, where)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -228,7 +229,7 @@ def _names(spec: mujoco.MjSpec) -> Iterable[str]:
 
 def _trial(scan: Scan, where: str) -> None:
     """Compile once in a process with limits on time and memory: what would hang or crash does so there."""
-    order, why = _packed(scan), "; ".join(scan.growth[:3])
+    order, why = _packed(scan), "; ".join(scan.growth.reasons[:3])
     try:
         isolated.run("surefoot.sim.model.load:compiled", order, TRIAL, f"{where}: compiling")
     except isolated.Exceeded as error:

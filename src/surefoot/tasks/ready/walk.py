@@ -15,7 +15,7 @@ from surefoot.rng import Draw
 from surefoot.robot import Robot
 from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
-from surefoot.task import Moment, Reward, Symmetry, Task
+from surefoot.task import Episode, Moment, Reward, Symmetry, Task
 from surefoot.tasks.ready.ground import Ground
 from surefoot.world import Start
 
@@ -262,14 +262,14 @@ def walk(rough: bool = False) -> Task:
     ground = Ground(rough)
     rewards = Rewards(ground)
 
-    def start(rng: Draw, n: int) -> Start:
+    def episode(rng: Draw, n: int) -> Episode:
         """Anywhere on the ground, any heading, joints and speeds a little off the stand."""
         xy, rest = ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 31))
         yaw = np.pi * rest[:, 0]
         quat = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
         z = HEIGHT + 0.02 + ground.top(xy)
         q = np.concatenate([xy, z[:, None], quat, STAND + 0.15 * rest[:, 1:13]], 1)
-        return Start(q, 0.3 * rest[:, 13:], np.tile(STAND, (len(q), 1)))
+        return Episode(Start(q, 0.3 * rest[:, 13:], np.tile(STAND, (len(q), 1))))
 
     return Task(
         name="walk-rough" if rough else "walk",
@@ -284,7 +284,7 @@ def walk(rough: bool = False) -> Task:
         rewards=_rewards(rewards),
         ended={"fell": lambda s: 1 - 2 * (s.q[:, 4] ** 2 + s.q[:, 5] ** 2) < 0.5,
                "trunk on the ground": lambda s: s.q[:, 2] - ground.height(s.q[:, 0], s.q[:, 1]) < 0.12},
-        start=start,
+        episode=episode,
         error=lambda s: s.once(_tracking),
         error_unit="m/s",
         tolerance=0.25,

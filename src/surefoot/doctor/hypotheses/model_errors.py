@@ -1,44 +1,46 @@
-"""Suspects: what may be wrong with a machine, as numbers that would make its model, or its log, another.
+"""Model errors: which numbers of a model, or of its sensors, may be wrong.
 
-A Knob is one number theta, 0 where nothing is wrong: of the model (an e), or of how the log is read (a sensor's bias). A Suspect is
-a few knobs that turn together or each by itself: theta = B z, z to be fitted.
+A Deviation is one number theta, 0 where nothing is wrong: of the model (an e), or of a sensor (its bias corrects the log). A
+ModelError is a few deviations, which change together or independently: theta = B z, with z to be fitted.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import mujoco
 import numpy as np
 
-from surefoot.doctor.evidence.innovations import Track, Variant, moved
+from surefoot.doctor.evidence.innovations import Segments, Variant, moved
 from surefoot.fault import Fault
-from surefoot.fault.usual import FEW, exchanges, signs
+from surefoot.fault.joint_orders import FEW, exchanges, signs
 from surefoot.params import Param, Params
 from surefoot.robot import kind_of
 from surefoot.rotation import turned
 from surefoot.sim.gap.recipe import Plain
 from surefoot.world import Chance, OnForce, State
 
-Reads = tuple[np.ndarray, np.ndarray, np.ndarray]  # q, v, u of every row
-LONGEST = 0.12  # s: of a latency
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # q, v, u of every row
+LONGEST = 0.12  # s: largest latency
 DELAY = "delay of every control"
 
 
 @dataclass(frozen=True)
-class Knob:
+class Deviation:
     name: str
     step: float
-    """how far it is turned to see what it does"""
+    """of finite differences"""
     unit: str = ""
     param: Param | None = None
-    read: Callable[[mujoco.MjModel, Reads, float], Reads] | None = None
+    correct: Callable[[mujoco.MjModel, Rows, float], Rows] | None = None
+    """of a sensor: the log's rows without it"""
     least: float = -np.inf
     most: float = np.inf
 
     def value(self, theta: float) -> float:
-        """What the e of a param becomes: a multiple is exp(theta), which stays above 0."""
+        """Of the param: a multiple is exp(theta), which stays above 0."""
         assert self.param is not None
         return float(np.exp(theta)) if self.param.op == "scale" else self.param.nominal + theta
 
@@ -50,13 +52,13 @@ class Knob:
 
 
 @dataclass(frozen=True)
-class Suspect:
+class ModelError:
     kind: str
     branch: str
-    knobs: tuple[int, ...]
-    """which knobs"""
+    deviations: tuple[int, ...]
+    """by number"""
     B: np.ndarray
-    """(knobs, z)"""
+    """(deviations, z)"""
 
     @property
     def size(self) -> int:
@@ -64,65 +66,54 @@ class Suspect:
 
 
 @dataclass(frozen=True)
-class Suspects:
-    knobs: tuple[Knob, ...]
-    suspects: tuple[Suspect, ...]
+class ModelErrors:
+    deviations: tuple[Deviation, ...]
+    errors: tuple[ModelError, ...]
 
-    @property
+    @cached_property
     def params(self) -> Params:
         delay = Param(DELAY, "action_delay", 0.0, 0.0, LONGEST, op="add", unit="s")
-        return Params((delay, *(k.param for k in self.knobs if k.param is not None)))
+        return Params((delay, *(d.param for d in self.deviations if d.param is not None)))
 
-    def variant(self, at: Track, params: Params, theta: dict[int, float], latency: float = 0.0) -> Variant:
-        """The log and the world with some knobs turned."""
-        e = params.nominal.copy()
+    def variant(self, at: Segments, theta: dict[int, float], latency: float = 0.0) -> Variant:
+        """The log and the world with some deviations, by number."""
+        e = self.params.nominal.copy()
         e[0] = latency
-        reads: Reads = (at.q, at.v, at.u)
+        rows: Rows = (at.q, at.v, at.u)
         for i, value in theta.items():
-            knob = self.knobs[i]
-            value = float(np.clip(value, knob.least, knob.most))
-            if knob.param is not None:
-                p = params.index(knob.param.name)
-                e[p] = np.clip(knob.value(value), knob.param.low, knob.param.high)
-            if knob.read is not None and value:
-                reads = knob.read(at.model, reads, value)
-        q, v, u = reads
+            d = self.deviations[i]
+            value = float(np.clip(value, d.least, d.most))
+            if d.param is not None:
+                e[self.params.index(d.param.name)] = np.clip(d.value(value), d.param.low, d.param.high)
+            if d.correct is not None and value:
+                rows = d.correct(at.model, rows, value)
+        q, v, u = rows
         return Variant(e, None if q is at.q else q, None if v is at.v else v, None if u is at.u else u)
 
 
-def suspects(model: mujoco.MjModel) -> Suspects:
+def model_errors(model: mujoco.MjModel) -> ModelErrors:
     """Every number of a model, and of its sensors, that deployments get wrong."""
     plain = Plain(model)
     kinds = [*_motors(plain), *_bodies(plain), *_friction(plain), *_air(plain), *_sensors(plain)]
-    knobs: list[Knob] = []
-    found: list[Suspect] = []
-    names: dict[str, int] = {}
-    for kind, branch, own, together in kinds:
-        at = []
-        for k in own:
-            if k.name not in names:
-                names[k.name] = len(knobs)
-                knobs.append(k)
-            at.append(names[k.name])
-        found.append(Suspect(kind, branch, tuple(at), _turning(len(own), together)))
-    return Suspects(tuple(knobs), tuple(found))
+    by_name = {d.name: d for _, _, own, _ in kinds for d in own}
+    number = {name: i for i, name in enumerate(by_name)}
+    errors = [ModelError(k, branch, tuple(number[d.name] for d in own), _mixing(len(own), how)) for k, branch, own, how in kinds]  # fmt: skip
+    return ModelErrors(tuple(by_name.values()), tuple(errors))
 
 
-Turn = Literal["own", "same", "against"]
-Kind = tuple[
-    str, str, list[Knob], Turn
-]  # kind, branch, knobs, and how they turn: each its own way, all the same, or against
+How = Literal["independent", "equal", "opposite"]
+Kind = tuple[str, str, list[Deviation], How]  # kind, branch, deviations, and how they change
 
 
-def _turning(n: int, how: Turn) -> np.ndarray:
+def _mixing(n: int, how: How) -> np.ndarray:
     """B (n, z)"""
-    if how == "against":
+    if how == "opposite":
         return np.array([[1.0], [-1.0]])
-    return np.ones((n, 1)) if how == "same" else np.eye(n)
+    return np.ones((n, 1)) if how == "equal" else np.eye(n)
 
 
 def _alike(names: list[str]) -> list[tuple[str, str]]:
-    """(words, match): each by itself; of many, those of one kind together, as all knees."""
+    """(words, match): each by itself; of many, those of one kind together, such as all knees."""
     if len(names) <= FEW:
         return [(n, re.escape(n)) for n in names]
     groups: dict[str, list[str]] = {}
@@ -131,18 +122,18 @@ def _alike(names: list[str]) -> list[tuple[str, str]]:
     return [(kind if len(own) == 1 else f"every {kind}", "|".join(own)) for kind, own in groups.items()]
 
 
-def _scaled(name: str, target: str, match: str, step: float = 0.1) -> Knob:
-    return Knob(name, step, "", Param(name, target, 1.0, 0.1, 10.0, match=match, op="scale"), least=-2.3, most=2.3)
+def _scaled(name: str, target: str, match: str, step: float = 0.1) -> Deviation:
+    return Deviation(name, step, "", Param(name, target, 1.0, 0.1, 10.0, match=match, op="scale"), least=-2.3, most=2.3)
 
 
-def _each(kind: str, branch: str, knobs: list[Knob], together: bool = True) -> Iterator[Kind]:
-    """Each knob alone, all by the same, and each by its own."""
-    for k in knobs:
-        yield kind, branch, [k], "own"
-    if len(knobs) > 1:
+def _each(kind: str, branch: str, own: list[Deviation], together: bool = True) -> Iterator[Kind]:
+    """Each alone, all by the same amount, and all independently."""
+    for d in own:
+        yield kind, branch, [d], "independent"
+    if len(own) > 1:
         if together:
-            yield kind, branch, knobs, "same"
-        yield kind, branch, knobs, "own"
+            yield kind, branch, own, "equal"
+        yield kind, branch, own, "independent"
 
 
 def _motors(plain: Plain) -> Iterator[Kind]:
@@ -154,13 +145,13 @@ def _motors(plain: Plain) -> Iterator[Kind]:
         kd = [_scaled(f"kd of {n}", "kd", match) for n, match in _alike(names)]
         yield from _each("gain", "numbers", kp)
         yield from _each("gain", "numbers", kd)
-        yield "gain", "numbers", kp + kd, "own"
+        yield "gain", "numbers", kp + kd, "independent"
     else:
         yield from _each(
             "gain", "numbers", [_scaled(f"strength of {n}", "strength", match) for n, match in _alike(names)]
         )
     if (m.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE).any():
-        yield "motor time", "numbers", [_scaled("time constant of the motors", "motor_time", ".*")], "own"
+        yield "motor time", "numbers", [_scaled("time constant of the motors", "motor_time", ".*")], "independent"
 
 
 def _bodies(plain: Plain) -> Iterator[Kind]:
@@ -170,22 +161,22 @@ def _bodies(plain: Plain) -> Iterator[Kind]:
     yield from _each("mass", "numbers", mass, together=False)
     inertia = [_scaled(f"inertia of {n}", "inertia", match) for n, match in _alike(names)]
     yield from _each("inertia", "numbers", inertia, together=False)
-    if plain.free is not None:  # a load at the middle: weight without inertia
-        yield "mass", "numbers", [mass[0], inertia[0]], "against"
+    if plain.free is not None:  # a load at the centre: mass without inertia
+        yield "mass", "numbers", [mass[0], inertia[0]], "opposite"
     shifts = []
     heavy = plain.moving if len(names) <= FEW else plain.moving[[int(np.argmax(m.body_mass[plain.moving]))]]
     for b, n in ((b, m.body(b).name) for b in heavy):
         size = float(np.sqrt(m.body_inertia[b].max() / m.body_mass[b])) or 0.01
         own = [
-            Knob(f"centre of mass of {n}, {axis}", 0.05 * size, "m",
+            Deviation(f"centre of mass of {n}, {axis}", 0.05 * size, "m",
                  Param(f"com_{axis} of {n}", f"com_{axis}", 0.0, -3 * size, 3 * size, match=re.escape(n), op="add"))
             for axis in "xyz"
         ]  # fmt: skip
-        yield "centre of mass", "numbers", own, "own"
+        yield "centre of mass", "numbers", own, "independent"
         shifts += own
     if len(heavy) > 1:
-        yield "centre of mass", "numbers", shifts, "own"
-    yield "gravity", "numbers", [_scaled("gravity", "gravity", ".*", 0.02)], "own"
+        yield "centre of mass", "numbers", shifts, "independent"
+    yield "gravity", "numbers", [_scaled("gravity", "gravity", ".*", 0.02)], "independent"
 
 
 def _friction(plain: Plain) -> Iterator[Kind]:
@@ -206,66 +197,40 @@ def _friction(plain: Plain) -> Iterator[Kind]:
     feet = [m.geom(g).name for g in plain.touching if m.geom(g).name and m.body_weldid[m.geom_bodyid[g]]]
     if feet:
         match = "|".join(map(re.escape, feet))
-        yield "contact friction", "numbers", [_scaled("friction on the ground", "friction", match)], "own"
+        yield "contact friction", "numbers", [_scaled("friction on the ground", "friction", match)], "independent"
 
 
-def _more(name: str, target: str, match: str, step: float, low: float, high: float, unit: str) -> Knob:
-    return Knob(name, step, unit, Param(name, target, 0.0, -low, high, match=match, op="add"), least=-low)
+def _more(name: str, target: str, match: str, step: float, low: float, high: float, unit: str) -> Deviation:
+    return Deviation(name, step, unit, Param(name, target, 0.0, -low, high, match=match, op="add"), least=-low)
 
 
 def _air(plain: Plain) -> Iterator[Kind]:
-    yield (
-        "drag",
-        "physics",
-        [
-            Knob(
-                "density of the air",
-                2.0,
-                "kg/m^3",
-                Param("density of the air", "air_density", 0.0, 0.0, 1e3, op="add"),
-                least=0.0,
-            )
-        ],
-        "own",
-    )
+    air = Param("density of the air", "air_density", 0.0, 0.0, 1e3, op="add")
+    yield "drag", "physics", [Deviation(air.name, 2.0, "kg/m^3", air, least=0.0)], "independent"
     m = plain.model
     for j in plain.joints if len(plain.joints) <= FEW else ():
         n, c = m.joint(j).name, 0.02 * plain.load(j)
-        yield "drag", "physics", [_quadratic(n, c, "N m s^2/rad^2")], "own"
+        yield "drag", "physics", [_quadratic(n, c, "N m s^2/rad^2")], "independent"
     if plain.free is not None:
         n = plain.model.joint(plain.free).name
         b = 0.1 * float(plain.model.body_subtreemass[plain.model.jnt_bodyid[plain.free]])
-        yield (
-            "drag",
-            "physics",
-            [
-                Knob(
-                    "linear drag",
-                    b,
-                    "N s/m",
-                    Param("linear drag", "drag", 0.0, 0.0, 1e3 * b, match=re.escape(n), op="add"),
-                    least=0.0,
-                )
-            ],
-            "own",
-        )
-        yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], "own"
+        linear = Param("linear drag", "drag", 0.0, 0.0, 1e3 * b, match=re.escape(n), op="add")
+        yield "drag", "physics", [Deviation(linear.name, b, "N s/m", linear, least=0.0)], "independent"
+        yield "drag", "physics", [_quadratic(n, b, "N s^2/m^2")], "independent"
 
 
 def _drag_of(joint: str) -> str:
     return f"quadratic drag of {joint}"
 
 
-def _quadratic(joint: str, step: float, unit: str) -> Knob:
-    name = _drag_of(joint)
-    return Knob(
-        name, step, unit, Param(name, "task", 0.0, 0.0, 1e4 * step, match=re.escape(joint), op="set"), least=0.0
-    )
+def _quadratic(joint: str, step: float, unit: str) -> Deviation:
+    param = Param(_drag_of(joint), "task", 0.0, 0.0, 1e4 * step, match=re.escape(joint), op="set")
+    return Deviation(param.name, step, unit, param, least=0.0)
 
 
 @dataclass(frozen=True)
 class Drag(OnForce):
-    """-c |v| v of each joint, and of a free base along its travel, where some e is its c."""
+    """-c |v| v on each joint, and on a free base along its velocity; c is an e."""
 
     parts: tuple[tuple[int, slice], ...]  # place in e, degrees of freedom
 
@@ -278,7 +243,7 @@ class Drag(OnForce):
 
 
 def drags(model: mujoco.MjModel, params: Params) -> Drag:
-    """Of every joint whose drag is among the params."""
+    """On every joint whose drag is among the params."""
     parts = []
     for j in map(model.joint, range(model.njnt)):
         if _drag_of(j.name) in params.names:
@@ -289,7 +254,7 @@ def drags(model: mujoco.MjModel, params: Params) -> Drag:
 
 def _sensors(plain: Plain) -> Iterator[Kind]:
     m = plain.model
-    groups: dict[str, list[Knob]] = {}
+    groups: dict[str, list[Deviation]] = {}
     for j in range(m.njnt):
         d, n = int(m.jnt_dofadr[j]), m.joint(j).name
         if m.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE:
@@ -302,48 +267,44 @@ def _sensors(plain: Plain) -> Iterator[Kind]:
     for own in groups.values():
         yield from _each("sensor bias", "sensors", own)
     if len(groups) > 1:
-        yield "sensor bias", "sensors", [k for own in groups.values() for k in own], "own"
+        yield "sensor bias", "sensors", [d for own in groups.values() for d in own], "independent"
     servos = [d for d in plain.drives if d.servo and len(plain.joints) <= FEW]
     zeros = [_zero(f"zero of {d.joint}", d.dof, int(m.actuator_ctrladr[d.number]), d.gear) for d in servos]
     yield from _each("encoder offset", "sensors", zeros)
     if plain.free is not None:
-        yield (
-            "imu misalignment",
-            "sensors",
-            [_askew(f"IMU turned about {a}", k, int(m.jnt_dofadr[plain.free])) for k, a in enumerate("xyz")],
-            "own",
-        )
+        turns = [_misaligned(f"IMU rotation about {a}", k, int(m.jnt_dofadr[plain.free])) for k, a in enumerate("xyz")]
+        yield "imu misalignment", "sensors", turns, "independent"
 
 
-def _bias(name: str, dof: int, place: bool) -> Knob:
-    """Readings are theta above the truth: the truth is what was read, less theta."""
+def _bias(name: str, dof: int, place: bool) -> Deviation:
+    """Readings are the truth plus theta."""
 
-    def read(model: mujoco.MjModel, at: Reads, theta: float) -> Reads:
+    def correct(model: mujoco.MjModel, at: Rows, theta: float) -> Rows:
         q, v, u = at
         shift = np.zeros((len(v), model.nv))
         shift[:, dof] = -theta
         return (moved(model, q, shift), v, u) if place else (q, v + shift, u)
 
-    return Knob(name, 0.01, "", read=read)
+    return Deviation(name, 0.01, "", correct=correct)
 
 
-def _zero(name: str, dof: int, control: int, gear: float) -> Knob:
-    """An encoder's zero is off by theta, and the servo trusts it: the joint is held at u - theta."""
+def _zero(name: str, dof: int, control: int, gear: float) -> Deviation:
+    """An encoder's zero is off by theta and its servo uses it: the servo holds the joint at u - theta."""
 
-    def read(model: mujoco.MjModel, at: Reads, theta: float) -> Reads:
+    def correct(model: mujoco.MjModel, at: Rows, theta: float) -> Rows:
         q, v, u = at
-        shift, told = np.zeros((len(v), model.nv)), u.copy()
+        shift, target = np.zeros((len(v), model.nv)), u.copy()
         shift[:, dof] = -theta
-        told[:, control] -= gear * theta
-        return moved(model, q, shift), v, told
+        target[:, control] -= gear * theta
+        return moved(model, q, shift), v, target
 
-    return Knob(name, 0.01, "rad or m", read=read)
+    return Deviation(name, 0.01, "rad or m", correct=correct)
 
 
-def _askew(name: str, axis: int, dof: int) -> Knob:
-    """Attitude and rates are told in a frame turned by theta: R' = R D, w' = D^T w."""
+def _misaligned(name: str, axis: int, dof: int) -> Deviation:
+    """Attitude and rates are read in a frame turned by theta: R' = R D, w' = D^T w."""
 
-    def read(model: mujoco.MjModel, at: Reads, theta: float) -> Reads:
+    def correct(model: mujoco.MjModel, at: Rows, theta: float) -> Rows:
         q, v, u = at
         a = int(model.jnt_qposadr[model.dof_jntid[dof]]) + 3
         r = np.zeros((len(q), 3))
@@ -356,14 +317,14 @@ def _askew(name: str, axis: int, dof: int) -> Knob:
         v[:, dof + 3 + i], v[:, dof + 3 + j] = c * w[:, i] - s * w[:, j], s * w[:, i] + c * w[:, j]
         return q, v, u
 
-    return Knob(name, 0.01, "rad", read=read)
+    return Deviation(name, 0.01, "rad", correct=correct)
 
 
-def wirings(model: mujoco.MjModel) -> Iterator[Fault]:
-    """Controls that reach another motor, or their own with its sign turned."""
+def wiring_faults(model: mujoco.MjModel) -> Iterator[Fault]:
+    """Controls that reach another motor, or a motor that is reversed."""
     names = [model.actuator(i).name for i in range(model.nu)]
-    yield from exchanges("control", names, "motors {} and {} exchanged", alike=True)
+    yield from exchanges("control", names, "motors {} and {} are exchanged", alike=True)
     limited = model.actuator_ctrllimited.astype(bool)[:, None]
     low, high = np.where(limited, model.actuator_ctrlrange, (-1.0, 1.0)).T
-    able = (model.actuator_biasprm[:, 1] >= 0) & (low < 0) & (high > 0)  # a servo's sign is its encoder's, too
-    yield from (f for f, may in zip(signs("control", names, "motor {} turned"), able) if may)
+    able = (model.actuator_biasprm[:, 1] >= 0) & (low < 0) & (high > 0)  # a servo's sign is also its encoder's
+    yield from (f for f, may in zip(signs("control", names, "motor {} is reversed"), able) if may)
