@@ -18,7 +18,7 @@ from surefoot.real2sim.actuator.net import ActuatorModule, Shape, UnitNets, expo
 from surefoot.real2sim.actuator.unlabelled import by_evolution, by_gradient, follow_log, tracking_cost
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
-from surefoot.sim.gap.observed_world import through, view
+from surefoot.sim.gap.observed_world import on_whole, view
 from surefoot.sim.learned import load, save
 from surefoot.sim.learned.actuator_net import ActuatorNet, Actuators, drives
 from surefoot.tasks.ready.arm import xml
@@ -146,7 +146,7 @@ def test_what_a_net_remembers_is_the_worlds_and_goes_on_from_a_save(kind):
 
 def test_a_net_remembers_also_where_the_world_has_joints_it_is_not_shown():
     net, w = some_net(), fake_motor.model(n=2)
-    seen = through(net, view(w.model, w.model, {}))
+    seen = on_whole(net, view(w.model, w.model, {}))
     assert np.array_equal(moved(w.with_(2, (net,))), moved(w.with_(2, (seen,))))
 
 
