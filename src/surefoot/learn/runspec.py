@@ -1,6 +1,6 @@
 """RunSpec: all that determines a run. Runs with equal specs have equal bits on equal machines.
 
-    run.json = spec.to_json() + versions + resumed, sealed        RunSpec.from_json(spec.to_json()) == spec
+    run.json = spec.to_json() + provenance + versions + resumed, sealed        RunSpec.from_json(spec.to_json()) == spec
 
 What a run stands on (a base, a teacher, learned Terms, nets to start with, a log) is in the spec by content hash; parents.py
 holds the content.
@@ -30,7 +30,7 @@ Settings = PPOSettings | DistillSettings
 Grows = ADR | Doraemon | Widen
 LEARNERS: dict[str, type[Settings]] = {"ppo": PPOSettings, "distill": DistillSettings}
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
-BESIDE = ("versions", "resumed")  # of run.json: when and where it ran, which decides nothing
+BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then
 
 
 @dataclass(frozen=True)
