@@ -54,7 +54,7 @@ class Asked(TypedDict, total=False):
     teacher: Path | PolicyNet | None
     """a policy to distill; `settings` are then DistillSettings"""
     terms: Sequence[Path]
-    """folders of learned Terms, such as a missing force or a delta to the actions, to put into the world"""
+    """files or folders of learned Terms to put into the world: residual force, delta action, actuator net"""
     judge: Judging | None
     """evaluations while training; the best policy is kept as best.onnx"""
 
@@ -78,7 +78,7 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
         if k not in Asked.__annotations__:
             raise unknown("keyword", k, Asked.__annotations__, "train")
     base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
-    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))  # type: ignore[arg-type]
+    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))
     usual: Settings = PPOSettings(**task.settings) if teacher is None else DistillSettings(**task.lesson)
     belief = asked.get("belief") or (tasks.nominal(task) if teacher is None else task.belief)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
@@ -235,7 +235,7 @@ def resume(
             raise SurefootError(f"{where}: learned from a log: give the command that began it again, and it goes on")
         found = task_of(spec, where, task)
         _check_unchanged(run, provenance(found, task or spec.task), allow_changes)
-        saved, parents = run.newest(), kept(run.folder, spec)
+        saved, parents = run.newest(), kept(run.folder, spec, found)
         if saved is None and spec.start is not None:
             nets, origin = start_nets(Path(spec.start.run), spec, found)
             if origin.sha256 != spec.start.sha256:

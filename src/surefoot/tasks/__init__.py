@@ -15,7 +15,7 @@ from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
 from surefoot.sim.layout import layout_of, model_of
-from surefoot.sim.learned import load
+from surefoot.sim.learned import LearnedTerm, load
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task, memory
 from surefoot.tasks.registry import is_reference, named, names, resolve
@@ -170,9 +170,9 @@ def env(
     return Env(task, world, belief or nominal(task), seed, stagger)
 
 
-def learned(task: Task, folders: Sequence[Path]) -> tuple[Term, ...]:
-    """Learned Terms from the folders they were saved to, refused where they were learned on another robot."""
-    if not folders:
+def learned(task: Task, paths: Sequence[Path]) -> tuple[LearnedTerm, ...]:
+    """Learned Terms from files or folders, refused where they were learned on another robot."""
+    if not paths:
         return ()
     model = model_of(env(task, 1).world)
-    return tuple(load(folder, model) for folder in folders)
+    return tuple(load(path, model) for path in paths)
