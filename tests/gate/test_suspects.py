@@ -13,7 +13,6 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
 from surefoot.gate.suspects import KINDS, sentences
-from surefoot.tasks.ready.ground import Ground
 from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
@@ -77,7 +76,7 @@ def stands(tmp_path_factory):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     (folder / "p.onnx").write_bytes(model.SerializeToString())
-    (folder / "robot.xml").write_text(xml(Ground()))
+    (folder / "robot.xml").write_text(xml())
     contract = {"joints": list(JOINTS), "home": STAND.tolist(), "observation": ["projected_gravity", "joint_pos"]}
     return folder, contract
 

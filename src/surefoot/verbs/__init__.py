@@ -11,6 +11,7 @@ from surefoot.errors import unknown
 
 GROUPS = {
     "model": {
+        "new": "Write a task file for a robot model of yours: it trains as it is, and every number says where it came from.",
         "tasks": "List the ready tasks and what counts as success in each.",
         "look": "Show a robot or a task: joints, actuators, unknowns with ranges, and what looks wrong in the model.",
         "presets": "List published randomization ranges with their sources, or show one applied to a task.",
