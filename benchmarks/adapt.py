@@ -29,7 +29,7 @@ from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.robot import Robot
-from surefoot.task import Reward, Task
+from surefoot.task import Episode, Reward, Task
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.rollout import Evaluation, evaluate, trials
 from surefoot.world import Start
@@ -206,7 +206,7 @@ def seek() -> Task:
             "critic": ObsGroup((seen, ObsTerm("e", lambda s: s.x.e, 2, "m"))),
         },
         rewards={"near": Reward(10.0, lambda s: np.exp(-np.square(far(s) / 0.3)), "close to the place")},
-        ended={}, start=lambda rng, n: Start(np.zeros((n, 2)), np.zeros((n, 2)), np.zeros((n, 2))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, 2)), np.zeros((n, 2)), np.zeros((n, 2)))),
         error=far, error_unit="m", tolerance=0.3, window=0.2,
         settings={"envs": 256, "horizon": 30, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "lr": 1e-3, "kl": 0.02},
     )  # fmt: skip

@@ -29,10 +29,10 @@ from surefoot.real2sim.replay import predict
 from surefoot.real2sim.residual import missing
 from surefoot.real2sim.residual.delta import SETTINGS, Practice, inverted, practised
 from surefoot.real2sim.residual.force_fit import Fitting, Track, track
-from surefoot.rng import stream
+from surefoot.rng import Draw, stream
 from surefoot.rotation import matrix, unit
 from surefoot.sim.learned import DeltaAction
-from surefoot.task import Task
+from surefoot.task import Episode, Task
 from surefoot.tasks.ready.hover import ARM, GRAVITY, HOVER, MASS, ROTORS, TORQUE
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, OnForce, State, Term
@@ -83,8 +83,11 @@ class Pilot(Policy):
 def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
     """n flights from the goal in the air that is hidden."""
     level = np.array([0.0, 0, 0, 1, 0, 0, 0])
-    start = lambda rng, k: replace(task.start(rng, k), q=np.tile(level, (k, 1)), v=np.zeros((k, 6)))  # noqa: E731
-    flown = replace(task, start=start, seconds=seconds, ended={})
+
+    def still(rng: Draw, k: int) -> Episode:
+        return Episode(replace(task.episode(rng, k).start, q=np.tile(level, (k, 1)), v=np.zeros((k, 6))))
+
+    flown = replace(task, episode=still, seconds=seconds, ended={})
     env = tasks.env(flown, n, seed=seed, terms=(Air(),))
     return logged(Pilot(contract(task, env.world.model), n, seed), env, AIR, stir=0.05)
 

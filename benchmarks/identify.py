@@ -203,7 +203,7 @@ def speed(quick: bool) -> Iterator[Row]:
     assert isinstance(w, Engine)
     w = w.with_(n, ())
     count = round(seconds / w.dt)
-    start = task.start(stream(0, "start"), n)
+    start = task.episode(stream(0, "start"), n).start
     e = task.belief.sample(stream(0, "e"), n)
     u = np.tile(start.u[:, None], (1, count, 1))
 

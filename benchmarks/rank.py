@@ -23,7 +23,7 @@ from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify
-from surefoot.rng import normal, stream
+from surefoot.rng import Normal, stream
 from surefoot.sim.fields import TARGETS
 from surefoot.sim.realities import Reality, realities, reality
 from surefoot.task import Task
@@ -51,7 +51,7 @@ class Shaky(Policy):
     def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         s, a = self.policy.step(s, obs)
         key = int(np.abs(np.asarray(obs, np.float64)).sum() * 1e6) % 2**31
-        return s, a + self.sd * normal(key, "shaky", 0, a.shape)
+        return s, a + self.sd * Normal(0, *a.shape).draw(key, "shaky", 0)
 
 
 def laws(task: Task, quick: bool) -> list[Policy]:

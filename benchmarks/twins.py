@@ -29,7 +29,7 @@ from surefoot.params import Params
 from surefoot.rng import Draw
 from surefoot.robot import Robot
 from surefoot.sim.engine import Engine
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Chance, OnAction, Start, State
 
 NOTHING = Params(())
@@ -139,17 +139,17 @@ def task(name: str, m: mujoco.MjModel, before: Before) -> Task:
     def healthy(s: Moment) -> np.ndarray:
         return (s.q[:, 2] >= low) & (s.q[:, 2] <= high) & np.isfinite(s.q).all(1) & np.isfinite(s.v).all(1)
 
-    def start(rng: Draw, n: int) -> Start:
+    def episode(rng: Draw, n: int) -> Episode:
         q = m.qpos0 + rng.uniform(-width, width, (n, m.nq))
         v = width * rng.standard_normal((n, m.nv)) if law == "normal" else rng.uniform(-width, width, (n, m.nv))
-        return Start(q, v, np.zeros((len(q), m.nu)))
+        return Episode(Start(q, v, np.zeros((len(q), m.nu))))
 
     return Task(
         name=name, about=f"Gymnasium's {name}", robot=Robot(""), params=NOTHING, belief=point(NOTHING, NOTHING.nominal),
         substeps=SKIP, seconds=EPISODE * dt, observations={"actor": ObsGroup(_seen(t, m))},
         action=Action(tuple(f"u{i}" for i in range(m.nu)), np.zeros(m.nu), np.ones(m.nu), "", limit=np.inf),
         rewards=_rewards(t, before, healthy, dt), ended={"unhealthy": lambda s: ~healthy(s)} if t.alive else {},
-        start=start, error=lambda s: np.zeros(len(s.q)), error_unit="", tolerance=0.0, window=dt,
+        episode=episode, error=lambda s: np.zeros(len(s.q)), error_unit="", tolerance=0.0, window=dt,
     )  # fmt: skip
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
-from surefoot.cli import VERBS, _parse, main
+from surefoot.cli import _parse, main
 from surefoot.deploy import bundle
 from surefoot.onnx_file.runtime import runtime
+from surefoot.verbs import VERBS
 
 SMALL = ["--envs", "32", "--horizon", "8", "--steps", "1024", "--hidden", "16", "--minibatches", "2"]
 
@@ -110,7 +111,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, gate, ...; did you mean train?",
+            "no verb matches 'tain'; there are new, tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, ...; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),

@@ -30,14 +30,23 @@ def commands() -> list[str]:
     return sorted(set(found))
 
 
+def settings() -> list[tuple[str, str]]:
+    """Every TOML block of the docs that begins with the name of its file: `# my.toml: ...`."""
+    pages = "".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
+    return [(name, text) for text, name in re.findall(r"```toml\n(# (\S+\.toml):.*?)```", pages, re.S)]
+
+
 @pytest.mark.parametrize("line", commands())
-def test_a_documented_command_parses(line):
+def test_a_documented_command_parses(line, tmp_path, monkeypatch):
     """Each command shown names a verb and flags that exist; those that need no training are run elsewhere."""
     from surefoot.cli import _parse
 
+    for name, text in settings():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
     words = line.split(" #")[0].split()[1:]
     words = [w for w in words if w not in ("--json", "--traceback")]
-    if words[:1] in ([], ["--help"], ["--version"]) or "--help" in words:
+    if words[:1] in ([], ["--help"], ["--version"]) or {"--help", "--help-all"} & set(words):
         return
     assert _parse(words) is not None
 

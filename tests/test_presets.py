@@ -18,6 +18,7 @@ from surefoot.params import Params
 from surefoot.presets import PRESETS
 from surefoot.rng import stream
 from surefoot.sim.fields import OUTSIDE, TARGETS
+from surefoot.task import Episode
 
 WALK, HOVER = tasks.resolve("walk"), tasks.resolve("hover")
 ON = {"legged": WALK, "quadrotor": HOVER}
@@ -100,11 +101,11 @@ def test_the_strongest_push_of_a_preset_moves_the_robot_as_fast_as_its_source_sa
     """In free fall, where nothing else pushes, the centre of mass is at 0.5 sqrt(2) m/s sideways once it is over."""
 
     def aloft(rng, n):
-        start = WALK.start(rng, n)
-        return replace(start, q=start.q + np.eye(1, 19, 2) * 30.0, v=np.zeros((n, 18)))
+        start = WALK.episode(rng, n).start
+        return Episode(replace(start, q=start.q + np.eye(1, 19, 2) * 30.0, v=np.zeros((n, 18))))
 
     strongest = WALK.params.vector({"push": wanted("isaaclab-velocity", "push")[1]})
-    env = tasks.env(replace(WALK, start=aloft), 16, point(WALK.params, strongest), seed=0)
+    env = tasks.env(replace(WALK, episode=aloft), 16, point(WALK.params, strongest), seed=0)
     env.reset()
     for _ in range(40):
         env.step(np.zeros((16, 12)))

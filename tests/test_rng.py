@@ -1,7 +1,7 @@
 import numpy as np
 from scipy import stats
 
-from surefoot.rng import Rows, key, normal, stream
+from surefoot.rng import Normal, Rows, key, stream
 
 
 def test_equal_arguments_give_equal_draws_and_any_other_argument_others():
@@ -51,9 +51,15 @@ def test_rows_are_uniform_normal_and_independent_of_each_other_of_columns_and_of
 
 
 def test_noise_is_normal_white_and_its_own_at_each_step():
-    z = np.concatenate([normal(0, "noise", k, (101, 7)) for k in range(200)])
+    z = np.concatenate([Normal(0, 101, 7).draw(0, "noise", k) for k in range(200)])
     assert z.dtype == np.float32 and np.isfinite(z).all() and 4.0 < np.abs(z).max() < 5.8
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3
     off = np.corrcoef(z.T) - np.eye(7)
     assert np.abs(off).max() < 0.04 and abs(np.corrcoef(z[:-1].ravel(), z[1:].ravel())[0, 1]) < 0.02
-    assert np.array_equal(normal(3, "noise", 4, (5, 3)), normal(3, "noise", 4, (5, 3)))
+    assert np.array_equal(Normal(0, 5, 3).draw(3, "noise", 4), Normal(0, 5, 3).draw(3, "noise", 4))
+
+
+def test_noise_of_a_row_and_column_does_not_depend_on_which_are_drawn_with_it():
+    whole = Normal(0, 50, 7).draw(3, "noise", 4)
+    assert np.array_equal(whole[20:35, :4], Normal(20, 15, 4).draw(3, "noise", 4)[:, :4])
+    assert len(np.unique(np.abs(whole))) == whole.size

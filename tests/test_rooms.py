@@ -10,6 +10,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "surefoot"
 NOUNS = {
     "errors",
     "rng",
+    "arrays",
+    "typed",
     "files",
     "isolated",
     "rotation",

@@ -13,9 +13,9 @@ from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.policy import Random, Zero
 from surefoot.sim.events import Pull
-from surefoot.task import Reward
+from surefoot.task import Episode, Reward
 from surefoot.tasks.rollout import contract, evaluate
-from surefoot.world import OnObservation
+from surefoot.world import OnObservation, Start
 
 FLAT = [n for n in tasks.names() if n != "walk-rough"]
 
@@ -231,6 +231,51 @@ def test_commands_are_drawn_at_reset_and_again_every_five_seconds():
     assert standing.any() and np.array_equal(env.command[standing], first[standing])
     env.step(np.zeros((8, 12)))
     assert not np.array_equal(env.command[standing], first[standing])
+
+
+def follower(seconds=0.2):
+    """A cart that begins on one of three straight lines, x = (clip + 1) * phase, and is told to go as fast as its line."""
+
+    def episode(rng, n):
+        drawn = rng.uniform(0.0, 1.0, (n, 2))
+        clip, phase = np.floor(3 * drawn[:, 0]).astype(int), drawn[:, 1]
+        q, v = np.zeros((n, 2)), np.zeros((n, 2))
+        q[:, 0], v[:, 0] = (clip + 1) * phase, clip + 1
+        return Episode(Start(q, v, np.zeros((n, 1))), v[:, :1], clip, phase)
+
+    here = ObsTerm("line", lambda s: ((s.reference + 1) * s.phase)[:, None], 1, sensed=False)
+    balance = tasks.resolve("balance")
+    return replace(
+        balance, episode=episode, command_names=("speed",), seconds=seconds, ended={}, terms=(), params=Params(),
+        belief=Box.full(Params()), action=replace(balance.action, scale=np.zeros(1)),
+        observations={"actor": ObsGroup((here,)), "critic": ObsGroup((here,))},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stagger", [False, True])
+def test_state_command_reference_and_phase_of_an_episode_are_drawn_together(stagger):
+    env = tasks.env(follower(), 64, seed=4, stagger=stagger)
+    obs = env.reset()
+    np.testing.assert_allclose(obs["actor"][:, 0], env.world.state.q[:, 0], rtol=1e-6)
+    np.testing.assert_array_equal(env.command[:, 0], env.reference + 1)
+    assert set(env.reference) == {0, 1, 2}
+    first = env.reference.copy()
+    for _ in range(30):  # three episodes; the cart rolls on at its line's speed, the pole pulls at it by a little
+        step = env.step(np.zeros((64, 1)))
+        np.testing.assert_allclose(step.obs["actor"][:, 0], env.world.state.q[:, 0], atol=2e-3)
+        now = env.moment
+        np.testing.assert_allclose(now.rows(np.array([5, 2])).phase, now.phase[[5, 2]])
+    assert (env.reference != first).any()
+
+
+def test_reference_and_phase_go_on_from_a_save():
+    env, again = (tasks.env(follower(), 8, seed=2) for _ in range(2))
+    env.reset()
+    env.step(np.zeros((8, 1)))
+    again.load(env.save())
+    for _ in range(15):
+        one, two = env.step(np.zeros((8, 1))), again.step(np.zeros((8, 1)))
+        assert np.array_equal(one.obs["actor"], two.obs["actor"])
 
 
 def test_a_belief_over_other_params_is_refused():

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import MOST, Formula, ObsGroup, ObsTerm, known_fields, real, text, whole
+from surefoot.observation import Formula, ObsGroup, ObsTerm
+from surefoot.typed import MOST, known_fields, real, text, whole
 
 FORMAT = 2
 COMMANDS = ("vx", "vy", "yaw_rate")  # m/s, m/s, rad/s

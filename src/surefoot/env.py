@@ -10,20 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.arrays import by_column, column_copy
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.observation import History, ObsGroup
 from surefoot.params import Param, Params
-from surefoot.rng import Rows, normal, stream
+from surefoot.rng import Normal, Rows
 from surefoot.task import Moment, Task
-from surefoot.world import Chance, OnObservation, OnSense, World
+from surefoot.world import Chance, OnObservation, OnSense, State, World
 
 
 @dataclass(frozen=True)
 class Episodes:
     """Episodes that ended in one step: one row each."""
 
-    ids: np.ndarray
+    ids: np.ndarray  # envs, counted from the first env of the seed
     returns: np.ndarray
     lengths: np.ndarray
     success: np.ndarray
@@ -54,32 +55,33 @@ class Step:
 
 
 # arrays that are an Env's own state
-OWN = ("age", "action", "previous", "command", "reward", "returns", "error", "partial", "ended")
+OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
 
 
 class Env:
     """A Task in a World under a belief: n episodes side by side, each with its own e, reset as they end."""
 
-    def __init__(self, task: Task, world: World, belief: Belief, seed: int = 0, stagger: bool = False):
+    def __init__(self, task: Task, world: World, belief: Belief, seed: int = 0, stagger: bool = False, first: int = 0):
+        """`first`: row 0 is that env of the seed. Envs draw the same whether they are one Env or several."""
         if belief.params.names != world.params.names:
             raise SurefootError(f"belief: expected params {world.params.names}, found {belief.params.names}")
         self.task, self.world, self.belief, self.seed, self.stagger = task, world, belief, seed, stagger
         n, na = world.n, len(task.action.names)
-        self.n, self.steps = n, round(task.seconds / world.dt)
+        self.n, self.first, self.steps = n, first, round(task.seconds / world.dt)
         self.counter = 0
         self.age = np.zeros(n, np.int64)  # control periods into the episode
-        self.action, self.previous = np.zeros((n, na)), np.zeros((n, na))
-        self.command = np.zeros((n, len(task.command_names)))
+        self.action, self.previous = column_copy(np.zeros((n, na))), column_copy(np.zeros((n, na)))
+        self.command = column_copy(np.zeros((n, len(task.command_names))))
+        self.reference, self.phase = np.zeros(n, np.int64), np.zeros(n)  # phase: s, at age 0
         self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
         self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
         self.histories = {g: History(group, n) for g, group in task.observations.items()}
         self.order = control_order(task, world)
         self.layout = replace(world.layout, actions=task.action.names)
-        self.noises, self.bias = (
-            _noises(world.params, task.observations),
-            _outside(world.params, "bias", task.observations),
-        )
+        self.noises = _noises(world.params, task.observations)
+        self.normal = Normal(first, n, self.noises[-1].drawn.stop) if self.noises else None
+        self.bias = [(at, i) for at, moved in _outside(world.params, "bias", task.observations) for i, _ in moved]
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.told = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
@@ -91,14 +93,21 @@ class Env:
     @property
     def moment(self) -> Moment:
         x = self.world.state
-        x = replace(x, q=np.ascontiguousarray(x.q), v=np.ascontiguousarray(x.v))  # rows side by side: read many times
+        return self._moment(replace(x, q=column_copy(x.q), v=column_copy(x.v)))  # read many times, column by column
+
+    def _moment(self, x: State) -> Moment:
         time = self.age * self.world.dt
-        return Moment(x, self.action, self.previous, self.command, time, self.reward, self.layout)
+        more = self.layout, self.reference, self.phase + time
+        return Moment(x, self.action, self.previous, self.command, time, self.reward, *more)
+
+    @property
+    def chance(self) -> Chance:
+        return Chance(self.seed, self.counter, self.world.dt, self.first)
 
     def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
         """The moment as the robot's sensors tell it, of all envs or of ids."""
         now, ids = now or self.moment, np.arange(self.n) if ids is None else ids
-        x, chance = now.x, Chance(self.seed, self.counter, self.world.dt)
+        x, chance = now.x, self.chance
         for term in self.senses:
             x = term(x, ids, chance)
         return replace(now, x=x, known={})
@@ -112,21 +121,35 @@ class Env:
             self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
         self._begin(np.arange(self.n), e)
         if self.stagger:
-            return self.begin_at(stream(self.seed, "age").integers(0, self.steps, self.n))
+            return self.begin_at(
+                Rows(self.seed, "age", 0, self.first + np.arange(self.n)).integers(0, self.steps, self.n)
+            )
         return self._observe(self._tell(self._frames()), np.arange(self.n))
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
+        self.phase -= self.age * self.world.dt  # the state is that of the phase drawn, whatever the age
         return self._observe(self._tell(self._frames()), np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
-        task = self.task
-        self.previous, self.action = self.action, task.action.bounded(action)
+        self.begin(action)
+        self.world.advance()
+        return self.end()
+
+    def begin(self, action: np.ndarray) -> None:
+        """The first part of a step; world.advance() is the second, and may run in another thread."""
+        self.previous, self.action = self.action, column_copy(self.task.action.bounded(action))
         if not np.isfinite(self.action).all():
             i = int(np.flatnonzero(~np.isfinite(self.action).all(1))[0])
-            raise SurefootError(f"action: env {i}: found {self.action[i].tolist()}, expected finite numbers")
-        bad = self.world.step(self._control(), Chance(self.seed, self.counter, self.world.dt))
+            raise SurefootError(
+                f"action: env {self.first + i}: found {self.action[i].tolist()}, expected finite numbers"
+            )
+        self.world.begin(self._control(), self.chance)
+
+    def end(self) -> Step:
+        """The third part: rewards, ends, resets and observations."""
+        bad = self.world.end()
         self.counter += 1
         self.age += 1
         if bad.any():
@@ -135,17 +158,14 @@ class Env:
         terms = self._reward_terms(now)
         self.reward[:] = reward = self._floored(terms)
         frames = self._frames(now)
-        odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
-        if odd.any():  # the engine saw nothing wrong, but what came of it is not a number
-            self._contain(odd)
-            bad = bad | odd
+        bad = self._odd(reward, frames, bad)
         self.reward_sums += [t[~bad].sum() for t in terms] if bad.any() else [t.sum() for t in terms]
         reward, terminated, why = self._judge(now, reward, bad)
         truncated = (self.age >= self.steps) & ~terminated
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
-        final = done & ((self.ended + 1 >= task.trial) | bad)
+        final = done & ((self.ended + 1 >= self.task.trial) | bad)
         self.reward[:] = reward
         episodes, last, ids = None, {}, np.flatnonzero(done)
         if len(ids):
@@ -155,10 +175,20 @@ class Env:
             self._begin(np.flatnonzero(final))
         changed = np.flatnonzero(done | self._recommand())
         if len(changed):
-            for g, frame in self._frames(self.moment.rows(changed), changed).items():
+            for g, frame in self._frames(self._moment(self.world.state).rows(changed), changed).items():
                 frames[g][changed] = frame
         obs = self._observe(self._tell(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
+
+    def _odd(self, reward: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
+        """Who diverged: also whose numbers are not finite, though the engine saw nothing wrong."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(reward.sum() + sum(f.sum() for f in frames.values())):
+                return bad
+            odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
+        if odd.any():
+            self._contain(odd)
+        return bad | odd
 
     def _control(self) -> np.ndarray:
         """(n, nu) in the order of the model's actuators; those the task does not drive keep what they began with."""
@@ -186,8 +216,9 @@ class Env:
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
         why = {name: test(now) for name, test in self.task.ended.items()}
-        why["diverged"] = bad
-        terminated = np.logical_or.reduce(list(why.values()))
+        terminated = why["diverged"] = bad
+        for hit in why.values():
+            terminated = terminated | hit
         return (np.where(bad, 0.0, reward) if bad.any() else reward), terminated, why
 
     def _measure(self, now: Moment) -> None:
@@ -207,10 +238,10 @@ class Env:
         error = np.where(failed, np.nan, self.error[ids])
         success = ~failed & (self.error[ids] <= self.task.tolerance)
         began, e = self.counter - self.age[ids], self.world.state.e[ids]
-        return Episodes(ids, self.returns[ids].copy(), self.age[ids].copy(), success, error, reason, e, began)
+        return Episodes(self.first + ids, self.returns[ids], self.age[ids], success, error, reason, e, began)
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
-        """New e, start and command in envs ids, which no other env's draws move."""
+        """New e and Episode in envs ids, which no other env's draws move."""
         self._place(ids, self.belief.sample(self._rows("e", ids), len(ids)) if e is None else e)
         self.reward[ids], self.ended[ids] = 0.0, 0
 
@@ -222,10 +253,15 @@ class Env:
 
     def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        self.world.reset(ids, e, self.task.start(self._rows("start", ids), k))
+        episode = self.task.episode(self._rows("start", ids), k)
+        self.world.reset(ids, e, episode.start)
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
-        if self.task.command is not None:
+        self.reference[ids] = 0 if episode.reference is None else episode.reference
+        self.phase[ids] = 0.0 if episode.phase is None else episode.phase
+        if episode.command is not None:
+            self.command[ids] = episode.command
+        elif self.task.command is not None:
             self.command[ids] = self.task.command(self._rows("command", ids), k)
 
     def _recommand(self) -> np.ndarray:
@@ -239,7 +275,7 @@ class Env:
         return due
 
     def _rows(self, purpose: str, ids: np.ndarray) -> Rows:
-        return Rows(self.seed, purpose, self.counter, ids)
+        return Rows(self.seed, purpose, self.counter, self.first + ids)
 
     def _contain(self, bad: np.ndarray) -> None:
         """Count and report what diverged, and let the task see numbers there, not NaN; the rows are reset below."""
@@ -271,7 +307,7 @@ class Env:
         group = self.task.observations[g]
         if g == "actor" and self.senses:
             now = self.sensed(now, ids)
-        frame = np.empty((len(now.q), group.frame), np.float32)
+        frame = by_column(len(now.q), group.frame, np.float32)
         with np.errstate(over="ignore"):  # readings of what diverged
             for t, at in zip(group.terms, group.columns):
                 if t.source is None:
@@ -285,7 +321,7 @@ class Env:
         """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
         if not self.told:
             return frames
-        chance, x, frame = Chance(self.seed, self.counter, self.world.dt), (now or self.moment).x, frames["actor"]
+        chance, x, frame = self.chance, (now or self.moment).x, frames["actor"]
         for term in self.told:
             frame = term(x, frame, chance)
         told = np.asarray(frame, np.float32)
@@ -297,15 +333,17 @@ class Env:
             multiple = noise.multiple(e)
             if np.any(multiple):
                 drawn = self._noise()[:, noise.drawn] if ids is None else self._noise()[ids, noise.drawn]
-                frame[:, noise.columns] += drawn * multiple * noise.sd
-        for columns, params in self.bias:
-            for i, _ in params:
-                frame[:, columns] += e[:, i, None]
+                frame[:, noise.columns] += drawn * multiple
+        for columns, i in self.bias:
+            frame[:, columns] += e[:, i, None]
 
     def _noise(self) -> np.ndarray:
-        """(n, noisy columns) standard normal, drawn once a step."""
-        if self._drawn[0] != self.counter:
-            self._drawn = (self.counter, normal(self.seed, "noise", self.counter, (self.n, self.noises[-1].drawn.stop)))
+        """(n, noisy columns) of each column's own standard deviation, drawn once a step."""
+        if self._drawn[0] != self.counter and self.normal is not None:
+            drawn = self.normal.draw(self.seed, "noise", self.counter)
+            for noise in self.noises:
+                drawn[:, noise.drawn] *= noise.sd
+            self._drawn = (self.counter, drawn)
         return self._drawn[1]
 
     def save(self) -> dict[str, np.ndarray]:
@@ -318,7 +356,7 @@ class Env:
     def load(self, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Go on from save(); returns the observations that followed it."""
         for k in OWN:
-            setattr(self, k, saved[k].copy())
+            setattr(self, k, column_copy(saved[k]) if saved[k].ndim == 2 else saved[k].copy())
         for g, history in self.histories.items():
             history.frames = saved[f"frames.{g}"].copy()
         self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])

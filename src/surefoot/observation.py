@@ -17,9 +17,11 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
 from surefoot.robot import order
 from surefoot.rotation import direction, matrix, to_body, to_world
+from surefoot.typed import MOST, known_fields, real, text, whole
 
 WIDTHS = {
     "base_pos": 3,
@@ -30,7 +32,6 @@ WIDTHS = {
     "clock": 2,
     "begun": 1,
 }
-MOST = 4096  # columns of a term, frames of a history: no policy has more
 
 
 class Readings(Protocol):
@@ -81,6 +82,9 @@ class Formula:
         if self.kind not in FORMULAS:
             raise unknown("formula", self.kind, FORMULAS)
 
+    def __hash__(self) -> int:
+        return hash((self.kind, self.frame, self.reading))  # of the names: it is looked up many times a step
+
     def __call__(self, r: Readings) -> np.ndarray:
         return FORMULAS[self.kind](self, r)
 
@@ -108,16 +112,17 @@ def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
     def take(f: Formula, r: Readings) -> np.ndarray:
         x = r.reading(name)
         at = order(r.parts(name), f.joints) if f.joints else None
-        x = x if at is None else x[:, at]
-        return x - np.array(f.offset) if f.offset else x
+        return _less_offset(f, x if at is None else x[:, at])
 
     return take
 
 
 def _joint_state(f: Formula, r: Readings) -> np.ndarray:
     """Position and speed of each joint in turn; it has no offset."""
-    q, v = (_joint(name)(f, r) for name in ("joint_pos", "joint_vel"))
-    return np.stack([q, v], 2).reshape(len(q), -1)
+    q, v = (FORMULAS[name](f, r) for name in ("joint_pos", "joint_vel"))
+    out = by_column(len(q), 2 * q.shape[1], q.dtype)
+    out[:, 0::2], out[:, 1::2] = q, v
+    return out
 
 
 def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
@@ -136,8 +141,10 @@ def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
 def _clock(f: Formula, r: Readings) -> np.ndarray:
     """sin and cos of the phase; (0, 0) while the command asks to stand."""
     phase = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1)
-    moving = (np.abs(r.reading("command")).max(1) > f.still).astype(float)
-    return np.stack([np.sin(phase), np.cos(phase)], 1) * moving[:, None]
+    out = by_column(len(phase), 2)
+    out[:, 0], out[:, 1] = np.sin(phase), np.cos(phase)
+    out *= (np.abs(r.reading("command")).max(1) > f.still)[:, None]
+    return out
 
 
 def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
@@ -309,14 +316,15 @@ class ObsGroup:
         """(n, frame) in units -> clipped and scaled, in place."""
         for t, at in zip(self.terms, self.columns):
             if t.clip != np.inf:
-                np.clip(raw[:, at], -t.clip, t.clip, out=raw[:, at])
-        raw *= self.scales
+                raw[:, at].clip(-t.clip, t.clip, out=raw[:, at])
+            if t.scale != 1.0:
+                raw[:, at] *= self.scales[at]
         return raw
 
     def told(self, frames: np.ndarray) -> np.ndarray:
-        """(n, history, frame), newest last -> (n, dim): what the policy is told."""
+        """(n, history, frame), newest last -> (n, dim): what the policy is told; not to be written to."""
         flat = frames.reshape(len(frames), -1)
-        return flat.copy() if self.taken is None else flat[:, self.taken]
+        return flat if self.taken is None else flat[:, self.taken]
 
     def raw(self, r: Readings, n: int) -> np.ndarray:
         """(n, frame) float32 in the terms' units; nan where a term has no formula."""
@@ -362,44 +370,15 @@ class History:
         self.group, self.frames = group, np.zeros((n, group.history, group.frame), np.float32)
 
     def push(self, frame: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-        """Take in a frame (n, frame); rows `fresh` begin with it. Returns what the policy is told."""
+        """Take in a frame (n, frame); rows `fresh` begin with it. Returns what the policy is told, new at each push."""
+        frames = np.empty_like(self.frames)
+        frames[:, -1] = frame
         if self.group.history > 1:
-            self.frames[:, :-1] = self.frames[:, 1:]
-            self.frames[fresh] = frame[fresh, None]
-        self.frames[:, -1] = frame
-        return self.group.told(self.frames)
+            frames[:, :-1] = self.frames[:, 1:]
+            frames[fresh] = frame[fresh, None]
+        self.frames = frames
+        return self.group.told(frames)
 
     def next(self, frame: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """What rows ids would be told with this frame, without taking it in."""
         return self.group.told(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))
-
-
-def known_fields(data: Any, known: set[str], needed: set[str], where: str) -> dict[str, Any]:
-    """A JSON object's fields; refused by name where one is unknown or missing."""
-    if not isinstance(data, Mapping):
-        raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
-    for name in data:
-        if name not in known:
-            raise unknown("field", str(name), sorted(known), where)
-    for name in sorted(needed):
-        if name not in data:
-            raise SurefootError(f"{where}: {name}: found nothing, expected a value")
-    return dict(data)
-
-
-def real(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:  # also for nan
-        raise SurefootError(f"{where}: expected a finite number, found {str(value)[:80]!r}")
-    return float(value)
-
-
-def whole(value: Any, low: int, high: int, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise SurefootError(f"{where}: expected a whole number from {low} to {high}, found {str(value)[:80]!r}")
-    return value
-
-
-def text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or len(value) > MOST:
-        raise SurefootError(f"{where}: expected text, found {str(value)[:80]!r}")
-    return value

@@ -32,6 +32,8 @@ class Moment:
     time: np.ndarray  # (n,) s into the episode
     reward: np.ndarray  # (n,) of the control period that led here; 0 where a world begins
     layout: Layout = Layout((), (), ())  # where the robot's parts are in x
+    reference: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))  # (n,) which motion is followed
+    phase: np.ndarray = field(default_factory=lambda: np.zeros(1))  # (n,) s into that motion
     known: dict[Callable[["Moment"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False)
 
     def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
@@ -47,7 +49,8 @@ class Moment:
         y, e, wrench = _Some(x.y, ids), x.e[ids], x.wrench[ids]
         part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], y, e, gravity, wrench)
         action, previous, command = self.action[ids], self.previous[ids], self.command[ids]
-        return Moment(part, action, previous, command, self.time[ids], self.reward[ids], self.layout)
+        reference, phase = (a[ids] if len(a) > 1 else a for a in (self.reference, self.phase))
+        return Moment(part, action, previous, command, self.time[ids], self.reward[ids], self.layout, reference, phase)
 
     def reading(self, name: str) -> np.ndarray:
         """(n, k) what the robot's sensors tell by that name (observation.py lists them)."""
@@ -159,6 +162,19 @@ class Symmetry:
 
 
 @dataclass(frozen=True)
+class Episode:
+    """How n episodes begin, drawn together: a state that goes with its command, or with a place in a reference motion."""
+
+    start: Start
+    command: np.ndarray | None = None
+    """(n, nc); None: drawn by Task.command, zeros where there is none"""
+    reference: np.ndarray | None = None
+    """(n,) int: which motion to follow; None: 0"""
+    phase: np.ndarray | None = None
+    """(n,) s: where in it the episode begins; None: 0"""
+
+
+@dataclass(frozen=True)
 class Task:
     name: str
     about: str
@@ -174,7 +190,7 @@ class Task:
     """reader (actor, critic, teacher, ...) -> what it is told"""
     rewards: Mapping[str, Reward]
     ended: Mapping[str, Callable[[Moment], np.ndarray]]
-    start: Callable[[Draw, int], Start]
+    episode: Callable[[Draw, int], Episode]
     """draws n rows"""
     error: Callable[[Moment], np.ndarray]
     error_unit: str
@@ -183,6 +199,7 @@ class Task:
     """seconds at the end of the episode over which the error counts"""
     measure: Literal["max", "mean"] = "max"
     command: Callable[[Draw, int], np.ndarray] | None = None
+    """draws n rows: where an Episode has none, and every `command_every` seconds"""
     command_names: tuple[str, ...] = ()
     command_every: float = np.inf
     """seconds after which a new command is drawn"""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.params import Params
-from surefoot.rng import stream
+from surefoot.rng import Rows, stream
 from surefoot.robot import Layout
 
 
@@ -41,10 +41,16 @@ class Chance:
     seed: int
     step: int
     dt: float
+    first: int = 0
+    """the env that row 0 of the world is: several worlds may share the envs of one seed"""
 
     def draw(self, purpose: str, every: int = 1) -> np.random.Generator:
-        """A stream that stays the same for `every` control periods."""
-        return stream(self.seed, purpose, self.step // every)
+        """A stream for all rows of the world, which stays the same for `every` control periods."""
+        return stream(self.seed, f"{purpose} from {self.first}" if self.first else purpose, self.step // every)
+
+    def rows(self, purpose: str, ids: np.ndarray, step: int | None = None) -> Rows:
+        """Draws for rows `ids` of the world, the same whichever world the envs are in; of this step, or of another."""
+        return Rows(self.seed, purpose, self.step if step is None else step, self.first + ids)
 
 
 class OnAction(ABC):
@@ -162,9 +168,23 @@ class World(ABC):
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         """Go on from other positions (n, nq) and velocities (n, nv); actuators keep what they have reached and remember."""
 
-    @abstractmethod
     def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
         """Advance by dt. Returns (n,) bool: the simulations that diverged, whose state means nothing until reset."""
+        self.begin(u, chance)
+        self.advance()
+        return self.end()
+
+    @abstractmethod
+    def begin(self, u: np.ndarray, chance: Chance) -> None:
+        """The first part of a step: what Terms and controls do to the engine's inputs."""
+
+    @abstractmethod
+    def advance(self) -> None:
+        """The second: the engine alone. It may run in another thread while this one works on another world."""
+
+    @abstractmethod
+    def end(self) -> np.ndarray:
+        """The third: who diverged, (n,) bool."""
 
     @abstractmethod
     def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "World":

@@ -9,7 +9,7 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import Each, price, sweep, values_over
+from surefoot.gate.sweep import PerPoint, price, sweep, values_over
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, Zero
@@ -116,7 +116,7 @@ def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
     task, policies = hands()
     others, values = task.belief, np.array([8.0, 10.0, 13.0])
     facts = sweep(policies, task, "gravity", values, others, 8, seed=3)
-    same = Each(policies["catches"].contract, (policies["catches"],) * 3)
+    same = PerPoint(policies["catches"].contract, (policies["catches"],) * 3)
     price_ = price(facts, same, task, others)["price"]
     assert price_["catches"]["mean"] == 0.0 and "are equal" in price_["catches"]["how"] and price_["nobody"]["low"] > 0
 
@@ -130,3 +130,42 @@ def test_what_cannot_be_priced_is_refused_before_anything_is_trained(tmp_path, c
     assert "at least 2 --episodes" in capsys.readouterr().err and not (tmp_path / "specialists").exists()
     assert main([*asked, "--episodes", "2"]) == 2
     assert "run.json: no such file: only a policy of a run" in capsys.readouterr().err
+
+
+FILE = """
+from dataclasses import replace
+from surefoot import tasks
+from surefoot.task import Task
+
+def short() -> Task:
+    return replace(tasks.named("balance"), name="short", seconds=1.0)
+"""
+
+
+def test_specialists_and_cross_take_a_task_that_is_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(FILE)
+    small = ["--envs", "8", "--horizon", "8", "--steps", "128", "--hidden", "8"]
+    assert main(["train", "mine.py", "--belief", "nominal", "--out", "r", *small]) == 0
+    asked = [
+        "sweep",
+        "r",
+        "--over",
+        "gravity",
+        "--points",
+        "2",
+        "--episodes",
+        "3",
+        "--specialists",
+        "--task",
+        "mine.py",
+    ]
+    assert main(asked) == 0
+    assert json.loads((tmp_path / "r/specialists/gravity-16/run.json").read_text())["task"] == "mine.py"
+    capsys.readouterr()
+    ranges = ["--range", "gravity=9..12", "--range", "latency=0"]
+    assert main(["cross", "mine.py", "--steps", "2048", "--episodes", "5", "--out", "c", *ranges]) in (0, 1)
+    shown = capsys.readouterr().out
+    assert "next: surefoot play c/belief --task mine.py" in shown
+    facts = json.loads((tmp_path / "c/cross.json").read_text())
+    assert 9 <= facts["reality"]["gravity"] <= 12 and facts["reality"]["latency"] == 0 and facts["task"] == "short"

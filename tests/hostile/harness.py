@@ -279,7 +279,7 @@ def load_everything() -> None:
     for name in (
         "surefoot.formats.align", "surefoot.formats.about", "surefoot.formats.text", "surefoot.formats.arrays", "surefoot.formats.tables",
         "surefoot.formats.bags", "surefoot.formats.jail", "surefoot.learn.train", "surefoot.gate.gate", "surefoot.gate.candidate",
-        "surefoot.verbs.look", "surefoot.verbs.gate", "surefoot.gate.suspects", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
+        "surefoot.verbs.look", "surefoot.verbs.gate", "surefoot.gate.contract_faults", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
         "surefoot.real2sim.preflight", "surefoot.deploy.bundle", "scipy.io", "yaml", "onnx", "onnxruntime", "safetensors.torch",
     ):  # fmt: skip
         importlib.import_module(name)

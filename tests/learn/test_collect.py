@@ -10,7 +10,7 @@ TASK = tasks.resolve("balance")
 
 
 def env():
-    return tasks.env(TASK, 6, TASK.belief, 1, stagger=True)
+    return tasks.env(TASK, 64, TASK.belief, 1, stagger=True)
 
 
 def act(obs):
@@ -53,7 +53,7 @@ def test_two_pieces_are_one_also_through_a_checkpoint():
 
 
 def test_nothing_is_kept_that_was_not_asked_for():
-    r = Collector(env()).collect(lambda obs: (np.zeros((6, 1)), {}), 5)
-    assert r.obs == {} and r.kept == {} and r.reward.shape == (5, 6)
+    r = Collector(env()).collect(lambda obs: (np.zeros((64, 1)), {}), 5)
+    assert r.obs == {} and r.kept == {} and r.reward.shape == (5, 64)
     with pytest.raises(KeyError):
         Collector(env()).collect(act, 1, ("nobody",))

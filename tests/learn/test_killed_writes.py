@@ -25,7 +25,7 @@ from surefoot import files
 from surefoot.cli import main
 from surefoot.verbs import eval as _, export as _, gate as _, train as _
 from surefoot.deploy import bundle
-from surefoot.learn import export
+from surefoot.learn.nets import export
 from surefoot.onnx_file.runtime import runtime
 from surefoot.tensors import parse_tensors
 from surefoot.errors import SurefootError

@@ -13,6 +13,7 @@ from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, mlp
 from surefoot.learn.ppo import PPO, advantages
 from surefoot.learn.settings import PPOSettings
+from surefoot.task import Episode
 from surefoot.world import Start
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2}
@@ -56,7 +57,7 @@ def test_a_learner_bootstraps_time_outs_with_the_state_before_the_reset_and_fail
 
     task = tasks.resolve("balance")
     no_push = replace(task.action, scale=np.zeros(1))
-    task = replace(task, action=no_push, start=lambda rng, n: rolling(*[0.4] * n))
+    task = replace(task, action=no_push, episode=lambda rng, n: Episode(rolling(*[0.4] * n)))
     settings = PPOSettings(envs=3, horizon=3, minibatches=1, hidden=(1,), gamma=0.5, lam=0.5)
     lea = PPO(tasks.env(task, 3), settings, 0)
     lea.env.world.reset(np.arange(3), np.tile(task.params.nominal, (3, 1)), rolling(1.0, 2.1, 0.5))
@@ -169,7 +170,7 @@ def test_walks_mirror_is_a_symmetry_of_its_physics():
     env = tasks.env(task, 2, seed=0)
     env.reset()
     rng, m = np.random.default_rng(0), task.symmetry.of(task.observations["actor"])
-    start = task.start(rng, 1)
+    start = task.episode(rng, 1).start
     q = np.repeat(start.q, 2, 0)
     q[:, :3], q[:, 3:7] = [0.0, 0.0, 2.0], [1, 0, 0, 0]
     v = np.repeat(start.v, 2, 0)

@@ -242,15 +242,15 @@ def test_resuming_under_other_versions_is_told_and_recorded(tmp_path, monkeypatc
 def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
     from surefoot.sim.engine import Engine
 
-    real, count = Engine.step, [0]
+    real, count = Engine.begin, [0]
 
-    def step(self, u, chance):
+    def begin(self, u, chance):
         count[0] += self.n == 32  # not the one that golden vectors are recorded with
         if self.n == 32 and count[0] % 20 == 0:
             self.batch.bind("qfrc_applied")[5] = 1e30
         return real(self, u, chance)
 
-    monkeypatch.setattr(Engine, "step", step)
+    monkeypatch.setattr(Engine, "begin", begin)
     trained(tmp_path / "r")
     rows = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
     kept = sorted((tmp_path / "r" / "diverged").glob("*.npz"))
@@ -263,13 +263,13 @@ def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
 def test_a_model_that_keeps_diverging_stops_the_run_with_a_diagnosis(tmp_path, monkeypatch):
     from surefoot.sim.engine import Engine
 
-    real = Engine.step
+    real = Engine.begin
 
-    def step(self, u, chance):
+    def begin(self, u, chance):
         self.state.v[:4] = np.inf
         return real(self, u, chance)
 
-    monkeypatch.setattr(Engine, "step", step)
+    monkeypatch.setattr(Engine, "begin", begin)
     with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
         trained(tmp_path / "r")
 

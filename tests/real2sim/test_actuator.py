@@ -31,7 +31,7 @@ from surefoot.real2sim.actuator.net import ActuatorNet, Card, drives, load, save
 from surefoot.real2sim.actuator.unlabelled import by_evolution, by_gradient, course, followed
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
-from surefoot.sim.gap.observed_world import through, view
+from surefoot.sim.gap.observed_world import on_whole, view
 from surefoot.tasks.ready.arm import xml
 from surefoot.world import Chance, Start
 
@@ -140,7 +140,7 @@ def test_what_a_net_remembers_is_the_worlds_and_goes_on_from_a_save(kind):
 
 def test_a_net_remembers_also_where_the_world_has_joints_it_is_not_shown():
     net, w = some_net(), rehearsal.model(n=2)
-    seen = through(net, view(w.model, w.model, {}))
+    seen = on_whole(net, view(w.model, w.model, {}))
     assert np.array_equal(moved(w.with_(2, (net,))), moved(w.with_(2, (seen,))))
 
 

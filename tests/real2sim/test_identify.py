@@ -97,7 +97,7 @@ def test_what_only_a_product_tells_is_told_as_a_combination():
     log = recorded_two(w, np.array([1.2, 0.9]))
     found = identify(w, Box.full(params), log, QUICK)
     assert not any(p.determined for p in found.params)
-    assert len(found.told) == 1 and "+1.00 a +1.00 b" in found.told[0].replace("-1.00", "+1.00")
+    assert len(found.combinations) == 1 and "+1.00 a +1.00 b" in found.combinations[0].replace("-1.00", "+1.00")
     assert found.e.sum() == pytest.approx(2.1, rel=1e-3)
 
 
@@ -126,7 +126,7 @@ def test_an_unknown_start_is_fitted_and_does_not_bend_the_rest():
 def test_what_was_kept_aside_is_predicted_better_too():
     how = Identify(horizons=(0.3,), starts="known", iterations=20)
     found = identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH, 3.0, noise=(0.002, 0.02)), how)
-    before, after = found.held["joint_pos"]
+    before, after = found.held_out["joint_pos"]
     assert after < 0.2 * before
 
 
@@ -270,8 +270,11 @@ def test_a_fit_that_predicts_worse_than_the_model_did_is_a_fault_and_so_is_one_t
     w = pendulum()
     found = identify(w, Box.full(PARAMS), recorded(w, TRUTH, noise=(0.001, 0.01)), QUICK)
     assert not found.fault
-    assert "worse than before, with 2.00 times the error" in replace(found, held={"joint_pos": (1.0, 2.0)}).fault
-    assert not replace(found, held={"joint_pos": (1.0, 1.1), "joint_vel": (1.0, 0.5)}).fault
+    assert (
+        "worse than the model before it, with 2.00 times the error"
+        in replace(found, held_out={"joint_pos": (1.0, 2.0)}).fault
+    )
+    assert not replace(found, held_out={"joint_pos": (1.0, 1.1), "joint_vel": (1.0, 0.5)}).fault
     assert "diverge" in replace(found, fit={"joint_pos": (np.nan, np.nan)}).fault
 
 
@@ -281,7 +284,7 @@ def test_a_fit_that_predicts_the_held_out_rest_worse_is_warned_of_in_python_as_o
     loaded, bare = recorded(w, PARAMS.vector({"mass": 1.8})), recorded(w, PARAMS.nominal)
     columns = {k: np.concatenate([loaded[k], bare[k][1:]]) for k in loaded.columns}
     log = Log(w.dt * np.arange(len(loaded) + len(bare) - 1), columns)
-    with pytest.warns(UserWarning, match="identify: what was kept aside is predicted worse .* do not use this belief"):
+    with pytest.warns(UserWarning, match="the fit predicts the held-out part worse .* do not use this belief"):
         found = identify(w, Box.full(PARAMS), log, replace(QUICK, hold=0.5))
     assert found.fault
 
@@ -306,7 +309,7 @@ def test_a_delay_between_two_timesteps_lies_in_its_interval():
     w, index = tasks.env(task, 1).world, task.params.index("latency")
     e = task.params.nominal.copy()
     e[index] = 0.012
-    start = task.start(stream(0, "start"), 1)
+    start = task.episode(stream(0, "start"), 1).start
     w.reset(np.arange(1), e[None], start)
     u = start.u + 0.3 * np.sin(np.arange(150)[:, None] * [0.35, 0.5])
     m = w.rollout(u[None], Chance(0, 0, w.dt))
@@ -330,5 +333,5 @@ def test_masses_and_a_motor_that_may_all_be_larger_together_are_told_by_their_ra
     found = identify(pendulum(both, xml), Box.full(both), recorded(pendulum(both, xml), truth, noise=(1e-3, 1e-2)))
     assert not any(p.determined for p in found.params)
     assert all(p.low < x < p.high for p, x in zip(found.params, truth))
-    assert len(found.told) == 1 and "mass" in found.told[0] and "strength" in found.told[0]
+    assert len(found.combinations) == 1 and "mass" in found.combinations[0] and "strength" in found.combinations[0]
     assert found.e[1] / found.e[0] == pytest.approx(1.2, rel=0.01)

@@ -95,14 +95,14 @@ def test_a_run_of_a_log_goes_on_by_its_own_command_alone(arm_log, tmp_path):
 
 
 def test_simulations_of_a_log_that_keep_diverging_stop_the_run_with_a_diagnosis(arm_log, tmp_path, monkeypatch):
-    real = Engine.step
+    real = Engine.begin
 
-    def step(self, u, chance):
+    def begin(self, u, chance):
         if self.n == FEW.envs:
             self.state.v[:4] = np.inf
         return real(self, u, chance)
 
-    monkeypatch.setattr(Engine, "step", step)
+    monkeypatch.setattr(Engine, "begin", begin)
     with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
         practised(ARM, tasks.nominal(ARM), arm_log, FEW, folder=tmp_path / "r")
     assert list((tmp_path / "r" / "diverged").glob("*.npz"))

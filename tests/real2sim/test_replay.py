@@ -10,7 +10,7 @@ from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.plant import world
-from surefoot.real2sim.replay import bears, compounding, predict, replay, whole, windows
+from surefoot.real2sim.replay import compounding, longest_window, predict, replay, stable_length, windows
 from surefoot.real2sim.signals import slope, starts
 from surefoot.rotation import between
 from surefoot.world import Chance, OnForce, Start
@@ -165,7 +165,7 @@ def test_a_pause_parts_a_log_and_no_window_runs_across_it():
     log = paused()
     found = windows(pendulum(), log, 30)
     assert found.rows.tolist() == [0, 30, 60, 90, 120, 150, 201, 231, 261, 291, 321, 351]
-    assert whole(pendulum(), log) == 200 and len(windows(pendulum(), log)) == 2
+    assert longest_window(pendulum(), log) == 200 and len(windows(pendulum(), log)) == 2
     assert [s.rmse for s in replay(pendulum(), log).scores] == [0.0, 0.0]
     without = Log(log.time, {k: v for k, v in log.columns.items() if k != "joint_vel"})
     assert starts(pendulum(), without, np.array([201])).v == pytest.approx(0.0, abs=0.05)  # begins at rest
@@ -188,7 +188,7 @@ def test_a_window_bears_until_a_small_error_has_grown_tenfold():
         log = Log(
             w.dt * np.arange(150), {"joint_pos": moved.q[0], "joint_vel": moved.v[0], "control": np.zeros((150, 1))}
         )
-        found.append(bears(w, log, free.nominal, longest=20.0))
+        found.append(stable_length(w, log, free.nominal, longest=20.0))
     inertia = 2 * 0.5**2 + 0.02 + 0.01
     assert found[0] == pytest.approx(np.arccosh(10) / np.sqrt(2 * 9.81 * 0.5 / inertia), abs=0.011)
     assert found[1] == np.inf

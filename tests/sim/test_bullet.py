@@ -14,6 +14,7 @@ from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.sim.engines import make
 from surefoot.sim.fields import TARGETS
+from surefoot.task import Episode
 from surefoot.world import Chance, OnAction, OnBody, OnForce, Start, World
 
 pytest.importorskip("pybullet", reason="needs the bullet extra")
@@ -302,7 +303,7 @@ def test_every_unknown_that_is_a_number_of_the_model_acts_in_bullet(name):
     for row, i in enumerate(moved):
         p = tuple(task.params)[i]
         e[row + 1, i] = p.high if p.nominal == p.low else p.low
-    env = tasks.env(replace(task, start=_alike(task), terms=()), len(e), seed=2, engine="bullet")
+    env = tasks.env(replace(task, episode=_alike(task), terms=()), len(e), seed=2, engine="bullet")
     env.reset(e=e)
     for k in range(25):
         env.step(np.full((len(e), len(task.action.names)), 0.4 * np.sin(0.7 * k)))
@@ -314,9 +315,9 @@ def test_every_unknown_that_is_a_number_of_the_model_acts_in_bullet(name):
 
 def _alike(task):
     """The same start in every simulation."""
-    one = task.start(np.random.default_rng(0), 1)
+    one = task.episode(np.random.default_rng(0), 1).start
     fill = lambda x, n: None if x is None else np.repeat(x, n, 0)  # noqa: E731
-    return lambda rng, n: Start(fill(one.q, n), fill(one.v, n), fill(one.u, n), fill(one.act, n))
+    return lambda rng, n: Episode(Start(fill(one.q, n), fill(one.v, n), fill(one.u, n), fill(one.act, n)))
 
 
 @pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk", "walk-rough"])

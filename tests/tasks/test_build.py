@@ -69,18 +69,18 @@ def test_a_mirrored_episode_is_told_and_rewarded_alike(name):
     x, (order, sign) = env.world.state, task.symmetry.action
     mirror = task.symmetry.of(task.observations["actor"])
     rng = np.random.default_rng(0)
-    joints = task.start.body.joints
+    joints = task.episode.body.joints
     q, v = x.q.copy(), 0.1 * rng.standard_normal(x.v.shape)
     q[:, 3:7], q[:, :2] = [0.99, 0.1, 0.05, 0.0], 0.0
     q[:, 3:7] /= np.linalg.norm(q[0, 3:7])
-    q[:, 7:], v[:, 6:] = task.start.body.q[7:], 0.0
+    q[:, 7:], v[:, 6:] = task.episode.body.q[7:], 0.0
     q[0, joints.q] += 0.1 * rng.standard_normal(len(order))
     q[1, joints.q] = joints.home + sign * (q[0, joints.q] - joints.home)[order]
     q[1, 3:7] = q[0, 3:7] * (1, -1, 1, -1)
     v[1, :6] = v[0, :6] * (1, -1, 1, -1, 1, -1)
     env.world.set_state(q, v)
     env.command[:] = [[0.5, 0.2, 0.3], [0.5, -0.2, -0.3]]
-    env.age[:] = [0, round(0.5 / task.start.gait.frequency / env.world.dt)]  # half a stride apart
+    env.age[:] = [0, round(0.5 / task.episode.gait.frequency / env.world.dt)]  # half a stride apart
     for _ in range(5):
         a = 0.3 * rng.standard_normal(len(order))
         step = env.step(np.stack([a, (sign * a[order])]))
@@ -92,7 +92,7 @@ def test_a_mirrored_episode_is_told_and_rewarded_alike(name):
     ][0]
     same = np.ones(told.shape[1], bool)
     same[clock] = (
-        abs(round(0.5 / task.start.gait.frequency / env.world.dt) * env.world.dt - 0.5 / task.start.gait.frequency)
+        abs(round(0.5 / task.episode.gait.frequency / env.world.dt) * env.world.dt - 0.5 / task.episode.gait.frequency)
         < 1e-9
     )
     image = (mirror.obs_sign * told[0][mirror.obs_order])[same]
@@ -120,7 +120,7 @@ def test_commands_and_strides_follow_froudes_law():
 
 def test_every_commanded_place_is_where_some_pose_has_the_tip():
     task = tasks.reach(Robot.text(TWO_LINKS, "two"))
-    bolted: reaching.Bolted = task.start.__self__
+    bolted: reaching.Bolted = task.episode.__self__
     angles, places = bolted.reachable
     tip = np.stack([0.3 * np.cos(angles[:, 0]) + 0.2 * np.cos(angles.sum(1)), 0 * angles[:, 0], -0.3 * np.sin(angles[:, 0]) - 0.2 * np.sin(angles.sum(1))], 1)  # fmt: skip
     assert np.allclose(places[:, :3], tip, atol=1e-9)
@@ -131,7 +131,7 @@ def test_a_reached_place_has_no_error_and_a_turned_hand_counts_by_its_angle():
     task = tasks.reach(Robot.text(TWO_LINKS, "two"), pose=True)
     env = tasks.env(task, 1, seed=0)
     env.reset()
-    bolted = task.start.__self__
+    bolted = task.episode.__self__
     d = posed(bolted.model, env.world.state.q[0])
     quat, half = np.zeros(4), np.array([np.cos(0.25), 0, np.sin(0.25), 0])
     mujoco.mju_mat2Quat(quat, d.site("tip").xmat)
@@ -154,9 +154,9 @@ def test_at_its_hover_control_a_multirotor_stays_where_it_is():
 
 
 def test_a_weak_multirotor_is_thrown_less_hard():
-    strong = tasks.hover(Robot.text(hover.xml(), "drone")).start.__self__
+    strong = tasks.hover(Robot.text(hover.xml(), "drone")).episode.__self__
     xml = re.sub(r'gear="0 0 1 0 0 (\S+)"', r'gear="0 0 1 0 0 \1"', hover.xml()).replace("diaginertia=\"3.85e-6 3.85e-6 5.97e-6\"", "diaginertia=\"3.85e-3 3.85e-3 5.97e-3\"")  # fmt: skip
-    weak = tasks.hover(Robot.text(xml, "drone")).start.__self__
+    weak = tasks.hover(Robot.text(xml, "drone")).episode.__self__
     assert strong.tilt == pytest.approx(np.pi / 2)
     assert weak.acceleration == pytest.approx(strong.acceleration / 1000, rel=0.6)
     assert weak.tilt < 0.5

@@ -104,9 +104,20 @@ class Belief(ABC):
         files.write_json(Path(path), files.seal(self.to_json() | {"estimate": estimate}))
 
     @staticmethod
-    def read(path: Path | str) -> "Belief":
-        """The belief of a file: one that `write` wrote, unchanged, or one written by hand, which has no `sha256`."""
-        return Belief.from_json(files.read_json(Path(path)), str(path))
+    def read(path: Path | str, params: Params | None = None) -> "Belief":
+        """The belief of a file: one that `write` wrote, unchanged, or one written by hand, which has no `sha256`.
+
+        About given params, which must then be the file's, it may also be ranges by name: {"mass": [0.8, 1.2]}.
+        """
+        from surefoot.belief.by_hand import from_ranges  # which makes boxes, so it imports this file
+
+        data = files.read_json(Path(path))
+        if params is not None and isinstance(data, dict) and not {"kind", "params"} & data.keys():
+            return from_ranges(params, data, str(path))
+        belief = Belief.from_json(data, str(path))
+        if params is not None:
+            params.check_same(belief.params, str(path))
+        return belief
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 # before mujoco is imported: its glfw starts `python -c`, which would take modules from the folder a user stands in
@@ -12,14 +13,15 @@ os.environ["PYTHONSAFEPATH"] = "1"
 
 import surefoot
 from surefoot.errors import SurefootError, in_words
-from surefoot.verbs import GROUPS, VERBS, load
+from surefoot.verbs import GROUPS, load
 
 BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
 
 
 def usage() -> str:
     rows = "\n\n".join(
-        "\n".join([group, *(f"  {name:10}{about}" for name, about in verbs.items())]) for group, verbs in GROUPS.items()
+        "\n".join([group, *(f"  {name:10}{verb.about}" for name, verb in verbs.items())])
+        for group, verbs in GROUPS.items()
     )
     return f"""surefoot {surefoot.__version__}: from a robot model to a policy that keeps its footing in the real world
 
@@ -113,25 +115,32 @@ def _run(verb: Any, as_json: bool) -> Callable[[], int]:
 
 def _parse(args: list[str]) -> Any:
     """Arguments to a verb."""
+    from surefoot.cli.flags import with_lists
+
     name, *rest = args
     verb = load(name)
     if name != "train":
-        return _parsed(name, verb, rest)
+        return _parsed(name, verb, with_lists(verb, rest))
     from surefoot import tasks
 
     # settings tuned for a task are the defaults that `train TASK --help` shows
     words = (a for a, before in zip(rest, ["", *rest]) if not before.startswith("-"))
-    guess = next(filter(tasks.is_reference, words), "")
-    found = _parsed(name, verb, rest, verb.tuned(guess))
-    return found if found.task in ("", guess) else _parsed(name, verb, rest, verb.tuned(found.task))
+    guess, rest = next(filter(tasks.is_reference, words), ""), with_lists(verb, rest)
+    file = next((Path(b) for a, b in zip(rest, rest[1:]) if a == "--settings"), None)
+    found = _parsed(name, verb, rest, verb.tuned(guess, file))
+    return found if found.task in ("", guess) else _parsed(name, verb, rest, verb.tuned(found.task, file))
 
 
 def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
+    if {"-h", "--help", "--help-all"} & set(args):
+        from surefoot.cli import help
+
+        print(help.text(name, verb, default, "--help-all" in args))
+        raise SystemExit(0)
     import tyro
 
-    about = f"{VERBS[name]}\n\nTakes --json (facts for machines) and --traceback, too."
     more = {} if default is None else {"default": default}
-    return tyro.cli(verb, args=args, prog=f"surefoot {name}", description=about, **more)
+    return tyro.cli(verb, args=args, prog=f"surefoot {name}", add_help=False, **more)
 
 
 def _take(args: list[str], flag: str) -> bool:

@@ -40,27 +40,39 @@ class Crossed:
 
 
 def cross(
-    task: Task, out: Path, seed: int, reality_seed: int, episodes: int, steps: int | None, watch: Watch = unwatched
+    reference: str,
+    out: Path,
+    seed: int = 0,
+    reality_seed: int = 0,
+    episodes: int = 200,
+    steps: int | None = None,
+    belief: Belief | None = None,
+    watch: Watch = unwatched,
 ) -> Crossed:
-    if not isinstance(task.belief, Box):
-        raise SurefootError(f"{task.name}: cross needs a task whose belief is a box of ranges")
+    """Train a task, by its reference, in the nominal world and over a belief (its own), and judge both in a reality."""
+    task = tasks.resolve(reference)
+    belief = belief or task.belief
+    if not isinstance(belief, Box):
+        raise SurefootError(f"{task.name}: cross needs a belief of ranges (a box), found {type(belief).__name__}")
     if seed == JUDGED:
         raise SurefootError(f"--seed: {seed} is the seed of the episodes that judge; choose another to train with")
-    e_real = reality(task.belief, reality_seed)
+    e_real = reality(belief, reality_seed)
     worlds: dict[str, Belief] = {
         "nominal": tasks.nominal(task),
         "reality": point(task.params, e_real),
-        "belief": task.belief,
+        "belief": belief,
     }
     began, say = time.monotonic(), lambda words: watch(Progress(words, stays=True))
     results: dict[str, dict[str, Evaluation]] = {}
     policies: dict[str, Policy] = {}
-    settings = settings_for(task.name, {} if steps is None else {"steps": steps})
+    settings = settings_for(reference, {} if steps is None else {"steps": steps})
+    if steps is not None and settings.rounding:
+        say(f"note: {settings.rounding}")
     for k, (kind, doing) in enumerate(
         (("nominal", "training in the nominal world"), ("belief", "training over the belief"))
     ):
         say(f"{2 * k + 1}. {doing}")
-        path = train(task.name, out / kind, seed=seed, belief=worlds[kind], settings=settings, watch=watch)
+        path = train(reference, out / kind, seed=seed, belief=worlds[kind], settings=settings, watch=watch)
         policies[kind] = bundle.load(path)
         results[kind] = {w: _judge(policies[kind], task, b, episodes) for w, b in worlds.items()}
         met, home = results[kind]["reality"].rate, results[kind][kind].rate

@@ -17,9 +17,10 @@ import numpy as np
 
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.observation import Columns, History, known_fields
+from surefoot.observation import Columns, History
 from surefoot.onnx_file import Graph, read, seal
 from surefoot.policy import Policy, PolicyState
+from surefoot.typed import known_fields
 
 NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
 BEST = "best.onnx"  # of a run that was judged while it trained

@@ -12,7 +12,7 @@ from typing import Any
 from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.observation import known_fields, text
+from surefoot.typed import known_fields, text
 
 FORMAT = 1
 PURPOSE = b"surefoot policy\0"

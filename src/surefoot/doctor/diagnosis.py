@@ -29,7 +29,7 @@ from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.real2sim.signals import measured
 from surefoot.report import Progress, Watch, unwatched
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine, Law, compile_for
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
@@ -158,7 +158,7 @@ def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, who
     """
     c = policy.contract
     model = compile_for(load_robot(task.robot).spec, task.params)
-    world = Engine(model, task.params, 1, task.substeps, 1, (), task.explicit)
+    world = Engine(model, task.params, 1, task.substeps, 1, (), Law(task.explicit))
     watch(Progress("rebuilding observations"))
     if len(log) < FEWEST:
         raise LogError(_short(len(log), log))

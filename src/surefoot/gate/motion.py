@@ -1,11 +1,11 @@
 """How a policy moves a robot: torque at its limit, joint speeds, changes of action, power, cost of transport.
 
-    share at limit = mean over time and actuators of [|force| >= 0.99 limit]     at the instant each action arrives
+    share at limit = mean over time and actuators of [|force| >= 0.99 limit]     when each action arrives
     change         = sqrt(mean (a_t - a_(t-1))^2), in units of the action, between two control periods
     power          = mean sum_j |tau_j v_j|, W          cost of transport = power time / (m g distance)
 
-An actuator on a joint is at its limit by force; any other (a rotor) by its command at an end of its range. Each number is
-that of an episode; the interval is over episodes.
+An actuator on a joint is at its limit by force; any other (a rotor) by its control at an end of its range. Each number is
+that of one episode; the interval is over episodes.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from surefoot.policy import Driver, Policy
 from surefoot.sim.gap.recipe import HINGE, Plain
 
 NEAR = 0.99  # of a limit
-TRAVEL = 0.5  # m: a robot that went less has no cost of transport
+TRAVEL = 0.5  # m: a robot that travels less has no cost of transport
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Of n episodes; None where the model does not tell."""
+    """Of n episodes; None where the model does not have it."""
 
     at_limit: np.ndarray | None
     """(n,) share of time and actuators"""
@@ -31,9 +31,9 @@ class Motion:
     """the actuator most at its limit, and its share of the time"""
     peak: float | None
     """largest force / limit"""
-    turning: np.ndarray | None
+    hinge_speed: np.ndarray | None
     """(n,) rad/s: fastest of the driven hinges"""
-    sliding: np.ndarray | None
+    slide_speed: np.ndarray | None
     """(n,) m/s: fastest of the driven slides"""
     change: np.ndarray | None
     power: np.ndarray | None
@@ -41,7 +41,7 @@ class Motion:
 
 
 class _Gauge:
-    """What is read off a robot in each control period."""
+    """Measures a robot in each control period."""
 
     def __init__(self, env: Env):
         m = env.world.model
@@ -61,11 +61,11 @@ class _Gauge:
         self.model: mujoco.MjModel = m
 
     def place(self) -> np.ndarray | None:
-        """(n, 2) where on the ground a free robot is."""
+        """(n, 2) horizontal position of a free robot."""
         return None if self.base is None else np.array(self.env.world.state.q[:, self.base : self.base + 2])
 
     def read(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(n, actuators) force / limit under the control that is about to be given, (n, drives) speed, (n,) power."""
+        """(n, actuators) force / limit under the next control, (n, drives) speed, (n,) power."""
         x = self.env.world.state
         x.u[:] = u
         force, v = self.env.world.actuator_force()[:, self.dofs], np.array(x.v[:, self.dofs])
@@ -74,8 +74,8 @@ class _Gauge:
         return np.concatenate([share, np.abs(u[:, self.others] - middle) / half], 1), v, np.abs(force * v).sum(1)
 
 
-def watched(policy: Policy, env: Env) -> Motion:
-    """Run the first episode of each env and read what it does to the robot."""
+def measure(policy: Policy, env: Env) -> Motion:
+    """Motion in the first episode of each env."""
     gauge, n = _Gauge(env), env.n
     obs, alive, drive = env.reset(), np.ones(n, bool), Driver(policy, n)
     steps, power, way = np.zeros(n), np.zeros(n), np.zeros(n)

@@ -31,8 +31,8 @@ from safetensors.numpy import save as save_tensors
 import surefoot
 from surefoot import files
 from surefoot.errors import SurefootError
-from surefoot.observation import known_fields, whole
 from surefoot.tensors import parse_tensors
+from surefoot.typed import known_fields, whole
 
 KEEP = 3  # checkpoints
 LARGEST = 4 << 30  # bytes of a checkpoint's arrays, and of metrics.jsonl

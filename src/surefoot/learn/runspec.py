@@ -10,6 +10,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -171,16 +173,20 @@ def _record(kind: type[Any], value: Any, where: str, kinds: Mapping[str, Any] = 
         if k not in value and f.default is MISSING and f.default_factory is MISSING:
             raise SurefootError(f"{where}: {k}: missing")
     hints = get_type_hints(kind) | dict(kinds)
-    found = {k: _typed(hints[k], v, f"{where}: {k}") for k, v in value.items()}
+    found = {k: typed(hints[k], v, f"{where}: {k}") for k, v in value.items()}
     try:
         return kind(**found)
     except SurefootError as error:
         raise SurefootError(f"{where}: {error}") from None
 
 
-def _typed(kind: Any, value: Any, where: str) -> Any:
-    """A value of JSON as one of this type: exact, but that whole numbers are floats, too, and lists tuples."""
+def typed(kind: Any, value: Any, where: str) -> Any:
+    """A value of JSON or TOML as one of this type: exact, but whole numbers are floats, too, lists tuples, text paths."""
     origin, args = get_origin(kind), get_args(kind)
+    if origin is UnionType and len(args) == 2 and NoneType in args:  # X | None: where it is there, it is an X
+        return typed(next(a for a in args if a is not NoneType), value, where)
+    if kind is Path and isinstance(value, str):
+        return Path(value)
     if kind is Belief:
         return Belief.from_json(value, where)
     if is_dataclass(kind) and isinstance(kind, type):
@@ -188,15 +194,15 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     if origin is tuple and isinstance(value, list):
         each = args[:1] * len(value) if args[-1] is Ellipsis else args
         if len(each) == len(value):
-            return tuple(_typed(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(each, value)))
+            return tuple(typed(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(each, value)))
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is kind or (origin is Mapping and isinstance(value, dict)):
         return value
     if origin is Literal and isinstance(value, str) and value in args:
         return value
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
     expected = (
         ", ".join(map(str, args)) if origin is Literal else names.get(kind, "a list" if origin is tuple else "none")
     )
-    raise SurefootError(f"{where}: expected {expected}, found {json.dumps(value)[:80]}")
+    raise SurefootError(f"{where}: expected {expected}, found {json.dumps(value, default=str)[:80]}")

@@ -26,6 +26,13 @@ class Batched:
     def iterations(self) -> int:
         return max(1, -(-self.steps // self.batch))
 
+    @property
+    def rounding(self) -> str:
+        """What becomes of `steps`, in words; empty where they are whole batches."""
+        runs = self.iterations * self.batch
+        parts = f"{self.envs} simulations x {self.horizon} steps"
+        return "" if runs == self.steps else f"{self.steps} steps are run as {runs}: whole batches of {parts}"
+
     def check(self, least_one: Sequence[str], finite: Sequence[str], where: str = "") -> None:
         for name in least_one:
             if getattr(self, name) < 1:
@@ -52,12 +59,12 @@ class Judging:
 
 @dataclass(frozen=True)
 class PPOSettings(Batched):
-    """Settings of the learner."""
+    """Settings of the learner, PPO."""
 
     envs: int = 1024
     """simulations side by side"""
     steps: int = 2_000_000
-    """env steps in all"""
+    """env steps in all, rounded up to whole batches; a student's steps change in proportion"""
     horizon: int = 24
     """env steps of each simulation between updates"""
     epochs: int = 5

@@ -1,1 +1,1 @@
-"""Worlds and Beliefs from Logs: what a real machine did, held against what its model would have done."""
+"""Worlds and Beliefs from Logs: a robot's motion compared with its model's."""

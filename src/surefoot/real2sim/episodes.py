@@ -1,7 +1,7 @@
-"""logged: what a machine that is really a simulation did, as a log of a real one would have it.
+"""logged: simulated episodes as the log of a robot.
 
-Row k: what was measured at time k, and `control`, what the actuators were told from then until time k + 1, before any Term
-that stands for how this machine differs. Episodes follow each other with one empty row (nan) between them.
+Row k: the measurement at time k, and `control`, the command from then until time k + 1, before any Term. Episodes follow
+each other with one empty row (nan) between them.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,9 @@ def logged(
     e: np.ndarray | None = None,
     seed: int | None = None,
 ) -> Log:
-    """The first episode of each env, or of the first few, one after the other; in worlds e (n, ne), or as env believes.
+    """The first episode of each env, or of the first few, one after the other; in worlds e (n, ne), or drawn from its belief.
 
-    `noise` is the sd of each column's sensor noise, in its unit; `stir` that of what is added to the actions, in theirs,
-    to visit more than the policy's own path.
+    `noise` is the sd of each column's sensor noise, in its unit; `stir` the sd of exploration noise on the actions.
     """
     obs, count = env.reset(seed, e), env.n if episodes is None else episodes
     rows: list[dict[str, np.ndarray]] = []
@@ -58,7 +57,7 @@ def logged(
 
 
 def columns(env: Env, x: State) -> dict[str, np.ndarray]:
-    """A state in the words of a log."""
+    """A state as columns of a log."""
     m, found = env.world.model, {}
     if has_base(m):
         found = {"base_pos": x.q[:, :3], "base_quat": x.q[:, 3:7], "base_lin_vel": x.v[:, :3], "base_ang_vel": x.v[:, 3:6]}  # fmt: skip

@@ -1,8 +1,8 @@
-"""A world that follows a log: begun where the machine was, given what the machine was told, and what a policy has to add.
+"""A world whose episodes replay windows of a log, with a policy that adds to the log's controls.
 
-    x(k+1) = f(x(k), give(u_log(k), a(k)), e)        e is fixed; which window of the log an episode walks along is drawn
+    x(k+1) = f(x(k), give(u_log(k), a(k)), e)        e is fixed; the window of each episode is drawn at random
 
-For learning by reinforcement what a model lacks: a delta to its controls, or forces of its actuators.
+For reinforcement learning of missing physics: a delta to the controls, or the forces of actuators.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,30 +17,30 @@ from surefoot.real2sim.replay import Windows, picked
 from surefoot.world import Chance, Motion, Start, State, Term, World
 
 Give = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""the log's controls (n, nu), a policy's u -> the controls that the world gets"""
+"""the log's controls (n, nu), a policy's u -> the controls of the world"""
 
 
-class Followed(World):
-    """The windows of a log as episodes of a world; its only unknown is which window, and no sensor is in between."""
+class LogWorld(World):
+    """Windows of a log as episodes; the only unknown is the window's index, and the state is observed exactly."""
 
     def __init__(self, inner: World, pieces: Windows, e: np.ndarray, give: Give):
         self.inner, self.pieces, self.fixed, self.give = inner, pieces, e, give
         self.n, self.dt, self.model, self.terms = inner.n, inner.dt, inner.model, ()
-        self.layout = replace(inner.layout, actuators=())  # a policy's numbers are what `give` makes of them
+        self.layout = replace(inner.layout, actuators=())  # `give` interprets the policy's output
         self.params = Params((Param("window", "task", 0.0, 0.0, float(len(pieces)), op="set"),))
         self.state = State(**{**vars(inner.state), "e": np.zeros((inner.n, 1))})
 
     @property
     def belief(self) -> Box:
-        """Every window alike."""
+        """Uniform over the windows."""
         return Box.full(self.params)
 
     def now(self, x: State) -> tuple[np.ndarray, np.ndarray]:
-        """(n,) window of each simulation, and how many periods it is into it."""
+        """(n,) window of each simulation, and its control period within the window."""
         return self._window(x.e), np.clip(np.rint(x.time / self.dt).astype(int), 0, self.pieces.length)
 
     def controls(self, x: State) -> np.ndarray:
-        """(n, nu) what the log gives next; at a window's end, what it gave last."""
+        """(n, nu) the log's next controls; at a window's end, its last ones."""
         window, k = self.now(x)
         return self.pieces.u[window, np.minimum(k, self.pieces.length - 1)]
 
@@ -48,13 +48,19 @@ class Followed(World):
         return np.minimum(e[:, 0].astype(int), len(self.pieces) - 1)
 
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
-        """At the windows that e tells; the starts are the log's."""
+        """At the windows in e; the starts are the log's."""
         begin = picked(self.pieces.start, self._window(e))
         self.inner.reset(ids, np.repeat(self.fixed[None], len(ids), 0), begin)
         self.state.e[ids] = e
 
-    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.inner.step(self.give(self.controls(self.state), u), chance)
+    def begin(self, u: np.ndarray, chance: Chance) -> None:
+        self.inner.begin(self.give(self.controls(self.state), u), chance)
+
+    def advance(self) -> None:
+        self.inner.advance()
+
+    def end(self) -> np.ndarray:
+        return self.inner.end()
 
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.inner.set_state(q, v)
@@ -69,13 +75,13 @@ class Followed(World):
         return self.inner.actuator_force()
 
     def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
-        raise SurefootError("a window of a log does not change while it is followed")
+        raise SurefootError("log world: the window of an episode cannot change before its end")
 
     def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> World:
-        raise SurefootError("a world that follows a log is made for one policy, and keeps its size and terms")
+        raise SurefootError("log world: its size and terms are fixed; make another one")
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
-        raise SurefootError("a world that follows a log is stepped by a policy")
+        raise SurefootError("log world: expected step(), one period at a time; it has no rollout()")
 
     def save(self) -> dict[str, np.ndarray]:
         return self.inner.save() | {"window": self.state.e.copy()}

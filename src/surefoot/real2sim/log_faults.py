@@ -1,4 +1,4 @@
-"""A log in the model's own order, and the faults of it that a preflight tries."""
+"""A log in the model's joint order, and the faults that a preflight tries on it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from surefoot.real2sim.signals import BASE, PAUSE, controls, has_base, joints_of
 from surefoot.real2sim.streams import LATE
 from surefoot.world import World
 
-OFFSET = 0.1  # rad: an offset that is tried
+OFFSET = 0.1  # rad: the offset that is tried
 SPEEDS = ("base_lin_vel", "base_ang_vel")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A log in the model's own order, and who is who in it."""
+    """A log in the model's joint order, with its joints and actuators."""
 
     world: World
     log: Log
     driven: Driven
     """joints as joint_pos has them, with their actuators"""
     signals: tuple[str, ...]
-    """what is predicted"""
+    """the columns that are predicted"""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -40,10 +40,10 @@ def predicted(world: World, log: Log) -> tuple[str, ...]:
 
 
 def case(world: World, log: Log) -> Case:
-    """Joints in the order of joint_pos, controls in the model's; speeds that were not logged are slopes."""
-    m, told = world.model, predicted(world, log)
+    """Joints in the order of joint_pos, controls in the model's; velocities that were not logged are derivatives."""
+    m, signals = world.model, predicted(world, log)
     kept = {"control": controls(world, log)}
-    joints = joints_of(m, log, "joint_pos") if "joint_pos" in told else []
+    joints = joints_of(m, log, "joint_pos") if "joint_pos" in signals else []
     names = tuple(m.joint(j).name for j in joints)
     if joints:
         kept["joint_pos"] = measured(log, "joint_pos")
@@ -60,18 +60,18 @@ def case(world: World, log: Log) -> Case:
     turning = tuple(bool(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_HINGE) for j in joints)
     plain = Log(log.time, kept, meta={"names": dict.fromkeys(JOINTS, list(names))} if joints else {})
     motors = tuple(driven.get(j, -1) for j in joints)
-    return Case(world, plain, Driven(names, motors, m.nu, turning), told)
+    return Case(world, plain, Driven(names, motors, m.nu, turning), signals)
 
 
 def edited(case: Case, fault: Fault) -> Log:
-    """The log under a fault; what was sent is moved in time within its own stretch."""
+    """The log under a fault; controls are shifted in time within their stretch."""
     step = np.diff(case.log.time)
     stretch = np.concatenate([[0], np.cumsum(step > PAUSE * np.median(step))])
     spans = np.searchsorted(stretch, stretch), np.searchsorted(stretch, stretch, "right") - 1
     return Log(case.log.time, on_columns(fault, case.log.columns, spans), meta=case.log.meta)
 
 
-def suspicions(case: Case) -> Iterator[Fault]:
+def possible_faults(case: Case) -> Iterator[Fault]:
     m = case.world.model
     yield from of_joints(case.driven, OFFSET)
     yield from of_clock(case.world.dt, LATE)

@@ -1,7 +1,7 @@
-"""The machine as it stood when the log was made: a model file, how its base was held, how its joints were driven.
+"""The robot of a log: a model file, whether its base was fixed, and how its joints were driven.
 
-A log of a robot hung in the air needs a model whose trunk is fixed; a log of position targets needs servos with the
-gains the robot had, where the model file has bare motors.
+A log of a robot hung in the air needs a model with a fixed trunk; a log of position targets needs servos with the
+robot's gains, where the model file has bare motors.
 """
 
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ from surefoot.world import Term
 
 @dataclass(frozen=True)
 class Plant:
-    """How a model file becomes the machine that made a log."""
+    """How a model file becomes the robot of a log."""
 
     model: str
     """a model file, or a task's name"""
     fixed: bool = False
-    """the base is held in the air: its free joint is taken out, a metre above where it stood"""
+    """the base is fixed in the air: its free joint is removed, a metre above its pose"""
     kp: float | None = None
-    """position gain of servos that stand in for the model's motors, N m/rad"""
+    """position gain of servos that replace the model's motors, N m/rad"""
     kd: float = 0.0
     """velocity gain of those servos, N m s/rad"""
     timestep: float | None = None
-    """longest step of the engine, s; the model's own where not given"""
+    """longest engine step, s; default: the model's own"""
     net: str | None = None
-    """an actuator net that `surefoot actuator` wrote, to go with the model's actuators"""
+    """an actuator net by `surefoot actuator`, added to the model's actuators"""
 
     def spec(self) -> mujoco.MjSpec:
         task = tasks.resolve(self.model) if tasks.is_reference(self.model) else None
@@ -45,7 +45,7 @@ class Plant:
             )
         spec = (load_robot(task.robot) if task else load_model(self.model)).spec
         if self.fixed:
-            hold(spec, self.model)
+            fix_base(spec, self.model)
         if self.kp is not None:
             servos(spec, self.kp, self.kd, self.model)
         if self.timestep is not None:
@@ -63,19 +63,19 @@ def world(spec: mujoco.MjSpec, params: Params, dt: float, n: int = 1, terms: tup
     substeps = max(1, int(np.ceil(dt / spec.option.timestep - 1e-6)))
     spec.option.timestep = dt / substeps
     for actuator in spec.actuators:
-        actuator.interp = 1  # a delay between two steps reads between two controls: what is smooth can be identified
+        actuator.interp = 1  # delays between two steps interpolate: a smooth delay can be identified
     return Engine(compile_for(spec, params), params, n, substeps, terms=terms)
 
 
-def hold(spec: mujoco.MjSpec, where: str | Path) -> None:
+def fix_base(spec: mujoco.MjSpec, where: str | Path) -> None:
     free = [j for j in spec.joints if j.type == mujoco.mjtJoint.mjJNT_FREE]
     if not free:
-        raise SurefootError(f"{where}: fixed: found no free joint to take out; the base is already held")
+        raise SurefootError(f"{where}: fixed: found no free joint to remove; the base is already fixed")
     for joint in free:
-        joint.parent.pos[2] += 1.0  # what moves must not meet the ground
+        joint.parent.pos[2] += 1.0  # moving limbs must not touch the ground
         spec.delete(joint)
     for key in list(spec.keys):
-        spec.delete(key)  # their poses had a base
+        spec.delete(key)  # their poses include the base
 
 
 def servos(spec: mujoco.MjSpec, kp: float, kd: float, where: str | Path = "model") -> None:

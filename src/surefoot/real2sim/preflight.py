@@ -1,13 +1,13 @@
-"""preflight: is this log what it says it is? Wrong names, signs, units, frames and clocks, found before anything is fitted to them.
+"""preflight: finds wrong names, signs, units, frames and clocks in a log before anything is fitted to it.
 
-Each suspicion is an edit of the log (two joints exchanged, a sign turned, degrees made radians, controls read later, gravity
-another way). Under every edit the model predicts the same short pieces of the log. An edit that predicts much better than
-the log as it stands, piece for piece, is named with its evidence:
+Each possible fault is an edit of the log: two joints exchanged, a sign reversed, degrees converted to radians, controls
+shifted in time, gravity along another axis. The model predicts the same short pieces of the log under every edit. An edit
+that predicts much better than the log as it is, piece for piece, is reported with its evidence:
 
-    gain = error as it stands / error under the edit          suspect where gain > GAIN, and in nine of ten pieces
+    gain = error of the log as it is / error under the edit          suspect where gain > GAIN, and in nine of ten pieces
 
-Errors are in the log's own units, so that degrees read as radians do not shrink them. What a log says of itself, without a
-model, is asked first (streams.py). A fit that swallows such a fault gives numbers, and they mean nothing.
+Errors are in the log's own units, so that reading degrees as radians does not shrink them. Checks that need no model come
+first (streams.py). A fit would absorb such a fault into meaningless numbers.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ import numpy as np
 
 from surefoot.fault import JOINTS, PLAIN, Fault, on_columns
 from surefoot.log import Log
-from surefoot.real2sim.log_faults import OFFSET, SPEEDS, Case, case, edited, predicted, suspicions
-from surefoot.real2sim.replay import Windows, bears, predict, whole, windows
+from surefoot.real2sim.log_faults import OFFSET, SPEEDS, Case, case, edited, possible_faults, predicted
+from surefoot.real2sim.replay import Windows, longest_window, predict, stable_length, windows
 from surefoot.real2sim.signals import (
     BASE,
     PAUSE,
@@ -34,50 +34,53 @@ from surefoot.real2sim.streams import GAIN, LATE, PIECES, attitude, speeds, stam
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
-STRAIGHT = 1.5  # gain for gravity and clocks: where a machine falls or lags, an edit that helps predicts better whatever is wrong
-SECONDS = 1.0  # of each piece that is predicted: long enough for gravity to show
-SHORTEST = 0.2  # s, of a piece that says anything
+STRAIGHT = (
+    1.5  # gain for gravity and clocks: where a machine falls or lags, such an edit often helps whatever the fault is
+)
+SECONDS = 1.0  # length of each piece: long enough for gravity to act
+SHORTEST = 0.2  # s: shorter pieces carry no evidence
 STANDING = ("base", "kind of controls")
-FOLLOWS = 0.3  # of their size: controls of a motor that are nearer to its joint's position are targets
+FOLLOWS = 0.3  # of their size: motor controls nearer to the joint's position are position targets
 LOST = 1e3  # rad: the error of a simulation that diverged
-UNMOVED = 1e-4  # rad, m, ...: less than an encoder tells
+UNMOVED = 1e-4  # rad, m, ...: below an encoder's resolution
 TWINS = {"signs of controls": "signs of readings", "order of controls": "order of readings"}
-NEAR = 0.9  # of what the best edit explains: another that explains as much is named beside it
-FARTHEST = 0.5  # rad: the largest offset that is believed
+NEAR = 0.9  # of what the best edit explains: another that explains as much is reported with it
+FARTHEST = 0.5  # rad: the largest plausible offset
 ONCE = 64  # edits in one rollout
 
 
 def preflight(world: World, log: Log) -> Verdict:
-    """What looks wrong in a log, most telling first; holds when nothing does."""
+    """The checks of a log, failed ones first; passes when all hold."""
     for name in JOINTS:
         if name in log.columns:
             refuse_empty(log, name, [world.model.joint(j).name for j in joints_of(world.model, log, name)])
     first = [*standing(world, log), *stamps(log), *attitude(world, log), *speeds(world, log)]
     unchecked, edits, offsets = _why_not(world, log), list[Check](), dict[str, float]()
-    if not unchecked and all(c.holds for c in first if c.name in STANDING):  # else no edit would mean anything
+    if not unchecked and all(c.holds for c in first if c.name in STANDING):  # else edits mean nothing
         edits, offsets, unchecked = _edits(case(world, log))
-    checks = [*first, *edits, *_limits(world, log, offsets)]  # what predicts well comes before what is out of range
+    checks = [*first, *edits, *_limits(world, log, offsets)]  # prediction is stronger evidence than a range
     bad = [c for c in checks if not c.holds]
     next_ = "correct the mapping: " + bad[0].evidence if bad else ""
     return Verdict(tuple(sorted(checks, key=lambda c: c.holds)), next_, meta={"unchecked": unchecked})
 
 
 def standing(world: World, log: Log) -> Iterator[Check]:
-    """How the machine stood and was driven, where log and model do not agree about it."""
+    """Whether log and model agree on a free or fixed base, and on the kind of controls."""
     m = world.model
     if has_base(m):
-        told = [c for c in log.columns if c in BASE or c in world.state.y]
+        measured_ = [c for c in log.columns if c in BASE or c in world.state.y]
         words = (
-            ", ".join(told) or "no column tells of the base, which is free in the model: was it held? (--machine.fixed)"
+            ", ".join(measured_)
+            or "no column measures the base, which is free in the model: was it fixed? (--machine.fixed)"
         )
-        yield Check("base", len(told), 1, bool(told), words, unit="columns")
+        yield Check("base", len(measured_), 1, bool(measured_), words, unit="columns")
     if "joint_pos" not in log.columns or "control" not in log.columns:
         return
     joints = joints_of(m, log, "joint_pos")
     bare = [
         (a, joints.index(int(m.actuator_trnid[a, 0])))
         for a in range(m.nu)
-        if m.actuator_biastype[a] == mujoco.mjtBias.mjBIAS_NONE and not world.terms  # which may be a net of servos
+        if m.actuator_biastype[a] == mujoco.mjtBias.mjBIAS_NONE and not world.terms  # a term may be a net of servos
         and m.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_trnid[a, 0] in joints
     ]  # fmt: skip
     if not bare:
@@ -85,34 +88,34 @@ def standing(world: World, log: Log) -> Iterator[Check]:
     u, q = (x[:, list(i)] for x, i in zip((controls(world, log), measured(log, "joint_pos")), zip(*bare)))
     size = float(np.sqrt(np.nanmean(np.square(u))))
     away = float(np.sqrt(np.nanmean(np.square(u - q)))) / size if size > 0 else 1.0
-    yield Check("kind of controls", away, FOLLOWS, away >= FOLLOWS, f"controls are {away:.0%} of their size away from joint_pos"
-                + ("" if away >= FOLLOWS else ": position targets, which the model's motors would take for torques; "
+    yield Check("kind of controls", away, FOLLOWS, away >= FOLLOWS, f"controls differ from joint_pos by {away:.0%} of their size"
+                + ("" if away >= FOLLOWS else ": position targets, which the model's motors would apply as torques; "
                    "give the servos' gains (--machine.kp, --machine.kd)"), unit="of their size")  # fmt: skip
 
 
 def _why_not(world: World, log: Log) -> str:
-    """Why order, signs and gravity cannot be asked for; nothing where they can."""
-    told = predicted(world, log)
-    if not told:
+    """Why order, signs and gravity cannot be checked, or nothing."""
+    columns = predicted(world, log)
+    if not columns:
         return "the log has no joint_pos" + (", base_lin_vel or base_ang_vel" if has_base(world.model) else "")
     if not world.model.nu:
         return "the model has no actuators"
-    longest = whole(world, log, told) * world.dt
+    longest = longest_window(world, log, columns) * world.dt
     if longest < SHORTEST:
-        return f"the log's stretches without a gap are {longest:.2g} s long, and it takes {SHORTEST:g}"
-    main = _main(told)
+        return f"the log's stretches without a gap are {longest:.2g} s long, expected at least {SHORTEST:g} s"
+    main = _main(columns)
     if max(float(np.nanmax(np.nanstd(measured(log, name), 0))) for name in main) < UNMOVED:
-        return f"nothing moved: {' and '.join(main)} stay where they are"
+        return f"nothing moves: {' and '.join(main)} stay constant"
     return ""
 
 
-def _main(told: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that bear witness unless an edit is about others."""
-    return told[:1] if told[0] == "joint_pos" else told
+def _main(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns whose errors count unless an edit concerns others."""
+    return columns[:1] if columns[0] == "joint_pos" else columns
 
 
 def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check]:
-    """Positions beyond what the joints can reach, once offsets that were found are added; 57 times beyond is degrees."""
+    """Positions outside the joints' ranges, after correction by offsets; a factor of 57 means degrees."""
     if "joint_pos" not in log.columns:
         return
     m, q = world.model, measured(log, "joint_pos")
@@ -125,7 +128,7 @@ def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check
         small, large = np.radians([least, most])
         far = max(-least, most) > 2 * max(-low, high)
         if over > margin and far and low - margin <= small and large <= high + margin:
-            words += "; in degrees it would fit: degrees passed as radians?"
+            words += "; as degrees it would fit: degrees instead of radians?"
         elif over > margin:
             words += "; is this another joint's column, or another zero?"
         if over > margin or limited:
@@ -133,13 +136,13 @@ def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check
 
 
 def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
-    """What each suspicion explains, offsets of joints that explain most, and whether it all means little."""
+    """What each edit explains, joint offsets that explain most, and a warning where the model predicts too badly."""
     world, log = case.world, case.log
-    longest = min(SECONDS, bears(world, log, world.params.nominal, SECONDS, grown=2.0))
-    length = int(np.clip(round(longest / world.dt), 2, whole(world, log, case.signals)))
+    longest = min(SECONDS, stable_length(world, log, world.params.nominal, SECONDS, grown=2.0))
+    length = int(np.clip(round(longest / world.dt), 2, longest_window(world, log, case.signals)))
     pieces = windows(world, log, length, _stride(log, length), case.signals)
     pieces = replace(pieces, signals=tuple(_circled(log, s) for s in pieces.signals))
-    faults, main = list(suspicions(case)), _columns(case)
+    faults, main = list(possible_faults(case)), _columns(case)
     tried = [PLAIN, *(f for f in faults if not f.guesses)]
     errors = _errors(case, pieces, tried)  # (faults, pieces, columns)
     probes = [f for f in faults if f.guesses]
@@ -152,13 +155,13 @@ def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
     tried, errors = [*tried, *turned], np.concatenate([errors, under])
     found = [f for k in range(1, len(tried)) if (f := _check(case, tried, errors, k))]
     best, still = min([*map(cost, errors), *probed]), cost(_still(case, pieces))
-    lost = (f"the model predicts {' and '.join(_main(case.signals))} worse than standing still would, under every "
-            "suspicion: it can hardly judge this log") if best > still else ""  # fmt: skip
-    return *_told_apart(found, case.names), lost
+    lost = (f"the model predicts {' and '.join(_main(case.signals))} worse than a constant would, under every "
+            "edit: it can hardly judge this log") if best > still else ""  # fmt: skip
+    return *_reported(found, case.names), lost
 
 
 def _circled(log: Log, signal: Signal) -> Signal:
-    """Errors on the circle only where readings jump by a turn and stay within one: elsewhere it would hide degrees."""
+    """Errors on the circle only where readings jump by a turn and stay within one: elsewhere that would hide degrees."""
     if signal.kind != "turn" or signal.turns is None:
         return signal
     q = log["joint_pos"]
@@ -167,12 +170,12 @@ def _circled(log: Log, signal: Signal) -> Signal:
 
 
 def _width(case: Case) -> int:
-    """Columns of errors: joints, and the speeds of a base."""
+    """Columns of errors: joints, and velocities of a base."""
     return len(case.names) + 3 * sum(name in SPEEDS for name in case.signals)
 
 
 def _columns(case: Case, fault: Fault = PLAIN) -> list[int]:
-    """Of the errors' columns, those that bear witness: of the joints a fault is about, of the base, or all of the joints."""
+    """The columns of errors that count for a fault: of its joints, of the base, or of all joints."""
     count, whole_ = len(case.names), _width(case)
     if fault.of == "base" and whole_ > count:
         return list(range(count, whole_))
@@ -184,17 +187,17 @@ class Found:
     fault: Fault
     check: Check
     much: float
-    """how much of the squared error of all that bears witness it takes away"""
+    """reduction of the total squared error in the columns that count"""
     note: tuple[float, ...] = ()
-    """offsets, which can be learned and are no fault"""
+    """joint offsets, which can be identified and are no fault"""
 
     @property
-    def tells(self) -> bool:
+    def counts(self) -> bool:
         return bool(self.note) or not self.check.holds
 
 
 def _called(fault: Fault) -> str:
-    """The check that it is a matter of."""
+    """The name of the check that a fault belongs to."""
     said = {"control": " of controls", "readings": " of readings"}.get(fault.of, "")
     names = {"sign": f"signs{said}", "order": f"order{said}" if said else "joint order", "unit": "units", "offset": "offsets",
              "delay": "clock of controls", "frame": "axes of the base" if fault.of else "direction of gravity"}  # fmt: skip
@@ -204,7 +207,7 @@ def _called(fault: Fault) -> str:
 def _check(case: Case, tried: list[Fault], errors: np.ndarray, k: int) -> Found | None:
     fault, main = tried[k], _columns(case)
     plain, other = errors[0], errors[k]
-    if fault.rows:  # against the best delay that an actuator may have
+    if fault.rows:  # against the best delay that is plausible for an actuator
         some = [i for i, x in enumerate(tried) if (x is PLAIN or x.rows) and _allowed(case, x)]
         if k in some:
             return None
@@ -214,7 +217,7 @@ def _check(case: Case, tried: list[Fault], errors: np.ndarray, k: int) -> Found 
     much = float((plain - other)[:, main].sum())
     if fault.kind != "offset" or check.holds:
         return Found(fault, check, much)
-    words = f"{check.evidence}; it can be learned (--learn encoder_offset:each)"
+    words = f"{check.evidence}; it can be identified (--learn encoder_offset:each)"
     note = on_columns(fault, {"joint_pos": np.zeros((1, len(case.names)))})["joint_pos"][0]
     return Found(fault, replace(check, holds=True, evidence=words), much, tuple(note.tolist()))
 
@@ -223,16 +226,18 @@ def _allowed(case: Case, fault: Fault) -> bool:
     return abs(fault.rows) * case.world.dt <= max(LATE, 1.5 * case.world.dt)
 
 
-def _told_apart(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check], dict[str, float]]:
-    """Of each kind the edit that explains most. Of all that tell, only the one that explains most: it explains the others
-    (a leg exchanged shows in the signs of its joints as well), with those that explain nearly as much."""
-    tell = [f for f in found if f.tells]
-    quiet = {f.check.name: f for f in sorted(found, key=lambda f: f.much) if not f.tells}
-    shown = [f.check for name, f in quiet.items() if name not in {f.check.name for f in tell}]
-    if not tell:
+def _reported(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check], dict[str, float]]:
+    """Of each kind the edit that explains most; of those that count, only the best, with others that explain nearly as much.
+
+    The best explains the rest: an exchanged leg also appears in the signs of its joints.
+    """
+    counted = [f for f in found if f.counts]
+    quiet = {f.check.name: f for f in sorted(found, key=lambda f: f.much) if not f.counts}
+    shown = [f.check for name, f in quiet.items() if name not in {f.check.name for f in counted}]
+    if not counted:
         return shown, {}
-    most = max(f.much for f in tell)
-    near = sorted((f for f in tell if f.much >= NEAR * most), key=lambda f: -f.much)
+    most = max(f.much for f in counted)
+    near = sorted((f for f in counted if f.much >= NEAR * most), key=lambda f: -f.much)
     top = next((f for f in near if not f.note), near[0])
     same = [f for f in near if f is not top and f.check.name == top.check.name][:3]
     other = {f.check.name: f for f in reversed(near) if f.check.name != top.check.name}
@@ -242,7 +247,7 @@ def _told_apart(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check]
 
 
 def _offsets(probes: list[Fault], cost: np.ndarray, plain: float) -> Iterator[Fault]:
-    """Offsets of the size that predicts best: the vertex of the parabola through -OFFSET, 0 and OFFSET."""
+    """Offsets of the best size: the vertex of the parabola through the costs at -OFFSET, 0 and OFFSET."""
     for fault, (above, below) in zip(probes, cost):
         bend = above + below - 2 * plain
         size = 0.5 * OFFSET * (below - above) / bend if bend > 0 else np.inf
@@ -251,9 +256,9 @@ def _offsets(probes: list[Fault], cost: np.ndarray, plain: float) -> Iterator[Fa
 
 
 def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault]:
-    """For controls that look wrong: the same said of the readings, which a symmetric machine cannot tell apart."""
+    """For faults of controls that count: the same fault of the readings, which on a symmetric machine looks alike."""
     found = [
-        (f.much, x.twin) for k, x in enumerate(tried) if x.twin and (f := _check(case, tried, errors, k)) and f.tells
+        (f.much, x.twin) for k, x in enumerate(tried) if x.twin and (f := _check(case, tried, errors, k)) and f.counts
     ]
     yield from (twin for _, twin in sorted(found, key=lambda f: -f[0])[:PIECES])
 
@@ -275,7 +280,7 @@ def _errors(case: Case, pieces: Windows, faults: list[Fault]) -> np.ndarray:
     found, count = found.reshape(len(faults), len(pieces), -1), len(case.names)
     for k, x in enumerate(faults):
         at_0, at_1 = (on_columns(x, {"joint_pos": np.full((1, count), v)})["joint_pos"] for v in (0.0, 1.0))
-        found[k, :, :count] /= np.square(at_1 - at_0)  # in the log's own units
+        found[k, :, :count] /= np.square(at_1 - at_0)  # in the log's units
     return found
 
 
@@ -290,11 +295,11 @@ def _stride(log: Log, length: int) -> int:
 
 
 def _squared(case: Case, motion: Motion, target: dict[str, np.ndarray], pieces: Windows) -> np.ndarray:
-    """(n, columns) mean square error of each simulation; of the base, in parts of how much its columns vary."""
+    """(n, columns) mean square error of each simulation; of the base, relative to its columns' standard deviations."""
     found = []
     for s in pieces.signals:
         error = s.error(s.read(motion), target[s.name])
-        error = np.where(np.isfinite(target[s.name]), error, 0.0)  # a lost packet says nothing against a prediction
+        error = np.where(np.isfinite(target[s.name]), error, 0.0)  # a lost packet is no evidence against a prediction
         error[motion.diverged] = LOST
         with np.errstate(over="ignore"):
             found.append(np.square(error / _size(case, s.name)).mean(1))
@@ -302,12 +307,12 @@ def _squared(case: Case, motion: Motion, target: dict[str, np.ndarray], pieces: 
 
 
 def _size(case: Case, name: str) -> float:
-    """What errors of a column are measured by: speeds of a base differ in unit, and are added up."""
+    """The unit of a column's errors: velocities of a base differ in unit and are summed, so they are relative."""
     return max(float(np.nanstd(case.log[name])), UNMOVED) if name in SPEEDS else 1.0
 
 
 def _still(case: Case, pieces: Windows) -> np.ndarray:
-    """(w, columns) mean square error of saying that everything stays as each piece begins."""
+    """(w, columns) mean square error of a constant prediction: each piece stays at its first row."""
     found = []
     for s in pieces.signals:
         target, first = pieces.target(s), measured(case.log, s.name)[pieces.rows]
@@ -317,7 +322,7 @@ def _still(case: Case, pieces: Windows) -> np.ndarray:
 
 
 def _gravity(case: Case, pieces: Windows) -> tuple[list[Fault], np.ndarray]:
-    """For a machine whose base is held: gravity along each axis in turn. A free base is told by its own attitude."""
+    """With a fixed base: gravity along each axis in turn. With a free base its attitude says the direction."""
     world, found, errors = case.world, list[Fault](), list[np.ndarray]()
     nothing = np.zeros((0, len(pieces), _width(case)))
     if has_base(world.model) or not world.model.opt.gravity.any():

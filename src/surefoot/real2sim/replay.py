@@ -1,8 +1,8 @@
-"""replay: give a model the controls a real machine was given, and hold what it does against what the machine did.
+"""replay: apply a log's controls to a model, and compare its motion with the measured one.
 
-    x(k+1) = f(x(k), u(k), e)   from x(0) as measured; free, or set back to the measured state every so many steps
+    x(k+1) = f(x(k), u(k), e)   from x(0) as measured; free, or reset to the measured state every few steps
 
-The error compounds: |error after h steps| ~ rho^h. rho > 1 is where small mismatch ends in a fall.
+The error compounds: |error after h steps| ~ rho^h. With rho > 1 a small mismatch grows into a fall.
 """
 
 import re
@@ -19,9 +19,13 @@ from surefoot.rng import stream
 from surefoot.sim.events import Pull, Push
 from surefoot.world import Chance, Motion, Start, World
 
-LOST = 2  # rows in a row without a measurement that a window may run across
-SMALL, GROWN, DIRECTIONS = 1e-6, 10.0, 4  # a small error, rad/s or m/s; how many fold it may grow; how many are tried
-UNEVEN = 0.02  # of a step: how far stamps may be from even before a log must be resampled
+LOST = 2  # consecutive rows without a measurement that a window may include
+SMALL, GROWN, DIRECTIONS = (
+    1e-6,
+    10.0,
+    4,
+)  # a small error, rad/s or m/s; the growth that counts as unstable; directions tried
+UNEVEN = 0.02  # of a step: the largest deviation of time stamps before a log must be resampled
 
 
 @dataclass(frozen=True)
@@ -30,30 +34,30 @@ class Windows:
 
     log: Log
     signals: tuple[Signal, ...]
-    rows: np.ndarray  # (w,) where each begins
+    rows: np.ndarray  # (w,) first row of each
     length: int  # steps
     start: Start  # (w, ...) measured states
     u: np.ndarray  # (w, length, nu)
     before: np.ndarray | None = None
-    """(w, k, nu) controls of the rows before, where actuators remember them"""
+    """(w, k, nu) controls of earlier rows, where actuators have delay or dynamics"""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def some(self, at: np.ndarray | slice) -> "Windows":
-        """Those at the given places."""
+        """The windows at some indices."""
         before = None if self.before is None else self.before[at]
         return replace(self, rows=self.rows[at], start=picked(self.start, at), u=self.u[at], before=before)
 
     def target(self, signal: Signal) -> np.ndarray:
-        """(w, length, k) what was measured at the end of each step."""
+        """(w, length, k) the measurement at the end of each step."""
         at = self.rows[:, None] + np.arange(1, self.length + 1)
         return measured(self.log, signal.name)[at]
 
     def errors(self, motion: Motion) -> dict[str, np.ndarray]:
         """Signal -> (n, length, size) prediction minus measurement; n a multiple of w, all windows for each e in turn.
 
-        0 where nothing was measured: a lost packet says nothing against a prediction.
+        0 where nothing was measured: a lost packet is no evidence against a prediction.
         """
         copies = len(motion.q) // len(self)
         found = {s.name: s.error(s.read(motion), np.tile(self.target(s), (copies, 1, 1))) for s in self.signals}
@@ -67,58 +71,60 @@ class Windows:
 def windows(
     world: World, log: Log, length: int | None = None, stride: int | None = None, only: tuple[str, ...] = ()
 ) -> Windows:
-    """Cut a log into windows of `length` steps, one every `stride`; without a length, as long as the log allows (whole).
+    """Cut a log into windows of `length` steps, one every `stride`; without a length, of longest_window steps.
 
-    Each stretch without a gap is cut from its first row on, or where actuators are slow, from the row on where it no
-    longer matters what they had reached at the first: a gap is never bridged.
+    Each stretch without a gap is cut from its first row; where actuators have dynamics, from the row at which their
+    unknown first state is forgotten. No window crosses a gap.
     """
     chosen, u = signals(world, log, only), controls(world, log)
     seen = _complete(log, chosen)
-    whole_ones = stretches(world, log, seen, np.isfinite(u).all(1))
-    parts = _known(world, whole_ones)
+    unbroken = stretches(world, log, seen, np.isfinite(u).all(1))
+    parts = _settled(world, unbroken)
     length = _longest(parts) if length is None else length
     if not 1 <= length < len(log):
         raise LogError(f"found {len(log)} rows, expected more than {length} for windows of {length} steps")
     rows = np.concatenate([np.arange(a, b - length + 1, stride or length) for a, b in parts])
     rows = rows[seen[rows]]
     if not len(rows):
-        raise LogError(f"no {length} steps in a row without a gap; try shorter windows")
-    begins = np.array([a for a, _ in whole_ones])
+        raise LogError(f"found no {length} consecutive steps without a gap; try shorter windows")
+    begins = np.array([a for a, _ in unbroken])
     first = begins[np.searchsorted(begins, rows, "right") - 1]
     count = remembered(world)
-    before = np.maximum(rows[:, None] - count + np.arange(count), first[:, None])  # the first again where it is short
+    before = np.maximum(
+        rows[:, None] - count + np.arange(count), first[:, None]
+    )  # repeats the first where there are fewer
     during = rows[:, None] + np.arange(length)
     return Windows(log, chosen, rows, length, starts(world, log, rows), u[during], u[before] if count else None)
 
 
-def _known(world: World, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches without what slow actuators take to forget where they began, or without a half where that is less."""
+def _settled(world: World, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Stretches without the time in which slow actuators forget their first state, at most half of each."""
     slow = settling(world.model, world.dt)
     return [(a + min(slow, (b - a) // 2), b) for a, b in parts]
 
 
-def whole(world: World, log: Log, only: tuple[str, ...] = ()) -> int:
-    """The longest window, in steps, of which at least half of a log's stretches can be made; of an unbroken log, all of it."""
-    seen, told = _complete(log, signals(world, log, only)), np.isfinite(controls(world, log)).all(1)
-    return _longest(_known(world, stretches(world, log, seen, told)))
+def longest_window(world: World, log: Log, only: tuple[str, ...] = ()) -> int:
+    """The longest window, in steps, that covers at least half of a log's stretches; of an unbroken log, all of it."""
+    seen, driven = _complete(log, signals(world, log, only)), np.isfinite(controls(world, log)).all(1)
+    return _longest(_settled(world, stretches(world, log, seen, driven)))
 
 
 def _complete(log: Log, chosen: tuple[Signal, ...]) -> np.ndarray:
-    """(T,) rows in which all of the signals were measured."""
+    """(T,) rows in which all signals were measured."""
     return np.all([np.isfinite(measured(log, s.name)).all(1) for s in chosen], 0)
 
 
-def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> list[tuple[int, int]]:
-    """First and last row of each stretch that a window may run through, of two rows at least.
+def stretches(world: World, log: Log, seen: np.ndarray, driven: np.ndarray) -> list[tuple[int, int]]:
+    """First and last row of each stretch without a gap, of at least two rows.
 
-    It ends before a pause, at a row without a control, and where more than two rows in a row were not measured. Rows
-    that are neither one control period apart nor a pause are refused.
+    A gap is a pause, a row without a control (not `driven`), or more than two consecutive rows without a measurement
+    (not `seen`). Rows that are neither one control period apart nor a pause are refused.
     """
     steps = np.diff(log.time) / world.dt
     if not len(steps):
         raise LogError("found one row, expected at least 2")
     pause = steps > PAUSE
-    if pause.mean() > 0.5:  # that is another rate
+    if pause.mean() > 0.5:  # no pauses, but another rate
         pause[:] = False
     off = np.flatnonzero(~pause & (np.abs(steps - 1) > UNEVEN))
     if len(off):
@@ -127,15 +133,15 @@ def stretches(world: World, log: Log, seen: np.ndarray, told: np.ndarray) -> lis
             f"time: rows {i} and {i + 1} are {steps[i] * world.dt:.6g} s apart, expected {world.dt:.6g}; resample it first"
         )
     hole = ~seen
-    for k in range(1, LOST + 1):  # rows that end a run of more than LOST without a measurement
+    for k in range(1, LOST + 1):  # rows that end more than LOST rows without a measurement
         hole[k:] &= ~seen[:-k]
         hole[:k] = False
-    good = told & ~hole
+    good = driven & ~hole
     joined = np.concatenate([[False], good[1:] & good[:-1] & ~pause, [False]]).astype(int)
     edges = np.diff(joined)
     found = list(zip(np.flatnonzero(edges > 0).tolist(), np.flatnonzero(edges < 0).tolist()))
     if not found:
-        raise LogError("no two rows in a row with a control and a measurement")
+        raise LogError("found no two consecutive rows with a control and a measurement")
     return found
 
 
@@ -146,39 +152,39 @@ def _longest(parts: list[tuple[int, int]]) -> int:
 
 
 def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = None) -> Motion:
-    """Every window under every row of e (m, ne): simulations m x w, the windows of the first e first.
+    """Every window under every row of e (m, ne): m x w simulations, all windows of the first e first.
 
-    `start`, where given, replaces the measured states: one row for each simulation.
+    `start` replaces the measured states: one row for each simulation.
     """
     m, w = len(e), len(pieces)
     world = sized(world, m * w)
     if start is None:
         start = repeated(pieces.start, m)
-    shift = np.repeat(encoder_shift(world, e), w, 0)  # what the encoders read, and what is there
+    shift = np.repeat(encoder_shift(world, e), w, 0)  # encoder reading minus true position
     each, chance, lost = np.repeat(e, w, 0), Chance(0, 0, world.dt), np.zeros(m * w, bool)
     there = replace(start, q=start.q - shift)
     count = 0 if pieces.before is None else remembered(world, e)
     if pieces.before is None or not count:
         world.reset(np.arange(m * w), each, there)
-    else:  # what actuators do with controls does not depend on where the machine is: it is put there afterwards
-        told = np.tile(pieces.before[:, -count:], (m, 1, 1))
-        act = told[:, 0] if world.model.na == world.model.nu else None
-        world.reset(np.arange(m * w), each, replace(there, u=told[:, 0], act=act))
-        lost = world.rollout(told, chance).diverged
+    else:  # actuator dynamics do not depend on the state: run the earlier controls, then set the state
+        earlier = np.tile(pieces.before[:, -count:], (m, 1, 1))
+        act = earlier[:, 0] if world.model.na == world.model.nu else None
+        world.reset(np.arange(m * w), each, replace(there, u=earlier[:, 0], act=act))
+        lost = world.rollout(earlier, chance).diverged
         world.set_state(there.q, there.v)
     motion = world.rollout(np.tile(pieces.u, (m, 1, 1)), chance)
     motion = replace(motion, diverged=motion.diverged | lost)
     return replace(motion, q=motion.q + shift[:, None]) if shift.any() else motion
 
 
-def bears(
+def stable_length(
     world: World, log: Log, e: np.ndarray, longest: float, only: tuple[str, ...] = (), grown: float = GROWN
 ) -> float:
-    """Seconds after which a small error of the starting speed has grown so many fold, as a falling pole's; inf: never.
+    """Seconds after which a small error of the first velocity has grown by a factor `grown`, as of a falling pole; or inf.
 
-    A longer window tells of little but its start.
+    Longer windows inform about their first state more than about e.
     """
-    length = int(np.clip(round(longest / world.dt), 1, whole(world, log, only)))
+    length = int(np.clip(round(longest / world.dt), 1, longest_window(world, log, only)))
     pieces = windows(world, log, length, only=only)
     pieces = pieces.some(np.unique(np.linspace(0, len(pieces) - 1, 4).round().astype(int)))
     near, n = repeated(pieces.start, 1 + DIRECTIONS), len(pieces)
@@ -192,7 +198,7 @@ def bears(
 
 
 def encoder_shift(world: World, e: np.ndarray) -> np.ndarray:
-    """(m, nq) what each joint's encoder reads above the truth, under each e."""
+    """(m, nq) encoder offset of each joint under each e."""
     m, shift = world.model, np.zeros((len(e), world.model.nq))
     for i, p in enumerate(world.params):
         if p.target == "encoder_offset":
@@ -206,9 +212,9 @@ SIZED: "WeakKeyDictionary[World, dict[int, World]]" = WeakKeyDictionary()
 
 
 def sized(world: World, n: int) -> World:
-    """The same law for n simulations, without what pushes and pulls by chance, of which a log does not tell when.
+    """The same world with n simulations, without random pushes and pulls, whose times a log does not have.
 
-    The last few sizes are kept, since a fit asks for the same ones again and again.
+    The last four sizes are cached, since a fit uses the same ones repeatedly.
     """
     calm = tuple(t for t in world.terms if not isinstance(t, Push | Pull))
     if world.n == n and len(calm) == len(world.terms):
@@ -222,19 +228,19 @@ def sized(world: World, n: int) -> World:
 
 
 def picked(start: Start, at: np.ndarray | slice) -> Start:
-    """Those at the given places."""
+    """The starts at some indices."""
     return Start(start.q[at], start.v[at], start.u[at], None if start.act is None else start.act[at])
 
 
 def repeated(start: Start, m: int) -> Start:
-    """The same starts m times over."""
+    """All starts, m times."""
     act = None if start.act is None else np.tile(start.act, (m, 1))
     return Start(np.tile(start.q, (m, 1)), np.tile(start.v, (m, 1)), np.tile(start.u, (m, 1)), act)
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well one signal was predicted, over all its components."""
+    """Prediction error of one signal, over all its components."""
 
     signal: str
     unit: str
@@ -248,7 +254,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Replay:
-    """A log, and what the model says should have happened."""
+    """A log, and the model's prediction of it."""
 
     time: np.ndarray  # (T,)
     measured: dict[str, np.ndarray]  # (T, k)
@@ -276,7 +282,7 @@ def replay(
     horizon: float = 0.5,
     only: tuple[str, ...] = (),
 ) -> Replay:
-    """Predict a log from its controls; `resync` sets the model back to the measured state every so many steps."""
+    """Predict a log from its controls; `resync`: reset to the measured state every so many steps."""
     e = world.params.nominal if e is None else e
     pieces = windows(world, log, resync, only=only)
     motion = predict(world, pieces, e[None])
@@ -297,13 +303,13 @@ def replay(
 
 
 def _seen(error: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows where something was measured."""
+    """The rows with a measurement."""
     rows = np.isfinite(target).all(1)
     return error[rows], target[rows]
 
 
 def _score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
-    with np.errstate(over="ignore", invalid="ignore"):  # a model that diverged predicts numbers without a square
+    with np.errstate(over="ignore", invalid="ignore"):  # predictions of a diverged model overflow when squared
         spread = signal.error(target, target.mean(0)) if signal.kind != "quat" else signal.error(target, target[:1])
         total = float(np.square(spread - spread.mean(0)).sum())
         squared = np.square(error)
@@ -316,12 +322,12 @@ def _score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
 def compounding(
     world: World, log: Log, e: np.ndarray, horizon: float = 0.5, only: tuple[str, ...] = (), starts_: int = 64
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """rho of each signal, from the error after 1..H steps over many starts: the slope of its logarithm.
+    """rho of each signal: exp of the slope of the log error against the step 1..H, over many starts.
 
-    An error that grows as h (an offset in velocity) gives a rho that falls to 1 with longer horizons; one that grows
-    as rho^h keeps it.
+    For an error that grows as h (an offset in velocity) rho falls to 1 with longer horizons; for one that grows as
+    rho^h it stays.
     """
-    length = int(min(max(2, round(horizon / world.dt)), whole(world, log, only)))
+    length = int(min(max(2, round(horizon / world.dt)), longest_window(world, log, only)))
     stride = max(1, (len(log) - 1 - length) // starts_)
     pieces = windows(world, log, length, stride, only)
     errors = pieces.errors(predict(world, pieces, e[None]))
@@ -331,7 +337,7 @@ def compounding(
 
 
 def _rho(error: np.ndarray) -> float:
-    """exp of the slope of log error against the step, over the later half, where the first steps' noise is behind."""
+    """exp of the slope of log error against the step, over the later half, where measurement noise matters less."""
     h = np.arange(len(error))[len(error) // 2 :]
     later = error[len(error) // 2 :]
     good = np.isfinite(later) & (later > 0)

@@ -1,7 +1,7 @@
-"""What a Log measured, read off a simulation, and how far apart two readings are.
+"""The columns of a log, read from a simulation, and the difference of two readings.
 
-y = h(x): one Signal for each column of a log that the model can answer for. Their distance is taken where they
-live: a hinge that turns without end on the circle, a quaternion on the sphere of rotations (a rotation vector, rad).
+y = h(x): one Signal for each column of a log that the model can predict. Differences are taken on the manifold: of an
+unlimited hinge on the circle, of a quaternion as a rotation vector, rad.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,28 +16,28 @@ from surefoot.log import Log
 from surefoot.rotation import between
 from surefoot.world import Motion, Start, State, World
 
-Readable = State | Motion  # both have q, v, act and y, the state's own axis last
+Readable = State | Motion  # both have q, v, act and y, with the state's axis last
 JOINT = {"joint_pos": "rad", "joint_vel": "rad/s"}
-PAUSE = 3.5  # median steps between two rows: more than two lost packets, which nothing reaches across
-SETTLED = 7.0  # time constants of a slow actuator after which it has forgotten where it began
+PAUSE = 3.5  # median steps between two rows: a longer interval is a pause, which no window crosses
+SETTLED = 7.0  # time constants after which a slow actuator has forgotten its first state
 BASE = {"base_pos": ("m", 3), "base_quat": ("", 4), "base_lin_vel": ("m/s", 3), "base_ang_vel": ("rad/s", 3)}
 
 
 @dataclass(frozen=True)
 class Signal:
-    """One column of a log that a simulation can be asked for."""
+    """One column of a log that a simulation predicts."""
 
     name: str
     parts: tuple[str, ...]
-    """names of its components, as far as they have names"""
+    """names of its components"""
     unit: str
     read: Callable[[Readable], np.ndarray]  # (..., k)
     kind: Literal["line", "turn", "quat"] = "line"
-    turns: np.ndarray | None = None  # (k,) bool: the components that live on a circle
+    turns: np.ndarray | None = None  # (k,) bool: components on the circle
 
     @property
     def size(self) -> int:
-        """Numbers in an error: a quaternion's is a rotation vector."""
+        """Components of an error: a quaternion's is a rotation vector."""
         return 3 if self.kind == "quat" else len(self.parts)
 
     def error(self, found: np.ndarray, measured: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ class Signal:
 
 
 def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal, ...]:
-    """The columns of a log that a world can be asked for, or the named ones of them."""
+    """The columns of a log that a world predicts, or the named ones of them."""
     found = [s for name in log.columns if (s := _signal(world, log, name)) is not None]
     for name in only:
         if name not in [s.name for s in found]:
@@ -62,7 +62,7 @@ def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal,
         refuse_empty(log, s.name, s.parts)
     if not chosen:
         raise LogError(
-            f"found columns {', '.join(log.columns) or 'none'}; expected one that the model can answer for: "
+            f"found columns {', '.join(log.columns) or 'none'}; expected one that the model predicts: "
             f"joint_pos, joint_vel, base_pos, base_quat, base_lin_vel, base_ang_vel or a sensor "
             f"({', '.join(world.state.y) or 'the model has none'})"
         )
@@ -135,7 +135,7 @@ def measured(log: Log, name: str) -> np.ndarray:
 
 
 def refuse_empty(log: Log, name: str, parts: Sequence[str]) -> None:
-    """A part of a column without a number in any row is an error: nothing was measured."""
+    """Refuse a column with a part that has no number in any row."""
     empty = np.flatnonzero(~np.isfinite(measured(log, name)).any(0))
     if len(empty):
         part = parts[empty[0]] if empty[0] < len(parts) else empty[0]
@@ -143,12 +143,10 @@ def refuse_empty(log: Log, name: str, parts: Sequence[str]) -> None:
 
 
 def controls(world: World, log: Log) -> np.ndarray:
-    """(T, nu) what the actuators were told, in the model's order."""
+    """(T, nu) the controls, in the model's order of actuators."""
     m = world.model
     if m.nu and "control" not in log.columns:
-        raise LogError(
-            f"found no column control, what the actuators were told; found {', '.join(log.columns) or 'none'}"
-        )
+        raise LogError(f"found no column control (commands to the actuators); found {', '.join(log.columns) or 'none'}")
     column = measured(log, "control") if m.nu else np.zeros((len(log), 0))
     names = log.meta.get("names", {}).get("control")
     if names is None:
@@ -168,10 +166,10 @@ def controls(world: World, log: Log) -> np.ndarray:
 
 
 def starts(world: World, log: Log, rows: np.ndarray) -> Start:
-    """The state at some rows of a log, as far as it was measured; joints nobody measured are where the model has them.
+    """The state at some rows of a log, as far as it was measured; other joints are at the model's default.
 
-    Velocities that were not logged come from a parabola through the five nearest positions. What a delayed actuator
-    remembers, and what a slow one has reached, is the control of the row before, as far as nothing else is known.
+    Velocities that were not logged come from a parabola through the five nearest positions. The state of delayed and
+    slow actuators is the control of the row before.
     """
     m, n = world.model, len(rows)
     q, v = np.tile(m.qpos0, (n, 1)), np.zeros((n, m.nv))
@@ -197,7 +195,7 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
 
 
 def settling(model: mujoco.MjModel, dt: float) -> int:
-    """Rows until what slow actuators began with, which nobody measured, is forgotten."""
+    """Rows until slow actuators have forgotten their first state, which is not measured."""
     return _rows(SETTLED * _slowest(model), dt)
 
 
@@ -206,14 +204,14 @@ def _rows(seconds: float, dt: float) -> int:
 
 
 def _slowest(model: mujoco.MjModel) -> float:
-    """The largest time constant of an actuator, s; 0: none is slow."""
+    """The largest time constant of an actuator, s; 0 without actuator dynamics."""
     return float(model.actuator_dynprm[model.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE, 0].max(initial=0.0))
 
 
 def remembered(world: World, e: np.ndarray | None = None) -> int:
-    """Rows of controls that still act, through slow or late actuators, under any of e (m, ne), or under any that may be.
+    """Earlier rows of controls that still act through slow or delayed actuators, under any of e (m, ne), or any possible e.
 
-    The control of the row before is remembered by every start.
+    0 or 1 row needs none: every start has the control of the row before.
     """
     m = world.model
     high = {p.name: p.high if e is None else float(e[:, i].max()) for i, p in enumerate(world.params)}
@@ -229,9 +227,9 @@ def remembered(world: World, e: np.ndarray | None = None) -> int:
 
 
 def slope(time: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(T, k) derivative of x (T, k): of a parabola fitted to five neighbours, which halves white noise's part.
+    """(T, k) derivative of x (T, k), of a parabola fitted to five neighbours, which halves white noise.
 
-    Not across a pause: each stretch of time has its own.
+    Stretches between pauses are differentiated one by one.
     """
     step = np.diff(time)
     pauses = np.flatnonzero(step > PAUSE * np.median(step)) + 1 if len(step) else np.zeros(0, int)

@@ -1,9 +1,9 @@
-"""What a log says of itself, before any model is asked: stamps, and columns that tell of one motion twice.
+"""Checks of a log that need no model: time stamps, and columns that measure the same motion.
 
-A speed is the slope of a position, a turning rate the slope of an attitude. Where two columns do not agree, each way to
-misread one of them is tried, and named if they then agree much better, piece for piece:
+A velocity is the derivative of a position, an angular velocity that of an attitude. Where two columns disagree, each
+possible fault is tried, and reported if they then agree much better, piece for piece:
 
-    gain = error as it stands / error under the edit          suspect where gain > GAIN, and in nine of ten pieces
+    gain = error of the log as it is / error under the edit          suspect where gain > GAIN, and in nine of ten pieces
 """
 
 from collections.abc import Generator, Iterator
@@ -21,14 +21,14 @@ from surefoot.rotation import angular_velocity, between, turned
 from surefoot.verdict import Check
 from surefoot.world import World
 
-GAIN = 1.05  # how much better an edit must agree, in the columns it is about, before the log is doubted
-OFTEN = 0.9  # of the pieces in which it must agree better
+GAIN = 1.05  # the gain, in the columns an edit concerns, above which it is suspect
+OFTEN = 0.9  # of the pieces: the least fraction in which it must agree better
 PIECES = 12
-GAPS = 0.1  # of the time, that may be without rows
-LATE = 0.05  # s between two streams: filters and actuators are late, too, by up to 0.03
-FINEST = 1e-6  # rad, m, ...: an error below it is none, and no edit is better than that
-SAME = 1e-3  # of an error: two that differ by less are one
-MOST = 1000.0  # times as well: beyond it a gain is not worth its figures
+GAPS = 0.1  # of the time: the largest fraction without rows
+LATE = 0.05  # s between two streams: filters and actuators also delay, by up to 0.03
+FINEST = 1e-6  # rad, m, ...: smaller errors count as none
+SAME = 1e-3  # of an error: smaller differences count as none
+MOST = 1000.0  # the largest gain that is printed
 
 
 def weighed(name: str, about: str, plain: np.ndarray, other: np.ndarray, what: str, least: float = GAIN) -> Check:
@@ -36,13 +36,13 @@ def weighed(name: str, about: str, plain: np.ndarray, other: np.ndarray, what: s
     before, after = (np.sqrt(x.mean(1)) for x in (plain, other))
     squared = [float(np.square(x).mean()) + FINEST**2 for x in (before, after)]
     gain = min(float(np.sqrt(squared[0] / squared[1])), MOST)
-    differ = ~np.isclose(before, after, rtol=SAME)  # a piece in which an edit changes nothing says nothing
+    differ = ~np.isclose(before, after, rtol=SAME)  # a piece that an edit does not change is no evidence
     often = float((before > after)[differ].mean()) if differ.any() else 0.0
     few = bool(differ.sum() < max(3, len(before) / 4))
-    words = (
-        f"{about}: {what} {gain:.2f} times as well, in {often:.0%} of {differ.sum()} pieces" + ", too few to tell" * few
-    )
-    return Check(name, gain, least, not (gain > least and often >= OFTEN) or few, words, unit="gain")
+    holds = not (gain > least and often >= OFTEN) or few
+    words = f"{about}: {what} {gain:.2f} times as well, in {often:.0%} of {differ.sum()} pieces"
+    words = "tried: " * holds + words + ", too few to judge" * few
+    return Check(name, gain, least, holds, words, unit="gain")
 
 
 def stamps(log: Log) -> Iterator[Check]:
@@ -55,18 +55,16 @@ def stamps(log: Log) -> Iterator[Check]:
     yield Check("stamps are even", uneven, 0.5, uneven <= 0.5,
                 f"largest departure from {usual * 1e3:.3g} ms is {uneven:.0%}, at row {late}", unit="of a step")  # fmt: skip
     gaps = log.meta.get("gaps") or [(log.time[i], log.time[i + 1]) for i in pauses]
-    declared = bool(log.meta.get("gaps")) and bool(len(pauses))  # by whoever recorded it: someone put the robot back
+    declared = bool(log.meta.get("gaps")) and bool(len(pauses))  # by the recorder: the robot was put back
     if gaps:
         at, longest = max(gaps, key=lambda ends: ends[1] - ends[0])[0], max(b - a for a, b in gaps)
         lost = sum(b - a for a, b in gaps) / float(log.time[-1] - log.time[0])
-        words = (
-            f"{len(gaps)} gaps, {lost:.1%} of the time, the longest {longest:.3g} s from {at:.6g} s on; none is bridged"
-        )
+        words = f"{len(gaps)} gaps, {lost:.1%} of the time, the longest {longest:.3g} s from {at:.6g} s; no window crosses them"
         yield Check("gaps", lost, GAPS, declared or lost <= GAPS, words, unit="of the time")
 
 
 def speeds(world: World, log: Log) -> Iterator[Check]:
-    """Logged speeds against the slope of logged positions: their ratio should be 1 in every joint, at the same time."""
+    """Logged velocities against the derivative of logged positions: their ratio should be 1 in every joint, without delay."""
     if not all(c in log.columns for c in JOINTS):
         return
     names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_vel")]
@@ -76,7 +74,7 @@ def speeds(world: World, log: Log) -> Iterator[Check]:
     v = measured(log, "joint_vel")[:, [names.index(n) for n in both]]
     late = list(clock(log, "joint_vel", "joint_pos", rate, v))
     yield from late
-    if all(c.holds for c in late):  # else their ratio says nothing
+    if all(c.holds for c in late):  # else their ratio means nothing
         for i, name in enumerate(both):
             yield from _ratio(name, rate[:, i], v[:, i])
 
@@ -90,15 +88,15 @@ def _ratio(name: str, a: np.ndarray, b: np.ndarray) -> Iterator[Check]:
     gain = float(np.sqrt((b @ b) / (a @ a))) * np.sign(match)
     fine = match > 0.5 and 0.5 < gain < 2.0
     why = {True: "they agree"}.get(fine, _blame(gain, match))
-    yield Check(f"speed of {name}", gain, 1.0, fine, f"logged speed is {gain:.3g} times the slope of its position "
+    yield Check(f"speed of {name}", gain, 1.0, fine, f"logged velocity is {gain:.3g} times the derivative of its position "
                 f"(correlation {match:.2f}): {why}", unit="ratio")  # fmt: skip
 
 
 def _blame(gain: float, match: float) -> str:
     if abs(match) < 0.5:
-        return "they do not belong together: is the order of the columns the same?"
+        return "they are unrelated: is the order of the columns the same?"
     if gain < 0:
-        return "the sign of one of them is turned"
+        return "the sign of one of them is reversed"
     for value, words in ((180 / np.pi, "speed in degrees, position in radians"), (np.pi / 180, "position in degrees, speed in radians"),
                          (1e-3, "a clock in milliseconds"), (1e3, "a clock in milliseconds")):  # fmt: skip
         if 0.8 < gain / value < 1.25:
@@ -107,27 +105,27 @@ def _blame(gain: float, match: float) -> str:
 
 
 def clock(log: Log, name: str, other: str, rate: np.ndarray, v: np.ndarray) -> Iterator[Check]:
-    """How late a column of speeds is behind the slope of its positions, the median of its parts; nothing where none tells."""
-    step, told = 1 / log.rate, []
-    rows = Log(step * np.arange(len(log)), {"a": rate, "b": v})  # pauses left out: the same rows of both
+    """Delay of a column of velocities behind the derivative of its positions: the median of its parts, if any is reliable."""
+    step, delays = 1 / log.rate, []
+    rows = Log(step * np.arange(len(log)), {"a": rate, "b": v})  # without pauses: the same rows of both
     for part in range(rate.shape[1]):
         try:
             found = skew(rows, "a", "b", part, most=4 * LATE, windows=1)
         except SurefootError:  # it did not move, or the log is too short
             continue
         if found.correlation > TRUSTED:
-            told.append(found.latency)
-    if told:
-        late = float(np.median(told))
+            delays.append(found.latency)
+    if delays:
+        late = float(np.median(delays))
         limit = max(LATE, 1.5 * step)
-        words = f"{name} is {1e3 * abs(late):.3g} ms {'behind' if late >= 0 else 'ahead of'} the slope of {other}"
+        words = f"{name} is {1e3 * abs(late):.3g} ms {'behind' if late >= 0 else 'ahead of'} the derivative of {other}"
         if abs(late) > limit:
             words += ": their clocks differ, or one was filtered"
         yield Check(f"clock of {name}", abs(late), limit, abs(late) <= limit, words, unit="s")
 
 
 def attitude(world: World, log: Log) -> Iterator[Check]:
-    """A free base: turning rates against the slope of its attitude, speeds against the slope of its place."""
+    """A free base: angular velocity against its attitude's derivative, linear velocity against its position's."""
     if not has_base(world.model):
         return
     quat = measured(log, "base_quat") if "base_quat" in log.columns else None
@@ -138,7 +136,7 @@ def attitude(world: World, log: Log) -> Iterator[Check]:
         still = _turned(log.time, quat, np.zeros_like(logged["base_ang_vel"]))
         best = yield from _best("base_quat against base_ang_vel", faults, errors, still)
         quat, w = ways[best]["base_quat"], ways[best]["base_ang_vel"].copy()
-        w[np.linalg.norm(w, axis=1) * 2 > log.rate] = np.nan  # too fast to follow from row to row
+        w[np.linalg.norm(w, axis=1) * 2 > log.rate] = np.nan  # too fast to integrate from row to row
         yield from clock(log, "base_ang_vel", "base_quat", turning(log.time, quat), w)
     if "base_pos" in log.columns and "base_lin_vel" in log.columns:
         v, rate = measured(log, "base_lin_vel"), slope(log.time, measured(log, "base_pos"))
@@ -149,23 +147,23 @@ def attitude(world: World, log: Log) -> Iterator[Check]:
 
 
 def _turned(time: np.ndarray, quat: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """(T - 1, 3) rotation from row to row beside the one that the rates before and after give, rad; nan at a pause."""
+    """(T - 1, 3) error of the rotation from row to row, integrated from the mean angular velocity, rad; nan at a pause."""
     step = np.diff(time)[:, None]
-    told = turned(quat[:-1], 0.5 * (w[1:] + w[:-1]) * step)
-    return np.where(step > PAUSE * np.median(step), np.nan, between(told, quat[1:]))
+    integrated = turned(quat[:-1], 0.5 * (w[1:] + w[:-1]) * step)
+    return np.where(step > PAUSE * np.median(step), np.nan, between(integrated, quat[1:]))
 
 
 def turning(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
-    """(T, 3) rad/s about the base's own axes, from the attitudes before and after; nan beside a pause."""
+    """(T, 3) angular velocity in the base frame, rad/s, from the neighbouring attitudes; nan next to a pause."""
     rate, step = angular_velocity(time, quat), time[2:] - time[:-2]
     rate[1:-1][step > (1 + PAUSE) * np.median(np.diff(time))] = np.nan
     return rate
 
 
 def _best(name: str, faults: list[Fault], errors: np.ndarray, still: np.ndarray) -> Generator[Check, None, int]:
-    """From errors (ways, T, 3): the plainest of the ways that agree best, as a check; returns which, 0 as it stands.
+    """A check from errors (faults, T, 3): the simplest of the faults that agree best; returns its index, 0 if none is needed.
 
-    A way counts only where it agrees better than `still` (T, 3) does, the error of saying that nothing moves.
+    A fault counts only where it agrees better than `still` (T, 3), the error of a constant prediction.
     """
     good = np.isfinite(errors).all((0, 2)) & np.isfinite(still).all(1)
     if good.sum() < PIECES or np.square(still[good]).mean() < FINEST**2:

@@ -12,19 +12,20 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch, SimulationError
 
+from surefoot.arrays import column_copy
 from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
 from surefoot.sim.integrator import Makes
-from surefoot.sim.layout import layout_of
+from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
+from surefoot.sim.recent import Recent
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
 
 DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{k}")) for k in ("QPOS", "QVEL", "QACC")]
 FIRST, END = min(DIVERGED), max(DIVERGED) + 1  # neighbours, so that counting them needs no copy
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
 STIFF = 0.999  # impedance of dry friction that has a law: the engine's 0.9 creeps, and what creeps does not stick
-KEEP = 4  # control periods from one copy of the state to the next, so that what diverged can be replayed
 
 
 def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
@@ -51,48 +52,6 @@ def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
     return model
 
 
-def _felt(model: mujoco.MjModel) -> np.ndarray:
-    """Columns of sensordata that tell of forces: of the step that led to a state, not of one that would follow."""
-    some = np.flatnonzero(model.sensor_needstage == mujoco.mjtStage.mjSTAGE_ACC)
-    return np.concatenate(
-        [np.arange(model.sensor_adr[i], model.sensor_adr[i] + model.sensor_dim[i]) for i in some] or [np.zeros(0, int)]
-    )
-
-
-def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
-    """Sensor name -> its columns of sensordata. Neighbours named `joint_pos/FL_hip` are together `joint_pos`, too."""
-    columns: dict[str, tuple[int, int]] = {}
-    for i in range(model.nsensor):
-        name, a = model.sensor(i).name, int(model.sensor_adr[i])
-        b = a + int(model.sensor_dim[i])
-        columns[name] = (a, b)
-        family = name.split("/")[0]
-        if family != name:
-            columns[family] = (columns.get(family, (a, b))[0], b)
-    return columns
-
-
-def _memory(history: np.ndarray, at: np.ndarray, source: np.ndarray, dim: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Columns of the engine's history that hold values, and the column of controls or readings each remembers.
-
-    A buffer of k samples is laid out as: user slot, cursor, k times, k values of dim numbers.
-    """
-    columns, sources = [], []
-    for k, a, s, d in zip(history[:, 0], at, source, dim):
-        columns += [int(a) + 2 + int(k) + j for j in range(k * d)]
-        sources += [int(s) + j % int(d) for j in range(k * d)]
-    return np.array(columns, int), np.array(sources, int)
-
-
-@dataclass(frozen=True)
-class Given:
-    """What all simulations were given in one control period."""
-
-    controls: np.ndarray  # (n, nu)
-    forces: np.ndarray  # (n, nv)
-    wrenches: np.ndarray | None  # (n, bodies, 6), where a Term holds a body
-
-
 def _counted(message: str) -> None:
     """A warning of the engine, which step() finds in its counters."""
 
@@ -102,6 +61,21 @@ def silence() -> None:
     setting it back and forth around each step would not be safe for two threads."""
     if mujoco.get_mju_user_warning() is None:
         mujoco.set_mju_user_warning(_counted)
+
+
+@dataclass(frozen=True)
+class Law:
+    """How an engine moves a model, where that is not MuJoCo's own way with e in the model's fields."""
+
+    explicit: bool = False
+    """q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'"""
+    writes: bool = True
+    """False: the model is already what it is, and e is there for Terms and critics that read it"""
+    makes: Makes | None = None
+    """who moves the bodies, if not MuJoCo"""
+
+
+PLAIN = Law()
 
 
 class Engine(World):
@@ -115,21 +89,17 @@ class Engine(World):
         substeps: int,
         threads: int = 0,
         terms: tuple[Term, ...] = (),
-        explicit: bool = False,
-        writes: bool = True,
-        makes: Makes | None = None,
+        law: Law = PLAIN,
     ):
         self.model, self.params, self.n, self.substeps, self.terms = model, params, n, substeps, terms
-        self.threads, self.writes = threads, writes
+        self.threads, self.law, self.explicit = threads, law, law.explicit
         self.dt, self.layout = substeps * model.opt.timestep, layout_of(model)
-        self.explicit = explicit  # q' = q + h v as textbooks' Euler, where the engine has q' = q + h v'
         silence()
         self.batch = Batch(model, n, threads)
-        self.counters = self.batch.warning[:, :, 1]  # of each kind of warning, for each simulation
+        self.counters = self.batch.warning[:, FIRST:END, 1]  # of each kind of divergence, for each simulation
         for p in params:
             check_op(p)
-        # not writes: the model is already what it is, and e is there for Terms and critics that read it
-        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if writes and p.target in TARGETS]
+        self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if law.writes and p.target in TARGETS]
         names = {f for _, w in self.writers for f in w.target.fields}
         self.friction = friction.law(model, params)
         if self.friction:
@@ -140,26 +110,29 @@ class Engine(World):
         self.nominal: Rows = {f: rows[0].copy() for f, rows in self.fields.items()}
         self.loss = self.fields["dof_frictionloss"].copy() if self.friction else None  # before the law adds to it
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
-        self.makes = makes
-        self.mover = makes(model, self.fields, n) if makes else None  # who moves the bodies, if not MuJoCo
+        self.mover = law.makes(model, self.fields, n) if law.makes else None
         self.senses = model.nsensor > 0
         self.raw = self.batch.bind("sensordata") if self.senses else np.zeros((n, 0))  # from now on kept up to date
-        self.readings = np.zeros((n, model.nsensordata))  # those, corrected by who moves the bodies
-        self.felt = _felt(model)
+        self.readings = column_copy(np.zeros((n, model.nsensordata)))  # those, corrected by who moves the bodies
+        self.felt = force_columns(model)
         self.remembers = model.nhistory > 0
         one = np.ones(model.nu, int)
-        self.control_memory = _memory(model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one)
-        self.sensor_memory = _memory(model.sensor_history, model.sensor_historyadr, model.sensor_adr, model.sensor_dim)
+        self.control_memory = memory_columns(
+            model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one
+        )
+        self.sensor_memory = memory_columns(
+            model.sensor_history, model.sensor_historyadr, model.sensor_adr, model.sensor_dim
+        )
         self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
         self.blank = self.batch.state[0].copy()
-        self.warned, self.stopped = np.zeros(n, np.int64), np.zeros(n, bool)
+        self.warned, self.stopped, self.diverged = np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool)
         self.state = self._views()
         self.held: dict[tuple[str, ...], np.ndarray] = {}  # names of bodies -> the model's numbers of them
         for term in terms:
             if isinstance(term, OnBody):
                 self._bodies(term)
-        self.kept, self.since = self.batch.state.copy(), np.zeros(n, np.int64)  # a copy; row i began `since[i]` later
-        self.given: list[Given] = []  # in each period since the copy
+        self.applied = self.batch.bind("qfrc_applied")
+        self.recent = Recent(self.batch.state, self.state.u, self.applied)
 
     def _views(self) -> State:
         bind, m = self.batch.bind, self.model
@@ -203,19 +176,18 @@ class Engine(World):
             self.mover.begin(ids)
         if self.senses:
             self.readings[ids] = self.raw[ids]
-        self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
+        self.recent.begin(ids)
 
     def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
         self.state.e[ids] = e
         self._write_fields(ids)
         if self.mover is not None:
             self.mover.begin(ids)
-        self.kept[ids], self.since[ids] = self.batch.state[ids], len(self.given)
+        self.recent.begin(ids)
 
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.state.q[:], self.state.v[:] = q, v
-        self.kept[:], self.since[:] = self.batch.state, 0
-        self.given.clear()
+        self.recent.restart()
 
     def _clear(self, ids: np.ndarray) -> None:
         """The state of a reset; by the engine's own hand only where it has stopped, which costs more than a copy."""
@@ -260,68 +232,65 @@ class Engine(World):
         columns, source = self.sensor_memory
         self.batch.bind("history")[ids[:, None], columns] = self.raw[ids][:, source]
 
-    def step(self, u: np.ndarray, chance: Chance) -> np.ndarray:
+    def begin(self, u: np.ndarray, chance: Chance) -> None:
         for term in self.terms:
             if isinstance(term, OnAction):
                 u = term(self.state, u, chance)
         forces = [term(self.state, u, chance) for term in self.terms if isinstance(term, OnForce)]
-        applied = self.batch.bind("qfrc_applied")
         if forces:
-            applied[:] = forces[0] if len(forces) == 1 else sum(forces)
+            self.applied[:] = forces[0] if len(forces) == 1 else sum(forces)
         held = self._hold(u, chance)
         self.state.u[:] = u
         if self.friction and self.loss is not None:
             motor, bias = self.batch.bind("qfrc_actuator"), self.batch.bind("qfrc_bias")
             self.fields["dof_frictionloss"][:] = self.friction(self.loss, self.state.e, self.state.v, motor, bias)
-        self._keep(applied, held)
-        diverged = np.zeros(self.n, bool)
-        v_before = self.state.v.copy() if self.explicit else None
-        self._advance(diverged)
-        warned = self.counters[:, FIRST:END].sum(1)
-        if not np.array_equal(warned, self.warned):
+        self.recent.keep(self.state.wrench if held else None)
+        self.v_before = self.state.v.copy() if self.explicit else None
+
+    def advance(self) -> None:
+        """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
+        self.diverged = np.zeros(self.n, bool)
+        if self.mover is None:
+            self._mujoco(self.substeps)
+            return
+        smooth, bias, lift = (self.batch.bind(f"qfrc_{k}") for k in ("smooth", "bias", "gravcomp"))
+        for _ in range(self.substeps):
+            q, v = self.state.q.copy(), self.state.v.copy()
+            self._mujoco(1)
+            force = smooth + bias - 2 * lift  # all but Coriolis; gravity is -lift, and MuJoCo had added lift
+            self.state.q[:], self.state.v[:] = self.mover.move(q, v, force)
+
+    def end(self) -> np.ndarray:
+        diverged, v = self.diverged, self.state.v
+        self._read()
+        if self.senses and self.mover is not None:
+            self.mover.read(self.readings, self.state.wrench)
+        if self.counters.sum() != self.warned.sum():
+            warned = self.counters.sum(1)
             diverged |= warned != self.warned
             self.warned[:] = warned
-        v = self.state.v
-        if v_before is not None:
-            self.state.q[:] += self.dt * (v_before - v)
-        if not (v.max(initial=0.0) < FASTEST and v.min(initial=0.0) > -FASTEST):  # also for NaN
+        if self.v_before is not None:
+            self.state.q[:] += self.dt * (self.v_before - v)
+        if not np.einsum("ij,ij->", v, v) < FASTEST**2:  # also for NaN; many small ones are not fast
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged
         if self.sense_after_step:
             self.sense()
         return diverged
 
-    def _advance(self, diverged: np.ndarray) -> None:
-        """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
-        if self.mover is None:
-            self._mujoco(self.substeps, diverged)
-            self._read()
-            return
-        smooth, bias, lift = (self.batch.bind(f"qfrc_{k}") for k in ("smooth", "bias", "gravcomp"))
-        for _ in range(self.substeps):
-            q, v = self.state.q.copy(), self.state.v.copy()
-            self._mujoco(1, diverged)
-            force = smooth + bias - 2 * lift  # all but Coriolis; gravity is -lift, and MuJoCo had added lift
-            self.state.q[:], self.state.v[:] = self.mover.move(q, v, force)
-        self._read()
-        if self.senses:
-            self.mover.read(self.readings, self.state.wrench)
-
     def _read(self) -> None:
         if self.senses:
             self.readings[:] = self.raw
 
-    def _mujoco(self, steps: int, diverged: np.ndarray) -> None:
+    def _mujoco(self, steps: int) -> None:
         try:
             self.batch.step(nstep=steps)
         except SimulationError as error:  # the others ran on
-            diverged[error.ids] = True
+            self.diverged[error.ids] = True
 
     def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
         terms = self.terms if terms is None else terms
-        return Engine(
-            self.model, self.params, n, self.substeps, self.threads, terms, self.explicit, self.writes, self.makes
-        )
+        return Engine(self.model, self.params, n, self.substeps, self.threads, terms, self.law)
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""
@@ -331,7 +300,7 @@ class Engine(World):
         record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses
         each = self.batch.rollout(count * self.substeps, np.repeat(u, self.substeps, 1), record=record)
         ends = {k: a[:, self.substeps - 1 :: self.substeps] for k, a in each.items()}
-        warned = self.counters[:, FIRST:END].sum(1)
+        warned = self.counters.sum(1)
         diverged = (warned != self.warned) | ~(np.abs(ends["qvel"]) < FASTEST).all((1, 2))
         self.warned[:] = warned
         self.stopped |= diverged
@@ -343,8 +312,7 @@ class Engine(World):
             data[:, :-1] = each["sensordata"][:, self.substeps :: self.substeps]
             data[:, -1] = self.readings
             data[..., self.felt] = ends["sensordata"][..., self.felt]
-        self.kept[:], self.since[:] = self.batch.state, 0
-        self.given.clear()
+        self.recent.restart()
         y = {name: data[..., a:b] for name, (a, b) in sensor_columns(m).items()}
         return Motion(ends["qpos"], ends["qvel"], ends.get("act", np.zeros((self.n, count, 0))), y, diverged)
 
@@ -387,15 +355,6 @@ class Engine(World):
                 self.state.wrench[:, self._bodies(term)] += wrench
         return bool(terms)
 
-    def _keep(self, applied: np.ndarray, held: bool) -> None:
-        """Copy the state now and then, the controls and forces always: a copy each period would cost one part in 80."""
-        if len(self.given) == KEEP:
-            np.copyto(self.kept, self.batch.state)
-            self.since[:] = 0
-            self.given.clear()
-        wrench = self.state.wrench.copy() if held else None
-        self.given.append(Given(self.state.u.copy(), applied.copy(), wrench))
-
     def save(self) -> dict[str, np.ndarray]:
         if self.mover is not None:
             self.mover.begin(np.arange(self.n))  # what it remembers of its contacts is not kept, so it must not count
@@ -413,20 +372,7 @@ class Engine(World):
             memory[:] = saved[f"memory{k}"]
         if self.mover is not None:
             self.mover.begin(everyone)
-        self.kept[:], self.since[:] = self.batch.state, 0
-        self.given.clear()
+        self.recent.restart()
 
     def replay_record(self, i: int) -> dict[str, np.ndarray]:
-        """What led simulation i to where it is: a state up to KEEP periods old, the controls and forces since, its e.
-
-        `wrenches` on its bodies are there where a Term put them.
-        """
-        given = self.given[self.since[i] :]
-        kept = {
-            "state": self.kept[i].copy(),
-            "controls": np.array([g.controls[i] for g in given]),
-            "forces": np.array([g.forces[i] for g in given]),
-            "e": self.state.e[i].copy(),
-        }
-        wrenches = [g.wrenches[i] for g in given if g.wrenches is not None]
-        return kept | ({"wrenches": np.array(wrenches)} if wrenches else {})
+        return self.recent.record(i) | {"e": self.state.e[i].copy()}

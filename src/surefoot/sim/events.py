@@ -8,7 +8,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.params import Params
-from surefoot.rng import Rows, stream
+from surefoot.rng import Rows
 from surefoot.world import Chance, OnBody, OnForce, State
 
 
@@ -29,7 +29,9 @@ class Push(OnForce):
         n = len(x.q)
         out = np.zeros((n, x.v.shape[1]))
         period, length = round(self.every / chance.dt), round(self.seconds / chance.dt)
-        begin, way = _schedule(chance.seed, chance.step // period, n, period - length + 1)
+        begin, way = _schedule(
+            chance.seed, chance.step // period, range(chance.first, chance.first + n), period - length + 1
+        )
         since = chance.step % period - begin
         hit = np.flatnonzero((since >= 0) & (since < length))
         size = np.full(len(hit), self.force)
@@ -41,9 +43,9 @@ class Push(OnForce):
 
 
 @lru_cache(maxsize=4)
-def _schedule(seed: int, period: int, n: int, starts: int) -> tuple[np.ndarray, np.ndarray]:
+def _schedule(seed: int, period: int, envs: range, starts: int) -> tuple[np.ndarray, np.ndarray]:
     """(n,) when within a period each push begins, in steps, and (n, 2) which way it goes."""
-    rng = stream(seed, "push", period)
+    rng, n = Rows(seed, "push", period, np.array(envs)), len(envs)
     begin, angle = rng.integers(0, starts, n), rng.uniform(-np.pi, np.pi, n)
     return begin, np.stack([np.cos(angle), np.sin(angle)], 1)
 
@@ -112,7 +114,8 @@ class Pull(OnBody):
 
         def rows(purpose: str, ago: np.ndarray) -> Rows:
             began = (chance.step - ago) % (1 << STEP_BITS)
-            return Rows(chance.seed, f"pull {self.body}, {purpose}", 0, (np.arange(n) << STEP_BITS) + began)
+            envs = chance.first + np.arange(n)
+            return Rows(chance.seed, f"pull {self.body}, {purpose}", 0, (envs << STEP_BITS) + began)
 
         shortest, longest = (max(1, round(s / chance.dt)) for s in self.seconds)
         episode = rows("episode", age)

@@ -1,6 +1,7 @@
-"""The Layout of a MuJoCo model: joints, base, actuators, and the sensors that tell what a robot reads."""
+"""Where things are in a MuJoCo model's arrays: the Layout of a robot, the columns of its sensors, and of what is delayed."""
 
 import mujoco
+import numpy as np
 
 from surefoot.robot import Layout
 
@@ -42,3 +43,38 @@ def _sensors(model: mujoco.MjModel, joints: list[int]) -> dict[str, str]:
         if [j for j, _ in rows] == joints and len(families) == 1 and all("/" in name for _, name in rows):
             found[reading] = families.pop()
     return found
+
+
+def force_columns(model: mujoco.MjModel) -> np.ndarray:
+    """Columns of sensordata that tell of forces: of the step that led to a state, not of one that would follow."""
+    some = np.flatnonzero(model.sensor_needstage == mujoco.mjtStage.mjSTAGE_ACC)
+    return np.concatenate(
+        [np.arange(model.sensor_adr[i], model.sensor_adr[i] + model.sensor_dim[i]) for i in some] or [np.zeros(0, int)]
+    )
+
+
+def sensor_columns(model: mujoco.MjModel) -> dict[str, tuple[int, int]]:
+    """Sensor name -> its columns of sensordata. Neighbours named `joint_pos/FL_hip` are together `joint_pos`, too."""
+    columns: dict[str, tuple[int, int]] = {}
+    for i in range(model.nsensor):
+        name, a = model.sensor(i).name, int(model.sensor_adr[i])
+        b = a + int(model.sensor_dim[i])
+        columns[name] = (a, b)
+        family = name.split("/")[0]
+        if family != name:
+            columns[family] = (columns.get(family, (a, b))[0], b)
+    return columns
+
+
+def memory_columns(
+    history: np.ndarray, at: np.ndarray, source: np.ndarray, dim: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of the engine's history that hold values, and the column of controls or readings each remembers.
+
+    A buffer of k samples is laid out as: user slot, cursor, k times, k values of dim numbers.
+    """
+    columns, sources = [], []
+    for k, a, s, d in zip(history[:, 0], at, source, dim):
+        columns += [int(a) + 2 + int(k) + j for j in range(k * d)]
+        sources += [int(s) + j % int(d) for j in range(k * d)]
+    return np.array(columns, int), np.array(sources, int)

@@ -23,9 +23,9 @@ from safetensors.numpy import save as save_tensors
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import MOST, known_fields, text, whole
 from surefoot.rotation import to_body, to_world, unit
 from surefoot.tensors import parse_tensors
+from surefoot.typed import MOST, known_fields, text, whole
 from surefoot.world import Chance, OnAction, OnForce, State
 
 FORMAT = 2

@@ -25,7 +25,7 @@ from surefoot.rotation import norm2, to_body
 from surefoot.sim.events import Push
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.model.load import load_robot
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 SECONDS, SETTLE = 10.0, 1.0
@@ -129,12 +129,12 @@ def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = 
     names, law = tuple(drives[j] for j in contract.joints), contract.action
     terms = tuple(_noisy(t, drives) for t in contract.terms)
 
-    def start(rng: Draw, n: int) -> Start:
+    def episode(rng: Draw, n: int) -> Episode:
         """At home, joints up to 0.05 rad off, speeds up to 0.1."""
         rest = rng.uniform(-1.0, 1.0, (n, robot.model.nv + len(contract.joints)))
         begun = np.tile(q, (n, 1))
         begun[:, robot.joints()[0]] += 0.05 * rest[:, robot.model.nv :]
-        return Start(begun, 0.1 * rest[:, : robot.model.nv], np.tile(u, (n, 1)))
+        return Episode(Start(begun, 0.1 * rest[:, : robot.model.nv], np.tile(u, (n, 1))))
 
     def velocity(s: Moment) -> np.ndarray:
         """(n, 3) vx, vy, yaw rate of the base in its own frame."""
@@ -156,7 +156,7 @@ def task_of(path: Path, contract: Contract, command: tuple[float, ...] | None = 
             "fell": lambda s: 1 - 2 * (s.q[:, nq + 4] ** 2 + s.q[:, nq + 5] ** 2) < TILT,
             "base on the ground": lambda s: s.q[:, nq + 2] < LOWEST * q[nq + 2],
         },
-        start=start,
+        episode=episode,
         error=lambda s: np.sqrt(norm2((velocity(s) - s.command) * (1.0, 1.0, ARM))),
         error_unit="m/s",
         tolerance=TOLERANCE,

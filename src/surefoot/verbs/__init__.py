@@ -5,45 +5,132 @@ them, so that `surefoot --help` does not wait for what only one verb needs.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from surefoot.errors import unknown
 
-GROUPS = {
+
+class Verb(NamedTuple):
+    """What `surefoot VERB --help` begins with."""
+
+    about: str
+    examples: tuple[str, ...]
+    """arguments, as they are typed"""
+    common: str = ""
+    """flags to show first; empty: all of them, in the order of the fields"""
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
     "model": {
-        "new": "Write a task file for a robot model of yours: it trains as it is, and every number says where it came from.",
-        "tasks": "List the ready tasks and what counts as success in each.",
-        "look": "Show a robot or a task: joints, actuators, unknowns with ranges, and what looks wrong in the model.",
-        "presets": "List published randomization ranges with their sources, or show one applied to a task.",
-        "try": "Run a policy that needs no training, to check a task before training on it.",
+        "new": Verb(
+            "Write a task file for a robot model of yours: it trains as it is, and every number says where it came from.",
+            ("velocity go2.xml", "reach arm/scene.xml --out task.py"),
+        ),
+        "tasks": Verb("List the ready tasks and what counts as success in each.", ("", "--json")),
+        "look": Verb(
+            "Show a robot or a task: joints, actuators, unknowns with ranges, and what looks wrong in the model.",
+            ("hover", "robot.xml"),
+        ),
+        "presets": Verb(
+            "List published randomization ranges with their sources, or show one applied to a task.",
+            ("--task walk", "unitree-go2"),
+        ),
+        "try": Verb(
+            "Run a policy that needs no training, to check a task before training on it.",
+            ("hover", "walk --policy random --episodes 50"),
+        ),
     },
     "train": {
-        "train": "Train a policy. Ctrl-C saves it and prints how to resume.",
-        "play": "Watch a policy in the browser (this computer only), or write a short film.",
-        "export": "Write a policy as one ONNX file with its contract inside, and check it against the trained net.",
-        "cross": "The whole story: train, fail in a hidden reality, train over a belief, succeed; with a page of evidence.",
+        "train": Verb(
+            "Train a policy. Ctrl-C saves it and prints how to resume.",
+            ("hover --out runs/hover", "walk --steps 5000000 --judge-every 500000 --range friction=0.3..1.2"),
+            "task out steps envs seed belief range settings judge-every adapt resume",
+        ),
+        "play": Verb(
+            "Watch a policy in the browser (this computer only), or write a short film.",
+            ("runs/hover", "runs/hover --record hover.gif --seconds 4"),
+        ),
+        "export": Verb(
+            "Write a policy as one ONNX file with its contract inside, and check it against the trained net.",
+            ("runs/hover", "runs/hover --best --out hover.onnx"),
+        ),
+        "cross": Verb(
+            "The whole story: train, fail in a hidden reality, train over a belief, succeed; with a page of evidence.",
+            ("hover", "balance --reality 3 --steps 100000"),
+        ),
     },
     "judge": {
-        "eval": "Measure a policy's success rate, with an exact 95 % interval.",
-        "sweep": "Plot success against one unknown, for one policy or several on the same episodes.",
-        "adapt": "Show what an adaptive policy has inferred about its world, and how fast it follows a sudden change.",
-        "gate": "Decide whether a policy may leave the simulator: success, limits and margins; exit code 1 means no.",
-        "doctor": "Find out why a policy failed on its robot: a log against contract, timing and model; ranked causes.",
+        "eval": Verb(
+            "Measure a policy's success rate, with an exact 95 % interval.",
+            ("runs/hover", "runs/hover --best --episodes 1000 --range mass=0.8..1.2x"),
+        ),
+        "sweep": Verb(
+            "Plot success against one unknown, for one policy or several on the same episodes.",
+            ("runs/hover --over mass", "runs/one runs/two --over latency --points 12"),
+        ),
+        "adapt": Verb(
+            "Show what an adaptive policy has inferred about its world, and how fast it follows a sudden change.",
+            ("runs/hover/student", "runs/hover/student --show mass --before 0.9 --after 1.1"),
+        ),
+        "gate": Verb(
+            "Decide whether a policy may leave the simulator: success, limits and margins; exit code 1 means no.",
+            ("runs/hover", "runs/hover --in mujoco,bullet --reality all --limit latency=2"),
+            "policy best belief range in reality episodes claim limit out junit",
+        ),
+        "doctor": Verb(
+            "Find out why a policy failed on its robot: a log against contract, timing and model; ranked causes.",
+            ("runs/hover fall.npz", "runs/hover fall.npz --task hover"),
+        ),
     },
     "robot": {
-        "record": "Record a log on a simulated robot with hidden physics, playing a policy, a plan or random controls.",
-        "explore": "Plan the motion that tells most about chosen unknowns of a robot.",
-        "log": "Show a robot's log (csv, json, npz, mat, parquet, mcap, rosbag2, LeRobot v3); plot, resample, save it.",
-        "preflight": "Check a log before use: swapped joints, wrong signs, degrees, wrong axes, clock offsets, bad stamps.",
-        "replay": "Run a log's controls through a model and compare its motion with the robot's.",
-        "identify": "Fit a model's unknowns to real logs, with confidence intervals.",
-        "believe": "Turn a log into p(e): as wide as the model needs (dropo), or a posterior (sbi).",
-        "missing": "Learn from a log the force a model lacks, such as drag or ground effect, and how much it explains.",
-        "delta": "Learn from a log what to add to a task's actions so that the simulator moves as the robot does.",
-        "actuator": "Learn from a log what real actuators do beyond the model's: a net that worlds can include.",
+        "record": Verb(
+            "Record a log on a simulated robot with hidden physics, playing a policy, a plan or random controls.",
+            ("hover --reality 3 --policy runs/hover", "arm --ingredient stiction=0.5,sensor_noise=0.2 --tell"),
+        ),
+        "explore": Verb(
+            "Plan the motion that tells most about chosen unknowns of a robot.",
+            ("arm --learn fore_mass,shoulder_damping", "robot.xml --machine.fixed --learn armature:kinds,damping"),
+            "model learn noise rate out machine.fixed machine.kp machine.kd",
+        ),
+        "log": Verb(
+            "Show a robot's log (csv, json, npz, mat, parquet, mcap, rosbag2, LeRobot v3); plot, resample, save it.",
+            ("run.csv --map mapping.json", "run.mcap --plot run.png"),
+        ),
+        "preflight": Verb(
+            "Check a log before use: swapped joints, wrong signs, degrees, wrong axes, clock offsets, bad stamps.",
+            ("hover log.npz", "robot.xml run.csv --map mapping.json"),
+        ),
+        "replay": Verb(
+            "Run a log's controls through a model and compare its motion with the robot's.",
+            ("hover log.npz", "robot.xml run.csv --map mapping.json --plot replay.html"),
+        ),
+        "identify": Verb(
+            "Fit a model's unknowns to real logs, with confidence intervals.",
+            ("arm log.npz --save belief.json", "robot.xml run.csv --learn armature:kinds,damping:kinds,delay"),
+        ),
+        "believe": Verb(
+            "Turn a log into p(e): as wide as the model needs (dropo), or a posterior (sbi).",
+            (
+                "arm log.npz --learn upper_mass,fore_mass",
+                "arm log.npz --how sbi --noise joint_pos=0.001,joint_vel=0.02",
+            ),
+            "model log how learn noise save map window",
+        ),
+        "missing": Verb(
+            "Learn from a log the force a model lacks, such as drag or ground effect, and how much it explains.",
+            ("hover flight.npz", "hover flight.npz --belief belief.json"),
+        ),
+        "delta": Verb(
+            "Learn from a log what to add to a task's actions so that the simulator moves as the robot does.",
+            ("arm log.npz", "arm log.npz --by reinforcement"),
+        ),
+        "actuator": Verb(
+            "Learn from a log what real actuators do beyond the model's: a net that worlds can include.",
+            ("arm.xml log.npz", "arm.xml log.npz --no-labels"),
+        ),
     },
 }
-VERBS = {name: about for group in GROUPS.values() for name, about in group.items()}
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 
 def load(name: str) -> Any:

@@ -31,6 +31,8 @@ class Adapt:
     """half to fit the linear probe, half to test it"""
     belief: str = "task"
     """p(e) of all unknowns: `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
     seed: int = 1
@@ -48,7 +50,10 @@ class Adapt:
         task = task_for(policy, self.task, self.policy)
         path = self.out or bundle.find(self.policy).parent / "adapt.html"
         files.check_writable(path, "--out")
-        change, belief = Change(self.show, self.before, self.after, self.at), belief_of(task, self.belief, watch)
+        change, belief = (
+            Change(self.show, self.before, self.after, self.at),
+            belief_of(task, self.belief, watch, ranges=self.range),
+        )
         facts = inferred(policy, task, belief, change, self.episodes, self.seed, seconds(watch, task))
         following = f"surefoot sweep {self.policy} --over {facts['unknown']}{as_given(self.task)}"
         blocks, about = (_table(facts), Text(_sentence(facts)), *_plots(facts)), hashes(policy=self.policy)

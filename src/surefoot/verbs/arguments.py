@@ -9,9 +9,10 @@ import numpy as np
 
 from surefoot import files
 from surefoot.belief import Belief
+from surefoot.belief.by_hand import with_words
 from surefoot.env import Env
 from surefoot.errors import SurefootError, nearest
-from surefoot.gate.lineage import folder_of, run_of, trained_with
+from surefoot.gate.training_seeds import folder_of, run_of, trained_with
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy, Zero
 from surefoot.report import Column, Note, Picture, Progress, Table, Watch
@@ -22,7 +23,12 @@ if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
     from surefoot.tasks.rollout import Evaluation
 
 
-def belief_of(task: Task, name: str, watch: Watch, flag: str = "--belief") -> Belief:
+def belief_of(task: Task, name: str, watch: Watch, flag: str = "--belief", ranges: tuple[str, ...] = ()) -> Belief:
+    """What --belief names, with the ranges of --range in place of its own."""
+    return with_words(_named_belief(task, name, watch, flag), ranges, "--range")
+
+
+def _named_belief(task: Task, name: str, watch: Watch, flag: str) -> Belief:
     """What a flag such as --belief names; parts of a preset that the task cannot have are noted."""
     from surefoot import presets, tasks
 
@@ -41,9 +47,7 @@ def belief_of(task: Task, name: str, watch: Watch, flag: str = "--belief") -> Be
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
-    belief = Belief.read(name)
-    task.params.check_same(belief.params, name)
-    return belief
+    return Belief.read(name, task.params)
 
 
 def met_before(seed: int, policies: Sequence[Path]) -> list[Note]:

@@ -32,9 +32,9 @@ class Believe:
     """the robot's log: any file that `surefoot log` reads"""
     how: Literal["dropo", "sbi"] = "dropo"
     """dropo: as wide as the model's errors need; sbi: the posterior, which assumes that the model is exact"""
-    learn: str = ""
-    """what to learn, by commas, as in `surefoot identify`; the rest stays at the model's values"""
-    noise: str = ""
+    learn: tuple[str, ...] = ()
+    """what to learn, as in `surefoot identify`; the rest stays at the model's values"""
+    noise: tuple[str, ...] = ()
     """sd of each sensor in its unit, for sbi, such as joint_pos=0.001,joint_vel=0.02"""
     window: int | None = None
     """control periods after which the model is reset to the measured state; default: 10 for dropo, the whole log for sbi"""
@@ -70,7 +70,7 @@ class Believe:
 
     def _prior(self, log: Log) -> tuple["Engine", Box]:
         """The model in a world, and the ranges of what is to be learned; all else is fixed at its nominal value."""
-        words = [w.strip() for w in self.learn.split(",") if w.strip()]
+        words = list(self.learn)
         world = self.machine.world(self.model, None, log)
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
@@ -87,7 +87,7 @@ class Believe:
         return dropo(world, prior, log, length, self.dropo, self.seed, watch=watch), {"window": length}, []
 
     def _sbi(self, world: World, prior: Box, log: Log, watch: Watch) -> tuple[Belief, dict[str, Any], list[Block]]:
-        noise = numbers(tuple(filter(None, map(str.strip, self.noise.split(",")))), "--noise", "joint_pos=0.001")
+        noise = numbers(self.noise, "--noise", "joint_pos=0.001")
         done = experiment(world, prior, log, noise, self.window, self.npe)
         posterior = learn(done, self.npe, self.seed, watch)
         facts: dict[str, Any] = {"window": self.window, "gained": posterior.gained}

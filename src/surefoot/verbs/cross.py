@@ -1,6 +1,7 @@
 """surefoot cross: the whole story against a hidden reality, with a page of evidence."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from surefoot.errors import SurefootError
 from surefoot.policy import Policy
 from surefoot.report import Axis, Badge, Block, Column, Picture, Plot, Report, Rule, Series, Table, Text, Tone, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import count, goal, hashes, portrait
+from surefoot.verbs.arguments import as_given, belief_of, count, goal, hashes, portrait
 
 if TYPE_CHECKING:
     from surefoot.cross import Crossed
@@ -29,7 +30,7 @@ TONES: dict[str, Tone] = {"nominal": "bad", "belief": "good"}
 @dataclass(frozen=True)
 class Cross:
     task: Positional[str]
-    """see `surefoot tasks`"""
+    """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     seed: int = 0
     """seed of training"""
     reality: int = 0
@@ -38,6 +39,10 @@ class Cross:
     """episodes in each world"""
     out: Path | None = None
     """folder of the runs and the page; default: runs/cross-<task>/<time>"""
+    belief: str = "task"
+    """p(e) to train over, and whose outer part the reality is drawn from: `task`, a preset, or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
     """env steps of each training; default: the task's own number"""
 
@@ -45,15 +50,16 @@ class Cross:
         from surefoot.cross import cross
 
         task = tasks.resolve(self.task)
-        out = self.out or Path("runs") / f"cross-{self.task}" / time.strftime("%Y-%m-%d_%H-%M-%S")
+        out = self.out or Path("runs") / f"cross-{task.name}" / time.strftime("%Y-%m-%d_%H-%M-%S")
         page = out / "report.html"
         files.check_writable(page, "--out")
-        done = cross(task, out, self.seed, self.reality, count(self.episodes), self.steps, watch)
+        belief = belief_of(task, self.belief, watch, ranges=self.range)
+        done = cross(self.task, out, self.seed, self.reality, count(self.episodes), self.steps, belief, watch)
         facts = done.facts
         blocks: tuple[Block, ...] = (
             Text(f"Task {task.name}: {task.about}. Success: {goal(task)}."),
             _table(done), _rates(done), *(_film(done.policies[k], task, done.worlds["reality"], name) for k, name in NAMES.items()),
-            _errors(done, task), _numbers(task, done.worlds["reality"]),
+            _errors(done, task), _numbers(task, done.worlds),
         )  # fmt: skip
         about = hashes(**{f"{k} policy": out / k for k in NAMES})
         about |= {
@@ -61,7 +67,7 @@ class Cross:
             "reality": f"drawn from the outer part of the belief's ranges by seed {self.reality}",
         }
         return Report(
-            f"surefoot cross {task.name}", facts, blocks, f"surefoot play {out / 'belief'}",
+            f"surefoot cross {task.name}", facts, blocks, f"surefoot play {out / 'belief'}{as_given(self.task)}",
             Badge(facts["verdict"], facts["crossed"] or (None if not facts["gap"] else False)),
             FAILED if facts["gap"] and not facts["crossed"] else 0, page, portrait(task), about,
         )  # fmt: skip
@@ -106,9 +112,10 @@ def _errors(done: "Crossed", task: Task) -> Plot:
     return Plot("Error over time in the hidden reality", tuple(series), Axis("time", "s"), error, rules, caption)
 
 
-def _numbers(task: Task, real: Belief) -> Table:
-    assert isinstance(task.belief, Box)  # cross() has refused any other
-    low, high, e = task.belief.low, task.belief.high, real.estimate()
+def _numbers(task: Task, worlds: Mapping[str, Belief]) -> Table:
+    belief, e = worlds["belief"], worlds["reality"].estimate()
+    assert isinstance(belief, Box)  # cross() has refused any other
+    low, high = belief.low, belief.high
     rows = [
         [p.name, p.about, p.nominal, f"{low[i]:.3g} .. {high[i]:.3g}", float(e[i]), p.unit or "-"]
         for i, p in enumerate(task.params)

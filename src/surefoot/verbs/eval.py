@@ -24,6 +24,8 @@ class Eval:
     """seed of the episodes"""
     belief: str = "task"
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     threads: int = 0
     """threads of the physics; 0: every core"""
     engine: Annotated[str, arg(name="in")] = "mujoco"
@@ -42,12 +44,12 @@ class Eval:
         engines.known(self.engine, "--in")
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task, self.policy)
-        belief = belief_of(task, self.belief, watch)
+        belief = belief_of(task, self.belief, watch, ranges=self.range)
         inside = tasks.learned(task, self.terms)
         env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
         first, *rest = found = trials(policy, env, seconds(watch, task))
         asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
-        facts = asked | first.to_json()
+        facts = asked | ({"ranges": list(self.range)} if self.range else {}) | first.to_json()
         if rest:
             facts["trial"] = [x.to_json() for x in found]
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}

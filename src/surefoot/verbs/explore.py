@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # what fits takes a second to import
 class Explore:
     model: Positional[str]
     """a model file (.xml MJCF, .urdf), or a task's name"""
-    learn: str
-    """what to learn, by commas, as `surefoot identify` takes it: a task's unknowns, or armature:kinds,damping,delay of a
-    model file; everything else counts as known"""
+    learn: tuple[str, ...]
+    """what to learn, as `surefoot identify` takes it: a task's unknowns, or armature:kinds,damping,delay of a model file;
+    everything else counts as known"""
     noise: tuple[str, ...] = ("joint_pos=0.002",)
-    """signals that will be measured, with their standard deviations: joint_pos=0.002 joint_vel=0.05 gyro=0.01"""
+    """signals that will be measured, with their standard deviations: joint_pos=0.002,joint_vel=0.05,gyro=0.01"""
     rate: float = 50.0
     """controls and measurements a second"""
     machine: Machine = Machine()
@@ -37,15 +37,16 @@ class Explore:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.excite.excited_robot import excited_robot
-        from surefoot.real2sim.excite.explore import explore
+        from surefoot.real2sim.excite.explore import design, explore
         from surefoot.real2sim.plant import Plant
 
         path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
         files.check_writable(path, "--out", ".npz")
         plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
-        robot = excited_robot(plant, tuple(self.learn.split(",")), self.rate)
+        robot = excited_robot(plant, self.learn, self.rate)
         noise = numbers(self.noise, "--noise", "joint_pos=0.002")
-        found = explore(robot.world, robot.belief, self.limits, noise, self.shape, self.search, robot.start, watch)
+        to = design(robot.world, robot.belief, self.limits, noise, self.shape, self.search, robot.start)
+        found = explore(to, watch)
         out = found.log.save(path)
         blocks: list[Block] = [_table(found)]
         used = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.used.items())
@@ -55,7 +56,7 @@ class Explore:
             words = f"not determined by any motion found: {names}. They keep their prior; learn fewer, or measure more"
             blocks.append(Note(words, True))
         blocks.append(Text(f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"))
-        following = f"surefoot identify {self.model} LOG --learn {self.learn}"
+        following = f"surefoot identify {self.model} LOG --learn {','.join(self.learn)}"
         return Report(f"a motion for {self.model}", found.facts() | {"plan": str(out)}, tuple(blocks), following)
 
 
@@ -72,4 +73,4 @@ def _table(found: "Explored") -> Table:
         [p.name, p.value, p.before, p.after, p.unit or "-", "" if p.determined else "NOT DETERMINED"]
         for p in found.params
     ]
-    return Table.of(columns, rows, "what the motion would tell")
+    return Table.of(columns, rows, "standard deviations before and after the motion")

@@ -26,7 +26,7 @@ class Export:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
-        from surefoot.gate.lineage import run_of
+        from surefoot.gate.training_seeds import run_of
         from surefoot.learn.nets.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)

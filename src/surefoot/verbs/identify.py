@@ -26,9 +26,9 @@ class Identify:
     """a task's name, or a model file"""
     logs: Positional[tuple[Path, ...]]
     """the robot's logs: one or several"""
-    learn: str = ""
-    """what to learn, by commas: such as armature:kinds,damping,frictionloss,delay,shape:trunk (docs/identify.md); for a
-    task, names of its unknowns"""
+    learn: tuple[str, ...] = ()
+    """what to learn, such as armature:kinds,damping,frictionloss,delay,shape:trunk (docs/identify.md); for a task, names of
+    its unknowns"""
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what the logs' columns are"""
     signals: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Identify:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
-        from surefoot.real2sim.identify import fitted
+        from surefoot.real2sim.identify import identify
 
         if not self.logs:
             raise SurefootError("identify: expected at least one log")
@@ -62,7 +62,7 @@ class Identify:
                 checked(world, log, file, watch)
         how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
         with naming(*self.logs):
-            found = fitted(worlds, belief, logs, how, self.signals, watch)
+            found = identify(worlds, belief, logs, how, self.signals, watch, warn=False)
         title = f"{self.model} from {', '.join(map(str, self.logs))}"
         blocks: tuple[Block, ...] = (_params(found), *map(Text, _remarks(found)))
         about = asked(self.model, self.logs[0], self.mapping, self.machine)
@@ -78,13 +78,13 @@ class Identify:
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
-        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {self.learn or 'armature:kinds'}"  # fmt: skip
+        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
         from surefoot.real2sim.excite.excited_robot import chosen_params
         from surefoot.real2sim.identify.param_grammar import learnable
 
-        words, plain = tuple(w for w in self.learn.split(",") if w), self.machine.world(self.model, None, logs[0])
+        words, plain = self.learn, self.machine.world(self.model, None, logs[0])
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
             params = chosen_params(task.params, words)
@@ -125,14 +125,14 @@ def _params(found: "Identified") -> Table:
 
 
 def _remarks(found: "Identified") -> list[str]:
-    said = [f"determined only together: {words}" for words in found.told]
-    for where, errors in (("fitted", found.fit), ("held out", found.held)):
+    said = [f"determined only together: {words}" for words in found.combinations]
+    for where, errors in (("fitted", found.fit), ("held out", found.held_out)):
         said += [f"{where}: {name} error {a:.4g} -> {b:.4g}" for name, (a, b) in errors.items()]
     if not found.white:
         said.append(
             "the residual is not white noise: the model lacks physics; intervals are widened to every e within 1 % of the best error"
         )
-    worse = [f"{name} {_more(a, b)}" for name, (a, b) in found.held.items() if b > a]
+    worse = [f"{name} {_more(a, b)}" for name, (a, b) in found.held_out.items() if b > a]
     if worse and not found.fault:
         said.append(f"held-out prediction is worse than before: {', '.join(worse)}")
     return said

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surefoot import tasks
+from surefoot import files, tasks
 from surefoot.belief import Belief
 from surefoot.errors import LogError, SurefootError
 from surefoot.formats.raw import listed
@@ -127,17 +127,11 @@ def checked(world: "Engine", log: Log, file: Path, watch: Watch) -> None:
 
 
 def params_of(belief: str) -> Params:
-    """The unknowns of a belief's file; none without one."""
-    return Belief.read(belief).params if belief else Params()
+    """The unknowns of a belief's file; none without one, and none of ranges by name, which are about a task's unknowns."""
+    data = files.read_json(Path(belief)) if belief else {}
+    return Params() if isinstance(data, dict) and "params" not in data else Belief.from_json(data, belief).params
 
 
 def estimate_of(belief: str, params: Params) -> np.ndarray:
-    """The point estimate of a belief's file, in the order of some params."""
-    if not belief:
-        return params.nominal
-    found = Belief.read(belief)
-    if found.params.names != params.names:
-        raise SurefootError(
-            f"{belief}: params: expected {', '.join(params.names)}; found {', '.join(found.params.names)}"
-        )
-    return found.estimate()
+    """The point estimate of a belief's file about these params."""
+    return Belief.read(belief, params).estimate() if belief else params.nominal

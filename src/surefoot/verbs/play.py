@@ -29,6 +29,8 @@ class Play:
     """seed of the episodes"""
     belief: str = "nominal"
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
 
     def run(self, watch: Watch) -> Report:
         if self.best:
@@ -36,7 +38,7 @@ class Play:
         from surefoot import tasks
 
         policy, task = self._policy()
-        env = tasks.env(task, 1, belief_of(task, self.belief, watch), self.seed)
+        env = tasks.env(task, 1, belief_of(task, self.belief, watch, ranges=self.range), self.seed)
         following = f"surefoot export {self.policy}"
         if self.record is None:
             from surefoot.tasks.view.viewer import view

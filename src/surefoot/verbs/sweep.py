@@ -7,7 +7,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from surefoot import files, tasks
+from surefoot import files
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Plot, Report, Rule, Series, Table, Text, Watch
 from surefoot.verbs.arguments import as_given, belief_of, chosen, count, hashes, met_before, portrait, seconds, task_for
@@ -31,6 +31,8 @@ class Sweep:
     """episodes at each value"""
     belief: str = "nominal"
     """where the other unknowns come from: `nominal`, `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
     specialists: bool = False
@@ -53,7 +55,7 @@ class Sweep:
         for label, policy in policies.items():
             task_for(policy, self.task or task.name, label)
         values = values_over(task, self.over, self.points, self.low, self.high)
-        others, first = belief_of(task, self.belief, watch), bundle.find(self.policies[0]).parent
+        others, first = belief_of(task, self.belief, watch, ranges=self.range), bundle.find(self.policies[0]).parent
         path = self.out or first / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
         best = None
@@ -62,8 +64,7 @@ class Sweep:
                 raise SurefootError(
                     f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
                 )
-            plain = tasks.resolve(self.task or task.name)
-            best = specialists(plain, self.over, values, others, first, first / "specialists", watch)
+            best = specialists(self.task or task.name, self.over, values, others, first, first / "specialists", watch)
         facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(watch, task))
         facts = facts if best is None else price(facts, best, task, others)
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))

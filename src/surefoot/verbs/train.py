@@ -1,6 +1,7 @@
 """surefoot train: its flags, which of them go together, and the settings tuned for a task."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -18,6 +19,7 @@ from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
+from surefoot.verbs import settings_file
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -27,7 +29,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 @dataclass(frozen=True)
 class Train:
     task: Positional[str] = ""
-    """see `surefoot tasks`"""
+    """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     resume: Path | None = None
     """resume the run in this folder, bit for bit"""
     seed: int = 0
@@ -35,6 +37,8 @@ class Train:
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
     """randomization: the whole belief from the start, or ranges that grow from nominal as the policy learns"""
     start: Path | None = None
@@ -50,6 +54,8 @@ class Train:
     latent (rma), or by its actions (dagger)"""
     teacher: Path | None = None
     """a run to use as the teacher, instead of training one"""
+    settings_file: Annotated[Path | None, arg(name="settings")] = None
+    """TOML file of flags (docs/train.md): flags given here win over it, and it over the task's own settings"""
     obs: tasks.ObsOverride = tasks.ObsOverride()
     widen: Widen = Widen()
     adr: ADR = ADR()
@@ -71,12 +77,15 @@ class Train:
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
-    def tuned(task: str) -> "Train":
-        """The defaults for a task: its own settings."""
-        if not tasks.is_reference(task):
-            return Train()
-        own = tasks.resolve(task)
-        return Train(settings=PPOSettings(**own.settings), student=DistillSettings(**own.lesson))
+    def tuned(task: str, settings: Path | None = None) -> "Train":
+        """The defaults for a task: its own settings, and over them those of a file, which may name the task, too."""
+        table = settings_file.read(settings) if settings is not None else {}
+        task = task or str(table.get("task", ""))
+        own = Train()
+        if tasks.is_reference(task):
+            known = tasks.resolve(task)
+            own = Train(settings=PPOSettings(**known.settings), student=DistillSettings(**known.lesson))
+        return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
         heard = _Heard(watch)
@@ -125,6 +134,8 @@ class Train:
         start = self.start.parent if self.start is not None and self.start.is_file() else self.start
         self._agree(task)
         base = self._base(task)
+        for words in self._notes(task):
+            watch.watch(Progress(f"note: {words}", stays=True))
         watch.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
         how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every}
@@ -135,7 +146,7 @@ class Train:
         if self.through:
             stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
             return learn.progressive(self.task, out, stages, **how, **taught)[-1]
-        belief = belief_of(task, self.belief, watch.watch)
+        belief = belief_of(task, self.belief, watch.watch, ranges=self.range)
         ranges = None if self.ranges == "fixed" else getattr(self, self.ranges)
         taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
@@ -151,9 +162,24 @@ class Train:
             if isinstance(belief, Box) and (belief.low == belief.high).all():
                 words = "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
                 watch(Progress(words, stays=True))
-        lesson = replace(self.student, label="action" if self.adapt == "dagger" else "latent")
+        lesson = replace(self._lesson(task), label="action" if self.adapt == "dagger" else "latent")
         asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
         return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
+
+    def _lesson(self, task: Task) -> DistillSettings:
+        """The student's settings; where --steps was given and --student.steps was not, its steps change in proportion."""
+        usual, own = PPOSettings(**task.settings), DistillSettings(**task.lesson)
+        if self.teacher is not None or self.student.steps != own.steps or self.settings.steps == usual.steps:
+            return self.student
+        return replace(self.student, steps=max(1, round(own.steps * self.settings.steps / usual.steps)))
+
+    def _notes(self, task: Task) -> Iterator[str]:
+        """What is not as it was asked for."""
+        if self.settings.steps != PPOSettings(**task.settings).steps and self.settings.rounding:
+            yield self.settings.rounding
+        lesson = self._lesson(task)
+        if self.adapt != "none" and lesson.steps != DistillSettings(**task.lesson).steps:
+            yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
 
     def _base(self, task: Task) -> "PolicyNet | None":
         """What to learn upon."""
@@ -218,6 +244,8 @@ class Train:
             raise SurefootError(
                 f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
             )
+        if self.through and self.range:
+            raise SurefootError("--range: with --through, give each stage a belief's file")
         if self.through and (self.belief != "task" or self.ranges != "fixed" or self.adapt != "none"):
             raise SurefootError(
                 "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"

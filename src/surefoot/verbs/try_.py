@@ -23,13 +23,15 @@ class Try:
     """seed of the episodes"""
     belief: str = "task"
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
+    range: tuple[str, ...] = ()
+    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot import tasks
         from surefoot.tasks.rollout import contract, evaluate
 
         task = tasks.resolve(self.task)
-        env = tasks.env(task, count(self.episodes), belief_of(task, self.belief, watch), self.seed)
+        env = tasks.env(task, count(self.episodes), belief_of(task, self.belief, watch, ranges=self.range), self.seed)
         c = contract(task, env.world.model)
         kinds: dict[str, Callable[[], Policy]] = {"zero": lambda: Zero(c), "random": lambda: Random(c, self.seed)}
         if self.policy not in kinds:

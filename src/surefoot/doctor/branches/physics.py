@@ -18,7 +18,7 @@ from surefoot.doctor.hypotheses.model_errors import ModelErrors, drags, model_er
 from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine, Law, compile_for
 from surefoot.sim.learned import Layout
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
@@ -89,7 +89,7 @@ def errors_of(task: Task) -> ModelErrors:
 def world_with(task: Task, errors: ModelErrors, n: int = 1) -> Engine:
     """The task's world with every number that may be wrong as an e."""
     model = compile_for(load_robot(task.robot).spec, errors.params)
-    return Engine(model, errors.params, n, task.substeps, 1, (drags(model, errors.params),), task.explicit)
+    return Engine(model, errors.params, n, task.substeps, 1, (drags(model, errors.params),), Law(task.explicit))
 
 
 def remainder(found: Examination, cause: Weighed | None) -> Remainder:

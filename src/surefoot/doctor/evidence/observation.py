@@ -17,8 +17,7 @@ from surefoot.log import Log
 from surefoot.observation import Columns, ObsTerm
 from surefoot.real2sim.signals import joints_of, measured, slope
 from surefoot.rotation import unit
-from surefoot.sim.engine import sensor_columns
-from surefoot.sim.layout import OF_JOINT
+from surefoot.sim.layout import OF_JOINT, sensor_columns
 from surefoot.world import World
 
 STATE = ("joint_pos", "joint_vel", "base_pos", "base_quat", "base_lin_vel", "base_ang_vel")

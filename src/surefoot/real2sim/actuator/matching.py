@@ -25,16 +25,16 @@ from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.actuator import Lesson, Settings
 from surefoot.real2sim.actuator.net import TOLD, ActuatorNet
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, Course, Held, budget, course
-from surefoot.real2sim.log_env import Followed
+from surefoot.real2sim.log_env import LogWorld
 from surefoot.robot import Robot
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 SMALL = 0.02  # c
 ENVS, HORIZON = 64, 25
 
 
-def following(way: Course, n: int) -> Followed:
+def following(way: Course, n: int) -> LogWorld:
     """The lesson's windows for n simulations; what a policy adds is the force of each driven joint, (n, J)."""
     lesson, held = way.lesson, np.zeros((n, way.lesson.world.model.nv))
 
@@ -43,14 +43,14 @@ def following(way: Course, n: int) -> Followed:
         return controls
 
     inner = lesson.world.with_(n, (*lesson.world.terms, Held(held)))
-    return Followed(inner, way.pieces, lesson.e, give)
+    return LogWorld(inner, way.pieces, lesson.e, give)
 
 
 def _near(missed: Callable[[Moment], np.ndarray], s: Moment) -> np.ndarray:
     return np.asarray(np.exp(-np.square(missed(s)).mean(1)))
 
 
-def task_of(way: Course, world: Followed) -> Task:
+def task_of(way: Course, world: LogWorld) -> Task:
     """The task whose policies are actuator nets."""
     net, pieces = way.lesson.blank, way.pieces
     card = net.card
@@ -76,7 +76,7 @@ def task_of(way: Course, world: Followed) -> Task:
         action=Action(tuple(d.joint for d in card.drives), np.zeros(len(card.drives)), np.array(card.limit), "N m"),
         observations={"actor": ObsGroup((seen,), card.history), "critic": ObsGroup((seen, *strayed, ObsTerm("time", lambda s: s.time[:, None], 1, "s", scale=10.0)))},
         rewards={**near, "small": Reward(-SMALL, lambda s: np.square(s.action).mean(1), "little force")},
-        ended={}, start=lambda rng, n: Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu))),
+        ended={}, episode=lambda rng, n: Episode(Start(np.zeros((n, m.nq)), np.zeros((n, m.nv)), np.zeros((n, m.nu)))),
         error=lambda s: np.sqrt(np.square(missed(s, "joint_pos")).mean(1)), error_unit="sd", tolerance=0.5,
         window=pieces.length * world.dt, measure="mean",
     )  # fmt: skip

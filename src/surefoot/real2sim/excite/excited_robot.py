@@ -35,7 +35,7 @@ def excited_robot(plant: Plant, learn: tuple[str, ...], rate: float) -> ExcitedR
     world = machine(spec, params, rate)
     start = None
     if task:
-        begun = task.start(stream(0, "explore start"), 1)
+        begun = task.episode(stream(0, "explore start"), 1).start
         if plant.fixed:  # without the seven numbers of a base's pose, and the six of its velocity
             begun = Start(begun.q[:, 7:], begun.v[:, 6:], begun.u, begun.act)
         start = start_at_rest(world.model, begun, task.action.names, task.action.offset)

@@ -1,10 +1,11 @@
-"""identify: the unknowns that make a model do what a log says the machine did, and how sure the log makes us of them.
+"""identify: the unknowns under which a model reproduces a log, with their uncertainty.
 
-    e^ = argmin sum |y(k) - h(x(k; e))|^2 in the noise's own metric          F = J^T J        cov = F^-1
+    e^ = argmin sum |y(k) - h(x(k; e))|^2 in the metric of the noise          F = J^T J        cov = F^-1
 
-Fitted on windows whose length grows: one long shot has many false minima, a short one has few. The noise of each channel
-and its autocorrelation are estimated from what is left, and used. How sure that makes us is certainty.py's; what a log
-cannot tell stays as wide as it was believed, and is named, with the combination that the log does tell.
+Fitted on windows of growing length: a long rollout has many local minima, a short one few. The noise of each channel and
+its autocorrelation are estimated from the residuals, and the fit is repeated in their metric. uncertainty.py computes
+cov. An unknown that the log does not determine keeps its prior width and is named, as are the combinations of unknowns
+that the log does determine.
 """
 
 import warnings
@@ -22,41 +23,41 @@ from surefoot.log import Log
 from surefoot.real2sim.identify.fit import Case, Problem, Space, scales
 from surefoot.real2sim.identify.noise import Noise, all_white, estimate, shared
 from surefoot.real2sim.identify.result import Identified, answer
-from surefoot.real2sim.replay import bears, whole, windows
+from surefoot.real2sim.replay import longest_window, stable_length, windows
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.world import World
 
-SUITED = 3  # iterations in which other unknowns suit a delay that is tried
-FINE = 1e-5  # of a range: a finite difference where the cost is smooth
-FEWEST = 20  # rows: fewer tell of their noise
-MOST_STARTS = 192  # unknowns of windows' starts in one problem; beyond it, starts are taken as measured
+SUITED = 3  # iterations of the other unknowns at each delay that is tried
+FINE = 1e-5  # finite difference, as a fraction of a range, where the cost is smooth
+FEWEST = 20  # rows: fewer are mostly noise
+MOST_STARTS = 192  # unknown initial states in one problem; beyond it, windows start as measured
 
 
 @dataclass(frozen=True)
 class Identify:
-    """How to fit. Every length is in seconds."""
+    """Settings of a fit. Every length is in seconds."""
 
     horizons: tuple[float, ...] = (0.1, 0.3, 1.0)
-    """windows to begin with, shortest first"""
+    """window lengths of the first stages, shortest first"""
     last: float | None = None
-    """windows to end with; not given: the whole log, up to `longest`, and no longer than a machine that falls bears"""
+    """window length of the last stage; default: the whole log, up to `longest`, shorter where the motion is unstable"""
     longest: float = 20.0
-    """the longest window of a whole log, s"""
+    """upper limit of the last stage's windows, s"""
     starts: Literal["estimated", "known"] = "estimated"
-    """whether the state each last window begins in is an unknown, too, or known exactly"""
+    """initial state of each window in the last stage: an unknown of the fit, or known exactly from the log"""
     hold: float = 0.25
-    """share of each log, at its end, kept aside to check on"""
+    """fraction of each log, at its end, held out for testing"""
     how: Literal["least-squares", "cma"] = "least-squares"
-    """least squares for smooth parameters; CMA-ES first where stiction or contacts make it rough"""
+    """least squares for smooth costs; cma: CMA-ES first, where stiction or contacts make the cost rough"""
     rounds: int = 4
-    """times the noise is estimated and the fit made again"""
+    """rounds of noise estimation and refitting"""
     iterations: int = 40
-    """of least squares in the last stage; a quarter of them in those before"""
+    """least-squares iterations of the last stage; a quarter of them in earlier stages"""
     enough: float = 8.0
-    """seconds of windows, spread over a log, that the stages before the last look at"""
+    """total length of the windows, spread over a log, in the stages before the last, s"""
     seed: int = 0
-    """of CMA-ES"""
+    """seed of CMA-ES"""
 
 
 def identify(
@@ -66,35 +67,22 @@ def identify(
     settings: Identify | None = None,
     only: tuple[str, ...] = (),
     watch: Watch = unwatched,
+    warn: bool = True,
 ) -> Identified:
-    """A belief about e after one log or several, each with the World of the machine as it stood for it.
+    """The belief about e given one log or several, each with its World: the model mounted and driven as in that log.
 
-    Warns where the fit predicts worse than the model did before, or diverges: `fault` of the result says how.
+    Warns if the fit predicts worse than the model before it, or diverges (`fault` of the result); `warn=False` is for
+    callers that report that themselves.
     """
-    found = fitted(world, belief, log, settings, only, watch)
-    if found.fault:
-        warnings.warn(f"identify: {found.fault}: do not use this belief", stacklevel=2)
-    return found
-
-
-def fitted(
-    world: World | Sequence[World],
-    belief: Belief,
-    log: Log | Sequence[Log],
-    settings: Identify | None = None,
-    only: tuple[str, ...] = (),
-    watch: Watch = unwatched,
-) -> Identified:
-    """As identify, without its warning: for callers that report `fault` themselves."""
     s = settings or Identify()
     worlds, logs = _paired(world, log, belief)
     rows = sum(map(len, logs))
     if rows < FEWEST:
         raise SurefootError(f"identify: found {rows} rows in all logs, expected at least {FEWEST}")
-    kept = [_parted(x, s.hold) for x in logs]
-    fitted, aside = [a for a, _ in kept], [b for _, b in kept]
+    parts = [_parted(x, s.hold) for x in logs]
+    fitted, held_out = [a for a, _ in parts], [b for _, b in parts]
     space = Space.of(belief, float(worlds[0].model.opt.timestep))
-    z = _beginning(space, belief)
+    z = np.clip(space.z(belief.estimate()), 0.02, 0.98)  # off the bounds, where central differences have two sides
     if s.how == "cma":
         z = _by_cma(space, worlds, fitted, only, s, z, watch)
     for i, horizon in enumerate(s.horizons):
@@ -102,7 +90,10 @@ def fitted(
         z = _stepped(problem, z, wide=i == 0)
         z = _solve(problem, z, max(4, s.iterations // 4), watch, f"windows of {horizon:g} s")[: len(z)]
     problem, p = _last(space, worlds, fitted, only, s, z, watch)
-    return answer(problem, p, belief.estimate(), (worlds, aside, only), watch)
+    found = answer(problem, p, belief.estimate(), (worlds, held_out, only), watch)
+    if warn and found.fault:
+        warnings.warn(f"identify: {found.fault}: do not use this belief", stacklevel=2)
+    return found
 
 
 def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log]]:
@@ -119,18 +110,14 @@ def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log
 
 
 def _parted(log: Log, hold: float) -> tuple[Log, Log | None]:
-    """The log without its end, and its end."""
+    """The log without its held-out end, and that end."""
     if not 0 <= hold < 1:
-        raise SurefootError(f"hold: found {hold}, expected a share of the log from 0 to below 1")
+        raise SurefootError(f"hold: found {hold}, expected a fraction of the log from 0 to below 1")
     cut = len(log) - int(hold * len(log))
     if len(log) - cut < 3:
         return log, None
     at = float(log.time[cut])
     return log.slice(-np.inf, at), log.slice(at, np.inf)
-
-
-def _beginning(space: Space, belief: Belief) -> np.ndarray:
-    return np.clip(space.z(belief.estimate()), 0.02, 0.98)  # off the bounds, where a difference has two sides
 
 
 def _problem(
@@ -142,10 +129,10 @@ def _problem(
     free: bool,
     enough: float | None = None,
 ) -> Problem:
-    """All windows of a horizon, or every so many of them where so many seconds are enough."""
+    """All windows of a length, or a part of them, spread over the log, that lasts `enough` seconds."""
     cases = []
     for w, x in zip(worlds, logs):
-        most = whole(w, x, only)
+        most = longest_window(w, x, only)
         length = most if horizon is None else int(np.clip(round(horizon / w.dt), 1, most))
         skip = 1 if enough is None else max(1, int((len(x) - 1) * w.dt / enough))
         cases.append(Case(w, windows(w, x, length, min(length * skip, len(x) - 1), only), free))
@@ -153,15 +140,18 @@ def _problem(
 
 
 def _solve(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what: str) -> np.ndarray:
-    """Box-constrained least squares from p; z within its bounds, starts free. What acts in steps stays where it is:
+    """Box-constrained least squares from p; z within its bounds, starts free. Unknowns that act in steps stay fixed:
 
-    along a stair a slope promises what no small step keeps, and the solver would give up on all the others.
+    a staircase has no useful gradient, and the solver would stop for all the others.
     """
     full = np.zeros(problem.size)
     full[: len(p)] = p
     moves = np.ones(problem.size, bool)
     moves[: problem.d] = problem.space.grain == 0
-    low, high = np.full(problem.size, -1e3), np.full(problem.size, 1e3)  # finite for the solver: no start moves as far
+    low, high = (
+        np.full(problem.size, -1e3),
+        np.full(problem.size, 1e3),
+    )  # finite, as the solver wants it: no start moves as far
     low[: problem.d], high[: problem.d] = 0.0, 1.0
 
     def filled(x: np.ndarray) -> np.ndarray:
@@ -188,7 +178,7 @@ def _solve(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what:
 
 
 def _polished(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what: str) -> np.ndarray:
-    """_solve, and from there again with fine differences: a wide one sees past small kinks, and is held up by them."""
+    """_solve, then again with fine differences: wide ones smooth over kinks of the cost, fine ones converge between them."""
     first = _solve(problem, p, iterations, watch, what)
     again = _solve(replace(problem, step=FINE), first, iterations, watch, what)
     return min(again, first, key=lambda q: _cost(problem, q))
@@ -201,12 +191,12 @@ def _cost(problem: Problem, p: np.ndarray) -> float:
 def _last(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, watch: Watch
 ) -> tuple[Problem, np.ndarray]:
-    """The last windows, with the noise estimated from what is left and the fit made again until it stays."""
+    """The last stage: estimate the noise from the residuals and refit, until the noise no longer changes."""
     horizon = s.last
     if horizon is None:
-        longest = max(whole(w, x, only) * w.dt for w, x in zip(worlds, logs))
-        borne = min(s.longest, *(bears(w, x, space.e(z), s.longest, only) for w, x in zip(worlds, logs)))
-        horizon = borne if borne < longest else None
+        longest = max(longest_window(w, x, only) * w.dt for w, x in zip(worlds, logs))
+        stable = min(s.longest, *(stable_length(w, x, space.e(z), s.longest, only) for w, x in zip(worlds, logs)))
+        horizon = stable if stable < longest else None
     problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
     if problem.size - problem.d > MOST_STARTS:
         problem = _problem(space, worlds, logs, only, horizon, False)
@@ -216,7 +206,7 @@ def _last(
     for k in range(s.rounds):
         raw = problem.raw(p)
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
-        if not all_white(noise, raw):  # as yet: a noisy channel may have bent the others
+        if not all_white(noise, raw):  # a noisy channel may still distort the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
         elif any(n.rho.any() for n in noise) and all(np.isfinite(r).all() for r in raw):
             noise = shared(noise, raw, problem.jacobians(p))
@@ -235,9 +225,9 @@ def _last(
 
 
 def _model_error(scales: tuple[Noise, ...], raw: list[np.ndarray]) -> tuple[Noise, ...]:
-    """What the model has not got, as a noise: the same share of every channel's spread, in every log.
+    """Model error as noise: the same fraction of every channel's spread, in every log.
 
-    A channel weighed by its own error would win or lose everything: the better it is fitted, the more it weighs.
+    Weights from each channel's own error would be unstable: the better a channel is fitted, the more it would weigh.
     """
     squares = [np.square(r / a.s) for r, a in zip(raw, scales)]
     share = float(np.sqrt(sum(x.sum() for x in squares) / sum(x.size for x in squares)))
@@ -249,10 +239,10 @@ def _freedom(problem: Problem) -> int:
 
 
 def _stepped(problem: Problem, z: np.ndarray, wide: bool) -> np.ndarray:
-    """z with each unknown that acts in steps, as a delay does, on the best of them: on a stair there is no slope to follow.
+    """z with each unknown that acts in whole timesteps, such as a delay, at its best value, found by trying them.
 
-    Each step, or where the place is known by now (not `wide`) the nearest ones, is judged by what is left once the other
-    unknowns, the windows' starts among them, have had a few iterations to suit it.
+    All values, or only the neighbours of the current one (not `wide`), are compared by the cost after a few iterations
+    of the other unknowns.
     """
     quiet = lambda _: None  # noqa: E731
     for k in np.flatnonzero(problem.space.grain):
@@ -262,15 +252,15 @@ def _stepped(problem: Problem, z: np.ndarray, wide: bool) -> np.ndarray:
         places = np.arange(last + 1) if wide else np.arange(max(at - 1, 0), min(at + 1, last) + 1)
         tried = np.tile(z, (len(places), 1))
         tried[:, k] = grain * places
-        suited = [_solve(problem, one, SUITED, quiet, "") for one in tried]
-        z = min(suited, key=lambda p: _cost(problem, p))[: problem.d]
+        fits = [_solve(problem, one, SUITED, quiet, "") for one in tried]
+        z = min(fits, key=lambda p: _cost(problem, p))[: problem.d]
     return z
 
 
 def _by_cma(
     space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, watch: Watch
 ) -> np.ndarray:
-    """The lowest place of a rough cost, by CMA-ES over windows of the longest horizon to begin with, or the last."""
+    """The minimum of a rough cost by CMA-ES, on windows of the longest first stage, or of the last stage."""
     problem = _problem(space, worlds, logs, only, s.horizons[-1] if s.horizons else s.last, False, s.enough)
     watch(Progress("fitting by CMA-ES"))
     bounds, rng = (np.zeros(len(z)), np.ones(len(z))), stream(s.seed, "identify by CMA-ES")

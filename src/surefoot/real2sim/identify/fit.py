@@ -1,9 +1,9 @@
-"""The least-squares problem that logs pose: residuals of many windows under many e at once, and their Jacobian.
+"""The least-squares problem of identification: residuals of many windows under many e at once, and their Jacobian.
 
     r(z, x0) = W [h(x(k)) - y(k)]        x(k+1) = f(x(k), u(k), e(z))       k = 0..T in every window
 
-z (d,) is e between the belief's ends, 0..1, straight in log e where the parameter is on a log scale. x0 are the states the
-windows begin in: as measured, or unknowns of their own (dq, dv), for which row 0 is a measurement like any other.
+z (d,) is e between the belief's ends, 0..1, linear in log e where the parameter is on a log scale. x0 are the first states
+of the windows: as measured, or further unknowns (dq, dv), for which row 0 is a measurement like any other.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from surefoot.real2sim.replay import Windows, predict, repeated
 from surefoot.real2sim.signals import Signal, measured
 from surefoot.world import Motion, Start, World
 
-STEP = 1e-3  # of a parameter's range: the finite difference's
-NUMBERS = 32_000_000  # in one rollout's record: a quarter of a gigabyte
-FAR = 1e4  # noise sds: what a diverged simulation counts as
+STEP = 1e-3  # finite difference, as a fraction of a parameter's range
+NUMBERS = 32_000_000  # in the record of one rollout: a quarter of a gigabyte
+FAR = 1e4  # noise sds: the residual of a diverged simulation
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Space:
     low: np.ndarray  # (ne,) where z is 0
     high: np.ndarray
     grain: np.ndarray
-    """(d,) in z: values this near are one to the engine, which delays by whole timesteps; 0: no such thing"""
+    """(d,) in z: the step within which the engine cannot tell values apart (delays act in whole timesteps); 0: none"""
 
     @staticmethod
     def of(belief: Belief, timestep: float) -> "Space":
@@ -46,7 +46,7 @@ class Space:
         return Space(belief.params, low, high, np.where(late, timestep / np.where(free, high - low, np.inf), 0.0)[free])
 
     def steps(self, size: float) -> np.ndarray:
-        """(d,) of finite differences, in z: of a size, or where a parameter acts in steps, a whole one."""
+        """(d,) finite differences in z: `size`, or where a parameter acts in steps, a whole one."""
         return np.where(self.grain > 0, np.minimum(self.grain, 0.25), size)
 
     @cached_property
@@ -73,16 +73,16 @@ class Space:
 
 @dataclass(frozen=True)
 class Case:
-    """One machine's log cut into windows, and the World that should explain it."""
+    """One log cut into windows, and the World that should explain it."""
 
     world: World
     pieces: Windows
     free_start: bool
-    """whether the windows' first states are unknowns"""
+    """whether the windows' first states are unknown"""
 
     @property
     def nx(self) -> int:
-        """Unknowns of each window's start."""
+        """Unknowns of each window's first state."""
         return 2 * self.world.model.nv if self.free_start else 0
 
     @property
@@ -94,7 +94,7 @@ class Case:
         return sum(s.size for s in self.pieces.signals)
 
     def moved(self, dx: np.ndarray) -> Start:
-        """The measured starts moved by dx (m, w, 2 nv): positions along their tangents, velocities as they are."""
+        """The measured first states plus dx (m, w, 2 nv): positions on their manifold, velocities by addition."""
         m, nv, start = len(dx), self.world.model.nv, repeated(self.pieces.start, len(dx))
         flat = dx.reshape(-1, 2 * nv)
         if self.world.model.nq == nv:
@@ -106,7 +106,7 @@ class Case:
         return Start(q, start.v + flat[:, nv:], start.u, start.act if m else None)
 
     def errors(self, e: np.ndarray, dx: np.ndarray | None) -> np.ndarray:
-        """(m, w, rows, C) prediction minus measurement, for e (m, ne) and starts moved by dx (m, w, nx)."""
+        """(m, w, rows, C) prediction minus measurement, for e (m, ne) and first states moved by dx (m, w, nx)."""
         w, found = len(self.pieces), []
         size = self.world.model.nq + 2 * self.world.model.nv + self.world.model.nsensordata + 1
         most = max(1, int(NUMBERS // max(1, w * self.pieces.length * self.world.substeps * size)))
@@ -123,7 +123,7 @@ class Case:
         return np.concatenate(found)
 
     def _first(self, start: Start, m: int) -> np.ndarray:
-        """Row 0: what the starts say against what was measured there. A sensor's first reading is not known: 0."""
+        """Row 0: the first states minus their measurement. Sensors have no prediction at row 0: their error is 0."""
         x = Motion(start.q[:, None], start.v[:, None], np.zeros((len(start.q), 1, 0)), {}, np.zeros(len(start.q), bool))
         columns = [np.tile(self._row0(s, x, m), (1, 1, 1)) for s in self.pieces.signals]
         return np.concatenate(columns, -1)
@@ -136,7 +136,7 @@ class Case:
 
 
 def scales(case: Case) -> Noise:
-    """To begin with, a channel's noise is its own spread: all channels count alike."""
+    """The first guess of a channel's noise is its own standard deviation: all channels count alike."""
     spread = [_spread(case.pieces, s.name, s.size) for s in case.pieces.signals]
     s = np.concatenate(spread)
     return Noise(np.maximum(s, 1e-6 * max(float(s.max()), 1e-6)), np.zeros(len(s)))
@@ -166,7 +166,7 @@ class Problem:
         return self.d + sum(c.nx * len(c.pieces) for c in self.cases)
 
     def split(self, p: np.ndarray) -> Iterator[tuple[Case, Noise, np.ndarray | None, int]]:
-        """Each case with its noise, its dx (w, nx), and where that begins in p."""
+        """Each case with its noise, its dx (w, nx), and the index of that in p."""
         at = self.d
         for case, noise in zip(self.cases, self.noise):
             count = case.nx * len(case.pieces)

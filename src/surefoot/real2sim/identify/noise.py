@@ -1,9 +1,9 @@
-"""The noise of a log's signals, from what a fitted model leaves unexplained, and its own metric.
+"""The noise of a log's signals, estimated from the residuals of a fitted model, and the metric it defines.
 
     r(k) = rho r(k-1) + s w(k),  w white, unit variance     first order, one (s, rho) for each channel
 
-A residual whitened by it, (r(k) - rho r(k-1)) / s, counts as often as it tells something new: with rho = 0.9 nineteen
-rows are worth one. What is left after that and is not white is no noise: it is physics the model has not got.
+A whitened residual is (r(k) - rho r(k-1)) / s: with rho = 0.9, nineteen rows carry as much information as one
+independent row. A whitened residual that is still not white is no noise but physics that the model lacks.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,8 @@ import numpy as np
 from scipy import optimize, stats
 
 LAGS = 10
-WHITE = (
-    1e-6  # probability, over all channels, of calling white noise coloured: what a model lacks is seen far beyond it
-)
-COLOURED = 0.1  # and the smallest autocorrelation worth the word: a long log finds any departure from white
+WHITE = 1e-6  # probability, over all channels, of calling white noise coloured: missing physics lies far beyond it
+COLOURED = 0.1  # the smallest autocorrelation that counts: in a long log any departure from white is significant
 LARGEST = 0.999
 
 
@@ -33,24 +31,26 @@ class Noise:
         return self.s / np.sqrt(1 - self.rho**2)
 
     def whiten(self, r: np.ndarray) -> np.ndarray:
-        """r (..., T, C) along the times of one window, each window beginning as a stationary process does."""
+        """r (..., T, C) whitened along time; the first row of a window is that of a stationary process."""
         first = r[..., :1, :] * np.sqrt(1 - self.rho**2)
         return np.concatenate([first, r[..., 1:, :] - self.rho * r[..., :-1, :]], -2) / self.s
 
 
 def estimate(residuals: list[np.ndarray], fitted: int, coloured: bool = True) -> Noise:
-    """From residuals (w, T, C) of each log after `fitted` numbers were fitted to them all."""
+    """From residuals (w, T, C) of each log after `fitted` parameters were fitted to all of them."""
     channels = residuals[0].shape[-1]
     pairs = [(r[:, :-1].reshape(-1, channels), r[:, 1:].reshape(-1, channels)) for r in residuals]
     count = sum(r.shape[0] * r.shape[1] for r in residuals)
-    used = fitted / channels  # each channel pays its share of the freedom
+    used = fitted / channels  # degrees of freedom that the fit took from each channel
     before, after = (np.concatenate([p[i] for p in pairs]) for i in (0, 1))
     rho = np.zeros(channels)
     if coloured:
         top = (before * after).sum(0)
         rho = np.clip(top / np.maximum(np.square(before).sum(0), 1e-300), -LARGEST, LARGEST)
-        rho = np.clip(rho + (1 + 3 * rho) / max(count, 10), -LARGEST, LARGEST)  # Kendall: what a short series hides
-        # shrunk to 0 where it is no more than chance would make it
+        rho = np.clip(
+            rho + (1 + 3 * rho) / max(count, 10), -LARGEST, LARGEST
+        )  # Kendall's bias correction of a short series
+        # 0 where it is not significant
         rho = np.where(np.abs(rho) * np.sqrt(count) < 3.0, 0.0, rho)
     white = Noise(np.ones(channels), rho)
     total = sum(np.square(white.whiten(r)).sum((0, 1)) for r in residuals)
@@ -59,11 +59,11 @@ def estimate(residuals: list[np.ndarray], fitted: int, coloured: bool = True) ->
 
 
 def shared(noise: Sequence[Noise], raw: Sequence[np.ndarray], J: Sequence[np.ndarray]) -> tuple[Noise, ...]:
-    """One autocorrelation for all coloured channels of a log, unless the log tells theirs apart.
+    """One autocorrelation for all coloured channels of a log, unless the log distinguishes them.
 
-    A short log hardly knows an autocorrelation: 0.87 and 0.93 differ threefold in slow noise, and so in what a channel
-    is believed. Sharing it, and choosing by the restricted likelihood, which counts what fitting p took out of residuals
-    `raw` (w, T, C) with Jacobians `J` (w, T, C, size), keeps most of what not knowing it would cost.
+    A short log hardly determines an autocorrelation: 0.87 and 0.93 differ threefold in slow noise, and so in a channel's
+    weight. It is shared and chosen by the restricted likelihood, which accounts for the parameters p that were fitted to
+    the residuals `raw` (w, T, C) with Jacobians `J` (w, T, C, size).
 
         -2 log L = sum_c [ T log s_c^2 - w log(1 - rho_c^2) + |r_c|^2 ] + log det J^T J,   r and J whitened
     """
@@ -74,7 +74,7 @@ def shared(noise: Sequence[Noise], raw: Sequence[np.ndarray], J: Sequence[np.nda
 
 
 def _alike(noise: tuple[Noise, ...], raw: Sequence[np.ndarray], J: Sequence[np.ndarray], i: int) -> tuple[Noise, ...]:
-    """With one autocorrelation in log i, where that is no less likely than the numbers it does without are worth."""
+    """With one autocorrelation in log i, where the likelihood falls by less than the saved parameters are worth (BIC)."""
     rho, count = noise[i].rho, raw[i].shape[0] * raw[i].shape[1]
     coloured = rho != 0.0
     if coloured.sum() < 2:
@@ -85,21 +85,21 @@ def _alike(noise: tuple[Noise, ...], raw: Sequence[np.ndarray], J: Sequence[np.n
 
     ends = max(float(rho[coloured].min()) - 0.2, -LARGEST), min(float(rho[coloured].max()) + 0.2, LARGEST)
     one = having(optimize.minimize_scalar(lambda x: _cost(having(x), raw, J), bounds=ends, options={"xatol": 1e-3}).x)
-    spared = (coloured.sum() - 1) * np.log(count * coloured.sum())  # Schwarz's price of a number, for each
+    spared = (coloured.sum() - 1) * np.log(count * coloured.sum())  # the Bayesian information criterion's price of each
     return one if _cost(one, raw, J) < _cost(noise, raw, J) + spared else noise
 
 
 def _scaled(
     noise: Sequence[Noise], raw: Sequence[np.ndarray], J: Sequence[np.ndarray], i: int, rho: np.ndarray
 ) -> Noise:
-    """Log i's noise with these autocorrelations: each channel's s from what is left, less the freedom p took from it."""
+    """Log i's noise with these autocorrelations: each channel's s from its residuals and remaining degrees of freedom."""
     found = Noise(noise[i].s, rho)
     for _ in range(3):
         every = [*noise[:i], found, *noise[i + 1 :]]
         step, cov = _solution(every, raw, J)
         left = found.whiten(raw[i] - J[i] @ step) * found.s
-        told = _whitened(found, J[i])
-        used = np.einsum("wtci,ij,wtcj->c", told, cov, told, optimize=True)
+        W = _whitened(found, J[i])
+        used = np.einsum("wtci,ij,wtcj->c", W, cov, W, optimize=True)
         count = raw[i].shape[0] * raw[i].shape[1]
         found = Noise(np.maximum(np.sqrt(np.square(left).sum((0, 1)) / np.maximum(count - used, 1.0)), 1e-12), rho)
     return found
@@ -119,13 +119,13 @@ def _cost(noise: Sequence[Noise], raw: Sequence[np.ndarray], J: Sequence[np.ndar
 def _solution(
     noise: Sequence[Noise], raw: Sequence[np.ndarray], J: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The step of p that whitened least squares would take, and its covariance, along what the logs tell."""
+    """The step of p of whitened least squares, and its covariance, along the informed directions."""
     size = J[0].shape[-1]
     rows = [_whitened(n, j).reshape(-1, size) for n, j in zip(noise, J)]
     left = np.concatenate([n.whiten(r).ravel() for n, r in zip(noise, raw)])
-    told = np.concatenate(rows)
-    cov = np.linalg.pinv(told.T @ told, rcond=1e-12, hermitian=True)
-    return cov @ (told.T @ left), cov
+    W = np.concatenate(rows)
+    cov = np.linalg.pinv(W.T @ W, rcond=1e-12, hermitian=True)
+    return cov @ (W.T @ left), cov
 
 
 def _whitened(noise: Noise, J: np.ndarray) -> np.ndarray:
@@ -133,7 +133,7 @@ def _whitened(noise: Noise, J: np.ndarray) -> np.ndarray:
 
 
 def is_white(whitened: list[np.ndarray]) -> bool:
-    """Ljung and Box's test over the first lags of every channel, and an autocorrelation that matters."""
+    """The Ljung-Box test over the first lags of every channel; a small autocorrelation passes, too."""
     channels = whitened[0].shape[-1]
     power = sum(np.square(r).sum((0, 1)) for r in whitened)
     count = sum(r.shape[0] * r.shape[1] for r in whitened)

@@ -1,11 +1,11 @@
-"""Words for what is to be learned, and the unknowns they mean in a model.
+"""The words of --learn, and the unknowns they mean in a model.
 
     armature               one number for every joint            armature:each     one for each joint
     armature:kinds         one for each kind of joint            armature:mirror   one for each left-right pair
     damping:.*_hip_joint   for the joints that match             delay=0..0.04     with a range of its own
     shape:trunk            the ten inertial numbers of a body
 
-A kind is a name without the leg, arm or side it begins with: FL_hip_joint and RR_hip_joint are hip_joint.
+A kind is a name without its leading leg, arm or side: FL_hip_joint and RR_hip_joint are hip_joint.
 """
 
 import re
@@ -23,28 +23,28 @@ from surefoot.sim.inertia import inertial
 
 SHORT = {"delay": "action_delay", "latency": "action_delay", "coulomb": "frictionloss", "viscous": "damping"}
 SHAPE = "shape"
-FREE = {  # target -> the range a number has where the model says 0, and its unit
+FREE = {  # target -> search range where the model has 0, and unit
     "armature": (1e-4, 0.1, "kg m^2"), "damping": (1e-3, 5.0, "N m s/rad"), "frictionloss": (0.0, 2.0, "N m"),
     "action_delay": (0.0, 0.04, "s"), "friction_load": (0.0, 0.5, ""), "stiction": (0.0, 1.0, "N m"),
     "stribeck": (0.02, 2.0, "rad/s"), "encoder_offset": (-0.2, 0.2, "rad"), "com_x": (-0.1, 0.1, "m"),
     "com_y": (-0.1, 0.1, "m"), "com_z": (-0.1, 0.1, "m"), "stop_low": (-0.2, 0.2, "rad"), "stop_high": (-0.2, 0.2, "rad"), "motor_time": (0.001, 0.1, "s"),
 }  # fmt: skip
 MULTIPLES = {"armature": (0.1, 10.0), "damping": (0.01, 10.0), "frictionloss": (0.0, 10.0), "gravity": (0.9, 1.1)}
-ADDED = ("action_delay", "sensor_delay", "com_x", "com_y", "com_z")  # never as a multiple of what the model has
+ADDED = ("action_delay", "sensor_delay", "com_x", "com_y", "com_z")  # never as a multiple of the model's value
 LOG = {"armature", "damping", "mass", "inertia", "kp", "kd", "strength", "friction", "stribeck", "motor_time"}
 
 
 def learnable(model: mujoco.MjModel, words: Iterable[str]) -> Params:
-    """The unknowns that some words mean in a model, with ranges to search in."""
+    """The unknowns that some words mean in a model, with their search ranges."""
     found: list[Param] = []
     for word in words:
-        found += _meant(model, word.strip())
+        found += _params_of(model, word.strip())
     if not found:
-        raise SurefootError("--learn: found nothing, expected what to learn, such as armature:kinds,damping,delay")
+        raise SurefootError("--learn: found nothing, expected unknowns such as armature:kinds,damping,delay")
     return Params(tuple(found))
 
 
-def _meant(model: mujoco.MjModel, word: str) -> list[Param]:
+def _params_of(model: mujoco.MjModel, word: str) -> list[Param]:
     head, _, span = word.partition("=")
     name, _, which = head.partition(":")
     if name == SHAPE:
@@ -61,7 +61,7 @@ def _meant(model: mujoco.MjModel, word: str) -> list[Param]:
 
 
 def _groups(names: list[str], which: str, kind: str, word: str) -> dict[str, list[str]]:
-    """Label -> names of the objects that share one number."""
+    """Label -> names of the objects that share one unknown."""
     names = [n for n in names if n and n != "world"]
     if not kind:
         return {"": []}
@@ -99,14 +99,14 @@ def _range(span: str, word: str) -> tuple[float, float] | None:
 
 
 def _param(model: mujoco.MjModel, target: str, label: str, names: list[str], span: tuple[float, float] | None) -> Param:
-    """Where the model has a number: a multiple of it, or the span in its own unit; where it has none: a span to set."""
+    """A multiple of the model's value where it has one and no span is given; else a value in its unit, within a span."""
     match, called = "|".join(map(re.escape, names)) or ".*", f"{target}:{label}" if label else target
     ops = TARGETS[target].ops if target in TARGETS else OUTSIDE[target][1]
     value = _model_value(model, TARGETS.get(target), names)
     if span is None and "scale" in ops and value is not None and value > 0 and target not in ADDED:
         return Param(called, target, 1.0, *MULTIPLES.get(target, (0.2, 5.0)), match, "scale", "", target in LOG)
     if span is None and target not in FREE:
-        raise SurefootError(f"--learn {called}: expected a range to search in, such as {target}=LOW..HIGH")
+        raise SurefootError(f"--learn {called}: expected a search range, such as {target}=LOW..HIGH")
     low, high, unit = FREE.get(target, (0.0, 1.0, "")) if span is None else (*span, FREE.get(target, ("", "", ""))[2])
     op: Op = "set" if "set" in ops and not target.startswith("com_") else "add"
     log = target in LOG and low > 0
@@ -117,7 +117,7 @@ def _param(model: mujoco.MjModel, target: str, label: str, names: list[str], spa
 
 
 def _model_value(model: mujoco.MjModel, target: Target | None, names: list[str]) -> float | None:
-    """The median of what the model has there, where that is one number for each object."""
+    """The median of the model's values, where a target has one for each object."""
     if target is None or not names or len(target.fields) != 1 and target.objects != "body":
         return 1.0 if target is not None and target.objects == "actuator" else None
     field = getattr(model, target.fields[0])

@@ -1,5 +1,6 @@
-"""What identification answers: each unknown with its interval, what is left of the error, whether to use it at all."""
+"""The result of identification: each unknown with its interval, errors before and after, and whether to use it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,12 +10,12 @@ from surefoot.belief import Gaussian
 from surefoot.log import Log
 from surefoot.real2sim.identify.fit import Case, Problem, Space, scales
 from surefoot.real2sim.identify.noise import Noise
-from surefoot.real2sim.identify.uncertainty import WIDTH, belief_of, certainty, combinations, determined
-from surefoot.real2sim.replay import whole, windows
+from surefoot.real2sim.identify.uncertainty import WIDTH, belief_of, combinations, determined, uncertainty
+from surefoot.real2sim.replay import longest_window, windows
 from surefoot.report import Progress, Watch
 from surefoot.world import World
 
-WORSE = 1.05  # times the error before: more is no chance
+WORSE = 1.05  # times the error before: more is not by chance
 
 
 @dataclass(frozen=True)
@@ -33,51 +34,51 @@ class Learned:
 
 @dataclass(frozen=True)
 class Identified:
-    """What a log told. `belief` is the whole of it; the rest says how far to trust it."""
+    """The belief after a fit, and diagnostics that say how far to trust it."""
 
     belief: Gaussian
     params: tuple[Learned, ...]
-    told: tuple[str, ...]
-    """combinations the log determines of parameters it does not determine alone"""
+    combinations: tuple[str, ...]
+    """combinations that the log determines, of parameters that it does not determine one by one"""
     noise: tuple[dict[str, Any], ...]
     """for each log and channel: sd and autocorrelation of the noise"""
     white: bool
-    """is what the model leaves unexplained noise? if not, intervals are from blocks of time"""
+    """whether the residuals are white noise; if not, the model lacks physics and intervals come from blocks of time"""
     fit: dict[str, tuple[float, float]]
-    """signal -> root mean square error before and after, on what was fitted"""
-    held: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """the same on what was kept aside"""
+    """signal -> root mean square error before and after, on the fitted part"""
+    held_out: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """the same on the held-out part"""
     cost: float = float("nan")
 
     @property
     def e(self) -> np.ndarray:
-        """The best single e."""
+        """The fitted values, which are also belief.estimate()."""
         return np.array([x.value for x in self.params])
 
     @property
     def fault(self) -> str:
-        """Why the belief should not be used; nothing where no reason is seen. Errors count as ratios, all signals alike."""
-        for where, errors in (("what was fitted", self.fit), ("what was kept aside", self.held)):
+        """Why the belief should not be used, or nothing. Errors count as ratios, all signals alike."""
+        for where, errors in (("the fitted part", self.fit), ("the held-out part", self.held_out)):
             before, after = np.array([*errors.values()]).T if errors else np.ones((2, 1))
             if not np.isfinite(after).all():
-                return f"on {where} predictions diverge"
+                return f"predictions of {where} diverge"
             worse = np.exp(np.log(np.maximum(after, 1e-15) / np.maximum(before, 1e-15)).mean())
             if worse > WORSE:
-                return f"{where} is predicted worse than before, with {worse:.2f} times the error"
+                return f"the fit predicts {where} worse than the model before it, with {worse:.2f} times the error"
         return ""
 
     def facts(self) -> dict[str, Any]:
         return {
-            "fault": self.fault, "params": [vars(p) for p in self.params], "told": list(self.told), "white": self.white,
-            "noise": list(self.noise), "fit": self.fit, "held": self.held, "belief": self.belief.to_json(),
+            "fault": self.fault, "params": [vars(p) for p in self.params], "combinations": list(self.combinations), "white": self.white,
+            "noise": list(self.noise), "fit": self.fit, "held_out": self.held_out, "belief": self.belief.to_json(),
         }  # fmt: skip
 
 
 def answer(
-    problem: Problem, p: np.ndarray, before: np.ndarray, held: tuple[list[World], list[Log | None], tuple[str, ...]], watch: Watch
+    problem: Problem, p: np.ndarray, before: np.ndarray, rest: tuple[Sequence[World], Sequence[Log | None], tuple[str, ...]], watch: Watch
 ) -> Identified:  # fmt: skip
-    watch(Progress("fitting how sure"))
-    sure = certainty(problem, p)
+    watch(Progress("computing intervals"))
+    sure = uncertainty(problem, p)
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e = _middle(problem, problem.space.e(z))
     belief = belief_of(problem.space, e, sure.cov + np.diag(np.square(problem.space.grain * WIDTH)))
@@ -90,17 +91,17 @@ def answer(
         tuple(_noise_facts(c, n) for c, n in zip(problem.cases, problem.noise)),
         sure.white,
         _errors(problem.cases, before, e),
-        _held(held, problem.cases, before, e),
+        _held_out(rest, problem.cases, before, e),
         sure.cost,
     )
 
 
 def _middle(problem: Problem, e: np.ndarray) -> np.ndarray:
-    """Delays in the middle of all that are one to the engine: it waits whole timesteps, a part of one as long as all of it."""
+    """Delays at the middle of the interval that the engine cannot tell apart: it rounds them up to whole timesteps."""
     model, space, out = problem.cases[0].world.model, problem.space, e.copy()
     kept = {"action_delay": model.actuator_history, "sensor_delay": model.sensor_history}
     for i in np.flatnonzero(space.free):
-        history = kept.get(space.params.items[i].target)  # rows of (samples, whether it reads between two of them)
+        history = kept.get(space.params.items[i].target)  # rows of (samples, whether it interpolates)
         if history is not None and not history[:, 1].any():
             steps = np.ceil(e[i] / model.opt.timestep - 1e-6)
             out[i] = np.clip(model.opt.timestep * max(steps - 0.5, 0.0), space.low[i], space.high[i])
@@ -110,7 +111,7 @@ def _middle(problem: Problem, e: np.ndarray) -> np.ndarray:
 def _learned(
     space: Space, z: np.ndarray, before: np.ndarray, e: np.ndarray, cov: np.ndarray, belief: Gaussian
 ) -> tuple[Learned, ...]:
-    """Each unknown; the log has determined a delay if it tells the timestep, within which no value is better than another."""
+    """Each unknown; a delay counts as determined where its timestep is, within which all values are alike."""
     low, high = belief.interval()
     sd = np.zeros(len(space.params))
     sd[space.free] = np.sqrt(np.diag(cov))
@@ -129,10 +130,10 @@ def _noise_facts(case: Case, noise: Noise) -> dict[str, Any]:
 
 
 def _errors(cases: tuple[Case, ...], before: np.ndarray, after: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Root mean square error of each signal at two e, over all cases, each from the starts that suit it best."""
+    """Root mean square error of each signal at two e, over all cases, each from its best-fitting starts."""
     sums: dict[str, np.ndarray] = {}
     for case in cases:
-        errors, at = [settled(case, e) for e in (before, after)], 0
+        errors, at = [refitted(case, e) for e in (before, after)], 0
         for s in case.pieces.signals:
             part = [np.square(x[..., at : at + s.size]) for x in errors]
             at += s.size
@@ -140,10 +141,10 @@ def _errors(cases: tuple[Case, ...], before: np.ndarray, after: np.ndarray) -> d
     return {name: (float(np.sqrt(a / n)), float(np.sqrt(b / n))) for name, (a, b, n) in sums.items()}
 
 
-def settled(case: Case, e: np.ndarray, rounds: int = 3) -> np.ndarray:
-    """(w, rows, C) errors at e once each window's start is the one that fits it best, or as it is where it is known.
+def refitted(case: Case, e: np.ndarray, rounds: int = 3) -> np.ndarray:
+    """(w, rows, C) errors at e with each window's start refitted, or as measured where starts are known.
 
-    A noisy first velocity would otherwise be all that a free prediction shows.
+    The noise of the first velocity would otherwise dominate a free prediction.
     """
     w, nx = len(case.pieces), case.nx
     if not nx:
@@ -167,16 +168,16 @@ def settled(case: Case, e: np.ndarray, rounds: int = 3) -> np.ndarray:
     return best
 
 
-def _held(
-    held: tuple[list[World], list[Log | None], tuple[str, ...]],
+def _held_out(
+    rest: tuple[Sequence[World], Sequence[Log | None], tuple[str, ...]],
     fitted: tuple[Case, ...],
     before: np.ndarray,
     after: np.ndarray,
 ) -> dict[str, tuple[float, float]]:
-    """Errors over what was kept aside, in windows as long as the fitted ones, or as long as it has."""
+    """Errors over the held-out part, in windows as long as the fitted ones, or as it allows."""
     cases = []
-    for world, log, case in zip(held[0], held[1], fitted):
+    for world, log, case in zip(rest[0], rest[1], fitted):
         if log is not None:
-            pieces = windows(world, log, min(case.pieces.length, whole(world, log, held[2])), only=held[2])
+            pieces = windows(world, log, min(case.pieces.length, longest_window(world, log, rest[2])), only=rest[2])
             cases.append(Case(world, pieces, case.free_start))
     return _errors(tuple(cases), before, after) if cases else {}

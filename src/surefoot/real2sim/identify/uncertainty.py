@@ -1,9 +1,9 @@
-"""How sure a fit may be: the covariance of e that a log leaves, and what the log does not tell.
+"""Uncertainty of a fit: the covariance of e, and which unknowns and combinations a log determines.
 
-    cov = F^-1 where what is left is noise, F = J^T J            cov = F^-1 B F^-1 where it is not
+    cov = F^-1 where residuals are white noise, F = J^T J            cov = F^-1 B F^-1 (sandwich) where they are not
 
-B is the gradient's own spread: from blocks of time, from what each channel would have otherwise, and widened to all e
-that predict within 1 % as well. Along what no row of J sees, a belief stays as wide as it was.
+B is the covariance of the gradient: between blocks of time, between channels, and widened to every e within 1 % of the
+best error. Along directions that J does not see, the prior width stays.
 """
 
 from collections.abc import Iterator
@@ -16,36 +16,36 @@ from surefoot.belief import Gaussian
 from surefoot.real2sim.identify.fit import Problem, Space
 from surefoot.real2sim.identify.noise import WHITE, all_white
 
-NARROW = 0.05  # of the range: an interval whose half is less was determined by the log
-KNOWN = 0.25  # of the value: or whose half is less than this
-TOLD = 0.1  # of what was believed before, and of what its parts alone are known to: a combination that the log tells
-AS_GOOD = 0.01  # of the error: a model that is wrong anyway and predicts this nearly as well is as good
-WIDTH = 1 / np.sqrt(12)  # sd of a uniform belief, of its range
+NARROW = 0.05  # of the range: an unknown with a smaller half-interval is determined
+KNOWN = 0.25  # of the value: so is one with a half-interval below this
+TOGETHER = 0.1  # of the prior sd and of its parts' own sds: a combination with a smaller sd is determined
+AS_GOOD = 0.01  # of the error: a model with missing physics that predicts this nearly as well is as good
+WIDTH = 1 / np.sqrt(12)  # sd of a uniform distribution, of its range
 
 
 @dataclass(frozen=True)
-class Certainty:
+class Uncertainty:
     cov: np.ndarray
     """(d, d) of z"""
     white: bool
-    """is what is left noise?"""
+    """whether residuals are white noise"""
     cost: float
-    """mean square of what is left, in units of the noise"""
+    """mean square residual, in units of the noise"""
 
 
-def certainty(problem: Problem, p: np.ndarray) -> Certainty:
-    """At a minimum p of a problem."""
+def uncertainty(problem: Problem, p: np.ndarray) -> Uncertainty:
+    """Of a fit that ended at p."""
     J, raw = problem.jacobian(p, np.zeros(0)), problem.raw(p)
     r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
     J, r = _without_starts(problem, J, r)
     white = all_white(problem.noise, raw) and _agree(problem, J, r)
     F = J.T @ J
     B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
-    return Certainty(_covariance(F, B, np.clip(p[: problem.d], 0.0, 1.0)), white, float(r @ r) / len(r))
+    return Uncertainty(_covariance(F, B, np.clip(p[: problem.d], 0.0, 1.0)), white, float(r @ r) / len(r))
 
 
 def _without_starts(problem: Problem, J: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """J and r with what the windows' unknown starts could explain taken out: each window by a projection of its own."""
+    """J and r with the windows' unknown starts projected out, window by window."""
     out_J, out_r, row = [], [], 0
     for case, _, _, at in problem.split(np.zeros(problem.size)):
         height = case.rows * case.channels
@@ -63,7 +63,7 @@ def _without_starts(problem: Problem, J: np.ndarray, r: np.ndarray) -> tuple[np.
 
 
 def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int = 30) -> np.ndarray:
-    """B = sum of g g^T over blocks of time, g = J^T r of a block: as noisy as the gradient really is."""
+    """B = sum of g g^T over blocks of time, g = J^T r of a block: the gradient's empirical covariance."""
     B, row = np.zeros((problem.d, problem.d)), 0
     total = sum(len(c.pieces) * c.rows for c in problem.cases)
     for case in problem.cases:
@@ -78,7 +78,7 @@ def _between_blocks(problem: Problem, J: np.ndarray, r: np.ndarray, blocks: int 
 
 
 def _channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of each channel of each log: g = J^T r, where it would move e to, and F = J^T J, how strongly."""
+    """Of each channel of each log: its gradient g = J^T r and its information F = J^T J."""
     row = 0
     for case in problem.cases:
         rows = slice(row, row + len(case.pieces) * case.rows * case.channels)
@@ -89,9 +89,9 @@ def _channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> Iterator[tuple[
 
 
 def _agree(problem: Problem, J: np.ndarray, r: np.ndarray) -> bool:
-    """Whether all channels would have the same e, but for noise: sum g^T F^-1 g is chi-square where they would.
+    """Whether all channels agree on e within the noise: then sum g^T F^-1 g is chi-square.
 
-    Noise that is smooth enough looks white once it is whitened, even where it is one joint's own friction.
+    A smooth model error looks white once it is whitened, even where it is the friction of one joint.
     """
     total, rank = 0.0, -problem.d
     for g, F in _channels(problem, J, r):
@@ -103,36 +103,36 @@ def _agree(problem: Problem, J: np.ndarray, r: np.ndarray) -> bool:
 
 
 def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndarray:
-    """B as above, over channels: where joints that share a number would have it different, the log does not tell it.
+    """B as above, between channels: joints that share an unknown and disagree about it make it uncertain.
 
-    What the model has not got stays the same in one joint for the whole log, so blocks of time agree on what is wrong.
+    Missing physics in one joint is the same in all of the log, so blocks of time agree on a wrong value.
     """
     g = np.array([g for g, _ in _channels(problem, J, r)])
     return g.T @ g * len(g) / max(len(g) - 1, 1)
 
 
 def _covariance(F: np.ndarray, B: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """cov of z: the sandwich along what the log tells, the belief's own width along what it does not."""
+    """cov of z: the sandwich along directions that the log informs, the prior width along the others."""
     values, vectors = np.linalg.eigh(F)
     before = _width(vectors, z)
     seen = values > max(float(values.max()), 0.0) * 1e-13
     seen &= values > 0
     root = vectors[:, seen] / values[seen]
-    data = root.T @ B @ root if seen.any() else np.zeros((0, 0))  # covariance along the seen directions
-    # in those coordinates the belief before adds its precision to each
+    data = root.T @ B @ root if seen.any() else np.zeros((0, 0))  # covariance along the informed directions
+    # the prior adds its precision to each of them
     inner = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(len(data))) + np.diag(1 / before[seen] ** 2))
     cov = vectors[:, seen] @ inner @ vectors[:, seen].T + (vectors[:, ~seen] * before[~seen] ** 2) @ vectors[:, ~seen].T
     return (cov + cov.T) / 2
 
 
 def _width(vectors: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """(k,) root mean square distance from z of all that a box of side 1 holds along each column; at least a side's own sd.
+    """(k,) prior sd along each column: root mean square distance from z within the unit box, at least WIDTH.
 
-    Along a diagonal there is more room than along a side: three masses and a force may all be twice as large. And a fit
-    that does not care where it stops may stop at either end of it.
+    A diagonal of the box is longer than a side, as where three masses and a force are all twice as large. And a fit that
+    is indifferent along a line may stop at either end of it.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        ends = np.stack([-z[:, None] / vectors, (1 - z[:, None]) / vectors])  # where each side is met
+        ends = np.stack([-z[:, None] / vectors, (1 - z[:, None]) / vectors])  # where the line leaves each side
     ends = np.where(np.abs(vectors) > 1e-12, ends, [[[-np.inf]], [[np.inf]]])
     low, high = ends.min(0).max(0), ends.max(0).min(0)  # (k,): low <= 0 <= high
     square = (high**2 + high * low + low**2) / 3
@@ -140,7 +140,7 @@ def _width(vectors: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def combinations(cov: np.ndarray, space: Space, loose: np.ndarray) -> tuple[str, ...]:
-    """Combinations that the log tells, of the free parameters `loose`, which alone it does not."""
+    """Combinations that the log determines, of the free parameters `loose`, which it does not determine one by one."""
     if len(loose) < 2:
         return ()
     here = cov[np.ix_(loose, loose)]
@@ -150,14 +150,14 @@ def combinations(cov: np.ndarray, space: Space, loose: np.ndarray) -> tuple[str,
         shares[np.abs(shares) < 0.1] = 0.0
         big = np.flatnonzero(shares)
         sd = float(np.sqrt(shares @ here @ shares))
-        if len(big) > 1 and sd < TOLD * min(WIDTH, float(alone[big].min())):
+        if len(big) > 1 and sd < TOGETHER * min(WIDTH, float(alone[big].min())):
             words = " ".join(f"{shares[i]:+.2f} {_called(space, loose[i])}" for i in big)
             found.append(f"{words} (each in units of its range; sd {sd:.2g})")
     return tuple(found)
 
 
 def _called(space: Space, i: int) -> str:
-    """A free parameter as it enters a combination: by its logarithm where that is its scale."""
+    """The name of a free parameter in a combination: with ln where its scale is logarithmic."""
     name = space.names[i]
     return f"ln {name}" if space.params.items[space.params.index(name)].log else name
 
@@ -171,9 +171,9 @@ def belief_of(space: Space, e: np.ndarray, cov: np.ndarray) -> Gaussian:
 
 
 def determined(space: Space, i: int, sd: float, value: float) -> bool:
-    """Whether the log told a parameter: its 95 % interval, in the parameter's own scale, is narrow by itself.
+    """Whether the log determines a parameter: its 95 % interval is narrow against its range, or against its value.
 
-    An interval that is narrower than a belief over three decades may still say no more than 'somewhere about 0.1'.
+    On a range of three decades, an interval that is narrower than the prior may still say little.
     """
     q, half = space.params.items[i], 1.96 * sd
     if half <= NARROW:

@@ -1,11 +1,11 @@
-"""DROPO: how wide must p(e) be for a model to produce what the machine did? From logs alone, no robot in the loop.
+"""DROPO: the p(e) under which a model reproduces a log, as wide as its errors need. Offline, from logs alone.
 
     phi* = argmax_phi  sum_w log N(x_w; m_w(phi), S_w(phi) + eps I)        (m_w, S_w) of x_w(e), e ~ p_phi
 
-x_w is the state at the end of window w, in units of the rms change over a window, and x_w(e) what the model makes of the
-window's start and controls under e. p_phi are independent normals in y (log e on log dimensions) cut off at the prior's
-range, phi = (mu, spread). A model that is right needs no spread; what it lacks, and no e can give, is answered by a wider
-p(e): so the spread tells of the model's error, not of how little was measured (Tiboni et al. 2023).
+x_w is the state at the end of window w, in units of the rms change over a window, and x_w(e) the model's prediction from
+the window's start and controls under e. p_phi are independent truncated normals in y (log e on log dimensions) within the
+prior's range, phi = (mu, spread). An exact model needs no spread; physics that the model lacks widens p(e). So the spread
+measures the model's error, not a lack of data (Tiboni et al. 2023).
 """
 
 from collections.abc import Callable
@@ -23,25 +23,25 @@ from surefoot.report import Progress, Watch
 from surefoot.rng import key, stream
 from surefoot.world import Motion, World
 
-FAR = 1e3  # rms changes: where a prediction that diverged is put
-FEWEST = 3  # windows of a log: fewer say nothing of a spread
-LEAST, MOST = 1e-5, 0.25  # of the range: spreads that are searched
+FAR = 1e3  # rms changes: the error of a diverged prediction
+FEWEST = 3  # windows of a log: fewer do not determine a spread
+LEAST, MOST = 1e-5, 0.25  # of the range: bounds of the spread
 
 
 @dataclass(frozen=True)
 class Dropo:
-    """How the search goes."""
+    """Settings of DROPO."""
 
     draws: int = 50
-    """e drawn for each candidate phi, the same quantiles for all of them"""
+    """draws of e for each candidate phi, at the same quantiles for all"""
     eps: float = 1e-3
-    """variance added to the model's spread, in squared rms changes over a window: sensor noise, and what is let pass"""
+    """variance added to the predictions, in squared rms changes over a window: sensor noise and tolerance"""
     rounds: int = 30
     """generations of CMA-ES"""
     population: int = 12
-    """candidates in each of them"""
+    """candidates in each generation"""
     windows: int = 40
-    """at most so many windows of the log are used, evenly chosen"""
+    """largest number of windows of the log, evenly chosen"""
 
 
 PLAIN = Dropo()
@@ -57,17 +57,17 @@ def dropo(
     only: tuple[str, ...] = (),
     watch: Watch | None = None,
 ) -> Truncated:
-    """The normals within the belief's range under which windows of `length` steps are most likely."""
+    """The truncated normals within the belief's range that maximise the likelihood of windows of `length` steps."""
     low, high = belief.support()
     free = np.flatnonzero(low < high)
     if not len(free):
-        raise SurefootError("dropo: belief: found every param fixed, expected at least one that is not")
+        raise SurefootError("dropo: belief: found every param fixed, expected at least one free")
     if len(log) < FEWEST * length + 1:
         raise LogError(
             f"found {len(log)} rows, expected at least {FEWEST * length + 1}: {FEWEST} windows of {length} control periods"
         )
     pieces = thinned(windows(world, log, length, only=only), how.windows, slice(-1, None))
-    from scipy.stats.qmc import Halton  # which takes a second to import
+    from scipy.stats.qmc import Halton  # takes a second to import
 
     shares = Halton(len(belief.params), rng=key(seed, "dropo shares")).random(how.draws)  # (draws, d)
     world = world.with_(how.population * how.draws * len(pieces))
@@ -83,11 +83,11 @@ def dropo(
 
 
 def thinned(pieces: Windows, most: int, measured_at: slice) -> Windows:
-    """At most so many windows, evenly chosen, of those with no lost packet at the given steps."""
+    """At most `most` windows, evenly chosen, of those without a lost packet at the given steps."""
     seen = [np.isfinite(pieces.target(s)[:, measured_at]).all((1, 2)) for s in pieces.signals]
     whole = np.flatnonzero(np.all(seen, 0))
     if not len(whole):
-        raise LogError("every window has lost packets where it is judged; try shorter ones")
+        raise LogError("every window has lost packets at the steps that are compared; try shorter windows")
     return pieces.some(whole[np.unique(np.round(np.linspace(0, len(whole) - 1, most)).astype(int))])
 
 
@@ -98,7 +98,9 @@ def _ends(pieces: Windows, motion: Motion) -> np.ndarray:
         error = pieces.errors(motion)[s.name][:, -1]
         began = measured(pieces.log, s.name)[pieces.rows]
         change = np.sqrt(np.square(s.error(pieces.target(s)[:, -1], began)).mean(0))
-        found.append(error / np.maximum(change, 1e-9 + 1e-3 * change.max()))  # a part that stood still tells nothing
+        found.append(
+            error / np.maximum(change, 1e-9 + 1e-3 * change.max())
+        )  # a part that does not move carries no information
     x = np.concatenate(found, 1)
     return np.clip(np.nan_to_num(x, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)
 
@@ -113,7 +115,7 @@ def likelihood(x: np.ndarray, eps: float) -> float:
 
 
 def _phi(box: Box, free: np.ndarray, x: np.ndarray) -> Truncated:
-    """The normals of a candidate x in [0, 1]^(2 d): the free ones' mu from end to end, then the logarithm of their spread."""
+    """The normals of a candidate x in [0, 1]^(2 d): mu of the free params from end to end, then the log of their spread."""
     mu, spread = np.full(len(box.low), 0.5), np.full(len(box.low), MOST)
     mu[free], spread[free] = x[: len(free)], LEAST * (MOST / LEAST) ** x[len(free) :]
     ends = Gaussian.around(box.params, box.at(mu), np.eye(len(mu))).mu  # in y

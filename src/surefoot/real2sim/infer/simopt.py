@@ -23,7 +23,7 @@ from surefoot.log import Log
 from surefoot.policy import Driver, Policy
 from surefoot.real2sim.replay import Windows, predict, repeated, windows
 from surefoot.rng import stream
-from surefoot.task import Task
+from surefoot.task import Episode, Task
 from surefoot.world import Motion, World
 
 FAR = 1e3  # spreads of a signal: the difference that a diverged simulation counts as
@@ -160,7 +160,7 @@ def acted(task: Task) -> Imitate:
         steps, x = pieces.length, pieces.start
         own = replace(
             task,
-            start=lambda rng, n: repeated(x, n),
+            episode=lambda rng, n: Episode(repeated(x, n)),
             ended={},
             command=None,
             trial=1,

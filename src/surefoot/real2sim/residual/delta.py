@@ -29,13 +29,13 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.real2sim.log_env import Followed
+from surefoot.real2sim.log_env import LogWorld
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.force_fit import Explained, Fitting, Track, explain, judged, track
 from surefoot.report import Watch
 from surefoot.sim.learned import DeltaAction, Ensemble, Layout
 from surefoot.sim.model.load import load_robot
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start, World
 
 if TYPE_CHECKING:
@@ -71,16 +71,16 @@ class Practice:
     """of which `held_out` and `horizon` count: how what was learned is judged"""
 
 
-def following(task: Task, at: Track, pieces: Windows, n: int) -> Followed:
+def following(task: Task, at: Track, pieces: Windows, n: int) -> LogWorld:
     """Windows of a log as episodes of a task's robot, its controls those of the log and what a policy adds."""
     if task.action.choices:
         raise SurefootError(
             f"task {task.name}: expected continuous actions, which a delta can be added to; found a choice"
         )
-    return Followed(at.world.with_(n), pieces, at.e, lambda controls, u: controls + u)
+    return LogWorld(at.world.with_(n), pieces, at.e, lambda controls, u: controls + u)
 
 
-def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
+def lesson(task: Task, at: Track, world: LogWorld, practice: Practice) -> Task:
     """The task of following a log: made of any robot's task and of windows of the log as states of its world."""
     pieces, layout, scale = world.pieces, Layout.of(at.world.model), practice.reach * task.action.scale
     bare = pieces.errors(predict(at.world.with_(len(pieces)), pieces, at.e[None]))
@@ -113,7 +113,7 @@ def lesson(task: Task, at: Track, world: Followed, practice: Practice) -> Task:
         action=Action(task.action.names, np.zeros(len(scale)), scale, task.action.unit),
         observations={"actor": ObsGroup((reads,)), "critic": ObsGroup((reads, off))},
         rewards=rewards,
-        start=lambda rng, n: Start(np.tile(at.q[:1], (n, 1)), np.tile(at.v[:1], (n, 1)), np.tile(at.u[:1], (n, 1))),
+        episode=lambda rng, n: Episode(Start(*(np.tile(a[:1], (n, 1)) for a in (at.q, at.v, at.u)))),
         error=lambda s: np.sqrt(np.square(s.once(errors)).mean(1)),
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ import mujoco
 
 from surefoot.errors import unknown
 from surefoot.params import Params
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine, Law, compile_for
 from surefoot.sim.engines.bullet import Bullet
 from surefoot.sim.integrator import Makes, shadowed
 from surefoot.world import Term, World
@@ -81,4 +81,4 @@ def make(
         shadowed(spec)
     own = kind.finer > 1 or "integrator" in kind.options or kind.mover is not None
     model, steps = compile_for(spec, params), substeps * kind.finer
-    return Engine(model, params, n, steps, threads, terms, explicit and not own, makes=kind.mover)
+    return Engine(model, params, n, steps, threads, terms, Law(explicit and not own, makes=kind.mover))

@@ -23,7 +23,7 @@ from surefoot.rng import Draw
 from surefoot.robot import Robot
 from surefoot.rotation import norm2
 from surefoot.sim.events import Pull
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 JOINTS = ("shoulder", "elbow")
@@ -115,10 +115,10 @@ def _missed(s: Moment) -> np.ndarray:
     return np.sqrt(norm2(tip(s.q) - tip(s.command)))
 
 
-def _start(rng: Draw, n: int) -> Start:
+def _episode(rng: Draw, n: int) -> Episode:
     """At rest at any pose a command may ask for."""
     q = MIDDLE + SPAN * rng.uniform(-1.0, 1.0, (n, 2))
-    return Start(q, np.zeros((len(q), 2)), q)
+    return Episode(Start(q, np.zeros((len(q), 2)), q))
 
 
 def _command(rng: Draw, n: int) -> np.ndarray:
@@ -157,7 +157,7 @@ def arm() -> Task:
             "smooth": Reward(-0.5, lambda s: norm2(s.action - s.previous), "change of action squared"),
         },
         ended={},
-        start=_start,
+        episode=_episode,
         error=lambda s: s.once(_missed),
         error_unit="m",
         tolerance=0.03,

@@ -12,7 +12,7 @@ from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
 from surefoot.robot import Robot
-from surefoot.task import Reward, Task
+from surefoot.task import Episode, Reward, Task
 from surefoot.world import Start
 
 DT = 0.02
@@ -61,9 +61,9 @@ RANGES = {
 }  # fmt: skip
 
 
-def _start(rng: Draw, n: int) -> Start:
+def _episode(rng: Draw, n: int) -> Episode:
     x = rng.uniform(-0.05, 0.05, (n, 4))
-    return Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1)))
+    return Episode(Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1))))
 
 
 def balance(discrete: bool = False) -> Task:
@@ -88,7 +88,7 @@ def balance(discrete: bool = False) -> Task:
             "off the rail": lambda s: np.abs(s.q[:, 0]) > TRACK,
             "pole fell": lambda s: np.abs(s.q[:, 1]) > TILT,
         },
-        start=_start,
+        episode=_episode,
         error=lambda s: np.abs(s.q[:, 1]),
         error_unit="rad",
         tolerance=TILT,

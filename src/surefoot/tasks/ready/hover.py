@@ -13,7 +13,7 @@ from surefoot.params import Param, Params
 from surefoot.rng import Draw
 from surefoot.robot import Robot
 from surefoot.rotation import from_axis_angle, norm2
-from surefoot.task import Moment, Reward, Task
+from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.world import Start
 
 MASS, ARM, GRAVITY = 0.027, 0.028, 9.81
@@ -94,14 +94,14 @@ def _distance(s: Moment) -> np.ndarray:
     return np.sqrt(norm2(s.q[:, :3]))
 
 
-def _start(rng: Draw, n: int) -> Start:
+def _episode(rng: Draw, n: int) -> Episode:
     """Up to 0.2 m away, tilted up to 90 degrees about any axis, moving up to 1 m/s and turning up to 1 rad/s, each axis."""
     axis, rest = rng.standard_normal((n, 3)), rng.uniform(-1.0, 1.0, (n, 10))
     axis /= np.linalg.norm(axis, axis=1, keepdims=True)
     quat = from_axis_angle(axis, rest[:, 0] * np.pi / 2)
     q, v = np.concatenate([0.2 * rest[:, 1:4], quat], 1), rest[:, 4:]
     thrust = np.full((len(q), 4), HOVER)
-    return Start(q, v, thrust, thrust)
+    return Episode(Start(q, v, thrust, thrust))
 
 
 def hover() -> Task:
@@ -135,7 +135,7 @@ def hover() -> Task:
             "smooth": Reward(-0.05, lambda s: norm2(s.action - s.previous), "change of action squared"),
         },
         ended={"flew away": lambda s: s.once(_distance) > REACH},
-        start=_start,
+        episode=_episode,
         error=lambda s: s.once(_distance),
         error_unit="m",
         tolerance=0.1,

@@ -76,7 +76,7 @@ def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
         ({"change": Change(at=10.0)}, "within the episode"),
         ({"change": Change(at=float("nan"))}, "within the episode"),
         ({"change": Change("gravity", -1.0)}, "gravity: expected two values within 5 .. 16"),
-        ({"change": Change("gravity", 9.0, 9.0)}, "gravity: expected two values that differ, found 9 twice"),
+        ({"change": Change("gravity", 9.0, 9.0)}, "gravity: expected two different values, found 9 twice"),
         ({"change": Change("noise")}, "the belief fixes noise"),
         ({"episodes": 5}, "at least 20"),
     ],
@@ -91,7 +91,7 @@ def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused(tmp_pa
     policy, belief = knowing(tmp_path / "net", latent=False)
     with pytest.raises(SurefootError, match="no latent"):
         inferred(policy, tasks.resolve("balance"), belief)
-    with pytest.raises(SurefootError, match="every unknown is fixed"):
+    with pytest.raises(SurefootError, match="fixes every unknown"):
         inferred(knowing(tmp_path)[0], tasks.resolve("balance"), tasks.nominal(tasks.resolve("balance")))
 
 

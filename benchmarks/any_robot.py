@@ -1,0 +1,119 @@
+"""From a stranger's model to a judged, exported, filmed policy, by the command line alone and nothing edited.
+
+    python -m benchmarks.any_robot [--only go1|...] [--quick] [--json] [--record]
+
+Each part takes one model file through the five commands of the README (`new`, `train`, `eval`, `export`, `play --record`),
+then `gate`, and reports the lines a user writes (0 where a command fails), commands, minutes of training, env steps/s, success with its interval, and the
+error of the task. Models come from the folder in SUREFOOT_MODELS, `../shared/models` if that is there; a robot whose file
+is missing is skipped and said so. Seeds run one after the other, each with the whole machine.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure
+from benchmarks.measure import Row, row, said, skipped
+
+MODELS = Path(os.environ.get("SUREFOOT_MODELS", Path(__file__).parents[2] / "shared" / "models"))
+SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Robot:
+    kind: str
+    model: str
+    """path below MODELS, or the name of a ready task"""
+    error_goal: float
+    upright_goal: float
+    minutes_goal: float
+    settings: tuple[str, ...] = ()
+
+
+ROBOTS = {
+    "go1": Robot("velocity", "unitree_go1_flat.xml", 0.2, 0.95, 15.0),
+    "go2": Robot("velocity", "unitree_go2.xml", 0.2, 0.95, 15.0),
+    "barkour": Robot("velocity", "menagerie/google_barkour_vb/scene.xml", 0.2, 0.95, 15.0),
+    "t1": Robot("velocity", "menagerie/booster_t1/scene.xml", 0.25, 0.9, 90.0),
+    "so100": Robot("reach", "menagerie/trs_so_arm100/scene.xml", 0.02, 0.95, 3.0),
+    "x2": Robot("hover", "menagerie/skydio_x2/scene.xml", 0.1, 0.9, 10.0),
+    "crazyflie": Robot("hover", "crazyflie_2.xml", 0.1, 0.9, 10.0),
+    "humanoid": Robot("", "humanoid", 0.25, 0.9, 90.0),
+}
+
+
+class CommandFailed(Exception):
+    """A command of the README did not do what it says."""
+
+
+def surefoot(*words: str, folder: Path, ok: tuple[int, ...] = (0,)) -> tuple[dict[str, Any], float]:
+    """The facts that a command prints as JSON, and its seconds."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "surefoot", *words, "--json"], cwd=folder, capture_output=True, text=True
+    )
+    if done.returncode not in ok:
+        raise CommandFailed(f"surefoot {' '.join(words)}: exit {done.returncode}: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout), time.perf_counter() - began
+
+
+def one(robot: Robot, seed: int, quick: bool, folder: Path) -> dict[str, float]:
+    """One seed through every command; numbers by name."""
+    task = robot.model
+    commands = 0
+    if robot.kind:
+        surefoot("new", robot.kind, str(MODELS / robot.model), "--out", "task.py", folder=folder)
+        task, commands = "task.py", 1
+    less = ("--steps", "20000") if quick else robot.settings
+    _, spent = surefoot("train", task, "--out", "run", "--seed", str(seed), *less, folder=folder)
+    judged, _ = surefoot("eval", "run", "--episodes", "20" if quick else "200", folder=folder)
+    surefoot("export", "run", folder=folder)
+    surefoot("play", "run", "--record", "film.gif", folder=folder)
+    verdict, _ = surefoot("gate", "run", folder=folder, ok=(0, 1)) if not quick else ({"passed": False}, 0.0)
+    steps = sum(1 for _ in (folder / "run" / "metrics.jsonl").open())
+    last = json.loads((folder / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    ended = judged["ended"]
+    return {
+        "commands": commands + 1,
+        "minutes": spent / 60,
+        "steps/s": last["steps"] / spent if steps else 0.0,
+        "success": judged["success"],
+        "upright": ended.get("time", 0) / judged["episodes"],
+        "error": float("inf") if judged["error"] is None else judged["error"],
+        "gate": float(bool(verdict.get("passed"))),
+    }
+
+
+def part(name: str, robot: Robot):
+    def rows(quick: bool) -> Iterable[Row]:
+        if robot.kind and not (MODELS / robot.model).exists():
+            yield skipped(name, f"no {robot.model} below {MODELS}: set SUREFOOT_MODELS")
+            return
+        found: list[dict[str, float]] = []
+        for seed in SEEDS[:1] if quick else SEEDS:
+            with tempfile.TemporaryDirectory() as folder:
+                found.append(one(robot, seed, quick, Path(folder)))
+            said(f"{name} seed {seed}: {found[-1]}")
+        each = {k: [f[k] for f in found] for k in found[0]}
+        yield row(f"{name}: lines the user writes", 0.0, "", at_most=0)
+        yield row(f"{name}: commands to a policy", each["commands"], "", at_most=2)
+        yield row(f"{name}: training", each["minutes"], "min", at_most=robot.minutes_goal)
+        yield row(f"{name}: throughput", each["steps/s"], "env steps/s")
+        yield row(f"{name}: episodes to their end", each["upright"], "share", at_least=robot.upright_goal)
+        yield row(f"{name}: error", each["error"], "task's unit", at_most=robot.error_goal)
+        yield row(f"{name}: success", each["success"], "share")
+        yield row(f"{name}: passes the gate", each["gate"], "share of seeds", at_least=1.0)
+
+    return rows
+
+
+if __name__ == "__main__":
+    parts = {name: part(name, robot) for name, robot in ROBOTS.items()}
+    measure.main("any_robot", __doc__ or "", parts, later=("t1", "humanoid"))

@@ -1,0 +1,158 @@
+"""Flags: one grammar for lists, help that begins with examples, settings from a file."""
+
+import json
+from shlex import split
+
+import pytest
+
+from surefoot import tasks
+from surefoot.cli import _parse, main
+from surefoot.cli.flags import flags, with_lists
+from surefoot.verbs import GROUPS, VERBS, load
+from surefoot.verbs.gate import Gate
+from surefoot.verbs.train import Train
+
+SMALL = ["--envs", "16", "--horizon", "8", "--steps", "256", "--hidden", "8", "--minibatches", "2"]
+
+
+@pytest.mark.parametrize("words", [
+    "--hidden 64 32", "--hidden 64,32", "--hidden 64, 32", "--hidden 64 --hidden 32", "--hidden=64,32", "--hidden=64 --hidden=32",
+])  # fmt: skip
+def test_a_list_is_words_commas_or_its_flag_again(words):
+    assert _parse(["train", "hover", *words.split()]).settings.hidden == (64, 32)
+    assert _parse(["train", *words.split(), "--seed", "3", "hover"]).task == "hover"
+
+
+def test_every_list_of_every_verb_follows_the_same_grammar():
+    for name in VERBS:
+        verb = load(name)
+        for flag in (f for f in flags(verb) if f.many and not f.positional and f.commas and ... in _items(f)):
+            wanted = ["A", f"--{flag.name}", "1", "2"]
+            for form in (["A", f"--{flag.name}", "1,2"], [f"--{flag.name}", "1", f"--{flag.name}", "2"]):
+                found = with_lists(verb, form)
+                assert found[-3:] == wanted[-3:], (name, flag.name)
+
+
+def _items(flag):
+    return flag.kind.__args__
+
+
+def test_numbers_below_zero_and_paths_with_commas_survive():
+    gate = _parse(["gate", "runs/a,b", "--command", "-0.5,0,1e-1", "--in", "mujoco,bullet", "--in", "mujoco:rk4"])
+    assert gate.command == (-0.5, 0.0, 0.1) and gate.engines == ("mujoco", "bullet", "mujoco:rk4")
+    assert str(gate.policy) == "runs/a,b"
+    assert list(map(str, _parse(["eval", "r", "--terms", "one,two", "three"]).terms)) == ["one,two", "three"]
+
+
+def test_lists_with_a_default_are_replaced_not_extended():
+    assert _parse(["explore", "arm", "--learn", "pull"]).noise == ("joint_pos=0.002",)
+    found = _parse(["explore", "arm", "--learn", "pull,kp", "--noise", "gyro=1"])
+    assert found.noise == ("gyro=1",) and found.learn == ("pull", "kp")
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_of_each_verb_begins_with_two_examples_that_are_commands(name, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert left.value.code == 0 and len(VERBS[name].examples) == 2
+    lines = shown.splitlines()
+    assert lines[0].startswith(f"surefoot {name}: ") and lines[2] == "examples"
+    for words, line in zip(VERBS[name].examples, lines[3:5]):
+        assert line.strip() == f"surefoot {name} {words}".strip()
+        assert type(_parse([name, *(w for w in split(words) if w != "--json")])) is load(name)
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_all_says_every_flag_with_its_text_and_help_names_how_many_more(name, capsys):
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit):
+            main([name, flag])
+    brief, whole = capsys.readouterr().out.split(f"surefoot {name}: ")[1:]
+    for f in flags(load(name)):
+        assert f.about, f"{name}: {f.name} has no text"
+        assert f.words in whole
+    more = [f for f in flags(load(name)) if f.words not in brief]
+    assert f"{len(more)} more: surefoot {name} --help-all" in brief if more else "--help-all" not in brief
+
+
+def test_help_of_train_fits_a_screen_and_shows_what_people_use_first(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "hover", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 45 and "--student" not in "".join(lines) and any("--steps INT" in line for line in lines)
+    assert any(f"(default: {tasks.resolve('hover').settings['envs']})" in line for line in lines)
+
+
+def test_verbs_are_in_four_groups():
+    assert list(GROUPS) == ["model", "train", "judge", "robot"] and len(VERBS) == sum(map(len, GROUPS.values()))
+
+
+def written(tmp_path, text):
+    path = tmp_path / "my.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_flags_win_over_a_settings_file_and_the_file_over_the_task(tmp_path):
+    file = written(
+        tmp_path,
+        'steps = 5000\nlr = 1\nbelief = "nominal"\nsave-every = 0\n[obs]\nhistory = 4\n[range]\nmass = [0.9, 1.1]\nlatency = "0..0.02"\n',
+    )
+    found = _parse(["train", "hover", "--settings", file, "--lr", "0.5"])
+    assert (found.settings.steps, found.settings.lr, found.belief, found.obs.history) == (5000, 0.5, "nominal", 4)
+    assert found.range == ("mass=0.9..1.1", "latency=0..0.02") and found.save_every == 0.0
+    assert found.settings.envs == tasks.resolve("hover").settings["envs"]
+    assert (
+        _parse(["train", "--settings", written(tmp_path, 'task = "hover"\n')]).settings
+        == _parse(["train", "hover"]).settings
+    )
+
+
+@pytest.mark.parametrize("text, said", [
+    ("stepz = 3", "my.toml: no setting matches 'stepz'; there are task"),
+    ("stepz = 3", "did you mean steps?"),
+    ("steps = 3.5", "my.toml: steps: expected a whole number, found 3.5"),
+    ("hidden = 64", "my.toml: hidden: expected a list, found 64"),
+    ("student = 3", "my.toml: student: expected a table [student], found 3"),
+    ("[student]\nhistry = 3", "did you mean history?"),
+    ("seed = 1979-05-27", "my.toml: seed: expected a whole number"),
+    ("lr = -1", "my.toml: lr: expected a finite number >= 0"),
+    ("ranges = 'adrr'", "my.toml: ranges: expected fixed, widen, adr, doraemon"),
+    ("settings = 3", "no setting matches 'settings'"),
+    ("steps = ", "my.toml: expected TOML: Invalid value"),
+    ("[range]\nmas = [1, 2]", "--range: no param matches 'mas'"),
+])  # fmt: skip
+def test_a_settings_file_is_refused_by_key_with_the_nearest_name(tmp_path, capsys, text, said):
+    assert main(["train", "hover", "--settings", written(tmp_path, text), "--out", str(tmp_path / "r")]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "r").exists()
+
+
+def test_steps_that_are_no_whole_batches_say_what_is_run(tmp_path, capsys):
+    """10 steps of balance: 16 simulations x 8 steps are one batch of 128."""
+    small = ["--envs", "16", "--horizon", "8", "--steps", "10", "--hidden", "8", "--minibatches", "2"]
+    assert main(["train", "balance", "--out", str(tmp_path / "a"), *small]) == 0
+    assert "note: 10 steps are run as 128: whole batches of 16 simulations x 8 steps" in capsys.readouterr().out
+    assert main(["train", "balance", "--out", str(tmp_path / "b"), *SMALL]) == 0
+    assert "note:" not in capsys.readouterr().out
+
+
+def test_steps_reach_the_student_in_proportion_unless_it_has_its_own(tmp_path, capsys):
+    task = tasks.resolve("balance")
+    few = task.settings["steps"] // 100
+    teacher = ["--envs", "16", "--horizon", "8", "--steps", str(few), "--hidden", "8", "--minibatches", "2"]
+    student = ["--adapt", "dagger", "--student.envs", "8", "--student.horizon", "5", "--student.history", "3"]
+    assert main(["train", "balance", "--out", str(tmp_path / "a"), *teacher, *student]) == 0
+    own = Train.tuned("balance").student.steps
+    assert _steps(tmp_path / "a" / "student") == own // 100 and f"{own // 100} steps" in capsys.readouterr().out
+    assert main(["train", "balance", "--out", str(tmp_path / "b"), *teacher, *student, "--student.steps", "80"]) == 0
+    assert _steps(tmp_path / "b" / "student") == 80
+
+
+def _steps(run):
+    return json.loads((run / "run.json").read_text())["settings"]["steps"]
+
+
+def test_gate_has_no_other_name_for_its_engines():
+    assert "--in TEXT ..." in [f.words for f in flags(Gate)]
