@@ -82,7 +82,7 @@ class Log:
     @staticmethod
     def load(path: str | Path) -> "Log":
         """The log `save` wrote, bit for bit. Nothing in the file is executed."""
-        from surefoot.formats.arrays import load  # the readers need more than numpy
+        from surefoot.formats.readers.arrays import load  # the readers need more than numpy
 
         arrays = load(Path(path))
         try:
