@@ -18,7 +18,7 @@ from surefoot.contract import Action
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.sim.gap.link import Lost
+from surefoot.sim.gap.link import LostReadings
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
@@ -116,7 +116,7 @@ class SimulatedRobot:
     def _measure(self) -> dict[str, np.ndarray]:
         """What its sensors say now, nan where the packet was lost; and what it is asked to do."""
         found = self._columns(self._env.sensed().x)
-        if any(term.lost[0] for term in self._env.senses if isinstance(term, Lost)):
+        if any(term.lost[0] for term in self._env.senses if isinstance(term, LostReadings)):
             found = {k: np.full_like(v, np.nan) for k, v in found.items()}
         return found | ({"command": self._env.command[0].copy()} if self._env.command.shape[1] else {})
 

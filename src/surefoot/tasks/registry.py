@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -26,11 +27,11 @@ GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:f
 READY: dict[str, Callable[[], Task]] = {
     "arm": arm,
     "balance": balance,
-    "balance-discrete": lambda: balance(discrete=True),
+    "balance-discrete": partial(balance, discrete=True),
     "balance-camera": balance_camera,
     "hover": hover,
     "walk": walk,
-    "walk-rough": lambda: walk(rough=True),
+    "walk-rough": partial(walk, rough=True),
 }
 
 
@@ -43,7 +44,7 @@ def is_reference(text: str) -> bool:
     """Whether a word on a command line means a task, not a model file."""
     path, _, function = text.partition(":")
     module = bool(function) and function.isidentifier() and all(p.isidentifier() for p in path.split("."))
-    return text in READY or _file(text) is not None or module or text in names()
+    return text in READY or task_file(text) is not None or module or text in names()
 
 
 def named(name: str) -> Task:
@@ -58,7 +59,7 @@ def named(name: str) -> Task:
 
 def resolve(reference: str) -> Task:
     """The task that a user's reference means."""
-    file = _file(reference)
+    file = task_file(reference)
     if file is not None:
         path, function = file
         return _called(_imported_file(path), function, reference)
@@ -68,7 +69,7 @@ def resolve(reference: str) -> Task:
     return named(reference)
 
 
-def _file(reference: str) -> tuple[Path, str] | None:
+def task_file(reference: str) -> tuple[Path, str] | None:
     """path, function of `file.py` or `file.py:function`; None where it is no such thing."""
     if reference.endswith(".py"):
         return Path(reference), ""

@@ -79,23 +79,12 @@ def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
 
 def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:
     """Terms that `surefoot missing`, `delta` and `actuator` wrote, for a model; refused where it is another robot's."""
-    from surefoot.real2sim.actuator import net as actuator_net
     from surefoot.sim import learned
 
-    found: list[Term] = []
-    for path in paths:
-        folder = path.parent if path.name == "term.json" else path
-        if (folder / "term.json").is_file():
-            found.append(learned.load(folder, model))
-        elif path.suffix == ".json" and path.is_file():
-            found.append(actuator_net.load(path, model))
-        else:
-            what = "a folder without term.json" if path.is_dir() else "another file" if path.exists() else "nothing"
-            raise SurefootError(
-                f"--world: {path}: found {what}, expected the folder that `surefoot missing` or `surefoot delta` wrote, "
-                "or the JSON file of `surefoot actuator`"
-            )
-    return tuple(found)
+    try:
+        return tuple(learned.load(path, model) for path in paths)
+    except SurefootError as error:
+        raise SurefootError(f"--world: {error}") from None
 
 
 @contextmanager

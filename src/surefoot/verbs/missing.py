@@ -1,6 +1,6 @@
 """surefoot missing: the force that a model lacks, from a log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ from surefoot.report import Column, Report, Table, Text, Watch
 from surefoot.verbs.machine import Machine, checked, estimate_of, naming, params_of, read
 
 if TYPE_CHECKING:
-    from surefoot.real2sim.residual.force_fit import Explained
+    from surefoot.real2sim.residual.force_fit import FitResult
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Missing:
     """folder of the result; default: <log>-missing"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.real2sim.residual import missing
+        from surefoot.real2sim.residual import residual_force
 
         out = folder(self.out, self.log, "missing")
         log = read(self.log, self.mapping, watch)
@@ -43,24 +43,26 @@ class Missing:
         if self.check:
             checked(world, log, self.log, watch)
         with naming(self.log):
-            found = missing(world, point(world.params, e), log, seed=self.seed, watch=watch)
+            found = residual_force(world, point(world.params, e), log, seed=self.seed, watch=watch)
         task = self.model if tasks.is_reference(self.model) else "TASK"
         return explained(found, self.model, self.log, out, f"surefoot train {task} --terms")
 
 
 def folder(out: Path | None, log: Path, kind: str) -> Path:
     """Where what is learned goes; refused now where nothing can be written."""
+    from surefoot.sim.learned import NAME
+
     out = out or log.with_name(f"{log.stem}-{kind}")
-    files.check_writable(out / "term.json", "--out")
+    files.check_writable(out / NAME, "--out")
     return out
 
 
-def explained(found: "Explained", model: str, log: Path, out: Path, then: str) -> Report:
+def explained(found: "FitResult", model: str, log: Path, out: Path, then: str) -> Report:
     """Write what was learned, and report how much it explains."""
     from surefoot.sim.learned import save
 
     about = found.facts | {"model": model, "log": files.sha256(log.read_bytes())}
-    save(found.term, out, about)
+    save(replace(found.term, about=about), out)
     number = lambda name: Column(name, form=".4g")  # noqa: E731
     columns = ["signal", number(f"error after {found.facts['horizon']:g} s"), number("with it"), "unit"]
     rows = [[name, e["without"], e["with"], e["unit"]] for name, e in found.errors.items()]

@@ -54,13 +54,13 @@ def _one(p: Preset, task: str) -> Report:
 
 def _table(fit: Fit, task: str) -> Table:
     used = lambda row: f"{row.used[0]:.4g} .. {row.used[1]:.4g}"  # noqa: E731
-    rows = [[r.name, used(r), fit.belief.params[r.name].unit or "-", r.said, r.note] for r in fit.rows]
+    rows = [[r.name, used(r), fit.belief.params[r.name].unit or "-", r.source, r.note] for r in fit.rows]
     return Table.of(["unknown", f"in {task}", "unit", "the source", "note"], rows)
 
 
 def _facts(p: Preset) -> dict[str, Any]:
     return {"name": p.name, "robot": p.robot, "source": asdict(p.source)} | {
-        "says": {k: r.said for k, r in p.ranges.items()},
+        "says": {k: r.source for k, r in p.ranges.items()},
         "noise_sd": dict(p.noise),
         "others": list(p.others),
     }

@@ -32,6 +32,8 @@ class Train:
     """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     resume: Path | None = None
     """resume the run in this folder, bit for bit"""
+    allow_changes: bool = False
+    """with --resume: go on although the task or its model has changed; the result then has other bits"""
     seed: int = 0
     """seed of training"""
     belief: str = "task"
@@ -104,7 +106,9 @@ class Train:
 
         if self.resume is not None:
             self._only_resumes()
-            path = learn.resume(self.resume, self.threads, heard, self.save_every, task=self.task)
+            path = learn.resume(
+                self.resume, self.threads, heard, self.save_every, task=self.task, allow_changes=self.allow_changes
+            )
         elif not self.task:
             raise SurefootError(
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
@@ -195,6 +199,8 @@ class Train:
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
+        if self.allow_changes:
+            raise SurefootError("--allow-changes: only with --resume")
         for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
             if getattr(self, name) != kind() and self.ranges != name:
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
@@ -265,10 +271,10 @@ class Train:
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        kept = {k: getattr(self, k) for k in ("task", "resume", "threads", "save_every", "wandb")}
+        kept = {k: getattr(self, k) for k in ("task", "resume", "allow_changes", "threads", "save_every", "wandb")}
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every and --wandb may be given"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every, --wandb and --allow-changes may be given"
             )
 
 

@@ -17,7 +17,7 @@ from surefoot.doctor.evidence.observation import episodes
 from surefoot.log import Log
 from surefoot.real2sim.signals import controls, settling, starts
 from surefoot.rotation import between, turned
-from surefoot.sim.gap.observed_world import Shown
+from surefoot.sim.gap.observed_world import ObservedWorld
 from surefoot.world import Chance, Start, World
 
 LENGTH, WARM = 60, 10  # rows of a segment that count, and rows before them in which the filter converges
@@ -200,7 +200,7 @@ class Variant:
 
 def slack(world: World) -> tuple[np.ndarray, np.ndarray] | tuple[float, float]:
     """Link minus motor, in q and v, where encoders sit on the motors of gears with backlash; otherwise 0."""
-    return world.view.slack(world.engine.state) if isinstance(world, Shown) else (0.0, 0.0)
+    return world.view.slack(world.engine.state) if isinstance(world, ObservedWorld) else (0.0, 0.0)
 
 
 def innovations(world: World, at: Segments, variants: list[Variant], gain: Gain) -> np.ndarray:

@@ -87,6 +87,7 @@ class Explored:
 class Design:
     """An experiment to design: what is measured (meter), what motions may do (guard, range), and what is optimised."""
 
+    belief: Belief
     meter: Meter
     guard: Guard
     range: Range
@@ -115,11 +116,12 @@ def design(
     settings: Explore | None = None,
     start: Start | None = None,
 ) -> Design:
+    """`world` comes from excitation.machine; `noise`: signal -> standard deviation; `start`: where motions begin."""
     limits, noise = limits or Limits(), noise or NOISE
     at = meter_for(world, belief, noise, start)
     time = np.arange(max(2, round(limits.seconds / world.dt)) + 1) * world.dt
     within, range_ = guard(world.model, limits), control_range(world.model, at.start.u[0], limits)
-    return Design(at, within, range_, time, noise, shape or Shape(), settings or Explore())
+    return Design(belief, at, within, range_, time, noise, shape or Shape(), settings or Explore())
 
 
 def meter_for(world: World, belief: Belief, noise: Mapping[str, float], start: Start | None = None) -> Meter:
@@ -127,22 +129,12 @@ def meter_for(world: World, belief: Belief, noise: Mapping[str, float], start: S
     return meter(world, belief, settled(world, belief.estimate(), start or home(world.model)), noise)
 
 
-def explore(
-    world: World,
-    belief: Belief,
-    limits: Limits | None = None,
-    noise: Mapping[str, float] | None = None,
-    shape: Shape | None = None,
-    settings: Explore | None = None,
-    start: Start | None = None,
-    watch: Watch = unwatched,
-) -> Explored:
-    """The most informative motion about the free unknowns of a belief. `world` comes from excitation.machine."""
-    to = design(world, belief, limits, noise, shape, settings, start)
+def explore(to: Design, watch: Watch = unwatched) -> Explored:
+    """The most informative motion about the free unknowns of the design's belief."""
     s, space = to.settings, to.meter.space
-    z = space.z(belief.sample(stream(s.seed, "explore"), s.samples))
+    z = space.z(to.belief.sample(stream(s.seed, "explore"), s.samples))
     _check_at_rest(to, z)
-    many = space.z(belief.sample(stream(s.seed, "verify"), s.verify))
+    many = space.z(to.belief.sample(stream(s.seed, "verify"), s.verify))
     cost = _cost(to, z, np.concatenate([z, many[: s.wary]]), watch)
     rng = stream(s.seed, "explore search")
     first = to.shape.drawn(rng, FIRST * s.population, len(to.range.home), float(to.time[-1]))
