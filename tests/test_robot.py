@@ -14,7 +14,7 @@ from surefoot import tasks
 from surefoot.errors import SurefootError, TaskCodeError
 from surefoot.robot import Robot
 from surefoot.sim.model import load
-from surefoot.sim.model.load import load_robot, model_hash
+from surefoot.sim.model.load import load_robot
 from surefoot.sim.model.scan import scan_file
 
 STRANGERS = Path(__file__).parents[2] / "shared" / "models" / "menagerie"
@@ -97,7 +97,7 @@ def test_files_are_read_once_and_again_when_one_of_them_changes(folder, monkeypa
     monkeypatch.setattr(load, "scan_file", lambda *a: reads.append(a) or scan_file(*a))
     robot = Robot.file(folder / "scene.xml")
     first = load_robot(robot)
-    assert model_hash(load_robot(robot.edited(halved)).model) != model_hash(first.model) and len(reads) == 1
+    assert load_robot(robot.edited(halved)).compiled_hash != first.compiled_hash and len(reads) == 1
     (folder / "meshes" / "tetra.stl").write_bytes(tetrahedron(0.9))
     second = load_robot(robot.edited(halved))
     assert len(reads) == 2 and second.hash != first.hash
@@ -107,12 +107,12 @@ def test_files_are_read_once_and_again_when_one_of_them_changes(folder, monkeypa
 
 
 def test_a_compiled_models_hash_is_the_same_in_another_process(folder):
-    code = "import sys; from surefoot.robot import Robot; from surefoot.sim.model.load import *\nprint(model_hash(load_robot(Robot.file(sys.argv[1])).model))"
+    code = "import sys; from surefoot.robot import Robot; from surefoot.sim.model.load import *\nprint(load_robot(Robot.file(sys.argv[1])).compiled_hash)"
     (folder / "other").mkdir()
     there = subprocess.run(
         [sys.executable, "-c", code, str(folder / "scene.xml")], cwd=folder / "other", capture_output=True, text=True
     )
-    assert there.stdout.strip() == model_hash(load_robot(Robot.file(folder / "scene.xml")).model)
+    assert there.stdout.strip() == load_robot(Robot.file(folder / "scene.xml")).compiled_hash
 
 
 def test_an_edit_that_raises_shows_the_users_line(folder):

@@ -277,8 +277,8 @@ def load_everything() -> None:
     import surefoot.cli  # noqa: F401
 
     for name in (
-        "surefoot.formats.align", "surefoot.formats.about", "surefoot.formats.text", "surefoot.formats.arrays", "surefoot.formats.tables",
-        "surefoot.formats.bags", "surefoot.formats.jail", "surefoot.learn.train", "surefoot.gate.gate", "surefoot.gate.candidate",
+        "surefoot.formats.align", "surefoot.formats.summary", "surefoot.formats.readers.text", "surefoot.formats.readers.arrays",
+        "surefoot.formats.readers.tables", "surefoot.formats.readers.bags", "surefoot.formats.readers.isolated_reader", "surefoot.learn.train", "surefoot.gate.gate", "surefoot.gate.candidate",
         "surefoot.verbs.look", "surefoot.verbs.gate", "surefoot.gate.contract_faults", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
         "surefoot.real2sim.preflight", "surefoot.deploy.bundle", "scipy.io", "yaml", "onnx", "onnxruntime", "safetensors.torch",
     ):  # fmt: skip

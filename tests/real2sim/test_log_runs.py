@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from surefoot import tasks
 from surefoot.belief import point
@@ -17,13 +18,13 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.train import resume
 from surefoot.policy import Random
-from surefoot.real2sim.actuator import Settings, prepared
-from surefoot.real2sim.actuator import fake_motor as rehearsal
+from surefoot.real2sim.actuator import fake_motor
+from surefoot.real2sim.actuator.dataset import Settings, prepare
 from surefoot.real2sim.actuator.matching import Matching
-from surefoot.real2sim.actuator.unlabelled import Search, followed
+from surefoot.real2sim.actuator.unlabelled import WeightSearch, follow_log
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.residual import delta
-from surefoot.real2sim.residual.delta import SETTINGS, practised
+from surefoot.real2sim.residual.delta import SETTINGS, by_reinforcement
 from surefoot.sim.engine import Engine
 from surefoot.tasks.rollout import contract
 
@@ -40,9 +41,9 @@ def arm_log():
 
 
 @pytest.fixture(scope="module")
-def lesson():
+def data():
     def make(s):
-        return prepared(rehearsal.model(), np.zeros(0), rehearsal.recorded(0, 8.0), s, False)
+        return prepare(fake_motor.model(), np.zeros(0), fake_motor.recorded(0, 8.0), s, False)
 
     return make
 
@@ -68,7 +69,7 @@ def last(folder: Path) -> tuple[bytes, bytes]:
 
 def practise(log, folder, settings=FEW):
     with suppress(SurefootError):  # so few steps may teach nothing, and that is said at the end
-        practised(ARM, tasks.nominal(ARM), log, settings, folder=folder)
+        by_reinforcement(ARM, tasks.nominal(ARM), log, settings, folder=folder)
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -88,10 +89,10 @@ def test_a_run_of_a_log_goes_on_by_its_own_command_alone(arm_log, tmp_path):
     with pytest.raises(SurefootError, match="learned from a log: give the command that began it again"):
         resume(tmp_path / "r")
     with pytest.raises(SurefootError, match=r"a run with other settings is here already \(steps: 256, not 512\)"):
-        practised(ARM, tasks.nominal(ARM), arm_log, replace(FEW, steps=512), folder=tmp_path / "r")
-    with pytest.raises(SurefootError, match=r"a run with other inputs is here already \(practice"):
-        how = delta.Practice(reach=0.25)
-        practised(ARM, tasks.nominal(ARM), arm_log, FEW, how, folder=tmp_path / "r")
+        by_reinforcement(ARM, tasks.nominal(ARM), arm_log, replace(FEW, steps=512), folder=tmp_path / "r")
+    with pytest.raises(SurefootError, match=r"a run with other inputs is here already \(delta"):
+        how = delta.ReinforcementSettings(reach=0.25)
+        by_reinforcement(ARM, tasks.nominal(ARM), arm_log, FEW, how, folder=tmp_path / "r")
 
 
 def test_simulations_of_a_log_that_keep_diverging_stop_the_run_with_a_diagnosis(arm_log, tmp_path, monkeypatch):
@@ -104,19 +105,20 @@ def test_simulations_of_a_log_that_keep_diverging_stop_the_run_with_a_diagnosis(
 
     monkeypatch.setattr(Engine, "begin", begin)
     with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
-        practised(ARM, tasks.nominal(ARM), arm_log, FEW, folder=tmp_path / "r")
+        by_reinforcement(ARM, tasks.nominal(ARM), arm_log, FEW, folder=tmp_path / "r")
     assert list((tmp_path / "r" / "diverged").glob("*.npz"))
 
 
 @pytest.mark.parametrize("by, k", [("gradient", 1), ("gradient", 2), ("es", 2), ("ppo", 2)])
-def test_an_actuator_net_stopped_and_asked_again_ends_with_the_same_bits(lesson, tmp_path, monkeypatch, by, k):
+def test_an_actuator_net_stopped_and_asked_again_ends_with_the_same_bits(data, tmp_path, monkeypatch, by, k):
     s = Settings(by=by, **SMALL)
     say = lambda text: None  # noqa: E731
-    whole = followed(lesson(s), s, say, tmp_path / "whole")
+    whole = follow_log(data(s), s, say, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        stop_after(patch, Matching if by == "ppo" else Search, k)
+        stop_after(patch, Matching if by == "ppo" else WeightSearch, k)
         with pytest.raises(Stopped):
-            followed(lesson(s), s, say, tmp_path / "cut")
-    cut = followed(lesson(s), s, say, tmp_path / "cut")
+            follow_log(data(s), s, say, tmp_path / "cut")
+    cut = follow_log(data(s), s, say, tmp_path / "cut")
     assert last(tmp_path / "whole") == last(tmp_path / "cut")
-    assert all(np.array_equal(whole.arrays[name], cut.arrays[name]) for name in whole.arrays)
+    one, other = whole.state_dict(), cut.state_dict()
+    assert all(torch.equal(one[name], other[name]) for name in one)

@@ -10,6 +10,7 @@ from surefoot.contract import Contract
 from surefoot.deploy import bundle, foreign
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
+from surefoot.gate.task_changes import changed
 from surefoot.gate.training_seeds import trained_with
 from surefoot.onnx_file import Graph, read
 from surefoot.policy import Policy
@@ -51,15 +52,11 @@ def candidate(
     path, given = Path(path), (model, contract_file, command)
     if path.suffix != ".onnx":
         _refuse_foreign(path, given)
-        net = bundle.load(path)
-        parents = {"policy": files.sha256(net.graph.data)}
-        return Candidate(str(path), net, _own(net, task), parents, trained=frozenset(trained_with(path, net)))
+        return _ours(path, bundle.load(path), task)
     graph = read(path, *_ports(contract_file))
     if "surefoot" in graph.metadata and contract_file is None:
         _refuse_foreign(path, given)
-        policy = bundle.ours(path, graph)
-        parents = {"policy": files.sha256(graph.data)}
-        return Candidate(str(path), policy, _own(policy, task), parents, trained=frozenset(trained_with(path, policy)))
+        return _ours(path, bundle.ours(path, graph), task)
     if model is None:
         raise SurefootError(f"{path}: a policy from elsewhere: expected its robot, --model robot.xml")
     return _foreign(path, graph, model, contract_file, command, seconds or from_contract.SECONDS)
@@ -83,10 +80,13 @@ def _foreign(
     return Candidate(str(path), policy, task, parents, found.contract, rewire, notes)
 
 
-def _own(policy: Policy, name: str) -> Task:
-    """The task a policy of ours was made for, or another that it fits."""
+def _ours(path: Path, policy: OnnxPolicy, name: str) -> Candidate:
+    """With the task it was made for, or another that it fits."""
     task = tasks.of(policy.contract, name)
-    return replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
+    notes = tuple(changed(path, policy, task, name))
+    task = replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
+    parents = {"policy": files.sha256(policy.graph.data)}
+    return Candidate(str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)))
 
 
 def _ports(contract_file: Path | None) -> tuple[str, str]:

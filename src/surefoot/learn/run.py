@@ -31,6 +31,7 @@ from safetensors.numpy import save as save_tensors
 import surefoot
 from surefoot import files
 from surefoot.errors import SurefootError
+from surefoot.tasks.provenance import Provenance
 from surefoot.tensors import parse_tensors
 from surefoot.typed import known_fields, whole
 
@@ -168,6 +169,17 @@ class Run:
         row |= {"metrics": self._lost} if self._lost else {}
         self._write_about(self.about | {"resumed": [*self.about.get("resumed", []), row]})
         return differs
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """Of the task as it was when the run began; None where run.json does not say."""
+        kept = self.about.get("provenance")
+        return None if kept is None else Provenance.from_json(kept, f"{self.folder / 'run.json'}: provenance")
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """Hashes of the task and its model, for the contract of a policy."""
+        return {} if self.provenance is None else self.provenance.parents()
 
     # checkpoints
 
@@ -367,7 +379,7 @@ def _check_rows(told: Any, where: str) -> None:
 
 def check_about(about: dict[str, Any], where: str) -> dict[str, Any]:
     """What a Run itself reads of run.json is of its type; the rest is RunSpec's."""
-    kinds = {"versions": (dict, "an object"), "resumed": (list, "a list")}
+    kinds = {"versions": (dict, "an object"), "resumed": (list, "a list"), "provenance": (dict, "an object")}
     for name, (kind, words) in kinds.items():
         if not isinstance(about.get(name, kind()), kind):
             raise SurefootError(f"{where}: {name}: expected {words}, found {str(about[name])[:80]}")

@@ -16,7 +16,7 @@ from surefoot.params import Param, Params
 from surefoot.sim import engines
 from surefoot.sim.anatomy.feet import Foot
 from surefoot.sim.anatomy.rotors import Rotor
-from surefoot.sim.learned import load
+from surefoot.sim.learned import LearnedTerm, load
 from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task, memory
@@ -178,9 +178,9 @@ def env(
     return Env(task, world, belief or nominal(task), seed, stagger)
 
 
-def learned(task: Task, folders: Sequence[Path]) -> tuple[Term, ...]:
-    """Learned Terms from the folders they were saved to, refused where they were learned on another robot."""
-    if not folders:
+def learned(task: Task, paths: Sequence[Path]) -> tuple[LearnedTerm, ...]:
+    """Learned Terms from files or folders, refused where they were learned on another robot."""
+    if not paths:
         return ()
     model = env(task, 1).world.model
-    return tuple(load(folder, model) for folder in folders)
+    return tuple(load(path, model) for path in paths)

@@ -16,8 +16,8 @@ from surefoot.report import (
     Checks,
     Column,
     Details,
+    Note,
     Plot,
-    Progress,
     Report,
     Rule,
     Series,
@@ -87,8 +87,6 @@ class Gate:
         if self.junit is not None:
             files.check_writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
-        for note in who.notes:
-            watch(Progress(f"note: {note}", stays=True))
         flags = (f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
         again = f"surefoot gate {self.policy}{''.join(flags)}"
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
@@ -102,7 +100,8 @@ class Gate:
         about = hashes(policy=self.policy, model=self.model, contract=self.contract)
         about |= {"task": who.task.name, "seed": str(plan.seed)}
         facts = verdict.to_json() | {"page": str(page)}
-        shown = blocks(verdict), verdict.next_step, badge(verdict), code, page
+        notes = (Note(words, True) for words in who.notes)
+        shown = (*notes, *blocks(verdict)), verdict.next_step, badge(verdict), code, page
         return Report(verdict.title, facts, *shown, picture=portrait(who.task), sources=about)
 
     def _plan(self) -> Any:

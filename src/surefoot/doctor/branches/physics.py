@@ -19,7 +19,7 @@ from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, Law, compile_for
-from surefoot.sim.learned import Layout
+from surefoot.sim.learned.features import StateFeatures
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
@@ -141,7 +141,7 @@ def _features(at: Segments) -> np.ndarray:
     """(s, w - 1, k) of each row before an innovation, standardised, with a constant."""
     rows = at.rows[:, :-1].ravel()
     v = at.v[rows]
-    state = Layout.of(at.model).read(at.q[rows], v, at.u[rows], np.zeros((len(rows), at.model.na)))
+    state = StateFeatures.of(at.model).read(at.q[rows], v, at.u[rows], np.zeros((len(rows), at.model.na)))
     phi = np.concatenate([state, at.u[at.before(rows)], np.abs(v) * v, np.tanh(v / (1e-9 + 0.1 * v.std(0)))], 1)
     phi = np.concatenate([np.ones((len(phi), 1)), (phi - phi.mean(0)) / (phi.std(0) + 1e-9)], 1)
     return phi.reshape(*at.rows[:, :-1].shape, -1)

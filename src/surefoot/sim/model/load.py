@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Lock
 from typing import TypeVar
 
@@ -29,8 +30,9 @@ from surefoot.sim.model.growth import MAX_DOFS, MAX_NUMBERS
 from surefoot.sim.model.scan import Scan, scan_file, scan_string
 from surefoot.sim.model.vet import model_problems, model_warnings, xml_problems, xml_warnings
 
-__all__ = ["Loaded", "describe", "load_model", "load_robot", "load_string", "model_hash", "vet_model"]
+__all__ = ["Loaded", "describe", "load_model", "load_robot", "load_string", "vet_model"]
 
+ENGINE = f"MuJoCo {mujoco.__version__}"
 Made = TypeVar("Made")
 TRIAL = isolated.Limits(memory=2 << 30, seconds=10, wall=30.0)
 
@@ -52,8 +54,8 @@ HINTS = (
 class Loaded:
     """A vetted model. `spec` can be edited and compiled again; `vet_model` then vets the result."""
 
-    model: mujoco.MjModel
-    spec: mujoco.MjSpec
+    own: tuple[mujoco.MjModel, mujoco.MjSpec] = field(repr=False)
+    """which others may have, too: not to be changed"""
     path: str
     hash: str
     """sha256 over the content of the XML and of every file it names"""
@@ -61,9 +63,23 @@ class Loaded:
     sources: Mapping[str, str] = field(default_factory=dict)
     """real path of each file that was read, or the name of the text -> sha256 of its content"""
 
+    @cached_property
+    def model(self) -> mujoco.MjModel:
+        """A copy that nobody else has."""
+        return copy(self.own[0])
+
+    @cached_property
+    def spec(self) -> mujoco.MjSpec:
+        """A copy that nobody else has."""
+        return self.own[1].copy()
+
+    @cached_property
+    def compiled_hash(self) -> str:
+        """sha256 of the compiled model: the same in every process that has the same engine and math library"""
+        return model_hash(self.own[0])
+
 
 def model_hash(model: mujoco.MjModel) -> str:
-    """sha256 of a compiled model: the same in every process that has the same engine and math library."""
     data = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, data)
     return files.sha256(data.tobytes())
@@ -99,7 +115,6 @@ class _Shelf:
         self.kept: dict[tuple[object, ...], _Kept] = {}
 
     def get(self, robot: Robot) -> Loaded:
-        """A copy of its own for each caller."""
         key = (replace(robot, edits=()), *map(id, robot.edits))
         with self.lock:
             found = self.kept.get(key)
@@ -111,8 +126,7 @@ class _Shelf:
                 self.kept[key] = found
                 for old in list(self.kept)[: -self.most]:
                     del self.kept[old]
-        loaded = found.loaded
-        return replace(loaded, model=copy(loaded.model), spec=loaded.spec.copy(), warnings=list(loaded.warnings))
+        return replace(found.loaded, warnings=list(found.loaded.warnings))
 
 
 _shelf = _Shelf(8)
@@ -155,9 +169,9 @@ def _edited(robot: Robot) -> Loaded:
     where = f"{loaded.path}, with its edits"
     model = _translate(where, loaded.spec.compile, loaded.spec)
     _check_sizes(model, where)
-    of_file = set(loaded.warnings) - set(model_warnings(loaded.model))
+    of_file = set(loaded.warnings) - set(model_warnings(loaded.own[0]))
     noted = dict.fromkeys([*(w for w in loaded.warnings if w in of_file), *vet_model(model, where)])
-    return replace(loaded, model=model, warnings=list(noted))
+    return replace(loaded, own=(model, loaded.spec), warnings=list(noted))
 
 
 def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) -> list[str]:
@@ -179,7 +193,7 @@ def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     _check_sizes(model, where)
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
-    return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)), scan.seen)
+    return Loaded((model, spec), where, scan.hash, list(dict.fromkeys(noted)), scan.seen)
 
 
 def _check_sizes(model: mujoco.MjModel, where: str) -> None:
