@@ -360,8 +360,8 @@ def test_what_bullet_cannot_have_is_refused_by_name(part, error):
 @pytest.mark.parametrize(
     "sensor, error",
     [
-        ('<contact name="c" geom1="box" data="force"/>', "sensor c: of contacts"),
-        ('<jointlimitfrc name="l" joint="hinge"/>', "sensor l: jointlimitfrc is read by MuJoCo alone"),
+        ('<contact name="c" geom1="box" data="force"/>', "sensor c: only MuJoCo reads more of a contact"),
+        ('<jointlimitfrc name="l" joint="hinge"/>', "sensor l: jointlimitfrc is computed by MuJoCo only"),
         ('<accelerometer name="a" site="imu" delay=".01" nsample="9"/>', "sensor a: a sensor of forces with a delay"),
     ],
 )
