@@ -1,6 +1,7 @@
 """surefoot presets: what each randomizes and where that is written, and what it comes to on a task."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -69,5 +70,6 @@ def _ready() -> Mapping[str, list[str]]:
     """Kind of robot -> the ready tasks with one, of those that presets are made for."""
     kinds: dict[str, list[str]] = {p.kind: [] for p in presets.PRESETS.values()}
     for name in tasks.names():
-        kinds.get(tasks.resolve(name).kind, []).append(name)
+        with suppress(SurefootError):  # `surefoot tasks` says which one does not load
+            kinds.get(tasks.resolve(name).kind, []).append(name)
     return kinds
