@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 # before mujoco is imported: its glfw starts `python -c`, which would take modules from the folder a user stands in
@@ -127,11 +128,22 @@ def _parse(args: list[str]) -> Any:
 
 
 def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
+    """The verb that tyro makes of arguments. Its errors quote them as they are, so it is given escaped ones to quote."""
     import tyro
+
+    from surefoot.report import plain
 
     about = f"{VERBS[name]}\n\nTakes --json (facts for machines) and --traceback, too."
     more = {} if default is None else {"default": default}
-    return tyro.cli(verb, args=args, prog=f"surefoot {name}", description=about, **more)
+    ask = partial(tyro.cli, verb, prog=f"surefoot {name}", description=about, **more)
+    shown = [plain(word).replace("\n", "\\n") for word in args]
+    if shown == args:
+        return ask(args=args)
+    try:
+        return ask(args=args, console_outputs=False)
+    except SystemExit:
+        ask(args=shown)
+        raise
 
 
 def _take(args: list[str], flag: str) -> bool:
