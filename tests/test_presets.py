@@ -136,7 +136,7 @@ def test_a_range_wholly_beyond_the_bounds_is_left_at_the_nominal_and_said():
     row = rows("rotorpy-crazyflie")["motor_time"]
     assert row.wanted == (0.004, 0.006) and row.used == (0.05, 0.05)
     assert row.note == "0.004 .. 0.006 lies outside the bounds 0.02 .. 0.2; kept at 0.05"
-    assert rows("legged-gym-anymal-c")["payload"].note == "-5 .. 5 cut at the bounds -3.5 .. 6"
+    assert rows("legged-gym-anymal-c")["payload"].note == "-5 .. 5 cut at the bounds -3.5 .. 6.35"
 
 
 def test_what_the_task_has_no_name_for_is_listed():

@@ -382,7 +382,7 @@ class Env:
             history.frames = saved[f"frames.{g}"].copy()
         self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
         self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
-        return {g: h.group.told(h.frames) for g, h in self.histories.items()}
+        return {g: h.group.flat(h.frames) for g, h in self.histories.items()}
 
 
 def control_order(task: Task, world: World) -> np.ndarray | None:
