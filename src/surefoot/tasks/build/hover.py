@@ -124,8 +124,12 @@ class Thrown:
         self.model, self.flyer = load_robot(robot).model, flyer
         self.hover = np.array([r.hover for r in flyer.rotors])
         high = np.array([r.high for r in flyer.rotors]) - self.hover
-        self.scale = np.where(self.hover > 0, np.minimum(STRONGEST * self.hover, np.maximum(high, 0.2 * self.hover)), high)
-        self.controls = np.array([int(self.model.actuator_ctrladr[self.model.actuator(r.actuator).id]) for r in flyer.rotors])
+        self.scale = np.where(
+            self.hover > 0, np.minimum(STRONGEST * self.hover, np.maximum(high, 0.2 * self.hover)), high
+        )
+        self.controls = np.array(
+            [int(self.model.actuator_ctrladr[self.model.actuator(r.actuator).id]) for r in flyer.rotors]
+        )
 
     def control(self, values: np.ndarray) -> np.ndarray:
         """(nu,) those of the rotors, 0 elsewhere."""
@@ -163,7 +167,9 @@ class Thrown:
         speed = np.repeat([max(hard, 0.2), hard], 3)
         q, v = np.tile(self.model.qpos0, (n, 1)), np.zeros((n, self.model.nv))
         q[:, :3], q[:, 3:7], v[:, :6] = 0.2 * rest[:, 1:4], quat, speed * rest[:, 4:]
-        return Episode(Start(q, v, np.tile(self.control(self.hover), (n, 1)), np.tile(self.hover, (n, 1)) if self.lagged else None))
+        return Episode(
+            Start(q, v, np.tile(self.control(self.hover), (n, 1)), np.tile(self.hover, (n, 1)) if self.lagged else None)
+        )
 
 
 def _rewards() -> dict[str, Reward]:

@@ -189,7 +189,9 @@ KINDS: Mapping[str, Callable[[Robot, Path], Written]] = {"velocity": _velocity, 
 
 def _head(robot: Robot, out: Path, kind: str, does: str, nouns: str) -> list[str]:
     path = os.path.relpath(robot.path, out.absolute().parent)
-    root = f", asset_root={_quoted(os.path.relpath(robot.asset_root, out.absolute().parent))}" if robot.asset_root else ""
+    root = (
+        f", asset_root={_quoted(os.path.relpath(robot.asset_root, out.absolute().parent))}" if robot.asset_root else ""
+    )
     return [
         f'"""{robot.name} {does}.',
         "",
@@ -223,7 +225,9 @@ def _joints(name: str, rows: Mapping[str, Joint], a: Anatomy) -> list[str]:
         numbers = f"{j.home:g}, {j.kp:g}, {j.kd:g}, {_end(j.limit)}"
         more = f", {_quoted(j.mirror)}" if j.mirror else ""
         more += f", armature={j.armature:g}" if j.armature else ""
-        lines.append(f"    {_quoted(joint)}: Joint({numbers}{more})," + (f"  # {sources[joint]}" if len(said) > 1 else ""))
+        lines.append(
+            f"    {_quoted(joint)}: Joint({numbers}{more})," + (f"  # {sources[joint]}" if len(said) > 1 else "")
+        )
     return [*lines, "}"]
 
 

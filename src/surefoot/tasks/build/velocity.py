@@ -164,7 +164,7 @@ class _Starts:
     gait: Gait
 
     def __call__(self, rng: Draw, n: int) -> Episode:
-        m, (at, dof) = self.body.model, self.body.base
+        m, (at, _) = self.body.model, self.body.base
         xy, rest = self.gait.ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 1 + m.nq + m.nv))
         yaw = np.pi * rest[:, 0]
         q = self.body.q + np.concatenate([np.zeros((n, 7)), 0.15 * rest[:, 8 : 1 + m.nq]], 1)
