@@ -8,8 +8,6 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import pytest
-from surefoot.tasks.build.legged import offsets, read_legged
-from surefoot.tasks.build.velocity import L0, usual
 
 from surefoot import tasks
 from surefoot.cli import main
@@ -18,6 +16,8 @@ from surefoot.robot import Robot
 from surefoot.sim.anatomy.links import posed
 from surefoot.sim.model.load import load_robot
 from surefoot.tasks.build import reach as reaching
+from surefoot.tasks.build.legged import offsets, read_legged
+from surefoot.tasks.build.velocity import L0, usual
 from surefoot.tasks.ready import hover, walk
 
 MODELS = Path(os.environ.get("SUREFOOT_MODELS") or Path(__file__).parents[2].parent / "shared" / "models")
