@@ -111,7 +111,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, gate, ...; did you mean train?",
+            "no verb matches 'tain'; there are new, tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, ...; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),

@@ -258,13 +258,13 @@ def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_
         policy = Random(c, 3)
         found = golden.recorder(env)(policy)
         assert len(found["obs"]) >= 4 and not found["raw"]
-        again = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)).told(
-            c, name
-        )
+        again = bundle.Golden(
+            found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)
+        ).observations(c, name)
         assert np.allclose(again, found["obs"], atol=2e-6), name
         turned = replace(c.observation, terms=tuple(replace(t, scale=-1.0) for t in c.terms))
         other = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0))
-        assert not np.allclose(other.told(replace(c, observation=turned), name), found["obs"], atol=1e-3)
+        assert not np.allclose(other.observations(replace(c, observation=turned), name), found["obs"], atol=1e-3)
 
 
 def reweighed(folder, arrays):

@@ -24,6 +24,7 @@ NOUNS = {
     "contract",
     "fault",
     "task",
+    "task_check",
     "env",
     "policy",
     "log",

@@ -13,9 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.rng import Rows, stream
 from surefoot.robot import Layout
+
+
+class UnknownSensor(SurefootError, KeyError):
+    """A sensor that the model does not have; a KeyError, too, as mappings promise."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Sensors(dict[str, np.ndarray]):
+    """Sensor name -> (n, dim). A name that the model does not have is answered with those it has."""
+
+    def __missing__(self, name: str) -> np.ndarray:
+        raise unknown("sensor", str(name), self, error=UnknownSensor)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.contract_faults import Explanation, sentences
 from surefoot.gate.gate import Plan, gate
-from surefoot.tasks.ready.ground import Ground
 from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")
@@ -80,7 +79,7 @@ def stands(tmp_path_factory):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     (folder / "p.onnx").write_bytes(model.SerializeToString())
-    (folder / "robot.xml").write_text(xml(Ground()))
+    (folder / "robot.xml").write_text(xml())
     contract = {"joints": list(JOINTS), "home": STAND.tolist(), "observation": ["projected_gravity", "joint_pos"]}
     return folder, contract
 

@@ -112,7 +112,7 @@ def test_every_seed_has_episodes_of_its_own_to_judge_with():
 
 @pytest.mark.parametrize("seed", [-1, JUDGING, judging(1000)])
 def test_training_cannot_have_a_seed_that_is_for_judging(seed, tmp_path):
-    with pytest.raises(SurefootError, match="kept for judging"):
+    with pytest.raises(SurefootError, match="reserved for evaluation"):
         train("balance", tmp_path / "run", seed=seed)
     assert not (tmp_path / "run").exists()
 

@@ -63,14 +63,13 @@ def _stranger(good: Path) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     from surefoot.contract import Contract
-    from surefoot.tasks.ready.ground import Ground
     from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
     contract = {
         "joints": list(JOINTS), "home": list(STAND), "observation": [{"name": n} for n in TERMS], "rate": 50.0, "action_scale": [0.5],
         "action_limit": 100.0, "latency": 0.0, "frame": "imu", "commands": {"vx": [0.5, 0.5]}, "kp": [], "about": "",
     }  # fmt: skip
-    (good / "robot.xml").write_text(xml(Ground()))
+    (good / "robot.xml").write_text(xml())
     (good / "contract.json").write_text(json.dumps(contract))
     n = Contract.from_json(contract).obs_dim
     graph = helper.make_graph(

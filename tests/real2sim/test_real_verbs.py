@@ -185,7 +185,7 @@ def test_a_log_with_a_turned_sign_is_refused_by_all_that_learn_from_it(here, cap
     log = Log(log.time, {**log.columns, "joint_pos": -log["joint_pos"], "joint_vel": -log["joint_vel"]}, meta=log.meta)
     log.save("turned.npz")
     error = ask(capsys, words.replace("LOG", "turned.npz"), 2)["error"]
-    assert error.startswith("turned.npz: signs") and error.endswith("or say --no-check")
+    assert error.startswith("turned.npz: signs") and error.endswith("or use --no-check")
 
 
 @pytest.mark.parametrize("words", ["replay p.xml LOG", *(f"{w} --no-check" for w in LEARN)])

@@ -1,6 +1,5 @@
 """A robot model and another's contract as a task: each number told and each target is what the contract says."""
 
-import re
 from dataclasses import replace
 
 import mujoco
@@ -11,7 +10,6 @@ from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.tasks.from_contract import differences, motors, task_of
-from surefoot.tasks.ready.ground import Ground
 from surefoot.tasks.ready.walk import JOINTS, KP, STAND, xml
 
 TERMS = ("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action", "command")
@@ -27,9 +25,10 @@ def contract(**change):
 
 def written(path, joint_sensors):
     """The quadruped of `walk`, as a file; its IMU moved off the middle and turned."""
-    text = xml(Ground()).replace('<site name="imu"/>', '<site name="imu" pos=".1 .02 .03" euler=".3 .2 .1"/>')
-    assert "euler" in text and text.count("<jointpos") == text.count("<jointvel") == 12
-    path.write_text(text if joint_sensors else re.sub("<joint(pos|vel) [^>]*>", "", text))
+    text = xml().replace('<site name="imu"/>', '<site name="imu" pos=".1 .02 .03" euler=".3 .2 .1"/>')
+    sensors = "".join(f'<joint{k} name="joint_{k}/{j}" joint="{j}"/>' for k in ("pos", "vel") for j in JOINTS)
+    assert "euler" in text
+    path.write_text(text.replace("</mujoco>", f"<sensor>{sensors}</sensor></mujoco>") if joint_sensors else text)
     return path
 
 

@@ -71,7 +71,7 @@ def test_a_memory_leaves_walks_symmetry_and_one_more_unknown_does_too():
     more = tasks.with_unknown(walk, Param("pull", "task", 0.0, 0.0, 9.0, op="set"), 0.0, 9.0)
     for task, sees in (
         (walk, ObsOverride(trial=2)),
-        (walk, ObsOverride(also=("touch", "trunk_height"))),
+        (walk, ObsOverride(also=("touch", "base_height"))),
         (more, ObsOverride(also=("e",))),
     ):
         group = tasks.with_override(task, sees).observations["actor"]

@@ -84,7 +84,7 @@ def _ours(path: Path, policy: OnnxPolicy, name: str) -> Candidate:
     """With the task it was made for, or another that it fits."""
     task = tasks.of(policy.contract, name)
     notes = tuple(changed(path, policy, task, name))
-    task = replace(task, observations={"actor": task.observations["actor"]})  # nobody learns here: no critic
+    task = replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
     parents = {"policy": files.sha256(policy.graph.data)}
     return Candidate(str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)))
 

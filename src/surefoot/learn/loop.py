@@ -174,9 +174,16 @@ def _check_share(env: Env, before: int, run: Run) -> None:
     if share > BAD_SHARE and count > FEW:
         raise SurefootError(
             f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
-            f"more than {100 * BAD_SHARE:.0f} %: the model's timestep or the belief's ranges are at fault; "
-            f"see {run.folder / 'diverged'}"
+            f"more than {100 * BAD_SHARE:.0f} %: {_fault(env)}; see {run.folder / 'diverged'}"
         )
+
+
+def _fault(env: Env) -> str:
+    """What made simulations diverge: a term of the task that is not finite, or the physics."""
+    if not env.not_finite:
+        return "the model's timestep or the belief's ranges are at fault"
+    term, _ = env.not_finite.most_common(1)[0]
+    return f"task {env.task.name}: {term} is NaN or infinite where the simulation is sound"
 
 
 def _keep_diverged(run: Run, env: Env, i: int, why: str) -> None:

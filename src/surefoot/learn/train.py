@@ -27,10 +27,11 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.runspec import Grows, RunSpec, Settings
-from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Watch
 from surefoot.rng import judging
 from surefoot.task import Task
+from surefoot.task_check import check_groups
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.rollout import contract
@@ -65,7 +66,7 @@ def settings_for(task_name: str, changes: dict[str, Any] | None = None) -> PPOSe
     for k in changes or {}:
         if k not in known:
             raise unknown("setting", k, known)
-    return PPOSettings(**{**tasks.resolve(task_name).settings, **(changes or {})})
+    return replace(tuned(PPOSettings, tasks.resolve(task_name)), **(changes or {}))
 
 
 def plan(task_name: str, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
@@ -79,7 +80,7 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
             raise unknown("keyword", k, Asked.__annotations__, "train")
     base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
     parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))
-    usual: Settings = PPOSettings(**task.settings) if teacher is None else DistillSettings(**task.lesson)
+    usual: Settings = tuned(PPOSettings if teacher is None else DistillSettings, task)
     belief = asked.get("belief") or (tasks.nominal(task) if teacher is None else task.belief)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
     spec = RunSpec(
@@ -312,6 +313,7 @@ def build(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -
 
 def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -> PolicyLearner:
     s = spec.settings
+    check_groups(task, ("actor",) if isinstance(s, DistillSettings) else ("actor", "critic"))
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None
         task = classroom(task, parents.teacher, s.history, s.only)

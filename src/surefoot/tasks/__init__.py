@@ -14,14 +14,24 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
+from surefoot.sim.anatomy.feet import Foot
+from surefoot.sim.anatomy.rotors import Rotor
 from surefoot.sim.learned import LearnedTerm, load
+from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task, memory
+from surefoot.tasks.build.hover import Flyer, hover
+from surefoot.tasks.build.legged import Joint, Legged
+from surefoot.tasks.build.reach import Arm, reach
+from surefoot.tasks.build.velocity import velocity
 from surefoot.tasks.registry import is_reference, named, names, resolve
 from surefoot.tasks.rollout import contract as contract_of
 from surefoot.world import Term
 
-__all__ = ["ObsOverride", "is_reference", "named", "names", "resolve"]
+__all__ = [
+    "Arm", "Flyer", "Foot", "Joint", "Legged", "ObsOverride", "Rotor", "Timing", "hover", "is_reference", "named", "names",
+    "reach", "resolve", "velocity",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from surefoot.errors import SurefootError, in_users_code, nearest, unknown
 from surefoot.task import Task
+from surefoot.task_check import check_groups
 from surefoot.tasks.ready.arm import arm
 from surefoot.tasks.ready.balance import balance
 from surefoot.tasks.ready.balance_camera import balance_camera
@@ -135,4 +136,5 @@ def _made(make: Callable[[], Any], reference: str) -> Task:
         raise in_users_code(error, reference) from None
     if not isinstance(task, Task):
         raise SurefootError(f"{reference}: expected a function that returns a Task, found {type(task).__name__}")
+    check_groups(task, ("actor",))
     return task

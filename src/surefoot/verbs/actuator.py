@@ -19,7 +19,7 @@ class Actuator:
     log: Positional[Path]
     """the robot's log: control, joint_pos and, for labels, joint_torque; any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     labels: bool = True
     """learn from measured torque; --no-labels: from motion alone"""
     net: Literal["mlp", "gru"] = "mlp"

@@ -20,7 +20,7 @@ class Delta:
     log: Positional[Path]
     """the robot's log, with the whole state and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     by: Literal["inversion", "reinforcement"] = "inversion"
     """inversion: solve for the offset of each piece of the log and fit nets to it; reinforcement: PPO on episodes that
     replay the log"""

@@ -32,7 +32,7 @@ class Doctor:
     log: Positional[Path]
     """the robot's log, with `action` and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     task: str = ""
     """another task that the policy's contract fits; default: its own"""
     belief: str = ""

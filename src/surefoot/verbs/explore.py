@@ -1,4 +1,4 @@
-"""surefoot explore: the motion that tells most about chosen unknowns."""
+"""surefoot explore: the most informative motion for identifying chosen unknowns."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Explore:
     noise: tuple[str, ...] = ("joint_pos=0.002",)
     """signals that will be measured, with their standard deviations: joint_pos=0.002,joint_vel=0.05,gyro=0.01"""
     rate: float = 50.0
-    """controls and measurements a second"""
+    """controls and measurements per second"""
     machine: Machine = Machine()
     shape: Shape = Shape()
     limits: Limits = Limits()

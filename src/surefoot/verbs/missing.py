@@ -1,4 +1,4 @@
-"""surefoot missing: the force that a model lacks, from a log."""
+"""surefoot missing: learns the missing forces of a model from a log."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ class Missing:
     log: Positional[Path]
     """the robot's log, with the whole state and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     belief: str = ""
     """JSON file of a belief whose point estimate replaces the model's own numbers, such as `surefoot identify --save` writes"""
     machine: Machine = Machine()
@@ -49,7 +49,7 @@ class Missing:
 
 
 def folder(out: Path | None, log: Path, kind: str) -> Path:
-    """Where what is learned goes; refused now where nothing can be written."""
+    """Folder of the result; refused now if it cannot be written."""
     from surefoot.sim.learned import NAME
 
     out = out or log.with_name(f"{log.stem}-{kind}")
@@ -58,7 +58,7 @@ def folder(out: Path | None, log: Path, kind: str) -> Path:
 
 
 def explained(found: "FitResult", model: str, log: Path, out: Path, then: str) -> Report:
-    """Write what was learned, and report how much it explains."""
+    """Writes the learned Term, and reports how much it explains."""
     from surefoot.sim.learned import save
 
     about = found.facts | {"model": model, "log": files.sha256(log.read_bytes())}
@@ -70,5 +70,5 @@ def explained(found: "FitResult", model: str, log: Path, out: Path, then: str) -
         f"explains {100 * found.share:.0f} % of the squared prediction error on the held-out part of the log "
         f"(at least {100 * found.low:.0f} %, 95 % sure): {out}"
     )
-    title = f"what {model} lacks, from {log}"
+    title = f"missing forces of {model}, from {log}"
     return Report(title, about | {"term": str(out)}, (Table.of(columns, rows), Text(words)), f"{then} {out}")

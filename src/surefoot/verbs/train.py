@@ -16,7 +16,7 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs import settings_file
@@ -86,7 +86,7 @@ class Train:
         own = Train()
         if tasks.is_reference(task):
             known = tasks.resolve(task)
-            own = Train(settings=PPOSettings(**known.settings), student=DistillSettings(**known.lesson))
+            own = Train(settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known))
         return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
@@ -172,17 +172,17 @@ class Train:
 
     def _lesson(self, task: Task) -> DistillSettings:
         """The student's settings; where --steps was given and --student.steps was not, its steps change in proportion."""
-        usual, own = PPOSettings(**task.settings), DistillSettings(**task.lesson)
+        usual, own = tuned(PPOSettings, task), tuned(DistillSettings, task)
         if self.teacher is not None or self.student.steps != own.steps or self.settings.steps == usual.steps:
             return self.student
         return replace(self.student, steps=max(1, round(own.steps * self.settings.steps / usual.steps)))
 
     def _notes(self, task: Task) -> Iterator[str]:
         """What is not as it was asked for."""
-        if self.settings.steps != PPOSettings(**task.settings).steps and self.settings.rounding:
+        if self.settings.steps != tuned(PPOSettings, task).steps and self.settings.rounding:
             yield self.settings.rounding
         lesson = self._lesson(task)
-        if self.adapt != "none" and lesson.steps != DistillSettings(**task.lesson).steps:
+        if self.adapt != "none" and lesson.steps != tuned(DistillSettings, task).steps:
             yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
 
     def _base(self, task: Task) -> "PolicyNet | None":
@@ -208,7 +208,7 @@ class Train:
             raise SurefootError(f"--judge-every: expected 0 or more env steps, found {self.judge_every}")
         if self.judge_episodes != Train.judge_episodes and not self.judge_every:
             raise SurefootError("--judge-episodes: only with --judge-every")
-        if self.adapt == "none" and (self.teacher is not None or self.student != DistillSettings(**task.lesson)):
+        if self.adapt == "none" and (self.teacher is not None or self.student != tuned(DistillSettings, task)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.teacher is not None:
             self._only_follows(task)
@@ -234,12 +234,12 @@ class Train:
         if self.adapt != "none" and task.action.choices:
             raise SurefootError(f"--adapt: {task.name} chooses among few actions, which no student can follow yet")
         if self.adapt == "rma" and any(
-            getattr(self.student, k) != getattr(DistillSettings(**task.lesson), k) for k in ("latent", "hidden")
+            getattr(self.student, k) != getattr(tuned(DistillSettings, task), k) for k in ("latent", "hidden")
         ):
             raise SurefootError(
                 "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
             )
-        if self.settings.latent != PPOSettings(**task.settings).latent and not (
+        if self.settings.latent != tuned(PPOSettings, task).latent and not (
             self.adapt == "rma" or self.settings.encoder != "none"
         ):
             raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
@@ -259,7 +259,7 @@ class Train:
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""
-        usual = PPOSettings(**task.settings)
+        usual = tuned(PPOSettings, task)
         given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
         given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
         given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]

@@ -49,7 +49,7 @@ class Rebuilt:
         spans = self.begins, np.arange(len(self.raw))
         frames = group.finish(on_frames(fault, group, self.raw, spans, self.quat))
         ages = fault.ages or tuple(range(group.history - 1, -1, -1))
-        return group.told(np.stack([frames[self.back(k)] for k in ages], 1)).astype(np.float32)
+        return group.flat(np.stack([frames[self.back(k)] for k in ages], 1)).astype(np.float32)
 
     def controls(self, fault: Fault = PLAIN) -> np.ndarray:
         """(T, nu) the controls that the logged actions give if the action path has this fault."""

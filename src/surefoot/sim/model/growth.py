@@ -20,7 +20,7 @@ TRIAL_PIXELS = 1 << 22
 TRIAL_BYTES = 8 << 20
 TRIAL_TEXT = 1_000_000
 
-# element, attribute, try the compile in a cage above this, refuse above this; several numbers multiply
+# element, attribute, try the compile with limits above this, refuse above this; several numbers multiply
 COUNTS: tuple[tuple[str, str, float, float], ...] = (
     ("flexcomp", "count", 1_000, 20_000),
     ("flexcomp", "cellcount", 27, 1_000),
@@ -104,7 +104,7 @@ def _amount(node: Node, attr: str) -> float:
 
 
 def _expanded(root: Node, nested: dict[str, float]) -> float:
-    """How many elements there are once replicate, attach and flexcomp have done their work."""
+    """The number of elements after replicate, attach and flexcomp are expanded."""
     total, dofs, keys, samples, stack = 0.0, 0.0, 0, 0.0, [(root, 1.0)]
     culprit, attr = root, "model"  # the last element seen that multiplies others
     while stack:
@@ -140,7 +140,7 @@ def _expanded(root: Node, nested: dict[str, float]) -> float:
 
 
 def _dofs(node: Node, points: float) -> float:
-    """At least so many degrees of freedom an element has; defaults may give a joint more, so MuJoCo's count is law."""
+    """A lower bound of an element's degrees of freedom; defaults may give a joint more, so MuJoCo's count decides."""
     if node.tag == "flexcomp":
         return 0.0 if node.attrs.get("rigid") == "true" or "dof" in node.attrs else 3 * points
     if node.tag == "freejoint":
