@@ -73,7 +73,7 @@ def test_constraints_are_names_and_versions_alone_and_are_those_tested_here():
     same = {re.sub(r"[-_.]+", "-", name).lower(): v for name, v in pinned.items()}
     for name in {name for lines in everything for name in required(lines)}:
         assert version(name).partition("+")[0] == same[re.sub(r"[-_.]+", "-", name)], name
-    assert (ROOT / "Makefile").read_text().count("-c constraints.txt -e") == 3
+    assert (ROOT / "Makefile").read_text().count("-c constraints.txt -e") == 4
 
 
 def test_every_extra_that_a_refusal_names_exists():

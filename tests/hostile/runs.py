@@ -187,6 +187,12 @@ def special() -> Iterator[Case]:
     yield one("below a file", lambda p: p.write("a", GOOD), "log", "a/b.csv")
     yield one("saved over a link out", lambda p: (p.write("a.csv", GOOD), (p.here / "s.npz").symlink_to(p.outside / "secret.txt")), "log", "a.csv", "--save", "s.npz", want="either")  # fmt: skip
     yield one("saved into a file", lambda p: (p.write("a.csv", GOOD), p.write("x", "")), "log", "a.csv", "--save", "x/s.npz")  # fmt: skip
+    copied = lambda p: shutil.copytree(p.good / "run", p.here / "r")  # noqa: E731
+    yield one("run locked through a link", lambda p: (copied(p), (p.here / "r/run.lock").symlink_to(p.outside / "secret.txt")), "train", "--resume", "r")  # fmt: skip
+    yield one("run locked by a second name", lambda p: (copied(p), os.link(p.outside / "secret.txt", p.here / "r/run.lock")), "train", "--resume", "r")  # fmt: skip
+    yield one("run locked by a pipe", lambda p: (copied(p), os.mkfifo(p.here / "r/run.lock")), "train", "--resume", "r")
+    yield one("gate locked through a link", lambda p: (p.here / "g").mkdir() or (p.here / "g/gate.lock").symlink_to(p.outside / "secret.txt"), "gate", "{good}/run", "--episodes", "20", "--out", "g")  # fmt: skip
+    yield one("checkpoints outside", lambda p: (copied(p), (p.here / "r/checkpoints").rename(p.outside / "c"), (p.here / "r/checkpoints").symlink_to(p.outside / "c")), "train", "--resume", "r")  # fmt: skip
     yield one("sparse of 1 TiB", lambda p: os.truncate(p.write("a.csv", ""), 1 << 40), "log", "a.csv")
     yield one("sparse npz of 1 TiB", lambda p: os.truncate(p.write("a.npz", ""), 1 << 40), "log", "a.npz")
 

@@ -75,9 +75,13 @@ class Run:
         self._saved, self._since = Mark(), list[bytes]()  # rows at the last checkpoint, and those logged since
         self._card: dict[str, Any] = {}  # of the checkpoint in use
         self._lost = ""  # what metrics.jsonl lacks
+        inside = [self.folder / name for name in ("checkpoints", "diverged", "teacher", "base", "terms")]
+        inside += self.folder.glob("terms/*")
+        for each in inside:
+            if each.is_symlink():  # it may lead to the checkpoints of another run, which this one would prune
+                raise SurefootError(f"{each}: found a link, expected a folder of the run's own")
         self._lock = files.Lock(self.folder / "run.lock", "writing this run")
-        inside = (self.folder / name for name in ("", "checkpoints", "diverged", "teacher", "base"))
-        for each in (*inside, *self.folder.glob("terms/*")):
+        for each in (self.folder, *inside):
             files.clear_parts(each)
 
     @staticmethod

@@ -50,7 +50,7 @@ class Scan:
 def scan_file(path: str, asset_root: str | None = None) -> Scan:
     """Scan a model file; refuses files outside the model's directory and `asset_root`, and counts above the caps."""
     path = os.path.abspath(path)
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise SurefootError(f"{path}: no such model file")
     if asset_root is not None and not os.path.isdir(asset_root):
         raise SurefootError(f"{asset_root}: no such directory, expected the asset root with the model's files")

@@ -141,7 +141,7 @@ def model_problems(m: mujoco.MjModel) -> list[str]:
             values = _rows(getattr(m, field))
             bad = np.flatnonzero(~np.isfinite(values).all(1) | (values < low).any(1))
             out += [_at(f"{_name(m, kind, i)}: {field}", values[i], wanted) for i in bad]
-    return out + _body_problems(m) + _range_problems(m)
+    return out + _body_problems(m) + _range_problems(m) + _muscle_problems(m)
 
 
 def _body_problems(m: mujoco.MjModel) -> list[str]:
@@ -160,6 +160,15 @@ def _body_problems(m: mujoco.MjModel) -> list[str]:
 def _range_problems(m: mujoco.MjModel) -> list[str]:
     empty = np.flatnonzero(m.jnt_limited & scalar_joints(m) & (m.jnt_range[:, 0] >= m.jnt_range[:, 1]))
     return [_at(f"{_name(m, 'joint', i)}: range", m.jnt_range[i], "low < high") for i in empty]
+
+
+def _muscle_problems(m: mujoco.MjModel) -> list[str]:
+    """A muscle's force is a function of where its length lies in its range."""
+    muscles = (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_MUSCLE)) | (
+        m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_MUSCLE)
+    )
+    empty = np.flatnonzero(muscles & ~(m.actuator_lengthrange[:, 0] < m.actuator_lengthrange[:, 1]))
+    return [_at(f"{_name(m, 'actuator', i)}: lengthrange", m.actuator_lengthrange[i], "low < high") for i in empty]
 
 
 FINITE = {

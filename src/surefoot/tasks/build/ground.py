@@ -39,7 +39,12 @@ class Ground:
             return said
         k, floor = len(self.heights), spec.geom(edits.FLOOR)
         spec.add_hfield(name="hills", nrow=k, ncol=k, size=[SIZE, SIZE, AMPLITUDE, 0.1], userdata=(self.heights / AMPLITUDE).ravel())  # fmt: skip
-        floor.type, floor.hfieldname, floor.size, floor.pos = mujoco.mjtGeom.mjGEOM_HFIELD, "hills", [0, 0, 0], [0, 0, 0]
+        floor.type, floor.hfieldname, floor.size, floor.pos = (
+            mujoco.mjtGeom.mjGEOM_HFIELD,
+            "hills",
+            [0, 0, 0],
+            [0, 0, 0],
+        )
         return f"floor: hills up to {AMPLITUDE:g} m"
 
     def height(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
