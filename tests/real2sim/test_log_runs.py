@@ -1,7 +1,10 @@
 """What is learned from a log by iteration is a run: stopped anywhere and asked again, it ends with the same bits."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -122,3 +125,89 @@ def test_an_actuator_net_stopped_and_asked_again_ends_with_the_same_bits(data, t
     assert last(tmp_path / "whole") == last(tmp_path / "cut")
     one, other = whole.state_dict(), cut.state_dict()
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+WARM = """
+import hashlib, json, os, signal, sys, time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+import numpy as np
+from surefoot import tasks
+from surefoot.errors import SurefootError
+from surefoot.learn import train
+from surefoot.learn.settings import PPOSettings
+from surefoot.log import Log
+from surefoot.onnx_file.runtime import runtime
+from surefoot.real2sim.actuator import fake_motor, matching, unlabelled
+from surefoot.real2sim.actuator.dataset import Settings, prepare
+from surefoot.real2sim.actuator.net import exported
+from surefoot.real2sim.residual.delta import SETTINGS, by_reinforcement
+from surefoot.sim.learned import save
+
+by, log, root = sys.argv[1], Log.load(sys.argv[2]), Path(sys.argv[3])
+train.run_learner = unlabelled.run_learner = partial(train.run_learner, save_every=0.0)
+runtime()
+
+
+def learn(out):
+    if by == "delta":
+        task, few = tasks.resolve("arm"), {"envs": 16, "horizon": 8, "steps": 16 * 8 * 30, "hidden": (8,)}
+        with suppress(SurefootError):  # so few steps may explain nothing, which is said at the end
+            by_reinforcement(task, tasks.nominal(task), log, PPOSettings(**{**SETTINGS, **few}), folder=out)
+        return
+    s = Settings(by=by, labels=False, hidden=8, history=3, window=0.05, rounds=30 if by != "ppo" else 6)
+    data = prepare(fake_motor.model(), np.zeros(0), log, s, False)
+    module = unlabelled.follow_log(data, s, lambda p: None, out)
+    save(exported(module, data.actuators, data.world.model), out)
+
+
+def child(out):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            learn(out)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+
+def ended(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def hashes(out):
+    last = sorted((out / "checkpoints").glob("*.safetensors"))[-1]
+    files = [last, out / "metrics.jsonl"] + ([] if by == "delta" else [out / "term.onnx"])
+    return [last.name] + [hashlib.sha256(f.read_bytes()).hexdigest() for f in files]
+
+
+began = time.monotonic()
+assert ended(child(root / "whole")) == 0
+seconds, wanted, rng = time.monotonic() - began, hashes(root / "whole"), np.random.default_rng(0)
+same = cut = resumed = 0
+for k in range(20):
+    out, pid = root / str(k), child(root / str(k))
+    time.sleep(float(rng.uniform(0.1, 0.95)) * seconds)
+    os.kill(pid, signal.SIGKILL)
+    cut += ended(pid) == -signal.SIGKILL
+    resumed += bool(list((out / "checkpoints").glob("*.json")))
+    assert ended(child(out)) == 0
+    same += hashes(out) == wanted
+print(json.dumps({"same": same, "cut": cut, "resumed": resumed, "seconds": seconds}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("by", ["delta", "gradient", "es", "ppo"])
+def test_killed_at_twenty_random_instants_a_run_of_a_log_ends_with_the_same_bits_each_time(arm_log, tmp_path, by):
+    (arm_log if by == "delta" else fake_motor.recorded(0, 8.0)).save(tmp_path / "log.npz")
+    job = [sys.executable, "-c", WARM, by, str(tmp_path / "log.npz"), str(tmp_path)]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(job, env=env, capture_output=True, text=True, timeout=3500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["same"] == 20 and found["cut"] >= 10 and found["resumed"] >= 5, found
