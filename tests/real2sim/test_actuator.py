@@ -19,6 +19,7 @@ from surefoot.real2sim.actuator.unlabelled import by_evolution, by_gradient, fol
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.replay import predict, windows
 from surefoot.sim.gap.observed_world import on_whole, view
+from surefoot.sim.layout import model_of
 from surefoot.sim.learned import load, save
 from surefoot.sim.learned.actuator_net import ActuatorNet, Actuators, drives
 from surefoot.tasks.ready.arm import xml
@@ -375,7 +376,7 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     settings = PPOSettings(envs=8, horizon=8, steps=128, hidden=(8,), activation="tanh", learner_threads=1)
     learner = PPO(env, settings, 0)
     learner.iterate()
-    net = exported(as_module(learner, data), data.actuators, world_.model)
+    net = exported(as_module(learner, data), data.actuators, model_of(data.world))
     env.reset(seed=5, e=np.arange(8.0)[:, None] + 0.5)
     features = []
     for _ in range(way.pieces.length - 1):
