@@ -10,6 +10,7 @@ labels simulate equally many control periods. Values are medians over seeds with
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,10 +20,10 @@ from benchmarks.measure import Row, row
 from surefoot.belief import point
 from surefoot.log import Log
 from surefoot.params import Params
-from surefoot.real2sim.actuator import Settings, fit, prepared
-from surefoot.real2sim.actuator import fake_motor as rehearsal
-from surefoot.real2sim.actuator.net import ActuatorNet
+from surefoot.real2sim.actuator import fake_motor, fit
+from surefoot.real2sim.actuator.dataset import Settings, prepare
 from surefoot.real2sim.replay import predict, windows
+from surefoot.sim.learned.actuator_net import ActuatorNet
 from surefoot.world import World
 
 SEEDS, DT = 3, 0.005
@@ -32,16 +33,16 @@ SEEDS, DT = 3, 0.005
 def logs(seed: int, quick: bool) -> tuple[Log, Log]:
     """To learn from, and to be judged by."""
     seconds = (6.0, 4.0) if quick else (30.0, 20.0)
-    return rehearsal.recorded(seed, seconds[0], DT), rehearsal.recorded(1000 + seed, seconds[1], DT, noise=0.0)
+    return fake_motor.recorded(seed, seconds[0], DT), fake_motor.recorded(1000 + seed, seconds[1], DT, noise=0.0)
 
 
 def judged(world: World, net: ActuatorNet, test: Log) -> dict[str, float]:
     """Cuts of the torque's and the motion's error, and how r goes with what the model truly lacks."""
-    card = net.card
-    lesson = prepared(world, np.zeros(0), test, Settings(history=card.history), True)
-    assert lesson.label is not None
-    f = lesson.features.reshape(*lesson.features.shape[:2], card.units, -1)
-    r, lacks = net.along(f)[:, lesson.warm :], (lesson.label - lesson.own)[:, lesson.warm :]
+    settings = Settings()
+    data = prepare(world, np.zeros(0), test, settings, True)
+    assert data.label is not None
+    data = replace(data, features=_with_slow(data.features, net.actuators.slow))
+    r, lacks = net.along(data.features)[:, settings.warm :], (data.label - data.model)[:, settings.warm :]
     rms = lambda x: float(np.sqrt(np.square(x).mean()))  # noqa: E731
     pieces = windows(world, test, round(2.0 / DT), round(2.0 / DT), ("joint_pos",))
     moved = [
@@ -55,9 +56,15 @@ def judged(world: World, net: ActuatorNet, test: Log) -> dict[str, float]:
     }  # fmt: skip
 
 
+def _with_slow(features: np.ndarray, slow: tuple[float, ...]) -> np.ndarray:
+    """Features of a test log with the net's own v_slow."""
+    p, v, _ = np.moveaxis(features.reshape(*features.shape[:2], -1, 3), -1, 0)
+    return np.stack([p, v, v / (np.abs(v) + np.array(slow))], -1).reshape(features.shape)
+
+
 def learned(quick: bool, ways: dict[str, Settings]) -> dict[str, dict[str, list[float]]]:
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    world, nothing = rehearsal.model(DT), point(Params(()), np.zeros(0))
+    world, nothing = fake_motor.model(DT), point(Params(()), np.zeros(0))
     for seed in range(1 if quick else SEEDS):
         train, test = logs(seed, quick)
         for name, s in ways.items():

@@ -115,7 +115,7 @@ def rehearsed(seed: int, how: SimOpt) -> tuple[float, list[float], list[float]]:
     env, runs = tasks.env(task, 1, seed=seed), iter(range(10_000))
     collect = lambda policy: logged(policy, env, e=true[None], seed=1000 * seed + next(runs))  # noqa: E731
     world = env.world
-    c = contract(task, world.model)
+    c = contract(task, world)
 
     def train(belief: Belief) -> Policy:
         return Holds(c, dict(zip(task.params.names, map(float, belief.estimate()))))

@@ -18,8 +18,8 @@ from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, names_of, ramp
-from surefoot.real2sim.excite.explore import Explore, Explored, explore, meter_for, outside
+from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, ramp
+from surefoot.real2sim.excite.explore import Explore, Explored, design, explore, meter_for, outside
 from surefoot.real2sim.excite.fisher import Meter, information
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.plant import Plant
@@ -64,7 +64,7 @@ def played(world: Engine, at: Meter, u: np.ndarray, time: np.ndarray, e: np.ndar
     one.reset(np.arange(1), e[None], at.start)
     motion = one.rollout(u[None, :-1], Chance(0, 0, one.dt))
     q = np.concatenate([at.start.q, motion.q[0]]) + NOISE * stream(seed, "encoder").standard_normal((len(time), 2))
-    return Log(time, {"control": u, "joint_pos": q}, meta={"names": names_of(world.model)})
+    return Log(time, {"control": u, "joint_pos": q}, meta={"names": {"control": list(world.layout.actuators)}})
 
 
 def fitted(world: Engine, belief: Box, log: Log) -> np.ndarray:
@@ -91,7 +91,7 @@ def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
     range_ = control_range(world.model, at.start.u[0], limits)
     small = {"iterations": 3, "population": 16} if quick else {"iterations": 48, "population": 40}
     plans = {
-        k: explore(world, belief, limits, noise, settings=Explore(k, samples=1, **small))  # type: ignore[arg-type]
+        k: explore(design(world, belief, limits, noise, settings=Explore(k, samples=1, **small)))  # type: ignore[arg-type]
         for k in ("logdet", "trace", "a")
     }
     time = plans["logdet"].log.time
@@ -122,7 +122,7 @@ def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
 
 def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray, time: np.ndarray) -> Explored:
     """What holding still would tell."""
-    from surefoot.real2sim.excite.explore import design, explored
+    from surefoot.real2sim.excite.explore import explored
 
     to = design(world, belief, limits, {"joint_pos": NOISE})
     z = to.meter.space.z(belief.sample(stream(0, "verify"), 32))
@@ -164,7 +164,7 @@ def legs(quick: bool) -> Iterator[Row]:
     z = at.space.z(belief.sample(stream(3, "judges"), 4 if quick else 16))
     few, traces = at.space.z(belief.sample(stream(0, "explore"), 2)), {}
     for name in ("logdet", "a", "trace"):
-        plan = explore(world, belief, limits, noise, settings=Explore(name, samples=1, **small), start=start)  # type: ignore[arg-type]
+        plan = explore(design(world, belief, limits, noise, settings=Explore(name, samples=1, **small), start=start))  # type: ignore[arg-type]
         time = plan.log.time
         traces[name] = bound(at, plan.log["control"], z)
     every = np.array(list(chirps(range_, time)))

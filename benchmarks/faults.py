@@ -67,7 +67,7 @@ class Runtime:
         quat = None if turn is None else from_matrix(raw[:, turn].reshape(-1, 3, 3))
         frames = group.finish(on_frames(self.fault, group, raw, quat=quat))
         ages = self.fault.ages or tuple(range(group.history - 1, -1, -1))
-        return group.told(frames[[max(0, len(raw) - 1 - k) for k in ages]][None]).astype(np.float32)
+        return group.flat(frames[[max(0, len(raw) - 1 - k) for k in ages]][None]).astype(np.float32)
 
     def __call__(self, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What the policy answers, and what is sent."""

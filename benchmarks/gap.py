@@ -23,12 +23,12 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.log import Log
-from surefoot.policy import Policy
+from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.replay import predict
-from surefoot.real2sim.residual import missing
-from surefoot.real2sim.residual.delta import SETTINGS, Practice, inverted, practised
-from surefoot.real2sim.residual.force_fit import Fitting, Track, track
+from surefoot.real2sim.residual import residual_force
+from surefoot.real2sim.residual.delta import SETTINGS, ReinforcementSettings, by_inversion, by_reinforcement
+from surefoot.real2sim.residual.log_states import LogStates, log_states
+from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.rng import Draw, stream
 from surefoot.rotation import matrix, unit
 from surefoot.sim.learned import DeltaAction
@@ -62,22 +62,24 @@ class Pilot(Policy):
     """Flies about: each drone follows its own sum of three sines on each axis, within 0.45 m of the goal."""
 
     def __init__(self, contract: Contract, n: int, seed: int):
-        self.contract, self.asked, rng = contract, 0, stream(seed, "pilot")
+        self.contract, rng = contract, stream(seed, "pilot")
         self.w, self.phase = rng.uniform(0.6, 2.5, (n, 3, 3)), rng.uniform(0, 2 * np.pi, (n, 3, 3))
         self.size = 0.45 * rng.dirichlet(np.ones(3), (n, 3))
         a = ARM / np.sqrt(2)
         self.mix = np.array([[y / (4 * a), -x / (4 * a), s / (4 * TORQUE)] for x, y, s in ROTORS.values()])
 
-    def __call__(self, obs: np.ndarray) -> np.ndarray:
+    def init(self, n: int) -> PolicyState:
+        return {"asked": np.zeros((n, 1), np.int64)}
+
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
         newest = obs[:, -obs.shape[1] // self.contract.history :].astype(float)
         p, r, v, w = newest[:, :3], newest[:, 3:12].reshape(-1, 3, 3), newest[:, 12:15] / 0.5, newest[:, 15:18] / 0.1
-        wanted = (self.size * np.sin(self.w * self.asked / self.contract.rate + self.phase)).sum(2)
-        self.asked += 1
+        wanted = (self.size * np.sin(self.w * s["asked"][:, :, None] / self.contract.rate + self.phase)).sum(2)
         a = -6 * (p - wanted) - 4 * v + np.array([0, 0, GRAVITY])
         tilt = np.einsum("nji,nj->ni", r, np.cross(r[:, :, 2], a / np.linalg.norm(a, axis=1, keepdims=True)))
         thrust = MASS * (a * r[:, :, 2]).sum(1)
         f = thrust[:, None] / 4 + (INERTIA * (80 * tilt - 14 * w)) @ self.mix.T
-        return ((f - HOVER) / (1.25 * HOVER)).astype(np.float32)
+        return {"asked": s["asked"] + 1}, ((f - HOVER) / (1.25 * HOVER)).astype(np.float32)
 
 
 def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
@@ -89,14 +91,12 @@ def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
 
     flown = replace(task, episode=still, seconds=seconds, ended={})
     env = tasks.env(flown, n, seed=seed, terms=(Air(),))
-    return logged(Pilot(contract(task, env.world.model), n, seed), env, AIR, stir=0.05)
+    return logged(Pilot(contract(task, env.world), n, seed), env, AIR, stir=0.05)
 
 
-def off(at: Track, seconds: float, terms: tuple[Term, ...]) -> dict[str, np.ndarray]:
+def off(at: LogStates, seconds: float, terms: tuple[Term, ...]) -> dict[str, np.ndarray]:
     """Signal -> (w, T, k) errors of predictions so long, from many rows of a log."""
-    pieces = at.pieces(seconds, max(1, round(seconds / at.world.dt / 3)))
-    world = at.world.with_(len(pieces), (*at.world.terms, *terms))
-    return pieces.errors(predict(world, pieces, at.e[None]))
+    return at.errors(at.windows(seconds, max(1, round(seconds / at.world.dt / 3))), terms)
 
 
 def ends(errors: Mapping[str, np.ndarray]) -> dict[str, float]:
@@ -106,11 +106,11 @@ def ends(errors: Mapping[str, np.ndarray]) -> dict[str, float]:
 def residual(quick: bool) -> Iterator[Row]:
     """hover with hidden drag and ground effect: error of 0.5 s predictions without and with the learned force."""
     task, found = tasks.resolve("hover"), defaultdict(list)
-    settings = Fitting(spans=(0.1,), rounds=1, updates=100) if quick else Fitting()
+    settings = FitSettings(spans=(0.1,), rounds=1, updates=100) if quick else FitSettings()
     world, home = tasks.env(task, 1).world, tasks.nominal(task)
     for seed in range(1 if quick else SEEDS):
-        learned = missing(world, home, flights(task, 2 if quick else 8, seed, 10.0), settings, seed)
-        at = track(world, home, flights(task, 1 if quick else 4, JUDGED + seed, 10.0))
+        learned = residual_force(world, home, flights(task, 2 if quick else 8, seed, 10.0), settings, seed)
+        at = log_states(world, home, flights(task, 1 if quick else 4, JUDGED + seed, 10.0))
         bare, less = (ends(off(at, 0.5, terms)) for terms in ((), (learned.term,)))
         floor = ends(off(at, 0.5, (Air(),)))
         found["explained"].append(learned.share)
@@ -135,11 +135,11 @@ def trained(task: Task, belief: Belief, seed: int, steps: int, start: PPO | None
     return policy_of(learner), learner
 
 
-def agrees(term: DeltaAction, at: Track) -> float:
+def agrees(term: DeltaAction, at: LogStates) -> float:
     """R2 of delta against -0.35 (u - q), which makes servos of kp of servos of 0.65 kp; of the worse joint."""
     good = np.isfinite(at.q).all(1) & np.isfinite(at.v).all(1) & (np.abs(at.u).sum(1) > 0)
     q, v, u, act = at.q[good], at.v[good], at.u[good], at.act[good]
-    found, true = term.net(term.layout.read(q, v, u, act)), -(1 - KP) * (u - q)
+    found, true = term.net(term.features.read(q, v, u, act)), -(1 - KP) * (u - q)
     return float((1 - np.square(found - true).mean(0) / true.var(0)).min())
 
 
@@ -152,17 +152,17 @@ def delta(quick: bool) -> Iterator[Row]:
     broad = Box.ranges(task.params, nominal | {"kp": (0.5, 1.5)})
     world = tasks.env(task, 1).world
     settings = PPOSettings(**{**SETTINGS, "steps": practice})
-    fitting = Fitting(spans=(0.1,), rounds=1, updates=100) if quick else Fitting()
+    fitting = FitSettings(spans=(0.1,), rounds=1, updates=100) if quick else FitSettings()
     judge = lambda policy: float(evaluate(policy, tasks.env(task, 20 if quick else 500, real, JUDGED)).error.mean())  # noqa: E731
     for seed in range(1 if quick else SEEDS):
         untuned, learner = trained(task, home, seed, first)
         log = logged(untuned, tasks.env(task, 4 if quick else 16, real, seed), JOINTS, stir=0.1)
-        at = track(
+        at = log_states(
             world, home, logged(untuned, tasks.env(task, 2 if quick else 8, real, JUDGED + seed), JOINTS, stir=0.1)
         )
         terms = {
-            "inversion": inverted(world, home, log, fitting, seed).term,
-            "reinforcement": practised(task, home, log, settings, Practice(fitting=fitting), seed).term,
+            "inversion": by_inversion(world, home, log, fitting, seed).term,
+            "reinforcement": by_reinforcement(task, home, log, settings, ReinforcementSettings(fit=fitting), seed).term,
         }
         bare = off(at, 1.0, ())["joint_pos"]
         found["untuned"].append(judge(untuned))

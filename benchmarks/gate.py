@@ -17,8 +17,8 @@ from benchmarks.rank import ranking
 from benchmarks.stranger import go1
 from surefoot.belief import Box
 from surefoot.gate import statistics
+from surefoot.gate.statistics.rare_failures import Search, search
 from surefoot.gate.statistics.sequential import RateTest, anytime, compare, log_evidence, threshold
-from surefoot.gate.worst import Worst, search
 from surefoot.params import Param, Params
 from surefoot.rng import stream
 from surefoot.verdict import clopper_pearson
@@ -221,14 +221,14 @@ def worst(quick: bool) -> Iterator[Row]:
     yield row("the four shapes in 3 unknowns: 95 % interval covers", np.mean(inside), "of searches", at_least=0.9)
 
 
-def _first(name: str, found: list[Worst], promised: bool) -> Row:
+def _first(name: str, found: list[Search], promised: bool) -> Row:
     first = np.array([f.first if f.first is not None and f.first <= 100 else np.inf for f in found])
     note = f"the first after {np.min(first):.0f} .. {np.max(first):.0f} episodes" if np.isfinite(first).all() else ""
     goal = {"at_least": 0.9} if promised else {}
     return row(f"{name}: found in 100 episodes", np.mean(first <= 100), "of searches", note=note, **goal)
 
 
-def _rated(name: str, found: list[Worst]) -> Row:
+def _rated(name: str, found: list[Search]) -> Row:
     low, high = (np.array([getattr(f.rate, end) for f in found]) for end in ("low", "high"))
     covers = int(((low <= RARE) & (high >= RARE)).sum())
     note = (

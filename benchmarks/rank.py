@@ -56,7 +56,7 @@ class Shaky(Policy):
 
 def laws(task: Task, quick: bool) -> list[Policy]:
     """Twelve regulators of a pole: gains from timid to rash, hands from calm to shaking."""
-    c = contract(task, tasks.env(task, 1).world.model)
+    c = contract(task, tasks.env(task, 1).world)
     gains = [linear(c, {"cart_pole": k * np.array([[1.0, 2.0, 20.0, 4.0]])}) for k in (0.45, 0.7, 1.0, 1.6, 2.4, 3.5)]
     return [Shaky(c, g, sd) for g in gains for sd in (0.0, 0.6)]
 

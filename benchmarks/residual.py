@@ -46,7 +46,7 @@ def regulator(task: Task) -> PolicyNet:
     Q, R = np.diag([1.0, 0.1, 10.0, 0.1]), np.array([[0.1]])
     P = solve_discrete_are(A, B, Q, R)
     K = np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
-    return linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": -K})
+    return linear(contract(task, tasks.env(task, 1).world), {"cart_pole": -K})
 
 
 def judged(policy: Policy, task: Task, belief: Box, episodes: int) -> float:
@@ -59,7 +59,7 @@ def learned(
     """Env steps until the goal, infinite if it is not met in time; and success after each of the first iterations."""
     settings = replace(settings_for(task.name), steps=steps, learner_threads=1)
     env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
-    upon = None if base is None else ResidualActor(Residual(), BasePolicy(contract(task, env.world.model), base))
+    upon = None if base is None else ResidualActor(Residual(), BasePolicy(contract(task, env.world), base))
     learner, early, found = PPO(env, settings, seed, upon=upon), [], np.inf
     first = max(1, round(FIRST * settings.iterations))
     for k in range(1, settings.iterations + 1):

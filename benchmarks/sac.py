@@ -67,7 +67,7 @@ def hover(quick: bool) -> Iterator[Row]:
         yield skipped(name, f"rltools does not build here: {type(error).__name__}: {str(error)[:120]}")
         return
     state, judge = maker.PolicyState(0), tasks.env(tasks.resolve("hover"), 20 if quick else 200, seed=1_000_000)
-    policy = Theirs(state, contract(judge.task, judge.world.model))
+    policy = Theirs(state, contract(judge.task, judge.world))
     spent, steps, finished, rate = 0.0, 0, False, 0.0
     while not finished and rate < 0.95 and spent < (10 if quick else LONGEST):
         began = time.perf_counter()

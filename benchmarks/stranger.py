@@ -59,8 +59,8 @@ def go1(quick: bool) -> Iterator[Row]:
     yield row("at its own contract, vx = 1.0: speed", speed, "m/s", at_least=0.98, note="1.02 in its makers' own loop")
     said("latency margin")
     late = margins.latency(who.policy, who.task, 4 if quick else 50, 1000, 0.9, lambda _: None)
-    note = f"breaks at {1000 * late.broken:.0f} ms; half fall at {1000 * (late.falls or np.nan):.0f} ms; at most 40 is asked, too"
-    yield row("latency margin", 1000 * (late.borne or 0.0), "ms", at_least=20 - 1e-6, note=note)
+    note = f"breaks at {1000 * late.failing:.0f} ms; half fall at {1000 * (late.falls or np.nan):.0f} ms; at most 40 is asked, too"
+    yield row("latency margin", 1000 * (late.tolerated or 0.0), "ms", at_least=20 - 1e-6, note=note)
     if not quick:
         said("the whole gate")
         verdict = gate(who, who.task.belief, Plan(), Limits())
@@ -75,8 +75,8 @@ def _sabotaged(quick: bool) -> Iterator[Row]:
         said(name)
         who = client(change)
         verdict = gate(who, tasks.nominal(who.task), Plan(episodes=20 if quick else 50), Limits(success=0.8))
-        best = (verdict.meta["suspects"] or [None])[0]
-        right = bool(best and best["holds"] and best["kind"] == kind and not verdict.holds)
+        best = (verdict.meta["contract_faults"] or [None])[0]
+        right = bool(best and best["passes"] and best["kind"] == kind and not verdict.holds)
         note = "passes in spite of it" if verdict.holds else best["change"] if best else "nothing explains it"
         yield row(f"{name}: held back, and named", float(right), "1: yes", at_least=1.0, note=note)
     weak = client({"kp": 21.0})

@@ -7,28 +7,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-from surefoot import tasks
-from surefoot.belief import Box
-from surefoot.deploy import bundle
-from surefoot.learn.train import settings_for, train
-from surefoot.tasks.rollout import evaluate
+import surefoot as sf
 
 quick = "--quick" in sys.argv
-task = tasks.resolve("balance")
-belief = Box.ranges(task.params, {"cart_mass": (0.5, 2.0), "latency": (0.0, 0.04)})  # all else is as the model says
+task = sf.resolve("balance")
+belief = sf.Box.ranges(task.params, {"cart_mass": (0.5, 2.0), "latency": (0.0, 0.04)})  # all else is as the model says
 with tempfile.TemporaryDirectory() as folder:
-    path = train(
+    path = sf.train(
         "balance",
         Path(folder) / "run",
         seed=0,
         belief=belief,
-        settings=settings_for("balance", {"steps": 20_000 if quick else 600_000}),
+        settings=sf.settings_for("balance", {"steps": 20_000 if quick else 600_000}),
         watch=lambda p: print(f"\r{100 * (p.share or 0):.0f} % success {p.metrics.get('success', 0):.2f}", end=""),
     )
     print()
-    policy = bundle.load(path)
+    policy = sf.load_policy(path)
     for factor in (1.0, 1.5, 2.0):
-        score = evaluate(policy, tasks.env(task, 100, belief.widen(factor), seed=1))
+        score = sf.evaluate(policy, sf.make_env(task, 100, belief.widen(factor), seed=1))
         low, high = score.interval
         print(
             f"belief widened {factor:g}x: {100 * score.rate:.0f} % success (95 % interval {100 * low:.0f} - {100 * high:.0f})"

@@ -6,6 +6,7 @@ the robot did; train on with that inside; deploy without it. Run with --quick fo
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from surefoot import tasks
@@ -13,8 +14,8 @@ from surefoot.belief import point
 from surefoot.deploy import bundle
 from surefoot.learn.train import settings_for, train
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.residual.delta import inverted
-from surefoot.real2sim.residual.force_fit import Fitting
+from surefoot.real2sim.residual.delta import by_inversion
+from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.sim import learned
 from surefoot.tasks.rollout import evaluate
 
@@ -34,13 +35,13 @@ with tempfile.TemporaryDirectory() as name:
     home = train("arm", out / "home", settings=settings_for("arm", first))
     env = tasks.env(task, 6 if quick else 16, robot, seed=2)
     log = logged(bundle.load(home), env, {"joint_pos": 0.001, "joint_vel": 0.02}, stir=0.1)
-    found = inverted(
+    found = by_inversion(
         tasks.env(task, 1).world,
         tasks.nominal(task),
         log,
-        Fitting(spans=(0.06,), rounds=1, updates=300 if quick else 1500),
+        FitSettings(spans=(0.06,), rounds=1, updates=300 if quick else 1500),
     )
-    learned.save(found.term, out / "delta", found.facts)
+    learned.save(replace(found.term, about=found.facts), out / "delta")
     print(
         f"{len(log) * env.world.dt:.0f} s of log: delta explains {100 * found.share:.0f} % of the squared prediction error"
     )

@@ -87,7 +87,9 @@ def test_an_unknown_that_is_not_the_tasks_own_is_refused_by_field(tmp_path, caps
 def test_bounds_may_be_narrower_than_the_tasks_and_words_may_differ():
     narrow = Param(**{**vars(MASS), "low": MASS.low * 1.01, "high": MASS.high * 0.99, "about": "ours"})
     Params((MASS,)).check_same(Params((narrow,)), "file")
-    with pytest.raises(SurefootError, match="file: params: expected mass, in this order: it lacks mass, and has grip"):
+    with pytest.raises(
+        SurefootError, match="file: params: expected mass, in this order: missing mass, additional grip"
+    ):
         Params((MASS,)).check_same(Params((E["grip"],)), "file")
 
 

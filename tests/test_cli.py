@@ -103,7 +103,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     )
     hover = tmp_path / "hover.json"
     hover.write_text(json.dumps(tasks.resolve("hover").belief.to_json()))
-    assert "in this order: it lacks gravity, cart_mass" in said(capsys, "try", "balance", "--belief", hover, code=2).err
+    assert "in this order: missing gravity, cart_mass" in said(capsys, "try", "balance", "--belief", hover, code=2).err
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, gate, ...; did you mean train?",
+            "no verb matches 'tain'; there are new, tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, ...; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),

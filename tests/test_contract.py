@@ -52,7 +52,7 @@ def edited(at, value):
 @pytest.mark.parametrize("name", tasks.names())
 def test_the_contract_of_every_ready_task_survives_json(name):
     task = tasks.resolve(name)
-    own = contract_of(task, tasks.env(task, 1).world.model)
+    own = contract_of(task, tasks.env(task, 1).world)
     again = Contract.from_json(json.loads(json.dumps(own.to_json(), allow_nan=False)), name)
     assert again == own and again.to_json() == own.to_json() and not again.differences(own, but=())
     assert [t.formula for t in again.terms] == [t.formula for t in own.terms]

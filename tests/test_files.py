@@ -68,3 +68,30 @@ def test_json_keeps_what_it_says():
 def test_a_file_whose_reading_fails_is_refused_in_words():
     with pytest.raises(SurefootError, match="/proc/self/mem: cannot read it: Input/output error"):
         files.read_head("/proc/self/mem", 16)
+
+
+LAID = {"a link": os.symlink, "a link to nothing": lambda _, at: os.symlink("nowhere", at), "a second name": os.link}
+
+
+@pytest.mark.parametrize("laid", LAID)
+def test_a_lock_is_not_written_through_what_was_laid_under_its_name(tmp_path, laid):
+    (tmp_path / "precious").write_text("kept")
+    LAID[laid](tmp_path / "precious", tmp_path / "run.lock")
+    with pytest.raises(SurefootError, match=r"run\.lock: found .* expected a lock"):
+        files.Lock(tmp_path / "run.lock", "writing")
+    assert (tmp_path / "precious").read_text() == "kept" and not (tmp_path / "nowhere").exists()
+
+
+def test_a_lock_that_is_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "run.lock")
+    with pytest.raises(SurefootError, match="pipe"):
+        files.Lock(tmp_path / "run.lock", "writing")
+
+
+@pytest.mark.parametrize("laid", LAID)
+def test_a_write_does_not_go_through_what_was_laid_where_it_begins(tmp_path, laid):
+    (tmp_path / "precious").write_text("kept")
+    LAID[laid](tmp_path / "precious", tmp_path / f".a.json.{os.getpid()}.part")
+    files.write(tmp_path / "a.json", b"new")
+    assert (tmp_path / "precious").read_text() == "kept" and sorted(os.listdir(tmp_path)) == ["a.json", "precious"]
+    assert (tmp_path / "a.json").read_bytes() == b"new" and not (tmp_path / "a.json").is_symlink()

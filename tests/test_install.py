@@ -73,7 +73,7 @@ def test_constraints_are_names_and_versions_alone_and_are_those_tested_here():
     same = {re.sub(r"[-_.]+", "-", name).lower(): v for name, v in pinned.items()}
     for name in {name for lines in everything for name in required(lines)}:
         assert version(name).partition("+")[0] == same[re.sub(r"[-_.]+", "-", name)], name
-    assert (ROOT / "Makefile").read_text().count("-c constraints.txt -e") == 3
+    assert (ROOT / "Makefile").read_text().count("-c constraints.txt -e") == 4
 
 
 def test_every_extra_that_a_refusal_names_exists():
@@ -99,7 +99,7 @@ def test_the_core_alone_runs_a_policy(tmp_path):
     from surefoot.tasks.rollout import contract
 
     task = tasks.resolve("balance")
-    law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    law = linear(contract(task, tasks.env(task, 1).world), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     export.save(law, tmp_path / "law")
     code = """
 import numpy as np

@@ -109,6 +109,16 @@ def test_modules_beside_a_dataset_are_not_imported(tmp_path, monkeypatch):
     assert not (tmp_path / "ran").exists()
 
 
+def test_python_m_surefoot_imports_no_module_beside_a_dataset(tmp_path):
+    for name in ("numpy", "json", "tyro", "struct"):
+        (tmp_path / f"{name}.py").write_text("open('canary', 'w')")
+    (tmp_path / "a.csv").write_text("time,q\n0,1\n1,2\n2,3\n")
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}  # which surefoot's command line sets
+    job = [sys.executable, "-m", "surefoot", "log", "a.csv"]
+    done = subprocess.run(job, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not (tmp_path / "canary").exists(), done.stderr
+
+
 def test_a_package_that_is_not_installed_is_found_where_its_parent_found_it(tmp_path):
     """A copy of the sources elsewhere: the child runs the copy, as its parent does."""
     import shutil

@@ -308,11 +308,11 @@ def test_what_was_told_stays_as_it_was():
 def test_two_frames_are_laid_out_as_written_down():
     terms = (ObsTerm("a", None, 2), ObsTerm("b", None, 1))
     frames = np.array([[[1, 2, 3], [4, 5, 6]]], np.float32)
-    told = lambda **how: ObsGroup(terms, 2, **how).told(frames)[0].tolist()  # noqa: E731
+    told = lambda **how: ObsGroup(terms, 2, **how).flat(frames)[0].tolist()  # noqa: E731
     assert told() == [1, 2, 3, 4, 5, 6] and told(newest="first") == [4, 5, 6, 1, 2, 3]
     assert told(layout="terms") == [1, 2, 4, 5, 3, 6] and told(layout="terms", newest="first") == [4, 5, 1, 2, 6, 3]
     short = (terms[0], replace(terms[1], history=1))
-    assert ObsGroup(short, 2).told(frames)[0].tolist() == [1, 2, 4, 5, 6] and ObsGroup(short, 2).dim == 5
+    assert ObsGroup(short, 2).flat(frames)[0].tolist() == [1, 2, 4, 5, 6] and ObsGroup(short, 2).dim == 5
 
 
 # ---- terms that cannot be

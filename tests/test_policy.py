@@ -235,7 +235,7 @@ def test_zero_and_random_fit_every_task():
         task = tasks.resolve(name)
         env = tasks.env(task, 3)
         obs = env.reset()["actor"]
-        c = contract(task, env.world.model)
+        c = contract(task, env.world)
         c.check(name)
         assert c.obs_dim == obs.shape[1] and c.rate == pytest.approx(50.0)
         shape = (3, 1 if task.action.choices else len(task.action.names))
@@ -254,17 +254,17 @@ def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_
     for name in ("balance", "hover", "arm", "walk"):
         task = tasks.resolve(name)
         env = tasks.env(task, 1)
-        c = contract(task, env.world.model)
+        c = contract(task, env.world)
         policy = Random(c, 3)
         found = golden.recorder(env)(policy)
         assert len(found["obs"]) >= 4 and not found["raw"]
-        again = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)).told(
-            c, name
-        )
+        again = bundle.Golden(
+            found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)
+        ).observations(c, name)
         assert np.allclose(again, found["obs"], atol=2e-6), name
         turned = replace(c.observation, terms=tuple(replace(t, scale=-1.0) for t in c.terms))
         other = bundle.Golden(found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0))
-        assert not np.allclose(other.told(replace(c, observation=turned), name), found["obs"], atol=1e-3)
+        assert not np.allclose(other.observations(replace(c, observation=turned), name), found["obs"], atol=1e-3)
 
 
 def reweighed(folder, arrays):

@@ -50,7 +50,7 @@ def test_a_preset_stays_physical_and_says_what_was_cut_or_leaves_out_the_nominal
         assert p.low <= row.used[0] <= row.used[1] <= p.high and row.wanted[0] <= row.wanted[1]
         inside = p.low <= row.wanted[0] and row.wanted[1] <= p.high
         assert row.used == row.wanted if inside else "bounds" in row.note
-        assert row.used[0] <= p.nominal <= row.used[1] or "leaves out the nominal" in row.note
+        assert row.used[0] <= p.nominal <= row.used[1] or "excludes the nominal" in row.note
     named = {row.name for row in fit.rows}
     for i, p in enumerate(task.params):
         assert p.name in named or fit.belief.low[i] == fit.belief.high[i] == p.nominal
@@ -136,7 +136,7 @@ def test_a_range_wholly_beyond_the_bounds_is_left_at_the_nominal_and_said():
     row = rows("rotorpy-crazyflie")["motor_time"]
     assert row.wanted == (0.004, 0.006) and row.used == (0.05, 0.05)
     assert row.note == "0.004 .. 0.006 lies outside the bounds 0.02 .. 0.2; kept at 0.05"
-    assert rows("legged-gym-anymal-c")["payload"].note == "-5 .. 5 cut at the bounds -3.5 .. 6"
+    assert rows("legged-gym-anymal-c")["payload"].note == "-5 .. 5 cut at the bounds -3.5 .. 6.35"
 
 
 def test_what_the_task_has_no_name_for_is_listed():
@@ -158,7 +158,7 @@ def test_a_param_of_the_same_name_that_means_another_thing_is_not_taken_for_it()
 def test_a_preset_of_another_kind_of_robot_is_refused_with_those_that_fit():
     with pytest.raises(
         SurefootError,
-        match="falcon-g1: made for a legged robot, hover has a quadrotor robot; there fit learning-to-fly",
+        match="falcon-g1: made for a legged robot, hover has a quadrotor robot; presets that fit: learning-to-fly",
     ):
         presets.belief(HOVER, "falcon-g1")
     with pytest.raises(SurefootError, match="no preset fits"):
@@ -190,7 +190,10 @@ def test_a_presets_name_is_a_belief_and_what_was_cut_is_said(capsys):
     [
         (["try", "walk", "--belief", "falcon-g"], "did you mean falcon-g1?"),
         (["try", "walk", "--belief", "nominel"], "there are task, nominal, a JSON file, legged-gym-a1"),
-        (["try", "hover", "--belief", "falcon-g1"], "there fit learning-to-fly, rotorpy-crazyflie, safe-control-gym"),
+        (
+            ["try", "hover", "--belief", "falcon-g1"],
+            "presets that fit: learning-to-fly, rotorpy-crazyflie, safe-control-gym",
+        ),
         (["presets", "falcn-g1"], "no preset matches 'falcn-g1'"),
         (["presets", "falcon-g1", "--task", "hovr"], "no task matches 'hovr'"),
         (["presets", "--task", "balance"], "task balance: no preset fits; try walk, walk-rough, hover"),
@@ -223,4 +226,4 @@ def test_the_page_on_beliefs_has_the_ranges_of_every_preset():
         (line,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` | {p.source.repository} |")]
         assert all(cell in line for cell in cells)
     like = [p for p in PRESETS.values() if presets.GYM_NOISE.items() <= p.noise.items()]
-    assert len(like) == 9 and "noise is found in nine of these presets" in page
+    assert len(like) == 9 and "noise is in nine of these presets" in page

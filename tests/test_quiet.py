@@ -52,7 +52,7 @@ from surefoot.tasks.rollout import contract
 from surefoot.tasks.view.viewer import view
 
 env = tasks.env(tasks.resolve("balance"), 1)
-view(Zero(contract(env.task, env.world.model)), env, port=0, steps=20)
+view(Zero(contract(env.task, env.world)), env, port=0, steps=20)
 time.sleep(15)
 print("left:", left())
 """

@@ -13,8 +13,9 @@ import pytest
 from surefoot import tasks
 from surefoot.errors import SurefootError, TaskCodeError
 from surefoot.robot import Robot
+from surefoot.sim.layout import layout_of
 from surefoot.sim.model import load
-from surefoot.sim.model.load import load_robot, model_hash
+from surefoot.sim.model.load import load_robot
 from surefoot.sim.model.scan import scan_file
 
 STRANGERS = Path(__file__).parents[2] / "shared" / "models" / "menagerie"
@@ -97,7 +98,7 @@ def test_files_are_read_once_and_again_when_one_of_them_changes(folder, monkeypa
     monkeypatch.setattr(load, "scan_file", lambda *a: reads.append(a) or scan_file(*a))
     robot = Robot.file(folder / "scene.xml")
     first = load_robot(robot)
-    assert model_hash(load_robot(robot.edited(halved)).model) != model_hash(first.model) and len(reads) == 1
+    assert load_robot(robot.edited(halved)).compiled_hash != first.compiled_hash and len(reads) == 1
     (folder / "meshes" / "tetra.stl").write_bytes(tetrahedron(0.9))
     second = load_robot(robot.edited(halved))
     assert len(reads) == 2 and second.hash != first.hash
@@ -107,12 +108,12 @@ def test_files_are_read_once_and_again_when_one_of_them_changes(folder, monkeypa
 
 
 def test_a_compiled_models_hash_is_the_same_in_another_process(folder):
-    code = "import sys; from surefoot.robot import Robot; from surefoot.sim.model.load import *\nprint(model_hash(load_robot(Robot.file(sys.argv[1])).model))"
+    code = "import sys; from surefoot.robot import Robot; from surefoot.sim.model.load import *\nprint(load_robot(Robot.file(sys.argv[1])).compiled_hash)"
     (folder / "other").mkdir()
     there = subprocess.run(
         [sys.executable, "-c", code, str(folder / "scene.xml")], cwd=folder / "other", capture_output=True, text=True
     )
-    assert there.stdout.strip() == model_hash(load_robot(Robot.file(folder / "scene.xml")).model)
+    assert there.stdout.strip() == load_robot(Robot.file(folder / "scene.xml")).compiled_hash
 
 
 def test_an_edit_that_raises_shows_the_users_line(folder):
@@ -157,6 +158,47 @@ def test_a_strangers_folder_is_a_robot_as_it_is(name):
         assert getattr(loaded.model, field) == getattr(own, field)
     np.testing.assert_array_equal(loaded.model.body_mass, own.body_mass)
     assert Robot.file(scene).name == name
+
+
+MIXED = """<mujoco><worldbody>
+  <body name="base" pos="0 0 1"><freejoint/><geom size=".1" mass="3"/>
+    <body name="leg"><joint name="knee" range="-1 2"/><geom size=".1" mass="1"/>
+      <body name="foot"><joint name="slide" type="slide"/><geom size=".1" mass="0.5"/>
+        <body name="wrist"><joint name="ball" type="ball"/><geom size=".1" mass="0.25"/></body></body></body></body>
+</worldbody><actuator>
+  <position name="servo" joint="knee" kp="20" kv="0.5" forcerange="-7 7" ctrlrange="-1 1"/>
+  <motor name="motor" joint="slide" gear="3"/>
+  <general name="slow" joint="slide" dyntype="filter" dynprm="0.04"/>
+</actuator></mujoco>"""
+
+
+def test_a_layout_says_what_the_makers_say_of_a_robot():
+    layout = layout_of(load_robot(Robot.text(MIXED, "mixed")).model)
+    assert (layout.joints, layout.places, layout.speeds) == (("knee", "slide"), (7, 8), (6, 7))
+    assert layout.hinges == (True, False) and layout.limits == (pytest.approx(np.radians([-1, 2])), (-np.inf, np.inf))
+    assert layout.quats == ((3, 3), (9, 8)) and layout.mass == pytest.approx(4.75) and len(layout.rest) == 13
+    servo, motor, slow = layout.drives
+    assert (servo.kp, servo.kd, servo.servo, servo.limit, servo.control) == (20, 0.5, True, 7, 0)
+    assert (motor.kp, motor.kd, motor.servo, motor.limit, motor.gear) == (0, 0, False, None, 3)
+    assert layout.control_limits == ((-1, 1), (-np.inf, np.inf), (-np.inf, np.inf))
+    assert layout.slow == (0, 0, 0.04) and slow.joint == "slide" and layout.delay == 0
+
+
+def test_positions_move_along_the_manifold_as_mujoco_moves_them():
+    """Against mj_integratePos, and back by mj_differentiatePos; the knee has limits, so neither turns it round."""
+    model = load_robot(Robot.text(MIXED, "mixed")).model
+    layout, rng = layout_of(model), np.random.default_rng(0)
+    q, d = np.tile(model.qpos0, (20, 1)), rng.normal(size=(20, model.nv))
+    for row, v in zip(q, rng.normal(size=(20, model.nv))):
+        mujoco.mj_integratePos(model, row, v, 1.0)
+    there, found = q.copy(), layout.moved(q, d)
+    for row, v in zip(there, d):
+        mujoco.mj_integratePos(model, row, v, 1.0)
+    np.testing.assert_allclose(found, there, atol=1e-12)
+    for a, b, back in zip(q, there, layout.difference(q, there)):
+        expected = np.zeros(model.nv)
+        mujoco.mj_differentiatePos(model, expected, 1.0, a, b)
+        np.testing.assert_allclose(back, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", tasks.names())

@@ -25,6 +25,7 @@ NOUNS = {
     "contract",
     "fault",
     "task",
+    "task_check",
     "env",
     "policy",
     "log",

@@ -22,7 +22,7 @@ FLAT = [n for n in tasks.names() if n != "walk-rough"]
 
 def play(env, steps, seed=0):
     """Random actions; everything the env said, as one list of arrays."""
-    policy, said = Random(contract(env.task, env.world.model), seed), []
+    policy, said = Random(contract(env.task, env.world), seed), []
     obs = env.reset()
     for _ in range(steps):
         step = env.step(policy(obs["actor"]))
@@ -55,7 +55,7 @@ def test_save_and_load_go_on_with_the_same_bits(name):
     env, again = (tasks.env(task, 8, task.belief, seed=2) for _ in range(2))
     play(env, 20)
     saved = env.save()
-    policy = Random(contract(task, env.world.model), 9)
+    policy = Random(contract(task, env.world), 9)
     actions = [policy(np.zeros((8, 1))) for _ in range(40)]
     first = [env.step(a) for a in actions]
     again.load(saved)
@@ -203,7 +203,7 @@ def test_pushes_come_once_a_period_with_the_force_that_e_says():
 def test_success_needs_the_whole_episode_and_the_error_within_tolerance():
     task = replace(tasks.resolve("balance"), seconds=0.3, window=0.1)
     env = tasks.env(task, 20, seed=0)
-    c = contract(task, env.world.model)
+    c = contract(task, env.world)
     result = evaluate(Zero(c), env)
     assert result.rate == 1.0 and result.reasons == {"time": 20} and (result.lengths == 15).all()
     strict = tasks.env(replace(task, tolerance=1e-6), 20, seed=0)
@@ -216,7 +216,7 @@ def test_success_needs_the_whole_episode_and_the_error_within_tolerance():
 def test_evaluation_counts_each_env_once():
     task = tasks.resolve("balance")
     env = tasks.env(task, 64, seed=0)
-    result = evaluate(Zero(contract(task, env.world.model)), env)
+    result = evaluate(Zero(contract(task, env.world)), env)
     assert sum(result.reasons.values()) == 64 and result.interval[0] == 0.0 and 0 < result.interval[1] < 0.06
 
 

@@ -57,3 +57,29 @@ def test_a_newline_in_a_name_begins_no_line_of_an_error(tmp_path, capsys):
     assert main(["log", str(tmp_path / "a\nPASS.csv")]) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("error: ") and all(line.startswith("  ") for line in said[1:]) and len(said) > 1
+
+
+WRONG = {
+    "an argument too many": ["look", "robot.xml", EVIL],
+    "a flag": ["look", "robot.xml", f"--{EVIL}", "1"],
+    "a flag and its value": ["look", "robot.xml", f"--{EVIL}={EVIL}"],
+    "a choice": ["train", "balance", "--ranges", EVIL],
+    "a number": ["eval", "policy", "--episodes", EVIL],
+    "a line of its own": ["look", "robot.xml", "x\nerror: forged"],
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments_are_shown_escaped(capsys, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as stop:
+        main(WRONG[name])
+    out, err = capsys.readouterr()
+    assert stop.value.code == 2 and plain(err) == err and not out
+    assert (SHOWN in err or r"x\nerror: forged" in err) and "For full helptext" in err
+
+
+def test_arguments_that_are_right_are_taken_as_they_are(capsys):
+    """Escapes are for what is shown; a file may be called so."""
+    assert main(["log", "b\x1b\n.csv"]) == 2
+    assert capsys.readouterr().err.startswith(r"error: b\x1b")

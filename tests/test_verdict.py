@@ -33,7 +33,7 @@ def test_a_verdict_without_checks_does_not_hold():
 def test_a_check_in_words_says_value_limit_interval_and_evidence():
     fell, slew = (c.row() for c in a_verdict().checks)
     assert fell == ["FAIL", "falls", "0.02", "0.01", "0.0074..0.043", "6 of 300 episodes"]
-    assert slew == ["pass", "torque slew", "812.5 Nm/s", "1000 Nm/s", "", "max over 300 episodes"]
+    assert slew == ["PASS", "torque slew", "812.5 Nm/s", "1000 Nm/s", "", "max over 300 episodes"]
     assert Check("a", 1, 2, True, "", low=0.5).row()[4] == "0.5.."
 
 
@@ -48,7 +48,7 @@ def test_json_round_trip_is_exact_even_for_nan_and_infinity():
 
 
 def test_nan_holds_nothing_and_an_interval_is_in_order():
-    with pytest.raises(SurefootError, match="check x: .*nan holds nothing"):
+    with pytest.raises(SurefootError, match="check x: .*a check with nan cannot pass"):
         Check("x", math.nan, 1.0, True, "")
     with pytest.raises(SurefootError, match="check x: found low 2.0 above high 1.0"):
         Check("x", 1.5, 1.0, True, "", low=2, high=1)

@@ -13,4 +13,6 @@ def entry() -> None:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # `python -m` puts the current folder there, and a stranger's numpy.py may lie in it
     entry()

@@ -6,6 +6,7 @@ While the engine advances one block, the caller works on another. Which envs are
 env draws on its own number alone, and the blocks are worked on in a fixed order: bits depend neither on threads nor on time.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -107,6 +108,10 @@ class Blocks:
     @property
     def diverged(self) -> int:
         return sum(env.diverged for env in self.envs)
+
+    @property
+    def not_finite(self) -> Counter[str]:
+        return sum((env.not_finite for env in self.envs), Counter())
 
     @property
     def belief(self) -> Belief:

@@ -358,9 +358,9 @@ def numbers(values: Any, lengths: tuple[int, ...], where: str, how: str) -> None
 
 
 def base_columns(contract: Contract, base: Contract) -> np.ndarray:
-    """Where in a policy's observation a base policy finds what it is told; an error where both do not mean the same.
+    """Columns of a policy's observation that are its base policy's; an error where both do not mean the same.
 
-    The base may be told fewer terms and fewer frames, never one that the policy is not.
+    The base may have fewer terms and fewer frames, but none that the policy does not have.
     """
     where = f"policy for {contract.task}: base for {base.task}"
     if contract.action.choices or base.action.choices:
@@ -378,16 +378,16 @@ def base_columns(contract: Contract, base: Contract) -> np.ndarray:
         raise SurefootError(f"{where}: history: expected at most {contract.history} frames, found {base.history}")
     if contract.observation.taken is not None or base.observation.taken is not None:
         raise SurefootError(f"{where}: layout: expected whole frames, newest last")
-    told = {t.name: (t, at) for t, at in zip(contract.terms, contract.observation.columns)}
+    own = {t.name: (t, at) for t, at in zip(contract.terms, contract.observation.columns)}
     for t in base.terms:
-        if t.name not in told:
-            raise unknown("observation term", t.name, told, where)
-        for at, a, b in _unequal(told[t.name][0].to_json(), t.to_json(), t.name):
+        if t.name not in own:
+            raise unknown("observation term", t.name, own, where)
+        for at, a, b in _unequal(own[t.name][0].to_json(), t.to_json(), t.name):
             raise SurefootError(f"{where}: {at}: expected {a}, found {b}")
         if t.name == "command" and base.command_names != contract.command_names:
             raise SurefootError(
                 f"{where}: command_names: expected {contract.command_names}, found {base.command_names}"
             )
-    frame = np.concatenate([np.arange(told[t.name][1].start, told[t.name][1].stop) for t in base.terms])
+    frame = np.concatenate([np.arange(own[t.name][1].start, own[t.name][1].stop) for t in base.terms])
     first = contract.history - base.history
     return np.concatenate([frame + k * contract.observation.frame for k in range(first, contract.history)])

@@ -4,6 +4,7 @@ step: action -> control -> world -> reward, ends -> observations        pipeline
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +18,7 @@ from surefoot.observation import History, ObsGroup
 from surefoot.params import Param, Params
 from surefoot.rng import Normal, Rows
 from surefoot.task import Moment, Task
+from surefoot.task_check import check_groups, check_start, check_terms, in_task_words, not_finite
 from surefoot.world import Chance, OnObservation, OnSense, State, World
 
 
@@ -68,6 +70,7 @@ class Env:
         """`first`: row 0 is that env of the seed. Envs draw the same whether they are one Env or several."""
         if belief.params.names != world.params.names:
             raise SurefootError(f"belief: expected params {world.params.names}, found {belief.params.names}")
+        check_groups(task, ("actor",))
         self.task, self.world, self.belief, self.seed, self.stagger = task, world, belief, seed, stagger
         n, na = world.n, len(task.action.names)
         self.n, self.first, self.steps = n, first, round(task.seconds / world.dt)
@@ -90,7 +93,9 @@ class Env:
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
         self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
         self.reward_sums = np.zeros(len(task.rewards))  # of each weighted term over all envs, since someone set it to 0
+        self.checked = False  # whether the task's functions were
         self.diverged = 0
+        self.not_finite: Counter[str] = Counter()  # terms that made sound simulations count as diverged
         self.on_divergence: OnDivergence | None = None
 
     def like(self, n: int, first: int) -> "Env":
@@ -125,9 +130,18 @@ class Env:
 
         With `stagger`, at random ages, not all in step.
         """
+        with in_task_words(self.task):
+            return self._reset(seed, e)
+
+    def _reset(self, seed: int | None, e: np.ndarray | None) -> dict[str, np.ndarray]:
         if seed is not None:
             self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
+        if not self.checked:
+            check_start(self.task, self.world.state, self._rows("start", np.arange(self.n)))
         self._begin(np.arange(self.n), e)
+        if not self.checked:
+            check_terms(self.task, self.moment)
+            self.checked = True
         if self.stagger:
             return self.begin_at(
                 Rows(self.seed, "age", 0, self.first + np.arange(self.n)).integers(0, self.steps, self.n)
@@ -153,10 +167,15 @@ class Env:
             raise SurefootError(
                 f"action: env {self.first + i}: found {self.action[i].tolist()}, expected finite numbers"
             )
-        self.world.begin(self._control(), self.chance)
+        with in_task_words(self.task):  # a task may have Terms of its own
+            self.world.begin(self._control(), self.chance)
 
     def end(self) -> Step:
         """The third part: rewards, ends, resets and observations."""
+        with in_task_words(self.task):
+            return self._end()
+
+    def _end(self) -> Step:
         bad = self.world.end()
         self.counter += 1
         self.age += 1
@@ -166,7 +185,7 @@ class Env:
         terms = self._reward_terms(now)
         self.reward[:] = reward = self._floored(terms)
         frames = self._frames(now)
-        bad = self._odd(reward, frames, bad)
+        bad = self._odd(terms, frames, bad)
         self.reward_sums += (terms[:, ~bad] if bad.any() else terms).sum(1)
         reward, terminated, why = self._judge(now, reward, bad)
         truncated = (self.age >= self.steps) & ~terminated
@@ -188,13 +207,15 @@ class Env:
         obs = self._observe(self._tell(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
 
-    def _odd(self, reward: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
+    def _odd(self, terms: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
         """Who diverged: also whose numbers are not finite, though the engine saw nothing wrong."""
+        reward = self.reward
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(reward.sum() + sum(f.sum() for f in frames.values())):
                 return bad
             odd = ~(np.isfinite(reward) & np.isfinite([f.sum(1) for f in frames.values()]).all(0)) & ~bad
         if odd.any():
+            self.not_finite.update(not_finite(self.task, dict(zip(self.task.rewards, terms)), frames, odd))
             self._contain(odd)
         return bad | odd
 
@@ -373,7 +394,7 @@ class Env:
             history.frames = saved[f"frames.{g}"].copy()
         self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
         self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
-        return {g: h.group.told(h.frames) for g, h in self.histories.items()}
+        return {g: h.group.flat(h.frames) for g, h in self.histories.items()}
 
 
 def control_order(task: Task, world: World) -> np.ndarray | None:

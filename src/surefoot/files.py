@@ -29,7 +29,7 @@ def write(path: Path, data: bytes) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(beside, "wb") as f:
+        with _new(beside) as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
@@ -40,6 +40,15 @@ def write(path: Path, data: bytes) -> None:
         with suppress(OSError):  # gone where all went well; otherwise, also after Ctrl-C, no litter
             beside.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def _new(path: Path) -> IO[bytes]:
+    """A file that was not there before: one that was, or a link that somebody laid there, is not written through."""
+    try:
+        return open(path, "xb")
+    except FileExistsError:
+        path.unlink()
+        return open(path, "xb")
 
 
 def clear_parts(folder: Path, names: str = "*") -> None:
@@ -74,7 +83,7 @@ class Lock:
             raise SurefootError(f"{self.path.parent}: cannot write here: {error.strerror or error}") from error
 
     def _take(self, doing: str) -> bool:
-        self._file = open(self.path, "a+")
+        self._file = open(self.path, "a+", opener=_open_own)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -94,7 +103,7 @@ class Lock:
     def _is_there(self) -> bool:
         """Whether the file held is still the one under its name: its last holder may have removed it meanwhile."""
         try:
-            return os.path.samestat(os.fstat(self._file.fileno()), os.stat(self.path))
+            return os.path.samestat(os.fstat(self._file.fileno()), os.lstat(self.path))
         except FileNotFoundError:
             return False
 
@@ -104,6 +113,21 @@ class Lock:
                 self.path.unlink(missing_ok=True)
             with suppress(OSError):
                 self._file.close()
+
+
+def _open_own(path: str, flags: int) -> int:
+    """A lock is emptied and written: never what a link leads to, nor a file that has another name, too."""
+    try:
+        fd = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    except OSError as error:
+        if not os.path.islink(path):
+            raise
+        raise SurefootError(f"{path}: found a link, expected a lock or nothing: remove it") from error
+    about = os.fstat(fd)
+    if stat.S_ISREG(about.st_mode) and about.st_nlink <= 1:  # 0: its holder has removed it just now
+        return fd
+    os.close(fd)
+    raise SurefootError(f"{path}: found a pipe, a device or a file of two names, expected a lock or nothing: remove it")
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Log: named columns over time and where they came from: a rollout, a real log, a reference motion, an excitation plan.
+"""Log: named columns over time and their origin: a rollout, a real log, a reference motion, an excitation plan.
 
     time (T,) seconds, strictly increasing        columns[name] (T,) or (T, k), one row per time
 
-On disk it is one npz: `time`, `columns/<name>` as they are, and `header`, a JSON text with the units and the meta.
+On disk it is one npz: `time`, `columns/<name>`, and `header`, a JSON text with units and meta.
 """
 
 import io
@@ -23,7 +23,7 @@ FORMAT = "surefoot.log/1"
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """Its arrays are read-only copies. Times are finite; a column holds nan where nothing was measured, and for infinities."""
+    """Arrays are read-only copies. Times are finite; a column is nan where nothing was measured, and for infinities."""
 
     time: np.ndarray
     columns: dict[str, np.ndarray]
@@ -61,18 +61,18 @@ class Log:
         return float(1 / np.median(np.diff(self.time)))
 
     def slice(self, t0: float, t1: float) -> "Log":
-        """The rows with t0 <= time < t1, at their own times, so neighbouring slices share no row."""
+        """The rows with t0 <= time < t1, at their own times; neighbouring slices share no row."""
         rows = (t0 <= self.time) & (self.time < t1)
         return Log(self.time[rows], {k: v[rows] for k, v in self.columns.items()}, self.units, self.meta)
 
     def save(self, path: str | Path) -> Path:
-        """Write the npz whole or not at all: a reader never sees half a log. Equal logs give equal bytes."""
+        """Write the npz atomically. Equal logs give equal bytes."""
         path = Path(path)
         files.check_writable(path, "log", ".npz")
         try:
             header = json.dumps({"format": FORMAT, "units": self.units, "meta": self.meta}, allow_nan=False)
         except (TypeError, ValueError) as error:
-            raise SurefootError(f"{path}: meta: {error}; expected what JSON can hold") from None
+            raise SurefootError(f"{path}: meta: {error}; expected JSON values") from None
         arrays = {"header": np.array(header), "time": self.time, **{f"columns/{k}": v for k, v in self.columns.items()}}
         npz = io.BytesIO()
         np.savez(npz, **arrays)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class Log:
     @staticmethod
     def load(path: str | Path) -> "Log":
         """The log `save` wrote, bit for bit. Nothing in the file is executed."""
-        from surefoot.formats.arrays import load  # the readers need more than a noun does
+        from surefoot.formats.readers.arrays import load  # the readers need more than numpy
 
         arrays = load(Path(path))
         try:
@@ -96,13 +96,13 @@ class Log:
     def read(
         path: str | Path, mapping: Any = None, rate: float | None = None, episode: int = 0, mend: bool = False
     ) -> "Log":
-        """What a robot recorded: CSV, JSON, NPZ, MATLAB, Parquet, MCAP, a rosbag2 or LeRobot v3 folder (docs/logs.md).
+        """A robot's recording: CSV, JSON, NPZ, MATLAB, Parquet, MCAP, a rosbag2 or LeRobot v3 folder (docs/logs.md).
 
         Without a mapping (a formats.mapping.Mapping, its JSON file, or the object in it) columns keep their own names.
-        `rate` [Hz] is that of the result: of the rows where the file has no clock, else what it is resampled to.
-        `episode` picks one of a dataset. Stamps that repeat or go back are an error; `mend` drops them and says so.
+        `rate` [Hz] is the rate of the result: of the rows if the file has no clock, else it is resampled to it. `episode`
+        selects one of a dataset. Time stamps that repeat or go back are an error; `mend` drops them and reports it.
         """
-        from surefoot.formats import read  # the readers need more than a noun does
+        from surefoot.formats import read  # the readers need more than numpy
 
         return read(path, mapping, rate, episode, mend)
 
@@ -115,7 +115,7 @@ def _frozen(where: str, array: np.ndarray) -> np.ndarray:
 
 
 def _measured(where: str, array: np.ndarray) -> np.ndarray:
-    """No sensor reads infinity: such a row was not measured."""
+    """No sensor reads infinity: it counts as not measured."""
     if array.dtype.kind == "f":
         array[np.isinf(array)] = np.nan
     return _frozen(where, array)
@@ -154,7 +154,7 @@ def read_header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _check_meta(meta: dict[str, Any]) -> None:
-    """What the verbs look up in meta is what they expect there; all else is its writer's own."""
+    """Entries of meta that verbs use have the expected type; others are free."""
     for key, (fits, words) in META.items():
         if key in meta and not fits(meta[key]):
             raise SurefootError(f"header: meta: {key}: found {meta[key]!r:.80}, expected {words}")

@@ -1,4 +1,4 @@
-"""What a policy is told: one term, one pipeline, for n simulations, the rows of a log, or one robot.
+"""What a policy observes: one term, one pipeline, for n simulations, the rows of a log, or one robot.
 
     raw_i = source_i(readings)        frame = (scale_i * clip(raw_i + noise_i, +-clip_i))_i        obs = `history` frames
 
@@ -189,7 +189,7 @@ class ObsTerm:
     sensed: bool = True
     """read by a sensor, whose noise and bias may be unknown"""
     history: int = 0
-    """frames of it that are told; 0: as many as the group has"""
+    """frames of it in the observation; 0: as many as the group has"""
 
     @property
     def formula(self) -> Formula | None:
@@ -233,10 +233,10 @@ class ObsTerm:
     def from_json(data: Any, where: str) -> "ObsTerm":
         known = {f.name for f in fields(ObsTerm)} - {"source"} | {"formula"}
         body = known_fields(data, known, {"name", "dim"}, where)
-        told = body.pop("formula", None)
+        given = body.pop("formula", None)
         formula = None
-        if told is not None:
-            rest = known_fields(told, {f.name for f in fields(Formula)}, {"kind"}, f"{where}: formula")
+        if given is not None:
+            rest = known_fields(given, {f.name for f in fields(Formula)}, {"kind"}, f"{where}: formula")
             for k, v in rest.items():
                 rest[k] = _typed_formula(k, v, f"{where}: formula: {k}")
             try:
@@ -264,7 +264,7 @@ def _typed_formula(name: str, value: Any, where: str) -> Any:
 
 @dataclass(frozen=True)
 class ObsGroup:
-    """Terms told to one reader (actor, critic, ...), with `history` frames of them."""
+    """Observation terms of one reader (actor, critic, ...), with `history` frames of them."""
 
     terms: tuple[ObsTerm, ...]
     history: int = 1
@@ -299,7 +299,7 @@ class ObsGroup:
 
     @cached_property
     def taken(self) -> np.ndarray | None:
-        """(dim,) where among `history` whole frames, newest last, each number told is; None: all of them, in that order."""
+        """(dim,) where among `history` whole frames, newest last, each number of the observation is; None: all of them, in that order."""
         ages = range(self.history) if self.newest == "last" else range(self.history - 1, -1, -1)
         spots = [
             (i, t * self.frame + np.arange(at.start, at.stop))
@@ -321,8 +321,8 @@ class ObsGroup:
                 raw[:, at] *= self.scales[at]
         return raw
 
-    def told(self, frames: np.ndarray) -> np.ndarray:
-        """(n, history, frame), newest last -> (n, dim): what the policy is told; not to be written to."""
+    def flat(self, frames: np.ndarray) -> np.ndarray:
+        """(n, history, frame), newest last -> (n, dim): the observation; not to be written to."""
         flat = frames.reshape(len(frames), -1)
         return flat if self.taken is None else flat[:, self.taken]
 
@@ -370,15 +370,15 @@ class History:
         self.group, self.frames = group, np.zeros((n, group.history, group.frame), np.float32)
 
     def push(self, frame: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-        """Take in a frame (n, frame); rows `fresh` begin with it. Returns what the policy is told, new at each push."""
+        """Take in a frame (n, frame); rows `fresh` begin with it. Returns the observation, new at each push."""
         frames = np.empty_like(self.frames)
         frames[:, -1] = frame
         if self.group.history > 1:
             frames[:, :-1] = self.frames[:, 1:]
             frames[fresh] = frame[fresh, None]
         self.frames = frames
-        return self.group.told(frames)
+        return self.group.flat(frames)
 
     def next(self, frame: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """What rows ids would be told with this frame, without taking it in."""
-        return self.group.told(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))
+        """The observations of rows ids with this frame, without taking it in."""
+        return self.group.flat(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))

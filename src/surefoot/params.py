@@ -20,7 +20,7 @@ Op = Literal["set", "scale", "add"]
 
 @dataclass(frozen=True)
 class Param:
-    """One unknown. `low` and `high` are the physical bounds it can never leave, whatever is believed about it."""
+    """One unknown. `low` and `high` are physical bounds: no belief leaves them."""
 
     name: str
     target: str
@@ -63,7 +63,7 @@ class Params:
     def __post_init__(self) -> None:
         doubled = {n for n in self.names if self.names.count(n) > 1}
         if doubled:
-            raise SurefootError(f"params: each name may stand once, found twice: {', '.join(sorted(doubled))}")
+            raise SurefootError(f"params: expected each name once, found twice: {', '.join(sorted(doubled))}")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -87,16 +87,15 @@ class Params:
         return Params(tuple(self[n] for n in names))
 
     def check_same(self, found: "Params", where: str) -> None:
-        """Refuse params of a file that are not these: other ones, another address or scale, or wider bounds.
+        """Refuse params of a file that differ from these: other names, another address or scale, or wider bounds.
 
-        Bounds are physical and belong to whoever made these; a file may claim less of them, never more. What a param
-        is `about` is words.
+        Bounds are physical and belong to these params; a file may narrow them, never widen them. `about` may differ.
         """
         if found.names != self.names:
             lacks, others = (
                 [n for n in a if n not in b] for a, b in ((self.names, found.names), (found.names, self.names))
             )
-            differs = f"it lacks {', '.join(lacks) or 'none'}, and has {', '.join(others) or 'none'} besides"
+            differs = f"missing {', '.join(lacks) or 'none'}, additional {', '.join(others) or 'none'}"
             raise SurefootError(f"{where}: params: expected {', '.join(self.names)}, in this order: {differs}")
         for mine, theirs in zip(self, found):
             at = f"{where}: param {mine.name}"
@@ -133,7 +132,7 @@ class Params:
         return self.y(self.low), self.y(self.high)
 
     def y(self, e: np.ndarray) -> np.ndarray:
-        """The scale on which e is straight: log e on log dimensions (-inf from 0 down), e elsewhere."""
+        """The scale of e: log e on log dimensions (-inf at 0 and below), e elsewhere."""
         with np.errstate(divide="ignore"):
             return np.where(self.log, np.log(np.maximum(np.where(self.log, e, 1.0), 0.0)), e)
 
@@ -166,7 +165,7 @@ class Params:
 
 
 def _read(row: Any, i: int, where: str) -> Param:
-    """Row i of a file as a Param, or an error that names the field and what it should have held."""
+    """Row i of a file as a Param, or an error that names the field and the expected value."""
     if not isinstance(row, dict):
         raise SurefootError(f"{where}[{i}]: found {type(row).__name__}, expected an object")
     known, place = {f.name: f for f in fields(Param)}, f"{where}: param {row.get('name', i)}"
@@ -184,10 +183,10 @@ def _read(row: Any, i: int, where: str) -> Param:
 
 
 def _typed(value: Any, kind: Any, where: str) -> Any:
-    """The value as its field has it: a number as a float, so that no array of them is of whole numbers."""
+    """The value in its field's type; numbers become floats, so that arrays of them are floats."""
     if kind is float:
         if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2.0**1000:
-            return float(value)  # a longer whole number, which JSON allows, has no float
+            return float(value)  # larger integers, which JSON allows, have no float
         raise SurefootError(f"{where}: found {value!r}, expected a finite number")
     expected, words = (bool, "true or false") if kind is bool else (str, "text")
     if not isinstance(value, expected):

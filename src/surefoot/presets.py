@@ -1,16 +1,16 @@
-"""Ranges that others randomize over, with their sources: presets of p(e).
+"""Published randomization ranges with their sources: presets of p(e).
 
-A preset keeps what its source's configuration says, in a task's names and units where a number means the same on any
+A preset has the ranges of its source's configuration, in a task's names and units where a number means the same on any
 robot, and in physical units where it does not. Four conversions, each in one place below:
 
-    friction   PhysX averages the two surfaces unless told otherwise: mu = (mu_robot + mu_ground) / 2
+    friction   PhysX averages the two surfaces by default: mu = (mu_robot + mu_ground) / 2
     latency    n control steps of period T last n T
-    noise      uniform within +-w has the standard deviation w / sqrt(3); a task's noise is a multiple k of its terms' own
+    noise      uniform within +-w has the standard deviation w / sqrt(3); a task's noise is a multiple k of its terms' noise
     push       a velocity step dv of a robot of mass m is an impulse m dv; a task's push is a multiple k of F t
 
-The multiple k needs the task at hand: m, F, t and the terms' noise are its robot's, so dv is kept and the force is not.
-A source that pushes with vx and vy within +-v pushes with up to sqrt(2) v. Ranges that leave a param's physical bounds
-are cut there. What the source draws for each joint or link, a task draws once for all.
+The multiple k depends on the task's m, F, t and noise, so that dv is preserved and not the force. A source that pushes
+with vx and vy within +-v pushes with up to sqrt(2) v. Ranges are cut at a param's physical bounds. A range that the
+source draws for each joint or link is drawn once for all.
 """
 
 import math
@@ -36,8 +36,8 @@ class Range:
 
     low: float
     high: float
-    said: str
-    """as the source has it"""
+    source: str
+    """the range as in the source"""
     unit: Unit = "own"
 
 
@@ -46,7 +46,7 @@ class Source:
     repository: str
     path: str
     version: str
-    """commit or year, and where it was read if not there"""
+    """commit or year, and the fork it was read in, if any"""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Preset:
     noise: Mapping[str, float] = field(default_factory=dict)
     """an observation term's name -> standard deviation of its noise, in the term's unit"""
     others: tuple[str, ...] = ()
-    """what the source randomizes and no task here has a name for"""
+    """what the source randomizes and no task here has an unknown for"""
 
 
 def averaged(low: float, high: float, ground: float = 1.0) -> Range:
@@ -98,7 +98,7 @@ def uniform(**widths: float) -> dict[str, float]:
     return {term: width / math.sqrt(3) for term, width in widths.items()}
 
 
-# What a param of each name must be for a preset's number to mean the same: its target in sim/fields.py, and its op.
+# Target (sim/fields.py) and op that a param of each name must have for a preset's range to apply.
 MEANS = {
     "payload": ("mass", "add"), "mass": ("mass", "scale"), "com_x": ("com_x", "add"), "com_y": ("com_y", "add"),
     "com_z": ("com_z", "add"), "friction": ("friction", "set"), "strength": ("strength", "scale"), "kp": ("kp", "scale"),
@@ -108,7 +108,7 @@ MEANS = {
 }  # fmt: skip
 
 GYM_NOISE = uniform(base_ang_vel=0.2, projected_gravity=0.05, joint_pos=0.01, joint_vel=1.5)
-GYM_NOISE_SPEED = GYM_NOISE | uniform(base_lin_vel=0.1)  # of actors that are told the base's velocity
+GYM_NOISE_SPEED = GYM_NOISE | uniform(base_lin_vel=0.1)  # of actors that observe the base's velocity
 PLAYGROUND_NOISE = GYM_NOISE_SPEED | uniform(joint_pos=0.03)
 PLAYGROUND = "google-deepmind/mujoco_playground"
 VELOCITY = "source/isaaclab_tasks/isaaclab_tasks/manager_based/locomotion/velocity"
@@ -266,14 +266,14 @@ PRESETS: Mapping[str, Preset] = {p.name: p for p in _ALL}
 
 @dataclass(frozen=True)
 class Row:
-    """One range of a preset in a task's own unit: as the source would have it, and as the task can."""
+    """One range of a preset in the task's unit: as in the source, and as the task uses it."""
 
     name: str
-    said: str
+    source: str
     wanted: tuple[float, float]
     used: tuple[float, float]
     note: str
-    """what was done to it, and whether the nominal value lies outside; empty when there is nothing to tell"""
+    """what was cut, and whether the nominal value lies outside; or empty"""
 
 
 @dataclass(frozen=True)
@@ -284,13 +284,13 @@ class Fit:
     belief: Box
     rows: tuple[Row, ...]
     unnamed: tuple[str, ...]
-    """what of the preset the task has no name for"""
+    """what of the preset the task has no unknown for"""
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know before trusting the name."""
-        said = [f"{self.preset.name}: {row.name} {row.note}" for row in self.rows if row.note]
-        return said + ([f"{self.preset.name}: not in this task: {'; '.join(self.unnamed)}"] if self.unnamed else [])
+        """Differences between the preset and its use in the task."""
+        notes = [f"{self.preset.name}: {row.name} {row.note}" for row in self.rows if row.note]
+        return notes + ([f"{self.preset.name}: not in this task: {'; '.join(self.unnamed)}"] if self.unnamed else [])
 
 
 def fitting(task: Task) -> list[str]:
@@ -305,28 +305,28 @@ def find(name: str) -> Preset:
 
 
 def belief(task: Task, name: str) -> Box:
-    """The preset's ranges for the unknowns the task has, cut at their physical bounds; all else nominal."""
+    """The preset's ranges of the task's unknowns, cut at their physical bounds; all else nominal."""
     return fit(task, name).belief
 
 
 def fit(task: Task, name: str) -> Fit:
-    """The preset as this task can have it, row by row, and what it cannot."""
+    """The preset in this task, row by row, and what the task does not have."""
     preset = find(name)
     if preset.kind != task.kind:
-        has = f"{task.kind} robot" if task.kind else "robot of no kind presets are known for"
+        has = f"{task.kind} robot" if task.kind else "robot of a kind without presets"
         fits = fitting(task)
         raise SurefootError(
             f"preset {name}: made for a {preset.kind} robot, {task.name} has a {has}; "
-            + (f"there fit {', '.join(fits)}" if fits else "no preset fits")
+            + (f"presets that fit: {', '.join(fits)}" if fits else "no preset fits")
         )
     named = {p.name for p in task.params if MEANS.get(p.name) == (p.target, p.op)}
     ranges = {k: _own(task, r) for k, r in preset.ranges.items() if k in named}
-    unnamed = [f"{k} ({r.said})" for k, r in preset.ranges.items() if k not in named]
-    told = {t.name: t.noise for t in task.observations["actor"].terms if t.noise}
-    heard = {term: sd for term, sd in preset.noise.items() if term in told and "noise" in named}
-    if heard:
-        ranges["noise"] = _noise(heard, told)
-    unnamed += [f"noise of {term} (sd {sd:.2g})" for term, sd in preset.noise.items() if term not in heard]
+    unnamed = [f"{k} ({r.source})" for k, r in preset.ranges.items() if k not in named]
+    own = {t.name: t.noise for t in task.observations["actor"].terms if t.noise}
+    noisy = {term: sd for term, sd in preset.noise.items() if term in own and "noise" in named}
+    if noisy:
+        ranges["noise"] = _noise(noisy, own)
+    unnamed += [f"noise of {term} (sd {sd:.2g})" for term, sd in preset.noise.items() if term not in noisy]
     rows = tuple(_row(task.params[k], r) for k, r in ranges.items())
     box = Box.ranges(task.params, {row.name: row.used for row in rows})
     return Fit(preset, box, rows, (*unnamed, *preset.others))
@@ -342,27 +342,27 @@ def _own(task: Task, r: Range) -> Range:
     else:
         push = next((t for t in task.terms if isinstance(t, Push)), None)
         if push is None:
-            raise SurefootError(f"task {task.name}: terms: a param moves pushes, expected a Push, found none")
+            raise SurefootError(f"task {task.name}: terms: a param scales pushes, expected a Push, found none")
         per = mass / (push.force * push.seconds)
-    return Range(per * r.low, per * r.high, r.said)
+    return Range(per * r.low, per * r.high, r.source)
 
 
-def _noise(sd: Mapping[str, float], told: Mapping[str, float]) -> Range:
-    """One multiple moves all terms, so the range spans what each of them would need."""
-    ratio = [sd[term] / told[term] for term in sd]
+def _noise(sd: Mapping[str, float], own: Mapping[str, float]) -> Range:
+    """One multiple scales all terms, so the range spans what each of them needs."""
+    ratio = [sd[term] / own[term] for term in sd]
     return Range(min(ratio), max(ratio), "sd " + ", ".join(f"{term} {value:.2g}" for term, value in sd.items()))
 
 
 def _row(p: Param, r: Range) -> Row:
-    """The range within the param's bounds. One that lies wholly beyond them is not used."""
+    """The range within the param's bounds. One that lies outside them is not used."""
     low, high = (float(np.clip(x, p.low, p.high)) for x in (r.low, r.high))
     bounds = f"the bounds {p.low:g} .. {p.high:g}"
     if r.low > p.high or r.high < p.low:
-        said = f"{r.low:.3g} .. {r.high:.3g} lies outside {bounds}; kept at {p.nominal:g}"
-        return Row(p.name, r.said, (r.low, r.high), (p.nominal, p.nominal), said)
+        note = f"{r.low:.3g} .. {r.high:.3g} lies outside {bounds}; kept at {p.nominal:g}"
+        return Row(p.name, r.source, (r.low, r.high), (p.nominal, p.nominal), note)
     notes = []
     if (low, high) != (r.low, r.high):
         notes.append(f"{r.low:.3g} .. {r.high:.3g} cut at {bounds}")
     if not low <= p.nominal <= high:
-        notes.append(f"{low:.3g} .. {high:.3g} leaves out the nominal {p.nominal:g}")
-    return Row(p.name, r.said, (r.low, r.high), (low, high), "; ".join(notes))
+        notes.append(f"{low:.3g} .. {high:.3g} excludes the nominal {p.nominal:g}")
+    return Row(p.name, r.source, (r.low, r.high), (low, high), "; ".join(notes))

@@ -25,7 +25,7 @@ class Progress:
 
     doing: str
     share: float | None = None
-    """of it that is done, 0 to 1; None where nobody knows"""
+    """of it that is done, 0 to 1; None: unknown"""
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """numbers of a learner's last iteration, with `iteration` and the folder of its `run`"""
     stays: bool = False

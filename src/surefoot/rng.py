@@ -1,8 +1,8 @@
 """Randomness is an argument: counter-based streams keyed by (seed, purpose, step).
 
-A stream is made where it is used and thrown away, so nothing has to be saved to resume, and nothing depends on thread
-count. What one env draws never moves another: either a stream draws for all envs and env i is row i of it, or, where
-only a few envs draw, they draw from Rows.
+A stream is made where it is used and discarded, so a resume needs no saved state and nothing depends on the thread count.
+Draws of one env never affect another: either a stream draws for all envs and env i is row i, or, where only some envs
+draw, they draw from Rows.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 
-JUDGING = 1 << 52  # seeds from here on are of episodes that judge; those below are anybody's
+JUDGING = 1 << 52  # seeds of evaluation episodes start here; training uses those below
 
 
 def key(seed: int, purpose: str, step: int = 0) -> int:
@@ -22,19 +22,21 @@ def key(seed: int, purpose: str, step: int = 0) -> int:
 
 
 def stream(seed: int, purpose: str, step: int = 0) -> np.random.Generator:
-    """The generator of (seed, purpose, step). Equal arguments give equal draws, any other argument independent ones."""
+    """The generator of (seed, purpose, step). Equal arguments give equal draws, other arguments independent ones."""
     return np.random.Generator(np.random.Philox(key=key(seed, purpose, step)))
 
 
 def judging(seed: int, purpose: str = "") -> int:
-    """The first of the seeds that episodes which judge have: never one of training, and exact in JSON (below 2^53)."""
+    """The first seed of evaluation episodes: never a training seed, and exact in JSON (below 2^53)."""
     return JUDGING + (key(seed, f"judge {purpose}".strip()) >> 13)
 
 
 def training(seed: int) -> int:
-    """The seed, if it is one to train with."""
+    """The seed, if training may use it."""
     if not 0 <= seed < JUDGING:
-        raise SurefootError(f"seed: expected 0 to {JUDGING - 1}, found {seed}; those above are kept for judging")
+        raise SurefootError(
+            f"seed: expected 0 to {JUDGING - 1}, found {seed}; larger seeds are reserved for evaluation"
+        )
     return seed
 
 
@@ -90,10 +92,10 @@ class Normal:
 
 
 class Rows:
-    """Draws for rows `ids` of (seed, purpose, step): what row i gets depends on i alone, not on which rows draw with it.
+    """Draws for rows `ids` of (seed, purpose, step): those of row i depend on i alone, not on the other rows.
 
-    It has the methods of a NumPy generator that beliefs and starts use. A size's first number is that of the rows.
-    Number j of row i is SplitMix64's j-th from a key mixed from the stream's and i.
+    It has the methods of a NumPy generator that beliefs and starts use. The first entry of a size is the number of rows.
+    Draw j of row i is SplitMix64's j-th from a key mixed from the stream's key and i.
     """
 
     def __init__(self, seed: int, purpose: str, step: int, ids: np.ndarray):
@@ -120,7 +122,7 @@ class Rows:
         return np.sqrt(-2.0 * np.log1p(-u)) * np.cos(2.0 * np.pi * v)
 
     def beta(self, a: np.ndarray, b: np.ndarray, size: Size) -> np.ndarray:
-        """By a NumPy generator for each row, which rejects as often as it has to."""
+        """By a NumPy generator for each row, since rejection sampling takes a varying number of draws."""
         shape = (size,) if isinstance(size, int) else size
         self.drawn += 1
         seeds = _mix(self.keys + np.uint64(self.drawn) * ODD).tolist()

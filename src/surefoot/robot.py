@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
+from surefoot.rotation import between, turned
 
 BASE = {"base_pos": (0, 0, 3), "base_quat": (0, 3, 7), "base_lin_vel": (1, 0, 3), "base_ang_vel": (1, 3, 6)}
 """reading of a free base -> (0: of q, 1: of v; first column, end), counted from where the base begins"""
@@ -73,8 +74,31 @@ class Robot:
 
 
 @dataclass(frozen=True)
+class Drive:
+    """An actuator that turns or slides one joint: F = kp (u - q) - kd v where it is a servo, else F = gear u."""
+
+    actuator: str
+    number: int
+    """of the actuator"""
+    control: int
+    """column of u"""
+    joint: str
+    dof: int
+    """column of v"""
+    gear: float
+    limit: float | None
+    """largest force at the actuator, N or N m; None: no limit is known"""
+    servo: bool
+    """holds a position"""
+    kp: float
+    """N m/rad or N/m; 0: of no position"""
+    kd: float
+    """N m s/rad or N s/m, of the actuator alone"""
+
+
+@dataclass(frozen=True)
 class Layout:
-    """Named parts of a robot. Joints are hinges and slides; a free base is not one of them."""
+    """Named parts of a robot, and what its makers say of them. Joints are hinges and slides; a free base is not one of them."""
 
     joints: tuple[str, ...]
     places: tuple[int, ...]
@@ -89,6 +113,24 @@ class Layout:
     """one name a number of the policy's action"""
     sensors: Mapping[str, str] = field(default_factory=dict)
     """reading -> the sensor that tells it; what is not here is read from the state"""
+    quats: tuple[tuple[int, int], ...] = ()
+    """columns of q and v at which a quaternion, and the angular velocity that turns it, begin"""
+    hinges: tuple[bool, ...] = ()
+    """of each joint: it turns; else it slides"""
+    limits: tuple[tuple[float, float], ...] = ()
+    """of each joint, rad or m; infinite where it has none"""
+    rest: tuple[float, ...] = ()
+    """q as the model begins"""
+    drives: tuple[Drive, ...] = ()
+    """the actuators that turn or slide one joint"""
+    control_limits: tuple[tuple[float, float], ...] = ()
+    """of each control; infinite where it has none"""
+    slow: tuple[float, ...] = ()
+    """s: time constant of each actuator; 0: it answers at once"""
+    delay: float = 0.0
+    """s: longest from a control to its actuator"""
+    mass: float = 0.0
+    """kg, of all bodies"""
 
     def parts(self, reading: str) -> tuple[str, ...]:
         """Names of a reading's columns, where they have names."""
@@ -105,6 +147,34 @@ class Layout:
             which, first, end = BASE[reading]
             return which, slice(self.base[which] + first, self.base[which] + end)
         return None
+
+    def moved(self, q: np.ndarray, d: np.ndarray) -> np.ndarray:
+        """Positions q (n, nq) moved by the tangent vector d (n, nv)."""
+        out, (at_q, at_v) = q.copy(), _lines(q.shape[1], d.shape[1], self.quats)
+        out[:, at_q] += d[:, at_v]
+        for a, b in self.quats:
+            out[:, a : a + 4] = turned(q[:, a : a + 4], d[:, b : b + 3])
+        return out
+
+    def difference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """(n, nv) tangent vector from positions a to b (n, nq); a hinge without limits turns the shorter way round."""
+        nv = a.shape[1] - len(self.quats)
+        out, (at_q, at_v) = np.zeros((len(a), nv)), _lines(a.shape[1], nv, self.quats)
+        out[:, at_v] = b[:, at_q] - a[:, at_q]
+        round_ = [v for v, hinge, ends in zip(self.speeds, self.hinges, self.limits) if hinge and np.isinf(ends[1])]
+        out[:, round_] = (out[:, round_] + np.pi) % (2 * np.pi) - np.pi
+        for i, j in self.quats:
+            out[:, j : j + 3] = between(a[:, i : i + 4], b[:, i : i + 4])
+        return out
+
+
+@cache
+def _lines(nq: int, nv: int, quats: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of q that are no part of a quaternion, and those of v that move them."""
+    turning_q = {a + k for a, _ in quats for k in range(4)}
+    turning_v = {b + k for _, b in quats for k in range(3)}
+    at_q, at_v = ([i for i in range(n) if i not in some] for n, some in ((nq, turning_q), (nv, turning_v)))
+    return np.array(at_q, int), np.array(at_v, int)
 
 
 @cache

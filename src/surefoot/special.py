@@ -1,4 +1,4 @@
-"""Special functions the nouns need, since they may use numpy alone: psi, log B, and quantiles of normal, Beta and chi2."""
+"""Special functions for modules that use numpy alone: psi, log B, and quantiles of normal, Beta and chi2."""
 
 import math
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def log_moment(a: np.ndarray, b: np.ndarray, i: np.ndarray, j: np.ndarray) -> np
 
 
 def exp_moments(w: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of exp(w z) - 1, z ~ Beta(a, b), w >= 0: sums of E[z^k] w^k / k!, exact also where w is tiny."""
+    """Mean and sd of exp(w z) - 1, z ~ Beta(a, b), w >= 0: sums of E[z^k] w^k / k!, accurate also for tiny w."""
     term, one, two, k = np.ones_like(w), np.zeros_like(w), np.zeros_like(w), 0
     while True:
         k += 1
@@ -72,7 +72,7 @@ def beta_cdf(z: float, a: float, b: float) -> float:
 
 
 def _root(f: Callable[[float], float], low: float, high: float) -> float:
-    """x in low..high where the increasing f crosses 0, by bisection until no float lies between."""
+    """x in low..high where the increasing f crosses 0, by bisection down to neighbouring floats."""
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if f(middle) < 0 else (low, middle)
     return high

@@ -176,6 +176,8 @@ class Episode:
 
 @dataclass(frozen=True)
 class Task:
+    """What a robot is asked to do: what is observed, rewarded, commanded and ended, and what counts as success."""
+
     name: str
     about: str
     robot: Robot

@@ -1,6 +1,6 @@
-"""Verdict: a table of checks, each a number against a limit with its evidence, and the one next thing to do.
+"""Verdict: a table of checks, each a number against a limit with its evidence, and the next command.
 
-A rate without an interval is not evidence. clopper_pearson is exact: whatever p, it covers p at least `level` often.
+A rate without an interval is not evidence. clopper_pearson is exact: for every p it covers p with probability at least `level`.
 """
 
 import math
@@ -33,15 +33,15 @@ class Check:
         object.__setattr__(self, "holds", bool(self.holds))
         if self.holds and (math.isnan(self.value) or math.isnan(self.limit)):
             raise SurefootError(
-                f"check {self.name}: found value {self.value} and limit {self.limit}; nan holds nothing"
+                f"check {self.name}: found value {self.value} and limit {self.limit}; a check with nan cannot pass"
             )
         if self.low is not None and self.high is not None and self.low > self.high:
             raise SurefootError(f"check {self.name}: found low {self.low} above high {self.high}, expected low <= high")
 
     def row(self) -> list[str]:
-        """Mark, name, value, limit, interval and evidence, in words."""
+        """PASS or FAIL, name, value, limit, interval and evidence, as text."""
         value, limit = (_words(x, self.unit) for x in (self.value, self.limit))
-        return ["pass" if self.holds else "FAIL", self.name, value, limit, _interval(self), self.evidence]
+        return ["PASS" if self.holds else "FAIL", self.name, value, limit, _interval(self), self.evidence]
 
     def to_json(self) -> dict[str, Any]:
         return {f.name: _to_plain(getattr(self, f.name)) for f in fields(self)}
@@ -60,7 +60,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """It holds when there are checks and every one holds: no evidence is not good evidence."""
+    """It holds if there are checks and every one holds: without evidence it does not."""
 
     checks: tuple[Check, ...]
     next_step: str
@@ -86,7 +86,7 @@ class Verdict:
 
     @staticmethod
     def from_json(data: dict[str, Any], where: str = "verdict") -> "Verdict":
-        """The verdict `to_json` wrote; a `holds` that its checks do not bear out is refused."""
+        """The verdict `to_json` wrote; a `holds` that contradicts its checks is refused."""
         _known(data, ["title", "holds", "checks", "next_step", "meta"], ["checks", "next_step", "holds"], where)
         for name, kind in (("checks", list), ("next_step", str), ("holds", bool), ("title", str), ("meta", dict)):
             _typed(data.get(name, kind()), kind, f"{where}.{name}")
@@ -100,7 +100,7 @@ class Verdict:
 def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
     """The exact interval (low, high) of a success rate p after k successes in n independent trials.
 
-    P(X >= k | low) = P(X <= k | high) = (1 - level) / 2, X ~ Binomial(n, p). No trials tell nothing: (0, 1).
+    P(X >= k | low) = P(X <= k | high) = (1 - level) / 2, X ~ Binomial(n, p). Without trials: (0, 1).
     One end alone is a one-sided bound at level (1 + level) / 2: level=0.90 gives one-sided 95 % bounds.
     """
     (k, n), target = counted(successes, trials, level, "clopper_pearson"), math.log((1 - level) / 2)
@@ -110,7 +110,7 @@ def clopper_pearson(successes: int, trials: int, level: float = 0.95) -> tuple[f
 
 
 def counted(successes: int, trials: int, level: float, where: str) -> tuple[int, int]:
-    """The two as whole numbers, or an error where they are no counts, or the level is none."""
+    """Both as integers; an error where they are no counts, or the level is not between 0 and 1."""
     k, n = successes, trials
     if k != int(k) or n != int(n) or not 0 <= k <= n:
         raise SurefootError(f"{where}: found {k} successes in {n} trials, expected whole 0 <= successes <= trials")
@@ -120,7 +120,7 @@ def counted(successes: int, trials: int, level: float, where: str) -> tuple[int,
 
 
 def _log_binomial(counts: np.ndarray, n: int) -> Callable[[float], float]:
-    """p -> log P(X in counts), X ~ Binomial(n, p), 0 < p < 1: summed relative to the largest term, none underflows."""
+    """p -> log P(X in counts), X ~ Binomial(n, p), 0 < p < 1: relative to the largest term, so that none underflows."""
     ways = np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in counts])
 
     def log_probability(p: float) -> float:
@@ -150,7 +150,7 @@ def _interval(check: Check) -> str:
 
 
 def _to_plain(value: Any) -> Any:
-    """JSON has no nan or inf, so they travel as the words that float() reads."""
+    """JSON has no nan or inf: they are written as text that float() reads."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -9,13 +9,27 @@ is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne un
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.rng import Rows, stream
 from surefoot.robot import Layout
+
+
+class UnknownSensor(SurefootError, KeyError):
+    """A sensor that the model does not have; a KeyError, too, as mappings promise."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Sensors(dict[str, np.ndarray]):
+    """Sensor name -> (n, dim). A name that the model does not have is answered with those it has."""
+
+    def __missing__(self, name: str) -> np.ndarray:
+        raise unknown("sensor", str(name), self, error=UnknownSensor)
 
 
 @dataclass(frozen=True)
@@ -153,8 +167,22 @@ class World(ABC):
     """the engine's own steps in a control period"""
     sense_after_step: bool = False
     """whether a step ends with sense(); else sensors tell what they read before its last integration, which costs less"""
-    model: Any
-    """the engine's own model, for whoever needs gains or pictures"""
+
+    @property
+    def nq(self) -> int:
+        return self.state.q.shape[1]
+
+    @property
+    def nv(self) -> int:
+        return self.state.v.shape[1]
+
+    @property
+    def nu(self) -> int:
+        return self.state.u.shape[1]
+
+    @property
+    def na(self) -> int:
+        return self.state.act.shape[1]
 
     @abstractmethod
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:

@@ -195,7 +195,7 @@ def test_a_warm_start_begins_at_the_plan_with_the_first_spread(rule):
     after = search.tell(X, bowl(X)).again(np.full(4, 3.0))
     np.testing.assert_array_equal(after.mean, np.ones(4))  # held to the bounds
     np.testing.assert_array_equal(after.spread, np.full(4, 0.5))
-    assert after.cost == math.inf and after.told == 0
+    assert after.cost == math.inf and after.updates == 0
 
 
 @pytest.mark.parametrize(

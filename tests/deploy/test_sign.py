@@ -31,7 +31,7 @@ def keys(folder, name, seed: bytes):
 @pytest.fixture
 def policy(tmp_path):
     task = tasks.named("balance")
-    law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    law = linear(contract(task, tasks.env(task, 1).world), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     return export.save(law, tmp_path / "law")
 
 

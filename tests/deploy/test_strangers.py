@@ -63,7 +63,7 @@ def test_a_file_of_ours_is_known_by_its_contract_and_its_golden_answers(tmp_path
     from surefoot.tasks.rollout import contract
 
     task = tasks.resolve("balance")
-    policy = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
+    policy = linear(contract(task, tasks.env(task, 1).world), {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
     path = export.save(policy, tmp_path)
     again = bundle.ours(path, read(path))
     obs = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)

@@ -38,7 +38,7 @@ SECONDS = 8.0
 def balancer() -> PolicyNet:
     """A law by hand that keeps the pole up."""
     task = tasks.resolve("balance")
-    return linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 30.0, 6.0]]})
+    return linear(contract(task, tasks.env(task, 1).world), {"cart_pole": [[1.0, 2.0, 30.0, 6.0]]})
 
 
 def flown(
@@ -66,7 +66,7 @@ def rebuilt(policy, log):
 @pytest.mark.parametrize("name", ["balance", "arm", "hover", "walk"])
 def test_observations_are_rebuilt_from_raw_readings(name):
     task = tasks.resolve(name)
-    policy = Random(contract(task, tasks.env(task, 1).world.model), 1)
+    policy = Random(contract(task, tasks.env(task, 1).world), 1)
     robot = SimulatedRobot(task, Reality(2, NOISE | {"dropped_packets": 0.2}), 5, observation=True)
     obs = robot.connect()
     for _ in range(60):

@@ -12,10 +12,8 @@ from surefoot.doctor.evidence.innovations import (
     Gain,
     Segments,
     Variant,
-    difference,
     full_gain,
     innovations,
-    moved,
     segments,
 )
 from surefoot.doctor.evidence.likelihood import Hypothesis, Likelihood, weigh
@@ -76,13 +74,13 @@ def test_the_posterior_share_of_a_late_command_is_bayes_rule():
 
 
 def test_moving_by_a_difference_arrives_on_the_manifold():
-    model = tasks.env(tasks.resolve("hover"), 1).world.model
-    a, b = np.tile(model.qpos0, (20, 1)), np.tile(model.qpos0, (20, 1))
+    layout = tasks.env(tasks.resolve("hover"), 1).world.layout
+    a, b = np.tile(layout.rest, (20, 1)), np.tile(layout.rest, (20, 1))
     for q in (a, b):
         q[:, :3] += RNG.normal(size=(20, 3))
         q[:, 3:7] = RNG.normal(size=(20, 4))
         q[:, 3:7] /= np.linalg.norm(q[:, 3:7], axis=1, keepdims=True)
-    there = moved(model, a, difference(model, a, b))
+    there = layout.moved(a, layout.difference(a, b))
     same = np.abs((there[:, 3:7] * b[:, 3:7]).sum(1))
     np.testing.assert_allclose(same, 1.0, atol=1e-12)
     np.testing.assert_allclose(there[:, :3], b[:, :3], atol=1e-12)
@@ -141,7 +139,7 @@ def test_model_errors_address_every_number_by_name_and_are_nothing_at_zero():
 
 def test_wiring_faults_exchange_or_reverse_motors():
     model = tasks.env(tasks.resolve("hover"), 1).world.model
-    faults = list(wiring_faults(model))
+    faults = list(wiring_faults(tasks.env(tasks.resolve("hover"), 1).world.layout))
     assert len(faults) == 6  # pairs of four rotors; a rotor that only pulls is not reversed
     u = RNG.normal(size=(5, 4))
     for fault in faults:

@@ -59,10 +59,10 @@ def test_a_raw_register_is_read_as_twos_complement(tmp_path):
 
 
 def test_parts_that_the_file_names_are_picked_by_name(tmp_path):
-    from surefoot.formats import READERS
     from surefoot.formats.align import assemble
+    from surefoot.formats.readers import reader
 
-    raw = READERS["mcap"](makers.mcap_file(tmp_path / "a.mcap"), 0)
+    raw = reader("mcap")(makers.mcap_file(tmp_path / "a.mcap"))
     spec = {"columns": {"joint_pos": {"from": "/joints.position", "names": ["right", "left"]}}}
     log = assemble(raw, Mapping.from_json(spec), None, False, {})
     t, q = makers.swing()
@@ -73,10 +73,10 @@ def test_parts_that_the_file_names_are_picked_by_name(tmp_path):
 
 
 def test_streams_of_two_rates_meet_on_one_clock_over_the_time_they_share(tmp_path):
-    from surefoot.formats import READERS
     from surefoot.formats.align import assemble
+    from surefoot.formats.readers import reader
 
-    raw = READERS["mcap"](makers.mcap_file(tmp_path / "a.mcap"), 0)
+    raw = reader("mcap")(makers.mcap_file(tmp_path / "a.mcap"))
     spec = {"rate": 200, "columns": {"joint_pos": "/joints.position", "gyro": {"from": "/imu.w.z", "unit": "deg/s"}}}
     log = assemble(raw, Mapping.from_json(spec), None, False, {})
     assert log.rate == pytest.approx(200) and log.time[-1] == pytest.approx(1.98) and len(log) == 397
@@ -102,7 +102,7 @@ def test_quaternions_are_put_in_order_and_velocities_turned(tmp_path):
     assert np.allclose(log["base_quat"], [half, 0, 0, half]) and np.allclose(log["base_pos"], [0, 0, 0.3])
     assert np.allclose(log["base_lin_vel"], [0, 2, 0]) and np.allclose(log["base_ang_vel"], [1, 0, 0])
     del columns["base_quat"]
-    with pytest.raises(SurefootError, match="base_lin_vel: frame: found body, to turn it base_quat must be mapped too"):
+    with pytest.raises(SurefootError, match="base_lin_vel: frame: found body; turning it needs base_quat"):
         Log.read(path, {"columns": columns})
 
 
@@ -113,12 +113,12 @@ def test_quaternions_are_put_in_order_and_velocities_turned(tmp_path):
         ({"columns": {}}, "columns: found {}, expected an object of columns"),
         ({"columns": {"joint_pos": {"form": "q"}}}, "columns: joint_pos: no key matches 'form'.*did you mean from"),
         ({"columns": {"joint_pos": {"from": "q", "unit": "dge"}}}, "unit: no unit matches 'dge'"),
-        ({"columns": {"joint_pos": {"from": "q", "unit": "N m"}}}, "unit: found one of N m, expected one of rad"),
+        ({"columns": {"joint_pos": {"from": "q", "unit": "N m"}}}, "unit: found N m, expected a unit of rad"),
         ({"columns": {"joint_pos": {"from": "q", "sign": 2}}}, "sign: found 2, expected 1 or -1"),
         ({"columns": {"joint_pos": {"from": "q{0.2}"}}}, r"found \{0.2\} in 'q\{0.2\}'"),
         ({"columns": {"joint_pos": {"from": "q", "names": ["a", "a"]}}}, "expected a list of different names"),
         ({"columns": {"base_quat": {"from": "q", "quaternion": "wxzy"}}}, "no quaternion matches 'wxzy'"),
-        ({"columns": {"imu": {"from": "q", "frame": "body"}}}, "frame: only base_lin_vel and base_ang_vel are turned"),
+        ({"columns": {"imu": {"from": "q", "frame": "body"}}}, "frame: only base_lin_vel and base_ang_vel have one"),
         ({"columns": {"joint_pos": "q"}, "rate": -1}, "rate: found -1, expected a positive number"),
         ({"columns": {"joint_pos": "q"}, "time": {"from": "t", "unit": "deg"}}, "time: unit: found 'deg'"),
         ({"columns": {"joint_pos": "qq"}}, "no column of the file matches 'qq'; there are q, p; did you mean q"),
@@ -150,7 +150,7 @@ def test_a_mapping_file_is_read_and_named_in_errors(tmp_path):
 def test_a_column_nearly_called_as_one_of_the_schema_gets_a_note_and_a_sensor_none(tmp_path):
     path = npz(tmp_path, time=np.arange(4.0) / 100, a=np.arange(4.0))
     log = Log.read(path, {"columns": {"joint_pso": "a", "reference_pos": "a", "base_lin_acc": "a", "command": "a"}})
-    assert log.meta["notes"] == ["column joint_pso: not in the schema, so taken for a sensor; did you mean joint_pos?"]
+    assert log.meta["notes"] == ["column joint_pso: not in the schema, taken as a sensor; did you mean joint_pos?"]
 
 
 @pytest.mark.parametrize("rate", [1e300, 0, -5, 1e-300, True, "200"])

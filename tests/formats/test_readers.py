@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.formats import READERS, kind, read_raw
 from surefoot.formats.align import assemble
-from surefoot.formats.jail import pack, unpack
+from surefoot.formats.readers import kind, read_raw, reader
+from surefoot.formats.readers.isolated_reader import pack, unpack
 from surefoot.log import Log
 
 
@@ -18,7 +18,7 @@ def here(path, mapping=None, rate=None, episode=0):
     """As Log.read does, but always in this process: to start another for each format takes seconds."""
     from surefoot.formats.mapping import Mapping
 
-    raw = READERS[kind(path)](path, episode)
+    raw = reader(kind(path), episode)(path)
     return assemble(raw, Mapping.from_json(mapping) if mapping else None, rate, False, {})
 
 
@@ -42,11 +42,11 @@ def test_a_file_that_needs_a_foreign_reader_is_read_in_another_process(tmp_path)
     t = log.time[:-1]  # /imu ends 10 ms before /joints
     assert np.allclose(log["/imu.w.z"][:-1], np.sin(2 * np.pi * (t - 0.03)), atol=2 * (np.pi * 0.02) ** 2 / 4)
     assert np.isnan(log["/imu.w.z"][-1])
-    assert "/joints.velocity: nothing in it" in log.meta["notes"]
+    assert "/joints.velocity: empty" in log.meta["notes"]
 
 
 def test_what_passes_between_the_processes_is_whole(tmp_path):
-    raw = READERS["mcap"](makers.mcap_file(tmp_path / "a.mcap"), 0)
+    raw = reader("mcap")(makers.mcap_file(tmp_path / "a.mcap"))
     back = unpack(pack(raw), Path("a.csv"))
     assert back.units == raw.units and back.notes == raw.notes and list(back.streams) == list(raw.streams)
     for s, stream in raw.streams.items():
@@ -80,7 +80,7 @@ def test_an_episode_of_a_lerobot_dataset_is_picked(tmp_path):
     assert len(log) == 50 and log.rate == pytest.approx(50, rel=1e-4) and log["observation.state"][0].tolist() == [1, 0]
     assert log.meta["names"]["action"] == makers.NAMES and log.meta["constants"]["robot_type"] == "so101"
     assert np.array_equal(log["action"][:-1, 1], log["observation.state"][1:, 1])
-    with pytest.raises(SurefootError, match="episode: found 7, the dataset holds 0 to 2"):
+    with pytest.raises(SurefootError, match="episode: found 7, expected 0 to 2"):
         here(folder, episode=7)
     info = folder / "meta" / "info.json"
     info.write_text(json.dumps(json.loads(info.read_text()) | {"codebase_version": "v2.1"}))
@@ -117,7 +117,7 @@ def test_an_empty_cell_is_nan_and_a_file_cut_within_a_line_says_so(tmp_path):
     (tmp_path / "a.csv").write_text("time,q\n0,\n0.1,2\n0.2,3.14")
     log = Log.read(tmp_path / "a.csv")
     assert np.isnan(log["q"][0]) and log["q"][2] == 3.14
-    assert log.meta["notes"] == ["line 4: the file ends within a line, whose last number may be cut short"]
+    assert log.meta["notes"] == ["line 4: the file ends within a line; its last number may be incomplete"]
 
 
 def test_a_column_that_begins_like_a_clock_is_not_taken_for_one(tmp_path):
@@ -171,19 +171,19 @@ def test_content_counts_more_than_the_name_and_an_unknown_name_is_told_what_ther
     makers.parquet_file(tmp_path / "a.csv")
     assert kind(tmp_path / "a.csv") == "parquet"
     (tmp_path / "a.cvs").write_text("t,q\n")
-    with pytest.raises(SurefootError, match=r"found a file called \.cvs, .*did you mean \.csv"):
+    with pytest.raises(SurefootError, match=r"found the suffix '.cvs', .*did you mean \.csv"):
         kind(tmp_path / "a.cvs")
 
 
 def test_a_log_of_one_row_is_told_so(tmp_path):
     np.savez(tmp_path / "a.npz", time=np.zeros(1), joint_pos=np.zeros((1, 2)))
-    with pytest.raises(SurefootError, match="time: found a single number: a log of one row, expected at least 2"):
+    with pytest.raises(SurefootError, match="time: found one row, expected at least 2"):
         Log.read(tmp_path / "a.npz")
 
 
 def test_a_file_with_nothing_beside_its_clock_is_refused_with_what_was_left_out(tmp_path):
     (tmp_path / "a.json").write_text('{"t": [0, 1, 2], "q": [1, 2]}')
-    with pytest.raises(SurefootError, match="found no column beside the clock: q: 2 rows where others have 3"):
+    with pytest.raises(SurefootError, match="found no column besides the clock: q: 2 rows where others have 3"):
         Log.read(tmp_path / "a.json")
 
 
@@ -196,7 +196,7 @@ ROWS = np.arange(200)
         (
             5 * ROWS,
             200.0,
-            "t: taken as ms: the usual step is 5,",
+            "t: taken as ms: the median step is 5,",
         ),  # 0, 5, 10: ms of a robot at 200 Hz, no log at 0.2 Hz
         (2.5 * ROWS, 400.0, "t: taken as ms"),
         (20 * ROWS + 7_000_000, 50.0, "t: taken as ms"),  # since it was switched on, two hours ago
@@ -206,7 +206,7 @@ ROWS = np.arange(200)
         (2_000_000 * ROWS + 10**15, 500.0, "t: taken as ns"),  # switched on eleven days ago
         (10 * ROWS + 1_700_000_000_000, 100.0, "t: taken as ms: stamps of this size count from 1970"),
         (10_000_000 * ROWS + 1_700_000_000 * 10**9, 100.0, "t: taken as ns: stamps of this size count from 1970"),
-        (ROWS, 1.0, "t: taken as s: the usual step is 1, which is 1 Hz; in ms it would be 1000 Hz"),
+        (ROWS, 1.0, "t: taken as s: the median step is 1, which is 1 Hz; in ms it would be 1000 Hz"),
         (0.1 * ROWS, 10.0, ""),
         (0.00005 * ROWS, 20000.0, ""),
         (10 * ROWS + 1_700_000_000, 0.1, ""),  # a slow logger's wall clock

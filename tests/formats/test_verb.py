@@ -33,7 +33,7 @@ def test_log_tells_draws_and_saves(tmp_path, capsys):
     assert np.isnan(log["joint_pos"][50:60]).all() and log.meta["names"]["joint_pos"] == ["hinge"]
     assert main(["log", str(tmp_path / "run.npz")]) == 0
     text = capsys.readouterr().out
-    assert "200 rows, 1.990 s, 100 Hz" in text and "holes: 1, about 10 samples lost" in text and "joint_pos" in text
+    assert "200 rows, 1.990 s, 100 Hz" in text and "gaps: 1, about 10 samples lost" in text and "joint_pos" in text
 
 
 def test_log_ends_with_the_next_command_and_says_what_is_wrong(tmp_path, capsys):
@@ -53,7 +53,7 @@ def test_infinities_were_not_measured_either(tmp_path, capsys):
     assert q["nan"] == 0.75
     assert main(["log", str(tmp_path / "a.csv")]) == 0
     text = capsys.readouterr().out
-    assert "not measured" in text and "75.0 %" in text
+    assert "missing" in text and "75.0 %" in text
 
 
 def test_a_name_of_another_kind_is_refused_and_a_new_folder_is_made(tmp_path, capsys):
@@ -89,4 +89,4 @@ def test_uneven_steps_are_said_with_the_mean_rate(tmp_path, capsys):
         and facts["rate"] == pytest.approx(1 / 0.0035)
     )
     assert main(["log", str(tmp_path / "a.npz")]) == 0
-    assert "249.979 Hz on average, steps uneven: the usual one is 3.5 ms, 285.714 Hz" in capsys.readouterr().out
+    assert "249.979 Hz on average, uneven steps: the median is 3.5 ms, 285.714 Hz" in capsys.readouterr().out

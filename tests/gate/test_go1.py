@@ -37,7 +37,7 @@ def client(tmp_path, **change):
 def held_back(who):
     verdict = gate(who, tasks.nominal(who.task), PLAN, Limits(success=BAR))
     assert not verdict.checks[0].holds
-    return verdict.meta["suspects"][0]
+    return verdict.meta["contract_faults"][0]
 
 
 def test_at_its_own_contract_it_walks_at_the_speed_seen_elsewhere(tmp_path):
@@ -53,12 +53,12 @@ def test_at_its_own_contract_it_walks_at_the_speed_seen_elsewhere(tmp_path):
 def test_its_latency_margin_is_between_20_and_40_ms(tmp_path):
     who = client(tmp_path)
     found = margins.latency(who.policy, who.task, 10, 1000, 0.9, lambda _: None, threads=1)
-    assert found.borne is not None and 0.02 - 1e-9 <= found.borne <= 0.04 and found.broken <= 0.04
+    assert found.tolerated is not None and 0.02 - 1e-9 <= found.tolerated <= 0.04 and found.failing <= 0.04
 
 
 def test_a_delay_of_40_ms_is_held_back_and_named(tmp_path):
     best = held_back(client(tmp_path, latency=0.04))
-    assert best["holds"] and best["kind"] == "delay" and best["without"] == 0.0
+    assert best["passes"] and best["kind"] == "delay" and best["without"] == 0.0
 
 
 def test_observations_in_another_joint_order_are_held_back_and_the_right_order_is_named(tmp_path):
@@ -66,7 +66,7 @@ def test_observations_in_another_joint_order_are_held_back_and_the_right_order_i
     swapped = [data["joints"][i] for i in LEFT_RIGHT]
     terms = [{"name": t, "joints": swapped} if t in ("joint_pos", "joint_vel") else t for t in data["observation"]]
     best = held_back(client(tmp_path, observation=terms))
-    assert best["holds"] and best["kind"] == "order" and "joint_pos and joint_vel are read" in best["change"]
+    assert best["passes"] and best["kind"] == "order" and "joint_pos and joint_vel are read" in best["change"]
     assert "FR FL RR RL" in best["change"] and best["success"] == 1.0 and best["without"] == 0.0
 
 
@@ -99,7 +99,7 @@ def test_other_mistakes_are_named_too(tmp_path, change, kind):
                 "observation": [{"name": t, "scale": change[term]} if t == term else t for t in data["observation"]]
             }
     best = held_back(client(tmp_path, **change))
-    assert best["holds"] and best["kind"] == kind
+    assert best["passes"] and best["kind"] == kind
 
 
 @pytest.mark.slow

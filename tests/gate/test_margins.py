@@ -7,12 +7,13 @@ import pytest
 
 from surefoot import tasks
 from surefoot.belief import point
-from surefoot.gate.margins import Blow, climb, handle, latency, push
-from surefoot.gate.runs import Runs, suspect_unknown
+from surefoot.gate.margins import Push, climb, latency, push
+from surefoot.gate.runs import Runs, Separation, separation
 from surefoot.learn.nets.policy_net import linear
 from surefoot.params import Params
 from surefoot.policy import Zero
 from surefoot.sim.engine import Engine
+from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.model.load import load_string
 from surefoot.tasks.rollout import contract, evaluate
 from surefoot.world import Chance, Start
@@ -33,16 +34,16 @@ def test_a_climb_ends_just_below_what_breaks_it(breaks):
         return outcome(0 if load >= 0.5 * breaks - 1e-9 else 10)
 
     found = climb(run, 0.5, 50.0, 0.9)
-    assert found.borne < 0.5 * breaks - 1e-9 <= found.broken
-    assert found.broken - found.borne <= max(0.5, 0.1 * found.borne) + 1e-9  # a step, or a tenth
-    assert found.falls == found.broken and len(tried) <= 2 + 2 * np.log2(breaks + 1) + 1
+    assert found.tolerated < 0.5 * breaks - 1e-9 <= found.failing
+    assert found.failing - found.tolerated <= max(0.5, 0.1 * found.tolerated) + 1e-9  # a step, or a tenth
+    assert found.falls == found.failing and len(tried) <= 2 + 2 * np.log2(breaks + 1) + 1
 
 
 def test_what_never_breaks_is_told_so_and_what_fails_unloaded_bears_nothing():
     never = climb(lambda load: outcome(10), 1.0, 20.0, 0.9)
-    assert never.borne == 20.0 and never.broken == np.inf and never.falls is None
+    assert never.tolerated == 20.0 and never.failing == np.inf and never.falls is None
     hopeless = climb(lambda load: outcome(5), 1.0, 20.0, 0.9)
-    assert hopeless.borne is None and hopeless.broken == 0.0 and len(hopeless.rungs) == 1
+    assert hopeless.tolerated is None and hopeless.failing == 0.0 and len(hopeless.rungs) == 1
 
 
 BALL = '<mujoco><option gravity="0 0 0"/><worldbody><body name="ball"><freejoint/><geom size=".1" mass="2"/></body></worldbody></mujoco>'
@@ -51,9 +52,9 @@ BALL = '<mujoco><option gravity="0 0 0"/><worldbody><body name="ball"><freejoint
 def test_a_blow_gives_a_free_body_its_impulse_over_its_mass():
     """m v = J: 3 N s on 2 kg are 1.5 m/s, sideways, and none before or after."""
     model = load_string(BALL).model
-    body, axes, mass = handle(model)
+    body, axes, mass = Plain(model).push_point
     assert body == "ball" and mass == 2.0
-    world = Engine(model, Params(), 16, 5, terms=(Blow(body, 3.0, axes, 2.0),))
+    world = Engine(model, Params(), 16, 5, terms=(Push(body, 3.0, axes, 2.0),))
     q = np.zeros((16, 7))
     q[:, 3] = 1
     world.reset(np.arange(16), np.zeros((16, 0)), Start(q, np.zeros((16, 6)), np.zeros((16, 0))))
@@ -69,34 +70,44 @@ def test_a_blow_gives_a_free_body_its_impulse_over_its_mass():
 def hand():
     task = tasks.resolve("balance")
     task = replace(task, observations={"actor": task.observations["actor"]}, seconds=4.0, window=4.0)
-    c = contract(task, tasks.env(task, 1).world.model)
+    c = contract(task, tasks.env(task, 1).world)
     return task, linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]}), c
 
 
 def test_the_latency_margin_is_where_an_evaluation_with_that_latency_breaks():
-    """By another route: the task's own unknown `latency`, set to what the margin says is borne and is not."""
+    """By another route: the task's own unknown `latency`, set to the delays that are tolerated and not."""
     task, policy, _ = hand()
     found = latency(policy, task, 20, 5, 0.9, lambda _: None, threads=1)
-    assert found.borne is not None and found.broken == pytest.approx(found.borne + 0.02)  # an engine step of 20 ms
-    for delay, good in ((found.borne, True), (found.broken, False)):
+    assert found.tolerated is not None and found.failing == pytest.approx(
+        found.tolerated + 0.02
+    )  # an engine step of 20 ms
+    for delay, good in ((found.tolerated, True), (found.failing, False)):
         e = task.params.vector({"latency": delay - 0.005})
         rate = evaluate(policy, tasks.env(task, 20, point(task.params, e), 5, threads=1)).rate
         assert (rate >= 0.9) == good
         assert rate == next(r.rate for r in found.rungs if r.load == pytest.approx(delay))
 
 
-def test_a_cart_is_pushed_along_its_rail_and_a_better_law_bears_more():
+def test_a_policy_that_observes_e_has_a_latency_margin_and_does_not_observe_the_added_delay():
+    task = tasks.resolve("balance")
+    teacher = tasks.with_override(replace(task, seconds=0.1, window=0.1), tasks.ObsOverride(also=("e",)))
+    policy = Zero(contract(teacher, tasks.env(teacher, 1).world))
+    found = latency(policy, teacher, 2, 5, 0.5, lambda _: None, threads=1)
+    assert found.rungs[0].rate == 1.0 and policy.contract.obs_dim == 4 + len(task.params)
+
+
+def test_a_cart_is_pushed_along_its_rail_and_a_better_law_tolerates_more():
     task, policy, c = hand()
-    body, axes, mass = handle(tasks.env(task, 1).world.model)
+    body, axes, mass = Plain(tasks.env(task, 1).world.model).push_point
     assert body == "cart" and np.allclose(np.abs(axes), [[1, 0, 0]]) and mass == pytest.approx(1.1)
     strong = push(policy, task, 16, 5, 0.9, lambda _: None, threads=1)
     nobody = push(Zero(c), task, 16, 5, 0.9, lambda _: None, threads=1)
-    assert strong.borne is not None and strong.borne > 0.2 and nobody.borne is None
+    assert strong.tolerated is not None and strong.tolerated > 0.2 and nobody.tolerated is None
 
 
-def test_the_unknown_that_parts_failures_is_named():
+def test_the_unknown_that_separates_failures_is_named():
     rng = np.random.default_rng(0)
     e = rng.random((200, 3))
     runs = Runs(e[:, 1] < 0.8, 0.8 - e[:, 1], np.ones(200, bool), np.zeros(200), e, {})
-    assert suspect_unknown(runs, ["a", "b", "c"]) == ("b", "high", 1.0)
-    assert suspect_unknown(replace(runs, success=np.ones(200, bool)), ["a", "b", "c"]) is None
+    assert separation(runs, ["a", "b", "c"]) == Separation("b", "high", 1.0)
+    assert separation(replace(runs, success=np.ones(200, bool)), ["a", "b", "c"]) is None

@@ -54,7 +54,7 @@ def test_what_are_no_rates_of_two_policies_is_refused(bad):
 def test_fewer_than_five_policies_have_no_interval():
     real, sim, *_ = PUBLISHED["spoon"]
     found = proxy(sim=sim, real=real, rng=np.random.default_rng(0))
-    assert found.n == 3 and found.pearson.low is None and "it takes 5" in found.mmrv.how
+    assert found.n == 3 and found.pearson.low is None and "it needs 5" in found.mmrv.how
 
 
 def test_intervals_hold_the_value_and_widen_with_fewer_episodes():

@@ -35,10 +35,10 @@ def test_one_percent_failures_at_95_percent_takes_299_clean_episodes():
     assert stats.binom.cdf(1, 473, 0.01) <= 0.05 < stats.binom.cdf(1, 472, 0.01)
 
 
-def test_a_claim_the_sample_cannot_bear_is_refused_and_told_what_it_takes():
+def test_a_claim_that_the_sample_cannot_support_fails_and_says_how_many_episodes_it_needs():
     assert claim(299, 299, 0.01).holds
     refused = claim(298, 298, 0.01)
-    assert not refused.holds and "takes 299" in refused.evidence and refused.high > 0.01
+    assert not refused.holds and "needs 299" in refused.evidence and refused.high > 0.01
     assert not claim(299, 300, 0.01).holds
     with pytest.raises(SurefootError, match="0 episodes"):
         claim(0, 0, 0.01)
@@ -71,7 +71,7 @@ def test_no_numbers_and_nan_are_refused(verb):
 
 def test_fewer_than_five_seeds_have_no_interval():
     found = seeds([1.0, 2.0, 3.0, 4.0])
-    assert found.value == 2.5 and found.low is None and "no interval: n = 4, and it takes 5" in str(found)
+    assert found.value == 2.5 and found.low is None and "no interval: n = 4, it needs 5" in str(found)
     assert seeds([1.0] * 7).low is None
 
 

@@ -9,7 +9,7 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import Each, price, sweep, values_over
+from surefoot.gate.sweep import PerPoint, price, sweep, values_over
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, Zero
@@ -29,7 +29,7 @@ class Feedback(Policy):
 
 def hands():
     task = tasks.resolve("balance")
-    c = contract(task, tasks.env(task, 1).world.model)
+    c = contract(task, tasks.env(task, 1).world)
     return task, {"catches": Feedback(c), "nobody": Zero(c)}
 
 
@@ -116,7 +116,7 @@ def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
     task, policies = hands()
     others, values = task.belief, np.array([8.0, 10.0, 13.0])
     facts = sweep(policies, task, "gravity", values, others, 8, seed=3)
-    same = Each(policies["catches"].contract, (policies["catches"],) * 3)
+    same = PerPoint(policies["catches"].contract, (policies["catches"],) * 3)
     price_ = price(facts, same, task, others)["price"]
     assert price_["catches"]["mean"] == 0.0 and "are equal" in price_["catches"]["how"] and price_["nobody"]["low"] > 0
 

@@ -3,21 +3,21 @@
 --sample     about 100 files of all classes        --only KIND[/NAME]   some of them       --list   what there is
 --json       results for machines                  --jobs N             at the same time   --keep DIR   leave the files there
 
-291 s of one processor for all; measured class by class, in three runs:
+314 s of one processor for all:
 
     class        files  refused  accepted  failures        class        files  refused  accepted  failures
-    csv             44       32        12         0        deploy          39       38         1         0
+    csv             44       34        10         0        deploy          39       38         1         0
     json            31       23         8         0        belief          47       46         1         0
     mapping         30       28         2         0        policy         119      115         4         0
-    npz             38       29         9         0        run             87       53        34         0
+    npz             38       29         9         0        run             87       54        33         0
     mat             19       18         1         0        term            58       57         1         0
-    parquet         22       19         3         0        mjcf            52       46         6         0
+    parquet         22       19         3         0        mjcf            56       49         7         0
     lerobot         31       20        11         0        mjcf paths      27       26         1         0
     mcap            31       27         4         0        urdf            22       17         5         0
     rosbag2         32       25         7         0        assets          25       18         7         0
-    onnx            26       22         4         0        special         36       33         3         0
+    onnx            26       22         4         0        special         41       38         3         0
     contract        52       49         3         0        shadow          24        0        24         0
-    all            942      778       164         0        names           50       37        13         0
+    all            951      789       162         0        names           50       37        13         0
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Sound files, which the generators spoil: a log, a run, a policy, a learned Term, a robot with another's net and contract."""
+"""Sound files, which the generators spoil: a log, a run, a policy, learned Terms, a robot with another's net and contract."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ def make(good: Path) -> None:
     rows = "".join(f"{a!r},{np.sin(6 * a)!r},{np.cos(6 * a)!r}\n" for a in t.tolist())
     (good / "swing.csv").write_text("time,q0,q1\n" + rows.replace("np.float64(", "").replace(")", ""))
     _run(good)
-    _term(good / "term")
+    _terms(good)
     _stranger(good)
 
 
@@ -28,16 +28,34 @@ def _run(good: Path) -> None:
     (good / "belief.json").write_text(json.dumps(tasks.resolve("balance").belief.to_json()))
 
 
-def _term(folder: Path) -> None:
-    """A missing force of zeros on the cart and pole."""
-    from surefoot import tasks
-    from surefoot.sim.learned import Ensemble, Layout, MissingForce, save
+def _terms(good: Path) -> None:
+    """A small residual force on the cart and pole, and a net of its motor."""
+    import torch
 
-    layout = Layout.of(tasks.env(tasks.resolve("balance"), 1).world.model)
-    n, nv = len(layout.names), layout.nv
-    zero = lambda *shape: np.zeros(shape)  # noqa: E731
-    arrays = {"w0": zero(2, 4, n), "b0": zero(2, 4), "w1": zero(2, nv, 4), "b1": zero(2, nv), "mean": zero(n), "sd": np.ones(n), "scale": np.ones(nv), "doubt": np.array(0.0)}  # fmt: skip
-    save(MissingForce(layout, Ensemble(arrays)), folder)
+    from surefoot import tasks
+    from surefoot.real2sim.actuator.net import ActuatorModule, Shape, UnitNets, exported
+    from surefoot.real2sim.residual.ensemble import Ensemble
+    from surefoot.real2sim.residual.force_fit import term_of
+    from surefoot.real2sim.residual.settings import FitSettings
+    from surefoot.sim.learned import save
+    from surefoot.sim.learned.actuator_net import Actuators, drives
+    from surefoot.sim.learned.features import StateFeatures
+
+    world = tasks.env(tasks.resolve("balance"), 1).world
+    features = StateFeatures.of(world.model)
+    net = Ensemble(len(features.names), features.nv, FitSettings(members=2, hidden=(4,)), torch.Generator())
+    net.spread.fill_(1.0)
+    save(term_of("force", world, net.scaled(np.full(features.nv, 1e-3))), good / "term")
+    shape = Shape("gru", (0,), 1, 1, 4)
+    scales = {"shift": np.full((1, 1, 3), 0.5), "scale": np.ones((1, 1, 3)), "gain": np.ones((1, 1, 1)), "offset": np.full((1, 1, 1), 0.1)}  # fmt: skip
+    nets = UnitNets(shape, scales, 0)
+    torch.nn.init.ones_(nets.last.weight)
+    save(
+        exported(
+            ActuatorModule(nets, shape, (5.0,)), Actuators(world.dt, drives(world.model), (0.1,), (5.0,)), world.model
+        ),
+        good / "motor",
+    )
 
 
 def _stranger(good: Path) -> None:
@@ -45,14 +63,13 @@ def _stranger(good: Path) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     from surefoot.contract import Contract
-    from surefoot.tasks.ready.ground import Ground
     from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
     contract = {
         "joints": list(JOINTS), "home": list(STAND), "observation": [{"name": n} for n in TERMS], "rate": 50.0, "action_scale": [0.5],
         "action_limit": 100.0, "latency": 0.0, "frame": "imu", "commands": {"vx": [0.5, 0.5]}, "kp": [], "about": "",
     }  # fmt: skip
-    (good / "robot.xml").write_text(xml(Ground()))
+    (good / "robot.xml").write_text(xml())
     (good / "contract.json").write_text(json.dumps(contract))
     n = Contract.from_json(contract).obs_dim
     graph = helper.make_graph(

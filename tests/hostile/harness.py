@@ -5,7 +5,8 @@
     memory  peak over the base: the larger of the summed resident memory of the process tree, that it has for three looks of
             20 ms (a process that is being started counts twice for a moment), and the largest single process by wait4's
             ru_maxrss; the base is the forked worker before it reads anything
-    left    on a refusal: files that are new or changed in the case's folder or its TMPDIR, and processes that still run
+    left    on a refusal: files that are new or changed in the case's folder or its TMPDIR, and processes that still run;
+            always: files that are new or changed in the folder outside
     escape  control characters in the output, or a line of an error that a name of the input forged
 A worker imports all of surefoot once; each case is a fork of it, so that 650 files take minutes and share nothing.
 """
@@ -193,7 +194,8 @@ def _judge(r: Result, state: Running, code: int, running: bool) -> None:
         r.failed["leaked"] = "the content of a file outside was shown or kept"
     if r.memory > BYTES:
         r.failed["memory"] = f"{r.memory / 2**30:.2f} GiB over the base"
-    if running or (refused and new):
+    new = new if refused else [n for n in new if n.startswith("outside/")]
+    if running or new:
         r.failed["left"] = "a process" if running else ", ".join(sorted(new)[:4])
     if found := CONTROL.search(both):
         r.failed["escape"] = f"{found[0]!r} in the output"
@@ -277,9 +279,9 @@ def load_everything() -> None:
     import surefoot.cli  # noqa: F401
 
     for name in (
-        "surefoot.formats.align", "surefoot.formats.about", "surefoot.formats.text", "surefoot.formats.arrays", "surefoot.formats.tables",
-        "surefoot.formats.bags", "surefoot.formats.jail", "surefoot.learn.train", "surefoot.gate.gate", "surefoot.gate.candidate",
-        "surefoot.verbs.look", "surefoot.verbs.gate", "surefoot.gate.suspects", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
+        "surefoot.formats.align", "surefoot.formats.summary", "surefoot.formats.readers.text", "surefoot.formats.readers.arrays",
+        "surefoot.formats.readers.tables", "surefoot.formats.readers.bags", "surefoot.formats.readers.isolated_reader", "surefoot.learn.train", "surefoot.gate.gate", "surefoot.gate.candidate",
+        "surefoot.verbs.look", "surefoot.verbs.gate", "surefoot.gate.contract_faults", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
         "surefoot.real2sim.preflight", "surefoot.deploy.bundle", "scipy.io", "yaml", "onnx", "onnxruntime", "safetensors.torch",
     ):  # fmt: skip
         importlib.import_module(name)

@@ -57,6 +57,7 @@ def mjcf() -> Iterator[Case]:
         "timestep 0.5": arm(pre='<option timestep="0.5"/>'), "timestep 1e-300": arm(pre='<option timestep="1e-300"/>'), "forcerange swapped": motor('forcerange="5 -5"'), "kp -5": motor('kp="-5"', "position"),
         "huge text": arm(pre=f'<custom><text name="t" data="{"x" * 10_000_000}"/></custom><bad/>'),
         "name forged in a defect": arm(joint='damping="-1"').replace("elbow", f"a&#10;{FORGED}"), "file forged": arm(pre=f'<include file="a&#10;{FORGED}.xml"/>'), "c1 in a defect": arm(joint='damping="-1"').replace("elbow", "a&#155;31m"),
+        "lengthrange diverges": arm(pre='<compiler><lengthrange accel="1e15"/></compiler>', post='<actuator><muscle joint="elbow"/></actuator>'), "lengthrange of all": arm(pre='<compiler><lengthrange mode="all" inttotal="1e12"/></compiler>', post='<actuator><motor joint="elbow"/></actuator>'),
         "lengthrange": arm(pre='<compiler><lengthrange mode="all" timeconst="1e-9" timestep="1e-12" inttotal="1e12"/></compiler>', post='<actuator><muscle joint="elbow"/></actuator>'),
     }  # fmt: skip
     for name, content in refused.items():
@@ -68,6 +69,11 @@ def mjcf() -> Iterator[Case]:
     }  # fmt: skip
     for name, content in either.items():
         yield one(name, content, "either")
+    yield one("muscle", arm(joint='range="-60 60"', post='<actuator><muscle joint="elbow"/></actuator>'), "accept")
+    slow = '<compiler><lengthrange timestep="1e-4" inttotal="1e3"/></compiler>'
+    yield one(
+        "lengthrange within bounds", arm(pre=slow, post='<actuator><muscle joint="elbow"/></actuator>'), heavy=True
+    )
     for n in (900, 2500, 6000):
         yield one(f"{n} free bodies", lambda n=n: bodies(n), "either", heavy=True)
     yield one("900 free bodies in one place", lambda: re.sub('pos="[^"]*"', "", bodies(900)), "either", heavy=True)

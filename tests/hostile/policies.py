@@ -181,25 +181,25 @@ def tensors(rows: dict[str, Any], data: bytes = bytes(64), length: int | None = 
     return struct.pack("<Q", len(head) if length is None else length) + head + data
 
 
-def card_of(folder: Path) -> dict[str, Any]:
-    """What a policy says of itself."""
+def card_of(folder: Path, name: str = "policy.onnx") -> dict[str, Any]:
+    """What a policy or a learned Term says of itself."""
     import onnx
 
-    return json.loads({r.key: r.value for r in onnx.load(folder / "policy.onnx").metadata_props}["surefoot"])  # type: ignore[no-any-return]
+    return json.loads({r.key: r.value for r in onnx.load(folder / name).metadata_props}["surefoot"])  # type: ignore[no-any-return]
 
 
-def sealed(folder: Path, card: Any, change: Callable[[Any], Any] | None = None) -> None:
-    """Write a policy with another card and a hash that agrees: a check of the seal alone does not find it."""
+def sealed(folder: Path, card: Any, change: Callable[[Any], Any] | None = None, name: str = "policy.onnx") -> None:
+    """Write a file of ours with another card and a hash that agrees: a check of the seal alone does not find it."""
     import onnx
 
-    model = onnx.load(folder / "policy.onnx")
+    model = onnx.load(folder / name)
     text = card if isinstance(card, str) else json.dumps(card)
     onnx.helper.set_model_props(model, {"surefoot": text, "sha256": "0" * 64})
     if change:
         change(model)
     blank = model.SerializeToString()
     hash_ = hashlib.sha256(blank).hexdigest()
-    (folder / "policy.onnx").write_bytes(blank.replace(b"0" * 64, hash_.encode()))
+    (folder / name).write_bytes(blank.replace(b"0" * 64, hash_.encode()))
 
 
 def weighed(folder: Path, data: bytes) -> None:
@@ -226,6 +226,8 @@ def replaced(path: Path, how: str) -> None:
 
 
 SPECIAL = ("to zero", "a pipe", "of 1 TiB")
+CARDS = {"no JSON": "{", "list": "[]", "deep": "[" * 100_000, "nan": '{"format": NaN}', "twice": '{"format":2,"format":2}', "surrogate": '{"\\ud800":1}', "digits": '{"format":' + "1" * 10**6 + "}", "forged": json.dumps({f"x\n{FORGED}": 1})}  # fmt: skip
+"""of files of ours, that are no cards"""
 
 
 def policy() -> Iterator[Case]:
@@ -268,11 +270,11 @@ def policy() -> Iterator[Case]:
         ("golden gone", "golden", GONE), ("golden empty", "golden/obs", []), ("golden huge", "golden/obs/0/0", 1e300), ("golden 10^400", "golden/obs/0/0", 9**420), ("golden other", "golden/out/0/0", 99.0), ("golden control", "golden/control/0/0", 99.0), ("golden readings", "golden/readings/joint_pos/0/0", 99.0), ("golden readings list", "golden/readings", []), ("golden parts", "golden/parts", {"joint_pos": ["slide"]}),
     ):  # fmt: skip
         yield card(name, path, value, "either" if name in ("task module", "names escape") else "refuse")
-    for name, text in {"no JSON": "{", "list": "[]", "deep": "[" * 100_000, "nan": '{"format": NaN}', "twice": '{"format":2,"format":2}', "surrogate": '{"\\ud800":1}', "digits": '{"format":' + "1" * 10**6 + "}", "forged": json.dumps({f"x\n{FORGED}": 1})}.items():  # fmt: skip
+    for name, text in CARDS.items():
         yield one(f"card {name}", lambda r, p, text=text: sealed(r, text))
     for name, data in {"gone": b"", "twice": b"0" * 64, "other": b"f" * 64}.items():
-        yield one(f"seal {name}", lambda r, p, data=data: _seal(r / "policy.onnx", data))
-    yield one("net answers otherwise", lambda r, p: sealed(r, card_of(r), _louder))
+        yield one(f"seal {name}", lambda r, p, data=data: seal_with(r / "policy.onnx", data))
+    yield one("net answers otherwise", lambda r, p: sealed(r, card_of(r), louder))
     yield one(
         "metadata twice", lambda r, p: sealed(r, card_of(r), lambda m: m.metadata_props.add(key="surefoot", value="{}"))
     )
@@ -302,7 +304,7 @@ def policy() -> Iterator[Case]:
         yield arrays(name, change)
 
 
-def _seal(path: Path, data: bytes) -> None:
+def seal_with(path: Path, data: bytes) -> None:
     """The hash in a policy, replaced or written twice."""
     import onnx
 
@@ -313,11 +315,11 @@ def _seal(path: Path, data: bytes) -> None:
     path.write_bytes(model.SerializeToString())
 
 
-def _louder(model: Any) -> None:
+def louder(model: Any) -> None:
     """A net of which one array is twice as large."""
     from onnx import numpy_helper
 
-    first = next(t for t in model.graph.initializer if len(t.dims) == 2)
+    first = next(t for t in model.graph.initializer if len(t.dims) >= 2)
     first.CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(first), first.name))
 
 

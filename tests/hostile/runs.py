@@ -12,7 +12,7 @@ from .arrays import TIME, Q, archive, pickled, saved
 from .case import ESCAPE, FORGED, Case, Place, spoilt
 from .logs import GOOD
 from .models import arm
-from .policies import GONE, SPECIAL, WEIGHTS, broken, odd, put, read, replaced
+from .policies import CARDS, GONE, SPECIAL, WEIGHTS, card_of, louder, odd, put, read, replaced, seal_with, sealed
 
 RESUME = ("train", "--resume", "run", "--threads", "1")
 
@@ -98,51 +98,68 @@ def _checkpoint(card: Path, data: bytes) -> None:
 
 
 def terms() -> Iterator[Case]:
-    argv = ("eval", "{good}/run", "--episodes", "2", "--terms", "t")
+    FILE = "term.onnx"
 
-    def one(name: str, change: Callable[[Path, Place], Any], want: str = "refuse") -> Case:
-        return Case("term", name, lambda p: (shutil.copytree(p.good / "term", p.here / "t"), change(p.here / "t", p)), argv, want)  # fmt: skip
+    def one(name: str, change: Callable[[Path, Place], Any], want: str = "refuse", good: str = "term") -> Case:
+        argv = ("eval", "{good}/run", "--episodes", "2", "--terms", "t")
+        return Case("term", name, lambda p: (shutil.copytree(p.good / good, p.here / "t"), change(p.here / "t", p)), argv, want)  # fmt: skip
 
-    def card(name: str, path: str, value: Any) -> Case:
-        return one(name, lambda t, p: resealed(t / "term.json", put(read(t / "term.json"), path, value)))
+    def card(name: str, path: str, value: Any, good: str = "term") -> Case:
+        return one(name, lambda t, p: sealed(t, put(card_of(t, FILE), path, value), name=FILE), good=good)
 
-    def weights(name: str, make: Callable[[Place], bytes]) -> Case:
-        def write(t: Path, p: Place) -> None:
-            (t / "term.safetensors").write_bytes(data := make(p))
-            resealed(t / "term.json", read(t / "term.json") | {"weights": hashlib.sha256(data).hexdigest()})
+    def net(name: str, change: Callable[[Any], Any], good: str = "term") -> Case:
+        return one(name, lambda t, p: sealed(t, card_of(t, FILE), change, FILE), good=good)
 
-        return one(name, write)
-
-    def arrays(name: str, change: Callable[[dict[str, Any]], Any]) -> Case:
-        def changed(p: Place) -> bytes:
-            from safetensors.numpy import load, save
-
-            a = {k: v.copy() for k, v in load((p.good / "term/term.safetensors").read_bytes()).items()}
-            change(a)
-            return bytes(save(a))
-
-        return weights(name, changed)
-
-    yield one("sound", lambda t, p: None, "accept")
-    yield one("edited", lambda t, p: (t / "term.json").write_text(json.dumps(put(read(t / "term.json"), "kind", "delta action"))))  # fmt: skip
-    for field in ("format", "kind", "layout", "layout/joints", "layout/places", "layout/turns", "layout/base", "layout/nv", "layout/controls", "weights"):  # fmt: skip
+    for good in ("term", "motor"):
+        yield one(f"sound {good}", lambda t, p: None, "accept", good)
+        yield net(f"{good} answers otherwise", louder, good)
+    yield one("edited", lambda t, p: (t / FILE).write_bytes((t / FILE).read_bytes().replace(b"residual force", b"residual farce")))  # fmt: skip
+    for field in ("format", "kind", "term", "golden", "about", "term/features", "term/features/joints", "term/features/places", "term/features/turns", "term/features/base", "term/features/nv", "term/features/controls"):  # fmt: skip
         for k, v in odd(field).items():
             yield card(f"{field.replace('/', ' ')} {k}", field, v)
+    for field in ("term", "term/dt", "term/drives", "term/slow", "term/limit", "term/drives/0", "term/drives/0/gain", "term/drives/0/actuator", "term/drives/0/gear"):  # fmt: skip
+        for k, v in odd(field).items():
+            yield card(f"motor {field.replace('/', ' ')} {k}", field, v, "motor")
+    at = "term/features"
     for name, path, value in (
-        ("place beyond", "layout/places/0", 99), ("place negative", "layout/places/0", -99), ("na 1e9", "layout/na", 10**9), ("joint forged", "layout/joints/0", f"x\n{FORGED}"), ("joint escape", "layout/joints/0", ESCAPE), ("kind escape", "kind", ESCAPE), ("kind other", "kind", "delta action"), ("speeds short", "layout/speeds", [0]), ("unknown field", "layout/nvv", 2), ("earlier format", "format", 1),
+        ("place beyond", f"{at}/places/0", 99), ("place negative", f"{at}/places/0", -99), ("na 1e9", f"{at}/na", 10**9), ("joint forged", f"{at}/joints/0", f"x\n{FORGED}"), ("joint escape", f"{at}/joints/0", ESCAPE), ("kind escape", "kind", ESCAPE), ("kind other", "kind", "delta action"), ("kind actuator", "kind", "actuator net"), ("speeds short", f"{at}/speeds", [0]), ("unknown field", f"{at}/nvv", 2), ("earlier format", "format", 2), ("golden other", "golden/0/0", 99.0), ("golden short", "golden", [[0.0]]), ("golden gone", "golden", GONE), ("a contract", "contract", {}),
     ):  # fmt: skip
         yield card(name, path, value)
-    for name in ("header of 2^64-1", "header no JSON", "shape overflows", "dtype bf16", "no tensors", "name escape"):
-        yield weights(f"weights {name}", lambda p, make=WEIGHTS[name]: make())
-    yield weights("weights pickle", pickled)
+    for name, path, value in (("dt 1e-300", "term/dt", 1e-300), ("dt other", "term/dt", 0.5), ("slow 0", "term/slow", [0.0]), ("limits two", "term/limit", [1.0, 1.0]), ("no drives", "term/drives", []), ("gain other", "term/drives/0/gain", 7.0), ("actuator forged", "term/drives/0/actuator", f"x\n{FORGED}")):  # fmt: skip
+        yield card(f"motor {name}", path, value, "motor")
+    for name, text in CARDS.items():
+        yield one(f"card {name}", lambda t, p, text=text: sealed(t, text, name=FILE))
+    for name, data in {"gone": b"", "twice": b"0" * 64, "other": b"f" * 64}.items():
+        yield one(f"seal {name}", lambda t, p, data=data: seal_with(t / FILE, data))
     for name, change in (
-        ("array flat", lambda a: a.update(w0=a["w0"].reshape(-1))), ("array scalar", lambda a: a.update(w0=a["doubt"])), ("array gap", lambda a: a.update(w3=a["w0"])), ("array nan", lambda a: a["b0"].fill(float("nan"))), ("array sd 0", lambda a: a["sd"].fill(0)), ("doubt a row", lambda a: a.update(doubt=a["sd"])), ("prior alone", lambda a: a.update(p_w0=a["w0"])),
+        ("weights nan", _nan), ("weights elsewhere", _elsewhere), ("operator unknown", lambda m: setattr(m.graph.node[0], "op_type", f"x\n{FORGED}")), ("inputs two", lambda m: m.graph.input.add().CopyFrom(m.graph.output[0])), ("metadata twice", lambda m: m.metadata_props.add(key="surefoot", value="{}")), ("width 2^40", lambda m: setattr(m.graph.output[0].type.tensor_type.shape.dim[1], "dim_value", 1 << 40)), ("no nodes", lambda m: m.graph.ClearField("node")),
     ):  # fmt: skip
-        yield arrays(name, change)
+        yield net(name, change)
+    for k in range(2):
+        yield one(f"turned {k}", lambda t, p, k=k: (t / FILE).write_bytes(spoilt((t / FILE).read_bytes(), k, 1 + 3 * k)))  # fmt: skip
+    yield one("cut", lambda t, p: (t / FILE).write_bytes(spoilt((t / FILE).read_bytes(), 1, 0)))
+    yield one("pickle", lambda t, p: (t / FILE).write_bytes(pickled(p)))
     for how in SPECIAL:
-        yield one(f"weights {how}", lambda t, p, how=how: replaced(t / "term.safetensors", how))
-    for case in broken("term", "t/term.json", argv, few=True):
-        yield Case("term", case.name, lambda p, case=case: (shutil.copytree(p.good / "term", p.here / "t"), os.remove(p.here / "t/term.json"), case.build(p)), argv, case.want)  # fmt: skip
+        yield one(f"file {how}", lambda t, p, how=how: replaced(t / FILE, how))
+    yield one("a policy", lambda t, p: shutil.copy(p.good / "run/policy.onnx", t / FILE))
+    yield one("of others", lambda t, p: shutil.copy(p.good / "policy.onnx", t / FILE))
+    yield one("of an earlier version", lambda t, p: (os.remove(t / FILE), (t / "term.json").write_text('{"format": 2, "layout": {}}')))  # fmt: skip
+    yield one("nothing", lambda t, p: os.remove(t / FILE))
+
+
+def _nan(model: Any) -> None:
+    from onnx import numpy_helper
+
+    first = next(t for t in model.graph.initializer if len(t.dims) >= 2)
+    first.CopyFrom(numpy_helper.from_array(float("nan") * numpy_helper.to_array(first), first.name))
+
+
+def _elsewhere(model: Any) -> None:
+    """Weights in another file, outside."""
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = 1
+    tensor.external_data.add(key="location", value="../../outside/secret.txt")
 
 
 def special() -> Iterator[Case]:
@@ -170,6 +187,12 @@ def special() -> Iterator[Case]:
     yield one("below a file", lambda p: p.write("a", GOOD), "log", "a/b.csv")
     yield one("saved over a link out", lambda p: (p.write("a.csv", GOOD), (p.here / "s.npz").symlink_to(p.outside / "secret.txt")), "log", "a.csv", "--save", "s.npz", want="either")  # fmt: skip
     yield one("saved into a file", lambda p: (p.write("a.csv", GOOD), p.write("x", "")), "log", "a.csv", "--save", "x/s.npz")  # fmt: skip
+    copied = lambda p: shutil.copytree(p.good / "run", p.here / "r")  # noqa: E731
+    yield one("run locked through a link", lambda p: (copied(p), (p.here / "r/run.lock").symlink_to(p.outside / "secret.txt")), "train", "--resume", "r")  # fmt: skip
+    yield one("run locked by a second name", lambda p: (copied(p), os.link(p.outside / "secret.txt", p.here / "r/run.lock")), "train", "--resume", "r")  # fmt: skip
+    yield one("run locked by a pipe", lambda p: (copied(p), os.mkfifo(p.here / "r/run.lock")), "train", "--resume", "r")
+    yield one("gate locked through a link", lambda p: (p.here / "g").mkdir() or (p.here / "g/gate.lock").symlink_to(p.outside / "secret.txt"), "gate", "{good}/run", "--episodes", "20", "--out", "g")  # fmt: skip
+    yield one("checkpoints outside", lambda p: (copied(p), (p.here / "r/checkpoints").rename(p.outside / "c"), (p.here / "r/checkpoints").symlink_to(p.outside / "c")), "train", "--resume", "r")  # fmt: skip
     yield one("sparse of 1 TiB", lambda p: os.truncate(p.write("a.csv", ""), 1 << 40), "log", "a.csv")
     yield one("sparse npz of 1 TiB", lambda p: os.truncate(p.write("a.npz", ""), 1 << 40), "log", "a.npz")
 

@@ -269,4 +269,4 @@ def test_a_policy_judged_with_the_seed_of_its_training_is_told_of(tmp_path, caps
     capsys.readouterr()
     for seed, told in (("1", True), ("2", False)):
         assert main(["eval", run, "--episodes", "2", "--seed", seed]) == 0
-        assert ("it has met some of these episodes" in " ".join(capsys.readouterr().out.split())) == told
+        assert ("it has seen some of these episodes" in " ".join(capsys.readouterr().out.split())) == told

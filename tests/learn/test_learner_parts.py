@@ -129,7 +129,7 @@ def law(task):
     with torch.no_grad():
         layer.weight[:], layer.bias[:] = torch.tensor([0.0, 0.01, 0.4, 0.08]), 0.0
     scales = np.zeros(4, np.float32), np.full(4, 0.1, np.float32)
-    return PolicyNet(contract(task, tasks.env(task, 1).world.model), Actor(torch.nn.Sequential(layer), None), scales)
+    return PolicyNet(contract(task, tasks.env(task, 1).world), Actor(torch.nn.Sequential(layer), None), scales)
 
 
 def apprentice(of=law, **changes):
@@ -149,13 +149,18 @@ def apprentice(of=law, **changes):
 
 def recorded(a):
     """What the student and its teacher were told before each of the env's steps, and what was sent to it."""
-    seen, step = [], a.env.step
+    seen, told, begin, end = [], [a.obs], a.env.begin, a.env.end
 
     def note(action):
-        seen.append((a.obs["actor"], a.obs["teacher"], action.copy()))
-        return step(action)
+        seen.append((told[-1]["actor"], told[-1]["teacher"], action.copy()))
+        begin(action)
 
-    a.env.step = note
+    def look():
+        step = end()
+        told.append(step.obs)
+        return step
+
+    a.env.begin, a.env.end = note, look
     return seen
 
 

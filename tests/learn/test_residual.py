@@ -30,7 +30,7 @@ K = [[0.0, 1.0, 40.0, 8.0]]  # N for m, m/s, rad, rad/s
 
 def contract_of(name: str, history: int = 0, **changes) -> Contract:
     task = tasks.with_override(tasks.resolve(name), tasks.ObsOverride(history=history))
-    return replace(contract(task, tasks.env(task, 1).world.model), **changes)
+    return replace(contract(task, tasks.env(task, 1).world), **changes)
 
 
 def law(**changes) -> PolicyNet:
@@ -40,7 +40,7 @@ def law(**changes) -> PolicyNet:
 def learner(base: Policy, residual: Residual, steps: int = 2048) -> PPO:
     task, settings = tasks.resolve("balance"), learn.settings_for("balance", {"steps": steps})
     env = tasks.env(task, settings.envs, tasks.nominal(task), 0, stagger=True)
-    return PPO(env, settings, 0, upon=upon(residual, base, contract(task, env.world.model)))
+    return PPO(env, settings, 0, upon=upon(residual, base, contract(task, env.world)))
 
 
 def upon(residual: Residual, base: Policy, c: Contract) -> ResidualActor:
@@ -226,7 +226,7 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, c
 
 def tasks_told(*names: str):
     task = tasks.with_actor_terms(tasks.resolve("balance"), names, 1)
-    return contract(task, tasks.env(task, 1).world.model).observation
+    return contract(task, tasks.env(task, 1).world).observation
 
 
 def test_nets_learned_upon_one_base_do_not_begin_a_run_upon_another(tmp_path):
@@ -289,7 +289,7 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
 def test_a_base_with_a_history_is_refused_under_a_memory_of_several_episodes():
     """The frames before an episode's first are of the episode before: to such a base they would be its own."""
     task = tasks.with_override(tasks.resolve("balance"), tasks.ObsOverride(history=3, trial=2))
-    upper = contract(task, tasks.env(task, 1).world.model)
+    upper = contract(task, tasks.env(task, 1).world)
     BasePolicy(upper, law())
     with pytest.raises(
         SurefootError, match="history: expected 1 frame under a policy that remembers 2 episodes, found 2"

@@ -251,6 +251,15 @@ def test_pruning_leaves_files_of_others_and_every_checkpoint_they_would_have_cos
     assert others <= left and KEEP == 3
 
 
+def test_a_run_neither_writes_nor_prunes_in_a_folder_that_a_link_leads_to(run, tmp_path):
+    (run / "checkpoints").rename(tmp_path / "others")
+    (run / "checkpoints").symlink_to(tmp_path / "others")
+    before = sorted(p.name for p in (tmp_path / "others").iterdir())
+    with pytest.raises(SurefootError, match="checkpoints: found a link, expected a folder of the run's own"):
+        learn.resume(run)
+    assert sorted(p.name for p in (tmp_path / "others").iterdir()) == before and not (run / "run.lock").exists()
+
+
 def test_what_a_killed_write_left_is_cleared_when_a_run_goes_on(run):
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()

@@ -17,7 +17,7 @@ from surefoot.tasks.rollout import contract
 def log(tmp_path):
     task = tasks.resolve("balance")
     env = tasks.env(task, 1)
-    policy = Random(contract(task, env.world.model), 0)
+    policy = Random(contract(task, env.world), 0)
     return logged(policy, env, e=task.params.vector({"cart_mass": 1.6})[None]).save(tmp_path / "log.npz")
 
 

@@ -6,27 +6,39 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.env import Env
 from surefoot.errors import SurefootError
+from surefoot.learn.nets import Actor, BoundedActor, Normaliser, mlp
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.learn.train import progressive, resume, settings_for, train
 from surefoot.policy import Random
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.replay import replay
-from surefoot.real2sim.residual.delta import SETTINGS, Practice, delta, following, frozen, inverted, lesson, practised
-from surefoot.real2sim.residual.force_fit import Fitting, track
+from surefoot.real2sim.residual.delta import (
+    SETTINGS,
+    ReinforcementSettings,
+    by_inversion,
+    by_reinforcement,
+    delta,
+    delta_task,
+    delta_world,
+)
+from surefoot.real2sim.residual.force_fit import term_of
+from surefoot.real2sim.residual.log_states import log_states
+from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.sim import learned
-from surefoot.sim.learned import DeltaAction, Layout
+from surefoot.sim.learned import DeltaAction
 from surefoot.tasks.rollout import contract
 
 ARM = tasks.resolve("arm")
 HOME = tasks.nominal(ARM)
 WEAK = point(ARM.params, ARM.params.vector({"kp": 0.65}))
-SMALL = Fitting(spans=(0.02,), rounds=1, updates=1000)
+SMALL = FitSettings(spans=(0.02,), rounds=1, updates=1000)
 FEW = PPOSettings(**{**SETTINGS, "envs": 16, "horizon": 8, "steps": 256, "hidden": (8,), "minibatches": 2})
 
 
@@ -40,7 +52,7 @@ class Wander(Random):
 
 def moved(belief, n=6, seed=0):
     env = tasks.env(ARM, n, belief, seed)
-    return logged(Wander(contract(ARM, env.world.model), seed), env)
+    return logged(Wander(contract(ARM, env.world), seed), env)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +62,7 @@ def log():
 
 @pytest.fixture(scope="module")
 def found(log):
-    return inverted(tasks.env(ARM, 1).world, HOME, log, SMALL)
+    return by_inversion(tasks.env(ARM, 1).world, HOME, log, SMALL)
 
 
 def test_a_recorded_log_is_predicted_by_the_world_that_made_it(log):
@@ -66,7 +78,7 @@ def test_episodes_of_a_recorded_log_are_apart_by_an_empty_row(log):
 
 def test_inversion_finds_the_closed_form_of_weak_servos(log, found):
     """0.65 kp (u - q) = kp (u + delta - q) for delta = -0.35 (u - q)."""
-    at = track(tasks.env(ARM, 1).world, HOME, log)
+    at = log_states(tasks.env(ARM, 1).world, HOME, log)
     good = np.isfinite(at.q).all(1)
     q, u = at.q[good], at.u[good]
     delta_, true = found.term.net(at.phi(good)), -0.35 * (u - q)
@@ -87,12 +99,12 @@ def test_a_world_comes_back_with_delta_behind_its_own_terms(log):
 
 
 def test_a_lesson_begins_where_the_log_was_and_its_best_action_is_the_closed_form(log):
-    at = track(tasks.env(ARM, 1).world, HOME, log)
-    pieces = at.pieces(1.0)
+    at = log_states(tasks.env(ARM, 1).world, HOME, log)
+    pieces = at.windows(1.0)
     returns = {}
     for share in (0.0, 1.0):
-        world = following(ARM, at, pieces, 8)
-        task = lesson(ARM, at, world, Practice())
+        world = delta_world(ARM, at, pieces, 8)
+        task = delta_task(ARM, at, world, ReinforcementSettings())
         env = Env(task, world, task.belief, seed=3)
         env.reset()
         w = env.world.state.e[:, -1].astype(int)
@@ -108,25 +120,25 @@ def test_a_lesson_begins_where_the_log_was_and_its_best_action_is_the_closed_for
 
 
 def test_a_frozen_policy_answers_as_the_policy_and_never_beyond_its_reach():
-    rng = np.random.default_rng(0)
-    sizes = (6, 8, 2)
-    arrays = {f"w{k}": rng.standard_normal((b, a)).astype(np.float32) for k, (a, b) in enumerate(zip(sizes, sizes[1:]))}
-    arrays |= {f"b{k}": rng.standard_normal(b).astype(np.float32) for k, b in enumerate(sizes[1:])}
-    arrays |= {"mean": np.zeros(6, np.float32), "sd": np.ones(6, np.float32)}
-    scale, env = np.array([0.9, 0.75]), tasks.env(ARM, 5)
-    term = DeltaAction(Layout.of(env.world.model), frozen(arrays, scale))
+    rng, scale, env = torch.Generator().manual_seed(0), np.array([0.9, 0.75]), tasks.env(ARM, 5)
+    actor, see = Actor(mlp(6, (8,), 2, "elu", 2.0, rng), None), Normaliser(6)
+    see.update(torch.randn(50, 6, generator=rng))
+    term = term_of("action", env.world, BoundedActor(see, actor, scale))
     env.reset()
-    x, u = env.world.state, rng.standard_normal((5, 2))
-    z = np.clip(np.concatenate([x.q, x.v, u], 1), -10, 10)
-    net = np.tanh(z @ arrays["w0"].T + arrays["b0"]) @ arrays["w1"].T + arrays["b1"]
-    assert term.delta(x, u) == pytest.approx(np.clip(net, -1, 1) * scale, abs=1e-6)
+    x, u = env.world.state, np.random.default_rng(0).standard_normal((5, 2))
+    with torch.no_grad():
+        said = actor(see(torch.from_numpy(np.concatenate([x.q, x.v, u], 1)).float())).numpy()
+    assert np.abs(said).max() > 1
+    assert term.delta(x, u) == pytest.approx(np.clip(said, -1, 1) * scale, abs=1e-6)
 
 
 def test_practice_is_the_same_for_the_same_seed(log):
     found = []
     for _ in range(2):
         with suppress(SurefootError):  # 256 steps may teach nothing, and that is said
-            practised(ARM, HOME, log, FEW, watch=lambda p: found.append(p.metrics))
+            by_reinforcement(
+                ARM, HOME, log, FEW, watch=lambda p: found.append({k: v for k, v in p.metrics.items() if k != "run"})
+            )
     half = len(found) // 2
     assert half == FEW.iterations and found[:half] == found[half:]
 
@@ -134,17 +146,17 @@ def test_practice_is_the_same_for_the_same_seed(log):
 @pytest.mark.slow
 def test_practice_finds_the_closed_form_too():
     log = moved(WEAK, 16)
-    found = practised(ARM, HOME, log, PPOSettings(**{**SETTINGS, "steps": 300_000}))
-    at = track(tasks.env(ARM, 1).world, HOME, log)
+    found = by_reinforcement(ARM, HOME, log, PPOSettings(**{**SETTINGS, "steps": 300_000}))
+    at = log_states(tasks.env(ARM, 1).world, HOME, log)
     good = np.isfinite(at.q).all(1)
     true = -0.35 * (at.u[good] - at.q[good])
     assert (1 - np.square(found.term.net(at.phi(good)) - true).mean(0) / true.var(0)).min() > 0.8
 
 
 def test_actions_that_are_choices_have_no_delta(log):
-    at = track(tasks.env(ARM, 1).world, HOME, log)
+    at = log_states(tasks.env(ARM, 1).world, HOME, log)
     with pytest.raises(SurefootError, match="continuous"):
-        following(tasks.resolve("balance-discrete"), at, at.pieces(1.0), 3)
+        delta_world(tasks.resolve("balance-discrete"), at, at.windows(1.0), 3)
 
 
 def test_a_run_keeps_the_delta_it_was_trained_in_and_notices_another(found, tmp_path):
@@ -155,8 +167,7 @@ def test_a_run_keeps_the_delta_it_was_trained_in_and_notices_another(found, tmp_
     assert inside.read_bytes() != plain.read_bytes()
     (tmp_path / "in" / "checkpoints" / "00000002.json").unlink()
     assert resume(tmp_path / "in").read_bytes() == inside.read_bytes()
-    other = replace(found.term, net=replace_scale(found.term.net))
-    learned.save(other, tmp_path / "in" / "terms" / "0")
+    learned.save(replace(found.term, about={"edited": True}), tmp_path / "in" / "terms" / "0")
     with pytest.raises(SurefootError, match="not the Term this run began with"):
         resume(tmp_path / "in")
     with pytest.raises(SurefootError, match="not the same robot"):
@@ -185,12 +196,8 @@ def test_students_stages_and_judges_meet_the_delta_too(found, tmp_path, capsys):
     assert returns[0] != returns[1]
 
 
-def replace_scale(net):
-    return learned.Ensemble({**net.arrays, "scale": 2 * net.arrays["scale"]})
-
-
 def test_the_verb_writes_a_delta_and_names_the_next_command(log, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("surefoot.real2sim.residual.delta.Fitting", lambda: replace(SMALL, updates=100))
+    monkeypatch.setattr("surefoot.real2sim.residual.delta.FitSettings", lambda: replace(SMALL, updates=100))
     log.save(tmp_path / "real.npz")
     assert main(["delta", "arm", str(tmp_path / "real.npz")]) == 0
     said = capsys.readouterr().out

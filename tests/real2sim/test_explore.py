@@ -14,7 +14,7 @@ from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.excite.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
 from surefoot.real2sim.excite.excited_robot import excited_robot
-from surefoot.real2sim.excite.explore import Explore, explore, meter_for, outside
+from surefoot.real2sim.excite.explore import Explore, design, explore, meter_for, outside
 from surefoot.real2sim.excite.fisher import information, meter, posterior, score
 from surefoot.real2sim.plant import Plant
 from surefoot.sim.model.load import load_string
@@ -124,7 +124,7 @@ def test_the_frequency_that_tells_most_of_damping_is_resonance():
     world = spring(DAMPED, soft.replace(".0005", ".02"), 10.0)
     settings = Explore(samples=1, verify=2, iterations=8, population=16)
     limits, shape = Limits(seconds=20.0, speed=1e3), Shape(count=1, slowest=0.1, fastest=3.0)
-    plan = explore(world, Box.full(DAMPED), limits, {"joint_pos": 1e-3}, shape, settings)
+    plan = explore(design(world, Box.full(DAMPED), limits, {"joint_pos": 1e-3}, shape, settings))
     spectrum = np.abs(np.fft.rfft(plan.log["control"][:, 0] - plan.log["control"][:, 0].mean()))
     hz = np.fft.rfftfreq(len(plan.log), 1 / 10.0)[spectrum.argmax()]
     assert hz == pytest.approx(np.sqrt(K / M) / (2 * np.pi), rel=0.05)
@@ -150,7 +150,7 @@ QUICK = Explore(samples=1, verify=8, iterations=4, population=16)
 @pytest.fixture(scope="module")
 def plan():
     limits = Limits(seconds=2.0, speed=5.0, torque=0.8)
-    return explore(machine(load_string(ARM).spec, LINKS, 50.0), Box.full(LINKS), limits, settings=QUICK)
+    return explore(design(machine(load_string(ARM).spec, LINKS, 50.0), Box.full(LINKS), limits, settings=QUICK))
 
 
 def test_the_motion_found_keeps_every_limit_on_machines_it_was_not_searched_on(plan):
@@ -192,7 +192,7 @@ def test_the_plan_is_a_log_that_says_what_it_is(plan, tmp_path):
 def test_same_seed_same_bits(plan):
     limits = Limits(seconds=2.0, speed=5.0, torque=0.8)
     world = machine(load_string(ARM).spec, LINKS, 50.0)
-    again = explore(world, Box.full(LINKS), limits, settings=QUICK)
+    again = explore(design(world, Box.full(LINKS), limits, settings=QUICK))
     assert again.log["control"].tobytes() == plan.log["control"].tobytes()
 
 
@@ -211,11 +211,11 @@ def test_a_motion_found_tells_more_than_one_drawn_blindly(plan):
 def test_limits_that_cannot_be_kept_are_said():
     world = machine(load_string(ARM).spec, LINKS, 50.0)
     with pytest.raises(SurefootError, match="even to hold still breaks a limit: torque"):
-        explore(world, Box.full(LINKS), Limits(seconds=1.0, torque=0.01), settings=QUICK)
+        explore(design(world, Box.full(LINKS), Limits(seconds=1.0, torque=0.01), settings=QUICK))
     with pytest.raises(SurefootError, match="limits.speed"):
         Limits(speed=0.0)
     with pytest.raises(SurefootError, match="did you mean joint_pos"):
-        explore(world, Box.full(LINKS), noise={"joint_poss": 0.1}, settings=QUICK)
+        explore(design(world, Box.full(LINKS), noise={"joint_poss": 0.1}, settings=QUICK))
 
 
 @pytest.mark.parametrize("kind", ["sines", "spline"])

@@ -254,7 +254,7 @@ def test_a_delay_of_a_machine_that_falls_is_found_from_episodes_with_pauses():
     belief = Box.full(params)
     plain = replace(task, params=params, belief=belief, terms=(), observations={"actor": task.observations["actor"]})
     truth = params.vector({"latency": 0.04, "cart_mass": 1.4})
-    policy = linear(contract(plain, tasks.env(plain, 1).world.model), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    policy = linear(contract(plain, tasks.env(plain, 1).world), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     noise = {"joint_pos": 1e-3, "joint_vel": 5e-3}
     log = logged(policy, tasks.env(plain, 2, point(params, truth), 3), noise, stir=0.3)
     found = identify(tasks.env(plain, 1).world, belief, log)

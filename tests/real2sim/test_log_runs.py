@@ -1,13 +1,17 @@
 """What is learned from a log by iteration is a run: stopped anywhere and asked again, it ends with the same bits."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from surefoot import tasks
 from surefoot.belief import point
@@ -17,13 +21,13 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.train import resume
 from surefoot.policy import Random
-from surefoot.real2sim.actuator import Settings, prepared
-from surefoot.real2sim.actuator import fake_motor as rehearsal
+from surefoot.real2sim.actuator import fake_motor
+from surefoot.real2sim.actuator.dataset import Settings, prepare
 from surefoot.real2sim.actuator.matching import Matching
-from surefoot.real2sim.actuator.unlabelled import Search, followed
+from surefoot.real2sim.actuator.unlabelled import WeightSearch, follow_log
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.residual import delta
-from surefoot.real2sim.residual.delta import SETTINGS, practised
+from surefoot.real2sim.residual.delta import SETTINGS, by_reinforcement
 from surefoot.sim.engine import Engine
 from surefoot.tasks.rollout import contract
 
@@ -36,13 +40,13 @@ SMALL = {"labels": False, "hidden": 4, "history": 2, "window": 0.05, "rounds": 3
 def arm_log():
     weak = point(ARM.params, ARM.params.vector({"kp": 0.65}))
     env = tasks.env(ARM, 4, weak, 0)
-    return logged(Random(contract(ARM, env.world.model), 0), env)
+    return logged(Random(contract(ARM, env.world), 0), env)
 
 
 @pytest.fixture(scope="module")
-def lesson():
+def data():
     def make(s):
-        return prepared(rehearsal.model(), np.zeros(0), rehearsal.recorded(0, 8.0), s, False)
+        return prepare(fake_motor.model(), np.zeros(0), fake_motor.recorded(0, 8.0), s, False)
 
     return make
 
@@ -68,7 +72,7 @@ def last(folder: Path) -> tuple[bytes, bytes]:
 
 def practise(log, folder, settings=FEW):
     with suppress(SurefootError):  # so few steps may teach nothing, and that is said at the end
-        practised(ARM, tasks.nominal(ARM), log, settings, folder=folder)
+        by_reinforcement(ARM, tasks.nominal(ARM), log, settings, folder=folder)
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -88,10 +92,10 @@ def test_a_run_of_a_log_goes_on_by_its_own_command_alone(arm_log, tmp_path):
     with pytest.raises(SurefootError, match="learned from a log: give the command that began it again"):
         resume(tmp_path / "r")
     with pytest.raises(SurefootError, match=r"a run with other settings is here already \(steps: 256, not 512\)"):
-        practised(ARM, tasks.nominal(ARM), arm_log, replace(FEW, steps=512), folder=tmp_path / "r")
-    with pytest.raises(SurefootError, match=r"a run with other inputs is here already \(practice"):
-        how = delta.Practice(reach=0.25)
-        practised(ARM, tasks.nominal(ARM), arm_log, FEW, how, folder=tmp_path / "r")
+        by_reinforcement(ARM, tasks.nominal(ARM), arm_log, replace(FEW, steps=512), folder=tmp_path / "r")
+    with pytest.raises(SurefootError, match=r"a run with other inputs is here already \(delta"):
+        how = delta.ReinforcementSettings(reach=0.25)
+        by_reinforcement(ARM, tasks.nominal(ARM), arm_log, FEW, how, folder=tmp_path / "r")
 
 
 def test_simulations_of_a_log_that_keep_diverging_stop_the_run_with_a_diagnosis(arm_log, tmp_path, monkeypatch):
@@ -104,19 +108,106 @@ def test_simulations_of_a_log_that_keep_diverging_stop_the_run_with_a_diagnosis(
 
     monkeypatch.setattr(Engine, "begin", begin)
     with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
-        practised(ARM, tasks.nominal(ARM), arm_log, FEW, folder=tmp_path / "r")
+        by_reinforcement(ARM, tasks.nominal(ARM), arm_log, FEW, folder=tmp_path / "r")
     assert list((tmp_path / "r" / "diverged").glob("*.npz"))
 
 
 @pytest.mark.parametrize("by, k", [("gradient", 1), ("gradient", 2), ("es", 2), ("ppo", 2)])
-def test_an_actuator_net_stopped_and_asked_again_ends_with_the_same_bits(lesson, tmp_path, monkeypatch, by, k):
+def test_an_actuator_net_stopped_and_asked_again_ends_with_the_same_bits(data, tmp_path, monkeypatch, by, k):
     s = Settings(by=by, **SMALL)
     say = lambda text: None  # noqa: E731
-    whole = followed(lesson(s), s, say, tmp_path / "whole")
+    whole = follow_log(data(s), s, say, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        stop_after(patch, Matching if by == "ppo" else Search, k)
+        stop_after(patch, Matching if by == "ppo" else WeightSearch, k)
         with pytest.raises(Stopped):
-            followed(lesson(s), s, say, tmp_path / "cut")
-    cut = followed(lesson(s), s, say, tmp_path / "cut")
+            follow_log(data(s), s, say, tmp_path / "cut")
+    cut = follow_log(data(s), s, say, tmp_path / "cut")
     assert last(tmp_path / "whole") == last(tmp_path / "cut")
-    assert all(np.array_equal(whole.arrays[name], cut.arrays[name]) for name in whole.arrays)
+    one, other = whole.state_dict(), cut.state_dict()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+WARM = """
+import hashlib, json, os, signal, sys, time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+import numpy as np
+from surefoot import tasks
+from surefoot.errors import SurefootError
+from surefoot.learn import train
+from surefoot.learn.settings import PPOSettings
+from surefoot.log import Log
+from surefoot.onnx_file.runtime import runtime
+from surefoot.real2sim.actuator import fake_motor, matching, unlabelled
+from surefoot.real2sim.actuator.dataset import Settings, prepare
+from surefoot.real2sim.actuator.net import exported
+from surefoot.real2sim.residual.delta import SETTINGS, by_reinforcement
+from surefoot.sim.learned import save
+
+by, log, root = sys.argv[1], Log.load(sys.argv[2]), Path(sys.argv[3])
+train.run_learner = unlabelled.run_learner = partial(train.run_learner, save_every=0.0)
+runtime()
+
+
+def learn(out):
+    if by == "delta":
+        task, few = tasks.resolve("arm"), {"envs": 16, "horizon": 8, "steps": 16 * 8 * 30, "hidden": (8,)}
+        with suppress(SurefootError):  # so few steps may explain nothing, which is said at the end
+            by_reinforcement(task, tasks.nominal(task), log, PPOSettings(**{**SETTINGS, **few}), folder=out)
+        return
+    s = Settings(by=by, labels=False, hidden=8, history=3, window=0.05, rounds=30 if by != "ppo" else 6)
+    data = prepare(fake_motor.model(), np.zeros(0), log, s, False)
+    module = unlabelled.follow_log(data, s, lambda p: None, out)
+    save(exported(module, data.actuators, data.world.model), out)
+
+
+def child(out):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            learn(out)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+
+def ended(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def hashes(out):
+    last = sorted((out / "checkpoints").glob("*.safetensors"))[-1]
+    files = [last, out / "metrics.jsonl"] + ([] if by == "delta" else [out / "term.onnx"])
+    return [last.name] + [hashlib.sha256(f.read_bytes()).hexdigest() for f in files]
+
+
+began = time.monotonic()
+assert ended(child(root / "whole")) == 0
+seconds, wanted, rng = time.monotonic() - began, hashes(root / "whole"), np.random.default_rng(0)
+same = cut = resumed = 0
+for k in range(20):
+    out, pid = root / str(k), child(root / str(k))
+    time.sleep(float(rng.uniform(0.1, 0.95)) * seconds)
+    os.kill(pid, signal.SIGKILL)
+    cut += ended(pid) == -signal.SIGKILL
+    resumed += bool(list((out / "checkpoints").glob("*.json")))
+    assert ended(child(out)) == 0
+    same += hashes(out) == wanted
+print(json.dumps({"same": same, "cut": cut, "resumed": resumed, "seconds": seconds}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("by", ["delta", "gradient", "es", "ppo"])
+def test_killed_at_twenty_random_instants_a_run_of_a_log_ends_with_the_same_bits_each_time(arm_log, tmp_path, by):
+    (arm_log if by == "delta" else fake_motor.recorded(0, 8.0)).save(tmp_path / "log.npz")
+    job = [sys.executable, "-c", WARM, by, str(tmp_path / "log.npz"), str(tmp_path)]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(job, env=env, capture_output=True, text=True, timeout=3500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["same"] == 20 and found["cut"] >= 10 and found["resumed"] >= 5, found

@@ -8,15 +8,20 @@ import pytest
 
 from surefoot.belief import point
 from surefoot.errors import SurefootError
+from surefoot.learn.nets.export import graph_of
 from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import replay
-from surefoot.real2sim.residual import missing, residual
-from surefoot.real2sim.residual.force_fit import Fitting, fit, pushes, track
+from surefoot.real2sim.residual import residual, residual_force
+from surefoot.real2sim.residual.ensemble import answers, fit
+from surefoot.real2sim.residual.labels import labels
+from surefoot.real2sim.residual.log_states import log_states
+from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.rng import stream
 from surefoot.sim import learned
-from surefoot.sim.learned import Layout, MissingForce
+from surefoot.sim.learned import ResidualForce
+from surefoot.sim.learned.features import StateFeatures
 from surefoot.world import Chance, OnForce, Start
 
 NONE = Params(())
@@ -28,7 +33,7 @@ PENDULUM = """
 <actuator>{}</actuator></mujoco>"""
 MOTOR = '<motor name="motor" joint="hinge"/>'
 SLOW = '<general name="motor" joint="hinge" dyntype="filterexact" dynprm=".1"/>'
-SMALL = Fitting(spans=(0.06,), rounds=1, updates=400, members=3, hidden=(16, 16))
+SMALL = FitSettings(spans=(0.06,), rounds=1, updates=400, members=3, hidden=(16, 16))
 DRAG = 0.4  # N m s^2/rad^2
 
 
@@ -65,13 +70,13 @@ def swung(w, seconds=16.0, noise=0.0, seed=0):
 @pytest.fixture(scope="module")
 def found():
     log = swung(pendulum(terms=(Drag(),)))
-    return log, missing(pendulum(), HOME, log, SMALL)
+    return log, residual_force(pendulum(), HOME, log, SMALL)
 
 
-def test_a_constant_force_is_the_push_of_every_window():
+def test_a_constant_force_is_the_label_of_every_window():
     log = swung(pendulum(terms=(Constant(),)), 3.0)
-    at = track(pendulum(), HOME, log)
-    assert pushes(at, at.pieces(0.1), "force", ()) == pytest.approx(0.3, abs=2e-4)
+    at = log_states(pendulum(), HOME, log)
+    assert labels(at, at.windows(0.1), "force", ()) == pytest.approx(0.3, abs=2e-4)
 
 
 def test_hidden_drag_is_found_and_what_is_left_is_little(found):
@@ -79,7 +84,7 @@ def test_hidden_drag_is_found_and_what_is_left_is_little(found):
     v = np.linspace(*np.quantile(log["joint_vel"], (0.1, 0.9)), 50)
     rows = [int(np.argmin(np.abs(log["joint_vel"][:, 0] - x))) for x in v]
     q, v, u = (log[k][rows] for k in ("joint_pos", "joint_vel", "control"))
-    force, true = explained.term.net(explained.term.layout.read(q, v, u, np.zeros((50, 0)))), -DRAG * v * np.abs(v)
+    force, true = explained.term.net(explained.term.features.read(q, v, u, np.zeros((50, 0)))), -DRAG * v * np.abs(v)
     assert 1 - np.square(force - true).mean() / true.var() > 0.9
     assert explained.share > 0.84 and explained.low > 0.8  # of the square: 60 % of the error itself
     assert explained.errors["joint_pos"]["with"] < 0.4 * explained.errors["joint_pos"]["without"]
@@ -94,45 +99,44 @@ def test_the_world_that_comes_back_predicts_another_log_better(found):
 
 def test_it_fades_to_nothing_where_there_were_no_data(found):
     log, explained = found
-    layout, net = explained.term.layout, explained.term.net
+    layout, net = explained.term.features, explained.term.net
     there = layout.read(*(log[k][:200] for k in ("joint_pos", "joint_vel", "control")), np.zeros((200, 0)))
     away = there + 30 * np.ptp(there, 0)
-    assert np.quantile(net.trust(net.members(there)), 0.1) > 0.8
     assert np.abs(net(away)).max() < 0.01 * np.abs(net(there)).max()
 
 
 def test_a_model_that_is_right_is_not_made_worse_but_refused():
     log = swung(pendulum(), 12.0, noise=0.01)
     with pytest.raises(SurefootError, match="nothing"):
-        missing(pendulum(), HOME, log, SMALL)
+        residual_force(pendulum(), HOME, log, SMALL)
 
 
 def test_what_a_slow_motor_has_reached_is_known_along_the_log():
     """f' = (u - f) / tau, exactly, under controls held for dt."""
     w = pendulum(SLOW)
     log = swung(w, 2.0)
-    at, f = track(w, HOME, log), [log["control"][0, 0]]
+    at, f = log_states(w, HOME, log), [log["control"][0, 0]]
     for u in log["control"][:-1, 0]:
         f.append(u + (f[-1] - u) * np.exp(-w.dt / 0.1))
     assert at.act[:, 0] == pytest.approx(np.array(f), abs=1e-9)
 
 
-def test_numpy_answers_as_torch_does():
-    import torch
-
+def test_an_ensemble_is_its_law_and_onnxruntime_answers_as_torch_does_to_a_millionth():
     rng = stream(0, "data")
     x, y = rng.standard_normal((200, 3)), rng.standard_normal((200, 2))
     net = fit(x[:, None], y, replace(SMALL, updates=20), 0)
-    a = {k: torch.from_numpy(np.asarray(v)) for k, v in net.arrays.items()}
-    z = ((torch.from_numpy(x) - a["mean"]) / a["sd"]).clamp(-10, 10)
-    for k in range(SMALL.members):
-        layers = [torch.nn.Linear(*a[f"w{i}"].shape[:0:-1]).double() for i in range(3)]
-        for i, layer in enumerate(layers):
-            layer.weight.data, layer.bias.data = a[f"w{i}"][k], a[f"b{i}"][k]
-        first, second, last = layers
-        f = last(torch.tanh(second(torch.tanh(first(z)))))
-        p = torch.relu(z @ a["p_w0"][k].T + a["p_b0"][k]) @ a["p_w1"][k].T
-        assert net.members(x)[k] == pytest.approx((f + p).detach().numpy(), abs=1e-12)
+    a = {k: v.double().numpy() for k, v in net.state_dict().items()}
+    z = np.clip((x - a["see.mean"]) / np.sqrt(a["see.var"] + 1e-6), -10, 10)
+    f = p = z
+    for k in (0, 2, 4):
+        f = (np.tanh(f) if k else f) @ a[f"fitted.{k}.weight"] + a[f"fitted.{k}.bias"]
+    for k in (0, 2):
+        p = (np.maximum(p, 0) if k else p) @ a[f"prior.{k}.weight"] + a[f"prior.{k}.bias"]
+    d = np.sqrt((f + p).var(0).mean(1))
+    law = np.exp(-np.square(np.maximum(d / a["spread"] - 1, 0)))[:, None] * (f + p).mean(0) * a["scale"]
+    assert answers(net, x) == pytest.approx(law, abs=2e-6)
+    assert d.max() > a["spread"] == pytest.approx(np.quantile(d, 0.99), rel=1e-4)
+    assert graph_of(net, 3)(x) == pytest.approx(answers(net, x), abs=1e-6)
 
 
 def test_a_window_of_controls_that_jump_tells_the_law_of_each_of_them():
@@ -140,34 +144,36 @@ def test_a_window_of_controls_that_jump_tells_the_law_of_each_of_them():
     x = stream(0, "white").standard_normal((400, 3, 1))
     net = fit(x, 3 * x.mean(1), SMALL, 0)
     at = np.linspace(-1, 1, 21)[:, None]
-    assert np.polyfit(at[:, 0], net(at)[:, 0], 1)[0] == pytest.approx(3.0, rel=0.05)
+    assert np.polyfit(at[:, 0], answers(net, at)[:, 0], 1)[0] == pytest.approx(3.0, rel=0.05)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
     rng = stream(0, "data")
     x, y = rng.standard_normal((100, 2)), rng.standard_normal((100, 1))
-    first, again, other = (fit(x[:, None], y, replace(SMALL, updates=20), seed)(x) for seed in (1, 1, 2))
+    first, again, other = (answers(fit(x[:, None], y, replace(SMALL, updates=20), seed), x) for seed in (1, 1, 2))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
 def test_a_term_comes_back_from_disk_bit_for_bit_and_only_for_its_robot(found, tmp_path):
     log, explained = found
-    learned.save(explained.term, tmp_path, explained.facts)
+    learned.save(replace(explained.term, about=explained.facts), tmp_path)
     back = learned.load(tmp_path, pendulum().model)
     phi = stream(0, "phi").standard_normal((20, 3))
-    assert isinstance(back, MissingForce) and np.array_equal(back.net(phi), explained.term.net(phi))
+    assert (
+        back.about == explained.facts
+        and isinstance(back, ResidualForce)
+        and np.array_equal(back.net(phi), explained.term.net(phi))
+    )
     with pytest.raises(SurefootError, match="na: learned on a model with 0, found 1: not the same robot"):
         learned.load(tmp_path, pendulum(SLOW).model)
-    (tmp_path / "term.safetensors").write_bytes(b"\0" * 16)
-    with pytest.raises(SurefootError, match="sha256 differs"):
-        learned.load(tmp_path)
+    assert learned.file_bytes(back) == (tmp_path / "term.onnx").read_bytes()
 
 
 def test_what_is_read_of_a_flyer_is_the_same_at_any_place_and_heading():
     model = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><body name="b"><freejoint/><geom size=".1"/></body></worldbody></mujoco>'
     )
-    layout, rng = Layout.of(model), stream(0, "flyer")
+    layout, rng = StateFeatures.of(model), stream(0, "flyer")
     q, v = rng.standard_normal((1, 7)), rng.standard_normal((1, 6))
     q[:, 3:] /= np.linalg.norm(q[:, 3:])
     turn = np.array([np.cos(0.6), 0, 0, np.sin(0.6)])  # about the vertical, by 1.2 rad
@@ -187,7 +193,7 @@ def test_what_is_read_of_a_flyer_is_the_same_at_any_place_and_heading():
 def test_a_log_without_the_whole_state_is_refused_by_column():
     log = swung(pendulum(), 2.0)
     with pytest.raises(SurefootError, match="column joint_pos: found none"):
-        track(pendulum(), HOME, Log(log.time, {k: v for k, v in log.columns.items() if k != "joint_pos"}))
+        log_states(pendulum(), HOME, Log(log.time, {k: v for k, v in log.columns.items() if k != "joint_pos"}))
 
 
 def test_a_log_of_short_episodes_is_told_how_long_they_must_be_and_a_short_one_how_many_rows():
@@ -195,8 +201,8 @@ def test_a_log_of_short_episodes_is_told_how_long_they_must_be_and_a_short_one_h
     u = log["control"].copy()
     u[::20] = np.nan  # an episode ends every 0.4 s
     with pytest.raises(SurefootError, match=r"longer than 0.36 s, .* episodes of at least 1 s: record with --policy"):
-        missing(pendulum(), HOME, replace(log, columns={**log.columns, "control": u}), SMALL)
+        residual_force(pendulum(), HOME, replace(log, columns={**log.columns, "control": u}), SMALL)
     with pytest.raises(
         SurefootError, match=r"found 101 rows, .* expected a longer log, of 319 rows or more"
     ):  # 51 / 0.16
-        missing(pendulum(), HOME, swung(pendulum(), 2.0), SMALL)
+        residual_force(pendulum(), HOME, swung(pendulum(), 2.0), SMALL)

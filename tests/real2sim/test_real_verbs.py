@@ -5,16 +5,20 @@ import json
 import mujoco
 import numpy as np
 import pytest
+import torch
 
 from surefoot import tasks
 from surefoot.belief import Gaussian
 from surefoot.cli import main
+from surefoot.learn.nets.export import graph_of
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.policy import Random
-from surefoot.real2sim.actuator import net as actuator_net
+from surefoot.real2sim.actuator.net import ActuatorModule, Shape, UnitNets, exported
 from surefoot.real2sim.plant import world
 from surefoot.sim import learned
+from surefoot.sim.learned.actuator_net import Actuators, drives
+from surefoot.sim.learned.features import StateFeatures
 from surefoot.tasks.rollout import contract
 from surefoot.world import Chance, Start
 
@@ -30,12 +34,19 @@ def pendulum(xml=PENDULUM, terms=()):
     return world(mujoco.MjSpec.from_string(xml), Params(), 0.02, 1, terms)
 
 
+class Constant(torch.nn.Module):
+    def __init__(self, value):
+        super().__init__()
+        self.register_buffer("value", torch.tensor(value))
+
+    def forward(self, x):
+        return 0 * x[:, :1] + self.value
+
+
 def constant(kind, model, value):
-    """A Term that says the same everywhere: nets of zeros with a bias."""
-    layout, out = learned.Layout.of(model), len(value)
-    arrays = {"w0": np.zeros((1, out, len(layout.names))), "b0": np.ones((1, out)), "scale": np.array(value)}
-    arrays |= {"mean": np.zeros(len(layout.names)), "sd": np.ones(len(layout.names)), "doubt": np.zeros(())}
-    return kind(layout, learned.Ensemble(arrays))
+    """A Term with the same value everywhere."""
+    features = StateFeatures.of(model)
+    return kind(features, graph_of(Constant(value), len(features.names)))
 
 
 def swung(w, seconds=3.0, e=()):
@@ -53,7 +64,7 @@ def here(tmp_path, monkeypatch):
     """A folder with a pendulum, and the log of one on which a force of 0.3 N m acts that its model lacks."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.xml").write_text(PENDULUM)
-    force = constant(learned.MissingForce, pendulum().model, [0.3])
+    force = constant(learned.ResidualForce, pendulum().model, [0.3])
     learned.save(force, tmp_path / "force")
     swung(pendulum(terms=(force,))).save(tmp_path / "log.npz")
     return tmp_path
@@ -66,7 +77,7 @@ def ask(capsys, words, code=0):
 
 def test_a_model_file_replays_with_the_force_it_lacked(here, capsys):
     without = ask(capsys, "replay p.xml log.npz")["signals"]["joint_pos"]["rmse"]
-    for name in ("force", "force/term.json"):
+    for name in ("force", "force/term.onnx"):
         assert ask(capsys, f"replay p.xml log.npz --world {name}")["signals"]["joint_pos"]["rmse"] < 1e-6 < without
 
 
@@ -86,17 +97,15 @@ def test_several_of_what_a_model_lacks_act_together(here, capsys):
 
 
 def test_an_actuator_net_is_replayed_by_the_same_flag(here, capsys):
-    model = pendulum().model
-    card = actuator_net.Card("mlp", 0.02, actuator_net.drives(model), (0,), (6.0,), (0.1,), history=2, hidden=4)
-    shapes = {"shift": (1, 1, 6), "gain": (1, 1, 1), "offset": (1, 1, 1), "w_out": (1, 4, 1), "b_out": (1, 1, 1)}
-    rng = np.random.default_rng(3)
-    arrays = {k: rng.standard_normal(s) for k, s in (shapes | {"w0": (1, 6, 4), "b0": (1, 1, 4)}).items()}
-    net = actuator_net.ActuatorNet.on(model, card, arrays | {"scale": np.ones((1, 1, 6))})
-    actuator_net.save(net, here / "net.json")
+    model, shape = pendulum().model, Shape("mlp", (0,), 1, history=2, hidden=4)
+    scales = {"shift": (1, 1, 6), "scale": (1, 1, 6), "gain": (1, 1, 1), "offset": (1, 1, 1)}
+    module = ActuatorModule(UnitNets(shape, {k: np.ones(size) for k, size in scales.items()}, 3), shape, (6.0,))
+    net = exported(module, Actuators(0.02, drives(model), (0.1,), (6.0,)), model)  # r = 1 N m: its last layer is 0
+    learned.save(net, here / "net.onnx")
     swung(pendulum(terms=(net,))).save(here / "driven.npz")
     with_it, without = (
         ask(capsys, f"replay p.xml driven.npz {more}")["signals"]["joint_pos"]["rmse"]
-        for more in ("--world net.json", "")
+        for more in ("--world net.onnx", "")
     )
     assert with_it < 1e-6 < without
 
@@ -106,7 +115,7 @@ def test_a_task_replays_with_a_delta(here, capsys):
     from surefoot.tasks.record import record
 
     arm = tasks.resolve("arm")
-    record(arm, Reality(0, {}), Random(contract(arm, tasks.env(arm, 1).world.model), 0), 2.0).save(here / "arm.npz")
+    record(arm, Reality(0, {}), Random(contract(arm, tasks.env(arm, 1).world), 0), 2.0).save(here / "arm.npz")
     learned.save(constant(learned.DeltaAction, tasks.env(arm, 1).world.model, [0.2, -0.1]), here / "delta")
     without, moved = (
         ask(capsys, f"replay arm arm.npz {w}")["signals"]["joint_pos"]["rmse"] for w in ("", "--world delta")
@@ -122,7 +131,10 @@ def test_what_is_no_such_file_is_refused_with_what_was_expected(here, capsys, na
 
 def test_a_belief_is_not_what_a_model_lacks(here, capsys):
     (here / "b.json").write_text("{}")
-    assert "b.json: format: found None, expected" in ask(capsys, "replay p.xml log.npz --world b.json", 2)["error"]
+    assert (
+        "--world: b.json: found another file, expected"
+        in ask(capsys, "replay p.xml log.npz --world b.json", 2)["error"]
+    )
 
 
 def test_what_was_not_to_be_learned_is_told_apart_from_what_the_log_determined(here, capsys):
@@ -173,7 +185,7 @@ def test_a_log_with_a_turned_sign_is_refused_by_all_that_learn_from_it(here, cap
     log = Log(log.time, {**log.columns, "joint_pos": -log["joint_pos"], "joint_vel": -log["joint_vel"]}, meta=log.meta)
     log.save("turned.npz")
     error = ask(capsys, words.replace("LOG", "turned.npz"), 2)["error"]
-    assert error.startswith("turned.npz: signs") and error.endswith("or say --no-check")
+    assert error.startswith("turned.npz: signs") and error.endswith("or use --no-check")
 
 
 @pytest.mark.parametrize("words", ["replay p.xml LOG", *(f"{w} --no-check" for w in LEARN)])
@@ -187,7 +199,7 @@ def test_an_error_about_a_log_names_its_file(here, capsys, words):
     "words",
     [
         "identify p.xml log.npz --save p.xml/e.json", "believe p.xml log.npz --save p.xml/e.json", "missing p.xml log.npz --out p.xml",
-        "delta arm log.npz --out p.xml/d", "actuator p.xml log.npz --out p.xml/a.json", "replay p.xml log.npz --plot p.xml/x.html",
+        "delta arm log.npz --out p.xml/d", "actuator p.xml log.npz --out p.xml/a.onnx", "replay p.xml log.npz --plot p.xml/x.html",
         "log log.npz --plot p.xml/x.png",
     ],
 )  # fmt: skip

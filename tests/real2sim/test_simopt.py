@@ -85,7 +85,7 @@ def prior() -> Gaussian:
 
 
 def train(belief):
-    c = contract(TASK, tasks.env(TASK, 1).world.model)
+    c = contract(TASK, tasks.env(TASK, 1).world)
     return Holds(c, dict(zip(TASK.params.names, np.exp(belief.mu) * TASK.params.log + belief.mu * ~TASK.params.log)))
 
 

@@ -12,7 +12,6 @@ from surefoot.sim.anatomy.study import Anatomy, study
 from surefoot.sim.model.edits import free_base
 from surefoot.sim.model.load import load_model
 from surefoot.tasks.ready import hover, walk
-from surefoot.tasks.ready.ground import Ground
 
 MODELS = Path(os.environ.get("SUREFOOT_MODELS") or Path(__file__).parents[2].parent / "shared" / "models")
 
@@ -202,7 +201,7 @@ def test_a_wrench_of_rotors_lifts_exactly_the_weight_in_hover():
 
 
 def test_our_own_quadruped_is_read_as_it_was_written():
-    a = read(walk.xml(Ground()))
+    a = read(walk.xml())
     assert [f.name for f in a.feet] == [f"{n}_foot" for n in walk.LEGS]
     assert a.imu == "imu" and a.floor == "floor" and not a.missing
     assert {d.kp for d in a.drives} == {walk.KP} and {d.kd for d in a.drives} == {walk.KD}

@@ -68,7 +68,7 @@ def test_an_engine_that_does_not_exist_is_answered_with_those_that_do(capsys):
 def test_eval_judges_a_policy_in_the_engine_it_is_told(capsys, tmp_path):
     """A feedback that catches the pole does so in each of them, on the same starts, and not with the same numbers."""
     task = tasks.resolve("balance")
-    law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
+    law = linear(contract(task, tasks.env(task, 1).world), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
     export.save(law, tmp_path)
     found = {}
     for name in ("mujoco", "mujoco:rk4", *["bullet"] * bullets):

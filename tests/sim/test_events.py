@@ -217,7 +217,7 @@ class TestPull:
         [
             ({"seconds": (0.0, 1.0)}, "seconds: expected 0 < shortest"),
             ({"seconds": (3.0, 1.0)}, "seconds: expected 0 < shortest"),
-            ({"none": 1.5}, "none: expected a chance from 0 to 1, found 1.5"),
+            ({"none": 1.5}, "none: expected a probability from 0 to 1, found 1.5"),
             ({"along": (False, False, False)}, "along: expected at least one axis"),
         ],
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 import mujoco
 import pytest
 
+from surefoot import isolated
 from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.sim import audit
@@ -241,6 +242,56 @@ def test_what_would_take_minutes_or_gigabytes_is_refused_by_its_limit_before_the
     xml, word = MUCH[name]
     said = refusal(written(tmp_path, xml))
     assert word in said and "expected" in said and len(said) < 1000
+
+
+RANGED = {"timestep": "1e-12", "inttotal": "1e12", "interval": "1e9", "timeconst": "1e-9", "accel": "1e15", "maxforce": "-1", "tolrange": "0 1"}  # fmt: skip
+
+
+def muscled(settings: str = "", muscle: str = "", more: str = "") -> str:
+    """A muscle from the tip of an arm of 1 m to a point sqrt(2) m away: its length lies within sqrt(2) -+ 1."""
+    return (
+        f'<mujoco><compiler><lengthrange {settings}/></compiler><worldbody><body name="arm"><joint name="elbow"/>'
+        f'<geom size=".1" pos="1 0 0"/><site name="tip" pos="1 0 0"/></body><site name="wall" pos="1 1 0"/></worldbody>'
+        f'<tendon><spatial name="t"><site site="tip"/><site site="wall"/></spatial></tendon>'
+        f'<actuator>{more}<muscle name="biceps" tendon="t" {muscle}/></actuator></mujoco>'
+    )
+
+
+@pytest.mark.parametrize("attr", RANGED)
+def test_the_simulation_that_finds_length_ranges_is_bounded_before_it_begins(tmp_path, attr, monkeypatch):
+    monkeypatch.setattr(load.isolated, "run", lambda *_: pytest.fail("the work had begun"))
+    said = refusal(written(tmp_path, muscled(f'{attr}="{RANGED[attr]}"')))
+    assert f'lengthrange: {attr}="{RANGED[attr]}"' in said and "expected a number from" in said
+
+
+def test_a_length_range_that_takes_long_to_find_ends_in_the_cage(tmp_path, monkeypatch):
+    """Ten million steps, each setting within its bounds."""
+    monkeypatch.setattr(load, "TRIAL", isolated.Limits(seconds=2))
+    said = refusal(written(tmp_path, muscled('timestep="1e-4" inttotal="1e3"')))
+    assert "2 s of CPU time" in said and "lengthrange" in said
+
+
+@pytest.mark.parametrize("settings", ["", 'mode="all"', 'mode="muscleuser" useexisting="false"'])
+def test_length_ranges_are_found_in_the_cage_and_nowhere_else(settings):
+    """By geometry sqrt(2) -+ 1; here every compile takes them as given, that of an edited spec with them."""
+    loaded = load_string(muscled(settings, more='<motor name="m" joint="elbow" lengthrange="-7 7"/>'))
+    again, none = loaded.spec.compile(), mujoco.mjtLRMode.mjLRMODE_NONE
+    for model in (loaded.model, again):
+        assert model.actuator("biceps").lengthrange == pytest.approx([2**0.5 - 1, 2**0.5 + 1], abs=1e-4)
+    assert loaded.spec.compiler.LRopt.mode == none
+    assert load_string(loaded.spec.to_xml()).model.nu == 2
+
+
+def test_a_model_that_gives_its_length_ranges_pays_for_no_trial(monkeypatch):
+    monkeypatch.setattr(load.isolated, "run", lambda *_: pytest.fail("nothing is to be found"))
+    model = load_string(muscled(muscle='lengthrange="0.5 2"')).model
+    assert model.actuator("biceps").lengthrange == pytest.approx([0.5, 2])
+    load_string(muscled('mode="none"', 'lengthrange="0.5 2"', '<motor joint="elbow"/>'))
+
+
+def test_a_muscle_without_a_length_range_is_refused():
+    with pytest.raises(SurefootError, match="actuator 'biceps': lengthrange is .* expected low < high"):
+        load_string(muscled('mode="none"'))
 
 
 def test_a_picture_whose_header_is_cut_short_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.sim.gap.air import ratio
 from surefoot.sim.gap.build import INGREDIENTS, fitting, world_of
-from surefoot.sim.gap.link import Held
+from surefoot.sim.gap.link import HeldCommand
 from surefoot.tasks.ready.hover import ARM, GRAVITY, HOVER
 from surefoot.tasks.ready.hover import MASS as DRONE
 from surefoot.world import Chance
@@ -315,7 +315,7 @@ def test_jitter_holds_the_last_command_as_often_as_it_says():
         m.step(k / 1000)
         held += m.world.state.u[0, 0] == before
     assert abs(held - 300) < 4 * np.sqrt(1000 * 0.3 * 0.7)
-    assert [t.chance for t in m.world.terms if isinstance(t, Held)] == [0.3]
+    assert [t.chance for t in m.world.terms if isinstance(t, HeldCommand)] == [0.3]
 
 
 def drifting(strengths, steps, task=None, seed=1):

@@ -100,6 +100,15 @@ def test_a_model_that_does_not_exist_is_named(tmp_path):
     assert_refused(tmp_path / "nowhere.xml", "no such model file")
 
 
+def test_a_model_that_is_no_regular_file_is_refused_as_what_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe.xml")
+    (tmp_path / "zero.xml").symlink_to("/dev/zero")
+    (tmp_path / "folder.xml").mkdir()
+    assert_refused(tmp_path / "pipe.xml", "pipe")
+    assert_refused(tmp_path / "zero.xml", "device")
+    assert_refused(tmp_path / "folder.xml", "folder")
+
+
 # Files outside ------------------------------------------------------------------------------------------------------
 
 OUTSIDE = {

@@ -179,7 +179,7 @@ def test_a_pull_moves_a_hand_that_nobody_steers():
     missed = []
     for e in (still, pulled):
         env, hand = tasks.env(task, 40, seed=3), []
-        evaluate(Zero(contract(task, env.world.model)), env, lambda k, env, h=hand: h.append(tip(env.moment.q)), e=e)
+        evaluate(Zero(contract(task, env.world)), env, lambda k, env, h=hand: h.append(tip(env.moment.q)), e=e)
         missed.append(np.array(hand))
     moved = np.linalg.norm(missed[0] - missed[1], axis=2)
     assert moved[50:150].mean() > 0.05 and moved.max() < 0.6

@@ -1,6 +1,5 @@
 """A robot model and another's contract as a task: each number told and each target is what the contract says."""
 
-import re
 from dataclasses import replace
 
 import mujoco
@@ -11,7 +10,6 @@ from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.tasks.from_contract import differences, motors, task_of
-from surefoot.tasks.ready.ground import Ground
 from surefoot.tasks.ready.walk import JOINTS, KP, STAND, xml
 
 TERMS = ("base_lin_vel", "base_ang_vel", "projected_gravity", "joint_pos", "joint_vel", "last_action", "command")
@@ -27,9 +25,10 @@ def contract(**change):
 
 def written(path, joint_sensors):
     """The quadruped of `walk`, as a file; its IMU moved off the middle and turned."""
-    text = xml(Ground()).replace('<site name="imu"/>', '<site name="imu" pos=".1 .02 .03" euler=".3 .2 .1"/>')
-    assert "euler" in text and text.count("<jointpos") == text.count("<jointvel") == 12
-    path.write_text(text if joint_sensors else re.sub("<joint(pos|vel) [^>]*>", "", text))
+    text = xml().replace('<site name="imu"/>', '<site name="imu" pos=".1 .02 .03" euler=".3 .2 .1"/>')
+    sensors = "".join(f'<joint{k} name="joint_{k}/{j}" joint="{j}"/>' for k in ("pos", "vel") for j in JOINTS)
+    assert "euler" in text
+    path.write_text(text.replace("</mujoco>", f"<sensor>{sensors}</sensor></mujoco>") if joint_sensors else text)
     return path
 
 
@@ -153,7 +152,7 @@ def test_it_stands_on_its_feet_when_told_to_do_nothing_and_falls_without_gains(m
     for gains, stands in (({}, True), ({"kp": 1.0}, False)):
         task = replace(task_of(model, contract(commands={}, **gains))[0], seconds=3.0, window=2.0)
         env = tasks.env(task, 4, seed=1)
-        found = rollout.evaluate(Zero(rollout.contract(task, env.world.model)), env)
+        found = rollout.evaluate(Zero(rollout.contract(task, env.world)), env)
         assert found.success.all() == stands and (found.reasons.get("time", 0) == 4) == stands
 
 
@@ -204,7 +203,7 @@ def test_the_tasks_own_contract_means_what_the_given_one_does(model):
 
     given = contract(kp=21.0, kd=0.7)
     task, robot = task_of(model, given)
-    own = rollout.contract(task, robot.model)
+    own = rollout.contract(task, tasks.env(task, 1).world)
     assert own.observation.dim == given.obs_dim and own.joints == given.joints and own.rate == pytest.approx(50)
     assert own.kp == pytest.approx(given.kp) and own.kd == pytest.approx(given.kd) and own.home == given.home
     changed = {d.split(":")[0] for d in own.differences(given)}

@@ -4,11 +4,12 @@ import mujoco
 import numpy as np
 
 from surefoot import tasks
-from surefoot.tasks.ready.ground import AMPLITUDE, SIZE, Ground
+from surefoot.sim.model.load import load_robot
+from surefoot.tasks.build.ground import AMPLITUDE, SIZE, Ground
 
 
 def test_the_height_under_a_foot_is_where_a_ray_meets_the_ground():
-    model = mujoco.MjModel.from_xml_string(tasks.resolve("walk-rough").robot.xml)
+    model = load_robot(tasks.resolve("walk-rough").robot).model
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     rng, met = np.random.default_rng(0), []

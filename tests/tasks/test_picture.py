@@ -24,7 +24,7 @@ SMALL = (64, 48)
 def actors(name: str, seed: int = 0, still: bool = False) -> tuple[Policy, Env]:
     task = resolve(name)
     env = make_env(task, 1, task.belief, seed, threads=1)
-    told = contract(task, env.world.model)
+    told = contract(task, env.world)
     return (Zero(told) if still else Random(told)), env
 
 

@@ -56,7 +56,7 @@ def test_random_controls_stay_within_the_action_and_are_held():
 
 def test_a_policy_is_told_what_the_robot_measures_and_balances_with_it():
     task = tasks.resolve("balance")
-    law = linear(contract(task, tasks.env(task, 1).world.model), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
+    law = linear(contract(task, tasks.env(task, 1).world), {"cart_pole": [[1.0, 2.0, 40.0, 6.0]]})
     log = record(task, Reality(0, {"sensor_noise": 0.02}), law, seconds=5.0)
     assert log.meta["gaps"] == [] and len(log) == 250
     measured = np.stack(

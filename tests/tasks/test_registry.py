@@ -82,7 +82,7 @@ def test_a_policy_that_names_a_file_does_not_have_it_imported(file):
     canary = file.parent / "ran"
     file.write_text(f"open({str(canary)!r}, 'w').close()\n" + FILE)
     task = tasks.named("balance")
-    plain = contract(task, tasks.env(task, 1).world.model)
+    plain = contract(task, tasks.env(task, 1).world)
     for name in (str(file), f"{file}:short", "this:x", "os:getcwd"):
         with pytest.raises(SurefootError, match="name that task yourself: --task"):
             tasks.of(replace(plain, task=name))

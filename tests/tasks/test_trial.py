@@ -71,7 +71,7 @@ def test_a_memory_leaves_walks_symmetry_and_one_more_unknown_does_too():
     more = tasks.with_unknown(walk, Param("pull", "task", 0.0, 0.0, 9.0, op="set"), 0.0, 9.0)
     for task, sees in (
         (walk, ObsOverride(trial=2)),
-        (walk, ObsOverride(also=("touch", "trunk_height"))),
+        (walk, ObsOverride(also=("touch", "base_height"))),
         (more, ObsOverride(also=("e",))),
     ):
         group = tasks.with_override(task, sees).observations["actor"]
@@ -83,7 +83,7 @@ def test_a_memory_leaves_walks_symmetry_and_one_more_unknown_does_too():
 def test_what_is_judged_of_a_trial_is_its_last_episode():
     t = task(3)
     made = lambda: tasks.env(t, 6, t.belief, seed=4)  # noqa: E731
-    policy = Zero(contract(t, made().world.model))
+    policy = Zero(contract(t, made().world))
     *_, last = trials(policy, made())
     found = evaluate(policy, made())
     assert np.array_equal(found.returns, last.returns) and np.array_equal(found.e, last.e)
@@ -110,7 +110,7 @@ def test_learning_over_trials_goes_on_with_the_same_bits():
 def test_a_divergence_ends_a_trial_and_the_rest_of_it_is_not_judged_elsewhere():
     t = task(3)
     env = tasks.env(t, 4, t.belief, seed=2)
-    policy, broken = Zero(contract(t, env.world.model)), []
+    policy, broken = Zero(contract(t, env.world)), []
 
     def break_once(k, env):
         if not broken:
@@ -148,7 +148,7 @@ def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further()
 def test_trials_are_judged_episode_by_episode():
     t = task(3)
     env = tasks.env(t, 20, t.belief, seed=2)
-    first, second, third = trials(Zero(contract(t, env.world.model)), env)
+    first, second, third = trials(Zero(contract(t, env.world)), env)
     assert all(np.array_equal(x.e, first.e) for x in (second, third))
     assert all(x.lengths.min() > 5 and sum(x.reasons.values()) == 20 for x in (first, second, third))
     assert not np.array_equal(first.lengths, second.lengths)  # other starts

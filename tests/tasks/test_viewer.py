@@ -35,7 +35,7 @@ LOOPBACK = "0100007F"  # 127.0.0.1 as /proc/net/tcp writes it
 def actors(name: str, still: bool = False) -> tuple[Policy, Env]:
     task = resolve(name)
     env = make_env(task, 1, task.belief, threads=1)
-    told = contract(task, env.world.model)
+    told = contract(task, env.world)
     return (Zero(told) if still else Random(told)), env
 
 

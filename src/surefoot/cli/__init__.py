@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def _parse(args: list[str]) -> Any:
 
 
 def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
+    """The verb that tyro makes of arguments. Its errors quote them as they are, so it is given escaped ones to quote."""
     if {"-h", "--help", "--help-all"} & set(args):
         from surefoot.cli import help
 
@@ -139,8 +141,18 @@ def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
         raise SystemExit(0)
     import tyro
 
+    from surefoot.report import plain
+
     more = {} if default is None else {"default": default}
-    return tyro.cli(verb, args=args, prog=f"surefoot {name}", add_help=False, **more)
+    ask = partial(tyro.cli, verb, prog=f"surefoot {name}", add_help=False, **more)
+    shown = [plain(word).replace("\n", "\\n") for word in args]
+    if shown == args:
+        return ask(args=args)
+    try:
+        return ask(args=args, console_outputs=False)
+    except SystemExit:
+        ask(args=shown)
+        raise
 
 
 def _take(args: list[str], flag: str) -> bool:

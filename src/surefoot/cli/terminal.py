@@ -91,7 +91,7 @@ class Line:
     def __init__(self, say: Plain):
         self.say, self.open = say, False
         self.shown = 0.0 if say.is_terminal else time.monotonic()  # what is over at once needs no line in a file
-        self.first: tuple[float, float] | None = None  # when a share was first told, and that share
+        self.first: tuple[float, float] | None = None  # time and value of the first share
         self.judged = ""
         self.recent: deque[tuple[float, float, float]] = deque()  # episodes, return, success of each batch
 

@@ -1,4 +1,4 @@
-"""Search by sampling: find x that costs little, where only costs of samples can be had. One loop, five rules.
+"""Optimisation by sampling: minimise a cost that can only be evaluated at samples. One loop, five rules.
 
     X_i = mean + spread * N(0, 1)  within bounds       c_i = cost(X_i)       (mean, spread) = rule(X, c)
 
@@ -8,8 +8,8 @@
     reps     the same with the temperature at which KL(w | uniform) = kl, and spread from w, too
     cma      mean and a full covariance from ranks and paths                (CMA-ES, by the `cma` library)
 
-x is (d,), X (n, d), c (n,): less is better. A cost that is not a number or not finite counts as the worst there is. The
-state is all in Search: the same Search, samples and costs give the same next Search, and rules hold settings alone.
+x is (d,), X (n, d), c (n,): less is better. A cost that is nan or infinite counts as the worst. All state is in Search: the
+same Search, samples and costs give the same next Search; rules are settings only.
 """
 
 import copy
@@ -29,14 +29,14 @@ Cost = Callable[[np.ndarray], np.ndarray]
 
 
 class Rule(ABC):
-    """How costs of samples move the search."""
+    """How the costs of samples update the search."""
 
     @abstractmethod
     def tell(self, at: "Search", X: np.ndarray, cost: np.ndarray) -> "Search":
         """The next search. Costs that were not finite are inf here; one at least is finite."""
 
     def ask(self, at: "Search", n: int, rng: np.random.Generator) -> np.ndarray:
-        """(n, d) samples, not yet held to the bounds. The first is the mean, so that no good plan is lost by chance."""
+        """(n, d) samples before clipping to the bounds. The first is the mean, so that a good plan is not lost by chance."""
         X = at.mean + at.spread * rng.standard_normal((n, len(at.mean)))
         X[0] = at.mean
         return X
@@ -44,26 +44,26 @@ class Rule(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Where to look next, and the best seen so far."""
+    """The sampling distribution, and the best sample so far."""
 
     rule: Rule
     mean: np.ndarray  # (d,)
     spread: np.ndarray  # (d,) standard deviation of the samples
-    first: np.ndarray  # (d,) the spread it began with
+    first: np.ndarray  # (d,) the initial spread
     low: np.ndarray  # (d,)
     high: np.ndarray  # (d,)
     x: np.ndarray  # (d,) the best so far
     cost: float = math.inf  # its cost
-    told: int = 0
+    updates: int = 0
     memory: Any = None
-    """what a rule knows beyond mean and spread; None before the first costs"""
+    """state of a rule beyond mean and spread; None before the first update"""
 
     def ask(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, d) samples within the bounds."""
         return np.clip(self.rule.ask(self, n, rng), self.low, self.high)
 
     def tell(self, X: np.ndarray, cost: np.ndarray) -> "Search":
-        """The next search. Where no cost is finite nothing was learned, and the search stays where it is."""
+        """The next search. If no cost is finite the distribution does not change."""
         X, cost = np.asarray(X, float), np.asarray(cost, float)
         if X.ndim != 2 or X.shape[1] != len(self.mean) or cost.shape != X.shape[:1]:
             raise SurefootError(
@@ -71,13 +71,13 @@ class Search:
             )
         cost = np.where(np.isfinite(cost), cost, math.inf)
         if (cost == math.inf).all():
-            return replace(self, told=self.told + 1)
+            return replace(self, updates=self.updates + 1)
         k, following = int(cost.argmin()), self.rule.tell(self, X, cost)
         better = {"x": X[k].copy(), "cost": float(cost[k])} if cost[k] < self.cost else {}
-        return replace(following, told=self.told + 1, **better)
+        return replace(following, updates=self.updates + 1, **better)
 
     def again(self, x: np.ndarray) -> "Search":
-        """A warm start at x, such as a plan moved on in time: the first spread, and nothing seen yet."""
+        """A warm start at x, such as a plan shifted in time: the initial spread, and no best sample."""
         return begin(self.rule, x, self.first, (self.low, self.high))
 
 
@@ -106,7 +106,7 @@ class Best(Rule):
     """Predictive sampling: go where the best sample is."""
 
     anneal: float = 1.0
-    """the spread times this after every round"""
+    """factor on the spread after every round"""
 
     def __post_init__(self) -> None:
         _between(0, self.anneal, 1, "anneal", self)
@@ -121,32 +121,32 @@ class CEM(Rule):
     """Cross-entropy method: the mean and spread of the best few."""
 
     elite: float = 0.1
-    """share of the samples; never fewer than 2"""
+    """fraction of the samples; at least 2"""
     floor: float = 0.01
-    """least spread, as a share of the first"""
+    """smallest spread, as a fraction of the initial one"""
 
     def __post_init__(self) -> None:
         _between(0, self.elite, 1, "elite", self)
 
     def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
         best = X[ranked(cost, self.elite)]
-        spread = best.std(0) if len(best) > 1 else at.spread  # one sample tells nothing of a spread
+        spread = best.std(0) if len(best) > 1 else at.spread  # one sample has no spread
         return replace(at, mean=best.mean(0), spread=np.maximum(spread, self.floor * at.first))
 
 
 @final
 @dataclass(frozen=True)
 class Softmax(Rule):
-    """MPPI: the mean of the samples, the better the heavier."""
+    """MPPI: the mean of the samples, weighted by their costs."""
 
     temperature: float = 0.1
     """in standard deviations of the costs that count; in the cost's own unit where `scaled` is off"""
     top: float = 1.0
-    """share of the samples that count at all"""
+    """fraction of the samples with a weight"""
     anneal: float = 1.0
-    """the spread times this after every round"""
+    """factor on the spread after every round"""
     scaled: bool = True
-    """divide costs by their standard deviation, so that no temperature need be found for each task"""
+    """divide costs by their standard deviation, so that one temperature fits many tasks"""
 
     def __post_init__(self) -> None:
         _between(0, self.temperature, math.inf, "temperature", self)
@@ -163,12 +163,12 @@ class Softmax(Rule):
 @final
 @dataclass(frozen=True)
 class REPS(Rule):
-    """Relative entropy policy search: softmax weights that stray from equal ones by no more than kl nats."""
+    """Relative entropy policy search: softmax weights within kl nats of equal ones."""
 
     kl: float = 1.0
-    """nats: how far one round may go"""
+    """largest KL of one round, nats"""
     floor: float = 0.01
-    """least spread, as a share of the first"""
+    """smallest spread, as a fraction of the initial one"""
 
     def __post_init__(self) -> None:
         _between(0, self.kl, math.inf, "kl", self)
@@ -184,7 +184,7 @@ class REPS(Rule):
 @final
 @dataclass(frozen=True)
 class CMA(Rule):
-    """CMA-ES. Learns which way a narrow valley runs; the number of samples stays that of the first round."""
+    """CMA-ES. Adapts a full covariance; the number of samples is that of the first round."""
 
     def ask(self, at: Search, n: int, rng: np.random.Generator) -> np.ndarray:
         es = self._strategy(at, n, lambda k, d: rng.standard_normal((k, d)))
@@ -192,16 +192,16 @@ class CMA(Rule):
 
     def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
         worst = cost[np.isfinite(cost)].max()
-        cost = np.where(np.isfinite(cost), cost, worst + abs(worst) + 1.0)  # ranks alone count: these come last
+        cost = np.where(np.isfinite(cost), cost, worst + abs(worst) + 1.0)  # only ranks matter: these come last
         es = self._strategy(at, len(X), lambda k, d: np.zeros((k, d)))
-        es.ask(len(X))  # the library wants to have been asked; what it answers is of no use here
+        es.ask(len(X))  # the library requires a call of ask before tell; its samples are not used
         es.tell([x.copy() for x in X], cost.tolist(), check_points=False)
-        es.sent_solutions.clear()  # to copy them, round after round, would cost more than all else
+        es.sent_solutions.clear()  # copying them in every round would dominate the cost
         mean = np.clip(es.gp.pheno(es.mean, into_bounds=es.boundary_handler.repair), at.low, at.high)
         return replace(at, mean=mean, spread=np.array(es.stds), memory=es)
 
     def _strategy(self, at: Search, n: int, normal: Callable[[int, int], np.ndarray]) -> Any:
-        """A copy of the library's object, because asking and telling change it; its randomness is ours."""
+        """A copy of the library's object, because ask and tell change it; random numbers come from `normal`."""
         import cma
 
         if at.memory is None:
@@ -211,32 +211,32 @@ class CMA(Rule):
             es = cma.CMAEvolutionStrategy(at.mean.tolist(), 1.0, settings | silent)
         else:
             es = copy.deepcopy(at.memory)
-        es.sm.randn = es.opts["randn"] = normal  # the second: for samples it puts in by itself
+        es.sm.randn = es.opts["randn"] = normal  # the second: for samples that it adds by itself
         return es
 
 
 def ranked(cost: np.ndarray, share: float) -> np.ndarray:
-    """The best of all samples up to a share of them, 2 where there are as many, best first; never one without a cost."""
+    """Indices of the best fraction of samples, at least 2 if possible, best first; without those of infinite cost."""
     return np.argsort(cost, kind="stable")[: min(max(2, round(share * len(cost))), int(np.isfinite(cost).sum()))]
 
 
 def softmax(cost: np.ndarray, temperature: float) -> np.ndarray:
-    """w (n,) with w_i ~ exp(-cost_i / temperature), sum 1. At 0 the best share all of it."""
+    """w (n,) with w_i ~ exp(-cost_i / temperature), sum 1. At temperature 0 only the best have weight."""
     above = cost - cost.min()
     w = np.exp(-above / temperature) if temperature > 0 else (above == 0).astype(float)
     return w / w.sum()
 
 
 def divergence(w: np.ndarray) -> float:
-    """KL(w | uniform) in nats: 0 for equal weights, log n for one that has it all."""
+    """KL(w | uniform) in nats: 0 for equal weights, log n for a single one."""
     some = w[w > 0]
     return float(some @ np.log(some)) + math.log(len(w))
 
 
 def temperature_of(cost: np.ndarray, kl: float) -> float:
-    """The temperature at which KL(softmax | uniform) = kl; 0 where even the best alone stray by less.
+    """The temperature at which KL(softmax | uniform) = kl; 0 if the KL of the best alone is smaller.
 
-    It is where the dual of REPS, g(t) = t kl + t log mean exp(-c / t), has its least value: g'(t) = kl - KL(t) = 0.
+    It minimises the dual of REPS, g(t) = t kl + t log mean exp(-c / t): g'(t) = kl - KL(t) = 0.
     """
     unit = float(cost.max() - cost.min())
     if unit == 0 or divergence(softmax(cost, 0.0)) <= kl:
@@ -251,13 +251,13 @@ def temperature_of(cost: np.ndarray, kl: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The best x that was seen, its cost, and the least cost after each round."""
+    """The best x, its cost, and the smallest cost after each round."""
 
     x: np.ndarray  # (d,)
     cost: float
     history: np.ndarray  # (iterations,)
     search: Search
-    """to go on from"""
+    """the last state, to continue from"""
 
 
 def minimise(
@@ -270,7 +270,7 @@ def minimise(
     rng: np.random.Generator,
     bounds: Bounds = (-math.inf, math.inf),
 ) -> Found:
-    """The loop most people need: ask, cost, tell."""
+    """The optimisation loop: ask, evaluate, tell."""
     if iterations < 1 or population < 3:
         raise SurefootError(
             f"minimise: found {iterations} iterations of {population}, expected at least 1 of at least 3"

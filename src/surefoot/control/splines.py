@@ -1,13 +1,13 @@
-"""Few knots, many controls: a plan of k knots as T rows of controls. (n, k, nu) -> (n, T, nu).
+"""Splines: a plan of k knots expanded to T rows of controls. (n, k, nu) -> (n, T, nu).
 
     u(s) = sum_j W_j(s) p_j,   0 <= s <= k - 1,   u(j) = p_j
 
-    zero    holds the last knot passed
+    zero    constant between knots
     linear  p_j + (s - j) (p_{j+1} - p_j)
     cubic   Hermite with slopes m_j = (p_{j+1} - p_{j-1}) / 2, and at the ends those of the line to the neighbour; `rest`
-            makes the slopes at the ends 0, so that a motion starts and stops without a jerk
+            sets the slopes at the ends to 0, so that a motion starts and stops smoothly
 
-Each is linear in the knots, so a plan is one product with W (T, k). A knot moves the rows near it alone.
+Each is linear in the knots, so a plan is one product with W (T, k). A knot affects only the rows near it.
 """
 
 from typing import Literal
@@ -21,20 +21,20 @@ KINDS = ("zero", "linear", "cubic")
 
 
 def expand(knots: np.ndarray, rows: int, kind: Kind = "cubic", rest: bool = False) -> np.ndarray:
-    """(..., k, nu) -> (..., rows, nu): evenly from the first knot to the last; where held (`zero`), each as long."""
+    """(..., k, nu) -> (..., rows, nu), evenly from the first knot to the last; with `zero` each knot lasts equally long."""
     k = knots.shape[-2]
     s = np.arange(rows) * k / rows if kind == "zero" else np.linspace(0.0, k - 1.0, rows)
     return weights(k, s, kind, rest) @ knots
 
 
 def shift(knots: np.ndarray, by: float, kind: Kind = "linear") -> np.ndarray:
-    """The same plan `by` knots later, its end held: a warm start for the next moment."""
+    """The same plan `by` knots later, its end repeated: a warm start for the next step."""
     k = knots.shape[-2]
     return weights(k, np.minimum(np.arange(k) + by, k - 1.0), kind) @ knots
 
 
 def weights(k: int, s: np.ndarray, kind: Kind = "cubic", rest: bool = False, derivative: int = 0) -> np.ndarray:
-    """W (T, k) at places s, counted in knots; its first or second derivative by s where asked for."""
+    """W (T, k) at positions s, in knots, or its first or second derivative by s."""
     if kind not in KINDS:
         raise unknown("kind of spline", kind, KINDS)
     if k < 2 and kind != "zero":

@@ -69,13 +69,17 @@ class Golden:
         if obs.shape[1] != contract.obs_dim:
             raise SurefootError(f"{where}: obs: expected {contract.obs_dim} numbers a row, found {obs.shape[1]}")
         if self.readings or self.raw:
-            _same(self.told(contract, where), obs, f"{where}: the contract makes other observations of the readings")
+            _same(
+                self.observations(contract, where),
+                obs,
+                f"{where}: the contract makes other observations of the readings",
+            )
         _same(answers, self.out, f"{where}: the policy answers differently from when it was written")
         chosen = answers.argmax(1)[:, None] if contract.action.choices else answers
         control = contract.action.control(contract.action.bounded(chosen))
         _same(control, self.control, f"{where}: the contract makes other controls of the actions")
 
-    def told(self, contract: Contract, where: str) -> np.ndarray:
+    def observations(self, contract: Contract, where: str) -> np.ndarray:
         """(T, obs_dim) of the readings, by the contract's formulas and history."""
         group, T = contract.observation, len(self.obs)
         readings = {k: v for k, v in self.readings.items()}

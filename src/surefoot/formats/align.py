@@ -1,7 +1,7 @@
-"""From streams under foreign names to a Log on one clock.
+"""From the streams of a file to a Log on one clock.
 
-time_s = factor * stamps_s - epoch     epoch: whole seconds, taken off where stamps count from 1970
-several streams, or a rate: the even clock; with a mapping over the time all mapped streams share, else over all of it
+time_s = factor * stamps_s - epoch     epoch: whole seconds, subtracted where stamps count from 1970
+several streams, or a rate: an even clock; with a mapping over the time that all mapped streams share, else over all of it
 """
 
 import re
@@ -11,20 +11,19 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.formats import clean
 from surefoot.formats import mapping as maps
-from surefoot.formats.raw import Raw, Stream, full, listed
+from surefoot.formats.raw import Raw, Stream, clean, full, listed
 from surefoot.formats.resample import Onto, check_rate, even, gaps, kind, mend, merged
 from surefoot.formats.units import si
 from surefoot.log import Log
 
 CLOCKS = ("log_time", "time", "t", "timestamp", "timestamps", "stamp", "elapsed", "clock", "seconds", "sec")
 FARTHEST, SHORTEST = 1e12, 1e-9  # s
-CELLS = 1 << 27  # numbers of a resampled log, 1 GiB; or four times as many as were read
-WALL = 1e8  # seconds: more than three years is a wall clock's
-SINCE_1970 = (9e8, 4.2e9)  # s, from 1998 to 2103: what a wall clock shows
+CELLS = 1 << 27  # numbers of a resampled log, 1 GiB; or four times those of the file
+WALL = 1e8  # s: larger stamps (three years) are those of a wall clock
+SINCE_1970 = (9e8, 4.2e9)  # s, from 1998 to 2103: plausible wall clocks
 TICKS = (("s", 1.0, 0.5), ("ms", 1e-3, 500.0), ("us", 1e-6, 5e5), ("ns", 1e-9, np.inf))  # with the longest step of each
-UNSURE = 2.0  # a step of 0.5 to 2 is a slow log in seconds or a fast one in ms: nobody can tell
+UNSURE = 2.0  # a step of 0.5 to 2 is a slow log in seconds or a fast one in ms
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,23 +42,23 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
     clocks = {s: _clock(raw, s, raw.streams[s], mapping, rate, guessed) for s in _used(raw, mapping)}
     stamps, epoch = _seconds(raw, clocks, rate)
     timed: dict[str, Timed] = {}
-    said: list[str] = []
+    repairs: list[str] = []
     for s, time in stamps.items():
-        good, story = mend(time, full(s, clocks[s][0]) or "time", mending)
+        good, repair = mend(time, full(s, clocks[s][0]) or "time", mending)
         _check_clock(time[good], full(s, clocks[s][0]) or "time")
         rest = {full(s, k): v[good] for k, v in raw.streams[s].columns.items() if k != clocks[s][0]}
-        timed[s], said = Timed(time[good], rest), said + story
+        timed[s], repairs = Timed(time[good], rest), repairs + repair
     names = {full(s, k): v for s in timed for k, v in raw.streams[s].names.items()}
     units, hold = raw.units, list(raw.meta.get("hold", []))
     if mapping:
         timed, names, units, hold = _mapped(timed, mapping, names)
-    stamped = any(name for name, _ in clocks.values())  # rows counted at a rate are even already
+    stamped = any(name for name, _ in clocks.values())  # rows without a clock are even already
     time, columns = _one_clock(timed, rate if stamped else None, mapping is not None, hold)
     if not columns:
-        raise SurefootError(f"found no column beside the clock{': ' if raw.notes else ''}{'; '.join(raw.notes[:3])}")
+        raise SurefootError(f"found no column besides the clock{': ' if raw.notes else ''}{'; '.join(raw.notes[:3])}")
     if mapping:
         columns = maps.turned(columns, mapping)
-    told = {
+    about = {
         "source": source,
         "names": raw.meta.get("names", {}) | names,
         "constants": raw.constants | raw.meta.get("constants", {}) | (mapping.constants if mapping else {}),
@@ -67,25 +66,25 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
         "streams": {s: {"rows": len(x.time), "clock": clocks[s][0] or "rows"} for s, x in timed.items()},
         "epoch": epoch,
         "hold": hold,
-        "mended": said,
+        "mended": repairs,
         "notes": [*guessed, *raw.notes] + (maps.odd_names(mapping) if mapping else []),
     }
-    meta = raw.meta | {k: v for k, v in told.items() if v or k == "names"}
+    meta = raw.meta | {k: v for k, v in about.items() if v or k == "names"}
     return Log(time, columns, {k: v for k, v in units.items() if k in columns}, clean(meta))
 
 
 def _check_clock(time: np.ndarray, where: str) -> None:
-    """Seconds that a clock can show, so that rates, spans and their squares are numbers."""
+    """Plausible seconds, so that rates, spans and their squares are finite."""
     if len(time) and max(abs(time[0]), abs(time[-1])) > FARTHEST:
         raise SurefootError(f"{where}: found {time[0]:.6g} to {time[-1]:.6g} s, expected at most {FARTHEST:g} s")
     if len(time) > 1 and np.median(np.diff(time)) < SHORTEST:
         raise SurefootError(
-            f"{where}: found a usual step of {np.median(np.diff(time)):.3g} s, expected at least {SHORTEST:g} s"
+            f"{where}: found a median step of {np.median(np.diff(time)):.3g} s, expected at least {SHORTEST:g} s"
         )
 
 
 def _used(raw: Raw, mapping: maps.Mapping | None) -> list[str]:
-    """The streams that matter: with a mapping those it names columns of."""
+    """The streams in use: with a mapping those of its columns."""
     if mapping is None or len(raw.streams) == 1:
         return list(raw.streams)
     owner = {full(s, c): s for s, stream in raw.streams.items() for c in stream.columns}
@@ -100,25 +99,25 @@ def _used(raw: Raw, mapping: maps.Mapping | None) -> list[str]:
 
 
 def _clock(
-    raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate: float | None, said: list[str]
+    raw: Raw, s: str, stream: Stream, mapping: maps.Mapping | None, rate: float | None, notes: list[str]
 ) -> tuple[str, float]:
-    """The column with a stream's stamps and the seconds in one of them; ("", 1) for rows counted at a rate."""
+    """The column with a stream's stamps and its unit in seconds; ("", 1) for rows without a clock."""
     if mapping and mapping.time:
         name = mapping.time if mapping.time in stream.columns else mapping.time.removeprefix(f"{s}.")
         if name not in stream.columns:
             raise unknown("column", mapping.time, stream.columns, f"time: from{': ' + s if s else ''}")
-        return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit, said)
+        return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit, notes)
     bare = {_bare(c): c for c in stream.columns}
     for name in (bare[c] for c in CLOCKS if c in bare):
         if stream.columns[name].ndim == 1:
-            return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "", said)
+            return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "", notes)
     if rate is None:
         where = f"{s}: " if s else ""
         single = [c for c, v in raw.constants.items() if _bare(c) in CLOCKS and isinstance(v, int | float)]
         if single:
-            raise SurefootError(f"{where}{single[0]}: found a single number: a log of one row, expected at least 2")
+            raise SurefootError(f"{where}{single[0]}: found one row, expected at least 2")
         raise SurefootError(
-            f"{where}time: found no clock among {listed(stream.columns)}; expected a column called one of "
+            f"{where}time: found no clock among {listed(stream.columns)}; expected a column named "
             f"{listed(CLOCKS)}, or a rate in Hz, or a mapping that names the clock"
         )
     return "", 1.0
@@ -129,33 +128,33 @@ def _bare(name: str) -> str:
     return re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", name.lower())
 
 
-def _unit(raw: Raw, s: str, name: str, stamps: np.ndarray, told: str, said: list[str]) -> float:
-    """Seconds in a stamp: told, or in the name (t_ms, time [us]), or guessed from the stamps' size, which is said."""
+def _unit(raw: Raw, s: str, name: str, stamps: np.ndarray, given: str, notes: list[str]) -> float:
+    """Unit of the stamps in seconds: given, or from the name (t_ms, time [us]), or guessed from their size, with a note."""
     ending = re.search(r"[_ \[(](ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", name.lower())
-    unit = told or raw.units.get(full(s, name), "") or (ending[1] if ending else "")
+    unit = given or raw.units.get(full(s, name), "") or (ending[1] if ending else "")
     unit = unit or ("s" if name.lower() in ("seconds", "sec") else "")
     if unit:
         base, factor = si(unit, f"time: {name}")
         if base != "s":
-            raise SurefootError(f"time: {name}: found the unit {unit}, expected one of time")
+            raise SurefootError(f"time: {name}: found the unit {unit}, expected a unit of time")
         return factor
     unit, factor, why = _size(stamps)
     if why:
-        said.append(f"{full(s, name)}: taken as {unit}: {why}; a mapping's time may tell its unit")
+        notes.append(f"{full(s, name)}: taken as {unit}: {why}; a mapping can set the unit of time")
     return factor
 
 
 def _size(stamps: np.ndarray) -> tuple[str, float, str]:
-    """The unit of a clock that names none, the seconds in it, and why; no why where it is seconds, plainly.
+    """The unit of a clock without one, in seconds, and why; no reason where it is clearly seconds.
 
-    A wall clock's stamps are plain: seconds, ms, us or ns since 1970. Of all others the median step decides, because a
-    robot's log has 2 to 2000 rows a second. Between seconds and ms what is not plain stays seconds.
+    Stamps of a wall clock are seconds, ms, us or ns since 1970. For others the median step decides, because a robot's log
+    has 2 to 2000 rows per second. Where seconds and ms are both possible, it is seconds.
     """
     x = stamps.astype(float)
     x = np.where(np.isfinite(x), x, np.nan)
     step = np.diff(x)
     step = step[np.isfinite(step) & (step > 0)]
-    h = float(np.median(step)) if len(step) > 2 else 0.0  # two steps are no habit
+    h = float(np.median(step)) if len(step) > 2 else 0.0  # two steps are too few
     first = abs(float(x[0])) if len(x) else 0.0
     for unit, factor, _ in TICKS:
         if SINCE_1970[0] <= first * factor < SINCE_1970[1] and h * factor <= (10.0 if unit == "s" else 1.0):
@@ -163,18 +162,15 @@ def _size(stamps: np.ndarray) -> tuple[str, float, str]:
     unit, factor, _ = next(t for t in TICKS if h <= t[2])
     if 0.5 < h < UNSURE:
         rates = f"{1 / h:.4g} Hz; in ms it would be {1e3 / h:.4g} Hz"
-        return "s", 1.0, f"the usual step is {h:.4g}, which is {rates}"
+        return "s", 1.0, f"the median step is {h:.4g}, which is {rates}"
     if unit == "s":
         return "s", 1.0, ""
-    return (
-        unit,
-        factor,
-        f"the usual step is {h:.4g}, and a robot's log has 2 to 2000 rows a second, here {1 / (h * factor):.4g}",
-    )
+    why = f"the median step is {h:.4g}, and a robot's log has 2 to 2000 rows per second, here {1 / (h * factor):.4g}"
+    return unit, factor, why
 
 
 def _seconds(raw: Raw, clocks: dict[str, tuple[str, float]], rate: float | None) -> tuple[dict[str, np.ndarray], int]:
-    """Each stream's time in seconds, and the epoch taken off. Whole numbers lose nothing: the epoch goes first."""
+    """Each stream's time in seconds, and the epoch. It is subtracted from integers, so nothing is lost."""
     firsts = []
     for s, (name, factor) in clocks.items():
         stamps = raw.streams[s].columns[name] if name else np.zeros(0)
@@ -196,7 +192,7 @@ def _seconds(raw: Raw, clocks: dict[str, tuple[str, float]], rate: float | None)
 
 
 def _mapped(timed: dict[str, Timed], mapping: maps.Mapping, names: dict[str, list[str]]) -> tuple[dict[str, Timed], dict[str, list[str]], dict[str, str], list[str]]:  # fmt: skip
-    """Streams with our columns in place of the file's."""
+    """Streams with our columns instead of the file's."""
     out = {s: Timed(x.time, {}) for s, x in timed.items()}
     called, units, hold = {}, {}, []
     for name, column in mapping.columns.items():
@@ -219,7 +215,7 @@ def _mapped(timed: dict[str, Timed], mapping: maps.Mapping, names: dict[str, lis
 
 
 def _called(column: maps.Column, bare: list[str], names: dict[str, list[str]]) -> list[str]:
-    """What the file itself calls the parts."""
+    """Names of the parts in the file."""
     whole = column.source == tuple(bare) and all(b in names for b in bare)
     return [n for b in bare for n in names[b]] if whole else []
 

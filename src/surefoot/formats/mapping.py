@@ -1,6 +1,6 @@
-"""A mapping says what a foreign file's columns are in our schema, in our units, signs, order and frames.
+"""Mapping: what a file's columns are in our schema, with our units, signs, order and frames.
 
-value = sign * factor(unit) * (scale * found) + offset     offset in SI; sign, scale, offset: one number, or one a part
+value = sign * factor(unit) * (scale * x) + offset     offset in SI; sign, scale, offset: one number, or one for each part
 
 {"rate": 200,
  "time": {"from": "timestamp", "unit": "ms"},
@@ -29,7 +29,7 @@ from surefoot.rotation import to_body, to_world
 FRAMES = {"base_lin_vel": "world", "base_ang_vel": "body"}
 UNITS = {"joint_pos": "rad", "joint_vel": "rad/s", "joint_torque": "N m", "base_pos": "m", "base_quat": "1", "base_lin_vel": "m/s", "base_ang_vel": "rad/s"}  # fmt: skip
 SCHEMA = (*UNITS, "control", "action", "command", "observation")  # any other column is a sensor, by its name
-ALIKE = 0.8  # of two names, from 0 to 1: a slip of the pen rather than another word
+ALIKE = 0.8  # similarity of two names, from 0 to 1, above which one is taken for a misspelling
 WIDTHS = {"base_pos": 3, "base_quat": 4, "base_lin_vel": 3, "base_ang_vel": 3}
 QUATERNIONS = {"wxyz": [0, 1, 2, 3], "xyzw": [3, 0, 1, 2]}
 
@@ -41,34 +41,34 @@ class Column:
     source: tuple[str, ...]
     """`from`: names in the file; {0..11} counts, {a,b} lists, x[3:7] takes parts of a wide one"""
     unit: str = ""
-    """of scale * found; it becomes SI"""
+    """of scale * x; it becomes SI"""
     names: tuple[str, ...] = ()
-    """what each part is; where the file names its parts, they are picked by these names"""
+    """of the parts; where the file names its parts, they are picked by these names"""
     sign: tuple[float, ...] = (1.0,)
     scale: tuple[float, ...] = (1.0,)
     offset: tuple[float, ...] = (0.0,)
     quaternion: str = "wxyz"
     """order of a quaternion's parts in the file: wxyz or xyzw"""
     frame: str = ""
-    """world or body: the frame of the file's velocities; they become the schema's"""
+    """world or body: the frame of the file's velocities; they are turned into the schema's"""
     signed: int = 0
-    """bits of a raw register that counts as two's complement: 65533 of 16 bits is -3"""
+    """bits of a raw register in two's complement: 65533 of 16 bits is -3"""
     hold: bool = False
-    """keep the last value between stamps rather than draw a line"""
+    """keep the last value between stamps instead of interpolating"""
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """What a file's columns are."""
+    """The columns of a file, in our schema."""
 
     columns: dict[str, Column]
     time: str = ""
-    """the clock's column; found among the usual names unless told"""
+    """column of the clock; default: one of the usual names"""
     time_unit: str = ""
     rate: float | None = None
-    """Hz of the log: of the rows, where the file has no clock; else what it is resampled to"""
+    """Hz: of the rows, where the file has no clock; else the rate after resampling"""
     constants: dict[str, Any] = field(default_factory=dict)
-    """what holds throughout and goes into meta["constants"]: gains, masses"""
+    """for meta["constants"]: gains, masses"""
 
     @staticmethod
     def read(path: str | Path) -> "Mapping":
@@ -85,7 +85,7 @@ class Mapping:
         time = {"from": time} if isinstance(time, str) else time
         _keys(time, {"from", "unit"}, f"{where}: time")
         if time.get("unit") and si(time["unit"], f"{where}: time: unit")[0] != "s":
-            raise SurefootError(f"{where}: time: unit: found {time['unit']!r}, expected one of time: s, ms, us, ns")
+            raise SurefootError(f"{where}: time: unit: found {time['unit']!r}, expected a unit of time: s, ms, us, ns")
         constants = value.get("constants", {})
         if not isinstance(constants, dict):
             raise SurefootError(f"{where}: constants: found {constants!r}, expected an object")
@@ -96,10 +96,10 @@ class Mapping:
 
 
 def odd_names(mapping: Mapping) -> list[str]:
-    """Notes on columns that are outside the schema, yet nearly called as one within: sensors, or slips."""
+    """Notes on columns whose names are nearly those of the schema: sensors, or misspellings."""
     outside = [name for name in mapping.columns if name not in SCHEMA]
     hints = {name: nearest(name, SCHEMA, ALIKE) for name in outside}
-    return [f"column {name}: not in the schema, so taken for a sensor{hint}" for name, hint in hints.items() if hint]
+    return [f"column {name}: not in the schema, taken as a sensor{hint}" for name, hint in hints.items() if hint]
 
 
 def _keys(value: Any, known: Iterable[str], where: str) -> None:
@@ -125,7 +125,7 @@ def _column(name: str, value: Any, where: str) -> Column:
         if key in value and value[key] not in list(choices):
             raise unknown(key, str(value[key])[:80], choices, where)
     if "frame" in value and name not in FRAMES:
-        raise SurefootError(f"{where}: frame: only {' and '.join(FRAMES)} are turned")
+        raise SurefootError(f"{where}: frame: only {' and '.join(FRAMES)} have one")
     names = value.get("names", [])
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
         raise SurefootError(f"{where}: names: found {names!r}, expected a list of different names")
@@ -139,11 +139,11 @@ def _column(name: str, value: Any, where: str) -> Column:
 
 
 def _fits(name: str, unit: str, where: str) -> None:
-    """A column of the schema has a dimension: degrees are no torque. A slide joint counts in metres."""
+    """A column of the schema has a dimension: degrees are no torque. A slide joint is in metres."""
     want = UNITS.get(name, unit)
     linear = {"rad": "m", "rad/s": "m/s", "N m": "N"}
     if unit != want and not (name.startswith("joint_") and unit == linear[want]):
-        raise SurefootError(f"{where}: unit: found one of {unit}, expected one of {want}")
+        raise SurefootError(f"{where}: unit: found {unit}, expected a unit of {want}")
 
 
 def _is_number(value: Any) -> bool:
@@ -185,11 +185,11 @@ def expand(pattern: str, where: str = "from") -> list[str]:
     return ["".join(p) for p in itertools.product(*pieces)]
 
 
-def pick(column: Column, found: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str) -> np.ndarray:
-    """The file's numbers for a column, in SI (T,) or (T, k), parts in the order of its names."""
+def pick(column: Column, columns: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str) -> np.ndarray:
+    """A column from the file's numbers, in SI, (T,) or (T, k), with parts in the order of its names."""
     parts, called = [], []
     for source in column.source:
-        x, called_here = _source(source, found, names, where)
+        x, called_here = _source(source, columns, names, where)
         parts.append(x)
         called += called_here or [""] * x.shape[1]
     x = np.concatenate(parts, axis=1)
@@ -217,16 +217,16 @@ def _wide(values: tuple[float, ...], k: int, where: str) -> np.ndarray:
 
 
 def _source(
-    source: str, found: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str
+    source: str, columns: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str
 ) -> tuple[np.ndarray, list[str]]:
-    """One source as (T, k), and what the file calls its parts."""
-    if source in found:
-        x = found[source]
+    """One source as (T, k), and the names of its parts in the file."""
+    if source in columns:
+        x = columns[source]
         return (x[:, None] if x.ndim == 1 else x).astype(float), names.get(source, [])
     part = re.fullmatch(r"(.+)\[(\d+)(?::(\d+))?\]", source)
-    if not part or part[1] not in found:
-        raise unknown("column of the file", part[1] if part else source, found, f"{where}: from")
-    x = found[part[1]]
+    if not part or part[1] not in columns:
+        raise unknown("column of the file", part[1] if part else source, columns, f"{where}: from")
+    x = columns[part[1]]
     x = x[:, None] if x.ndim == 1 else x
     first, end = int(part[2]), int(part[3] or int(part[2]) + 1)
     if not first < end <= x.shape[1]:
@@ -235,7 +235,7 @@ def _source(
 
 
 def finish(name: str, column: Column, x: np.ndarray, where: str) -> np.ndarray:
-    """Widths and quaternions as the schema has them."""
+    """With the width and quaternion order of the schema."""
     if name in WIDTHS and (x.ndim != 2 or x.shape[1] != WIDTHS[name]):
         raise SurefootError(f"{where}: found {1 if x.ndim == 1 else x.shape[1]} parts, expected {WIDTHS[name]}")
     if name in ("joint_pos", "joint_vel", "joint_torque", "control") and x.ndim == 1:
@@ -253,12 +253,12 @@ def finish(name: str, column: Column, x: np.ndarray, where: str) -> np.ndarray:
 
 
 def turned(columns: dict[str, np.ndarray], mapped: Mapping) -> dict[str, np.ndarray]:
-    """Velocities in the schema's frames: base_lin_vel in the world's, base_ang_vel in the body's."""
+    """Velocities in the schema's frames: base_lin_vel in the world frame, base_ang_vel in the body frame."""
     out = dict(columns)
     for name, frame in FRAMES.items():
         given = mapped.columns[name].frame if name in mapped.columns else ""
         if given and given != frame:
             if "base_quat" not in columns:
-                raise SurefootError(f"columns: {name}: frame: found {given}, to turn it base_quat must be mapped too")
+                raise SurefootError(f"columns: {name}: frame: found {given}; turning it needs base_quat in the mapping")
             out[name] = (to_body if frame == "body" else to_world)(columns["base_quat"], columns[name])
     return out

@@ -1,10 +1,11 @@
-"""What a file holds before anyone said what it means: streams, each with columns over rows of its own.
+"""Raw: the content of a file before a mapping: streams, each with columns over rows of its own.
 
-    streams[s].columns[c] (T_s,) or (T_s, k)        constants: what the file says once, as text or a number
+    streams[s].columns[c] (T_s,) or (T_s, k)        constants: single numbers and texts
 
-A reader makes a `Raw`, whatever the format. A stream named "" is the whole of a file that has but one.
+Every reader returns a `Raw`. A file with a single stream has it under the name "".
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,15 +16,15 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 
-WIDEST = 4096  # parts of a column: wider ones are pictures and clouds, which a Log does not hold
-MOST = 10_000  # columns, streams, arrays or constants in one file: every one of them is looked at by itself
-SPARSE = 64  # cells of a table of records for one that holds something
+WIDEST = 4096  # parts of a column: wider ones are images and point clouds, which a Log does not have
+MOST = 10_000  # columns, streams, arrays or constants in one file
+SPARSE = 64  # cells of a table of records for each that is filled
 LARGEST = 4 << 30  # bytes of a file
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Columns that share their rows. `names` tells what the parts of a wide column are called, where the file does."""
+    """Columns that share their rows. `names` has the names of a wide column's parts, where the file has them."""
 
     columns: dict[str, np.ndarray]
     names: dict[str, list[str]] = field(default_factory=dict)
@@ -39,9 +40,9 @@ class Raw:
     constants: dict[str, Any] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
     meta: dict[str, Any] = field(default_factory=dict)
-    """what a log of our own said of itself"""
+    """of a log that Log.save wrote"""
     notes: list[str] = field(default_factory=list)
-    """what was left out and why, and what looks odd"""
+    """what was left out and why, and what looks wrong"""
 
 
 def check_count(what: str, n: int, where: str, most: int = MOST) -> None:
@@ -50,7 +51,7 @@ def check_count(what: str, n: int, where: str, most: int = MOST) -> None:
 
 
 def check(raw: Raw, where: str) -> Raw:
-    """The Raw, where it holds no more things than a log has."""
+    """The Raw; refused where it has more streams, columns or constants than a log."""
     check_count("streams", len(raw.streams), where)
     check_count("columns", sum(len(s.columns) for s in raw.streams.values()), where)
     check_count("constants", len(raw.constants), where)
@@ -59,12 +60,12 @@ def check(raw: Raw, where: str) -> Raw:
 
 
 def full(stream: str, column: str) -> str:
-    """The name of a column among all streams."""
+    """Name of a column with its stream."""
     return f"{stream}.{column}" if stream else column
 
 
 def from_arrays(arrays: dict[str, np.ndarray], where: str) -> Raw:
-    """Named arrays of any shapes: those with as many rows as most are columns, single numbers are constants."""
+    """Named arrays of any shapes: those with the commonest number of rows are columns, single numbers are constants."""
     constants, tall, notes = {}, {}, []
     for name, a in arrays.items():
         if a.dtype.kind in "US" and a.size == 1:
@@ -92,11 +93,11 @@ def from_records(records: Sequence[dict[str, Any]], where: str) -> tuple[Stream,
     """Records as rows: nested names joined by dots; a list of numbers is a wide column, absent or null is nan."""
     flat = [dict(_flat(r)) for r in records]
     order = list(dict.fromkeys(name for r in flat for name in r))
-    held, cells = sum(map(len, flat)), len(flat) * len(order)
+    filled, cells = sum(map(len, flat)), len(flat) * len(order)
     check_count("columns", len(order), where)
-    if cells > max(100 * MOST, SPARSE * held):
+    if cells > max(100 * MOST, SPARSE * filled):
         raise SurefootError(
-            f"{where}: found {len(order)} columns in {len(flat)} records, of which {held} of {cells} values are there; "
+            f"{where}: found {len(order)} columns in {len(flat)} records, with {filled} of {cells} values; "
             f"expected at least 1 of {SPARSE}"
         )
     columns: dict[str, np.ndarray] = {}
@@ -121,11 +122,11 @@ def from_records(records: Sequence[dict[str, Any]], where: str) -> tuple[Stream,
 def _name_parts(
     name: str, values: list[Any], columns: dict[str, np.ndarray], names: dict[str, list[str]], where: str
 ) -> None:
-    """A list of texts beside lists of as many numbers names their parts: ROS joint states do so."""
+    """A list of texts names the parts of the number lists of its length beside it, as in ROS joint states."""
     if name.split(".")[-1] not in ("name", "names", "joint_names"):
         return
     for k, v in enumerate(values):
-        if v != values[0]:  # to go on would mix joints up in silence
+        if v != values[0]:  # otherwise joints would be exchanged silently
             raise SurefootError(f"{where}: {name}: row {k}: found {v} after {values[0]}, expected one order throughout")
     beside = name.rpartition(".")[0]
     for column, a in columns.items():
@@ -151,13 +152,13 @@ def _is_text(value: Any) -> bool:
 
 
 def _column(values: list[Any], where: str, notes: list[str], name: str) -> np.ndarray | None:
-    """Numbers, or lists of as many numbers each, as an array; None, with a note, for what is no column."""
+    """Numbers, or lists of numbers of one length, as an array; otherwise None and a note."""
     widths = {len(v) if isinstance(v, list) else 0 for v in values if v is not None}
     if not widths:
-        notes.append(f"{name}: nothing in it")
+        notes.append(f"{name}: empty")
         return None
     if len(widths) > 1 or max(widths) > WIDEST or any(_deep(v) for v in values):
-        notes.append(f"{name}: lists of differing or great length")
+        notes.append(f"{name}: lists of different or great length")
         return None
     width = widths.pop()
     if not width:
@@ -186,9 +187,14 @@ def _numbers(values: Sequence[Any], where: str, row: int | None = None) -> np.nd
 
 
 def plain(value: Any) -> Any:
-    """A numpy scalar as JSON can hold it; nan and infinity as null."""
+    """A numpy scalar for JSON; nan and infinity become null."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def clean(value: Any) -> Any:
+    """A copy for JSON; nan and infinity become null."""
+    return json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

@@ -1,9 +1,9 @@
-"""How late one stream is behind another, and how fast their clocks part.
+"""Skew: how far one stream is behind another, and how fast their clocks drift.
 
     b(t) = g a(t - tau(t)) + c,   tau(t) = tau_0 + d (t - t_mid)     tau [s], d [s/s], 1 ppm = 1e-6
 
-tau is where the correlation of b with a shifted a is largest: first over whole samples, then between them on a cubic spline of a.
-d is the median slope (Theil-Sen) of tau over windows, so that a window in which nothing moved cannot bend it.
+tau maximises the correlation of b with a shifted a: first over whole samples, then between them on a cubic spline of a.
+d is the median slope (Theil-Sen) of tau over windows, which is robust to windows without motion.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from surefoot.errors import SurefootError
 from surefoot.formats.resample import resample
 from surefoot.log import Log
 
-TRUSTED = 0.5  # correlation below which a window tells nothing
+TRUSTED = 0.5  # correlation below which a window is not used
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Skew:
     latency: float
     """seconds that b is behind a, in the middle of the log"""
     drift_ppm: float
-    """how much later b gets, microseconds a second; nan where too few windows tell"""
+    """how much later b gets, microseconds per second; nan where too few windows are usable"""
     correlation: float
     """of b with a at that latency, over the whole log"""
     windows: int
-    """how many windows told"""
+    """number of usable windows"""
 
 
 def skew(log: Log, a: str, b: str, part: int = 0, most: float = 0.5, windows: int = 12) -> Skew:
@@ -40,23 +40,25 @@ def skew(log: Log, a: str, b: str, part: int = 0, most: float = 0.5, windows: in
     if len(log) < 4 * L + 16:
         raise SurefootError(f"skew: found {len(log)} rows, expected at least {4 * L + 16} to search within {most:g} s")
     whole, r = _shift(x, y, 0, len(y), -L, L)
-    near = max(4, round(0.2 * L))  # windows look beside the whole: far away lie other peaks
+    near = max(4, round(0.2 * L))  # windows search near the global shift: further away are other peaks
     low, high = int(np.floor(whole)) - near, int(np.ceil(whole)) + near
     edges = np.linspace(0, len(y), windows + 1).astype(int)
     found = [
         (0.5 * (i + j) * h, *_shift(x, y, i, j, low, high)) for i, j in zip(edges, edges[1:]) if j - i > 4 * near + 16
     ]
-    told = np.array([(t, tau * h) for t, tau, c in found if c > TRUSTED])
-    if len(told) < 3:
-        return Skew(whole * h, np.nan, r, len(told))
-    slope = _slope(told)
-    middle = float(np.median(told[:, 1] - slope * (told[:, 0] - 0.5 * len(y) * h)))
-    return Skew(middle, 1e6 * slope, r, len(told))
+    used = np.array([(t, tau * h) for t, tau, c in found if c > TRUSTED])
+    if len(used) < 3:
+        return Skew(whole * h, np.nan, r, len(used))
+    slope = _slope(used)
+    middle = float(np.median(used[:, 1] - slope * (used[:, 0] - 0.5 * len(y) * h)))
+    return Skew(middle, 1e6 * slope, r, len(used))
 
 
-def _slope(told: np.ndarray) -> float:
-    i, j = np.triu_indices(len(told), 1)
-    return float(np.median((told[j, 1] - told[i, 1]) / (told[j, 0] - told[i, 0])))
+def _slope(points: np.ndarray) -> float:
+    """Theil-Sen, of (n, 2) points."""
+    i, j = np.triu_indices(len(points), 1)
+    d = points[j] - points[i]
+    return float(np.median(d[:, 1] / d[:, 0]))
 
 
 def _part(log: Log, name: str, part: int) -> np.ndarray:
@@ -69,15 +71,15 @@ def _part(log: Log, name: str, part: int) -> np.ndarray:
 
 
 def _filled(x: np.ndarray, name: str) -> np.ndarray:
-    """Holes at the mean, where they count for nothing."""
+    """Gaps at the mean, where they do not affect a correlation."""
     there = np.isfinite(x)
     if there.sum() < 16 or np.ptp(x[there]) == 0:
-        raise SurefootError(f"{name}: found no movement, expected a column that changes")
+        raise SurefootError(f"{name}: found a constant, expected a column that changes")
     return np.where(there, x, x[there].mean())
 
 
 def _smooth(x: np.ndarray) -> np.ndarray:
-    """Both sides alike, so no shift: white noise would be least between samples, and draw the peak there."""
+    """Symmetric, so without shift. Without it, interpolation reduces white noise between samples, which draws the peak there."""
     from scipy.ndimage import gaussian_filter1d
 
     return gaussian_filter1d(x, 1.5, mode="nearest")
@@ -88,7 +90,7 @@ def _shift(x: np.ndarray, y: np.ndarray, i: int, j: int, low: int, high: int) ->
     from scipy.interpolate import CubicSpline
     from scipy.optimize import minimize_scalar
 
-    rows = np.arange(max(i, high + 1, 0), min(j, len(x) + low - 1, len(x)))  # whose shifted partners all exist
+    rows = np.arange(max(i, high + 1, 0), min(j, len(x) + low - 1, len(x)))  # all shifted rows exist
     y = y[rows]
 
     def correlation(z: np.ndarray) -> float:

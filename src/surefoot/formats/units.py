@@ -1,6 +1,6 @@
-"""Units and what they are in SI: value_SI = factor * value.
+"""Units in SI: value_SI = factor * value.
 
-`g` is the accelerometer's, 9.80665 m/s^2; the unit of mass is `gram`.
+`g` is 9.80665 m/s^2, as accelerometers have it; the unit of mass is `gram`.
 """
 
 import math
@@ -12,31 +12,9 @@ G = 9.80665
 DEGREE = math.pi / 180
 
 SI: dict[str, tuple[str, float]] = {
-    **{
-        u: (u, 1.0)
-        for u in (
-            "1",
-            "rad",
-            "rad/s",
-            "rad/s^2",
-            "m",
-            "m/s",
-            "m/s^2",
-            "s",
-            "Hz",
-            "kg",
-            "N",
-            "N m",
-            "A",
-            "V",
-            "W",
-            "K",
-            "degC",
-            "Pa",
-            "T",
-            "N m/A",
-        )
-    },  # fmt: skip
+    **{u: (u, 1.0) for u in "1 rad rad/s rad/s^2 m m/s m/s^2 s Hz kg N A V W K degC Pa T".split()},
+    "N m": ("N m", 1.0),
+    "N m/A": ("N m/A", 1.0),
     "mrad": ("rad", 1e-3),
     "deg": ("rad", DEGREE),
     "rev": ("rad", TURN),
@@ -79,7 +57,7 @@ SI: dict[str, tuple[str, float]] = {
     "G": ("T", 1e-4),
 }
 
-SPELT = {
+SPELLINGS = {
     "N*m": "N m", "N.m": "N m", "Nm": "N m", "mNm": "mN m", "mN*m": "mN m", "Ncm": "N cm", "kg cm": "kgf cm", "kgcm": "kgf cm",
     "kg*cm": "kgf cm", "degree": "deg", "degrees": "deg", "degrees/s": "deg/s", "dps": "deg/s", "radians": "rad", "radian": "rad",
     "RPM": "rpm", "rev/min": "rpm", "turns": "turn", "sec": "s", "seconds": "s", "second": "s", "msec": "ms", "usec": "us",
@@ -91,7 +69,7 @@ def si(unit: str, where: str) -> tuple[str, float]:
     """The SI unit and the factor to it."""
     if not isinstance(unit, str):
         raise SurefootError(f"{where}: found {unit!r:.80}, expected a unit as text")
-    name = SPELT.get(unit.strip(), unit.strip())
+    name = SPELLINGS.get(unit.strip(), unit.strip())
     if name not in SI:
-        raise unknown("unit", unit, sorted({*SI, *SPELT} - {""}), where)
+        raise unknown("unit", unit, sorted({*SI, *SPELLINGS} - {""}), where)
     return SI[name]

@@ -1,4 +1,4 @@
-"""Who stands at the gate: a policy with the task it is for, from a run, a bundle, or an ONNX file of ours or of others."""
+"""Candidate: a policy to be judged with its task, from a run, a bundle, or an ONNX file of ours or from elsewhere."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,8 @@ from surefoot.contract import Contract
 from surefoot.deploy import bundle, foreign
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
-from surefoot.gate.lineage import trained_with
+from surefoot.gate.task_changes import changed
+from surefoot.gate.training_seeds import trained_with
 from surefoot.onnx_file import Graph, read
 from surefoot.policy import Policy
 from surefoot.task import Task
@@ -28,12 +29,12 @@ class Candidate:
     parents: dict[str, str]
     """content hashes"""
     given: Contract | None = None
-    """of a policy of others"""
+    """of a policy from elsewhere"""
     rewire: Rewire | None = None
     """the same net under another contract"""
     notes: tuple[str, ...] = field(default=())
     trained: frozenset[int] = frozenset()
-    """seeds of the trainings behind it, as far as they are known"""
+    """known seeds of the trainings behind it"""
 
     def facts(self) -> dict[str, Any]:
         return {"policy": self.name, "task": self.task.name, "parents": self.parents, "notes": list(self.notes)}
@@ -47,25 +48,21 @@ def candidate(
     command: tuple[float, ...] | None = None,
     seconds: float | None = None,
 ) -> Candidate:
-    """A policy and its task; `model` and a contract for one of others."""
-    path, told = Path(path), (model, contract_file, command)
+    """A policy and its task; `model` and a contract for one from elsewhere."""
+    path, given = Path(path), (model, contract_file, command)
     if path.suffix != ".onnx":
-        _no_stranger(path, told)
-        net = bundle.load(path)
-        parents = {"policy": files.sha256(net.graph.data)}
-        return Candidate(str(path), net, _own(net, task), parents, trained=frozenset(trained_with(path, net)))
+        _refuse_foreign(path, given)
+        return _ours(path, bundle.load(path), task)
     graph = read(path, *_ports(contract_file))
     if "surefoot" in graph.metadata and contract_file is None:
-        _no_stranger(path, told)
-        policy = bundle.ours(path, graph)
-        parents = {"policy": files.sha256(graph.data)}
-        return Candidate(str(path), policy, _own(policy, task), parents, trained=frozenset(trained_with(path, policy)))
+        _refuse_foreign(path, given)
+        return _ours(path, bundle.ours(path, graph), task)
     if model is None:
-        raise SurefootError(f"{path}: a policy of others: expected the robot it drives, --model robot.xml")
-    return _stranger(path, graph, model, contract_file, command, seconds or from_contract.SECONDS)
+        raise SurefootError(f"{path}: a policy from elsewhere: expected its robot, --model robot.xml")
+    return _foreign(path, graph, model, contract_file, command, seconds or from_contract.SECONDS)
 
 
-def _stranger(
+def _foreign(
     path: Path, graph: Graph, model: Path, contract_file: Path | None, command: tuple[float, ...] | None, seconds: float
 ) -> Candidate:
     found = foreign.contract_of(contract_file, graph.metadata, from_contract.motors(model), str(path))
@@ -73,7 +70,7 @@ def _stranger(
 
     def rewire(given: Contract) -> tuple[Policy, Task]:
         made, _ = from_contract.task_of(model, given, command, seconds)
-        own = contract(made, tasks.env(made, 1).world.model)
+        own = contract(made, tasks.env(made, 1).world)
         return OnnxPolicy(own, graph, {}), made
 
     policy, task = rewire(found.contract)
@@ -83,12 +80,13 @@ def _stranger(
     return Candidate(str(path), policy, task, parents, found.contract, rewire, notes)
 
 
-def _own(policy: Policy, name: str) -> Task:
-    """The task a policy of ours was made for, or another that it fits."""
+def _ours(path: Path, policy: OnnxPolicy, name: str) -> Candidate:
+    """With the task it was made for, or another that it fits."""
     task = tasks.of(policy.contract, name)
-    return replace(
-        task, observations={"actor": task.observations["actor"]}
-    )  # nobody learns here, so no critic is told anything
+    notes = tuple(changed(path, policy, task, name))
+    task = replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
+    parents = {"policy": files.sha256(policy.graph.data)}
+    return Candidate(str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)))
 
 
 def _ports(contract_file: Path | None) -> tuple[str, str]:
@@ -100,8 +98,8 @@ def _ports(contract_file: Path | None) -> tuple[str, str]:
     return tuple(n if isinstance(n, str) else "" for n in names)  # type: ignore[return-value]
 
 
-def _no_stranger(path: Path, told: tuple[object, ...]) -> None:
-    if any(x is not None for x in told):
+def _refuse_foreign(path: Path, given: tuple[object, ...]) -> None:
+    if any(x is not None for x in given):
         raise SurefootError(
-            f"{path}: has its own contract; --model, --contract and --command are for policies of others"
+            f"{path}: has its own contract; --model, --contract and --command are for policies without one"
         )

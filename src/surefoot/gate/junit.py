@@ -1,6 +1,6 @@
-"""A verdict as JUnit XML, which CI services show as a list of tests: a check is a test, one that fails has a failure.
+"""A verdict as JUnit XML, which CI services show as a list of tests: one test for each check.
 
-Text goes through an XML writer, so names from files are shown, never obeyed.
+An XML writer escapes all text, as names from files may be hostile.
 """
 
 import xml.etree.ElementTree as ET

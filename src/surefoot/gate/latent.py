@@ -1,10 +1,10 @@
-"""What a policy that adapts has worked out of its world: its latent z, read by a linear probe, against the true e.
+"""What a policy that adapts has inferred about its world: its latent z, read by a linear probe, against the true e.
 
     y(e) ~ W z + c,  by ridge regression on half of the episodes, after their first half second;
     R^2(t) = 1 - sum (y - Wz - c)^2 / sum (y - mean y)^2  on the other half, at each time t into the episode
 
-y is log e for an unknown on a log scale. A second set of episodes goes on, at one instant, in another world: the same
-state, one unknown changed. What the probe reads there shows how long the policy takes to notice.
+y is log e for an unknown on a log scale. In a second set of episodes one unknown changes at one instant; the probe shows how
+long the policy takes to notice.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from surefoot.policy import Driver
 from surefoot.rng import stream
 from surefoot.task import Task
 
-SOON = 0.5  # s into an episode, by when a policy should know
-SETTLED = 0.1  # of a change: as near to where it ends up as that, and staying there
+SOON = 0.5  # s into an episode, when a policy should have inferred e
+SETTLED = 0.1  # of a change: within so much of its final value, and staying there
 RIDGE = 1e-3  # of the latent's own variance
 Watch = Callable[[int, Env], None]
 """called after each step of the episodes"""
@@ -34,13 +34,13 @@ class Change:
     """One unknown changes from one value to another, at `at` seconds into the episode."""
 
     name: str = ""
-    """the one that the latent tells best unless named"""
+    """default: the one that the probe reads best"""
     before: float | None = None
-    """its 10 % quantile unless given"""
+    """default: its 10 % quantile"""
     after: float | None = None
-    """its 90 % quantile unless given"""
+    """default: its 90 % quantile"""
     at: float | None = None
-    """the middle of the episode unless given"""
+    """default: the middle of the episode"""
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,17 @@ def _y(e: np.ndarray, log: np.ndarray) -> np.ndarray:
 def latents(
     policy: OnnxPolicy, env: Env, e: np.ndarray, after: np.ndarray, at: int, watch: Watch | None = None
 ) -> np.ndarray:
-    """(T, n, latent) along each env's first episode in worlds e, which from step `at` on are `after`; NaN once it ended."""
-    obs, found, running, drive = env.reset(e=e), [], np.ones(env.n, bool), Driver(policy, env.n)
+    """(T, n, latent) in each env's first episode, in worlds e and from step `at` on in worlds `after`; nan after its end."""
+    obs, z, running, drive = env.reset(e=e), [], np.ones(env.n, bool), Driver(policy, env.n)
     for k in range(env.steps):
         if k == at:
             env.world.set_params(np.arange(env.n), after)
-        z = policy.latent(obs["actor"])
-        found.append(np.where(running[:, None], z, np.nan))
+        z.append(np.where(running[:, None], policy.latent(obs["actor"]), np.nan))
         step = env.step(drive(obs["actor"]))
         obs, running = step.obs, running & ~(step.terminated | step.truncated)
         if watch is not None:
             watch(k, env)
-    return np.array(found)
+    return np.array(z)
 
 
 def inferred(
@@ -95,16 +94,16 @@ def inferred(
     seed: int = 1,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
-    """How well the latent tells each unknown, when, and how the one that changes is followed."""
+    """R^2 of each unknown over time, and how the latent follows the unknown that changes."""
     name, at = change.name, change.at
     if not policy.adapts:
-        raise SurefootError("adapt: this policy has no latent to look at; train one with --adapt rma or --encoder conv")
+        raise SurefootError("adapt: this policy has no latent; train one with --adapt rma or --encoder conv")
     free = np.flatnonzero(belief.sd() > 0)
     if not len(free):
-        raise SurefootError("adapt: the belief leaves nothing to work out: every unknown is fixed")
+        raise SurefootError("adapt: the belief fixes every unknown: there is nothing to infer")
     names = [task.params.names[i] for i in free]
     if name in task.params.names and name not in names:
-        raise SurefootError(f"adapt: the belief fixes {name}: nothing is to be worked out; open are {', '.join(names)}")
+        raise SurefootError(f"adapt: the belief fixes {name}; expected one that varies: {', '.join(names)}")
     if name and name not in names:
         raise unknown("unknown", name, names, "adapt")
     if name:
@@ -118,17 +117,17 @@ def inferred(
         raise SurefootError(f"at: expected a time within the episode of {task.seconds:g} s, found {at:g}")
     soon, step = min(round(SOON / dt), env.steps - 1), round(at / dt)
     e = belief.sample(stream(seed, "inferred"), episodes)
-    probe, r2 = _told(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
+    probe, r2 = _fitted(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
     k = names.index(name) if name else int(np.argmax(np.nan_to_num(r2[soon], nan=-np.inf)))
     if not np.isfinite(r2[soon]).any():
         raise SurefootError(
-            f"adapt: too few episodes last {SOON} s to test what is read; more --episodes, or more training"
+            f"adapt: too few episodes last {SOON} s to test the probe; more --episodes, or more training"
         )
     values, p = _jump(task, belief, names[k], change), task.params[names[k]]
     before, after = e.copy(), e.copy()
     before[:, free[k]], after[:, free[k]] = values
     track = probe(latents(policy, env, before, after, step, watch))[..., k]
-    lasted = bool(np.isfinite(track).any(1).all())  # some episode is there at every time
+    lasted = bool(np.isfinite(track).any(1).all())  # at every time some episode is running
     read = np.nanquantile(track, (0.1, 0.5, 0.9), axis=1) if lasted else None
     return {
         "task": task.name, "episodes": episodes, "seed": seed, "history": policy.contract.history * dt, "dt": dt,
@@ -141,7 +140,7 @@ def inferred(
 
 
 def _jump(task: Task, belief: Belief, name: str, change: Change) -> list[float]:
-    """What an unknown is at first, and what it changes to."""
+    """Values of an unknown before and after the change."""
     i, p = task.params.index(name), task.params[name]
     values = [float(d[i] if v is None else v) for v, d in zip((change.before, change.after), belief.interval(0.8))]
     if not all(p.low <= v <= p.high for v in values):
@@ -149,27 +148,27 @@ def _jump(task: Task, belief: Belief, name: str, change: Change) -> list[float]:
             f"{name}: expected two values within {p.low:g} .. {p.high:g}, found {values[0]:g} and {values[1]:g}"
         )
     if values[0] == values[1]:
-        raise SurefootError(f"{name}: expected two values that differ, found {values[0]:g} twice")
+        raise SurefootError(f"{name}: expected two different values, found {values[0]:g} twice")
     return values
 
 
-def _told(z: np.ndarray, e: np.ndarray, log: np.ndarray, soon: int) -> tuple[Probe, np.ndarray]:
-    """A probe of latents (T, n, .) fitted to half of the episodes from step `soon` on, and its R2 (T, d) on the others."""
+def _fitted(z: np.ndarray, e: np.ndarray, log: np.ndarray, soon: int) -> tuple[Probe, np.ndarray]:
+    """A probe of latents (T, n, .) fitted to half of the episodes from step `soon` on, and its R^2 (T, d) on the others."""
     half = len(e) // 2
     there = np.isfinite(z[soon:, :half]).all(-1)
     if there.sum() < 2 * z.shape[-1]:
-        raise SurefootError(f"adapt: hardly any episode lasts {SOON} s: there is nothing to read")
+        raise SurefootError(f"adapt: hardly any episode lasts {SOON} s: the probe cannot be fitted")
     probe = Probe.fit(z[soon:, :half][there], np.broadcast_to(e[:half], (*there.shape, e.shape[1]))[there], log)
     return probe, np.array([_r2(_y(e[half:], log), probe.y(frame[half:])) for frame in z])
 
 
-def _r2(y: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """(d,) share of the variance of y that was found, over the rows that are numbers; NaN where there are too few."""
-    ok = np.isfinite(found).all(1)
+def _r2(y: np.ndarray, read: np.ndarray) -> np.ndarray:
+    """(d,) explained share of the variance of y, over the rows without nan; nan where there are too few."""
+    ok = np.isfinite(read).all(1)
     if ok.sum() < 10:
         return np.full(y.shape[1], np.nan)
-    y, found = y[ok], found[ok]
-    return 1 - np.square(y - found).sum(0) / np.square(y - y.mean(0)).sum(0)
+    y, read = y[ok], read[ok]
+    return 1 - np.square(y - read).sum(0) / np.square(y - y.mean(0)).sum(0)
 
 
 def _finite(x: float) -> float | None:
@@ -177,14 +176,12 @@ def _finite(x: float) -> float | None:
 
 
 def settling(track: np.ndarray, step: int, dt: float, change: float) -> float | None:
-    """Seconds after `step` until a track stays within SETTLED of its own change from where it ends.
+    """Seconds after `step` until a track stays near its final value: within SETTLED of its own change.
 
-    None where it hardly changes: by less than SETTLED of the true `change`.
+    None where it changes by less than SETTLED of the true `change`.
     """
-    before, end = (
-        float(track[:step][-max(1, step // 4) :].mean()),
-        float(track[-max(1, (len(track) - step) // 4) :].mean()),
-    )
+    before = float(track[:step][-max(1, step // 4) :].mean())
+    end = float(track[-max(1, (len(track) - step) // 4) :].mean())
     if abs(end - before) < SETTLED * abs(change):
         return None
     off = np.flatnonzero(np.abs(track[step:] - end) > SETTLED * abs(end - before))

@@ -1,29 +1,27 @@
 """How a policy moves a robot: torque at its limit, joint speeds, changes of action, power, cost of transport.
 
-    share at limit = mean over time and actuators of [|force| >= 0.99 limit]     at the instant each action arrives
+    share at limit = mean over time and actuators of [|force| >= 0.99 limit]     when each action arrives
     change         = sqrt(mean (a_t - a_(t-1))^2), in units of the action, between two control periods
     power          = mean sum_j |tau_j v_j|, W          cost of transport = power time / (m g distance)
 
-An actuator on a joint is at its limit by force; any other (a rotor) by its command at an end of its range. Each number is
-that of an episode; the interval is over episodes.
+An actuator on a joint is at its limit by force; any other (a rotor) by its control at an end of its range. Each number is
+that of one episode; the interval is over episodes.
 """
 
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 
 from surefoot.env import Env
 from surefoot.policy import Driver, Policy
-from surefoot.sim.gap.recipe import HINGE, Plain
 
 NEAR = 0.99  # of a limit
-TRAVEL = 0.5  # m: a robot that went less has no cost of transport
+TRAVEL = 0.5  # m: a robot that travels less has no cost of transport
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Of n episodes; None where the model does not tell."""
+    """Of n episodes; None where the model does not have it."""
 
     at_limit: np.ndarray | None
     """(n,) share of time and actuators"""
@@ -31,9 +29,9 @@ class Motion:
     """the actuator most at its limit, and its share of the time"""
     peak: float | None
     """largest force / limit"""
-    turning: np.ndarray | None
+    hinge_speed: np.ndarray | None
     """(n,) rad/s: fastest of the driven hinges"""
-    sliding: np.ndarray | None
+    slide_speed: np.ndarray | None
     """(n,) m/s: fastest of the driven slides"""
     change: np.ndarray | None
     power: np.ndarray | None
@@ -41,31 +39,29 @@ class Motion:
 
 
 class _Gauge:
-    """What is read off a robot in each control period."""
+    """Measures a robot in each control period."""
 
     def __init__(self, env: Env):
-        m = env.world.model
-        self.env, plain = env, Plain(m)
-        self.drives = plain.drives
+        self.env, layout = env, env.world.layout
+        self.drives, hinges = layout.drives, dict(zip(layout.joints, layout.hinges))
         self.dofs = np.array([d.dof for d in self.drives], int)
         self.limits = np.array([np.inf if d.limit is None else d.limit * abs(d.gear) for d in self.drives])
-        self.hinge = np.array([m.jnt_type[m.dof_jntid[d.dof]] == HINGE for d in self.drives], bool)
-        driven = {int(m.actuator_ctrladr[d.number]) for d in self.drives}
-        others = [i for i in range(m.nu) if i not in driven and m.actuator_ctrllimited[i]]
-        self.others, self.ends = np.array(others, int), m.actuator_ctrlrange[others]
-        names = [m.actuator(i).name for i in range(m.nu)]
-        self.names = [d.actuator for d in self.drives] + [names[i] for i in others]
+        self.hinge = np.array([hinges[d.joint] for d in self.drives], bool)
+        driven = {d.control for d in self.drives}
+        ends = np.array(layout.control_limits, float).reshape(-1, 2)
+        others = [i for i in range(len(ends)) if i not in driven and np.isfinite(ends[i]).all()]
+        self.others, self.ends = np.array(others, int), ends[others]
+        self.names = [d.actuator for d in self.drives] + [layout.actuators[i] for i in others]
         self.known = np.concatenate([np.isfinite(self.limits), np.ones(len(others), bool)])
-        self.base = None if plain.free is None else int(m.jnt_qposadr[plain.free])
-        self.weight = float(m.body_subtreemass[0] * np.linalg.norm(m.opt.gravity))
-        self.model: mujoco.MjModel = m
+        self.base = None if layout.base is None else layout.base[0]
+        self.weight = layout.mass * float(np.linalg.norm(env.world.state.gravity[0]))
 
     def place(self) -> np.ndarray | None:
-        """(n, 2) where on the ground a free robot is."""
+        """(n, 2) horizontal position of a free robot."""
         return None if self.base is None else np.array(self.env.world.state.q[:, self.base : self.base + 2])
 
     def read(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(n, actuators) force / limit under the control that is about to be given, (n, drives) speed, (n,) power."""
+        """(n, actuators) force / limit under the next control, (n, drives) speed, (n,) power."""
         x = self.env.world.state
         x.u[:] = u
         force, v = self.env.world.actuator_force()[:, self.dofs], np.array(x.v[:, self.dofs])
@@ -74,8 +70,8 @@ class _Gauge:
         return np.concatenate([share, np.abs(u[:, self.others] - middle) / half], 1), v, np.abs(force * v).sum(1)
 
 
-def watched(policy: Policy, env: Env) -> Motion:
-    """Run the first episode of each env and read what it does to the robot."""
+def measure(policy: Policy, env: Env) -> Motion:
+    """Motion in the first episode of each env."""
     gauge, n = _Gauge(env), env.n
     obs, alive, drive = env.reset(), np.ones(n, bool), Driver(policy, n)
     steps, power, way = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -85,7 +81,7 @@ def watched(policy: Policy, env: Env) -> Motion:
     for _ in range(env.steps):
         a = drive(obs["actor"])
         bounded = env.task.action.bounded(a)
-        u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.model.nu))
+        u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.nu))
         share, v, watts = gauge.read(np.asarray(u, float))
         at += alive[:, None] * (share >= NEAR)
         peak = np.maximum(peak, np.where(alive[:, None], share, 0.0).max(0))

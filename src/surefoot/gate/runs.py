@@ -1,13 +1,15 @@
 """Episodes for the gate: how near each came to failing, and how many it takes until a success rate is clear.
 
     margin = 1 - error / tolerance, at least -1, of an episode that lasted;   length / longest - 2  of one that ended early
-So failures are below 0, those that fell below -1, and the sooner one falls the lower. Batch b of every column is run with
-seed + b: the same starts, draws and noise in each world, so that two columns differ by the world alone.
+
+Failures are below 0, falls below -1, earlier falls lower. Batch b in every world has seed + b: the same starts, draws and noise,
+so that results differ by the world alone.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -23,14 +25,14 @@ BATCH = 50
 
 @dataclass(frozen=True)
 class Runs:
-    """Episodes, a row each."""
+    """Episodes, one row each."""
 
     success: np.ndarray
     margin: np.ndarray
     lasted: np.ndarray
-    """(n,) bool: did not end before its time"""
+    """(n,) bool: did not end early"""
     error: np.ndarray
-    """nan of those that ended early"""
+    """nan for those that ended early"""
     e: np.ndarray
     reasons: Mapping[str, int]
 
@@ -49,29 +51,31 @@ class Runs:
         reasons = Counter(self.reasons) + Counter(other.reasons)
         return Runs(join("success"), join("margin"), join("lasted"), join("error"), join("e"), reasons)
 
-    def why(self) -> str:
-        """Why those that ended early did, in words."""
+    def endings(self) -> str:
+        """Why episodes failed, with counts, for people."""
         ended = {k: n for k, n in self.reasons.items() if k != "time"}
         late = int((self.lasted & ~self.success).sum())
         words = [f"{k} {n}" for k, n in sorted(ended.items(), key=lambda kv: -kv[1])]
         return ", ".join(words + ([f"error too large {late}"] if late else []))
 
 
-def episodes(policy: Policy, env: Env, e: np.ndarray | None = None, say: Callable[[float], None] | None = None) -> Runs:
+def episodes(
+    policy: Policy, env: Env, e: np.ndarray | None = None, show: Callable[[float], None] | None = None
+) -> Runs:
     """One episode in each of env's worlds, or in worlds e."""
-    watch = None if say is None else (lambda k, env: say((k + 1) / env.steps))
+    watch = None if show is None else (lambda k, env: show((k + 1) / env.steps))
     return Runs.of(evaluate(policy, env, watch, e), env)
 
 
 def until_clear(
-    policy: Policy, make: Make, test: RateTest, seed: int, say: Callable[[float], None] | None = None, early: bool = True
+    policy: Policy, make: Make, test: RateTest, seed: int, show: Callable[[float], None] | None = None, early: bool = True
 ) -> tuple[Runs, Decision]:  # fmt: skip
-    """Batches of episodes until the test says holds or fails, or `test.most` have been run; not `early`: all of them."""
+    """Batches of episodes until the test decides, or until `test.most`; without `early`, all of them."""
     most, done, found, b = test.most or 10 * BATCH, 0, None, 0
     while True:
         n = min(BATCH, most - done)
-        tell = None if say is None else (lambda share, at=done, n=n: say((at + share * n) / most))  # noqa: B023
-        more = episodes(policy, make(n, seed + b), say=tell)
+        part = None if show is None else (lambda share, at=done, n=n: show((at + share * n) / most))  # noqa: B023
+        more = episodes(policy, make(n, seed + b), show=part)
         found = more if found is None else found + more
         done, b = done + n, b + 1
         decision = test.decide(found.success)
@@ -79,17 +83,25 @@ def until_clear(
             return found, decision
 
 
-def suspect_unknown(runs: Runs, names: list[str]) -> tuple[str, str, float] | None:
-    """The unknown that parts failures from successes best: (name, high or low, AUC). None where nothing failed, or all did.
+@dataclass(frozen=True)
+class Separation:
+    """Failures are where an unknown is high, or low.
 
-    AUC: the chance that it is higher in a failure than in a success; 0.5 tells nothing.
+    auc: the probability that it is higher (lower) in a failure than in a success; 0.5: unrelated.
     """
+
+    unknown: str
+    side: Literal["high", "low"]
+    auc: float
+
+
+def separation(runs: Runs, names: list[str], least: float = 0.7) -> Separation | None:
+    """By the unknown with the largest AUC; None below `least`, and where nothing failed, or all did."""
     bad = ~runs.success
     if not bad.any() or bad.all():
         return None
-    above = (runs.e[bad][:, None] > runs.e[~bad][None]).mean((0, 1)) + 0.5 * (
-        runs.e[bad][:, None] == runs.e[~bad][None]
-    ).mean((0, 1))
+    failed, passed = runs.e[bad][:, None], runs.e[~bad][None]
+    above = (failed > passed).mean((0, 1)) + 0.5 * (failed == passed).mean((0, 1))
     i = int(np.argmax(np.abs(above - 0.5)))
-    auc = float(above[i])
-    return names[i], "high" if auc > 0.5 else "low", max(auc, 1 - auc)
+    auc = max(float(above[i]), 1 - float(above[i]))
+    return Separation(names[i], "high" if above[i] > 0.5 else "low", auc) if auc >= least else None

@@ -1,8 +1,8 @@
-"""sweep: success against one unknown, for several policies on the same episodes: where each begins to fail.
+"""sweep: success against one unknown, for several policies on the same episodes: where each starts to fail.
 
-A policy trained in one world peaks there; one trained over a range is flatter, and may peak lower: the price of bearing
-many worlds, E[J*(e) - J(theta, e)], where J* is the return of a specialist trained at e alone. Every point is `episodes`
-episodes with that one parameter set, the others drawn from a belief; every policy meets the same worlds and starts.
+A policy trained in one world peaks there; one trained over a range is flatter and may peak lower: the price of
+robustness, E[J*(e) - J(theta, e)], where J* is the return of a specialist trained at e alone. Every point has `episodes`
+episodes with that one unknown set and the others drawn from a belief; all policies have the same worlds and starts.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from surefoot.verdict import clopper_pearson
 
 
 def values_over(task: Task, name: str, points: int, low: float | None = None, high: float | None = None) -> np.ndarray:
-    """Values of a parameter to try, evenly spaced, in ratio where it is on a log scale; its physical bounds by default."""
+    """Values of an unknown, evenly spaced, on a log scale where it has one; between its physical bounds by default."""
     if name not in task.params.names:
         raise unknown("unknown", name, task.params.names, f"task {task.name}")
     p = task.params[name]
@@ -68,7 +68,7 @@ def _points(
 ) -> list[dict[str, Any]]:  # fmt: skip
     e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
     e[:, task.params.index(name)] = np.repeat(values, episodes)
-    own = tasks.for_contract(task, policy.contract)  # told what it was made for: more frames, or what a teacher knows
+    own = tasks.for_contract(task, policy.contract)  # with the terms and frames of its own contract
     result = evaluate(policy, tasks.env(own, len(e), others, seed), watch, e)
     rows = (x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error))
     return [_point(*row) for row in zip(values, *rows)]
@@ -84,8 +84,8 @@ def _point(value: float, success: np.ndarray, returns: np.ndarray, error: np.nda
 
 
 @dataclass(frozen=True)
-class Each(Policy):
-    """One policy for each point of a sweep, `episodes` rows apiece: so specialists meet the very episodes of a sweep."""
+class PerPoint(Policy):
+    """One policy for each point of a sweep, so that specialists have the episodes of the sweep."""
 
     contract: Contract
     policies: tuple[Policy, ...]
@@ -106,27 +106,25 @@ class Each(Policy):
 def specialists(
     task: str, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
     watch: Watch = unwatched,
-) -> Each:  # fmt: skip
-    """A policy for each value, trained as `run` was but with that one unknown known; asked again, they are used again."""
-    asked = learn.settings_of(run)
-    elsewhere = others != tasks.nominal(
-        tasks.resolve(task)
-    )  # those of each belief about the others have folders of their own
+) -> PerPoint:  # fmt: skip
+    """A policy for each value, trained as `run` was but with that one unknown fixed; those already in `out` are used again."""
+    spec = learn.settings_of(run)
+    elsewhere = others != tasks.nominal(tasks.resolve(task))  # those of another belief have folders of their own
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     found = []
     for k, value in enumerate(values):
         watch(Progress(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}", stays=True))
-        folder, known = out / f"{name}-{value:.10g}{mark}", _known(others, name, value)
-        asked |= {"belief": known}
-        found.append(bundle.load(learn.train(task, folder, watch=watch, resume_if_same=True, **asked)))
-    return Each(found[0].contract, tuple(found))
+        folder = out / f"{name}-{value:.10g}{mark}"
+        spec |= {"belief": _fixed(others, name, value)}
+        found.append(bundle.load(learn.train(task, folder, watch=watch, resume_if_same=True, **spec)))
+    return PerPoint(found[0].contract, tuple(found))
 
 
-def price(facts: dict[str, Any], best: Each, task: Task, others: Belief) -> dict[str, Any]:
-    """The facts of a sweep, with specialists' at each of its points and each policy's price of robustness.
+def price(facts: dict[str, Any], best: PerPoint, task: Task, others: Belief) -> dict[str, Any]:
+    """The facts of a sweep with those of specialists at its points and each policy's price of robustness.
 
-    d_j is what specialists earn more in episode j of every point, in the mean over points; the price is the mean of d_j,
-    with a 95 % interval that holds the luck of episodes, not that of training.
+    d_j is the specialists' return minus the policy's in episode j, averaged over points; the price is the mean of d_j, with a 95 %
+    interval over episodes, not over trainings.
     """
     values = np.array([p["value"] for p in next(iter(facts["policies"].values()))])
     found = _points(best, task, facts["over"], values, others, facts["episodes"], facts["seed"], None)
@@ -138,8 +136,8 @@ def price(facts: dict[str, Any], best: Each, task: Task, others: Belief) -> dict
     return facts | {"specialists": found, "price": prices}
 
 
-def _known(others: Belief, name: str, value: float) -> Belief:
-    """The belief, with one unknown known."""
+def _fixed(others: Belief, name: str, value: float) -> Belief:
+    """The belief with one unknown fixed."""
     if not isinstance(others, Box):
         raise SurefootError("specialists: expected a belief of ranges, where one unknown can be fixed")
     i = others.params.index(name)

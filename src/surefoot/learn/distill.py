@@ -112,7 +112,7 @@ class Distill(PolicyLearner):
         mirror = env.task.symmetry.of(group) if self.master.mirrored and env.task.symmetry else None
         self.mean, self.sd = _scales(t, master, group, self._shown, mirror)
         self.base = t.base if s.label == "latent" else None
-        self.beneath = BasePolicy(contract(env.task, env.world.model), self.base) if self.base is not None else None
+        self.beneath = BasePolicy(contract(env.task, env.world), self.base) if self.base is not None else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
         newest = every[-master.history :].ravel()  # what the body is told as it is: as many frames as the teacher's
         latent = self.master.encoder.out.out_features if s.label == "latent" and self.master.encoder else s.latent

@@ -48,7 +48,7 @@ class Judged(PolicyLearner):
         self.learner, self.judging, self.episodes, self.run = learner, judging, env, run
         self.env, self.seed, self.iteration = learner.env, learner.seed, learner.iteration
         self.iterations, self.batch, self.best = learner.iterations, learner.batch, Best()
-        self.write = policy_writer(learner, BEST)
+        self.write = policy_writer(learner, run, BEST)
 
     def iterate(self) -> dict[str, Any]:
         row = self.learner.iterate()

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,6 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import REACHED
 from surefoot.learn.run import Run
 from surefoot.report import Progress, Watch
-from surefoot.sim.model.load import load_robot
 from surefoot.tasks import golden
 from surefoot.tasks.rollout import contract
 
@@ -176,9 +175,16 @@ def _check_share(env: Env | Blocks, before: int, run: Run) -> None:
     if share > BAD_SHARE and count > FEW:
         raise SurefootError(
             f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
-            f"more than {100 * BAD_SHARE:.0f} %: the model's timestep or the belief's ranges are at fault; "
-            f"see {run.folder / 'diverged'}"
+            f"more than {100 * BAD_SHARE:.0f} %: {_fault(env)}; see {run.folder / 'diverged'}"
         )
+
+
+def _fault(env: Env | Blocks) -> str:
+    """What made simulations diverge: a term of the task that is not finite, or the physics."""
+    if not env.not_finite:
+        return "the model's timestep or the belief's ranges are at fault"
+    term, _ = env.not_finite.most_common(1)[0]
+    return f"task {env.task.name}: {term} is NaN or infinite where the simulation is sound"
 
 
 def _keep_diverged(run: Run, env: Env, i: int) -> None:
@@ -215,20 +221,20 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(s, handler)
 
 
-def policy_writer(learner: PolicyLearner, name: str = export.NAME) -> Callable[..., Path]:
+def policy_writer(learner: PolicyLearner, run: Run, name: str = export.NAME) -> Callable[..., Path]:
     """Writes the policy with its golden vectors into a folder, under this name, with what is known about it."""
     record = golden.recorder(learner.env)
 
     def write(folder: Path, about: dict[str, Any] | None = None) -> Path:
-        net = policy_of(learner)
+        net = policy_of(learner, run.made_from)
         return export.save(net, folder, export.golden_of(net, **record(net)), about, name)
 
     return write
 
 
-def product_of(learner: PolicyLearner) -> Product:
+def product_of(learner: PolicyLearner, run: Run) -> Product:
     """Writes the policy; and, where ranges grow, the belief they have reached."""
-    policy = policy_writer(learner)
+    policy = policy_writer(learner, run)
 
     def write(folder: Path) -> Path:
         if learner.reached is not None:
@@ -238,16 +244,16 @@ def product_of(learner: PolicyLearner) -> Product:
     return write
 
 
-def policy_of(learner: PolicyLearner) -> PolicyNet:
-    """The learner's actor as a policy."""
+def policy_of(learner: PolicyLearner, made_from: Mapping[str, str] = {}) -> PolicyNet:
+    """The learner's actor as a policy, with the hashes of what it was made from."""
     env = learner.env
     parents = {
-        "model": load_robot(env.task.robot).hash,
+        **made_from,
         "belief": files.sha256(repr(env.belief.to_json()).encode()),
         "seed": str(learner.seed),
         "iterations": str(learner.iteration),
     }
-    net = learner.policy(contract(env.task, env.world.model, parents))
+    net = learner.policy(contract(env.task, env.world, parents))
     if net.base is not None:
         net.contract = replace(net.contract, parents=parents | {"base": export.digest(net.base)})
     return net

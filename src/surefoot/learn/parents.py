@@ -17,7 +17,7 @@ from surefoot.learn.run import Run
 from surefoot.learn.runspec import Origin, RunSpec
 from surefoot.learn.settings import PPOSettings
 from surefoot.sim import learned
-from surefoot.sim.learned import DeltaAction, MissingForce
+from surefoot.sim.learned import LearnedTerm
 from surefoot.task import Task
 from surefoot.tasks import ObsOverride
 
@@ -28,14 +28,14 @@ FOLDERS = ("teacher", "base", "terms")  # of a run
 class Parents:
     base: PolicyNet | None = None
     teacher: PolicyNet | None = None
-    terms: tuple[MissingForce | DeltaAction, ...] = ()
+    terms: tuple[LearnedTerm, ...] = ()
     start: Mapping[str, np.ndarray] | None = None
     """arrays of another run's checkpoint"""
 
     def hashes(self) -> dict[str, Any]:
         """As a spec has them."""
         net = lambda policy: "" if policy is None else export.digest(policy)  # noqa: E731
-        terms = tuple(files.sha256(learned.weights(term)) for term in self.terms)
+        terms = tuple(map(learned.digest, self.terms))
         return {"base": net(self.base), "teacher": net(self.teacher), "terms": terms}
 
     def check(self, spec: RunSpec) -> None:
@@ -61,7 +61,7 @@ class Parents:
             learned.save(term, run.folder / "terms" / str(k))
 
 
-def kept(folder: Path, spec: RunSpec) -> Parents:
+def kept(folder: Path, spec: RunSpec, task: Task) -> Parents:
     """What a run's folder holds, each the one that the run began with."""
     found: dict[str, PolicyNet] = {}
     for name in ("base", "teacher"):
@@ -69,12 +69,12 @@ def kept(folder: Path, spec: RunSpec) -> Parents:
             found[name] = export.load_net(folder / name)
             if export.digest(found[name]) != getattr(spec, name):
                 raise SurefootError(f"{folder / name}: not the {name} this run began with (its hash differs)")
-    terms = []
-    for k, wanted in enumerate(spec.terms):
-        terms.append(learned.load(folder / "terms" / str(k)))
-        if files.sha256(learned.weights(terms[-1])) != wanted:
-            raise SurefootError(f"{folder / 'terms' / str(k)}: not the Term this run began with (its hash differs)")
-    return Parents(found.get("base"), found.get("teacher"), tuple(terms))
+    folders = [folder / "terms" / str(k) for k in range(len(spec.terms))]
+    terms = tasks.learned(task, folders)
+    for there, term, wanted in zip(folders, terms, spec.terms):
+        if learned.digest(term) != wanted:
+            raise SurefootError(f"{there}: not the Term this run began with (its hash differs)")
+    return Parents(found.get("base"), found.get("teacher"), terms)
 
 
 def nets_hash(arrays: Mapping[str, np.ndarray]) -> str:

@@ -19,10 +19,10 @@ import os
 import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import mujoco
 import numpy as np
 import scipy
 import torch
@@ -31,6 +31,7 @@ from safetensors.numpy import save as save_tensors
 import surefoot
 from surefoot import files
 from surefoot.errors import SurefootError
+from surefoot.tasks.provenance import Provenance
 from surefoot.tensors import parse_tensors
 from surefoot.typed import known_fields, whole
 
@@ -55,7 +56,7 @@ class Mark(NamedTuple):
 def versions() -> dict[str, str]:
     """What must be the same for a resumed run to have the same bits."""
     return {
-        "surefoot": surefoot.__version__, "mujoco": mujoco.__version__, "torch": torch.__version__,
+        "surefoot": surefoot.__version__, "mujoco": version("mujoco"), "torch": torch.__version__,
         "numpy": np.__version__, "scipy": scipy.__version__, "python": platform.python_version(), "machine": platform.machine(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
     }  # fmt: skip
@@ -74,9 +75,13 @@ class Run:
         self._saved, self._since = Mark(), list[bytes]()  # rows at the last checkpoint, and those logged since
         self._card: dict[str, Any] = {}  # of the checkpoint in use
         self._lost = ""  # what metrics.jsonl lacks
+        inside = [self.folder / name for name in ("checkpoints", "diverged", "teacher", "base", "terms")]
+        inside += self.folder.glob("terms/*")
+        for each in inside:
+            if each.is_symlink():  # it may lead to the checkpoints of another run, which this one would prune
+                raise SurefootError(f"{each}: found a link, expected a folder of the run's own")
         self._lock = files.Lock(self.folder / "run.lock", "writing this run")
-        inside = (self.folder / name for name in ("", "checkpoints", "diverged", "teacher", "base"))
-        for each in (*inside, *self.folder.glob("terms/*")):
+        for each in (self.folder, *inside):
             files.clear_parts(each)
 
     @staticmethod
@@ -168,6 +173,17 @@ class Run:
         row |= {"metrics": self._lost} if self._lost else {}
         self._write_about(self.about | {"resumed": [*self.about.get("resumed", []), row]})
         return differs
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """Of the task as it was when the run began; None where run.json does not say."""
+        kept = self.about.get("provenance")
+        return None if kept is None else Provenance.from_json(kept, f"{self.folder / 'run.json'}: provenance")
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """Hashes of the task and its model, for the contract of a policy."""
+        return {} if self.provenance is None else self.provenance.parents()
 
     # checkpoints
 
@@ -367,7 +383,7 @@ def _check_rows(told: Any, where: str) -> None:
 
 def check_about(about: dict[str, Any], where: str) -> dict[str, Any]:
     """What a Run itself reads of run.json is of its type; the rest is RunSpec's."""
-    kinds = {"versions": (dict, "an object"), "resumed": (list, "a list")}
+    kinds = {"versions": (dict, "an object"), "resumed": (list, "a list"), "provenance": (dict, "an object")}
     for name, (kind, words) in kinds.items():
         if not isinstance(about.get(name, kind()), kind):
             raise SurefootError(f"{where}: {name}: expected {words}, found {str(about[name])[:80]}")

@@ -1,6 +1,6 @@
 """RunSpec: all that determines a run. Runs with equal specs have equal bits on equal machines.
 
-    run.json = spec.to_json() + versions + resumed, sealed        RunSpec.from_json(spec.to_json()) == spec
+    run.json = spec.to_json() + provenance + versions + resumed, sealed        RunSpec.from_json(spec.to_json()) == spec
 
 What a run stands on (a base, a teacher, learned Terms, nets to start with, a log) is in the spec by content hash; parents.py
 holds the content.
@@ -9,10 +9,8 @@ holds the content.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +24,13 @@ from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
 from surefoot.rng import training
 from surefoot.tasks import ObsOverride
+from surefoot.typed import record
 
 Settings = PPOSettings | DistillSettings
 Grows = ADR | Doraemon | Widen
 LEARNERS: dict[str, type[Settings]] = {"ppo": PPOSettings, "distill": DistillSettings}
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
-BESIDE = ("versions", "resumed")  # of run.json: when and where it ran, which decides nothing
+BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ class RunSpec:
         if isinstance(told.get("ranges"), dict):
             kinds["ranges"] = _kind(RANGES, told["ranges"].get("kind"), f"{where}: ranges")
             told["ranges"] = {k: v for k, v in told["ranges"].items() if k != "kind"}
-        spec: RunSpec = _record(RunSpec, told, where, kinds)
+        spec: RunSpec = record(RunSpec, told, where, kinds, {Belief: Belief.from_json})
         return spec
 
     def differences(self, other: "RunSpec") -> dict[str, str]:
@@ -159,50 +158,3 @@ def _which(was: Any, now: Any) -> str:
         return ""
     k = next(k for k in {**was, **now} if was.get(k) != now.get(k))
     return f"{k}: {was.get(k)}, not {now.get(k)}" if len(str(was.get(k)) + str(now.get(k))) < 80 else k
-
-
-def _record(kind: type[Any], value: Any, where: str, kinds: Mapping[str, Any] = {}) -> Any:
-    """A dataclass out of JSON: known names alone, each of its field's type, or of the one in `kinds`."""
-    if not isinstance(value, dict):
-        raise SurefootError(f"{where}: expected an object, found {type(value).__name__}")
-    known = {f.name: f for f in fields(kind)}
-    for k in value:
-        if k not in known:
-            raise unknown("field", k, known, where)
-    for k, f in known.items():
-        if k not in value and f.default is MISSING and f.default_factory is MISSING:
-            raise SurefootError(f"{where}: {k}: missing")
-    hints = get_type_hints(kind) | dict(kinds)
-    found = {k: typed(hints[k], v, f"{where}: {k}") for k, v in value.items()}
-    try:
-        return kind(**found)
-    except SurefootError as error:
-        raise SurefootError(f"{where}: {error}") from None
-
-
-def typed(kind: Any, value: Any, where: str) -> Any:
-    """A value of JSON or TOML as one of this type: exact, but whole numbers are floats, too, lists tuples, text paths."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin is UnionType and len(args) == 2 and NoneType in args:  # X | None: where it is there, it is an X
-        return typed(next(a for a in args if a is not NoneType), value, where)
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    if kind is Belief:
-        return Belief.from_json(value, where)
-    if is_dataclass(kind) and isinstance(kind, type):
-        return _record(kind, value, where)
-    if origin is tuple and isinstance(value, list):
-        each = args[:1] * len(value) if args[-1] is Ellipsis else args
-        if len(each) == len(value):
-            return tuple(typed(k, v, f"{where}[{i}]") for i, (k, v) in enumerate(zip(each, value)))
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is kind or (origin is Mapping and isinstance(value, dict)):
-        return value
-    if origin is Literal and isinstance(value, str) and value in args:
-        return value
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
-    expected = (
-        ", ".join(map(str, args)) if origin is Literal else names.get(kind, "a list" if origin is tuple else "none")
-    )
-    raise SurefootError(f"{where}: expected {expected}, found {json.dumps(value, default=str)[:80]}")

@@ -1,12 +1,13 @@
 """Settings of the learners: what a command line parses. Nothing here needs torch, which takes seconds to import."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from surefoot.errors import SurefootError
+from surefoot.errors import SurefootError, unknown
+from surefoot.task import Task
 
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
@@ -40,6 +41,19 @@ class Batched:
         for name in finite:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
+
+
+def tuned(kind: type[Any], task: Task) -> Any:
+    """The settings that a task has for a learner: PPOSettings of `settings`, DistillSettings of `lesson`."""
+    name = "settings" if kind is PPOSettings else "lesson"
+    given, known = getattr(task, name), [f.name for f in fields(kind)]
+    for k in given:
+        if k not in known:
+            raise unknown("setting", str(k), known, f"task {task.name}: {name}")
+    try:
+        return kind(**given)
+    except (SurefootError, TypeError) as error:
+        raise SurefootError(f"task {task.name}: {name}: {error}") from None
 
 
 @dataclass(frozen=True)

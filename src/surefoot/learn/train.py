@@ -27,11 +27,13 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.runspec import Grows, RunSpec, Settings
-from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Watch
 from surefoot.rng import judging
 from surefoot.task import Task
+from surefoot.task_check import check_groups
 from surefoot.tasks import ObsOverride
+from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.rollout import contract
 
 
@@ -53,7 +55,7 @@ class Asked(TypedDict, total=False):
     teacher: Path | PolicyNet | None
     """a policy to distill; `settings` are then DistillSettings"""
     terms: Sequence[Path]
-    """folders of learned Terms, such as a missing force or a delta to the actions, to put into the world"""
+    """files or folders of learned Terms to put into the world: residual force, delta action, actuator net"""
     judge: Judging | None
     """evaluations while training; the best policy is kept as best.onnx"""
 
@@ -64,7 +66,7 @@ def settings_for(task_name: str, changes: dict[str, Any] | None = None) -> PPOSe
     for k in changes or {}:
         if k not in known:
             raise unknown("setting", k, known)
-    return PPOSettings(**{**tasks.resolve(task_name).settings, **(changes or {})})
+    return replace(tuned(PPOSettings, tasks.resolve(task_name)), **(changes or {}))
 
 
 def plan(task_name: str, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
@@ -77,8 +79,8 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
         if k not in Asked.__annotations__:
             raise unknown("keyword", k, Asked.__annotations__, "train")
     base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
-    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))  # type: ignore[arg-type]
-    usual: Settings = PPOSettings(**task.settings) if teacher is None else DistillSettings(**task.lesson)
+    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))
+    usual: Settings = tuned(PPOSettings if teacher is None else DistillSettings, task)
     belief = asked.get("belief") or (tasks.nominal(task) if teacher is None else task.belief)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
     spec = RunSpec(
@@ -126,7 +128,7 @@ def train(
     if resume_if_same and (out / "run.json").exists():
         check_same(out, spec)
         return resume(out, threads, watch, save_every, together(out), task)
-    run = Run.create(out, spec.to_json())
+    run = Run.create(out, spec.to_json() | {"provenance": provenance(found, task or spec.task).to_json()})
     try:
         with rollback_on_error(run):
             parents.keep(run)
@@ -140,7 +142,7 @@ def train(
 
 
 def _finish(run: Run, learner: PolicyLearner, watch: Watch | None, save_every: float, advice: str) -> Path:
-    run_training(run, learner, watch, save_every, product_of(learner), advice)
+    run_training(run, learner, watch, save_every, product_of(learner, run), advice)
     return run.folder / export.NAME
 
 
@@ -219,10 +221,12 @@ def resume(
     save_every: float = SAVE_EVERY,
     advice: str = "",
     task: str = "",
+    allow_changes: bool = False,
 ) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened.
 
-    A task that is a file or a module is code: a run that has one goes on only if the caller names it in `task`.
+    A task that is a file or a module is code: a run that has one goes on only if the caller names it in `task`. A task or
+    model that has changed since is refused, unless the caller allows it; the run then has other bits.
     """
     run, about = Run.open(folder)
     try:
@@ -231,7 +235,8 @@ def resume(
         if spec.inputs:
             raise SurefootError(f"{where}: learned from a log: give the command that began it again, and it goes on")
         found = task_of(spec, where, task)
-        saved, parents = run.newest(), kept(run.folder, spec)
+        _check_unchanged(run, provenance(found, task or spec.task), allow_changes)
+        saved, parents = run.newest(), kept(run.folder, spec, found)
         if saved is None and spec.start is not None:
             nets, origin = start_nets(Path(spec.start.run), spec, found)
             if origin.sha256 != spec.start.sha256:
@@ -242,6 +247,16 @@ def resume(
         return _finish(run, learner, watch, save_every, advice or alone(run.folder, spec))
     finally:
         run.close()
+
+
+def _check_unchanged(run: Run, now: Provenance, allow: bool) -> None:
+    if run.provenance is None:
+        run.unsure.append("run.json does not say what its task was: whether it has changed cannot be told")
+        return
+    found = changes(run.provenance, now)
+    if found and not allow:
+        raise SurefootError(f"{run.folder}: {'; '.join(found)}; resume all the same, with other bits: --allow-changes")
+    run.unsure += found
 
 
 def restore(run: Run, learner: Learner, saved: Saved | None) -> None:
@@ -298,6 +313,7 @@ def build(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -
 
 def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -> PolicyLearner:
     s = spec.settings
+    check_groups(task, ("actor",) if isinstance(s, DistillSettings) else ("actor", "critic"))
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None
         task = classroom(task, parents.teacher, s.history, s.only)
@@ -309,7 +325,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
         run.notes.append(f"{task.name}'s symmetry is not used: not all the actor is told has a mirror image")
     upon = None
     if parents.base is not None and spec.residual is not None:
-        upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world.model), parents.base))
+        upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
     ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps)
     learner = PPO(env, s, spec.seed, ranges, upon)
     if parents.start is not None and spec.start is not None:

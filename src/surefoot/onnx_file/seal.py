@@ -33,7 +33,10 @@ def sealed(data: bytes, card: Mapping[str, Any], more: Mapping[str, str] | None 
 def read_card(graph: Graph, where: str) -> Any:
     """The card of a file; refused where the file was changed since it was sealed."""
     check_seal(graph.data, graph.metadata.get("sha256", ""), where)
-    return files.parse_json(graph.metadata.get(CARD, ""), f"{where}: card")
+    card = graph.metadata.get(CARD, "")
+    if len(card) > files.LARGEST_JSON:
+        raise SurefootError(f"{where}: card: found {len(card)} characters, expected at most {files.LARGEST_JSON}")
+    return files.parse_json(card, f"{where}: card")
 
 
 def check_seal(data: bytes, written: str, where: str) -> None:

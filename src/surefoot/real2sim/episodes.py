@@ -11,7 +11,7 @@ import numpy as np
 from surefoot.env import Env
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy
-from surefoot.real2sim.signals import JOINT, has_base, movable
+from surefoot.real2sim.signals import BASE, JOINT
 from surefoot.rng import stream
 from surefoot.world import State
 
@@ -48,9 +48,8 @@ def logged(
     whole = {name: np.stack([r[name] for r in rows], 1) for name in rows[0]}  # (n, T, k)
     whole = {name: _noisy(name, x, noise or {}, env.seed) for name, x in whole.items()}
     joined = {name: _joined(x[:count], last[:count]) for name, x in whole.items()}
-    m = env.world.model
-    joints = [m.joint(j).name for j in movable(m)]
-    names = {"control": [m.actuator(i).name for i in range(m.nu)]} | {k: joints for k in JOINT if k in joined}
+    layout = env.world.layout
+    names = {"control": list(layout.actuators)} | {k: list(layout.joints) for k in JOINT if k in joined}
     units = {k: u for k, u in UNITS.items() if k in joined} | {"control": env.task.action.unit}
     time = env.world.dt * np.arange(len(joined["control"]))
     return Log(time, joined, units, {"names": names, "task": env.task.name})
@@ -58,12 +57,11 @@ def logged(
 
 def columns(env: Env, x: State) -> dict[str, np.ndarray]:
     """A state as columns of a log."""
-    m, found = env.world.model, {}
-    if has_base(m):
-        found = {"base_pos": x.q[:, :3], "base_quat": x.q[:, 3:7], "base_lin_vel": x.v[:, :3], "base_ang_vel": x.v[:, 3:6]}  # fmt: skip
-    joints = movable(m)
-    if joints:
-        found |= {"joint_pos": x.q[:, m.jnt_qposadr[joints]], "joint_vel": x.v[:, m.jnt_dofadr[joints]]}
+    layout, found = env.world.layout, {}
+    for name in (*(BASE if layout.base is not None else ()), *(JOINT if layout.joints else ())):
+        at = layout.columns(name)
+        assert at is not None
+        found[name] = (x.q, x.v)[at[0]][:, at[1]]
     if env.command.shape[1]:
         found["command"] = env.command
     return {k: np.array(a) for k, a in found.items()}

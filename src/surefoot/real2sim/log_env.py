@@ -25,7 +25,7 @@ class LogWorld(World):
 
     def __init__(self, inner: World, pieces: Windows, e: np.ndarray, give: Give):
         self.inner, self.pieces, self.fixed, self.give = inner, pieces, e, give
-        self.n, self.dt, self.model, self.terms = inner.n, inner.dt, inner.model, ()
+        self.n, self.dt, self.terms = inner.n, inner.dt, ()
         self.layout = replace(inner.layout, actuators=())  # `give` interprets the policy's output
         self.params = Params((Param("window", "task", 0.0, 0.0, float(len(pieces)), op="set"),))
         self.state = State(**{**vars(inner.state), "e": np.zeros((inner.n, 1))})

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 
 from surefoot.fault import JOINTS, Fault, on_columns
 from surefoot.fault.logs import Driven, of_axes, of_clock, of_joints, of_motors
 from surefoot.log import Log
-from surefoot.real2sim.signals import BASE, PAUSE, controls, has_base, joints_of, measured, slope
+from surefoot.real2sim.signals import BASE, PAUSE, controls, joints_of, measured, slope
 from surefoot.real2sim.streams import LATE
 from surefoot.world import World
 
@@ -36,31 +35,31 @@ class Case:
 def predicted(world: World, log: Log) -> tuple[str, ...]:
     """The columns that are predicted."""
     joints = ("joint_pos",) if "joint_pos" in log.columns and measured(log, "joint_pos").shape[1] else ()
-    return (*joints, *(name for name in SPEEDS if name in log.columns and has_base(world.model)))
+    return (*joints, *(name for name in SPEEDS if name in log.columns and world.layout.base is not None))
 
 
 def case(world: World, log: Log) -> Case:
     """Joints in the order of joint_pos, controls in the model's; velocities that were not logged are derivatives."""
-    m, signals = world.model, predicted(world, log)
+    layout, signals = world.layout, predicted(world, log)
     kept = {"control": controls(world, log)}
-    joints = joints_of(m, log, "joint_pos") if "joint_pos" in signals else []
-    names = tuple(m.joint(j).name for j in joints)
+    joints = joints_of(layout, log, "joint_pos") if "joint_pos" in signals else []
+    names = tuple(layout.joints[j] for j in joints)
     if joints:
         kept["joint_pos"] = measured(log, "joint_pos")
         if "joint_vel" in log.columns:
-            at = joints_of(m, log, "joint_vel")
+            at = joints_of(layout, log, "joint_vel")
             v = measured(log, "joint_vel")
             kept["joint_vel"] = np.stack([v[:, at.index(j)] if j in at else np.zeros(len(log)) for j in joints], 1)
         else:
             kept["joint_vel"] = slope(log.time, kept["joint_pos"])
-    kept |= {name: measured(log, name) for name in BASE if name in log.columns and has_base(m)}
+    kept |= {name: measured(log, name) for name in BASE if name in log.columns and layout.base is not None}
     if "base_pos" in kept and "base_lin_vel" not in kept:
         kept["base_lin_vel"] = slope(log.time, kept["base_pos"])
-    driven = {int(m.actuator_trnid[a, 0]): a for a in range(m.nu) if m.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_JOINT}
-    turning = tuple(bool(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_HINGE) for j in joints)
+    driven = {d.joint: d.control for d in layout.drives}
+    turning = tuple(layout.hinges[j] for j in joints)
     plain = Log(log.time, kept, meta={"names": dict.fromkeys(JOINTS, list(names))} if joints else {})
-    motors = tuple(driven.get(j, -1) for j in joints)
-    return Case(world, plain, Driven(names, motors, m.nu, turning), signals)
+    motors = tuple(driven.get(name, -1) for name in names)
+    return Case(world, plain, Driven(names, motors, world.nu, turning), signals)
 
 
 def edited(case: Case, fault: Fault) -> Log:
@@ -72,10 +71,10 @@ def edited(case: Case, fault: Fault) -> Log:
 
 
 def possible_faults(case: Case) -> Iterator[Fault]:
-    m = case.world.model
+    layout = case.world.layout
     yield from of_joints(case.driven, OFFSET)
     yield from of_clock(case.world.dt, LATE)
-    free = [a for a in range(m.nu) if m.actuator_trntype[a] != mujoco.mjtTrn.mjTRN_JOINT]
-    yield from of_motors({a: m.actuator(a).name for a in free}, m.nu)
+    driven = {d.control for d in layout.drives}
+    yield from of_motors({a: name for a, name in enumerate(layout.actuators) if a not in driven}, case.world.nu)
     if set(SPEEDS) & set(case.signals):
         yield from of_axes()

@@ -14,8 +14,8 @@ from surefoot import tasks
 from surefoot.errors import SurefootError, nearest
 from surefoot.log import Log
 from surefoot.params import Params
-from surefoot.real2sim.actuator.net import load
 from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.learned import load
 from surefoot.sim.model.load import load_model, load_robot
 from surefoot.world import Term
 
@@ -55,7 +55,7 @@ class Plant:
     def world(self, params: Params, log: Log, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:
         """A World whose control period is the log's step."""
         made = world(self.spec(), params, 1 / log.rate, n, terms)
-        return made if self.net is None else made.with_(n, (*terms, load(self.net, made.model)))
+        return made if self.net is None else made.with_(n, (*terms, load(Path(self.net), made.model)))
 
 
 def world(spec: mujoco.MjSpec, params: Params, dt: float, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:

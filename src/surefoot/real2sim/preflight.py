@@ -13,7 +13,6 @@ first (streams.py). A fit would absorb such a fault into meaningless numbers.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import mujoco
 import numpy as np
 
 from surefoot.fault import JOINTS, PLAIN, Fault, on_columns
@@ -25,12 +24,13 @@ from surefoot.real2sim.signals import (
     PAUSE,
     Signal,
     controls,
-    has_base,
     joints_of,
     measured,
+    names_in,
     refuse_empty,
 )
 from surefoot.real2sim.streams import GAIN, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.sim.layout import model_of
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
 
@@ -53,7 +53,7 @@ def preflight(world: World, log: Log) -> Verdict:
     """The checks of a log, failed ones first; passes when all hold."""
     for name in JOINTS:
         if name in log.columns:
-            refuse_empty(log, name, [world.model.joint(j).name for j in joints_of(world.model, log, name)])
+            refuse_empty(log, name, names_in(world.layout, log, name))
     first = [*standing(world, log), *stamps(log), *attitude(world, log), *speeds(world, log)]
     unchecked, edits, offsets = _why_not(world, log), list[Check](), dict[str, float]()
     if not unchecked and all(c.holds for c in first if c.name in STANDING):  # else edits mean nothing
@@ -66,8 +66,8 @@ def preflight(world: World, log: Log) -> Verdict:
 
 def standing(world: World, log: Log) -> Iterator[Check]:
     """Whether log and model agree on a free or fixed base, and on the kind of controls."""
-    m = world.model
-    if has_base(m):
+    layout = world.layout
+    if layout.base is not None:
         measured_ = [c for c in log.columns if c in BASE or c in world.state.y]
         words = (
             ", ".join(measured_)
@@ -76,13 +76,9 @@ def standing(world: World, log: Log) -> Iterator[Check]:
         yield Check("base", len(measured_), 1, bool(measured_), words, unit="columns")
     if "joint_pos" not in log.columns or "control" not in log.columns:
         return
-    joints = joints_of(m, log, "joint_pos")
-    bare = [
-        (a, joints.index(int(m.actuator_trnid[a, 0])))
-        for a in range(m.nu)
-        if m.actuator_biastype[a] == mujoco.mjtBias.mjBIAS_NONE and not world.terms  # a term may be a net of servos
-        and m.actuator_trntype[a] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_trnid[a, 0] in joints
-    ]  # fmt: skip
+    joints = names_in(layout, log, "joint_pos")
+    motors = [] if world.terms else [d for d in layout.drives if d.kp == d.kd == 0]  # a Term may be a net of servos
+    bare = [(d.control, joints.index(d.joint)) for d in motors if d.joint in joints]
     if not bare:
         return
     u, q = (x[:, list(i)] for x, i in zip((controls(world, log), measured(log, "joint_pos")), zip(*bare)))
@@ -97,8 +93,8 @@ def _why_not(world: World, log: Log) -> str:
     """Why order, signs and gravity cannot be checked, or nothing."""
     columns = predicted(world, log)
     if not columns:
-        return "the log has no joint_pos" + (", base_lin_vel or base_ang_vel" if has_base(world.model) else "")
-    if not world.model.nu:
+        return "the log has no joint_pos" + (", base_lin_vel or base_ang_vel" if world.layout.base is not None else "")
+    if not world.nu:
         return "the model has no actuators"
     longest = longest_window(world, log, columns) * world.dt
     if longest < SHORTEST:
@@ -118,11 +114,11 @@ def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check
     """Positions outside the joints' ranges, after correction by offsets; a factor of 57 means degrees."""
     if "joint_pos" not in log.columns:
         return
-    m, q = world.model, measured(log, "joint_pos")
-    for i, j in enumerate(joints_of(m, log, "joint_pos")):
-        least, most = (float(f(q[:, i])) + offsets.get(m.joint(j).name, 0.0) for f in (np.nanmin, np.nanmax))
-        limited = bool(m.jnt_limited[j])
-        low, high = m.jnt_range[j] if limited else (-4 * np.pi, 4 * np.pi)
+    layout, q = world.layout, measured(log, "joint_pos")
+    for i, j in enumerate(joints_of(layout, log, "joint_pos")):
+        least, most = (float(f(q[:, i])) + offsets.get(layout.joints[j], 0.0) for f in (np.nanmin, np.nanmax))
+        limited = bool(np.isfinite(layout.limits[j]).all())
+        low, high = layout.limits[j] if limited else (-4 * np.pi, 4 * np.pi)
         over, margin = max(most - high, low - least), 0.1 * (high - low)
         words = f"goes from {least:.3g} to {most:.3g}, the joint from {low:.3g} to {high:.3g}"
         small, large = np.radians([least, most])
@@ -132,7 +128,7 @@ def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check
         elif over > margin:
             words += "; is this another joint's column, or another zero?"
         if over > margin or limited:
-            yield Check(f"range of {m.joint(j).name}", over, margin, over <= margin, words, unit="rad")
+            yield Check(f"range of {layout.joints[j]}", over, margin, over <= margin, words, unit="rad")
 
 
 def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
@@ -325,9 +321,10 @@ def _gravity(case: Case, pieces: Windows) -> tuple[list[Fault], np.ndarray]:
     """With a fixed base: gravity along each axis in turn. With a free base its attitude says the direction."""
     world, found, errors = case.world, list[Fault](), list[np.ndarray]()
     nothing = np.zeros((0, len(pieces), _width(case)))
-    if has_base(world.model) or not world.model.opt.gravity.any():
+    model = model_of(world)
+    if world.layout.base is not None or not model.opt.gravity.any():
         return found, nothing
-    kept, size = world.model.opt.gravity.copy(), float(np.linalg.norm(world.model.opt.gravity))
+    kept, size = model.opt.gravity.copy(), float(np.linalg.norm(model.opt.gravity))
     target = {s.name: pieces.target(s) for s in pieces.signals}
     try:
         for axis in range(3):
@@ -336,11 +333,11 @@ def _gravity(case: Case, pieces: Windows) -> tuple[list[Fault], np.ndarray]:
                 g[axis] = side * size
                 if np.allclose(g, kept):
                     continue
-                world.model.opt.gravity[:] = g
+                model.opt.gravity[:] = g
                 fresh = world.with_(len(pieces))
                 words = f"gravity along {'-' if side < 0 else '+'}{'xyz'[axis]} of the model"
                 found.append(Fault("frame", words, ()))
                 errors.append(_squared(case, predict(fresh, pieces, world.params.nominal[None]), target, pieces))
     finally:
-        world.model.opt.gravity[:] = kept
+        model.opt.gravity[:] = kept
     return found, np.stack(errors)

@@ -99,7 +99,7 @@ def windows(
 
 def _settled(world: World, parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Stretches without the time in which slow actuators forget their first state, at most half of each."""
-    slow = settling(world.model, world.dt)
+    slow = settling(world)
     return [(a + min(slow, (b - a) // 2), b) for a, b in parts]
 
 
@@ -168,7 +168,7 @@ def predict(world: World, pieces: Windows, e: np.ndarray, start: Start | None = 
         world.reset(np.arange(m * w), each, there)
     else:  # actuator dynamics do not depend on the state: run the earlier controls, then set the state
         earlier = np.tile(pieces.before[:, -count:], (m, 1, 1))
-        act = earlier[:, 0] if world.model.na == world.model.nu else None
+        act = earlier[:, 0] if world.na == world.nu else None
         world.reset(np.arange(m * w), each, replace(there, u=earlier[:, 0], act=act))
         lost = world.rollout(earlier, chance).diverged
         world.set_state(there.q, there.v)
@@ -188,7 +188,7 @@ def stable_length(
     pieces = windows(world, log, length, only=only)
     pieces = pieces.some(np.unique(np.linspace(0, len(pieces) - 1, 4).round().astype(int)))
     near, n = repeated(pieces.start, 1 + DIRECTIONS), len(pieces)
-    push = SMALL * stream(0, "a small error").standard_normal((DIRECTIONS * n, world.model.nv))
+    push = SMALL * stream(0, "a small error").standard_normal((DIRECTIONS * n, world.nv))
     near.v[n:] += push
     motion = predict(world, pieces, np.tile(e, (1 + DIRECTIONS, 1)), near)
     v = motion.v.reshape(1 + DIRECTIONS, n, length, -1)
@@ -199,12 +199,12 @@ def stable_length(
 
 def encoder_shift(world: World, e: np.ndarray) -> np.ndarray:
     """(m, nq) encoder offset of each joint under each e."""
-    m, shift = world.model, np.zeros((len(e), world.model.nq))
+    layout, shift = world.layout, np.zeros((len(e), world.nq))
     for i, p in enumerate(world.params):
         if p.target == "encoder_offset":
-            for a in range(m.nu):
-                if re.fullmatch(p.match, m.actuator(a).name):
-                    shift[:, m.jnt_qposadr[m.actuator_trnid[a, 0]]] += e[:, i]
+            for d in layout.drives:
+                if re.fullmatch(p.match, d.actuator):
+                    shift[:, layout.places[layout.joints.index(d.joint)]] += e[:, i]
     return shift
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import mujoco
 import numpy as np
 
 from surefoot.errors import LogError, unknown
 from surefoot.log import Log
+from surefoot.robot import Layout
 from surefoot.rotation import between
 from surefoot.world import Motion, Start, State, World
 
@@ -70,24 +70,21 @@ def signals(world: World, log: Log, only: tuple[str, ...] = ()) -> tuple[Signal,
 
 
 def _signal(world: World, log: Log, name: str) -> Signal | None:
-    m = world.model
+    layout = world.layout
     if name in JOINT:
-        joints = joints_of(m, log, name)
-        at = (m.jnt_qposadr if name == "joint_pos" else m.jnt_dofadr)[joints]
-        parts = tuple(m.joint(j).name for j in joints)
-        slides = bool((m.jnt_type[joints] == mujoco.mjtJoint.mjJNT_SLIDE).all())
-        unit = JOINT[name].replace("rad", "m") if slides else JOINT[name]
+        joints = joints_of(layout, log, name)
+        at = np.array(layout.places if name == "joint_pos" else layout.speeds, int)[joints]
+        parts, hinges = tuple(layout.joints[j] for j in joints), np.array(layout.hinges, bool)[joints]
+        unit = JOINT[name] if hinges.any() or not joints else JOINT[name].replace("rad", "m")
         if name == "joint_vel":
             return Signal(name, parts, unit, lambda x: x.v[..., at])
-        turns = (m.jnt_type[joints] == mujoco.mjtJoint.mjJNT_HINGE) & (m.jnt_limited[joints] == 0)
+        turns = hinges & np.isinf(np.array(layout.limits, float).reshape(-1, 2)[joints, 1])
         return Signal(name, parts, unit, lambda x: x.q[..., at], "turn", turns)
-    if name in BASE and has_base(m):
-        unit, count = BASE[name]
-        where = {"base_pos": slice(0, 3), "base_quat": slice(3, 7)}.get(name)
-        v = slice(0, 3) if name == "base_lin_vel" else slice(3, 6)
-        read: Callable[[Readable], np.ndarray] = (
-            (lambda x: x.q[..., where]) if where is not None else (lambda x: x.v[..., v])
-        )
+    if name in BASE and layout.base is not None:
+        found = layout.columns(name)
+        assert found is not None
+        (of_v, columns), (unit, count) = found, BASE[name]
+        read: Callable[[Readable], np.ndarray] = lambda x: (x.v if of_v else x.q)[..., columns]  # noqa: E731
         return Signal(name, tuple("wxyz" if count == 4 else "xyz"), unit, read, "quat" if count == 4 else "line")
     if name in world.state.y:
         count = world.state.y[name].shape[1]
@@ -98,34 +95,28 @@ def _signal(world: World, log: Log, name: str) -> Signal | None:
     return None
 
 
-def has_base(model: mujoco.MjModel) -> bool:
-    return bool(model.njnt and model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE)
-
-
-def movable(model: mujoco.MjModel) -> list[int]:
-    """Joints of one degree of freedom, in the model's order."""
-    one = np.isin(model.jnt_type, [int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)])
-    return [int(j) for j in np.flatnonzero(one)]
-
-
-def joints_of(model: mujoco.MjModel, log: Log, column: str) -> list[int]:
-    """The model's joints in the order of a column's parts: by name where the log names them, else all in order."""
-    joints, column_ = movable(model), measured(log, column)
+def joints_of(layout: Layout, log: Log, column: str) -> list[int]:
+    """The robot's joints in the order of a column's parts: by name where the log names them, else all in order."""
+    joints, column_ = layout.joints, measured(log, column)
     names = log.meta.get("names", {}).get(column)
     if names is None:
         if column_.shape[1] != len(joints):
             raise LogError(
                 f"column {column}: found {column_.shape[1]} parts without names, expected {len(joints)}, one for "
-                f"each joint: {', '.join(model.joint(j).name for j in joints)}"
+                f"each joint: {', '.join(joints)}"
             )
-        return joints
-    known = {model.joint(j).name: j for j in joints}
+        return list(range(len(joints)))
     for name in names:
-        if name not in known:
-            raise unknown("joint", str(name), known, f"names of {column}", LogError)
+        if name not in joints:
+            raise unknown("joint", str(name), joints, f"names of {column}", LogError)
     if len(names) != column_.shape[1]:
         raise LogError(f"column {column}: found {len(names)} names for {column_.shape[1]} parts")
-    return [known[name] for name in names]
+    return [joints.index(name) for name in names]
+
+
+def names_in(layout: Layout, log: Log, column: str) -> list[str]:
+    """The joint of each part of a column."""
+    return [layout.joints[j] for j in joints_of(layout, log, column)]
 
 
 def measured(log: Log, name: str) -> np.ndarray:
@@ -144,19 +135,18 @@ def refuse_empty(log: Log, name: str, parts: Sequence[str]) -> None:
 
 def controls(world: World, log: Log) -> np.ndarray:
     """(T, nu) the controls, in the model's order of actuators."""
-    m = world.model
-    if m.nu and "control" not in log.columns:
+    known = list(world.layout.actuators)
+    if known and "control" not in log.columns:
         raise LogError(f"found no column control (commands to the actuators); found {', '.join(log.columns) or 'none'}")
-    column = measured(log, "control") if m.nu else np.zeros((len(log), 0))
+    column = measured(log, "control") if known else np.zeros((len(log), 0))
     names = log.meta.get("names", {}).get("control")
     if names is None:
-        if column.shape[1] != m.nu:
+        if column.shape[1] != len(known):
             raise LogError(
-                f"column control: found {column.shape[1]} parts without names, expected {m.nu}, one for each "
-                f"actuator: {', '.join(m.actuator(i).name for i in range(m.nu))}"
+                f"column control: found {column.shape[1]} parts without names, expected {len(known)}, one for each "
+                f"actuator: {', '.join(known)}"
             )
         return column
-    known = [m.actuator(i).name for i in range(m.nu)]
     for name in names:
         if name not in known:
             raise unknown("actuator", str(name), known, "names of control", LogError)
@@ -171,41 +161,36 @@ def starts(world: World, log: Log, rows: np.ndarray) -> Start:
     Velocities that were not logged come from a parabola through the five nearest positions. The state of delayed and
     slow actuators is the control of the row before.
     """
-    m, n = world.model, len(rows)
-    q, v = np.tile(m.qpos0, (n, 1)), np.zeros((n, m.nv))
+    layout, n = world.layout, len(rows)
+    q, v = np.tile(layout.rest, (n, 1)), np.zeros((n, world.nv))
+    places, speeds = np.array(layout.places, int), np.array(layout.speeds, int)
     if "joint_pos" in log.columns:
-        joints = joints_of(m, log, "joint_pos")
-        q[:, m.jnt_qposadr[joints]] = measured(log, "joint_pos")[rows]
+        joints = joints_of(layout, log, "joint_pos")
+        q[:, places[joints]] = measured(log, "joint_pos")[rows]
         if "joint_vel" not in log.columns:
-            v[:, m.jnt_dofadr[joints]] = slope(log.time, measured(log, "joint_pos"))[rows]
+            v[:, speeds[joints]] = slope(log.time, measured(log, "joint_pos"))[rows]
     if "joint_vel" in log.columns:
-        v[:, m.jnt_dofadr[joints_of(m, log, "joint_vel")]] = measured(log, "joint_vel")[rows]
-    if has_base(m):
-        places = {"base_pos": (q, 0, 3), "base_quat": (q, 3, 7), "base_lin_vel": (v, 0, 3), "base_ang_vel": (v, 3, 6)}
-        for name, (into, a, b) in places.items():
-            if name in log.columns:
-                into[:, a:b] = measured(log, name)[rows]
-        if "base_lin_vel" not in log.columns and "base_pos" in log.columns:
-            v[:, :3] = slope(log.time, measured(log, "base_pos"))[rows]
+        v[:, speeds[joints_of(layout, log, "joint_vel")]] = measured(log, "joint_vel")[rows]
+    for name in BASE if layout.base is not None else ():
+        found = layout.columns(name)
+        if found is not None and name in log.columns:
+            (q, v)[found[0]][:, found[1]] = measured(log, name)[rows]
+        elif found is not None and name == "base_lin_vel" and "base_pos" in log.columns:
+            v[:, found[1]] = slope(log.time, measured(log, "base_pos"))[rows]
     rows = np.asarray(rows)
     before = np.maximum(rows - 1, 0)
     before = np.where(log.time[rows] - log.time[before] > PAUSE / log.rate, rows, before)
     u = controls(world, log)[before]
-    return Start(q, v, u, u.copy() if m.na == m.nu else None)
+    return Start(q, v, u, u.copy() if world.na == world.nu else None)
 
 
-def settling(model: mujoco.MjModel, dt: float) -> int:
+def settling(world: World) -> int:
     """Rows until slow actuators have forgotten their first state, which is not measured."""
-    return _rows(SETTLED * _slowest(model), dt)
+    return _rows(SETTLED * max(world.layout.slow, default=0.0), world.dt)
 
 
 def _rows(seconds: float, dt: float) -> int:
     return int(np.ceil(seconds / dt - 1e-9))
-
-
-def _slowest(model: mujoco.MjModel) -> float:
-    """The largest time constant of an actuator, s; 0 without actuator dynamics."""
-    return float(model.actuator_dynprm[model.actuator_dyntype != mujoco.mjtDyn.mjDYN_NONE, 0].max(initial=0.0))
 
 
 def remembered(world: World, e: np.ndarray | None = None) -> int:
@@ -213,10 +198,9 @@ def remembered(world: World, e: np.ndarray | None = None) -> int:
 
     0 or 1 row needs none: every start has the control of the row before.
     """
-    m = world.model
     high = {p.name: p.high if e is None else float(e[:, i].max()) for i, p in enumerate(world.params)}
     ways = {"set": lambda _, x: x, "scale": lambda own, x: own * x, "add": lambda own, x: own + x}
-    slow, late = _slowest(m), float(m.actuator_delay.max(initial=0.0))
+    slow, late = max(world.layout.slow, default=0.0), world.layout.delay
     for p in world.params:
         if p.target == "motor_time" and slow:
             slow = max(slow, ways[p.op](slow, high[p.name]))

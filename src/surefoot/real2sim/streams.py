@@ -16,7 +16,7 @@ from surefoot.fault import JOINTS, Fault, on_columns
 from surefoot.fault.logs import of_attitude, of_travel
 from surefoot.formats.skew import TRUSTED, skew
 from surefoot.log import Log
-from surefoot.real2sim.signals import PAUSE, has_base, joints_of, measured, slope
+from surefoot.real2sim.signals import PAUSE, measured, names_in, slope
 from surefoot.rotation import angular_velocity, between, turned
 from surefoot.verdict import Check
 from surefoot.world import World
@@ -67,8 +67,7 @@ def speeds(world: World, log: Log) -> Iterator[Check]:
     """Logged velocities against the derivative of logged positions: their ratio should be 1 in every joint, without delay."""
     if not all(c in log.columns for c in JOINTS):
         return
-    names = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_vel")]
-    places = [world.model.joint(j).name for j in joints_of(world.model, log, "joint_pos")]
+    names, places = (names_in(world.layout, log, column) for column in ("joint_vel", "joint_pos"))
     both = [n for n in names if n in places]
     rate = slope(log.time, measured(log, "joint_pos"))[:, [places.index(n) for n in both]]
     v = measured(log, "joint_vel")[:, [names.index(n) for n in both]]
@@ -126,7 +125,7 @@ def clock(log: Log, name: str, other: str, rate: np.ndarray, v: np.ndarray) -> I
 
 def attitude(world: World, log: Log) -> Iterator[Check]:
     """A free base: angular velocity against its attitude's derivative, linear velocity against its position's."""
-    if not has_base(world.model):
+    if world.layout.base is None:
         return
     quat = measured(log, "base_quat") if "base_quat" in log.columns else None
     if quat is not None and "base_ang_vel" in log.columns:

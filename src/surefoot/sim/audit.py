@@ -1,9 +1,9 @@
-"""Proof that each named unknown acts: step the same world with and without it, and look for a difference.
+"""Evidence that each named unknown acts: step the same world with and without it, and compare.
 
     effect_i = max |x(T; e_i at a bound) - x(T; nominal)|  over positions, velocities, readings; same start and controls
 
-Randomization that silently does nothing is the commonest defect of the field: a friction masked by the other surface's,
-a gain on an actuator nobody drives, wind where there is no air. An audit finds it before training is wasted on it.
+Randomization without effect is a common defect: a friction masked by the other surface's, the gain of an unused actuator,
+wind without air density. An audit finds it before training is wasted.
 """
 
 import copy
@@ -22,28 +22,28 @@ from surefoot.rng import stream
 from surefoot.sim.engine import Engine, compile_for, silence
 from surefoot.world import Chance, Start
 
-SECONDS = 0.5  # of simulated time that an audit of a model takes
-ACTS = 1e-9  # smallest difference that counts; the engine is bit-exact, so anything above zero is the parameter's doing
+SECONDS = 0.5  # simulated time of an audit
+ACTS = 1e-9  # smallest difference that counts; the engine is bit-exact, so any difference is due to the parameter
 
 
 @dataclass(frozen=True)
 class Effect:
     param: Param
     value: float
-    """where it was moved to"""
+    """the value that was tried"""
     change: float
-    """largest change of any position, velocity or reading it made"""
+    """largest change of any position, velocity or reading"""
 
     @property
     def acts(self) -> bool:
         return self.change > ACTS
 
 
-Trace = Callable[[np.ndarray], np.ndarray]  # e (n, ne) -> (n, k) what came of it
+Trace = Callable[[np.ndarray], np.ndarray]  # e (n, ne) -> (n, k) positions, velocities, readings
 
 
 def effects(params: Params, trace: Trace) -> list[Effect]:
-    """Move one parameter at a time to each of its bounds, row by row beside the same rows left nominal."""
+    """Set one parameter at a time to each of its bounds, and compare with nominal rows."""
     if not len(params):
         return []
     moved = np.tile(params.nominal, (2 * len(params), 1))
@@ -59,7 +59,7 @@ def effects(params: Params, trace: Trace) -> list[Effect]:
 
 
 def audit(found: list[Effect]) -> list[Effect]:
-    """The effects, unless one is nothing: then an error that names it."""
+    """The effects; an error names parameters without one."""
     idle = [f.param for f in found if not f.acts]
     if idle:
         named = "; ".join(f"{p.name} ({p.target} of '{p.match}')" for p in idle)
@@ -72,7 +72,7 @@ def audit(found: list[Effect]) -> list[Effect]:
 
 
 def model_trace(spec: mujoco.MjSpec, params: Params, seconds: float = SECONDS, seed: int = 0) -> Trace:
-    """What a model does under random controls from its first keyframe (or its default pose), as a function of e."""
+    """The motion of a model under random controls from its first keyframe (or default pose), as a function of e."""
     model = compile_for(spec, params)
     substeps = max(1, round(0.02 / model.opt.timestep))
 
@@ -91,18 +91,18 @@ def model_trace(spec: mujoco.MjSpec, params: Params, seconds: float = SECONDS, s
 
 
 def cost(model: mujoco.MjModel, params: Params) -> float:
-    """About how long an audit takes, s on one core: from some steps, and from what a row's own e makes MuJoCo derive."""
+    """Approximate duration of an audit, s on one core: from the time of a step and of mj_setConst."""
     start, data, own = start_of(model, 1, 0), mujoco.MjData(model), copy.copy(model)
     data.qpos[:], data.qvel[:] = start.q[0], start.v[0]
     silence()
-    mujoco.mj_step(model, data)  # the first touches its memory
+    mujoco.mj_step(model, data)  # the first step touches its memory
     step = _timed(lambda: mujoco.mj_step(model, data))
     derive = _timed(lambda: mujoco.mj_setConst(own, data))
     return 4 * len(params) * (step * SECONDS / model.opt.timestep + derive)
 
 
 def _timed(act: Callable[[], None]) -> float:
-    """Seconds of the processor for one act, the mean over 10 ms of them."""
+    """CPU seconds of one call, the mean over 10 ms."""
     began, n = time.process_time(), 0
     while n == 0 or time.process_time() - began < 0.01:
         act()
@@ -111,7 +111,7 @@ def _timed(act: Callable[[], None]) -> float:
 
 
 def start_of(model: mujoco.MjModel, n: int, seed: int) -> Start:
-    """The first keyframe or default pose, moving a little, the same in every row."""
+    """The first keyframe or default pose with a small velocity, the same in every row."""
     q = (model.key_qpos[0] if model.nkey else model.qpos0).copy()
     v = stream(seed, "audit start").uniform(-0.5, 0.5, model.nv)
     u = model.key_ctrl[0].copy() if model.nkey else np.zeros(model.nu)
@@ -125,7 +125,7 @@ def control_range(model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unknowns(model: mujoco.MjModel) -> Params:
-    """The unknowns any robot has, with ranges to begin from: what is usually wrong between a model and the machine."""
+    """The unknowns of any robot with initial ranges: what usually differs between model and robot."""
     joints = [j for j in range(model.njnt) if model.jnt_type[j] != mujoco.mjtJoint.mjJNT_FREE]
     dofs = [int(model.jnt_dofadr[j]) for j in joints]
     names = "|".join(re.escape(model.joint(j).name) for j in joints if model.joint(j).name)
@@ -191,7 +191,7 @@ def _joint_unknowns(model: mujoco.MjModel, names: str, dofs: list[int]) -> list[
                     max(share * reflected, 1e-4),
                     match=names,
                     op="add",
-                    about=f"{target} the model leaves out",
+                    about=f"{target} that the model lacks",
                 )
             )
     return rows

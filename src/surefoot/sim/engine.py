@@ -20,7 +20,7 @@ from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
 from surefoot.sim.integrator import Makes
 from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
 from surefoot.sim.recent import Recent
-from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Start, State, Term, World
+from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Sensors, Start, State, Term, World
 
 DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{k}")) for k in ("QPOS", "QVEL", "QACC")]
 FIRST, END = min(DIVERGED), max(DIVERGED) + 1  # neighbours, so that counting them needs no copy
@@ -136,7 +136,7 @@ class Engine(World):
 
     def _views(self) -> State:
         bind, m = self.batch.bind, self.model
-        y = {name: self.readings[:, first:end] for name, (first, end) in sensor_columns(m).items()}
+        y = Sensors({name: self.readings[:, first:end] for name, (first, end) in sensor_columns(m).items()})
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
         e = column_copy(np.tile(self.params.nominal, (self.n, 1)))
         wrench = bind("xfrc_applied")

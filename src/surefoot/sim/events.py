@@ -1,4 +1,4 @@
-"""Scheduled disturbances: Push, a blow, on the force socket; Pull, a slow load, on the body socket."""
+"""Scheduled disturbances: Push, a short force on joints; Pull, a slow force on a body."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from surefoot.world import Chance, OnBody, OnForce, State
 class Push(OnForce):
     """A push of `force` N (times e's `push`) in a random horizontal direction, for `seconds`, every `every` seconds.
 
-    The moment within each period is drawn per simulation, so that they are not all pushed at once.
+    The time within each period is drawn for each simulation, so that they are not all pushed at once.
     """
 
     joint_dofs: slice
@@ -44,31 +44,31 @@ class Push(OnForce):
 
 @lru_cache(maxsize=4)
 def _schedule(seed: int, period: int, envs: range, starts: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) when within a period each push begins, in steps, and (n, 2) which way it goes."""
+    """(n,) start of each push within its period, in steps, and (n, 2) its direction."""
     rng, n = Rows(seed, "push", period, np.array(envs)), len(envs)
     begin, angle = rng.integers(0, starts, n), rng.uniform(-np.pi, np.pi, n)
     return begin, np.stack([np.cos(angle), np.sin(angle)], 1)
 
 
-STEP_BITS = 40  # of a row's number in 64 bits: the step at which something began; the others say in which env
+STEP_BITS = 40  # bits of a 64-bit row number for the step at which an episode or period began; the others are the env
 
 
 @dataclass(frozen=True)
 class Pull(OnBody):
-    """A force on a body that swells and fades: someone leans on it, or hands it a load and takes it away again.
+    """A force on a body that rises and falls slowly: someone leans on it, or hands it a load and takes it away.
 
-        F_k(t) = clip(s w_k (1 - |2 t / T - 1|), low_k, high_k),   0 <= t < T, along world axis k;  then it is drawn anew
+        F_k(t) = clip(s w_k (1 - |2 t / T - 1|), low_k, high_k),   0 <= t < T, along world axis k;  then it is drawn again
 
-    s >= 0 is the largest force in N: e's `pull`, if that is set; the term's own `force` times it, if it scales. A period
-    T is drawn for each episode, uniformly from `seconds`, and the phase it begins at. For each period of an episode the
-    weights w are drawn: |w| uniform over those that sum to 1 over the axes that `along` has, either sign with equal
-    chance; then each w_k is made 0 with chance `none`. So |F| <= s. What one simulation draws never moves another.
+    s >= 0 is the largest force in N: e's `pull` if its op is set; the term's `force` times it if it scales. For each episode
+    a period T is drawn uniformly from `seconds`, and its phase. For each period the weights w are drawn: |w| uniform over
+    those that sum to 1 over the axes in `along`, with random signs; then each w_k is 0 with probability `none`. So
+    |F| <= s. Draws of one simulation never affect another.
     """
 
     body: str
     params: Params
     force: float = 1.0
-    """N: s where no param of e sets it"""
+    """s where no param of e sets it, N"""
     seconds: tuple[float, float] = (6.0, 10.0)
     none: float = 0.25
     along: tuple[bool, bool, bool] = (True, True, True)
@@ -80,7 +80,7 @@ class Pull(OnBody):
         if not 0 < shortest <= longest < np.inf:
             raise SurefootError(f"{where}: seconds: expected 0 < shortest <= longest, found {self.seconds}")
         if not 0 <= self.none <= 1:
-            raise SurefootError(f"{where}: none: expected a chance from 0 to 1, found {self.none}")
+            raise SurefootError(f"{where}: none: expected a probability from 0 to 1, found {self.none}")
         if not any(self.along):
             raise SurefootError(f"{where}: along: expected at least one axis, found none")
 
@@ -108,7 +108,7 @@ class Pull(OnBody):
     def draws(self, time: np.ndarray, chance: Chance) -> tuple[np.ndarray, np.ndarray]:
         """(n,) t / T now, and (n, 3) the weights of this period.
 
-        Draws of an episode are keyed by env and the step it began at, those of a period likewise.
+        Draws of an episode are keyed by env and by its first step, those of a period likewise.
         """
         n, axes, age = len(time), np.flatnonzero(self.along), np.rint(time / chance.dt).astype(np.int64)
 

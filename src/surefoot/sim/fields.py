@@ -1,7 +1,7 @@
-"""Where each named unknown lives in the engine: target -> model fields of the matched objects.
+"""The engine fields of each named unknown: target -> model fields of the matched objects.
 
 A target is a physical quantity. Writing it keeps the model consistent: a body's inertia follows its mass (the same
-shape, denser), a position servo's bias follows its gain. The number of a Param meets the model's own through its op.
+shape, denser), a position servo's bias follows its gain. A Param's op combines its value with the model's.
 """
 
 import re
@@ -21,7 +21,7 @@ Write = Callable[[Rows, np.ndarray, np.ndarray, str], None]  # rows, object ids,
 
 
 def combine(old: np.ndarray, value: np.ndarray, op: str) -> np.ndarray:
-    """set, scale or add: how a Param's number meets what the model had."""
+    """set, scale or add a Param's value to the model's."""
     if op == "scale":
         return old * value
     return old + value if op == "add" else np.broadcast_to(value, old.shape)
@@ -39,7 +39,7 @@ def column(field: str, k: int | None = None) -> Write:
 
 
 def mass(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Mass in kg. The inertia is scaled by the same ratio, so the body stays one that could exist."""
+    """Mass in kg. The inertia is scaled by the same ratio, so the body stays physical."""
     old = rows["body_mass"][:, ids]
     new = combine(old, value, op)
     rows["body_mass"][:, ids] = new
@@ -47,7 +47,7 @@ def mass(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 
 
 def strength(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """The whole force law of an actuator, F = gain u + bias: what a weak or strong motor changes."""
+    """The whole force law of an actuator, F = gain u + bias: a weaker or stronger motor."""
     for field in ("actuator_gainprm", "actuator_biasprm"):
         rows[field][:, ids] = combine(rows[field][:, ids], value[..., None], op)
 
@@ -65,12 +65,12 @@ def kd(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 
 
 def encoder_offset(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """A servo drives what its encoder reads: F = kp (u - (q + offset)) - kd v."""
+    """A servo controls its encoder's reading: F = kp (u - (q + offset)) - kd v."""
     rows["actuator_biasprm"][:, ids, 0] += rows["actuator_biasprm"][:, ids, 1] * value
 
 
 def body_shape(name: str) -> Write:
-    """One of the ten numbers of a physical body: J -> U J U^T, of sim/inertia.py."""
+    """One of the ten inertial parameters of a body: J -> U J U^T, of sim/inertia.py."""
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         U = inertia.congruence(name, value[:, 0])[:, None]  # (k, 1, 4, 4)
@@ -82,14 +82,14 @@ def body_shape(name: str) -> Write:
 
 
 def force_limit(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Largest force of an actuator, both ways."""
+    """Largest force of an actuator, in both directions."""
     high = combine(rows["actuator_forcerange"][:, ids, 1], value, op)
     rows["actuator_forcerange"][:, ids, 1] = high
     rows["actuator_forcerange"][:, ids, 0] = -high
 
 
 def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Magnitude of gravity, m/s^2; its direction stays, and is down where there was none."""
+    """Magnitude of gravity, m/s^2, in its direction, or downwards if it was zero."""
     old = rows["opt.gravity"]
     size = np.linalg.norm(old, axis=1, keepdims=True)
     there = size > 0
@@ -98,7 +98,7 @@ def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 
 
 def slope(axis: int) -> Write:
-    """Tilt of the ground about a horizontal world axis, rad: gravity is turned the other way, the same physics."""
+    """Tilt of the ground about a horizontal world axis, rad: gravity is rotated the other way, which is equivalent."""
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         i, j = (1, 2) if axis == 0 else (2, 0)
@@ -148,7 +148,7 @@ def channel(*which: int) -> Write:
 
 
 def hue(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Turns a colour about the grey axis of red, green and blue, rad; what has no colour has none afterwards."""
+    """Rotates a colour about the grey axis of red, green and blue, rad; grey stays grey."""
     rgb, a = rows["geom_rgba"][:, ids, :3], value[..., None]
     across = (np.roll(rgb, 1, -1) - np.roll(rgb, -1, -1)) / np.sqrt(3)  # the axis times rgb
     turned = np.cos(a) * rgb + (1 - np.cos(a)) * rgb.mean(-1, keepdims=True) + np.sin(a) * across
@@ -207,10 +207,10 @@ TARGETS: dict[str, Target] = {
     "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
     "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
     "stop_low": Target(
-        "joint", ("jnt_range",), column("jnt_range", 0), "where a joint's lower stop is, rad or m", ("add",)
+        "joint", ("jnt_range",), column("jnt_range", 0), "shift of a joint's lower stop, rad or m", ("add",)
     ),
     "stop_high": Target(
-        "joint", ("jnt_range",), column("jnt_range", 1), "where a joint's upper stop is, rad or m", ("add",)
+        "joint", ("jnt_range",), column("jnt_range", 1), "shift of a joint's upper stop, rad or m", ("add",)
     ),
     "strength": Target(
         "actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law", ("scale",)
@@ -218,7 +218,7 @@ TARGETS: dict[str, Target] = {
     "kp": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), kp, "servo position gain, N m/rad"),
     "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
     "encoder_offset": Target(
-        "actuator", ("actuator_biasprm",), encoder_offset, "what a joint's encoder reads above the truth, rad", ("add",)
+        "actuator", ("actuator_biasprm",), encoder_offset, "offset of a joint's encoder, rad", ("add",)
     ),
     "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
     "tendon_limit": Target(
@@ -251,7 +251,7 @@ LIGHTS = tuple(
 )  # fmt: skip
 POSE = ("cam_pos", "cam_quat")
 
-# Targets that a camera sees and the physics does not: tasks/camera.py writes them into the model it draws.
+# Targets of rendering only, without physics: tasks/camera.py writes them into the model it renders.
 VISIBLE: dict[str, Target] = {
     "light": Target("", LIGHTS, light, "power of every light, as a multiple", ("scale",)),
     "light_tilt_x": Target("light", ("light_dir",), light_tilt(0), "lights turned about world x, rad", ("add",)),
@@ -260,7 +260,7 @@ VISIBLE: dict[str, Target] = {
     "green": Target("geom", ("geom_rgba",), channel(1), "green of a surface, 0 to 1"),
     "blue": Target("geom", ("geom_rgba",), channel(2), "blue of a surface, 0 to 1"),
     "shade": Target("geom", ("geom_rgba",), channel(0, 1, 2), "red, green and blue together, 0 to 1"),
-    "opacity": Target("geom", ("geom_rgba",), channel(3), "0: not seen, 1: hides what is behind"),
+    "opacity": Target("geom", ("geom_rgba",), channel(3), "0: invisible, 1: opaque"),
     "hue": Target("geom", ("geom_rgba",), hue, "turn of a surface's colour about the grey axis, rad", ("add",)),
     "camera_x": Target("camera", POSE, camera_move(0), "camera moved to its right, m", ("add",)),
     "camera_y": Target("camera", POSE, camera_move(1), "camera moved upward in its picture, m", ("add",)),
@@ -271,19 +271,19 @@ VISIBLE: dict[str, Target] = {
     "camera_fov": Target("camera", ("cam_fovy",), camera_fov, "vertical field of view, rad"),
 }
 
-# Targets that are neither: sensing and events; task.py and the force socket carry them out.
+# Targets of observations and disturbances: env.py and Terms apply them.
 OUTSIDE = friction.LAWS | {
     "noise": ("spread of observation noise: set it in each term's unit, or scale each term's own", ("set", "scale")),
     "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
     "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),
     "pull": ("largest force of a slow pull on a body: set it in N, or scale the pull term's own", ("set", "scale")),
-    "task": ("no physics: read by the task's own functions alone, such as a goal that is not shown", ("set",)),
+    "task": ("no physics: read by the task's own functions, such as a hidden goal", ("set",)),
 }
 
 
 @dataclass(frozen=True)
 class Writer:
-    """One Param bound to one model: knows its objects, writes rows of values."""
+    """One Param bound to the objects of one model; writes rows of values."""
 
     param: Param
     target: Target
@@ -307,11 +307,11 @@ def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
     return [getattr(model, kind)(i).name for i in range(count)]
 
 
-HEAVY = {"set": (1e-6, 1e6, " kg"), "scale": (1e-3, 1e3, " times the model's own")}  # beyond it nothing is a robot
+HEAVY = {"set": (1e-6, 1e6, " kg"), "scale": (1e-3, 1e3, " times the model's own")}  # no robot is outside
 
 
 def check_op(param: Param) -> None:
-    """The target exists and knows what the op means; another would silently be other physics."""
+    """Refuse an unknown target, or an op that the target does not have."""
     where = f"param {param.name}"
     known = {name: target.ops for name, target in (TARGETS | VISIBLE).items()} | {k: v[1] for k, v in OUTSIDE.items()}
     if param.target not in known:
@@ -328,7 +328,7 @@ def check_op(param: Param) -> None:
 
 
 def writer(model: mujoco.MjModel, param: Param) -> Writer:
-    """Resolve a Param's address in a model; says what exists when nothing matches."""
+    """Resolve a Param's address in a model; an error lists the names that exist."""
     where = f"param {param.name}"
     check_op(param)
     target = (TARGETS | VISIBLE)[param.target]
@@ -360,7 +360,7 @@ def _dofs(model: mujoco.MjModel, joints: list[int], target: str) -> list[int]:
 
 
 def _check_buffers(model: mujoco.MjModel, param: Param, ids: np.ndarray) -> None:
-    """A delay beyond the engine's history buffer would be read from before it was recorded: refuse it."""
+    """Refuse a delay that is longer than the engine's history buffer."""
     if not param.target.endswith("_delay"):
         return
     history = model.actuator_history if param.target == "action_delay" else model.sensor_history

@@ -1,9 +1,9 @@
-"""Dry friction of joints beyond one number: more under load, and more when nearly still.
+"""Dry friction of joints that grows with the load and at low speed.
 
     loss = loss0 + load |tau_motor - tau_external| + stiction exp(-|v| / stribeck)          N m, each control period
 
-loss0 is the joint's own (target frictionloss). The first addition is a gearbox's, whose teeth press harder under load; the
-second is Stribeck's. The engine's solver carries the loss out, so a joint at rest stays at rest.
+loss0 is the joint's frictionloss. The first addition is that of a gearbox under load; the second is Stribeck's. The
+engine's solver applies the loss, so a joint at rest stays at rest.
 """
 
 import re
@@ -16,23 +16,23 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 
 LAWS = {
-    "friction_load": ("dry friction for each N m that the gears carry", ("set",)),
-    "stiction": ("dry friction at rest above that in motion, N m", ("set",)),
+    "friction_load": ("dry friction per N m of load on the gears", ("set",)),
+    "stiction": ("dry friction at rest minus that in motion, N m", ("set",)),
     "stribeck": ("speed at which stiction has fallen to a third, rad/s", ("set",)),
 }
-SLOW = 0.1  # rad/s: the stribeck speed of a model that has none
+SLOW = 0.1  # rad/s: default Stribeck speed
 
 
 @dataclass(frozen=True)
 class Friction:
-    """Which unknown says what of which degree of freedom; nothing, where none does."""
+    """The unknowns of friction laws and the degrees of freedom they act on."""
 
-    parts: tuple[tuple[str, int, np.ndarray], ...]  # target, its place in e, the degrees of freedom
+    parts: tuple[tuple[str, int, np.ndarray], ...]  # target, index in e, degrees of freedom
 
     def __call__(
         self, loss: np.ndarray, e: np.ndarray, v: np.ndarray, motor: np.ndarray, bias: np.ndarray
     ) -> np.ndarray:
-        """(n, nv): loss0, e, speed, the motors' force and what the joint must carry besides (gravity, Coriolis)."""
+        """(n, nv) loss from loss0, e, velocity, motor force and bias force (gravity, Coriolis)."""
         found, still, slow = loss.copy(), np.zeros_like(v), np.full_like(v, SLOW)
         for target, i, dofs in self.parts:
             value = e[:, i, None]

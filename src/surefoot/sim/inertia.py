@@ -1,10 +1,10 @@
-"""A body's ten inertial numbers, moved so that it stays a body that could exist.
+"""A body's ten inertial parameters, changed so that they stay physical.
 
     J = [[S, m c], [m c^T, m]]  (4, 4)     S = integral of x x^T dm,  c the centre of mass,  m the mass
     J' = U J U^T,  U = e^a [[e^d1, s12, s13, t1], [0, e^d2, s23, t2], [0, 0, e^d3, t3], [0, 0, 0, 1]]
 
-J is positive definite exactly where some distribution of mass has it, and U J U^T stays so for every a, d, s, t: no step of
-a search can leave what is physical. Each of the ten numbers is a target of its own and 0 is the model's body; t is in m.
+J is positive definite exactly if some mass distribution has it, and so is U J U^T for every a, d, s, t: no step of a
+search leaves the physical set. Each of the ten parameters is a target, 0 is the model's body; t is in m.
 """
 
 import numpy as np

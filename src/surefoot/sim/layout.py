@@ -1,14 +1,42 @@
 """Where things are in a MuJoCo model's arrays: the Layout of a robot, the columns of its sensors, and of what is delayed."""
 
+from typing import Protocol, runtime_checkable
+
 import mujoco
 import numpy as np
 
-from surefoot.robot import Layout
+from surefoot.errors import SurefootError
+from surefoot.robot import Drive, Layout
+from surefoot.world import World
 
 S = mujoco.mjtSensor
-FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "HINGE", "SLIDE"))
+FREE, BALL, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "BALL", "HINGE", "SLIDE"))
 AT_SITE = {int(S.mjSENS_GYRO): "base_ang_vel", int(S.mjSENS_VELOCIMETER): "base_lin_vel", int(S.mjSENS_FRAMEQUAT): "base_quat"}  # fmt: skip
+AFFINE = int(mujoco.mjtBias.mjBIAS_AFFINE)
+NO_DYNAMICS = int(mujoco.mjtDyn.mjDYN_NONE)
 OF_JOINT = {int(S.mjSENS_JOINTPOS): "joint_pos", int(S.mjSENS_JOINTVEL): "joint_vel"}
+
+
+@runtime_checkable
+class _Modelled(Protocol):
+    model: mujoco.MjModel
+
+
+def model_of(world: World) -> mujoco.MjModel:
+    """MuJoCo's model of a world: for pictures, and for what only the engine's own functions can tell."""
+    if not isinstance(world, _Modelled):
+        raise SurefootError(f"{type(world).__name__}: expected a world that MuJoCo simulates")
+    return world.model
+
+
+def mass_matrix(world: World, q: np.ndarray) -> np.ndarray:
+    """(nv, nv) at positions q (nq,)."""
+    model = model_of(world)
+    data, M = mujoco.MjData(model), np.zeros((model.nv, model.nv))
+    data.qpos[:] = q
+    mujoco.mj_forward(model, data)
+    mujoco.mj_fullM(model, data, M)
+    return M
 
 
 def layout_of(model: mujoco.MjModel) -> Layout:
@@ -24,7 +52,48 @@ def layout_of(model: mujoco.MjModel) -> Layout:
             model.actuator(i).name for i in range(model.nactuator) for _ in range(model.actuator_ctrlnum[i])
         ),
         sensors=_sensors(model, joints),
+        quats=_quats(model),
+        hinges=tuple(bool(model.jnt_type[j] == HINGE) for j in joints),
+        limits=_ends(model.jnt_range[joints], model.jnt_limited[joints]),
+        rest=tuple(model.qpos0.tolist()),
+        drives=drives_of(model),
+        control_limits=_ends(model.actuator_ctrlrange, model.actuator_ctrllimited),
+        slow=tuple(np.where(model.actuator_dyntype != NO_DYNAMICS, model.actuator_dynprm[:, 0], 0.0).tolist()),
+        delay=float(model.actuator_delay.max(initial=0.0)),
+        mass=float(model.body_mass.sum()),
     )
+
+
+def _quats(model: mujoco.MjModel) -> tuple[tuple[int, int], ...]:
+    skip = {FREE: 3, BALL: 0}  # numbers of a place before the quaternion
+    rows = zip(model.jnt_type.tolist(), model.jnt_qposadr.tolist(), model.jnt_dofadr.tolist())
+    return tuple((a + skip[kind], b + skip[kind]) for kind, a, b in rows if kind in skip)
+
+
+def _ends(ranges: np.ndarray, limited: np.ndarray) -> tuple[tuple[float, float], ...]:
+    return tuple((float(a), float(b)) if on else (-np.inf, np.inf) for (a, b), on in zip(ranges, limited))
+
+
+def drives_of(model: mujoco.MjModel) -> tuple[Drive, ...]:
+    m, found = model, []
+    for i in range(m.nactuator):
+        j, k = int(m.actuator_trnid[i, 0]), int(m.actuator_ctrladr[i])
+        on_joint = m.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_ctrlnum[i] == 1
+        if on_joint and m.jnt_type[j] in (HINGE, SLIDE):
+            kp, kd = (-m.actuator_biasprm[i, 1:3]).tolist() if m.actuator_biastype[i] == AFFINE else (0.0, 0.0)
+            servo = bool(kp > 0 and kp == m.actuator_gainprm[i, 0])
+            gear, dof, limit = float(m.actuator_gear[i, 0]), int(m.jnt_dofadr[j]), _limit(m, i, k, servo)
+            found.append(Drive(m.actuator(i).name, i, k, m.joint(j).name, dof, gear, limit, servo, kp, kd))
+    return tuple(found)
+
+
+def _limit(m: mujoco.MjModel, i: int, k: int, servo: bool) -> float | None:
+    """Largest force of actuator i, whose control is k."""
+    if m.actuator_forcelimited[i]:
+        return float(np.abs(m.actuator_forcerange[i]).max())
+    if servo or not m.actuator_ctrllimited[k]:
+        return None
+    return float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0]))
 
 
 def _sensors(model: mujoco.MjModel, joints: list[int]) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Hidden realities: seeded worlds a policy was not told about, to rehearse the crossing before there is a robot.
+"""Hidden realities: seeded worlds that a policy was not trained for, to rehearse sim-to-real transfer without a robot.
 
-`reality` is one e. It is drawn from the outer fifth of a belief's range in every parameter, on the side away from
-nominal where nominal sits at an edge (latency, drag), on a random side elsewhere: a machine that differs from its model
-in everything at once, as machines do.
+`reality` is one e. Every parameter is drawn from the outer fifth of a belief's range: on the side away from nominal
+where nominal is at an edge (latency, drag), on a random side elsewhere. So the robot differs from its model in
+everything at once.
 
-A `Reality` is a machine that differs from its model in what no e names: a seed and named ingredients (sim/gap) with
-strengths from 0, none, to 1, severe.
+A `Reality` also differs from its model in structure: a seed and named ingredients (sim/gap) with strengths from 0, none,
+to 1, severe.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from surefoot.task import Task
 from surefoot.world import World
 
 OUTER = 0.2  # of a parameter's range
-FEWEST, MOST = 3, 5  # ingredients of a reality that is drawn
+FEWEST, MOST = 3, 5  # ingredients of a random reality
 WEAKEST, STRONGEST = 0.3, 0.8
 
 
@@ -41,7 +41,7 @@ def reality(belief: Box, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Reality:
-    """A machine: what each ingredient does to it is drawn from the seed."""
+    """A robot: the effect of each ingredient is drawn from the seed."""
 
     seed: int
     strengths: Mapping[str, float] = field(default_factory=dict)
@@ -50,20 +50,20 @@ class Reality:
         check(self.strengths)
 
     def world(self, task: Task, n: int = 1, threads: int = 1, torque: bool = False) -> World:
-        """n copies of the machine, for a task. With no ingredient, or strengths of 0, the plain world, bit for bit."""
+        """n copies of the robot, for a task. Without ingredients, or at strength 0, the plain world, bit for bit."""
         return world_of(task, self.strengths, self.seed, n, threads, torque)
 
     def numbers(self, task: Task) -> dict[str, list[Number]]:
-        """Ingredient -> the numbers it gives this machine, as a robot with torque sensors has them."""
+        """Ingredient -> the parameters it sets in this robot, which has torque sensors."""
         return numbers_of(task, self.strengths, self.seed, torque=True)
 
     def to_json(self) -> dict[str, Any]:
-        told = {k: {"strength": float(s), "about": INGREDIENTS[k].about} for k, s in self.strengths.items()}
-        return {"seed": self.seed, "ingredients": told}
+        ingredients = {k: {"strength": float(s), "about": INGREDIENTS[k].about} for k, s in self.strengths.items()}
+        return {"seed": self.seed, "ingredients": ingredients}
 
 
 def realities(seed: int, task: Task) -> Reality:
-    """The hidden reality of a task with this seed: 3 to 5 of the ingredients its model can have, of middling strength."""
+    """The hidden reality of a task with this seed: 3 to 5 ingredients that fit its model, of medium strength."""
     rng, names = stream(seed, "ingredients of a reality"), fitting(task)
     if len(names) < FEWEST:
         raise SurefootError(f"task {task.name}: found {len(names)} ingredients that fit, expected at least {FEWEST}")

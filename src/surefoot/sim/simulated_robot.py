@@ -18,8 +18,9 @@ from surefoot.contract import Action
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.sim.gap.link import Lost
+from surefoot.sim.gap.link import LostReadings
 from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import model_of
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
 from surefoot.task import Task
@@ -48,7 +49,7 @@ class SimulatedRobot:
         world = reality.world(task, torque=True)
         world.sense_after_step = True  # else its joints would be told a timestep older than its base
         self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
-        self._columns = _Columns(Plain(world.model))
+        self._columns = _Columns(Plain(model_of(world)))
         self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation
         self._rows: list[dict[str, Any]] = []
@@ -116,7 +117,7 @@ class SimulatedRobot:
     def _measure(self) -> dict[str, np.ndarray]:
         """What its sensors say now, nan where the packet was lost; and what it is asked to do."""
         found = self._columns(self._env.sensed().x)
-        if any(term.lost[0] for term in self._env.senses if isinstance(term, Lost)):
+        if any(term.lost[0] for term in self._env.senses if isinstance(term, LostReadings)):
             found = {k: np.full_like(v, np.nan) for k, v in found.items()}
         return found | ({"command": self._env.command[0].copy()} if self._env.command.shape[1] else {})
 

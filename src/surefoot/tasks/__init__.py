@@ -14,14 +14,25 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
-from surefoot.sim.learned import load
+from surefoot.sim.anatomy.feet import Foot
+from surefoot.sim.anatomy.rotors import Rotor
+from surefoot.sim.layout import layout_of, model_of
+from surefoot.sim.learned import LearnedTerm, load
+from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task, memory
+from surefoot.tasks.build.hover import Flyer, hover
+from surefoot.tasks.build.legged import Joint, Legged
+from surefoot.tasks.build.reach import Arm, reach
+from surefoot.tasks.build.velocity import velocity
 from surefoot.tasks.registry import is_reference, named, names, resolve
-from surefoot.tasks.rollout import contract as contract_of
+from surefoot.tasks.rollout import contract_of
 from surefoot.world import Term
 
-__all__ = ["ObsOverride", "is_reference", "named", "names", "resolve"]
+__all__ = [
+    "Arm", "Flyer", "Foot", "Joint", "Legged", "ObsOverride", "Rotor", "Timing", "hover", "is_reference", "named", "names",
+    "reach", "resolve", "velocity",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,8 @@ def of(contract: Contract, name: str = "") -> Task:
     if task.action.names != contract.action.names:
         theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
-    means = contract_of(task, load_robot(task.robot).spec.compile())
+    model = load_robot(task.robot).own[0]
+    means = contract_of(task, layout_of(model), 1 / (task.substeps * model.opt.timestep))
     differs = means.differences(contract, but=("task", "parents", "about", "ports", "command_ranges"))
     if differs:  # the task computes observations and controls, so another policy would be judged
         raise SurefootError(f"the policy's contract is not that of {task.name}: {'; '.join(differs[:4])}")
@@ -168,9 +180,9 @@ def env(
     return Env(task, world, belief or nominal(task), seed, stagger)
 
 
-def learned(task: Task, folders: Sequence[Path]) -> tuple[Term, ...]:
-    """Learned Terms from the folders they were saved to, refused where they were learned on another robot."""
-    if not folders:
+def learned(task: Task, paths: Sequence[Path]) -> tuple[LearnedTerm, ...]:
+    """Learned Terms from files or folders, refused where they were learned on another robot."""
+    if not paths:
         return ()
-    model = env(task, 1).world.model
-    return tuple(load(folder, model) for folder in folders)
+    model = model_of(env(task, 1).world)
+    return tuple(load(path, model) for path in paths)

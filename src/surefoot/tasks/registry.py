@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,7 @@ from typing import Any
 
 from surefoot.errors import SurefootError, in_users_code, nearest, unknown
 from surefoot.task import Task
+from surefoot.task_check import check_groups
 from surefoot.tasks.ready.arm import arm
 from surefoot.tasks.ready.balance import balance
 from surefoot.tasks.ready.balance_camera import balance_camera
@@ -25,11 +27,11 @@ GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:f
 READY: dict[str, Callable[[], Task]] = {
     "arm": arm,
     "balance": balance,
-    "balance-discrete": lambda: balance(discrete=True),
+    "balance-discrete": partial(balance, discrete=True),
     "balance-camera": balance_camera,
     "hover": hover,
     "walk": walk,
-    "walk-rough": lambda: walk(rough=True),
+    "walk-rough": partial(walk, rough=True),
 }
 
 
@@ -42,7 +44,7 @@ def is_reference(text: str) -> bool:
     """Whether a word on a command line means a task, not a model file."""
     path, _, function = text.partition(":")
     module = bool(function) and function.isidentifier() and all(p.isidentifier() for p in path.split("."))
-    return text in READY or _file(text) is not None or module or text in names()
+    return text in READY or task_file(text) is not None or module or text in names()
 
 
 def named(name: str) -> Task:
@@ -57,7 +59,7 @@ def named(name: str) -> Task:
 
 def resolve(reference: str) -> Task:
     """The task that a user's reference means."""
-    file = _file(reference)
+    file = task_file(reference)
     if file is not None:
         path, function = file
         return _called(_imported_file(path), function, reference)
@@ -67,7 +69,7 @@ def resolve(reference: str) -> Task:
     return named(reference)
 
 
-def _file(reference: str) -> tuple[Path, str] | None:
+def task_file(reference: str) -> tuple[Path, str] | None:
     """path, function of `file.py` or `file.py:function`; None where it is no such thing."""
     if reference.endswith(".py"):
         return Path(reference), ""
@@ -134,4 +136,5 @@ def _made(make: Callable[[], Any], reference: str) -> Task:
         raise in_users_code(error, reference) from None
     if not isinstance(task, Task):
         raise SurefootError(f"{reference}: expected a function that returns a Task, found {type(task).__name__}")
+    check_groups(task, ("actor",))
     return task

@@ -5,49 +5,49 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import mujoco
 import numpy as np
 
 from surefoot.contract import Contract
 from surefoot.env import Env
+from surefoot.errors import unknown
 from surefoot.policy import Driver, Policy
+from surefoot.robot import Layout
 from surefoot.task import Task
 from surefoot.verdict import clopper_pearson
+from surefoot.world import World
 
 
-def contract(task: Task, model: mujoco.MjModel, parents: dict[str, str] | None = None) -> Contract:
-    """What a runtime must know to run a policy of this task on the robot of this model."""
-    ids = [model.actuator(name).id for name in task.action.names]
-    servo = all(model.actuator_biasprm[i, 1] < 0 for i in ids)
-    gains = lambda column: tuple(float(-column[i]) for i in ids) if servo else ()  # noqa: E731
-    joints = driven(model, task.action.names)
-    limits = model.actuator_ctrlrange[ids] if model.actuator_ctrllimited[ids].all() else np.zeros((0, 2))
+def contract(task: Task, world: World, parents: dict[str, str] | None = None) -> Contract:
+    """What a runtime must know to run a policy of this task on the robot of this world."""
+    return contract_of(task, world.layout, 1 / world.dt, parents)
+
+
+def contract_of(task: Task, layout: Layout, rate: float, parents: dict[str, str] | None = None) -> Contract:
+    """The same, of a robot that nobody simulates yet."""
+    names = task.action.names
+    for name in names:
+        if name not in layout.actuators:
+            raise unknown("actuator", name, layout.actuators, f"task {task.name}: action")
+    drives = {d.actuator: d for d in layout.drives}
+    driven = [drives[name] for name in names if name in drives]
+    moves, servo = len(driven) == len(names), len(driven) == len(names) and all(d.kp > 0 for d in driven)
+    ends = [layout.control_limits[layout.actuators.index(name)] for name in names]
+    limited = bool(np.isfinite(ends).all())
     return Contract(
         task=task.name,
-        rate=1.0 / (task.substeps * model.opt.timestep),
+        rate=rate,
         observation=task.observations["actor"],
         action=task.action,
-        joints=joints,
-        home=tuple(task.action.offset.tolist()) if servo and joints else (),
+        joints=tuple(d.joint for d in driven) if moves else (),
+        home=tuple(task.action.offset.tolist()) if servo else (),
         trial=task.trial,
         command_names=task.command_names,
-        kp=gains(model.actuator_biasprm[:, 1]),
-        kd=gains(model.actuator_biasprm[:, 2]),
-        control_low=tuple(limits[:, 0].tolist()),
-        control_high=tuple(limits[:, 1].tolist()),
+        kp=tuple(d.kp for d in driven) if servo else (),
+        kd=tuple(d.kd for d in driven) if servo else (),
+        control_low=tuple(low for low, _ in ends) if limited else (),
+        control_high=tuple(high for _, high in ends) if limited else (),
         parents=parents or {},
     )
-
-
-def driven(model: mujoco.MjModel, actuators: tuple[str, ...]) -> tuple[str, ...]:
-    """The joint each actuator moves; none where one of them does not move a joint."""
-    found = []
-    for name in actuators:
-        a = model.actuator(name)
-        if int(model.actuator_trntype[a.id]) != int(mujoco.mjtTrn.mjTRN_JOINT):
-            return ()
-        found.append(model.joint(int(model.actuator_trnid[a.id, 0])).name)
-    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The verbs, in four groups. Each is a file of this room: a frozen dataclass of arguments, whose `run(watch)` is a Report.
 
-A verb prints nothing and writes no page: it returns what it found, and its callers show it. This file imports none of
-them, so that `surefoot --help` does not wait for what only one verb needs.
+A verb prints nothing and writes no page: it returns a Report, and its callers show it. This file imports none of
+them, so that `surefoot --help` loads only what it needs.
 """
 
 from importlib import import_module
@@ -22,6 +22,10 @@ class Verb(NamedTuple):
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "model": {
+        "new": Verb(
+            "Write a task file for a robot model of yours: it trains as it is, and every number says where it came from.",
+            ("velocity go2.xml", "reach arm/scene.xml --out task.py"),
+        ),
         "tasks": Verb("List the ready tasks and what counts as success in each.", ("", "--json")),
         "look": Verb(
             "Show a robot or a task: joints, actuators, unknowns with ranges, and what looks wrong in the model.",
@@ -84,7 +88,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("hover --reality 3 --policy runs/hover", "arm --ingredient stiction=0.5,sensor_noise=0.2 --tell"),
         ),
         "explore": Verb(
-            "Plan the motion that tells most about chosen unknowns of a robot.",
+            "Plan the most informative motion for identifying chosen unknowns of a robot.",
             ("arm --learn fore_mass,shoulder_damping", "robot.xml --machine.fixed --learn armature:kinds,damping"),
             "model learn noise rate out machine.fixed machine.kp machine.kd",
         ),

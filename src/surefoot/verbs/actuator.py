@@ -1,6 +1,6 @@
 """surefoot actuator: a net of real actuators, from a log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ class Actuator:
     log: Positional[Path]
     """the robot's log: control, joint_pos and, for labels, joint_torque; any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     labels: bool = True
     """learn from measured torque; --no-labels: from motion alone"""
     net: Literal["mlp", "gru"] = "mlp"
@@ -41,14 +41,15 @@ class Actuator:
     """run preflight on the log first"""
     seed: int = 0
     """seed of all that is random in learning"""
-    out: Path = Path("actuator.json")
-    """the net's files: this JSON, and .safetensors beside it; without labels also <out>-run, a run that resumes"""
+    out: Path = Path("actuator.onnx")
+    """the net's ONNX file; without labels also the folder <out>-run, a run that resumes"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.real2sim.actuator import Settings, fit, worse
-        from surefoot.real2sim.actuator.net import save
+        from surefoot.real2sim.actuator import degraded, fit
+        from surefoot.real2sim.actuator.dataset import Settings
+        from surefoot.sim.learned import save
 
-        files.check_writable(self.out.with_suffix(".json"), "--out", reads=(self.log, self.mapping, self.belief))
+        files.check_writable(self.out, "--out", ".onnx", reads=(self.log, self.mapping, self.belief))
         log = read(self.log, self.mapping, watch)
         world = self.machine.world(self.model, params_of(self.belief), log)
         settings = Settings(
@@ -63,11 +64,11 @@ class Actuator:
             fitted = fit(world, believed, log, settings, watch, run)
         named = {"model": Path(self.model), "log": self.log, "belief": Path(self.belief)}
         parents = {k: files.sha256(p.read_bytes()) for k, p in named.items() if p.is_file()}
-        path = save(fitted.net, self.out, fitted.facts | {"parents": parents})
+        path = save(replace(fitted.net, about=fitted.facts | {"parents": parents}), self.out)
         blocks: list[Block] = [_table(fitted.facts), Text(f"net: {path}")]
         blocks.append(Text("the test blocks hold the same motions as the training blocks: test it on another log"))
         following = f"surefoot replay {self.model} OTHER_LOG --world {path}"
-        if bad := worse(fitted.facts):
+        if bad := degraded(fitted.facts):
             said = ", ".join(f"{name} ({100 * added:.1f} % more squared error)" for name, added in bad.items())
             blocks.append(
                 Note(f"with the net the free rollout gets worse in {said}; find out why before you use it", True)

@@ -20,7 +20,7 @@ class Adapt:
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
     show: str = ""
-    """the unknown to follow; default: the one that the latent tells best"""
+    """the unknown to follow; default: the one that the probe reads best"""
     before: float | None = None
     """its value at first; default: the belief's 10 % quantile"""
     after: float | None = None
@@ -68,7 +68,7 @@ def _table(facts: Mapping[str, Any]) -> Table:
     known = sorted(facts["r2"].items(), key=lambda pair: np.inf if pair[1]["soon"] is None else -pair[1]["soon"])
     rows = [[name, r2["soon"], r2["end"]] for name, r2 in known]
     columns = ["unknown", Column(f"R2 at {facts['soon']:g} s", form=".2f"), Column("R2 at the end", form=".2f")]
-    return Table.of(columns, rows, "what the latent tells, linearly (1: all of it, 0 and below: nothing)")
+    return Table.of(columns, rows, "R2 of a linear probe of the latent (1: everything, 0 or less: nothing)")
 
 
 def _sentence(facts: Mapping[str, Any]) -> str:

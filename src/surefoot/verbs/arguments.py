@@ -1,4 +1,4 @@
-"""What arguments mean: beliefs, tasks, runs and counts by the names a user gives them."""
+"""Beliefs, tasks, runs and counts from the arguments of a command."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from surefoot.belief import Belief
 from surefoot.belief.by_hand import with_words
 from surefoot.env import Env
 from surefoot.errors import SurefootError, nearest
-from surefoot.gate.lineage import folder_of, run_of, trained_with
+from surefoot.gate.training_seeds import folder_of, run_of, trained_with
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy, Zero
 from surefoot.report import Column, Note, Picture, Progress, Table, Watch
@@ -53,7 +53,7 @@ def _named_belief(task: Task, name: str, watch: Watch, flag: str) -> Belief:
 def met_before(seed: int, policies: Sequence[Path]) -> list[Note]:
     """Warnings where episodes are drawn from the seed of a run's training: its first episodes were the same."""
     return [
-        Note(f"{p} was trained with seed {seed}, too: it has met some of these episodes; use another --seed", True)
+        Note(f"{p} was also trained with seed {seed}: it has seen some of these episodes; use another --seed", True)
         for p in policies
         if seed in trained_with(p)
     ]
@@ -126,18 +126,18 @@ def count(episodes: int) -> int:
 
 
 def seconds(watch: Watch, task: Task) -> Callable[[int, Env], None]:
-    """A hook of rollouts that tells how far into its episodes an evaluation is."""
+    """A hook of rollouts that shows the progress of an evaluation."""
     most = task.seconds * task.trial
 
-    def tell(k: int, env: Env) -> None:
+    def show(k: int, env: Env) -> None:
         t = (k + 1) * env.world.dt
         watch(Progress(f"episode second {t:5.1f} of {most:g}", t / most))
 
-    return tell
+    return show
 
 
 def goal(task: Task) -> str:
-    """What counts as success, in words."""
+    """What counts as success, for people."""
     kind = "largest" if task.measure == "max" else "mean"
     limit = f"{task.tolerance:.3g} {task.error_unit}"
     return f"lasts {task.seconds:g} s, {kind} error of the last {task.window:g} s within {limit}"
@@ -178,9 +178,7 @@ def portrait(task: Task) -> Picture | None:
         from surefoot.tasks.view.picture import film
 
         env = tasks.env(task, 1)
-        still = film(
-            Zero(contract(task, env.world.model)), env, seconds=env.world.dt, fps=1 / env.world.dt, size=(320, 240)
-        )
+        still = film(Zero(contract(task, env.world)), env, seconds=env.world.dt, fps=1 / env.world.dt, size=(320, 240))
         return Picture(still, "gif", task.name)
     except (SurefootError, ImportError):
         return None

@@ -20,7 +20,7 @@ class Delta:
     log: Positional[Path]
     """the robot's log, with the whole state and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     by: Literal["inversion", "reinforcement"] = "inversion"
     """inversion: solve for the offset of each piece of the log and fit nets to it; reinforcement: PPO on episodes that
     replay the log"""
@@ -36,7 +36,7 @@ class Delta:
     """folder of the result; default: <log>-delta. By reinforcement, its folder `run` resumes after a stop"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.real2sim.residual.delta import SETTINGS, inverted, practised
+        from surefoot.real2sim.residual.delta import SETTINGS, by_inversion, by_reinforcement
 
         task, out = tasks.resolve(self.task), folder(self.out, self.log, "delta")
         log = read(self.log, self.mapping, watch)
@@ -45,10 +45,10 @@ class Delta:
             checked(world, log, self.log, watch)
         with naming(self.log):
             if self.by == "inversion":
-                found = inverted(world, belief, log, seed=self.seed, watch=watch)
+                found = by_inversion(world, belief, log, seed=self.seed, watch=watch)
             else:
                 from surefoot.learn.settings import PPOSettings
 
                 settings = PPOSettings(**{**SETTINGS, "steps": self.steps})
-                found = practised(task, belief, log, settings, seed=self.seed, watch=watch, folder=out / "run")
+                found = by_reinforcement(task, belief, log, settings, seed=self.seed, watch=watch, folder=out / "run")
         return explained(found, self.task, self.log, out, f"surefoot train {self.task} --start RUN --terms")

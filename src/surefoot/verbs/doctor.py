@@ -11,7 +11,7 @@ from tyro.conf import FlagConversionOff, Positional, arg
 from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
-from surefoot.gate.lineage import run_of
+from surefoot.gate.training_seeds import run_of
 from surefoot.report import Axis, Badge, Column, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, task_for, trained_over
@@ -32,7 +32,7 @@ class Doctor:
     log: Positional[Path]
     """the robot's log, with `action` and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     task: str = ""
     """another task that the policy's contract fits; default: its own"""
     belief: str = ""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from surefoot.report import Report, Watch
+from surefoot.report import Note, Report, Watch
 from surefoot.verbs.arguments import as_given, belief_of, chosen, count, met_before, results, seconds, task_for
 
 
@@ -38,6 +38,7 @@ class Eval:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle
+        from surefoot.gate.task_changes import changed
         from surefoot.sim import engines
         from surefoot.tasks.rollout import trials
 
@@ -47,13 +48,14 @@ class Eval:
         belief = belief_of(task, self.belief, watch, ranges=self.range)
         inside = tasks.learned(task, self.terms)
         env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
+        since = changed(self.policy, policy, task, self.task)
         first, *rest = found = trials(policy, env, seconds(watch, task))
         asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
-        facts = asked | ({"ranges": list(self.range)} if self.range else {}) | first.to_json()
+        facts = asked | ({"ranges": list(self.range)} if self.range else {}) | first.to_json() | {"changed": since}
         if rest:
             facts["trial"] = [x.to_json() for x in found]
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}
-        blocks = (results(task, named), *met_before(self.seed, [self.policy]))
+        blocks = (results(task, named), *met_before(self.seed, [self.policy]), *(Note(words, True) for words in since))
         return Report(
             f"{self.policy} in {task.name}", facts, blocks, f"surefoot play {self.policy}{as_given(self.task)}"
         )

@@ -1,4 +1,4 @@
-"""surefoot explore: the motion that tells most about chosen unknowns."""
+"""surefoot explore: the most informative motion for identifying chosen unknowns."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Explore:
     noise: tuple[str, ...] = ("joint_pos=0.002",)
     """signals that will be measured, with their standard deviations: joint_pos=0.002,joint_vel=0.05,gyro=0.01"""
     rate: float = 50.0
-    """controls and measurements a second"""
+    """controls and measurements per second"""
     machine: Machine = Machine()
     shape: Shape = Shape()
     limits: Limits = Limits()
@@ -37,7 +37,7 @@ class Explore:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.excite.excited_robot import excited_robot
-        from surefoot.real2sim.excite.explore import explore
+        from surefoot.real2sim.excite.explore import design, explore
         from surefoot.real2sim.plant import Plant
 
         path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
@@ -45,7 +45,8 @@ class Explore:
         plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
         robot = excited_robot(plant, self.learn, self.rate)
         noise = numbers(self.noise, "--noise", "joint_pos=0.002")
-        found = explore(robot.world, robot.belief, self.limits, noise, self.shape, self.search, robot.start, watch)
+        to = design(robot.world, robot.belief, self.limits, noise, self.shape, self.search, robot.start)
+        found = explore(to, watch)
         out = found.log.save(path)
         blocks: list[Block] = [_table(found)]
         used = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.used.items())
@@ -72,4 +73,4 @@ def _table(found: "Explored") -> Table:
         [p.name, p.value, p.before, p.after, p.unit or "-", "" if p.determined else "NOT DETERMINED"]
         for p in found.params
     ]
-    return Table.of(columns, rows, "what the motion would tell")
+    return Table.of(columns, rows, "standard deviations before and after the motion")

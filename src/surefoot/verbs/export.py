@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Block, Note, Report, Text, Watch
 from surefoot.verbs.arguments import as_given, chosen
+
+if TYPE_CHECKING:
+    from surefoot.learn.nets.policy_net import PolicyNet
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,8 @@ class Export:
     """of a run's policies, the best that --judge-every kept, not the last"""
     out: Path | None = None
     """the file; default: policy.onnx beside the policy"""
+    task: str = ""
+    """its task, where that is a file or a module: to say what has changed since training"""
     sign: Path | None = None
     """private ed25519 key (PEM) to sign the file with"""
 
@@ -26,7 +32,7 @@ class Export:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
-        from surefoot.gate.lineage import run_of
+        from surefoot.gate.training_seeds import run_of
         from surefoot.learn.nets.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)
@@ -38,17 +44,28 @@ class Export:
                 if out != own:
                     files.write(out, files.read_bytes(own, bundle.LARGEST))
                 signature = sign.sign(out, self.sign) if self.sign else None
-        size = out.stat().st_size
+        size, since = out.stat().st_size, self._changed(net)
         facts = {
             "onnx": str(out), "bytes": size, "largest_difference": worst, "privileged": unseen,
-            "signature": str(signature) if signature else None, "contract": net.contract.to_json(),
+            "signature": str(signature) if signature else None, "contract": net.contract.to_json(), "changed": since,
         }  # fmt: skip
         blocks: list[Block] = [
             Text(f"{out}: {size} bytes, differs from torch by at most {worst:.1e} on 1024 observations")
         ]
         if signature:
             blocks.append(Text(f"signed: {signature}"))
+        blocks += [Note(words, True) for words in since]
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
-        task = as_given(str(run_of(self.policy).get("task", "")))
+        task = as_given(self.task or str(run_of(self.policy).get("task", "")))
         return Report(f"{self.policy} as ONNX", facts, tuple(blocks), f"surefoot gate {self.policy}{task}")
+
+    def _changed(self, policy: "PolicyNet") -> list[str]:
+        """Of its task and model since training; a task that is code is imported only where the user names it."""
+        from surefoot import tasks
+        from surefoot.gate.task_changes import changed
+
+        reference = self.task or policy.contract.task
+        if not self.task and reference not in tasks.names():
+            return [f"whether the task {reference} has changed since training is not checked: name it, --task FILE.py"]
+        return changed(self.policy, policy, tasks.resolve(reference), reference)

@@ -16,8 +16,8 @@ from surefoot.report import (
     Checks,
     Column,
     Details,
+    Note,
     Plot,
-    Progress,
     Report,
     Rule,
     Series,
@@ -69,7 +69,7 @@ class Gate:
     junit: Path | None = None
     """also write the checks as JUnit XML"""
     seed: int = 1000
-    """what the seeds of the episodes are made from; training never uses them"""
+    """from which the seeds of the episodes are made; training never uses those"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 
@@ -87,8 +87,6 @@ class Gate:
         if self.junit is not None:
             files.check_writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
-        for note in who.notes:
-            watch(Progress(f"note: {note}", stays=True))
         flags = (f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
         again = f"surefoot gate {self.policy}{''.join(flags)}"
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
@@ -99,22 +97,12 @@ class Gate:
             if self.junit is not None:
                 junit.write(self.junit, verdict)
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
-        about = hashes(policy=self.policy, model=self.model, contract=self.contract) | {
-            "task": who.task.name,
-            "seed": str(plan.seed),
-        }
+        about = hashes(policy=self.policy, model=self.model, contract=self.contract)
+        about |= {"task": who.task.name, "seed": str(plan.seed)}
         facts = verdict.to_json() | {"page": str(page)}
-        return Report(
-            verdict.title,
-            facts,
-            blocks(verdict),
-            verdict.next_step,
-            badge(verdict),
-            code,
-            page,
-            picture=portrait(who.task),
-            sources=about,
-        )
+        notes = (Note(words, True) for words in who.notes)
+        shown = (*notes, *blocks(verdict)), verdict.next_step, badge(verdict), code, page
+        return Report(verdict.title, facts, *shown, picture=portrait(who.task), sources=about)
 
     def _plan(self) -> Any:
         from surefoot.gate.gate import ALL, Plan
@@ -143,28 +131,28 @@ class Gate:
             data = files.read_json(self.limits)
             if not isinstance(data, dict):
                 raise SurefootError(f"{self.limits}: expected an object of limits, found {type(data).__name__}")
-            limits = limits.but(data, str(self.limits))
-        return limits.but(numbers(self.limit, "--limit", "latency=2"), "--limit")
+            limits = limits.with_(data, str(self.limits))
+        return limits.with_(numbers(self.limit, "--limit", "latency=2"), "--limit")
 
 
 def badge(verdict: Verdict) -> Badge:
     failed, n = [c.name for c in verdict.checks if not c.holds], len(verdict.checks)
     if verdict.meta["interrupted"]:
-        return Badge(f"INTERRUPTED after {n - 1} checks, of which {len(failed) - 1} fail: no verdict", False)
+        return Badge(f"FAIL: interrupted after {n - 1} checks, {len(failed) - 1} of them fail", False)
     if failed:
         return Badge(f"FAIL: {len(failed)} of {n} checks: {', '.join(failed)}", False)
     return Badge(f"PASS: {n} of {n} checks", True)
 
 
 def blocks(verdict: Verdict) -> tuple[Block, ...]:
-    """The checks, what explains a failure, and the evidence as plots."""
-    from surefoot.gate import suspects
+    """The checks, the explanation of a failure, and the evidence as plots."""
+    from surefoot.gate.contract_faults import Explanation, sentences
 
     meta, evidence = verdict.meta, verdict.meta["evidence"]
     shown: list[Block] = [Checks(verdict.checks)]
-    shown += [Text(words, "bad") for words in suspects.sentences(meta["suspects"])]
+    shown += [Text(words, "bad") for words in sentences([Explanation(**x) for x in meta["contract_faults"]])]
     shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
-    shown.append(Text(meta["seeds"]["said"], "quiet"))
+    shown.append(Text(meta["seeds"]["sentence"], "quiet"))
     rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}
     shown += [_rates(rates)] if rates else []
     if "latency" in evidence:
@@ -185,7 +173,7 @@ def _rates(rates: dict[str, dict[str, Any]]) -> Plot:
         series += [Series.of(name, x, at, low, high, style="dots", tone=tone)] if x else []
     series.append(Series.of("limit", [r["limit"] for r in rows], range(len(rows)), style="ticks", tone="quiet"))
     percent, worlds = Axis("success", "%", low=0, high=100), Axis(names=tuple(rates))
-    caption = "95 % intervals. A world whose answer was clear early has fewer episodes and a wider interval."
+    caption = "95 % intervals. A world that was clear early has fewer episodes and a wider interval."
     return Plot("Success", tuple(series), percent, worlds, caption=caption)
 
 
@@ -209,7 +197,7 @@ def _worlds(margins: np.ndarray) -> Plot:
         Series.of("success", x[~bad], margins[~bad], style="dots", tone="good"),
         Series.of("failure", x[bad], margins[bad], style="dots", tone="bad"),
     )
-    caption = "Episodes over the belief by margin (1 - error / tolerance): below 0 it failed, below -1 it fell."
+    caption = "Episodes over the belief, by margin (1 - error / tolerance): failures are below 0, falls below -1."
     rules = (Rule(0, "y"), Rule(10, "x", "worst decile"))
     return Plot("Worlds", series, Axis("episodes", "%", low=0, high=100), Axis("margin"), rules, caption)
 
@@ -219,4 +207,4 @@ def _failures(failures: list[dict[str, float]] | None) -> tuple[Block, ...]:
         return ()
     columns = [Column(name, form=".3g") for name in failures[0]]
     rows = [list(world.values()) for world in failures]
-    return (Details("Worlds it fails in, the worst first", (Table.of(columns, rows),)),)
+    return (Details("Worlds in which it fails, worst first", (Table.of(columns, rows),)),)

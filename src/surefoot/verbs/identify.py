@@ -77,7 +77,7 @@ class Identify:
         return Report(title, _facts(found), blocks, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
 
     def _instead(self, about: str) -> str:
-        """Where no number explains a log: what has no name, of a task; a motion that would tell more, of a model."""
+        """Where no number explains a log: of a task, the missing physics; of a model, a more informative motion."""
         return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
     def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:

@@ -1,4 +1,4 @@
-"""surefoot log: what a robot recorded, shown, drawn and kept in our own form."""
+"""surefoot log: shows a robot's recording, plots it, and saves it as our own log."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,20 @@ class Log:
     file: Positional[Path]
     """the file, or the folder of a rosbag2 or a LeRobot dataset"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what its columns are; see docs/logs.md"""
+    """JSON file that maps its columns to our schema; see docs/logs.md"""
     rate: float | None = None
-    """Hz of the result: of the rows if the file has no clock, else what it is resampled to"""
+    """Hz: of the rows if the file has no clock, else the rate after resampling"""
     episode: int = 0
     """which one of a dataset"""
     mend: bool = False
-    """drop rows whose stamps repeat or go back, and say so, rather than refuse the file"""
+    """drop rows whose time stamps repeat or go back, with a note; otherwise the file is refused"""
     plot: Path | None = None
-    """write a picture (.png)"""
+    """write a plot (.png)"""
     save: Path | None = None
-    """write it as a log of our own (.npz); replaces a file of this name, never the file that is read"""
+    """write it as our own log (.npz); replaces a file of this name, but never the input"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.formats.about import about, draw
+        from surefoot.formats.summary import draw, summary
         from surefoot.log import Log as Recorded
 
         reads = (self.file, self.mapping)
@@ -38,7 +38,7 @@ class Log:
             files.check_writable(self.plot, "--plot", ".png", reads)
         watch(Progress(f"reading {self.file}"))
         log = Recorded.read(self.file, self.mapping, self.rate, self.episode, self.mend)
-        facts = about(log)
+        facts = summary(log)
         blocks: list[Block] = [
             Text(_heading(facts)),
             _table(facts),
@@ -47,7 +47,7 @@ class Log:
         ]
         if self.plot:
             facts["plot"] = str(draw(log, self.plot))
-            blocks.append(Text(f"picture: {self.plot}"))
+            blocks.append(Text(f"plot: {self.plot}"))
         if self.save:
             facts["saved"] = str(log.save(self.save))
             blocks.append(Text(f"saved: {self.save}"))
@@ -65,7 +65,7 @@ def _heading(f: dict[str, Any]) -> str:
     source = f.get("source", {})
     clock = f"{f['rate']:.6g} Hz, jitter {1e6 * f['jitter']:.1f} us" if f["rate"] else "no rate"
     if f["uneven"]:
-        clock = f"{f['mean_rate']:.6g} Hz on average, steps uneven: the usual one is {1e3 / f['rate']:.4g} ms, {f['rate']:.6g} Hz"
+        clock = f"{f['mean_rate']:.6g} Hz on average, uneven steps: the median is {1e3 / f['rate']:.4g} ms, {f['rate']:.6g} Hz"
     return (
         f"{source.get('path', 'log')} ({source.get('format', 'npz')}): {f['rows']} rows, {f['duration']:.3f} s, {clock}"
     )
@@ -77,25 +77,25 @@ def _table(f: dict[str, Any]) -> Table:
         [name, c["parts"], c["unit"] or "-", c["min"], c["max"], f"{100 * c['nan']:.1f} %"]
         for name, c in f["columns"].items()
     ]
-    head = ["column", Column("parts", form="d"), "unit", number("least"), number("most"), "not measured"]
+    head = ["column", Column("parts", form="d"), "unit", number("min"), number("max"), "missing"]
     return Table.of(head, rows)
 
 
 def _remarks(f: dict[str, Any]) -> list[str]:
     from surefoot.formats.raw import listed
 
-    said = []
-    for word, about in (("constant", "constant"), ("empty", "never measured")):
+    remarks = []
+    for word, heading in (("constant", "constant"), ("empty", "never measured")):
         for name, c in f["columns"].items():
             if c[word]:
                 parts = "" if c["parts"] == 1 else ": all" if len(c[word]) == c["parts"] else f": {listed(c[word])}"
-                said.append(f"{about}: {name}{parts}")
+                remarks.append(f"{heading}: {name}{parts}")
     if f["gaps"]:
         first = f"{f['gaps'][0][0]:.3f} to {f['gaps'][0][1]:.3f} s"
-        said.append(f"holes: {len(f['gaps'])}, about {f['lost']} samples lost; the first from {first}")
+        remarks.append(f"gaps: {len(f['gaps'])}, about {f['lost']} samples lost; the first from {first}")
     if len(f.get("streams", {})) > 1:
-        said.append("streams: " + ", ".join(f"{s} {x['rows']} rows" for s, x in f["streams"].items()))
+        remarks.append("streams: " + ", ".join(f"{s} {x['rows']} rows" for s, x in f["streams"].items()))
     if f.get("constants"):
-        said.append("constants: " + ", ".join(f"{k} {v}" for k, v in f["constants"].items()))
-    said += [f"mended: {m}" for m in f.get("mended", [])]
-    return said
+        remarks.append("constants: " + ", ".join(f"{k} {v}" for k, v in f["constants"].items()))
+    remarks += [f"repaired: {m}" for m in f.get("mended", [])]
+    return remarks

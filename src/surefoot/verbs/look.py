@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
     from surefoot.sim.audit import Effect, Trace
     from surefoot.sim.model.load import Loaded
 
-AUDIT_SECONDS = 5.0  # longest audit of a model that nobody has vouched for
+AUDIT_SECONDS = 5.0  # longest audit of a model file
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:
 
 
 def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> "Trace":
-    """What an episode shows under gentle random actions, as a function of e: states, and what the actor is told.
+    """States and the actor's observations of an episode under small random actions, as a function of e.
 
     A row that fails would begin again with another e, so it stands still from there on.
     """

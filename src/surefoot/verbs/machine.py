@@ -1,4 +1,4 @@
-"""What verbs about a real robot share: how it stood, its log, its belief, and the model in a world at the log's rate."""
+"""Shared by verbs about a real robot: how it was mounted, its log, its belief, and the model in a world at the log's rate."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ class Machine:
     """How the robot was mounted and driven when the log was made."""
 
     fixed: bool = False
-    """the base was held: removes the model's free joint"""
+    """the base was fixed: removes the model's free joint"""
     kp: float | None = None
     """position gain of the servos, N m/rad, if the model has bare motors; a model with servos has its own"""
     kd: float = 0.0
@@ -40,7 +40,7 @@ class Machine:
     """a net of the actuators, as `surefoot actuator` writes"""
 
     def world(self, model: str, params: Params | None, log: Log) -> "Engine":
-        """A World of one simulation at the log's rate: of a task as it is, or of a model as it stood."""
+        """A World of one simulation at the log's rate: of a task, or of a model as it was mounted."""
         from surefoot.real2sim.plant import Plant
 
         if tasks.is_reference(model) and self == Machine():
@@ -51,23 +51,21 @@ class Machine:
         return made
 
     def words(self) -> str:
-        """As flags, what is not the default."""
+        """The flags of what is not the default."""
         found = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return "".join(f" --machine.{k}" if v is True else f" --machine.{k} {quote(str(v))}" for k, v in found.items())
 
 
 def _same_robot(world: "Engine", model: str, log: Log) -> None:
-    """Refuse a log none of whose joints the model has: it is another robot's."""
-    from surefoot.real2sim.signals import movable
-
-    has = [world.model.joint(j).name for j in movable(world.model)]
-    told = log.meta.get("names", {})
-    names = [str(n) for column in ("joint_pos", "joint_vel") for n in told.get(column, []) if column in log.columns]
+    """Refuses a log that has no joint of the model: it is another robot's."""
+    has = list(world.layout.joints)
+    given = log.meta.get("names", {})
+    names = [str(n) for column in ("joint_pos", "joint_vel") for n in given.get(column, []) if column in log.columns]
     if names and not set(names) & set(has):
         source = log.meta.get("source", {}).get("path", "log")
         raise SurefootError(
             f"{source}: found the joints {listed(dict.fromkeys(names))}; {model} has {', '.join(has) or 'no joints'}: "
-            "is it a log of another robot? A mapping's `names` say which joint is which (docs/logs.md)"
+            "is it a log of another robot? A mapping's `names` set the joints (docs/logs.md)"
         )
 
 
@@ -78,24 +76,13 @@ def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
 
 
 def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:
-    """Terms that `surefoot missing`, `delta` and `actuator` wrote, for a model; refused where it is another robot's."""
-    from surefoot.real2sim.actuator import net as actuator_net
+    """Terms that `surefoot missing`, `delta` and `actuator` wrote for this model; those of another robot are refused."""
     from surefoot.sim import learned
 
-    found: list[Term] = []
-    for path in paths:
-        folder = path.parent if path.name == "term.json" else path
-        if (folder / "term.json").is_file():
-            found.append(learned.load(folder, model))
-        elif path.suffix == ".json" and path.is_file():
-            found.append(actuator_net.load(path, model))
-        else:
-            what = "a folder without term.json" if path.is_dir() else "another file" if path.exists() else "nothing"
-            raise SurefootError(
-                f"--world: {path}: found {what}, expected the folder that `surefoot missing` or `surefoot delta` wrote, "
-                "or the JSON file of `surefoot actuator`"
-            )
-    return tuple(found)
+    try:
+        return tuple(learned.load(path, model) for path in paths)
+    except SurefootError as error:
+        raise SurefootError(f"--world: {error}") from None
 
 
 @contextmanager
@@ -113,7 +100,7 @@ def read(file: Path, mapping: Path | None, watch: Watch) -> Log:
 
 
 def checked(world: "Engine", log: Log, file: Path, watch: Watch) -> None:
-    """Refuse a log that is not what it says it is, before anything is learned from it; gaps are borne."""
+    """Refuses a log that fails preflight before anything is learned from it; gaps are allowed."""
     from surefoot.real2sim.preflight import preflight
 
     watch(Progress(f"preflight of {file}"))
@@ -122,7 +109,7 @@ def checked(world: "Engine", log: Log, file: Path, watch: Watch) -> None:
     bad = [c for c in checks if not c.holds and c.name != "gaps"]
     if bad:
         raise SurefootError(
-            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would absorb it: correct the mapping, or say --no-check"
+            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would absorb it: correct the mapping, or use --no-check"
         )
 
 

@@ -56,7 +56,7 @@ class Play:
             from surefoot.tasks.rollout import contract
 
             task = tasks.resolve(self.task or "hover")
-            c = contract(task, tasks.env(task, 1).world.model)
+            c = contract(task, tasks.env(task, 1).world)
             return (Zero(c) if self.policy == "zero" else Random(c, self.seed)), task
         from surefoot.deploy import bundle
 

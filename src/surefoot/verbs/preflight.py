@@ -1,4 +1,4 @@
-"""surefoot preflight: is a log what it says it is?"""
+"""surefoot preflight: are a log's joints, signs, units, axes and clocks right?"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ class Preflight:
     log: Positional[Path]
     """the robot's log"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are"""
+    """JSON file that maps the log's columns to our schema"""
     machine: Machine = Machine()
 
     def run(self, watch: Watch) -> Report:
@@ -25,24 +25,26 @@ class Preflight:
 
         log = read(self.log, self.mapping, watch)
         world = self.machine.world(self.model, None, log)
-        watch(Progress("predicting under each suspicion"))
+        watch(Progress("predicting with each fault"))
         with naming(self.log):
             verdict = preflight(world, log)
         shown = [c for c in verdict.checks if not c.holds or c.unit == "gain"]
-        rows = [[c.name, "ok" if c.holds else "SUSPECT", c.evidence] for c in shown]
+        rows = [[c.name, "PASS" if c.holds else "FAIL", c.evidence] for c in shown]
         strong = [i for i, c in enumerate(shown) if not c.holds]
         blocks: list[Block] = [
             Table.of(["check", "", "evidence"], rows, strong=strong),
-            Text(f"{len(verdict.checks) - len(shown)} more checks of stamps, speeds, ranges and how it stood pass"),
+            Text(f"{len(verdict.checks) - len(shown)} more checks of time stamps, speeds, ranges and mounting pass"),
         ]
         unchecked = verdict.meta["unchecked"]
         if unchecked:
-            blocks.append(Note(f"not checked, or hardly: order, signs, units and gravity: {unchecked}"))
+            blocks.append(Note(f"not checked: order, signs, units and gravity: {unchecked}"))
         facts = {"holds": verdict.holds, "unchecked": unchecked, "checks": [c.to_json() for c in verdict.checks]}
         title = f"{self.log} against {self.model}"
         if verdict.holds:
             following = f"surefoot replay {asked(self.model, self.log, self.mapping, self.machine)}"
             return Report(title, facts, tuple(blocks), following, Badge(f"PASS: {len(verdict.checks)} checks", True))
-        mend = "correct the mapping (docs/logs.md), or how the robot stood (--machine), as the first line says; then run this again"
+        advice = (
+            "correct the mapping (docs/logs.md) or the mounting (--machine) as the first line says; then run this again"
+        )
         badge = Badge(f"FAIL: {len(strong)} of {len(verdict.checks)} checks", False)
-        return Report(title, facts, (*blocks, Text(mend)), "", badge, FAILED)
+        return Report(title, facts, (*blocks, Text(advice)), "", badge, FAILED)

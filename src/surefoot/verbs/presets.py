@@ -1,6 +1,7 @@
 """surefoot presets: what each randomizes and where that is written, and what it comes to on a task."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,13 +54,13 @@ def _one(p: Preset, task: str) -> Report:
 
 def _table(fit: Fit, task: str) -> Table:
     used = lambda row: f"{row.used[0]:.4g} .. {row.used[1]:.4g}"  # noqa: E731
-    rows = [[r.name, used(r), fit.belief.params[r.name].unit or "-", r.said, r.note] for r in fit.rows]
+    rows = [[r.name, used(r), fit.belief.params[r.name].unit or "-", r.source, r.note] for r in fit.rows]
     return Table.of(["unknown", f"in {task}", "unit", "the source", "note"], rows)
 
 
 def _facts(p: Preset) -> dict[str, Any]:
     return {"name": p.name, "robot": p.robot, "source": asdict(p.source)} | {
-        "says": {k: r.said for k, r in p.ranges.items()},
+        "says": {k: r.source for k, r in p.ranges.items()},
         "noise_sd": dict(p.noise),
         "others": list(p.others),
     }
@@ -69,5 +70,6 @@ def _ready() -> Mapping[str, list[str]]:
     """Kind of robot -> the ready tasks with one, of those that presets are made for."""
     kinds: dict[str, list[str]] = {p.kind: [] for p in presets.PRESETS.values()}
     for name in tasks.names():
-        kinds.get(tasks.resolve(name).kind, []).append(name)
+        with suppress(SurefootError):  # `surefoot tasks` says which one does not load
+            kinds.get(tasks.resolve(name).kind, []).append(name)
     return kinds

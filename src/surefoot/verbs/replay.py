@@ -1,4 +1,4 @@
-"""surefoot replay: the model under a real log's controls, against what the robot did."""
+"""surefoot replay: the model's motion under a log's controls, against the robot's."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class Replay:
     log: Positional[Path]
     """the robot's log: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
-    """JSON file that says what the log's columns are; see docs/logs.md"""
+    """JSON file that maps the log's columns to our schema; see docs/logs.md"""
     belief: str = ""
     """JSON file of a belief whose point estimate replaces the model's own numbers, such as `surefoot identify --save` writes"""
     world: tuple[Path, ...] = ()
@@ -57,7 +57,7 @@ class Replay:
         doubts = [c.evidence for c in standing(plain, log) if not c.holds]
         blocks: list[Block] = [_scores(found)]
         if found.diverged:
-            blocks.append(Note(f"{found.diverged} simulations diverged: their errors mean nothing", True))
+            blocks.append(Note(f"{found.diverged} simulations diverged: their errors are invalid", True))
         blocks += [Note(words, True) for words in doubts]
         blocks += [_plot(found, k) for k in range(len(found.scores))] if self.plot else []
         facts = jsonable(found.facts()) | {"doubts": doubts} | ({"page": str(self.plot)} if self.plot else {})
@@ -68,7 +68,7 @@ class Replay:
         )
 
     def _following(self) -> str:
-        """After the model's own numbers, the log's; after those, of a task, what no number names."""
+        """After a replay of the model, identify; after one with identified numbers, the missing physics of a task."""
         return "missing" if self.belief and tasks.is_reference(self.model) else "identify"
 
 
@@ -76,7 +76,7 @@ def _scores(found: "Replayed") -> Table:
     rows = []
     for s in found.scores:
         worst, rho = max(s.parts, key=lambda k: s.parts[k]), found.growth[s.signal]
-        grows = "-" if np.isnan(rho) else f"{100 * (rho - 1):+.2f} % a step"
+        grows = "-" if np.isnan(rho) else f"{100 * (rho - 1):+.2f} % per step"
         rows.append([s.signal, f"{s.rmse:.4g} {s.unit}", s.mae, s.r2, grows, f"{worst} {s.parts[worst]:.3g}"])
     columns = ["signal", "RMSE", Column("MAE", form=".4g"), Column("R2", form=".3f"), "error grows by", "worst part"]
     return Table.of(columns, rows)

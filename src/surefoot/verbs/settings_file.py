@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 from surefoot import files
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn.runspec import typed
+from surefoot.typed import typed
 
 LARGEST = 1 << 20  # bytes
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from surefoot.report import Column, Report, Table, Watch
+from surefoot.errors import SurefootError
+from surefoot.report import Column, Note, Report, Table, Watch
 from surefoot.task import Task
 from surefoot.verbs.arguments import goal
 
@@ -13,10 +14,17 @@ class Tasks:
     def run(self, watch: Watch) -> Report:
         from surefoot import tasks
 
-        found = [_facts(tasks.resolve(name)) for name in tasks.names()]
+        found, broken = [], []
+        for name in tasks.names():
+            try:
+                found.append(_facts(tasks.resolve(name)))
+            except SurefootError as error:  # of an installed package: the others are listed all the same
+                broken.append({"name": name, "error": str(error)})
         columns = ["task", "what", "success", Column("unknowns", form="d"), Column("rate", "Hz", ".0f")]
         rows = [[t["name"], t["about"], t["success"], len(t["params"]), t["rate"]] for t in found]
-        return Report("tasks", {"tasks": found}, (Table.of(columns, rows),), "surefoot look hover")
+        notes = (Note(f"{t['name']} does not load: {t['error']}", True) for t in broken)
+        facts = {"tasks": found} | ({"broken": broken} if broken else {})
+        return Report("tasks", facts, (Table.of(columns, rows), *notes), "surefoot look hover")
 
 
 def _facts(task: Task) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
+from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs import settings_file
@@ -32,6 +32,8 @@ class Train:
     """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     resume: Path | None = None
     """resume the run in this folder, bit for bit"""
+    allow_changes: bool = False
+    """with --resume: go on although the task or its model has changed; the result then has other bits"""
     seed: int = 0
     """seed of training"""
     belief: str = "task"
@@ -84,7 +86,7 @@ class Train:
         own = Train()
         if tasks.is_reference(task):
             known = tasks.resolve(task)
-            own = Train(settings=PPOSettings(**known.settings), student=DistillSettings(**known.lesson))
+            own = Train(settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known))
         return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
@@ -104,7 +106,9 @@ class Train:
 
         if self.resume is not None:
             self._only_resumes()
-            path = learn.resume(self.resume, self.threads, heard, self.save_every, task=self.task)
+            path = learn.resume(
+                self.resume, self.threads, heard, self.save_every, task=self.task, allow_changes=self.allow_changes
+            )
         elif not self.task:
             raise SurefootError(
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
@@ -168,17 +172,17 @@ class Train:
 
     def _lesson(self, task: Task) -> DistillSettings:
         """The student's settings; where --steps was given and --student.steps was not, its steps change in proportion."""
-        usual, own = PPOSettings(**task.settings), DistillSettings(**task.lesson)
+        usual, own = tuned(PPOSettings, task), tuned(DistillSettings, task)
         if self.teacher is not None or self.student.steps != own.steps or self.settings.steps == usual.steps:
             return self.student
         return replace(self.student, steps=max(1, round(own.steps * self.settings.steps / usual.steps)))
 
     def _notes(self, task: Task) -> Iterator[str]:
         """What is not as it was asked for."""
-        if self.settings.steps != PPOSettings(**task.settings).steps and self.settings.rounding:
+        if self.settings.steps != tuned(PPOSettings, task).steps and self.settings.rounding:
             yield self.settings.rounding
         lesson = self._lesson(task)
-        if self.adapt != "none" and lesson.steps != DistillSettings(**task.lesson).steps:
+        if self.adapt != "none" and lesson.steps != tuned(DistillSettings, task).steps:
             yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
 
     def _base(self, task: Task) -> "PolicyNet | None":
@@ -195,6 +199,8 @@ class Train:
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
+        if self.allow_changes:
+            raise SurefootError("--allow-changes: only with --resume")
         for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
             if getattr(self, name) != kind() and self.ranges != name:
                 raise SurefootError(f"--{name}.*: only with --ranges {name}")
@@ -202,7 +208,7 @@ class Train:
             raise SurefootError(f"--judge-every: expected 0 or more env steps, found {self.judge_every}")
         if self.judge_episodes != Train.judge_episodes and not self.judge_every:
             raise SurefootError("--judge-episodes: only with --judge-every")
-        if self.adapt == "none" and (self.teacher is not None or self.student != DistillSettings(**task.lesson)):
+        if self.adapt == "none" and (self.teacher is not None or self.student != tuned(DistillSettings, task)):
             raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
         if self.teacher is not None:
             self._only_follows(task)
@@ -228,12 +234,12 @@ class Train:
         if self.adapt != "none" and task.action.choices:
             raise SurefootError(f"--adapt: {task.name} chooses among few actions, which no student can follow yet")
         if self.adapt == "rma" and any(
-            getattr(self.student, k) != getattr(DistillSettings(**task.lesson), k) for k in ("latent", "hidden")
+            getattr(self.student, k) != getattr(tuned(DistillSettings, task), k) for k in ("latent", "hidden")
         ):
             raise SurefootError(
                 "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
             )
-        if self.settings.latent != PPOSettings(**task.settings).latent and not (
+        if self.settings.latent != tuned(PPOSettings, task).latent and not (
             self.adapt == "rma" or self.settings.encoder != "none"
         ):
             raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
@@ -253,7 +259,7 @@ class Train:
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""
-        usual = PPOSettings(**task.settings)
+        usual = tuned(PPOSettings, task)
         given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
         given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
         given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]
@@ -265,10 +271,10 @@ class Train:
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        kept = {k: getattr(self, k) for k in ("task", "resume", "threads", "save_every", "wandb")}
+        kept = {k: getattr(self, k) for k in ("task", "resume", "allow_changes", "threads", "save_every", "wandb")}
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every and --wandb may be given"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every, --wandb and --allow-changes may be given"
             )
 
 

@@ -32,7 +32,7 @@ class Try:
 
         task = tasks.resolve(self.task)
         env = tasks.env(task, count(self.episodes), belief_of(task, self.belief, watch, ranges=self.range), self.seed)
-        c = contract(task, env.world.model)
+        c = contract(task, env.world)
         kinds: dict[str, Callable[[], Policy]] = {"zero": lambda: Zero(c), "random": lambda: Random(c, self.seed)}
         if self.policy not in kinds:
             raise unknown("policy", self.policy, kinds, "--policy")

@@ -19,7 +19,8 @@ from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, Law, compile_for
-from surefoot.sim.learned import Layout
+from surefoot.sim.layout import model_of
+from surefoot.sim.learned.features import StateFeatures
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
@@ -69,7 +70,7 @@ def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examination | Non
     if at.counts.sum() < 3 * at.channels:
         return None
     watch(Progress("filtering the log"))
-    first = innovations(world, at, [Variant(errors.params.nominal)], full_gain(at.model.nv))[0]
+    first = innovations(world, at, [Variant(errors.params.nominal)], full_gain(at.world.nv))[0]
     watch(Progress("fitting every number of the model"))
     fit = Fit(errors, world, at, steady_gain(first, at.dt))
     fitted = fit.run()
@@ -109,7 +110,7 @@ def _refiltered(fit: Fit, cause: Weighed | None) -> np.ndarray:
     under = cause.hypothesis.innovations
     if under is None:
         return cause.eps
-    return under(steady_gain(under(full_gain(fit.at.model.nv)), fit.at.dt))
+    return under(steady_gain(under(full_gain(fit.at.world.nv)), fit.at.dt))
 
 
 def _white(fit: Fit, left: np.ndarray) -> bool:
@@ -141,7 +142,7 @@ def _features(at: Segments) -> np.ndarray:
     """(s, w - 1, k) of each row before an innovation, standardised, with a constant."""
     rows = at.rows[:, :-1].ravel()
     v = at.v[rows]
-    state = Layout.of(at.model).read(at.q[rows], v, at.u[rows], np.zeros((len(rows), at.model.na)))
+    state = StateFeatures.of(model_of(at.world)).read(at.q[rows], v, at.u[rows], np.zeros((len(rows), at.world.na)))
     phi = np.concatenate([state, at.u[at.before(rows)], np.abs(v) * v, np.tanh(v / (1e-9 + 0.1 * v.std(0)))], 1)
     phi = np.concatenate([np.ones((len(phi), 1)), (phi - phi.mean(0)) / (phi.std(0) + 1e-9)], 1)
     return phi.reshape(*at.rows[:, :-1].shape, -1)

@@ -10,14 +10,13 @@ observations. Fits need that: otherwise a policy's reaction to noise is mistaken
 
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 
 from surefoot.doctor.evidence.observation import episodes
 from surefoot.log import Log
 from surefoot.real2sim.signals import controls, settling, starts
-from surefoot.rotation import between, turned
-from surefoot.sim.gap.observed_world import Shown
+from surefoot.robot import Layout
+from surefoot.sim.gap.observed_world import ObservedWorld
 from surefoot.world import Chance, Start, World
 
 LENGTH, WARM = 60, 10  # rows of a segment that count, and rows before them in which the filter converges
@@ -30,8 +29,7 @@ ALIVE = 0.05  # least process noise over measurement noise: with less, a filter 
 class Segments:
     """Measurements and controls, row by row, cut into segments that are filtered side by side."""
 
-    model: mujoco.MjModel
-    dt: float
+    world: World
     q: np.ndarray  # (T, nq)
     v: np.ndarray  # (T, nv)
     u: np.ndarray  # (T, nu)
@@ -42,8 +40,16 @@ class Segments:
     settle: int  # rows at a segment's start with gain 1, until slow motors have settled
 
     @property
+    def dt(self) -> float:
+        return self.world.dt
+
+    @property
+    def layout(self) -> Layout:
+        return self.world.layout
+
+    @property
     def channels(self) -> int:
-        return 2 * int(self.model.nv)
+        return 2 * self.v.shape[1]
 
     def before(self, rows: np.ndarray) -> np.ndarray:
         """The row before each, or itself where its episode begins."""
@@ -56,11 +62,11 @@ def segments(world: World, log: Log) -> Segments:
     u = controls(world, log)
     known = np.isfinite(x.q).all(1) & np.isfinite(x.v).all(1)
     sent = np.isfinite(u).all(1)
-    settle = settling(world.model, world.dt)
+    settle = settling(world)
     rows, counts = _segments(begins, known, sent, settle + WARM)
-    filled = np.where(np.isfinite(x.q), x.q, np.tile(world.model.qpos0, (len(log), 1)))
+    filled = np.where(np.isfinite(x.q), x.q, np.tile(world.layout.rest, (len(log), 1)))
     v, u = (np.where(np.isfinite(a), a, 0.0) for a in (x.v, u))
-    return Segments(world.model, world.dt, filled, v, u, known, rows, counts, begins, settle)
+    return Segments(world, filled, v, u, known, rows, counts, begins, settle)
 
 
 def _segments(begins: np.ndarray, known: np.ndarray, sent: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -152,42 +158,6 @@ def _riccati(dt: float, Q: np.ndarray, R: np.ndarray) -> np.ndarray:
     return np.asarray(P @ np.linalg.inv(P + R))
 
 
-def difference(model: mujoco.MjModel, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(n, nv) tangent vector from positions a to b."""
-    if model.nq == model.nv:
-        d = b - a
-        turns = (model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE) & (model.jnt_limited == 0)
-        return np.where(turns, (d + np.pi) % (2 * np.pi) - np.pi, d)
-    out = np.zeros((len(a), model.nv))
-    for j in range(model.njnt):
-        p, d = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
-        if model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE:
-            out[:, d : d + 3] = b[:, p : p + 3] - a[:, p : p + 3]
-            out[:, d + 3 : d + 6] = between(a[:, p + 3 : p + 7], b[:, p + 3 : p + 7])
-        elif model.jnt_type[j] == mujoco.mjtJoint.mjJNT_BALL:
-            out[:, d : d + 3] = between(a[:, p : p + 4], b[:, p : p + 4])
-        else:
-            out[:, d] = b[:, p] - a[:, p]
-    return out
-
-
-def moved(model: mujoco.MjModel, q: np.ndarray, d: np.ndarray) -> np.ndarray:
-    """Positions q moved by the tangent vector d (n, nv)."""
-    if model.nq == model.nv:
-        return q + d
-    out = q.copy()
-    for j in range(model.njnt):
-        p, a = int(model.jnt_qposadr[j]), int(model.jnt_dofadr[j])
-        if model.jnt_type[j] == mujoco.mjtJoint.mjJNT_FREE:
-            out[:, p : p + 3] += d[:, a : a + 3]
-            out[:, p + 3 : p + 7] = turned(q[:, p + 3 : p + 7], d[:, a + 3 : a + 6])
-        elif model.jnt_type[j] == mujoco.mjtJoint.mjJNT_BALL:
-            out[:, p : p + 4] = turned(q[:, p : p + 4], d[:, a : a + 3])
-        else:
-            out[:, p] += d[:, a]
-    return out
-
-
 @dataclass(frozen=True, eq=False)
 class Variant:
     """A hypothesis as the filter takes it: e of the world, and corrected measurements and controls."""
@@ -200,7 +170,7 @@ class Variant:
 
 def slack(world: World) -> tuple[np.ndarray, np.ndarray] | tuple[float, float]:
     """Link minus motor, in q and v, where encoders sit on the motors of gears with backlash; otherwise 0."""
-    return world.view.slack(world.engine.state) if isinstance(world, Shown) else (0.0, 0.0)
+    return world.view.slack(world.engine.state) if isinstance(world, ObservedWorld) else (0.0, 0.0)
 
 
 def innovations(world: World, at: Segments, variants: list[Variant], gain: Gain) -> np.ndarray:
@@ -210,9 +180,9 @@ def innovations(world: World, at: Segments, variants: list[Variant], gain: Gain)
     pick = lambda name, rows: np.concatenate(  # noqa: E731
         [(getattr(at, name) if getattr(x, name) is None else getattr(x, name))[rows] for x in variants]
     )
-    first, nv = at.rows[:, 0], at.model.nv
+    first, nv = at.rows[:, 0], world.nv
     u0 = pick("u", at.before(first))
-    act = u0.copy() if at.model.na == at.model.nu else None
+    act = u0.copy() if world.na == world.nu else None
     e = np.repeat(np.array([x.e for x in variants]), s, 0)
     world.reset(np.arange(m * s), e, Start(pick("q", first), pick("v", first), u0, act))
     eps = np.full((m, s, w, 2 * nv), np.nan)
@@ -224,9 +194,9 @@ def innovations(world: World, at: Segments, variants: list[Variant], gain: Gain)
         q, v = world.state.q - gap_q, world.state.v - gap_v
         y_q, y_v = pick("q", rows), pick("v", rows)
         q[bad], v[bad] = y_q[bad], y_v[bad]
-        now = np.concatenate([difference(at.model, q, y_q), y_v - v], 1)
+        now = np.concatenate([at.layout.difference(q, y_q), y_v - v], 1)
         fix = (now if k < at.settle else gain(now)) * np.tile(at.measured[rows], m)[:, None]
-        world.set_state(moved(at.model, q, fix[:, :nv]) + gap_q, v + fix[:, nv:] + gap_v)
+        world.set_state(at.layout.moved(q, fix[:, :nv]) + gap_q, v + fix[:, nv:] + gap_v)
         eps[:, :, k + 1] = np.where((np.tile(at.counts[:, k + 1], m) & ~bad)[:, None], now, np.nan).reshape(
             m, s, 2 * nv
         )

@@ -26,7 +26,7 @@ class Likelihood:
 
     @staticmethod
     def of(at: Segments, plain: np.ndarray, good: np.ndarray) -> "Likelihood":
-        motion = np.concatenate([at.q.std(0)[-at.model.nv :], at.v.std(0)])
+        motion = np.concatenate([at.q.std(0)[-at.world.nv :], at.v.std(0)])
         return Likelihood(plain, good, FLOOR * np.maximum(motion, 1e-6))
 
     @property

@@ -15,9 +15,9 @@ from surefoot.errors import LogError
 from surefoot.fault import PLAIN, Fault, on_columns, on_frames
 from surefoot.log import Log
 from surefoot.observation import Columns, ObsTerm
-from surefoot.real2sim.signals import joints_of, measured, slope
+from surefoot.real2sim.signals import measured, names_in, slope
 from surefoot.rotation import unit
-from surefoot.sim.layout import OF_JOINT, sensor_columns
+from surefoot.sim.layout import OF_JOINT, model_of, sensor_columns
 from surefoot.world import World
 
 STATE = ("joint_pos", "joint_vel", "base_pos", "base_quat", "base_lin_vel", "base_ang_vel")
@@ -49,7 +49,7 @@ class Rebuilt:
         spans = self.begins, np.arange(len(self.raw))
         frames = group.finish(on_frames(fault, group, self.raw, spans, self.quat))
         ages = fault.ages or tuple(range(group.history - 1, -1, -1))
-        return group.told(np.stack([frames[self.back(k)] for k in ages], 1)).astype(np.float32)
+        return group.flat(np.stack([frames[self.back(k)] for k in ages], 1)).astype(np.float32)
 
     def controls(self, fault: Fault = PLAIN) -> np.ndarray:
         """(T, nu) the controls that the logged actions give if the action path has this fault."""
@@ -135,12 +135,12 @@ def _readings(contract: Contract, world: World, log: Log, motion: dict[str, np.n
     own = {
         "action": np.where(first, 0.0, action[np.maximum(rows - 1, 0)]),
         "time": (log.time - log.time[begins])[:, None],
-        "gravity": world.model.opt.gravity[None],
+        "gravity": model_of(world).opt.gravity[None],
     }
     names = {"action": contract.action.names}
     for name in (n for n in ("joint_pos", "joint_vel") if n in motion):
         logged = name if name in log.columns else "joint_pos"
-        names[name] = tuple(world.model.joint(j).name for j in joints_of(world.model, log, logged))
+        names[name] = tuple(names_in(world.layout, log, logged))
     found = _sensors(world, log, motion, names) | motion
     found |= {"command": measured(log, "command")} if "command" in log.columns else {}
     found |= {reading: found[sensor] for reading, sensor in world.layout.sensors.items() if sensor in found}
@@ -151,7 +151,7 @@ def _sensors(
     world: World, log: Log, motion: dict[str, np.ndarray], names: dict[str, tuple[str, ...]]
 ) -> dict[str, np.ndarray]:
     """Sensors of the model and families of them: as logged, or, for a joint's sensor, the logged joint."""
-    model = world.model
+    model = model_of(world)
     data = np.full((len(log), model.nsensordata), np.nan)
     for i in range(model.nsensor):
         at = slice(model.sensor_adr[i], model.sensor_adr[i] + model.sensor_dim[i])

@@ -35,7 +35,7 @@ def latencies(fit: Fit) -> dict[float, Weighed]:
 
 def wirings(fit: Fit) -> list[Weighed]:
     """Two motors exchanged, or one reversed, behind the logged controls."""
-    faults = list(wiring_faults(fit.at.model))
+    faults = list(wiring_faults(fit.at.layout))
     if not faults:
         return []
     controls = [on_columns(f, {"control": fit.at.u})["control"] for f in faults]
@@ -60,8 +60,8 @@ def lateness(fit: Fit) -> Weighed:
 
 def limits(fit: Fit) -> list[Weighed]:
     """Motors that saturate: controls cut off at a level within the range of the logged controls."""
-    m, u, L = fit.at.model, fit.at.u, fit.likelihood
-    if (m.actuator_biasprm[:, 1] < 0).any():
+    u, L = fit.at.u, fit.likelihood
+    if any(d.kp > 0 for d in fit.at.layout.drives):
         return []  # servos: their controls are positions, not forces
     low, high = float(np.quantile(np.abs(u), 0.2)), float(np.abs(u).max())
     best: tuple[float, float, np.ndarray] = (-np.inf, high, L.plain)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot.doctor.evidence.innovations import Gain, Segments, difference, moved
+from surefoot.doctor.evidence.innovations import Gain, Segments
 from surefoot.doctor.evidence.likelihood import Likelihood
 from surefoot.world import Chance, Start, World
 
@@ -62,12 +62,12 @@ def _filters(
     world: World, at: Segments, gain: Gain, e: np.ndarray, S: np.ndarray, p: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Innovations (s, w, c) with the new command and with the one before, and the probability (s, w) of the second."""
-    (s, w), nv = at.rows.shape, at.model.nv
+    (s, w), nv = at.rows.shape, at.world.nv
     world = world.with_(2 * s)
     first = at.rows[:, 0]
     last = at.u[at.before(first)]
     twice = lambda a: np.concatenate([a, a])  # noqa: E731
-    act = twice(last) if at.model.na == at.model.nu else None
+    act = twice(last) if at.world.na == at.world.nu else None
     start = Start(twice(at.q[first]), twice(at.v[first]), twice(last), act)
     world.reset(np.arange(2 * s), np.tile(e, (2 * s, 1)), start)
     fresh, late, share = np.full((s, w, 2 * nv), np.nan), np.full((s, w, 2 * nv), np.nan), np.zeros((s, w))
@@ -75,13 +75,13 @@ def _filters(
         now = at.u[at.rows[:, k]]
         world.step(np.concatenate([now, last]), Chance(0, k, at.dt))
         rows, q, v = at.rows[:, k + 1], world.state.q.copy(), world.state.v.copy()
-        eps = np.concatenate([difference(at.model, q, twice(at.q[rows])), twice(at.v[rows]) - v], 1)
+        eps = np.concatenate([at.layout.difference(q, twice(at.q[rows])), twice(at.v[rows]) - v], 1)
         share[:, k + 1] = np.where(at.measured[rows], mixture(eps[:s], eps[s:], S, p)[1], p)
         take = np.arange(s) + s * (share[:, k + 1] > 0.5)
         last = np.where((take >= s)[:, None], last, now)
         fresh[:, k + 1], late[:, k + 1] = eps[:s], eps[s:]
         fix = (eps[take] if k < at.settle else gain(eps[take])) * at.measured[rows][:, None]
-        if at.model.na:
+        if at.world.na:
             world.load({name: x[twice(take)] for name, x in world.save().items()})
-        world.set_state(twice(moved(at.model, q[take], fix[:, :nv])), twice(v[take] + fix[:, nv:]))
+        world.set_state(twice(at.layout.moved(q[take], fix[:, :nv])), twice(v[take] + fix[:, nv:]))
     return fresh, late, share

@@ -13,11 +13,11 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from surefoot.doctor.evidence.innovations import Segments, Variant, moved
+from surefoot.doctor.evidence.innovations import Segments, Variant
 from surefoot.fault import Fault
 from surefoot.fault.joint_orders import FEW, exchanges, signs
 from surefoot.params import Param, Params
-from surefoot.robot import kind_of
+from surefoot.robot import Layout, kind_of
 from surefoot.rotation import turned
 from surefoot.sim.gap.recipe import Plain
 from surefoot.world import Chance, OnForce, State
@@ -34,7 +34,7 @@ class Deviation:
     """of finite differences"""
     unit: str = ""
     param: Param | None = None
-    correct: Callable[[mujoco.MjModel, Rows, float], Rows] | None = None
+    correct: Callable[[Layout, Rows, float], Rows] | None = None
     """of a sensor: the log's rows without it"""
     least: float = -np.inf
     most: float = np.inf
@@ -86,7 +86,7 @@ class ModelErrors:
             if d.param is not None:
                 e[self.params.index(d.param.name)] = np.clip(d.value(value), d.param.low, d.param.high)
             if d.correct is not None and value:
-                rows = d.correct(at.model, rows, value)
+                rows = d.correct(at.layout, rows, value)
         q, v, u = rows
         return Variant(e, None if q is at.q else q, None if v is at.v else v, None if u is at.u else u)
 
@@ -279,11 +279,11 @@ def _sensors(plain: Plain) -> Iterator[Kind]:
 def _bias(name: str, dof: int, place: bool) -> Deviation:
     """Readings are the truth plus theta."""
 
-    def correct(model: mujoco.MjModel, at: Rows, theta: float) -> Rows:
+    def correct(layout: Layout, at: Rows, theta: float) -> Rows:
         q, v, u = at
-        shift = np.zeros((len(v), model.nv))
+        shift = np.zeros_like(v)
         shift[:, dof] = -theta
-        return (moved(model, q, shift), v, u) if place else (q, v + shift, u)
+        return (layout.moved(q, shift), v, u) if place else (q, v + shift, u)
 
     return Deviation(name, 0.01, "", correct=correct)
 
@@ -291,12 +291,12 @@ def _bias(name: str, dof: int, place: bool) -> Deviation:
 def _zero(name: str, dof: int, control: int, gear: float) -> Deviation:
     """An encoder's zero is off by theta and its servo uses it: the servo holds the joint at u - theta."""
 
-    def correct(model: mujoco.MjModel, at: Rows, theta: float) -> Rows:
+    def correct(layout: Layout, at: Rows, theta: float) -> Rows:
         q, v, u = at
-        shift, target = np.zeros((len(v), model.nv)), u.copy()
+        shift, target = np.zeros_like(v), u.copy()
         shift[:, dof] = -theta
         target[:, control] -= gear * theta
-        return moved(model, q, shift), v, target
+        return layout.moved(q, shift), v, target
 
     return Deviation(name, 0.01, "rad or m", correct=correct)
 
@@ -304,9 +304,9 @@ def _zero(name: str, dof: int, control: int, gear: float) -> Deviation:
 def _misaligned(name: str, axis: int, dof: int) -> Deviation:
     """Attitude and rates are read in a frame turned by theta: R' = R D, w' = D^T w."""
 
-    def correct(model: mujoco.MjModel, at: Rows, theta: float) -> Rows:
+    def correct(layout: Layout, at: Rows, theta: float) -> Rows:
         q, v, u = at
-        a = int(model.jnt_qposadr[model.dof_jntid[dof]]) + 3
+        a = next(a for a, b in layout.quats if b == dof + 3)
         r = np.zeros((len(q), 3))
         r[:, axis] = -theta
         q, v = q.copy(), v.copy()
@@ -320,11 +320,11 @@ def _misaligned(name: str, axis: int, dof: int) -> Deviation:
     return Deviation(name, 0.01, "rad", correct=correct)
 
 
-def wiring_faults(model: mujoco.MjModel) -> Iterator[Fault]:
+def wiring_faults(layout: Layout) -> Iterator[Fault]:
     """Controls that reach another motor, or a motor that is reversed."""
-    names = [model.actuator(i).name for i in range(model.nu)]
+    names, servos = list(layout.actuators), {d.control for d in layout.drives if d.kp > 0}
     yield from exchanges("control", names, "motors {} and {} are exchanged", alike=True)
-    limited = model.actuator_ctrllimited.astype(bool)[:, None]
-    low, high = np.where(limited, model.actuator_ctrlrange, (-1.0, 1.0)).T
-    able = (model.actuator_biasprm[:, 1] >= 0) & (low < 0) & (high > 0)  # a servo's sign is also its encoder's
+    able = [
+        low < 0 < high and k not in servos for k, (low, high) in enumerate(layout.control_limits)
+    ]  # of a servo, the encoder's sign, too
     yield from (f for f, may in zip(signs("control", names, "motor {} is reversed"), able) if may)

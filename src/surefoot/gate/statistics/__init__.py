@@ -1,4 +1,4 @@
-"""What a sample can bear: a number with its interval, or the number and the reason why it has none.
+"""Estimates from samples: a number with its interval, or the number and the reason why it has none.
 
     success rate p:   P(X >= k | low) = P(X <= k | high) = (1 - level) / 2,   X ~ Binomial(n, p)     (Clopper-Pearson)
     "p(fail) <= f":   P(X <= k | f) <= 1 - level,   X ~ Binomial(n, f); k = 0 needs n >= log(1 - level) / log(1 - f)
@@ -6,7 +6,7 @@
     mean of numbers:  m +- t s / sqrt(n),   t the (1 + level) / 2 quantile of Student's law with n - 1 degrees
     IQM of runs on tasks: the mean of the middle half of all scores; runs are drawn again within each task
 
-These are for a number of episodes or runs fixed beforehand. To look while they come in: `surefoot.gate.statistics.sequential`.
+These are for a number of episodes or runs that is fixed beforehand; for tests after every episode see sequential.py.
 """
 
 import math
@@ -19,13 +19,13 @@ from scipy import stats
 from surefoot.errors import SurefootError
 from surefoot.verdict import Check, clopper_pearson
 
-FEWEST = 5  # runs: below, no interval over training seeds is worth its name
+FEWEST = 5  # runs: fewer have no useful interval over training seeds
 DRAWS = 4000  # of a bootstrap
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its interval at `level`. Where there is none low and high are None, and `how` says why."""
+    """A value and its interval at `level`. Without an interval, low and high are None and `how` says why."""
 
     value: float
     low: float | None
@@ -44,47 +44,47 @@ def rate(success: Sequence[bool] | np.ndarray, level: float = 0.95) -> Estimate:
     """The share of episodes that succeeded, with its exact interval."""
     x = outcomes(success, "success")
     if not len(x):
-        raise SurefootError("success: found 0 episodes, expected at least 1: nothing was tried, so there is no rate")
+        raise SurefootError("success: found 0 episodes, expected at least 1")
     return Estimate(float(x.mean()), *clopper_pearson(int(x.sum()), len(x), level), len(x), level, "Clopper-Pearson")
 
 
 def needed(failure: float, level: float = 0.95, failures: int = 0) -> int:
-    """Episodes it takes to bear "at most `failure` of episodes fail" at `level` when `failures` of them fail."""
+    """Episodes needed to support "at most `failure` of episodes fail" at `level` when `failures` of them fail."""
     _between(failure, "failure")
     _between(level, "level")
     if failures < 0 or failures != int(failures):
         raise SurefootError(f"failures: found {failures}, expected a whole number >= 0")
-    bears = lambda n: stats.binom.cdf(failures, n, failure) <= 1 - level  # noqa: E731
+    supports = lambda n: stats.binom.cdf(failures, n, failure) <= 1 - level  # noqa: E731
     high = 1
-    while not bears(high):
+    while not supports(high):
         high *= 2
-    low = high // 2  # does not bear it, or is 0
+    low = high // 2  # does not support it, or is 0
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if bears(middle) else (middle, high)
+        low, high = (low, middle) if supports(middle) else (middle, high)
     return high
 
 
 def claim(successes: int, episodes: int, failure: float, level: float = 0.95) -> Check:
-    """Do these episodes bear "at most `failure` of episodes fail" at `level`? The interval's high end is one-sided.
+    """Do these episodes support "at most `failure` of episodes fail" at `level`? The interval's upper end is one-sided.
 
-    No failure seen is no proof: where there are too few episodes the claim is refused, and told how many it takes.
+    No failure in too few episodes is no proof: the check fails and says how many are needed.
     """
     if not 0.5 < level < 1:
         raise SurefootError(f"level: found {level}, expected between 0.5 and 1, for example 0.95")
     if episodes == 0:
-        raise SurefootError("claim: found 0 episodes, expected at least 1: nothing was tried")
+        raise SurefootError("claim: found 0 episodes, expected at least 1")
     failed = episodes - successes
     low, high = clopper_pearson(failed, episodes, 2 * level - 1)
     least = needed(failure, level, failed)
     evidence = (
-        f"{failed} of {episodes} episodes failed; to claim {100 * failure:g} % at {100 * level:g} % takes {least}"
+        f"{failed} of {episodes} episodes failed; a claim of {100 * failure:g} % at {100 * level:g} % needs {least}"
     )
     return Check("failure rate", failed / episodes, failure, episodes >= least, evidence, low, high)
 
 
 def mean(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
-    """The mean of independent numbers with Student's interval. Refused for none; no interval for too few or equal ones."""
+    """The mean of independent numbers with Student's interval; no interval for one number or for equal ones."""
     x, _ = _numbers(x, "values", 1), _between(level, "level")
     value = float(x.mean())
     why = _none(x, 2)
@@ -97,8 +97,8 @@ def mean(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
 def seeds(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
     """The median over training seeds, one number for each, between the order statistics that cover it at `level`.
 
-    It holds whatever law the seeds follow; Student's interval of the mean covers 70 % where one seed in five fails.
-    5 seeds reach 93.75 % at most, from the least to the largest: `level` of the answer is what is reached. Fewer: none.
+    Valid for any distribution; Student's interval of the mean covers only 70 % where one seed in five fails. 5 seeds reach at most
+    93.75 %, from the smallest to the largest: `level` of the result is what is reached. Fewer seeds have no interval.
     """
     x, _ = np.sort(_numbers(x, "seeds", 1)), _between(level, "level")
     value, n = float(np.median(x)), len(x)
@@ -111,16 +111,16 @@ def seeds(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
 
 
 def iqm(scores: np.ndarray) -> float:
-    """The mean of the middle half of all scores: blind to a lucky or a broken run, steadier than the median."""
+    """The mean of the middle half of all scores: robust to outliers, less noisy than the median."""
     return float(stats.trim_mean(_numbers(scores, "scores", None), 0.25, axis=None))
 
 
 def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.95, draws: int = DRAWS) -> Estimate:
-    """IQM of (runs, tasks) scores; each draw takes as many runs with replacement, for each task apart.
+    """IQM of (runs, tasks) scores; each draw takes as many runs with replacement, separately for each task.
 
-    A plain percentile interval is too narrow by sqrt((n - 1) / n), and by the normal quantile in place of Student's:
-    with 5 runs it covers 89 %. So its quantiles are taken further out, at Phi(+- t sqrt(n / (n - 1))), where t has
-    n - 1 degrees of freedom: more tasks do not make up for few runs, since broken ones come in few of them.
+    A plain percentile interval is too narrow by sqrt((n - 1) / n), and by the normal quantile instead of Student's:
+    with 5 runs it covers 89 %. So its quantiles are taken at Phi(+- t sqrt(n / (n - 1))), where t has n - 1 degrees of
+    freedom: more tasks do not replace runs.
     """
     x = _numbers(scores, "scores", None)
     if x.ndim not in (1, 2):
@@ -139,7 +139,7 @@ def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.
 
 
 def outcomes(x: Sequence[bool] | np.ndarray, where: str) -> np.ndarray:
-    """A row of successes as booleans; 0 and 1 will do, anything else (a return, a NaN) is no outcome."""
+    """A row of successes as booleans; 0 and 1 are accepted, other numbers are refused."""
     x = np.asarray(x)
     if x.ndim != 1 or (len(x) and not np.isin(x, (0, 1)).all()):
         raise SurefootError(f"{where}: expected a row of successes, each true or false")
@@ -158,10 +158,10 @@ def _numbers(x: Sequence[float] | np.ndarray, where: str, ndim: int | None) -> n
 
 
 def _none(x: np.ndarray, fewest: int) -> str:
-    """Why these rows bear no interval; empty where they do."""
+    """Why these rows have no interval; empty where they have one."""
     if len(x) < fewest:
-        return f"no interval: n = {len(x)}, and it takes {fewest}"
-    return f"no interval: all {len(x)} are equal, which tells nothing of how they vary" if np.ptp(x) == 0 else ""
+        return f"no interval: n = {len(x)}, it needs {fewest}"
+    return f"no interval: all {len(x)} are equal" if np.ptp(x) == 0 else ""
 
 
 def _between(x: float, where: str) -> float:

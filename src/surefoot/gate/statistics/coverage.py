@@ -1,8 +1,8 @@
-"""Does training cover what is believed? The share of one belief's mass that lies in another's support, and the gaps.
+"""Does the training range cover a posterior? The share of one belief's mass in another's support, and the gaps.
 
-    inside = P(e in support of q),  e ~ p        all dimensions at once, and each alone: p the posterior, q what was trained
-    gap_d  = the widest stretch of dimension d's range without a sample, as a share of that range (its ends count)
-    even_d = 1 / (20 sum_b h_b^2),  h_b the share of samples in the b-th twentieth of the range: 1 where all are alike
+    inside = P(e in support of q),  e ~ p        in all dimensions at once, and in each alone: p the posterior, q the training range
+    gap_d  = the widest interval of dimension d's range without a sample, as a share of that range (its ends count)
+    even_d = 1 / (20 sum_b h_b^2),  h_b the share of samples in the b-th twentieth of the range: 1 for a uniform distribution
 
 An unknown that q fixes is covered where p fixes it at the same value.
 """
@@ -21,7 +21,7 @@ BINS = 20
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of p lies in q's support: altogether with an exact interval, and by unknown."""
+    """The share of p in q's support: jointly with an exact interval, and for each unknown."""
 
     inside: Estimate
     each: Mapping[str, float]
@@ -32,7 +32,7 @@ class Coverage:
 
 
 def coverage(p: Belief, q: Belief, rng: np.random.Generator, n: int = 10_000, level: float = 0.95) -> Coverage:
-    """The share of p's mass inside q's support, by n draws. 10,000 draws tell 99 % from 98.8 %."""
+    """The share of p's mass inside q's support, by n draws. 10,000 draws distinguish 99 % from 98.8 %."""
     if p.params.names != q.params.names:
         raise SurefootError(f"coverage: found params {q.params.names}, expected {p.params.names}, in that order")
     if not p.params.names:
@@ -45,10 +45,7 @@ def coverage(p: Belief, q: Belief, rng: np.random.Generator, n: int = 10_000, le
 
 @dataclass(frozen=True)
 class Gaps:
-    """Of one unknown: the widest untried stretch as a share of its range, where it begins and ends, and how even.
-
-    A gap above 0.05 was hardly tried.
-    """
+    """Of one unknown: the widest interval without a sample as a share of its range, its ends, and how even the samples are."""
 
     share: float
     low: float
@@ -57,7 +54,7 @@ class Gaps:
 
 
 def gaps(e: np.ndarray, q: Belief) -> dict[str, Gaps]:
-    """The gaps that samples e (n, d), for example those an evaluation met, leave in the ranges of q.
+    """The gaps that samples e (n, d), for example those of an evaluation, leave in the ranges of q.
 
     Distances are on each unknown's own scale: ratios where it is on a log scale. Unknowns that q fixes have none.
     """

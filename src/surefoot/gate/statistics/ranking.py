@@ -1,10 +1,10 @@
-"""How well a simulator stands in for reality: does it rank n policies as reality does?
+"""How well does a simulator predict reality: does it rank n policies as reality does?
 
     MMRV = 1/n sum_i max_j |R_i - R_j| [(S_i > S_j) != (R_i > R_j)]      mean maximum rank violation: 0 best, 1 worst
     r    = cov(S, R) / sqrt(var S var R)                                 Pearson
 
-S are success rates in simulation, R in reality: a pair ranked wrongly counts by how far apart it is in *reality*, so the
-two may not be swapped, and are given by name. Policies equal in reality never count.
+S are success rates in simulation, R in reality. A pair in the wrong order counts by its distance in *reality*, so the two
+arguments must not be exchanged and are given by name. Policies that are equal in reality do not count.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def mmrv(*, sim: Table, real: Table) -> float:
 
 
 def pearson(*, sim: Table, real: Table) -> float:
-    """Pearson's r of policies' rates. Where all are equal, in either, there is none: refused."""
+    """Pearson's r of policies' rates. Refused where all rates are equal in either."""
     s, r = _rates(sim, real)
     for name, x in (("sim", s), ("real", r)):
         if np.ptp(x) == 0:
@@ -35,7 +35,7 @@ def pearson(*, sim: Table, real: Table) -> float:
 
 @dataclass(frozen=True)
 class Proxy:
-    """A simulator as a stand-in for reality, over n policies."""
+    """A simulator as a predictor of reality, over n policies."""
 
     mmrv: Estimate
     pearson: Estimate
@@ -45,7 +45,7 @@ class Proxy:
 def proxy(*, sim: Table, real: Table, rng: np.random.Generator, level: float = 0.95, draws: int = DRAWS) -> Proxy:
     """Both numbers with bootstrap intervals over policies, and over their episodes where (n, episodes) are given.
 
-    Of fewer than 5 policies, no interval. A draw that takes one policy over and over has no correlation, and is left out.
+    Fewer than 5 policies have no interval. A draw of one policy alone has no correlation and is left out.
     """
     values = mmrv(sim=sim, real=real), pearson(sim=sim, real=real)
     s, r = (np.asarray(x, float) for x in (sim, real))
@@ -53,7 +53,7 @@ def proxy(*, sim: Table, real: Table, rng: np.random.Generator, level: float = 0
     if not 0 < level < 1:
         raise SurefootError(f"level: found {level}, expected between 0 and 1, for example 0.95")
     if n < FEWEST:
-        why = f"no interval: n = {n} policies, and it takes {FEWEST}"
+        why = f"no interval: n = {n} policies, it needs {FEWEST}"
         one, two = (Estimate(v, None, None, n, level, why) for v in values)
         return Proxy(one, two, n)
     chosen = rng.integers(0, n, (draws, n))

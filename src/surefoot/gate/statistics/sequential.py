@@ -1,16 +1,16 @@
-"""Success rates watched while episodes come in: look after each one, stop when it is clear, and the error still holds.
+"""Sequential tests of success rates: look after every episode, stop when it is clear, and keep the error rate.
 
 After n episodes with k successes, against H0: p <= p0, the mixture over p0 < q < 1 of likelihood ratios
 
     E_n = 1 / (1 - p0)  integral_{p0}^1  (q / p0)^k ((1 - q) / (1 - p0))^(n - k) dq
 
-is a bet that does not grow on average while H0 holds, so P(E_n >= 1 / alpha for any n) <= alpha (Ville): stopping when
-it first does is wrong at most alpha often, however often one looks. Where at most N episodes will be run, 1 / alpha is
-more than is needed; the least c with P(E_n >= c for any n <= N | p0) <= alpha is computed exactly and saves episodes.
-Evidence that p < p1 is the same bet on failures.
+is a supermartingale under H0, so P(E_n >= 1 / alpha for any n) <= alpha (Ville): stopping when it first reaches 1 / alpha is
+wrong with probability at most alpha, however often one looks. Where at most N episodes are run, 1 / alpha is more than
+needed; the smallest c with P(E_n >= c for any n <= N | p0) <= alpha is computed exactly and saves episodes. The test of
+p < p1 is the same on failures.
 
-Two policies: of matched episodes only those that differ tell anything, and of those each wins half if neither is better
-(also if they are not matched but independent). So "a is better" is p0 = 1/2 among the episodes only one of them won.
+Two policies: of matched episodes only those with different outcomes count, and each policy wins half of these if neither is better
+(also if episodes are independent). So "a is better" is p0 = 1/2 among the episodes that only one of them won.
 """
 
 import math
@@ -27,12 +27,12 @@ from surefoot.errors import SurefootError
 from surefoot.gate.statistics import Estimate, outcomes
 from surefoot.verdict import counted
 
-EXACT = 2000  # episodes: for longer horizons 1 / alpha is used, from which the exact threshold hardly differs
+EXACT = 2000  # episodes: for longer horizons 1 / alpha is used, which is close to the exact threshold
 Answer = Literal["holds", "fails", "undecided"]
 
 
 def anytime(successes: int, episodes: int, level: float = 0.95) -> tuple[float, float]:
-    """The interval (low, high) of p that may be looked at after every episode: over all n at once it covers p.
+    """The interval (low, high) of p that is valid after every episode: it covers p for all n at once.
 
     Those p against which the mixture of likelihood ratios with weights Beta(1/2, 1/2) has not reached 1 / (1 - level).
     """
@@ -57,7 +57,7 @@ def log_evidence(k: np.ndarray, n: np.ndarray, limit: float) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def threshold(limit: float, alpha: float, most: int | None = None) -> float:
-    """log c: E_n reaches c within `most` episodes at most alpha often while p <= limit."""
+    """log c: E_n reaches c within `most` episodes with probability at most alpha if p <= limit."""
     ville = -math.log(alpha)
     if most is None or most > EXACT:
         return ville
@@ -72,7 +72,7 @@ def threshold(limit: float, alpha: float, most: int | None = None) -> float:
 
 
 def _crossing(stops: np.ndarray, p: float) -> float:
-    """P((n, k_n) is where one stops, for any n), k_n ~ Binomial(n, p): what is still going is passed on step by step."""
+    """P(stops at (n, k_n) for any n), k_n ~ Binomial(n, p), by forward recursion."""
     going, stopped = np.zeros(len(stops)), 0.0
     going[0] = 1.0
     for here in stops[1:]:
@@ -84,29 +84,29 @@ def _crossing(stops: np.ndarray, p: float) -> float:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was shown, after how many episodes, and the rate at that time with its anytime-valid interval."""
+    """The answer, after how many episodes, and the rate at that time with its anytime-valid interval."""
 
     answer: Answer
     episodes: int
     rate: Estimate | None
-    more: str
-    """what the answer means, or what to do about there being none"""
+    words: str
+    """the answer for people, or what to do without one"""
 
 
 @dataclass(frozen=True)
 class RateTest:
-    """Is a success rate above `limit`? Give it all outcomes so far, as often as you like.
+    """Is a success rate above `limit`? Call `decide` with all outcomes so far, as often as you like.
 
-    holds: p > limit is shown; said of a policy with p <= limit at most 1 - level often.
-    fails: p < limit + margin is shown; said of one with p >= limit + margin at most 1 - level often.
+    holds: p > limit; wrong with probability at most 1 - level.
+    fails: p < limit + margin; wrong with probability at most 1 - level.
     """
 
     limit: float
     margin: float = 0.0
-    """how much above the limit a policy has to be to be sure to pass; a wider margin ends sooner"""
+    """how far above the limit a policy must be to pass reliably; a wider margin ends sooner"""
     level: float = 0.95
     most: int | None = None
-    """episodes that will be run at most; None: no end is set, which costs some more of them"""
+    """largest number of episodes; None: no end is planned, which needs a few more of them"""
 
     def __post_init__(self) -> None:
         if not 0 < self.limit < 1 or not 0 <= self.margin < 1 - self.limit:
@@ -119,7 +119,7 @@ class RateTest:
             raise SurefootError(f"most: found {self.most}, expected at least 1 episode")
 
     def decide(self, success: Sequence[bool] | np.ndarray) -> Decision:
-        """The answer at the first episode after which one was clear. What came later does not change it."""
+        """The answer at the first episode at which it was clear. Later episodes do not change it."""
         x = outcomes(success, "success")
         if self.most is not None and len(x) > self.most:
             raise SurefootError(f"success: found {len(x)} episodes, expected at most the {self.most} that were planned")
@@ -137,8 +137,8 @@ class RateTest:
         if bad[at]:
             return Decision("fails", at + 1, rate, f"the rate is below {top:g}")
         ended = len(x) == self.most
-        more = "too near the limit for so few episodes: the answer is open" if ended else "run more episodes"
-        return Decision("undecided", len(x), rate, more)
+        words = "undecided: too near the limit for so few episodes" if ended else "run more episodes"
+        return Decision("undecided", len(x), rate, words)
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ def compare(
     a: Sequence[bool] | np.ndarray, b: Sequence[bool] | np.ndarray, sides: Literal[1, 2] = 2, level: float = 0.95,
     most: int | None = None,
 ) -> Comparison:  # fmt: skip
-    """Successes of two policies, episode i of both on the same seed. Look as often as you like.
+    """Successes of two policies, episode i of both with the same seed. Call it as often as you like.
 
-    sides=2: of equals one is called better at most 1 - level often. sides=1 asks only whether a is better, and says so
-    wrongly at most 1 - level often. Unmatched episodes will do if they are independent: episode i of a beside i of b.
+    sides=2: of two equal policies one is called better with probability at most 1 - level. sides=1 tests only whether a is better.
+    Episodes with different seeds are fine if they are independent.
     """
     x, y = outcomes(a, "a"), outcomes(b, "b")
     if len(x) != len(y):
@@ -169,7 +169,7 @@ def compare(
     if most is not None and len(x) > most:
         raise SurefootError(f"compare: found {len(x)} episodes, expected at most the {most} that were planned")
     won, lost = np.cumsum(x & ~y), np.cumsum(y & ~x)
-    enough = threshold(0.5, (1 - level) / sides, most)  # episodes that differ are no more than all
+    enough = threshold(0.5, (1 - level) / sides, most)  # episodes with different outcomes are at most all of them
     up, down = (log_evidence(k, won + lost, 0.5) >= enough for k in (won, lost))
     down = down & (sides == 2)
     at = int(np.argmax(up | down)) if (up | down).any() else len(x) - 1
@@ -180,6 +180,6 @@ def compare(
 
 
 def _difference(won: int, lost: int, n: int, level: float) -> Estimate:
-    """p(only a) - p(only b): each by its own anytime interval, at half the error."""
+    """p(only a) - p(only b): each by its own anytime interval, at half the error rate."""
     (w0, w1), (l0, l1) = (anytime(k, n, (1 + level) / 2) for k in (won, lost))
     return Estimate((won - lost) / n, w0 - l1, w1 - l0, n, level, "anytime")

@@ -1,9 +1,9 @@
-"""A smooth guess of a function from few of its values: a Gaussian process.
+"""A surrogate of a function from few of its values: a Gaussian process.
 
     f ~ GP(0, k),   k(x, x') = s^2 (1 + r + r^2 / 3) exp(-r),   r^2 = 5 sum_d ((x_d - x'_d) / l_d)^2      (Matern 5/2)
     f(x) | y ~ N(k_x^T K^-1 y,  k(x, x) - k_x^T K^-1 k_x),   K = k(X, X) + v I
 
-x is (n, d), about of unit spread; y is (n,), standardised. A length l_d for each input, found by greatest likelihood: an
+x is (n, d), of about unit spread; y is (n,), standardised. Each input has a length l_d, fitted by maximum likelihood: an
 input that does not matter gets a long one.
 """
 
@@ -19,7 +19,7 @@ MOST = 120  # points that lengths are fitted to: the cost grows with the cube
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A guess with its sd at any x."""
+    """Mean and sd at any x."""
 
     x: np.ndarray  # (n, d)
     lengths: np.ndarray  # (d,)
@@ -30,7 +30,7 @@ class Surrogate:
     weights: np.ndarray  # (n,), K^-1 y s^2
 
     def mean(self, x: np.ndarray) -> np.ndarray:
-        """(n,) as __call__ has it, without its sd, which costs n times as much."""
+        """(n,) that of __call__ without the sd, which costs n times as much."""
         return np.concatenate([self._mean(_kernel(part, self.x, self.lengths)) for part in _parts(x)])
 
     def __call__(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -47,15 +47,15 @@ class Surrogate:
         return self.scale[0] + self.scale[1] * (k @ self.weights)
 
     def away(self, x: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """(n,) about what share of the sd would be left at x if f were known at `at`: sqrt(1 - correlation^2)."""
+        """(n,) share of the sd that is left at x if f is known at `at`, about: sqrt(1 - correlation^2)."""
         return np.sqrt(np.maximum(1.0 - _kernel(x, at[None], self.lengths)[:, 0] ** 2, 0.0))
 
 
 def fit(x: np.ndarray, y: np.ndarray, start: np.ndarray | None = None) -> tuple[Surrogate, np.ndarray]:
-    """The surrogate through y at x, and log (lengths, noise), from which the next fit may start."""
+    """The surrogate of y at x, and log (lengths, noise), from which the next fit may start."""
     scale = float(y.mean()), float(y.std()) or 1.0
     z = (y - scale[0]) / scale[1]
-    chosen = np.argsort(y)[:MOST] if len(y) > MOST else np.arange(len(y))  # the lowest are what matters
+    chosen = np.argsort(y)[:MOST] if len(y) > MOST else np.arange(len(y))  # the lowest matter most
     first = np.concatenate([np.zeros(x.shape[1]), [math.log(1e-3)]]) if start is None else start
     bounds = [(math.log(0.05), math.log(50.0))] * x.shape[1] + [(math.log(1e-6), math.log(0.3))]
     loss = lambda t: _loss(t, x[chosen], z[chosen])  # noqa: E731
@@ -67,7 +67,7 @@ def fit(x: np.ndarray, y: np.ndarray, start: np.ndarray | None = None) -> tuple[
 
 
 def _loss(t: np.ndarray, x: np.ndarray, z: np.ndarray) -> float:
-    """-log p(z) up to a constant, at its best s; lengths are lightly held near 1 where the data say nothing."""
+    """-log p(z) up to a constant, at its best s, with a weak prior of lengths near 1."""
     K = _kernel(x, x, np.exp(t[:-1])) + np.exp(t[-1]) * np.eye(len(x))
     root = cholesky(K, lower=True)
     s2 = max(float((solve_triangular(root, z, lower=True) ** 2).mean()), 1e-12)
@@ -75,7 +75,7 @@ def _loss(t: np.ndarray, x: np.ndarray, z: np.ndarray) -> float:
 
 
 def _parts(x: np.ndarray, rows: int = 1000) -> list[np.ndarray]:
-    """Rows a few at a time: what fits in a processor's cache is thrice as fast."""
+    """Rows in blocks that fit in a processor's cache, which is three times as fast."""
     return [x[i : i + rows] for i in range(0, len(x), rows)]
 
 

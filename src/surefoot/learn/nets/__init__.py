@@ -260,12 +260,18 @@ class Actor(nn.Module):
         return obs if self.encoder is None else torch.cat([obs[:, self.keeps], self.encoder(obs)], 1)
 
 
-def plain_arrays(actor: Actor, see: Normaliser) -> dict[str, np.ndarray]:
-    """Layers w0, b0, w1, ... of an actor that is a plain MLP, and the mean and sd it is told by."""
-    linear = [m for m in actor.body if isinstance(m, nn.Linear)]
-    found = {f"w{k}": m.weight for k, m in enumerate(linear)} | {f"b{k}": m.bias for k, m in enumerate(linear)}
-    found |= {"mean": see.mean.float(), "sd": see.sd.float()}
-    return {k: v.detach().numpy().copy() for k, v in found.items()}
+class BoundedActor(nn.Module):
+    """What an actor does on average, in units of its actions and within their range: scale * clip(actor(see(obs)), +-1)."""
+
+    scale: Tensor
+
+    def __init__(self, see: Normaliser, actor: Actor, scale: np.ndarray):
+        super().__init__()
+        self.see, self.actor = see, actor
+        self.register_buffer("scale", torch.from_numpy(np.asarray(scale, np.float32)))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.scale * self.actor(self.see(obs)).clamp(-1.0, 1.0)
 
 
 class SymmetricNormaliser(Normaliser):

@@ -1,9 +1,9 @@
-"""A machine that is not its model, to rehearse learning its actuators before there is a log of a real one.
+"""A simulated arm whose motors are not those of its model: logs to try actuator nets on without hardware.
 
     T tau_m' = kp (u - q) - kd q' - tau_m                                        a current loop's lag, T in s
     tau = clip(tau_m, +-limit) - (F_c + (F_s - F_c) exp(-(q'/v_s)^2)) tanh(q'/v_0)     saturation, Stribeck friction
 
-tau in N m: what the joint is given, and what a torque sensor there would tell. The arm is that of the task `arm`, whose
+tau in N m: the torque on the joint, which a torque sensor there would measure. The arm is that of the task `arm`, whose
 model has servos of the same gains without lag, with twice the torque, and with less friction.
 """
 
@@ -61,7 +61,7 @@ class Motor(OnForce, Remembers):
 
 
 def model(dt: float = 0.005, n: int = 1, terms: tuple[Term, ...] = ()) -> Engine:
-    """The arm as its makers describe it."""
+    """The arm as its data sheet describes it."""
     return world(mujoco.MjSpec.from_string(xml()), Params(()), dt, n, terms)
 
 
@@ -88,24 +88,24 @@ def chirps(seed: int, seconds: float, dt: float) -> np.ndarray:
 def recorded(
     seed: int, seconds: float = 30.0, dt: float = 0.005, motor: Motor | None = None, noise: float = 1.0
 ) -> Log:
-    """A log of the machine under chirps, with what its encoders (0.2 mrad) and torque sensors (1 %) would tell."""
+    """A log of the machine under chirps, with the noise of its encoders (0.2 mrad) and torque sensors (1 %)."""
     motor = motor or Motor()
     real, u = machine(motor), chirps(seed, seconds, dt)
     real.reset(np.arange(1), np.zeros((1, 0)), Start(u[:1], np.zeros((1, 2)), u[:1]))
-    inner, told = round(dt / INNER), []
+    inner, rows = round(dt / INNER), []
     for k, now in enumerate(u):
         x, force = real.state, real.batch.bind("qfrc_applied")
-        told.append(np.concatenate([x.q[0], x.v[0], force[0]]))
+        rows.append(np.concatenate([x.q[0], x.v[0], force[0]]))
         for i in range(inner):
             real.step(now[None], Chance(0, k * inner + i, real.dt))
     rng = stream(seed, "sensors")
     sd = noise * np.repeat([2e-4, 5e-3, 1.0], 2) * [1, 1, 1, 1, *(0.01 * np.array(motor.limit))]
-    q, v, tau = np.split(np.array(told) + sd * rng.standard_normal((len(u), 6)), 3, 1)
+    q, v, tau = np.split(np.array(rows) + sd * rng.standard_normal((len(u), 6)), 3, 1)
     tau[0] = np.nan  # nothing had acted yet
     columns = {"control": u, "joint_pos": q, "joint_vel": v, "joint_torque": tau}
     names = {"control": list(JOINTS), **{k: list(JOINTS) for k in columns if k != "control"}}
     units = {"control": "rad", "joint_pos": "rad", "joint_vel": "rad/s", "joint_torque": "N m"}
-    return Log(dt * np.arange(len(u)), columns, units, {"names": names, "source": f"rehearsal, seed {seed}"})
+    return Log(dt * np.arange(len(u)), columns, units, {"names": names, "source": f"fake motor, seed {seed}"})
 
 
 def without(log: Log, *names: str) -> Log:

@@ -7,7 +7,7 @@ of knots; a search varies its parameters x (nu, k), each in 0..1.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import mujoco
 import numpy as np
@@ -16,8 +16,9 @@ from surefoot.control import splines
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.real2sim.plant import world as world_of
-from surefoot.real2sim.signals import has_base, movable
 from surefoot.sim.engine import Engine
+from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import layout_of
 from surefoot.world import Chance, Motion, Start, World
 
 FORCE, TOUCH = "actuator_force", "touching"  # sensors added to a model, so that limits can be checked
@@ -235,13 +236,13 @@ class Guard:
 
 
 def guard(model: mujoco.MjModel, limits: Limits) -> Guard:
-    joints = movable(model)
+    joints = Plain(model).joints
     limited = [j for j in joints if model.jnt_limited[j]]
     low, high = model.jnt_range[limited].T
     inset = limits.margin / 2 * (high - low)  # targets keep the whole margin, so that joints may overshoot
     force = np.where(model.actuator_forcelimited.astype(bool), np.abs(model.actuator_forcerange).max(1), np.inf)
     at, dofs = model.jnt_qposadr[limited], model.jnt_dofadr[joints]
-    return Guard(limits, at, dofs, low + inset, high - inset, force, has_base(model))
+    return Guard(limits, at, dofs, low + inset, high - inset, force, layout_of(model).base is not None)
 
 
 def home(model: mujoco.MjModel) -> Start:
@@ -261,9 +262,5 @@ def settled(world: World, e: np.ndarray, start: Start) -> Start:
     motion = one.rollout(np.repeat(start.u[:, None], steps, 1), Chance(0, 0, world.dt))
     if motion.diverged.any() or np.abs(motion.v[:, -1]).max(initial=0.0) > STILL:
         return start
-    act = motion.act[:, -1].copy() if world.model.na else None
+    act = motion.act[:, -1].copy() if world.na else None
     return Start(motion.q[:, -1].copy(), np.zeros_like(start.v), start.u, act)
-
-
-def names_of(model: mujoco.MjModel) -> dict[str, Any]:
-    return {"control": [model.actuator(i).name for i in range(model.nu)]}

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-import mujoco
 import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.errors import unknown
 from surefoot.params import Params
-from surefoot.real2sim.excite.excitation import is_servo, machine
+from surefoot.real2sim.excite.excitation import machine
 from surefoot.real2sim.identify.param_grammar import learnable
 from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
+from surefoot.robot import Layout
 from surefoot.sim.engine import Engine
 from surefoot.sim.fields import TARGETS
 from surefoot.world import Start
@@ -38,7 +38,7 @@ def excited_robot(plant: Plant, learn: tuple[str, ...], rate: float) -> ExcitedR
         begun = task.episode(stream(0, "explore start"), 1).start
         if plant.fixed:  # without the seven numbers of a base's pose, and the six of its velocity
             begun = Start(begun.q[:, 7:], begun.v[:, 6:], begun.u, begun.act)
-        start = start_at_rest(world.model, begun, task.action.names, task.action.offset)
+        start = start_at_rest(world.layout, begun, task.action.names, task.action.offset)
     return ExcitedRobot(world, _ranges(task.belief, params) if task else Box.full(params), start)
 
 
@@ -51,14 +51,12 @@ def chosen_params(params: Params, learn: tuple[str, ...]) -> Params:
     return params.only(learn or known)
 
 
-def start_at_rest(model: mujoco.MjModel, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
-    """A task's start at zero speed, its servos and their joints at the action's offset: independent of the seed."""
-    q, u = begun.q.copy(), begun.u.copy()
-    actuators = [model.actuator(i).name for i in range(model.nu)]
-    for name, value in zip(names, middle):
-        if name in actuators and is_servo(model, actuators.index(name)):
-            i = actuators.index(name)
-            u[:, i] = q[:, model.jnt_qposadr[int(model.actuator_trnid[i, 0])]] = value
+def start_at_rest(layout: Layout, begun: Start, names: tuple[str, ...], middle: np.ndarray) -> Start:
+    """A task's start with no speed, its servos and their joints at the middle of its actions: the same whatever the seed."""
+    q, u, middles = begun.q.copy(), begun.u.copy(), dict(zip(names, middle))
+    for d in layout.drives:
+        if d.kp > 0 and d.actuator in middles:
+            u[:, d.control] = q[:, layout.places[layout.joints.index(d.joint)]] = middles[d.actuator]
     return Start(q, np.zeros_like(begun.v), u, begun.act)
 
 

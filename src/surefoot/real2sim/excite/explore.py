@@ -27,7 +27,6 @@ from surefoot.real2sim.excite.excitation import (
     control_range,
     guard,
     home,
-    names_of,
     settled,
 )
 from surefoot.real2sim.excite.fisher import Meter, information, meter, played, posterior, score, slopes
@@ -35,6 +34,7 @@ from surefoot.real2sim.identify.uncertainty import determined
 from surefoot.real2sim.replay import repeated
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
+from surefoot.sim.layout import model_of
 from surefoot.world import Start, World
 
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
@@ -87,6 +87,7 @@ class Explored:
 class Design:
     """An experiment to design: what is measured (meter), what motions may do (guard, range), and what is optimised."""
 
+    belief: Belief
     meter: Meter
     guard: Guard
     range: Range
@@ -115,34 +116,25 @@ def design(
     settings: Explore | None = None,
     start: Start | None = None,
 ) -> Design:
+    """`world` comes from excitation.machine; `noise`: signal -> standard deviation; `start`: where motions begin."""
     limits, noise = limits or Limits(), noise or NOISE
     at = meter_for(world, belief, noise, start)
     time = np.arange(max(2, round(limits.seconds / world.dt)) + 1) * world.dt
-    within, range_ = guard(world.model, limits), control_range(world.model, at.start.u[0], limits)
-    return Design(at, within, range_, time, noise, shape or Shape(), settings or Explore())
+    within, range_ = guard(model_of(world), limits), control_range(model_of(world), at.start.u[0], limits)
+    return Design(belief, at, within, range_, time, noise, shape or Shape(), settings or Explore())
 
 
 def meter_for(world: World, belief: Belief, noise: Mapping[str, float], start: Start | None = None) -> Meter:
     """A Meter of motions that begin at rest, where the machine settles while its controls hold `start`, or home."""
-    return meter(world, belief, settled(world, belief.estimate(), start or home(world.model)), noise)
+    return meter(world, belief, settled(world, belief.estimate(), start or home(model_of(world))), noise)
 
 
-def explore(
-    world: World,
-    belief: Belief,
-    limits: Limits | None = None,
-    noise: Mapping[str, float] | None = None,
-    shape: Shape | None = None,
-    settings: Explore | None = None,
-    start: Start | None = None,
-    watch: Watch = unwatched,
-) -> Explored:
-    """The most informative motion about the free unknowns of a belief. `world` comes from excitation.machine."""
-    to = design(world, belief, limits, noise, shape, settings, start)
+def explore(to: Design, watch: Watch = unwatched) -> Explored:
+    """The most informative motion about the free unknowns of the design's belief."""
     s, space = to.settings, to.meter.space
-    z = space.z(belief.sample(stream(s.seed, "explore"), s.samples))
+    z = space.z(to.belief.sample(stream(s.seed, "explore"), s.samples))
     _check_at_rest(to, z)
-    many = space.z(belief.sample(stream(s.seed, "verify"), s.verify))
+    many = space.z(to.belief.sample(stream(s.seed, "verify"), s.verify))
     cost = _cost(to, z, np.concatenate([z, many[: s.wary]]), watch)
     rng = stream(s.seed, "explore search")
     first = to.shape.drawn(rng, FIRST * s.population, len(to.range.home), float(to.time[-1]))
@@ -220,7 +212,7 @@ def explored(
     each = score(at, F, s.objective)
     value = float(each.mean() if s.over == "mean" else each.min())
     meta = {
-        "kind": "excitation", "names": names_of(at.world.model), "limits": vars(to.guard.limits), "noise": dict(to.noise),
+        "kind": "excitation", "names": {"control": list(at.world.layout.actuators)}, "limits": vars(to.guard.limits), "noise": dict(to.noise),
         "start": at.start.q[0].tolist(), "sd": {p.name: p.after for p in params}, "sd_before": {p.name: p.before for p in params},
         "undetermined": [p.name for p in params if not p.determined], "used": used, "objective": s.objective, "seed": s.seed,
     }  # fmt: skip

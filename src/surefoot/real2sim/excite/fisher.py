@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import mujoco
 import numpy as np
 
 from surefoot.belief import Belief
@@ -20,7 +19,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
 from surefoot.real2sim.identify.fit import Space
 from surefoot.real2sim.replay import encoder_shift, repeated, sized
-from surefoot.real2sim.signals import BASE, JOINT, Signal, has_base, movable, signals
+from surefoot.real2sim.signals import BASE, JOINT, Signal, signals
 from surefoot.rng import stream
 from surefoot.world import Chance, Motion, Start, World
 
@@ -50,7 +49,7 @@ class Meter:
 
 def meter(world: World, belief: Belief, start: Start, noise: Mapping[str, float]) -> Meter:
     """`noise`: signal -> standard deviation in its unit, the same for all its parts."""
-    space = Space.of(belief, float(world.model.opt.timestep))
+    space = Space.of(belief, world.dt / world.substeps)
     for name, value in noise.items():
         if not 0 < value < math.inf:
             raise SurefootError(f"noise: {name}: found {value}, expected a standard deviation above 0")
@@ -62,9 +61,9 @@ def meter(world: World, belief: Belief, start: Start, noise: Mapping[str, float]
 
 def _blank(world: World, names: tuple[str, ...]) -> Log:
     """A log of zeros with the named columns, from which signals() makes its signals."""
-    m, joints = world.model, len(movable(world.model))
+    joints = len(world.layout.joints)
     size = {name: joints for name in JOINT} if joints else {}
-    size |= {name: count for name, (_, count) in BASE.items()} if has_base(m) else {}
+    size |= {name: count for name, (_, count) in BASE.items()} if world.layout.base is not None else {}
     size |= {name: y.shape[1] for name, y in world.state.y.items()}
     for name in names:
         if name not in size:
@@ -78,7 +77,7 @@ def information(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, c
     `starts`: the first state is estimated, too. One-sided differences cost half as much as central ones, and are good
     enough for a search.
     """
-    plan = _differences(at, z, 2 * at.world.model.nv if starts else 0, central)
+    plan = _differences(at, z, 2 * at.world.nv if starts else 0, central)
     return np.concatenate([
         _of_motion(at, motion, plan, (len(motion.q) // len(plan.e), len(z)))
         for motion in played(at, u, plan.e, plan.start)
@@ -87,8 +86,9 @@ def information(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, c
 
 def played(at: Meter, u: np.ndarray, e: np.ndarray, start: Start) -> Iterator[Motion]:
     """Each of the motions (n, T, nu) at every e (m, ne), as its encoders read it: a few motions at a time, m rows each."""
-    each, model = len(e), at.world.model
-    record = u.shape[1] * at.world.substeps * (model.nq + model.nv + model.nu + model.nsensordata)
+    each, world = len(e), at.world
+    numbers = world.nq + world.nv + world.nu + sum(y.shape[1] for y in world.state.y.values())
+    record = u.shape[1] * world.substeps * numbers
     group = int(np.clip(NUMBERS // max(1, each * record), 1, len(u)))
     for a in range(0, len(u), group):
         some = u[a : a + group]
@@ -127,13 +127,13 @@ def _differences(at: Meter, z: np.ndarray, nx: int, central: bool) -> Difference
             moved[:, down[k], k] = np.clip(z[:, k] - steps[:, k], 0.0, 1.0)
         span[:, k] = moved[:, up[k], k] - moved[:, down[k], k]
     q, v = (np.repeat(a[:1], rows, 0) for a in (at.start.q, at.start.v))
-    nv = at.world.model.nv
+    nv = at.world.nv
     for k in range(nx):
         for row, sign in ((up[d + k], 1.0), (down[d + k], -1.0)) if central else ((up[d + k], 1.0),):
             if k >= nv:
                 v[row, k - nv] += sign * START
             else:
-                mujoco.mj_integratePos(at.world.model, q[row], np.eye(nv)[k], sign * START)
+                q[row] = at.world.layout.moved(q[row][None], sign * START * np.eye(nv)[k : k + 1])[0]
     u = np.repeat(at.start.u[:1], rows, 0)
     start = Start(q, v, u, None if at.start.act is None else np.repeat(at.start.act[:1], rows, 0))
     return Differences(rows, at.space.e(moved.reshape(m * rows, d)), repeated(start, m), up, down, span, nx)
@@ -159,10 +159,10 @@ def _of_motion(at: Meter, motion: Motion, plan: Differences, shape: tuple[int, i
 
 def _first(at: Meter, J: np.ndarray, d: int) -> np.ndarray:
     """Row 0 measures the start: positions and velocities where they are signals; e does not change it."""
-    first, nv, column = np.zeros((*J.shape[:3], 1, J.shape[-1])), at.world.model.nv, 0
+    first, nv, column = np.zeros((*J.shape[:3], 1, J.shape[-1])), at.world.nv, 0
     for s in at.signals:
         if s.name in JOINT:
-            for k, dof in enumerate(at.world.model.jnt_dofadr[movable(at.world.model)]):
+            for k, dof in enumerate(at.world.layout.speeds):
                 unknown_ = d + dof + (0 if s.name == "joint_pos" else nv)
                 first[:, :, unknown_, 0, column + k] = 1 / at.sd[column + k]
         column += s.size

@@ -81,7 +81,7 @@ def identify(
         raise SurefootError(f"identify: found {rows} rows in all logs, expected at least {FEWEST}")
     parts = [_parted(x, s.hold) for x in logs]
     fitted, held_out = [a for a, _ in parts], [b for _, b in parts]
-    space = Space.of(belief, float(worlds[0].model.opt.timestep))
+    space = Space.of(belief, worlds[0].dt / worlds[0].substeps)
     z = np.clip(space.z(belief.estimate()), 0.02, 0.98)  # off the bounds, where central differences have two sides
     if s.how == "cma":
         z = _by_cma(space, worlds, fitted, only, s, z, watch)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import mujoco
 import numpy as np
 
 from surefoot.belief import Belief, Box
@@ -83,7 +82,7 @@ class Case:
     @property
     def nx(self) -> int:
         """Unknowns of each window's first state."""
-        return 2 * self.world.model.nv if self.free_start else 0
+        return 2 * self.world.nv if self.free_start else 0
 
     @property
     def rows(self) -> int:
@@ -95,20 +94,15 @@ class Case:
 
     def moved(self, dx: np.ndarray) -> Start:
         """The measured first states plus dx (m, w, 2 nv): positions on their manifold, velocities by addition."""
-        m, nv, start = len(dx), self.world.model.nv, repeated(self.pieces.start, len(dx))
+        m, nv, start = len(dx), self.world.nv, repeated(self.pieces.start, len(dx))
         flat = dx.reshape(-1, 2 * nv)
-        if self.world.model.nq == nv:
-            q = start.q + flat[:, :nv]
-        else:
-            q = start.q.copy()
-            for row, d in zip(q, flat):
-                mujoco.mj_integratePos(self.world.model, row, np.ascontiguousarray(d[:nv]), 1.0)
+        q = self.world.layout.moved(start.q, flat[:, :nv])
         return Start(q, start.v + flat[:, nv:], start.u, start.act if m else None)
 
     def errors(self, e: np.ndarray, dx: np.ndarray | None) -> np.ndarray:
         """(m, w, rows, C) prediction minus measurement, for e (m, ne) and first states moved by dx (m, w, nx)."""
         w, found = len(self.pieces), []
-        size = self.world.model.nq + 2 * self.world.model.nv + self.world.model.nsensordata + 1
+        size = self.world.nq + 2 * self.world.nv + sum(y.shape[1] for y in self.world.state.y.values()) + 1
         most = max(1, int(NUMBERS // max(1, w * self.pieces.length * self.world.substeps * size)))
         for a in range(0, len(e), most):
             rows = slice(a, a + most)

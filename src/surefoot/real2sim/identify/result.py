@@ -13,6 +13,7 @@ from surefoot.real2sim.identify.noise import Noise
 from surefoot.real2sim.identify.uncertainty import WIDTH, belief_of, combinations, determined, uncertainty
 from surefoot.real2sim.replay import longest_window, windows
 from surefoot.report import Progress, Watch
+from surefoot.sim.layout import model_of
 from surefoot.world import World
 
 WORSE = 1.05  # times the error before: more is not by chance
@@ -98,7 +99,7 @@ def answer(
 
 def _middle(problem: Problem, e: np.ndarray) -> np.ndarray:
     """Delays at the middle of the interval that the engine cannot tell apart: it rounds them up to whole timesteps."""
-    model, space, out = problem.cases[0].world.model, problem.space, e.copy()
+    model, space, out = model_of(problem.cases[0].world), problem.space, e.copy()
     kept = {"action_delay": model.actuator_history, "sensor_delay": model.sensor_history}
     for i in np.flatnonzero(space.free):
         history = kept.get(space.params.items[i].target)  # rows of (samples, whether it interpolates)

@@ -124,10 +124,10 @@ class Experiment:
 
         A single run from the log's first row begins exactly there, mostly at rest.
         """
-        start, m = repeated(self.pieces.start, count), self.world.model
-        for name, into, at in (("joint_pos", start.q, m.jnt_qposadr), ("joint_vel", start.v, m.jnt_dofadr)):
+        start, layout = repeated(self.pieces.start, count), self.world.layout
+        for name, into, at in (("joint_pos", start.q, layout.places), ("joint_vel", start.v, layout.speeds)):
             if len(self.pieces) > 1 and self.noise.get(name, 0.0) > 0:
-                where = at[joints_of(m, self.pieces.log, name)]
+                where = np.array(at, int)[joints_of(layout, self.pieces.log, name)]
                 into[:, where] += self.noise[name] * rng.standard_normal((len(into), len(where)))
         return start
 

@@ -1,26 +1,32 @@
-"""residual: the force a model lacks, learned from a log of the machine, and put into the model as a Term.
+"""Residual force: what a model lacks, learned from a log of the machine and put into the model as a Term.
 
-    M(q) v' + c(q, v) = f(x, u, e) + g(x, u)        g: N and N m, a generalised force held for a control period
+    M(q) v' + c(q, v) = f(x, u, e) + g(x, u)        g: N and N m, a generalised force, constant over a control period
 
-f is the engine's, with e as believed. g is an ensemble's mean, times a trust that fades to zero where the log said nothing:
-there the model stays as it was. How much of the prediction error it takes away is measured on a part of the log that it
-never saw; where that is nothing, it is refused.
+f is the engine's, with e as believed. g is an ensemble's mean, times a trust that falls to zero where the log has no data:
+there the model stays as it was. The share of the prediction error that g removes is measured on held-out rows of the log;
+where that is nothing, g is refused.
 """
 
 from surefoot.belief import Belief
 from surefoot.log import Log
-from surefoot.real2sim.residual.force_fit import Explained, Fitting, explain
+from surefoot.real2sim.residual.force_fit import FitResult, fit_term
+from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.report import Watch
 from surefoot.world import World
 
 
-def residual(world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0) -> World:
-    """The same world with what it lacked."""
-    return world.with_(world.n, (*world.terms, missing(world, belief, log, settings, seed).term))
+def residual(world: World, belief: Belief, log: Log, settings: FitSettings | None = None, seed: int = 0) -> World:
+    """The same world with the residual force in it."""
+    return world.with_(world.n, (*world.terms, residual_force(world, belief, log, settings, seed).term))
 
 
-def missing(
-    world: World, belief: Belief, log: Log, settings: Fitting | None = None, seed: int = 0, watch: Watch | None = None
-) -> Explained:
+def residual_force(
+    world: World,
+    belief: Belief,
+    log: Log,
+    settings: FitSettings | None = None,
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> FitResult:
     """The force the world lacks, and what it explains."""
-    return explain(world, belief, log, "force", settings or Fitting(), seed, watch)
+    return fit_term(world, belief, log, "force", settings or FitSettings(), seed, watch)

@@ -71,9 +71,10 @@ def _follows(m: mujoco.MjModel, j: int) -> bool:
 
 
 def _drive(m: mujoco.MjModel, j: int, i: int | None, load: float) -> Drive:
+    weight = float(m.body_subtreemass[m.body_rootid[m.jnt_bodyid[j]]]) * G  # at a lever of 1 m
     dof, assumed, said = int(m.jnt_dofadr[j]), [], []
     limit, why = force_limit(m, j, i)
-    if not 0 < limit < ABSURD * load:
+    if not 0 < limit < ABSURD * max(load, weight):
         limit, why = MARGIN * load, "not in the model: twice the weight it carries, at its lever"
         assumed.append("limit")
     armature, damping = float(m.dof_armature[dof]), float(m.dof_damping[dof])

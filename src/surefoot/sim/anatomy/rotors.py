@@ -76,5 +76,5 @@ def _rotor(m: mujoco.MjModel, i: int, w: np.ndarray, ends: tuple[float, float], 
     lag = float(m.actuator_dynprm[i, 0]) if m.actuator_dyntype[i] in (int(mujoco.mjtDyn.mjDYN_FILTER), int(mujoco.mjtDyn.mjDYN_FILTEREXACT)) else 0.0  # fmt: skip
     site = m.site(m.actuator_trnid[i, 0]).name
     what = "thrust" if abs(w[2]) > 0 else "torque"
-    force, torque = (tuple(float(f"{x:.5g}") for x in part) for part in (w[:3], w[3:]))
-    return Rotor(str(m.actuator(i).name), force, torque, *ends, float(f"{hover:.5g}"), lag, f"{what} at site {site}")
+    force, torque = (tuple(float(f"{x:.7g}") for x in part) for part in (w[:3], w[3:]))
+    return Rotor(str(m.actuator(i).name), force, torque, *ends, float(f"{hover:.8g}"), lag, f"{what} at site {site}")

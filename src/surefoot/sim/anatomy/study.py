@@ -44,6 +44,8 @@ class Anatomy:
     rotors: tuple[Rotor, ...]
     home: np.ndarray
     """q of the default pose, feet on the floor"""
+    joint_home: Mapping[str, float]
+    """joint -> its default position, rad or m"""
     drives: tuple[Drive, ...]
     mirror: Mirrored
     imu: str
@@ -88,6 +90,7 @@ def study(m: mujoco.MjModel) -> Anatomy:
         arm=arm(m, d, tree),
         rotors=flies,
         home=q,
+        joint_home={str(m.joint(j).name): round(float(q[m.jnt_qposadr[j]]), 4) for j in tree.moved},
         drives=driven,
         mirror=mirrored(m, tree, [m.qpos0, q]) if walks else Mirrored({}),
         imu=imu,

@@ -1,7 +1,7 @@
 """The engines a task can run in, by name: one table, one line each.
 
-Every engine gets the same model, e, Terms and controls, at the same control period; the policy cannot tell which it is
-in but by what comes of its actions. Where two part, at least one of them is not what the robot does.
+Every engine gets the same model, e, Terms and controls, at the same control period. Where two of them disagree, at least
+one is wrong about the robot.
 """
 
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ CONVERGED = {"iterations": 100, "ls_iterations": 50}
 
 @dataclass(frozen=True)
 class Kind:
-    """How an engine moves a model."""
+    """An engine and its options."""
 
     about: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """the model's options that are not what its makers wrote"""
+    """model options that it overrides"""
     finer: int = 1
-    """engine steps for each one of the task's; the control period stays"""
+    """engine steps per step of the task; the control period stays"""
     mover: Makes | None = None
-    """who moves the bodies; MuJoCo where it is None"""
+    """another engine that moves the bodies; None: MuJoCo"""
 
 
 ENGINES: dict[str, Kind] = {
-    "mujoco": Kind("MuJoCo as the task's model asks for it"),
+    "mujoco": Kind("MuJoCo with the options of the task's model"),
     "bullet": Kind("PyBullet: articulated bodies, hard contacts", mover=Bullet),
     "bullet:half-step": Kind("PyBullet at half the timestep", finer=2, mover=Bullet),
     "mujoco:euler": Kind("semi-implicit Euler, joint damping implicit", {"integrator": INTEGRATOR.mjINT_EULER}),
@@ -71,7 +71,7 @@ def make(
 ) -> World:
     """n simulations of a model in the engine of that name; the spec is edited.
 
-    `explicit` is a task's own integrator: an engine that has another one, or other steps, does without.
+    `explicit` is a task's own integrator: engines with another integrator or timestep ignore it.
     """
     kind = known(name)
     for option, value in kind.options.items():

@@ -1,17 +1,17 @@
-"""Bullet moves the bodies: Featherstone's articulated bodies and projected Gauss-Seidel for what holds them.
+"""Bullet moves the bodies: Featherstone's articulated bodies and projected Gauss-Seidel for constraints.
 
     v+ = v + h M^-1 (force - C),   then impulses until no contact closes, no stop is passed, no dry friction is overcome
     q+ = q + h v+
 
-Built from the compiled MjModel and each simulation's own numbers, so every unknown that is a model field acts here. What
-Bullet has otherwise, or not at all:
+Built from the compiled MjModel and each simulation's parameters, so every unknown that is a model field acts here.
+Differences from MuJoCo:
 
-- contacts are hard, MuJoCo's are springs with dampers: solref, solimp and margins are not read; nothing bounces
-- friction is the smaller of what the cone bears and what stops the slip, solved by sweeps; its coefficient is that of the
-  geom with the ground by MuJoCo's rule (priority, or the larger), and between two moving geoms the product of both
+- contacts are hard, MuJoCo's are springs with dampers: solref, solimp and margins are ignored; nothing bounces
+- friction stops slip within the friction cone, solved by sweeps; its coefficient with the ground follows MuJoCo's rule
+  (priority, or the larger), and between two moving geoms it is the product of both
 - dry friction of joints and joint stops are hard constraints
-- forces, damping among them, are explicit: they act as they were at the beginning of a step
-- armature is a rotor behind a gear, held to its joint by the solver: see sim/multibody.py
+- forces, including damping, are explicit: evaluated at the beginning of a step
+- armature is a rotor behind a gear, constrained to its joint by the solver: see multibody.py
 - ball joints, tendons, equality constraints, ellipsoids and flexible parts are refused by name
 """
 
@@ -26,14 +26,14 @@ from surefoot.sim.engines.force_sensors import Readers, Touch
 from surefoot.sim.engines.multibody import placed, touching, trees
 from surefoot.sim.integrator import Mover, Numbers
 
-WORLDS = 64  # Bullet's own worlds at most: each takes 30 MB. More simulations than that share them
+WORLDS = 64  # largest number of Bullet worlds, of 30 MB each. More simulations share them
 
 
 class Bullet(Mover):
     """n simulations in Bullet, up to WORLDS of them each in a world of its own.
 
-    Those that share one do not touch, but the solver takes their constraints in an order that depends on all of them: it
-    moves the fifth digit of what a simulation does. Same calls, same bits, in any case.
+    Those that share one do not collide, but the solver's order of constraints depends on all of them, which changes the
+    fifth digit of results. The same calls give the same bits in any case.
     """
 
     def __init__(self, model: mujoco.MjModel, numbers: Numbers, n: int):
@@ -52,8 +52,8 @@ class Bullet(Mover):
         self.copies = [Copies(model, tree, n) for tree in trees(model, geared)]
         self.readers = Readers(model)
         self.clients = [Client(p, model, self.still, self.pairs) for _ in range(-(-n // self.crowd))]
-        self.fresh = np.ones(n, bool)  # to be grown anew
-        self.known = np.full((n, model.nq), np.nan), np.full((n, model.nv), np.nan)  # as the last move left them
+        self.fresh = np.ones(n, bool)  # to be rebuilt
+        self.known = np.full((n, model.nq), np.nan), np.full((n, model.nv), np.nan)  # after the last move
         self.last = (*self.known, self.known[1])  # q and v before it, and the change of v
         self.loss = np.full((n, model.nv), np.nan)
 
@@ -95,7 +95,7 @@ class Bullet(Mover):
             copies.cut(i, self.clients[i // self.crowd])
 
     def _grow(self, i: int, q: np.ndarray, v: np.ndarray) -> None:
-        """Simulation i's bodies anew, with its own numbers, and nothing that the old ones remembered."""
+        """Rebuild simulation i's bodies with its parameters, without any cached contacts."""
         client = self.clients[i // self.crowd]
         where: dict[int, tuple[int, int]] = {}  # geom -> body, link
         for copies in self.copies:
@@ -113,7 +113,7 @@ class Bullet(Mover):
         self.loss[i] = np.nan
 
     def _hold(self, rows: np.ndarray, q: np.ndarray, v: np.ndarray) -> None:
-        """Dry friction where it has changed, and stops that have come near."""
+        """Update dry friction that has changed, and stops that are near."""
         loss, stops = self._rows("dof_frictionloss"), self._rows("jnt_range")
         if self.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS:
             loss = np.zeros_like(loss)
@@ -166,14 +166,14 @@ class Bullet(Mover):
 
 
 def _touch(c: tuple[Any, ...], geom: int, other: int, sign: float) -> Touch:
-    """One of Bullet's contact points, as what it does to the geom that is first (sign 1) or second (-1) in it."""
+    """One of Bullet's contact points, acting on its first (sign 1) or second (-1) geom."""
     normal = np.array(c[7])  # towards the first
     force = c[9] * normal + c[10] * np.array(c[11]) + c[12] * np.array(c[13])
     return Touch(geom, other, 0.5 * (np.array(c[5]) + np.array(c[6])), sign * force, -sign * normal, float(c[9]))
 
 
 def _friction(model: mujoco.MjModel, friction: np.ndarray, g: int, pairs: list[tuple[int, int]]) -> list[float]:
-    """Sliding, spinning and rolling friction of a geom on the first thing that stands still and may touch it.
+    """Sliding, spinning and rolling friction of a geom on the first fixed geom that may touch it.
 
     MuJoCo's rule: coefficients and condim are those of the geom with priority, or else the larger of both.
     """

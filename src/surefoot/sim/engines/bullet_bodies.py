@@ -27,7 +27,7 @@ STILL, MOVING = 1, 2  # groups of shapes: fixed ones collide with moving ones, t
 
 
 def pybullet() -> Any:
-    with _hush():  # its import tells stderr when it was built
+    with _hush():  # its import prints to stderr
         try:
             import pybullet
         except ImportError:
@@ -57,7 +57,7 @@ def _xyzw(R: np.ndarray) -> list[float]:
 
 
 class Client:
-    """One Bullet world with what never moves in it; simulations that share it do not meet."""
+    """One Bullet world with its fixed geoms; simulations that share it do not collide."""
 
     def __init__(self, p: Any, model: mujoco.MjModel, still: dict[int, Pose], pairs: list[tuple[int, int]]):
         self.p, self.model, self.id = p, model, p.connect(p.DIRECT)
@@ -119,7 +119,7 @@ class Client:
         )  # fmt: skip
 
     def _middle(self, g: int) -> Pose:
-        """Where Bullet has a shape's origin in MuJoCo's frame: a height field's halfway between its least and largest."""
+        """Bullet's origin of a shape in MuJoCo's frame: of a height field, halfway between its lowest and highest point."""
         if self.model.geom_type[g] != GEOM.mjGEOM_HFIELD:
             return HERE
         heights = self._heights(g)
@@ -127,7 +127,7 @@ class Client:
 
 
 class Copies:
-    """One tree of the model, grown once in each of n simulations."""
+    """One tree of the model in each of n simulations."""
 
     def __init__(self, model: mujoco.MjModel, tree: Tree, n: int):
         self.model, self.tree = model, tree
@@ -146,11 +146,11 @@ class Copies:
         self.centre, self.turn = np.zeros((n, 3)), np.zeros((n, 4))  # the root's frame in its body's
 
     def grow(self, i: int, client: Client, has: Placed, q: np.ndarray, v: np.ndarray) -> None:
-        """Simulation i's tree anew, at its q and v."""
+        """Rebuild simulation i's tree at its q and v."""
         self.cut(i, client)
         self.uid[i] = uid = self._create(client, has)
         self.centre[i], self.turn[i] = has.root[0], from_matrix(has.root[1])
-        # Bullet's own damping and speed limit; a call that sets them of a link would move its other numbers to the root
+        # Bullet's damping and speed limit; setting them on a link would reset other values of the root
         client.call("changeDynamics", uid, -1, linearDamping=0.0, angularDamping=0.0, maxJointVelocity=FASTEST)
         masses, inertias = [has.root_mass, *has.masses.tolist()], [has.root_inertia, *has.inertias]
         for k, (mass, inertia) in enumerate(zip(masses, inertias)):
@@ -207,19 +207,19 @@ class Copies:
             self.uid[i] = -1
 
     def hold(self, i: int, client: Client, loss: np.ndarray) -> None:
-        """Dry friction: a motor that wants no speed and has no more than that force."""
+        """Dry friction: a velocity motor with target 0 and limited force."""
         if self.links:
             forces, mode = loss[self.v].tolist(), client.p.VELOCITY_CONTROL
             client.call("setJointMotorControlArray", int(self.uid[i]), self.links, mode, forces=forces)
 
     def stop(self, k: int, i: int, client: Client, low: float, high: float) -> None:
-        """Tell Bullet of a joint's stops; they stay until the tree is grown anew."""
+        """Add a joint's stops; they stay until the tree is rebuilt."""
         low, high = float(low - self.rest[k]), float(high - self.rest[k])
         client.call("changeDynamics", int(self.uid[i]), self.links[k], jointLowerLimit=low, jointUpperLimit=high)
         self.stopped[i, k] = True
 
     def within_reach(self, q: np.ndarray, v: np.ndarray, stops: np.ndarray, h: float) -> np.ndarray:
-        """(simulation, joint) pairs whose stops are near and not yet told."""
+        """(simulation, joint) pairs whose stops are near and not yet added."""
         q, reach = q[:, self.q], NEAR + SOON * h * np.abs(v[:, self.v])
         low, high = stops[:, self.joints, 0], stops[:, self.joints, 1]
         return np.argwhere(self.limited & ~self.stopped & ((q - low < reach) | (high - q < reach)))
@@ -234,7 +234,7 @@ class Copies:
             client.call("applyExternalTorque", uid, -1, wrench[6:].tolist(), p.WORLD_FRAME)
 
     def wrenches(self, q: np.ndarray, force: np.ndarray) -> np.ndarray:
-        """(n, 9) where a root's centre of mass is, and the force there and torque that its free joint's forces are."""
+        """(n, 9) position of a root's centre of mass, and its free joint's forces as force and torque there."""
         if not self.tree.root:
             return np.zeros((len(q), 9))
         quat, b = q[:, self.root_q + 3 : self.root_q + 7], self.root_v
@@ -243,7 +243,7 @@ class Copies:
         return np.concatenate([q[:, self.root_q : self.root_q + 3] + arm, pull, twist], 1)
 
     def read(self, rows: np.ndarray, clients: list[Client], q: np.ndarray, v: np.ndarray) -> None:
-        """Write where they are into the model's q and v."""
+        """Write their state into the model's q and v."""
         base, joints = np.zeros((len(rows), 13)), np.zeros((len(rows), 2, len(self.links)))
         for k, i in enumerate(rows):
             client, uid = clients[k], int(self.uid[i])

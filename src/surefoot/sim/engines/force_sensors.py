@@ -1,8 +1,8 @@
-"""Readings of sensors that feel forces and accelerations, from what another engine than MuJoCo found of them.
+"""Readings of force and acceleration sensors from the contacts and accelerations of another engine than MuJoCo.
 
-Touch is the sum of normal forces on a site's body within the site's volume; a contact sensor may count the points where
-two geoms touch. The others are MuJoCo's own formulas, given the accelerations that came about and the contact forces as
-wrenches on the bodies they act on.
+Touch is the sum of normal forces on a site's body within the site's volume; a contact sensor may count the contact points
+of two geoms. The others use MuJoCo's formulas with the other engine's accelerations, and contact forces as wrenches on
+bodies.
 """
 
 import copy
@@ -24,7 +24,7 @@ MOVED = {
         SENSOR.mjSENS_FRAMELINACC, SENSOR.mjSENS_FRAMEANGACC,
     )
 }  # fmt: skip
-KNOWN = {int(SENSOR.mjSENS_ACTUATORFRC), int(SENSOR.mjSENS_JOINTACTFRC)}  # MuJoCo works them out all the same
+KNOWN = {int(SENSOR.mjSENS_ACTUATORFRC), int(SENSOR.mjSENS_JOINTACTFRC)}  # MuJoCo computes them in any case
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Touch:
 
 
 class Readers:
-    """The sensors of a model that another engine has to answer for; says which of them none can."""
+    """The sensors of a model that another engine must compute; refuses those that it cannot."""
 
     def __init__(self, model: mujoco.MjModel):
         kinds = model.sensor_type
@@ -117,8 +117,8 @@ def _check(model: mujoco.MjModel, k: int) -> None:
         geom = int(mujoco.mjtObj.mjOBJ_GEOM)
         between = model.sensor_objtype[k] == geom == model.sensor_reftype[k]
         if not between or model.sensor_intprm[k, 0] != FOUND or model.sensor_intprm[k, 2] != 1:
-            raise SurefootError(f"{where}: of contacts, MuJoCo alone reads more than whether two geoms touch")
+            raise SurefootError(f"{where}: only MuJoCo reads more of a contact than whether two geoms touch")
     elif kind not in MOVED | {TOUCH}:
-        raise SurefootError(f"{where}: {SENSOR(kind).name[7:].lower()} is read by MuJoCo alone")
+        raise SurefootError(f"{where}: {SENSOR(kind).name[7:].lower()} is computed by MuJoCo only")
     if model.sensor_history[k, 0] > 0:
-        raise SurefootError(f"{where}: a sensor of forces with a delay is read by MuJoCo alone")
+        raise SurefootError(f"{where}: a force sensor with a delay is computed by MuJoCo only")

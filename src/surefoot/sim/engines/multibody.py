@@ -1,15 +1,15 @@
-"""A compiled MjModel as trees of links with one joint each, the form that reduced-coordinate engines take.
+"""A compiled MjModel as trees of links with one joint each, the form of reduced-coordinate engines.
 
 A body with k joints is a chain of k links, the last of which has its mass; a body without joints is fixed to its
-parent. Each geom that may touch something is a weightless link of its own, so that friction and contact forces are
-known by geom. A free body is the root of its tree; other trees are rooted in the world, by a link that is fixed to it.
+parent. Each colliding geom is a massless link, so that friction and contact forces are known by geom. A free body is
+the root of its tree; other trees are rooted in the world, by a link that is fixed to it.
 
 Armature a is what a rotor behind a gear of ratio r has as inertia a / r^2: a link of its own on what carries the motor,
 turning r times as fast as the joint. Its kinetic energy, a (w + w_carrier / r)^2 / 2, is MuJoCo's a w^2 / 2 for large r. A
 joint on the world needs no rotor: there the same inertia, or mass, of the link is the same physics.
 
-Poses are (position, rotation matrix). A link's frame is told in the frame of its MuJoCo body at rest: it has the joint's
-anchor as origin and the body's axes, so the joint turns about an axis through the origin.
+Poses are (position, rotation matrix). A link's frame, relative to its MuJoCo body at rest, has the joint's anchor as
+origin and the body's axes, so the joint's axis passes through the origin.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ def touching(model: mujoco.MjModel) -> list[tuple[int, int]]:
 
 
 def trees(model: mujoco.MjModel, geared: np.ndarray) -> tuple[Tree, ...]:
-    """The model's trees; says which of its parts no such engine has. `geared`: (nv,) bool, may have armature."""
+    """The model's trees; refuses parts that only MuJoCo has. `geared`: (nv,) bool, may have armature."""
     _check(model, geared)
     shaped = {g for pair in touching(model) for g in pair}
     found: dict[int, tuple[int, list[Link]]] = {}  # body at the top -> root, links
@@ -134,7 +134,7 @@ def _check(model: mujoco.MjModel, geared: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Placed:
-    """A tree's numbers in one simulation, in the order of its links."""
+    """A tree's parameters in one simulation, in the order of its links."""
 
     root: Pose
     """frame of the root in its body's: its centre of mass and principal axes; the world's own for the world"""
@@ -150,7 +150,7 @@ class Placed:
 
 
 def placed(model: mujoco.MjModel, tree: Tree, field: Field, still: dict[int, Pose]) -> Placed:
-    """What one simulation's e makes of a tree. `still`: poses in the world of bodies that never move."""
+    """A tree's parameters in one simulation. `still`: world poses of bodies that never move."""
     root, root_mass, root_inertia = HERE, 0.0, np.zeros(3)
     if tree.root:
         root, root_inertia = _principal(field, tree.root)

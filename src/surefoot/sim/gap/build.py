@@ -1,4 +1,4 @@
-"""A task's world with ingredients of the reality gap mixed in."""
+"""A task's world with ingredients of the reality gap."""
 
 import math
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from surefoot.sim.gap.air import AIRS
 from surefoot.sim.gap.joints import JOINTS, dc_motors
 from surefoot.sim.gap.link import LINKS
 from surefoot.sim.gap.numbers import NUMBERS
-from surefoot.sim.gap.observed_world import Shown, through, view
-from surefoot.sim.gap.recipe import FASTEST, SLOWEST, Ingredient, Making, Number, Plain
+from surefoot.sim.gap.observed_world import ObservedWorld, on_whole, view
+from surefoot.sim.gap.recipe import FASTEST, SLOWEST, Ingredient, Number, Plain, Recipe
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 from surefoot.world import World
 
 INGREDIENTS: dict[str, Ingredient] = {i.name: i for i in (*NUMBERS, *JOINTS, *AIRS, *LINKS)}
-"""in the order in which they are mixed: sensors after what they sense, delays after what they delay"""
+"""in the order in which they are added: sensors after what they measure, delays last"""
 
 
 def fitting(task: Task) -> list[str]:
-    """Ingredients that the task's model can have."""
+    """Ingredients that fit the task's model."""
     plain = Plain(_spec(task, torque=False).compile())
     return [name for name, ingredient in INGREDIENTS.items() if ingredient.fits(plain)]
 
@@ -41,7 +41,7 @@ def check(strengths: Mapping[str, float]) -> None:
 def world_of(
     task: Task, strengths: Mapping[str, float], seed: int, n: int = 1, threads: int = 1, torque: bool = False
 ) -> World:
-    """n copies of one machine: the task's model at its nominal e, made wrong by ingredients drawn from a seed.
+    """n copies of one robot: the task's model at its nominal e, changed by ingredients drawn from a seed.
 
     `torque` adds a sensor for the force of each joint's motor.
     """
@@ -49,25 +49,25 @@ def world_of(
 
 
 def numbers_of(task: Task, strengths: Mapping[str, float], seed: int, torque: bool = False) -> dict[str, list[Number]]:
-    """Ingredient -> the numbers it gives the machine that `world_of` makes: what it alone makes of the model's."""
+    """Ingredient -> the parameters it sets in the robot of `world_of`, computed from the plain model's."""
     return _mixed(task, strengths, seed, torque).numbers
 
 
-def _mixed(task: Task, strengths: Mapping[str, float], seed: int, torque: bool) -> Making:
-    """The task's model with each ingredient added, each drawn from a stream of its own."""
+def _mixed(task: Task, strengths: Mapping[str, float], seed: int, torque: bool) -> Recipe:
+    """The task's model with each ingredient added, each drawn from its own random stream."""
     check(strengths)
     spec = _spec(task, torque)
-    make = Making(spec, Plain(spec.compile()), stream(seed, "ingredient"))
+    recipe = Recipe(spec, Plain(spec.compile()), stream(seed, "ingredient"))
     for name, ingredient in INGREDIENTS.items():
         if strengths.get(name, 0.0) > 0:
-            ingredient.check(make.plain, f"task {task.name}")
-            make.rng, make.numbers[name] = stream(seed, f"ingredient {name}"), []
-            ingredient.add(make, float(strengths[name]))
-    return make
+            ingredient.check(recipe.plain, f"task {task.name}")
+            recipe.rng, recipe.numbers[name] = stream(seed, f"ingredient {name}"), []
+            ingredient.add(recipe, float(strengths[name]))
+    return recipe
 
 
 def _spec(task: Task, torque: bool) -> mujoco.MjSpec:
-    """The task's model, with a name for everything that ingredients address by name."""
+    """The task's model, with a name for everything that is addressed by name."""
     spec = load_robot(task.robot).spec
     for kind in (spec.bodies, spec.joints, spec.actuators, spec.sensors, spec.sites):
         for i, thing in enumerate(kind):
@@ -80,49 +80,49 @@ def _spec(task: Task, torque: bool) -> mujoco.MjSpec:
     return spec
 
 
-def _world(task: Task, make: Making, n: int, threads: int) -> World:
-    dc_motors(make)
-    substeps = task.substeps * _refine(make)
-    _delay(make)
-    model = compile_for(make.spec, task.params)
+def _world(task: Task, recipe: Recipe, n: int, threads: int) -> World:
+    dc_motors(recipe)
+    substeps = task.substeps * _refine(recipe)
+    _delay(recipe)
+    model = compile_for(recipe.spec, task.params)
     _check_nominal(task)
-    for tune in make.tunes:
+    for tune in recipe.tunes:
         tune(model)
     mujoco.mj_setConst(model, mujoco.MjData(model))
-    terms = (*task.terms, *make.terms)
-    explicit = task.explicit and not make.added  # springs want the engine's own integrator
-    if not make.added and not make.motors:
+    terms = (*task.terms, *recipe.terms)
+    explicit = task.explicit and not recipe.added  # springs need the engine's own integrator
+    if not recipe.added and not recipe.motors:
         return Engine(model, task.params, n, substeps, threads, terms, Law(explicit, writes=False))
-    how = view(make.plain.model, model, make.slack)
-    terms = tuple(through(term, how) for term in terms)
+    how = view(recipe.plain.model, model, recipe.slack)
+    terms = tuple(on_whole(term, how) for term in terms)
     engine = Engine(model, task.params, n, substeps, threads, terms, Law(explicit, writes=False))
-    return Shown(engine, make.plain.model, how)
+    return ObservedWorld(engine, recipe.plain.model, how)
 
 
-def _refine(make: Making) -> int:
-    """Shorten the engine's step for the stiffest spring: h w < 0.4, w^2 = k / m. Returns by how much."""
-    if not make.added:
+def _refine(recipe: Recipe) -> int:
+    """Shorten the engine's step for the stiffest spring: h w < 0.4, w^2 = k / m. Returns the factor."""
+    if not recipe.added:
         return 1
-    model, h = make.spec.compile(), make.spec.option.timestep
-    rates = [np.sqrt(k * model.dof_invweight0[model.joint(j).dofadr[0]]) for j, k in make.springs.items()]
+    model, h = recipe.spec.compile(), recipe.spec.option.timestep
+    rates = [np.sqrt(k * model.dof_invweight0[model.joint(j).dofadr[0]]) for j, k in recipe.springs.items()]
     longest = min(SLOWEST, max(FASTEST, 0.4 / max([*rates, 1.0])))
     finer = math.ceil(h / longest - 1e-9)
-    make.spec.option.timestep = h / finer
+    recipe.spec.option.timestep = h / finer
     return finer
 
 
-def _delay(make: Making) -> None:
-    """The engine's own delays, with buffers that are long enough."""
-    h, mute = make.spec.option.timestep, int(mujoco.mjtCtrlInput.mjINPUT_NONE)
-    told = [a for a in make.spec.actuators if a.ctrlspec != mute]
-    for things, more in ((told, make.sending), (make.spec.sensors, make.reading)):
+def _delay(recipe: Recipe) -> None:
+    """The engine's own delays, with buffers of sufficient length."""
+    h, mute = recipe.spec.option.timestep, int(mujoco.mjtCtrlInput.mjINPUT_NONE)
+    driven = [a for a in recipe.spec.actuators if a.ctrlspec != mute]
+    for things, more in ((driven, recipe.command_delay), (recipe.spec.sensors, recipe.sensor_delay)):
         for thing in things if more else ():
             thing.delay += more
             thing.nsample = max(thing.nsample, math.ceil(thing.delay / h - 1e-9) + 1)
 
 
 def _check_nominal(task: Task) -> None:
-    """Nothing writes e here, so the model's own numbers have to be the nominal ones."""
+    """Nothing writes e here, so the model's values must be the nominal ones."""
     model = compile_for(load_robot(task.robot).spec, task.params)
     for p in task.params:
         if p.target not in TARGETS:
@@ -133,7 +133,7 @@ def _check_nominal(task: Task) -> None:
         for f, value in rows.items():
             if not np.allclose(value[0], _field(model, f), rtol=1e-9, atol=1e-12):
                 raise SurefootError(
-                    f"task {task.name}: param {p.name}: expected the model's own number as nominal, found {p.nominal}"
+                    f"task {task.name}: param {p.name}: expected the model's own value as nominal, found {p.nominal}"
                 )
 
 

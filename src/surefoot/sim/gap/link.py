@@ -1,7 +1,7 @@
-"""The wires between policy and robot, and what the robot's sensors say: delays, losses and lies.
+"""The connection between policy and robot: delays, lost packets and sensor errors.
 
-Motors' delays and the model's own sensors' are the engine's; what no sensor of the model tells (q and v, read straight)
-passes the same delay here. Noise, bias and drift come in multiples of each column's spread (signals.py).
+Delays of motors and of the model's sensors are the engine's; q and v, which have no sensor, get the same delay here.
+Noise, bias and drift are multiples of each column's spread (signals.py).
 """
 
 from dataclasses import dataclass, field
@@ -10,95 +10,100 @@ import mujoco
 import numpy as np
 
 from surefoot.rotation import exp, product, to_body
-from surefoot.sim.gap.recipe import HINGE, Ingredient, Making, Plain
+from surefoot.sim.gap.recipe import HINGE, Ingredient, Plain, Recipe
 from surefoot.sim.gap.signals import Signals
 from surefoot.world import Chance, OnAction, OnSense, State
 
 SENDING, READING = 0.06, 0.04  # s, at s = 1
-UNSURE, DROPPED = 0.5, 0.3  # chances at s = 1: of a command one period late, of a packet lost
-SLOW = 10.0  # s in which a drift grows by one spread
-OFFSET = {True: 0.05, False: 0.005}  # rad, m: of an encoder's zero
-CROOKED = 0.1  # rad: how an IMU is mounted
+UNSURE, DROPPED = 0.5, 0.3  # probabilities at s = 1: of a command one period late, of a lost packet
+SLOW = 10.0  # s in which a drift reaches one spread
+OFFSET = {True: 0.05, False: 0.005}  # rad, m: encoder offset
+CROOKED = 0.1  # rad: misalignment of an IMU
 S = mujoco.mjtSensor
 
 
-def action_latency(make: Making, s: float) -> None:
-    make.sending = s * SENDING
-    make.tell("delay of commands", make.sending, "s")
+def action_latency(recipe: Recipe, s: float) -> None:
+    recipe.command_delay = s * SENDING
+    recipe.record("delay of commands", recipe.command_delay, "s")
 
 
-def observation_latency(make: Making, s: float) -> None:
-    make.reading = s * READING
-    make.tell("age of readings", make.reading, "s")
-    make.terms.append(Late(Signals(make.plain), make.reading))
+def observation_latency(recipe: Recipe, s: float) -> None:
+    recipe.sensor_delay = s * READING
+    recipe.record("delay of readings", recipe.sensor_delay, "s")
+    recipe.terms.append(DelayedState(Signals(recipe.plain), recipe.sensor_delay))
 
 
-def action_jitter(make: Making, s: float) -> None:
-    make.tell("chance of a late command", s * UNSURE)
-    make.terms.append(Held("jitter", s * UNSURE))
+def action_jitter(recipe: Recipe, s: float) -> None:
+    recipe.record("probability of a late command", s * UNSURE)
+    recipe.terms.append(HeldCommand("jitter", s * UNSURE))
 
 
-def dropped_packets(make: Making, s: float) -> None:
-    make.tell("chance of a lost packet", s * DROPPED)
-    make.terms += [Held("dropped commands", s * DROPPED), Lost(Signals(make.plain), s * DROPPED)]
+def dropped_packets(recipe: Recipe, s: float) -> None:
+    recipe.record("probability of a lost packet", s * DROPPED)
+    recipe.terms += [HeldCommand("dropped commands", s * DROPPED), LostReadings(Signals(recipe.plain), s * DROPPED)]
 
 
-def sensor_noise(make: Making, s: float) -> None:
-    signals = Signals(make.plain)
-    _tell(make, signals, "sd of", s * signals.spread)
-    make.terms.append(Noisy(signals, s * signals.spread))
+def sensor_noise(recipe: Recipe, s: float) -> None:
+    signals = Signals(recipe.plain)
+    _record(recipe, signals, "sd of", s * signals.spread)
+    recipe.terms.append(Noisy(signals, s * signals.spread))
 
 
-def sensor_bias(make: Making, s: float) -> None:
-    signals = Signals(make.plain)
-    bias = s * signals.spread * make.rng.uniform(-1, 1, len(signals.spread))
-    _tell(make, signals, "bias of", bias)
-    make.terms.append(Biased(signals, bias))
+def sensor_bias(recipe: Recipe, s: float) -> None:
+    signals = Signals(recipe.plain)
+    bias = s * signals.spread * recipe.rng.uniform(-1, 1, len(signals.spread))
+    _record(recipe, signals, "bias of", bias)
+    recipe.terms.append(Biased(signals, bias))
 
 
-def sensor_drift(make: Making, s: float) -> None:
-    signals = Signals(make.plain)
-    slope = s * signals.spread * make.rng.uniform(-1, 1, len(signals.spread)) / SLOW
-    _tell(make, signals, "drift a second of", slope)
-    make.terms.append(Biased(signals, 0 * slope, slope))
+def sensor_drift(recipe: Recipe, s: float) -> None:
+    signals = Signals(recipe.plain)
+    slope = s * signals.spread * recipe.rng.uniform(-1, 1, len(signals.spread)) / SLOW
+    _record(recipe, signals, "drift per second of", slope)
+    recipe.terms.append(Biased(signals, 0 * slope, slope))
 
 
-def _tell(make: Making, signals: Signals, what: str, z: np.ndarray) -> None:
+def _record(recipe: Recipe, signals: Signals, what: str, z: np.ndarray) -> None:
     for name, (at, unit) in signals.parts.items():
         if z[at].any():
-            make.tell(f"{what} {name}", z[at] if z[at].size > 1 else z[at][0], unit)
+            recipe.record(f"{what} {name}", z[at] if z[at].size > 1 else z[at][0], unit)
 
 
-def encoder_offset(make: Making, s: float) -> None:
-    """Encoders' zeros are off: readings by o, and servos, which trust them, hold their joints at u - o."""
-    plain, signals = make.plain, Signals(make.plain)
+def encoder_offset(recipe: Recipe, s: float) -> None:
+    """Encoder offsets o: readings are off by o, and servos, which use them, hold their joints at u - o."""
+    plain, signals = recipe.plain, Signals(recipe.plain)
     offset, moved = np.zeros(len(signals.spread)), np.zeros(plain.model.nu)
     for j in plain.joints:
-        o = s * OFFSET[bool(plain.model.jnt_type[j] == HINGE)] * make.rng.choice([-1.0, 1.0]) * make.rng.uniform(0.5, 1)
+        o = (
+            s
+            * OFFSET[bool(plain.model.jnt_type[j] == HINGE)]
+            * recipe.rng.choice([-1.0, 1.0])
+            * recipe.rng.uniform(0.5, 1)
+        )
         offset[signals.encoders(j)] = o
-        make.tell(f"offset of {plain.model.joint(j).name}", o, "rad" if plain.model.jnt_type[j] == HINGE else "m")
+        recipe.record(f"offset of {plain.model.joint(j).name}", o, "rad" if plain.model.jnt_type[j] == HINGE else "m")
         for d in plain.drives:
             if d.joint == plain.model.joint(j).name and d.servo:
                 moved[plain.model.actuator_ctrladr[d.number]] = d.gear * o
-    make.terms += [Biased(signals, offset), Moved(-moved)]
+    recipe.terms += [Biased(signals, offset), ActionOffset(-moved)]
 
 
-def imu_misalignment(make: Making, s: float) -> None:
-    """The IMU is mounted askew: its site is turned, or, where the model has none, the base's attitude and rates."""
-    axis = make.rng.standard_normal(3)
-    r, m = s * CROOKED * axis / np.linalg.norm(axis), make.plain.model
+def imu_misalignment(recipe: Recipe, s: float) -> None:
+    """The IMU is misaligned: its site is rotated, or without one the base's attitude and angular velocity."""
+    axis = recipe.rng.standard_normal(3)
+    r, m = s * CROOKED * axis / np.linalg.norm(axis), recipe.plain.model
     turn = exp(r)
-    make.tell("turn of the IMU", r, "rad")
-    for i in _imus(make.plain):
-        site = make.spec.site(m.site(i).name)
+    recipe.record("rotation of the IMU", r, "rad")
+    for i in _imus(recipe.plain):
+        site = recipe.spec.site(m.site(i).name)
         site.alt.type, site.quat = mujoco.mjtOrientation.mjORIENTATION_QUAT, product(m.site_quat[i], turn)
-    if not _imus(make.plain) and make.plain.free is not None:
-        j = make.plain.free
-        make.terms.append(Askew(turn, int(m.jnt_qposadr[j]) + 3, int(m.jnt_dofadr[j]) + 3))
+    if not _imus(recipe.plain) and recipe.plain.free is not None:
+        j = recipe.plain.free
+        recipe.terms.append(Misaligned(turn, int(m.jnt_qposadr[j]) + 3, int(m.jnt_dofadr[j]) + 3))
 
 
 def _imus(plain: Plain) -> list[int]:
-    """Sites that inertial sensors sit on."""
+    """Sites with inertial sensors."""
     m = plain.model
     kinds = (S.mjSENS_GYRO, S.mjSENS_ACCELEROMETER, S.mjSENS_MAGNETOMETER, S.mjSENS_FRAMEQUAT)
     site = int(mujoco.mjtObj.mjOBJ_SITE)
@@ -106,8 +111,8 @@ def _imus(plain: Plain) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Held(OnAction):
-    """With some chance a command does not come in time, and the last one holds for another period."""
+class HeldCommand(OnAction):
+    """With some probability a command is late, and the previous one acts for another period."""
 
     purpose: str
     chance: float
@@ -118,7 +123,7 @@ class Held(OnAction):
 
 
 @dataclass(frozen=True)
-class Moved(OnAction):
+class ActionOffset(OnAction):
     by: np.ndarray  # (nu,)
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
@@ -127,7 +132,7 @@ class Moved(OnAction):
 
 @dataclass(frozen=True)
 class Noisy(OnSense):
-    """White noise of standard deviation sd, anew in each control period."""
+    """White noise of standard deviation sd, drawn in each control period."""
 
     signals: Signals
     sd: np.ndarray
@@ -140,23 +145,23 @@ class Noisy(OnSense):
 
 @dataclass(frozen=True)
 class Biased(OnSense):
-    """A constant offset, and one that grows with the time since the robot was switched on."""
+    """A constant offset, and a drift that grows from the start of the run."""
 
     signals: Signals
     offset: np.ndarray
-    slope: np.ndarray | float = 0.0  # a second
+    slope: np.ndarray | float = 0.0  # per second
 
     def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
         return self.signals.state(x, self.signals.row(x) + self.offset + self.slope * (chance.step * chance.dt))
 
 
 @dataclass(frozen=True)
-class Askew(OnSense):
-    """A base's attitude and rates in a frame turned against its own: R' = R D, w' = D^T w."""
+class Misaligned(OnSense):
+    """A base's attitude and angular velocity in a frame rotated by D: R' = R D, w' = D^T w."""
 
     turn: np.ndarray  # quaternion of D
-    quat: int  # where in q
-    rates: int  # where in v
+    quat: int  # address in q
+    rates: int  # address in v
 
     def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
         q, v, attitude, rates = (
@@ -171,8 +176,8 @@ class Askew(OnSense):
 
 
 @dataclass
-class Late(OnSense):
-    """q and v as they were `delay` seconds ago, between two control periods in proportion."""
+class DelayedState(OnSense):
+    """q and v as they were `delay` seconds ago, interpolated between control periods."""
 
     signals: Signals
     delay: float
@@ -195,8 +200,8 @@ class Late(OnSense):
 
 
 @dataclass
-class Lost(OnSense):
-    """With some chance a packet of readings is lost, and whoever asks is told the last one again."""
+class LostReadings(OnSense):
+    """With some probability a packet of readings is lost, and the previous one is read again."""
 
     signals: Signals
     chance: float
@@ -220,13 +225,13 @@ class Lost(OnSense):
 
 
 LINKS = (
-    Ingredient("action_latency", "commands reach motors up to 60 ms later", "actuators", lambda p: p.model.nu > 0, action_latency),
+    Ingredient("action_latency", "commands are delayed by up to 60 ms", "actuators", lambda p: p.model.nu > 0, action_latency),
     Ingredient("action_jitter", "up to every second command is a period late", "actuators", lambda p: p.model.nu > 0, action_jitter),
-    Ingredient("encoder_offset", "joints' zeros up to 0.05 rad or 5 mm off, for readings and servos", "hinges or slides", lambda p: bool(p.joints), encoder_offset),
-    Ingredient("imu_misalignment", "the IMU is mounted up to 0.1 rad askew", "an IMU or a free base", lambda p: bool(_imus(p)) or p.free is not None, imu_misalignment),
-    Ingredient("sensor_bias", "constant offsets of sensors", "joints", lambda p: p.model.njnt > 0, sensor_bias),
-    Ingredient("sensor_drift", "offsets of sensors that grow over seconds", "joints", lambda p: p.model.njnt > 0, sensor_drift),
-    Ingredient("sensor_noise", "noise of sensors", "joints", lambda p: p.model.njnt > 0, sensor_noise),
-    Ingredient("observation_latency", "readings are up to 40 ms old", "joints", lambda p: p.model.njnt > 0, observation_latency),
+    Ingredient("encoder_offset", "encoder offsets up to 0.05 rad or 5 mm, in readings and servos", "hinges or slides", lambda p: bool(p.joints), encoder_offset),
+    Ingredient("imu_misalignment", "the IMU is rotated by up to 0.1 rad", "an IMU or a free base", lambda p: bool(_imus(p)) or p.free is not None, imu_misalignment),
+    Ingredient("sensor_bias", "constant sensor offsets", "joints", lambda p: p.model.njnt > 0, sensor_bias),
+    Ingredient("sensor_drift", "sensor offsets that grow over seconds", "joints", lambda p: p.model.njnt > 0, sensor_drift),
+    Ingredient("sensor_noise", "sensor noise", "joints", lambda p: p.model.njnt > 0, sensor_noise),
+    Ingredient("observation_latency", "readings are delayed by up to 40 ms", "joints", lambda p: p.model.njnt > 0, observation_latency),
     Ingredient("dropped_packets", "up to 0.3 of packets are lost, both ways", "actuators", lambda p: p.model.nu > 0, dropped_packets),
 )  # fmt: skip

@@ -1,6 +1,6 @@
-"""A World whose model has joints and actuators that its robot's makers do not know of, seen as they see it.
+"""A World whose model has additional hidden joints and actuators, observed through the plain model.
 
-q_shown = q_joint + sum of the joints behind it (where the link is);  v likewise;  what else was added is not shown
+q_observed = q_joint + sum of the joints behind it (the link's position);  v likewise;  other added states are hidden
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ X = TypeVar("X", State, Motion)
 
 @dataclass(frozen=True)
 class View:
-    """Where the plain model's columns are in the whole model's."""
+    """Addresses of the plain model's columns in the whole model's."""
 
     q: np.ndarray
     v: np.ndarray
@@ -29,19 +29,19 @@ class View:
     nv: int
 
     def slack(self, x: X) -> tuple[np.ndarray, np.ndarray]:
-        """How far links are from where their motors are, and how fast they leave; (n, nq), (n, nv)."""
+        """Link position minus motor position, and the same of velocities; (n, nq), (n, nv)."""
         q, v = np.zeros((*x.q.shape[:-1], len(self.q))), np.zeros((*x.v.shape[:-1], len(self.v)))
         for shown_q, shown_v, own_q, own_v in self.behind:
             q[..., shown_q] += x.q[..., own_q]
             v[..., shown_v] += x.v[..., own_v]
         return q, v
 
-    def look(self, x: X) -> X:
-        """A state, or a motion, as the plain model has it."""
+    def observed(self, x: X) -> X:
+        """A state, or a motion, of the plain model."""
         q, v = self.slack(x)
         return replace(x, q=x.q[..., self.q] + q, v=x.v[..., self.v] + v, act=x.act[..., self.act])
 
-    def lift(self, force: np.ndarray) -> np.ndarray:
+    def to_whole(self, force: np.ndarray) -> np.ndarray:
         out = np.zeros((len(force), self.nv))
         out[:, self.v] = force
         return out
@@ -62,26 +62,26 @@ def view(plain: mujoco.MjModel, whole: mujoco.MjModel, slack: Mapping[str, list[
 
 
 @dataclass(frozen=True)
-class ActsShown(OnAction):
+class ObservedAction(OnAction):
     term: OnAction
     view: View
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.term(self.view.look(x), u, chance)
+        return self.term(self.view.observed(x), u, chance)
 
 
 @dataclass(frozen=True)
-class PushesShown(OnForce):
+class ObservedForce(OnForce):
     term: OnForce
     view: View
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.view.lift(self.term(self.view.look(x), u, chance))
+        return self.view.to_whole(self.term(self.view.observed(x), u, chance))
 
 
 @dataclass(frozen=True, eq=False)
-class RemembersShown(OnForce, Remembers):
-    """A force with a past, which is kept under this Term's name."""
+class ObservedMemory(OnForce, Remembers):
+    """A force with memory, which is stored under this Term."""
 
     term: OnForce
     memory: Remembers  # the same Term
@@ -95,12 +95,12 @@ class RemembersShown(OnForce, Remembers):
         self.memory.fits(dt)
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        seen = replace(self.view.look(x), memory={self.memory: x.memory[self]})
-        return self.view.lift(self.term(seen, u, chance))
+        seen = replace(self.view.observed(x), memory={self.memory: x.memory[self]})
+        return self.view.to_whole(self.term(seen, u, chance))
 
 
 @dataclass(frozen=True)
-class HoldsShown(OnBody):
+class ObservedWrench(OnBody):
     term: OnBody
     view: View
 
@@ -109,29 +109,29 @@ class HoldsShown(OnBody):
         return self.term.bodies
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return self.term(self.view.look(x), u, chance)
+        return self.term(self.view.observed(x), u, chance)
 
 
-def through(term: Term, how: View) -> Term:
-    """A Term made for the plain model, at work in the whole one."""
+def on_whole(term: Term, how: View) -> Term:
+    """A Term of the plain model, applied in the whole one."""
     if isinstance(term, OnAction):
-        return ActsShown(term, how)
+        return ObservedAction(term, how)
     if isinstance(term, OnForce):
-        return RemembersShown(term, term, how) if isinstance(term, Remembers) else PushesShown(term, how)
-    return HoldsShown(term, how) if isinstance(term, OnBody) else term
+        return ObservedMemory(term, term, how) if isinstance(term, Remembers) else ObservedForce(term, how)
+    return ObservedWrench(term, how) if isinstance(term, OnBody) else term
 
 
-class Shown(World):
-    """An Engine of the whole model, with the state and the model of the plain one."""
+class ObservedWorld(World):
+    """An Engine of the whole model, with the state and model of the plain one."""
 
     def __init__(self, engine: Engine, plain: mujoco.MjModel, how: View):
         self.engine, self.model, self.view, self.layout = engine, plain, how, layout_of(plain)
         self.n, self.dt, self.params = engine.n, engine.dt, engine.params
         self.terms = (MotorSide(self), *engine.terms)
-        self.state = how.look(engine.state)
+        self.state = how.observed(engine.state)
 
-    def _look(self) -> None:
-        self.state = self.view.look(self.engine.state)
+    def _observe(self) -> None:
+        self.state = self.view.observed(self.engine.state)
 
     def reset(self, ids: np.ndarray, e: np.ndarray, start: Start) -> None:
         whole, k = self.engine.model, len(ids)
@@ -140,18 +140,18 @@ class Shown(World):
         if start.act is not None:
             act[:, self.view.act] = start.act
         self.engine.reset(ids, e, Start(q, v, start.u, act))
-        self._look()
+        self._observe()
 
     def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
         self.engine.set_params(ids, e)
-        self._look()
+        self._observe()
 
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
-        whole_q, whole_v = self.engine.state.q.copy(), self.engine.state.v.copy()  # what is hidden stays as it is
+        whole_q, whole_v = self.engine.state.q.copy(), self.engine.state.v.copy()  # hidden states stay
         slack_q, slack_v = self.view.slack(self.engine.state)
         whole_q[:, self.view.q], whole_v[:, self.view.v] = q - slack_q, v - slack_v
         self.engine.set_state(whole_q, whole_v)
-        self._look()
+        self._observe()
 
     def begin(self, u: np.ndarray, chance: Chance) -> None:
         self.engine.begin(u, chance)
@@ -163,16 +163,16 @@ class Shown(World):
         diverged = self.engine.end()
         if self.sense_after_step:
             self.engine.sense()
-        self._look()
+        self._observe()
         return diverged
 
-    def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "Shown":
-        inner = None if terms is None else tuple(through(term, self.view) for term in terms)
-        return Shown(self.engine.with_(n, inner), self.model, self.view)
+    def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "ObservedWorld":
+        inner = None if terms is None else tuple(on_whole(term, self.view) for term in terms)
+        return ObservedWorld(self.engine.with_(n, inner), self.model, self.view)
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
-        motion = self.view.look(self.engine.rollout(u, chance))
-        self._look()
+        motion = self.view.observed(self.engine.rollout(u, chance))
+        self._observe()
         return motion
 
     def delays(self) -> np.ndarray:
@@ -180,7 +180,7 @@ class Shown(World):
 
     def sense(self) -> None:
         self.engine.sense()
-        self._look()
+        self._observe()
 
     def actuator_force(self) -> np.ndarray:
         return self.engine.actuator_force()[:, self.view.v]
@@ -190,7 +190,7 @@ class Shown(World):
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
         self.engine.load(saved)
-        self._look()
+        self._observe()
 
     def replay_record(self, i: int) -> dict[str, np.ndarray]:
         return self.engine.replay_record(i)
@@ -198,9 +198,9 @@ class Shown(World):
 
 @dataclass(frozen=True)
 class MotorSide(OnSense):
-    """Encoders sit on the motors: they tell nothing of the gap or the spring behind them."""
+    """Encoders are on the motor side: they do not measure the gap or the spring behind it."""
 
-    world: Shown
+    world: ObservedWorld
 
     def __call__(self, x: State, ids: np.ndarray, chance: Chance) -> State:
         q, v = self.world.view.slack(self.world.engine.state)

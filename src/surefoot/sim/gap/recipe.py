@@ -1,9 +1,9 @@
-"""A world in the making: what an ingredient of the reality gap may change before there is a world.
+"""What an ingredient of the reality gap may change before the world is built.
 
-    spec (joints, actuators, delays) -> compile -> tunes (numbers of the model) -> terms (what the engine does not have)
+    spec (joints, actuators, delays) -> compile -> tunes (model parameters) -> terms (what the engine does not have)
 
-An ingredient has a strength s: 0 is none, 1 is severe. Bodies, geoms, sites and sensors keep their numbers; joints and
-actuators may be added, so those are known by name.
+An ingredient has a strength s: 0 is none, 1 is severe. Bodies, geoms, sites and sensors keep their ids; joints and
+actuators may be added, so they are addressed by name.
 """
 
 import math
@@ -16,32 +16,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot.errors import SurefootError
+from surefoot.robot import Drive
+from surefoot.sim.layout import drives_of
 from surefoot.world import Term
 
 SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 HINGE, FREE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_FREE)
-SLOWEST, FASTEST = 0.005, 2e-4  # s: the longest and shortest engine steps of a world that has springs and bristles
-WHEEL = 0.05  # of a joint's inertia: of a rotor or a gear that the model leaves out
-
-
-@dataclass(frozen=True)
-class Drive:
-    """An actuator that turns or slides one joint."""
-
-    actuator: str
-    number: int  # of the actuator
-    joint: str
-    dof: int
-    gear: float
-    limit: float | None
-    """largest force at the actuator, N or N m; None: no limit is known"""
-    servo: bool
-    """holds a position: F = kp (u - q) - kd v"""
+SLOWEST, FASTEST = 0.005, 2e-4  # s: longest and shortest engine steps of a world with springs and bristle friction
+WHEEL = 0.05  # of a joint's inertia: the rotor or gear that the model leaves out
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The model before anything was changed, and what ingredients ask of it."""
+    """The unchanged model, and the properties of it that ingredients need."""
 
     model: mujoco.MjModel
 
@@ -52,25 +39,8 @@ class Plain:
         return data
 
     @cached_property
-    def drives(self) -> list[Drive]:
-        m, found = self.model, []
-        for i in range(m.nactuator):
-            j = int(m.actuator_trnid[i, 0])
-            on_joint = m.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT and m.actuator_ctrlnum[i] == 1
-            if on_joint and m.jnt_type[j] in SCALAR:
-                servo = bool(m.actuator_biasprm[i, 1] < 0 and m.actuator_biasprm[i, 1] == -m.actuator_gainprm[i, 0])
-                gear, dof = float(m.actuator_gear[i, 0]), int(m.jnt_dofadr[j])
-                found.append(Drive(m.actuator(i).name, i, m.joint(j).name, dof, gear, self._limit(i, servo), servo))
-        return found
-
-    def _limit(self, i: int, servo: bool) -> float | None:
-        m = self.model
-        if m.actuator_forcelimited[i]:
-            return float(np.abs(m.actuator_forcerange[i]).max())
-        k = int(m.actuator_ctrladr[i])
-        if servo or not m.actuator_ctrllimited[k]:
-            return None
-        return float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0]))
+    def drives(self) -> tuple[Drive, ...]:
+        return drives_of(self.model)
 
     @cached_property
     def joints(self) -> list[int]:
@@ -84,12 +54,12 @@ class Plain:
         return int(found[0]) if len(found) else None
 
     def geom(self, g: int) -> str:
-        """A geom's name, or where it is."""
+        """A geom's name, or its number and body."""
         m = self.model
         return str(m.geom(g).name) or f"geom {g} of {m.body(m.geom_bodyid[g]).name}"
 
     def load(self, j: int) -> float:
-        """The largest force a joint is made for, N or N m: its motor's, or the weight it carries at its lever."""
+        """The largest force of a joint, N or N m: its motor's limit, or the weight it carries times its lever arm."""
         m, d = self.model, self.data
         limits = [x.limit * abs(x.gear) for x in self.drives if x.joint == m.joint(j).name and x.limit is not None]
         if limits:
@@ -101,13 +71,13 @@ class Plain:
 
     @cached_property
     def moving(self) -> np.ndarray:
-        """Bodies that have mass and can move."""
+        """Bodies with mass that can move."""
         m = self.model
         return np.array([b for b in range(1, m.nbody) if m.body_mass[b] > 0 and m.body_weldid[b] != 0], int)
 
     @cached_property
     def touching(self) -> np.ndarray:
-        """The ground, and the geoms that may touch it; empty where nothing can."""
+        """The ground, and the geoms that may touch it; empty if none can."""
         m = self.model
         if m.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_CONTACT):
             return np.array([], int)
@@ -115,6 +85,22 @@ class Plain:
         meets = lambda a, b: m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]  # noqa: E731
         pairs = [(g, b) for g in ground for b in range(m.ngeom) if m.body_weldid[m.geom_bodyid[b]] and meets(g, b)]
         return np.unique(np.array(pairs, int))
+
+    @cached_property
+    def push_point(self) -> tuple[str, np.ndarray, float]:
+        """Where it is pushed: a body, the world axes of the push (k, 3), and the moved mass.
+
+        A free robot at its base, horizontally; one on a rail along it; one with a fixed base at its last body, in any direction.
+        """
+        m = self.model
+        if self.free is not None:
+            body = int(m.jnt_bodyid[self.free])
+            return m.body(body).name, np.eye(3)[:2], float(m.body_subtreemass[body])
+        first = int(self.joints[0])
+        body = int(m.jnt_bodyid[first])
+        if m.jnt_type[first] != HINGE:
+            return m.body(body).name, self.data.xaxis[first][None].copy(), float(m.body_subtreemass[body])
+        return m.body(int(self.moving[-1])).name, np.eye(3), float(m.body_subtreemass[body])
 
     @cached_property
     def rotors(self) -> list[int]:
@@ -135,12 +121,12 @@ class Plain:
 
 @dataclass
 class Motor:
-    """What a DC motor has that an ideal one has not."""
+    """Parameters of a DC motor beyond an ideal one's."""
 
     free_speed: float = 1e4
-    """rad/s or m/s at which nothing is left of the torque"""
+    """no-load speed, rad/s or m/s, at which the torque is zero"""
     heat: float = 0.0
-    """share by which the resistance has grown after a long time at the limit"""
+    """relative growth of the resistance after a long time at the limit"""
 
 
 Value = float | list[float]
@@ -148,7 +134,7 @@ Value = float | list[float]
 
 @dataclass(frozen=True)
 class Number:
-    """A number that an ingredient gave the machine, in its unit, and the model's own where it has one."""
+    """A parameter that an ingredient set, in its unit, and the model's value where it has one."""
 
     what: str
     value: Value
@@ -169,8 +155,8 @@ def _value(x: ArrayLike) -> Value:
 
 
 @dataclass
-class Making:
-    """Ingredients edit it one after the other; build.py then makes the world."""
+class Recipe:
+    """Ingredients edit it one after the other; build.py then builds the world."""
 
     spec: mujoco.MjSpec
     plain: Plain
@@ -178,69 +164,67 @@ class Making:
     tunes: list[Callable[[mujoco.MjModel], None]] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
     slack: dict[str, list[str]] = field(default_factory=dict)
-    """joint -> joints added behind it about the same axis: what the motor's side does not tell of the link's"""
+    """joint -> joints added behind it about the same axis: the difference between motor side and link side"""
     motors: dict[str, Motor] = field(default_factory=dict)
     springs: dict[str, float] = field(default_factory=dict)
-    """joint -> stiffness there of springs and bristles, which want a short step"""
+    """joint -> stiffness of springs and bristles there, which need a short step"""
     added: bool = False
-    """has joints, or actuators with states, that the plain model has not"""
-    sending: float = 0.0
-    """s, from command to motor"""
-    reading: float = 0.0
-    """s, from the world to the model's sensors"""
+    """whether joints, or actuators with states, were added to the plain model"""
+    command_delay: float = 0.0
+    """delay from command to motor, s"""
+    sensor_delay: float = 0.0
+    """delay from the world to the model's sensors, s"""
     numbers: dict[str, list[Number]] = field(default_factory=dict)
-    """ingredient -> what it alone makes of the model's numbers; the last one is at work"""
+    """ingredient -> the parameters that it sets; the last key is the current ingredient"""
 
-    def tell(self, what: str, value: ArrayLike, unit: str = "", model: ArrayLike | None = None) -> None:
-        """Keep a number of the ingredient at work for those who may know the truth."""
+    def record(self, what: str, value: ArrayLike, unit: str = "", model: ArrayLike | None = None) -> None:
+        """Record a parameter of the current ingredient, for evaluations that may know the truth."""
         own = None if model is None else _value(model)
         list(self.numbers.values())[-1].append(Number(what, _value(value), unit, own))
 
     def motor(self, name: str) -> Motor:
         return self.motors.setdefault(name, Motor())
 
-    def off(self, n: int, most: float) -> np.ndarray:
-        """n factors, up or down, from half of the way to `most` to all of it: a number that is surely wrong."""
+    def factors(self, n: int, most: float) -> np.ndarray:
+        """n factors above or below 1, between most^0.5 and most in size: a value that is surely wrong."""
         way = np.where(self.rng.random(n) < 0.5, -1.0, 1.0)
         return most ** (way * self.rng.uniform(0.5, 1.0, n))
 
     def angle(self, radians: float) -> float:
-        """As the spec counts angles."""
+        """In the unit of the spec's angles."""
         return math.degrees(radians) if self.spec.compiler.degree else radians
 
-    def wheel(self, joint: str) -> None:
-        """Give what is before the next joint some inertia, without which the chain has none there: rotor or gear."""
+    def add_rotor(self, joint: str) -> None:
+        """Give the last joint of a chain armature (rotor or gear), without which the part before the next joint is massless."""
         m = self.plain.model
         last = self.spec.joint(self.slack[joint][-1] if joint in self.slack else joint)
         if not last.armature:
             last.armature = WHEEL * float(m.dof_M0[m.joint(joint).dofadr[0]])
 
-    def behind(self, joint: str, kind: str, **how: object) -> None:
-        """Add a joint behind this one, about the same axis."""
+    def add_joint_behind(self, joint: str, kind: str, **how: object) -> None:
+        """Add a joint behind this one about the same axis."""
         first, name = self.spec.joint(joint), f"{kind}/{joint}"
-        self.wheel(joint)
+        self.add_rotor(joint)
         first.parent.add_joint(name=name, type=first.type, axis=first.axis, pos=first.pos, **how)
         self.slack.setdefault(joint, []).append(name)
         self.added = True
 
 
-Add = Callable[[Making, float], None]
+Add = Callable[[Recipe, float], None]
 
 
 @dataclass(frozen=True)
 class Ingredient:
-    """One way in which a machine differs from its model."""
+    """One way in which a robot differs from its model."""
 
     name: str
     about: str
     needs: str
-    """what a model must have, in words"""
+    """what a model needs, in words"""
     fits: Callable[[Plain], bool]
     add: Add
     """add(making, s) with 0 < s <= 1"""
 
     def check(self, plain: Plain, where: str) -> None:
         if not self.fits(plain):
-            raise SurefootError(
-                f"{where}: ingredient {self.name}: expected a model with {self.needs}, found none there"
-            )
+            raise SurefootError(f"{where}: ingredient {self.name}: expected a model with {self.needs}, found none")

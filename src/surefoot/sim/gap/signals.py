@@ -1,6 +1,6 @@
-"""All a robot measures in one row z = (q, v, y): positions, velocities, and the model's sensors in their order.
+"""All measurements of a robot in one row z = (q, v, y): positions, velocities, and the model's sensors in their order.
 
-Each column has a spread: how far an ordinary bad sensor of its kind is off, in the column's own unit.
+Each column has a spread: the error of an ordinary bad sensor of its kind, in the column's unit.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from surefoot.sim.gap.recipe import FREE, HINGE, Plain
 from surefoot.sim.layout import sensor_columns
 from surefoot.world import State
 
-ANGLE, LENGTH, RATE, SPEED = 0.02, 0.01, 0.5, 0.1  # rad, m, rad/s, m/s: joints' encoders and what is derived from them
+ANGLE, LENGTH, RATE, SPEED = 0.02, 0.01, 0.5, 0.1  # rad, m, rad/s, m/s: encoders and velocities derived from them
 PLACE, TILT, GYRO, TRAVEL = 0.02, 0.03, 0.2, 0.1  # m, rad, rad/s, m/s: of a base
 FORCE = 0.05  # of the largest force
 S = mujoco.mjtSensor
@@ -39,7 +39,7 @@ class Signals:
 
     @cached_property
     def parts(self) -> dict[str, tuple[slice, str]]:
-        """What is measured -> columns of z, and their unit where it is one: joints, bases, then sensors."""
+        """Measured quantity -> columns of z and their unit, if they have one: joints, bases, then sensors."""
         m = self.plain.model
         found: dict[str, tuple[slice, str]] = {}
         for j in range(m.njnt):
@@ -62,10 +62,12 @@ class Signals:
         return np.concatenate([x.q, x.v, *(x.y[name] for name in self.names)], 1)
 
     def state(self, x: State, z: np.ndarray) -> State:
-        """x as told by z."""
+        """x with the measurements z."""
         m = self.plain.model
         for at in self.quats:
-            z[:, at] /= np.maximum(np.linalg.norm(z[:, at], axis=1, keepdims=True), 1e-9)  # 0 where one diverged
+            z[:, at] /= np.maximum(
+                np.linalg.norm(z[:, at], axis=1, keepdims=True), 1e-9
+            )  # 0 where a simulation diverged
         y = {name: z[:, at] for name, at in self.columns.items()}
         return replace(x, q=z[:, : m.nq], v=z[:, m.nq : m.nq + m.nv], y=y)
 
@@ -100,7 +102,7 @@ class Signals:
         return np.concatenate([q, v, y])
 
     def encoders(self, j: int) -> list[int]:
-        """Columns of z that tell where joint j is."""
+        """Columns of z with the position of joint j."""
         m = self.plain.model
         own = [i for i in self.plain.sensors(S.mjSENS_JOINTPOS) if m.sensor_objid[i] == j]
         return [int(m.jnt_qposadr[j]), *(self.columns[self.names[i]].start for i in own)]

@@ -1,4 +1,4 @@
-"""A robot's card: what a compiled model is made of, as plain data that JSON can hold."""
+"""A robot's card: the contents of a compiled model as JSON data."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from surefoot.sim.model.vet import integrator
 
 
 def describe(m: mujoco.MjModel) -> dict[str, Any]:
-    """Everything a person asks of a robot model: masses, joints, motors, sensors, contacts, timing."""
+    """A summary of a robot model: masses, joints, motors, sensors, contacts, timing."""
     return {
         "name": bytes(m.names).split(b"\0", 1)[0].decode(errors="replace"),
         "mass": float(m.body_subtreemass[0]),

@@ -16,6 +16,7 @@ from surefoot.sim.anatomy.feet import Foot
 SITE, GEOM, S = mujoco.mjtObj.mjOBJ_SITE, mujoco.mjtGeom, mujoco.mjtSensor
 FLOOR, IMU = "floor", "imu"
 GROUND, ROBOT = 1, 0  # contype; what has conaffinity 1 collides with the ground alone
+ARENA = 1 << 20  # bytes of each simulation; MuJoCo would reserve 15 MB
 TOUCH = 1.3  # radius of the zone in which a touch counts, as a multiple of the sole's
 
 
@@ -45,6 +46,14 @@ class Timing:
     @property
     def timestep(self) -> float:
         return self.period / self.steps
+
+
+def name_parts(spec: mujoco.MjSpec) -> str:
+    """A name for every body, joint and actuator that has none, by its number: parts are addressed by name."""
+    for kind, things in (("body", spec.bodies), ("joint", spec.joints), ("actuator", spec.actuators)):
+        for i, thing in enumerate(things):
+            thing.name = thing.name or f"{kind}_{i}"
+    return ""
 
 
 def free_base(spec: mujoco.MjSpec) -> str:
@@ -95,6 +104,14 @@ def add_imu(spec: mujoco.MjSpec, base: str, site: str = "") -> str:
     for name, kind in (("gyro", S.mjSENS_GYRO), ("attitude", S.mjSENS_FRAMEQUAT)):
         spec.add_sensor(name=name, type=kind, objtype=SITE, objname=site)
     return said
+
+
+def add_tip(spec: mujoco.MjSpec, on: str, point: tuple[float, ...], name: str) -> str:
+    """A site at the end effector, with its place and attitude as sensors."""
+    body(spec, on).add_site(name=name, pos=point, size=[0.005, 0.005, 0.005], group=5)
+    for family, kind in (("pos", S.mjSENS_FRAMEPOS), ("quat", S.mjSENS_FRAMEQUAT)):
+        spec.add_sensor(name=f"{name}_{family}", type=kind, objtype=SITE, objname=name)
+    return f"{name}: a site on {on}"
 
 
 def add_joint_sensors(spec: mujoco.MjSpec) -> str:
@@ -187,6 +204,7 @@ def step(spec: mujoco.MjSpec, timing: Timing) -> str:
     o.timestep, o.iterations, o.ls_iterations = timing.timestep, timing.iterations, timing.line_search
     o.integrator, o.solver = mujoco.mjtIntegrator.mjINT_IMPLICITFAST, mujoco.mjtSolver.mjSOL_NEWTON
     o.cone, o.impratio, o.noslip_iterations = mujoco.mjtCone.mjCONE_PYRAMIDAL, 1, 0
+    spec.memory = ARENA
     o.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_EULERDAMP)
     return f"timestep {timing.timestep:g} s, {timing.iterations} Newton iterations, implicitfast, pyramidal cone (was {was})"  # fmt: skip
 

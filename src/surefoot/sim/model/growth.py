@@ -20,7 +20,7 @@ TRIAL_PIXELS = 1 << 22
 TRIAL_BYTES = 8 << 20
 TRIAL_TEXT = 1_000_000
 
-# element, attribute, try the compile in a cage above this, refuse above this; several numbers multiply
+# element, attribute, try the compile with limits above this, refuse above this; several numbers multiply
 COUNTS: tuple[tuple[str, str, float, float], ...] = (
     ("flexcomp", "count", 1_000, 20_000),
     ("flexcomp", "cellcount", 27, 1_000),
@@ -40,6 +40,16 @@ COUNTS: tuple[tuple[str, str, float, float], ...] = (
     ("contact", "num", 1e3, 1e4),
     ("", "actdim", 1e3, 1e4),
 )
+# settings of the simulation that finds length ranges, and what they may be; MuJoCo's defaults are 0.01, 10, 2, 1, 20, 0, 0.05
+RANGING = {
+    "timestep": (1e-4, 0.1),
+    "inttotal": (0.1, 1e3),
+    "interval": (0.0, 1e3),
+    "timeconst": (1e-3, 1e3),
+    "accel": (1e-3, 1e4),
+    "maxforce": (0.0, 1e6),
+    "tolrange": (1e-6, 1.0),
+}
 SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
 
@@ -84,7 +94,7 @@ def _check_generators(growth: Growth, node: Node) -> None:
     if node.tag == "mesh" and node.attrs.get("builtin") and max(node.numbers("params"), default=0) > 100:
         growth.reasons.append(f"{node.label}: params {node.attrs['params']}")
     if node.tag == "lengthrange":
-        growth.reasons.append("lengthrange simulates while compiling")
+        _check_ranging(node)
     if node.tag == "texture" and node.attrs.get("builtin"):
         width, height = (_amount(node, a) if a in node.attrs else 1.0 for a in ("width", "height"))
         growth.spend(node, "width", width * (height if node.attrs.get("type") == "2d" else max(height, 6 * width)))
@@ -92,6 +102,15 @@ def _check_generators(growth: Growth, node: Node) -> None:
         growth.spend(node, "nrow", _amount(node, "nrow") * _amount(node, "ncol"))
     if any(len(v) > TRIAL_TEXT for v in node.attrs.values()):
         growth.reasons.append(f"{node.label}: an attribute of more than {TRIAL_TEXT} characters")
+
+
+def _check_ranging(node: Node) -> None:
+    """The simulation that finds length ranges is of a bounded length; a timestep of 0 means the model's own."""
+    for attr, (low, high) in RANGING.items():
+        numbers = node.numbers(attr)
+        inside = len(numbers) == 1 and (low <= numbers[0] <= high or attr == "timestep" and numbers == [0.0])
+        if attr in node.attrs and not inside:
+            raise node.refuse(attr, f"found, expected a number from {low:g} to {high:g}")
 
 
 def _amount(node: Node, attr: str) -> float:
@@ -104,7 +123,7 @@ def _amount(node: Node, attr: str) -> float:
 
 
 def _expanded(root: Node, nested: dict[str, float]) -> float:
-    """How many elements there are once replicate, attach and flexcomp have done their work."""
+    """The number of elements after replicate, attach and flexcomp are expanded."""
     total, dofs, keys, samples, stack = 0.0, 0.0, 0, 0.0, [(root, 1.0)]
     culprit, attr = root, "model"  # the last element seen that multiplies others
     while stack:
@@ -140,7 +159,7 @@ def _expanded(root: Node, nested: dict[str, float]) -> float:
 
 
 def _dofs(node: Node, points: float) -> float:
-    """At least so many degrees of freedom an element has; defaults may give a joint more, so MuJoCo's count is law."""
+    """A lower bound of an element's degrees of freedom; defaults may give a joint more, so MuJoCo's count decides."""
     if node.tag == "flexcomp":
         return 0.0 if node.attrs.get("rigid") == "true" or "dof" in node.attrs else 3 * points
     if node.tag == "freejoint":

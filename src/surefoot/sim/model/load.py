@@ -3,6 +3,9 @@
     scan (paths, sizes, counts) -> trial compile in a cage, if something in it could grow -> compile -> physical sense
     load_robot: the same, then the robot's edits -> compile -> physical sense
 
+MuJoCo finds the length ranges of muscles by simulating while it compiles, without end if that simulation diverges. So
+only the cage does that: it answers with the ranges, and the compile here takes them as given.
+
 What leaves its directory, hangs or eats the machine's memory is always refused. What is physically impossible is
 refused too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
 """
@@ -15,6 +18,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Lock
 from typing import TypeVar
 
@@ -29,10 +33,13 @@ from surefoot.sim.model.growth import MAX_DOFS, MAX_NUMBERS
 from surefoot.sim.model.scan import Scan, scan_file, scan_string
 from surefoot.sim.model.vet import model_problems, model_warnings, xml_problems, xml_warnings
 
-__all__ = ["Loaded", "describe", "load_model", "load_robot", "load_string", "model_hash", "vet_model"]
+__all__ = ["Loaded", "describe", "load_model", "load_robot", "load_string", "vet_model"]
 
+ENGINE = f"MuJoCo {mujoco.__version__}"
 Made = TypeVar("Made")
-TRIAL = isolated.Limits(memory=2 << 30, seconds=10, wall=30.0)
+TRIAL = isolated.Limits(memory=2 << 30, seconds=8, wall=30.0)  # the rest of 10 s is for scan, imports and refusal
+
+Ranges = list[tuple[float, float]]
 
 HINTS = (
     (
@@ -50,10 +57,13 @@ HINTS = (
 
 @dataclass(frozen=True)
 class Loaded:
-    """A vetted model. `spec` can be edited and compiled again; `vet_model` then vets the result."""
+    """A vetted model. `spec` can be edited and compiled again; `vet_model` then vets the result.
 
-    model: mujoco.MjModel
-    spec: mujoco.MjSpec
+    A muscle added to `spec` needs a lengthrange: compiling it simulates nothing.
+    """
+
+    own: tuple[mujoco.MjModel, mujoco.MjSpec] = field(repr=False)
+    """which others may have, too: not to be changed"""
     path: str
     hash: str
     """sha256 over the content of the XML and of every file it names"""
@@ -61,9 +71,23 @@ class Loaded:
     sources: Mapping[str, str] = field(default_factory=dict)
     """real path of each file that was read, or the name of the text -> sha256 of its content"""
 
+    @cached_property
+    def model(self) -> mujoco.MjModel:
+        """A copy that nobody else has."""
+        return copy(self.own[0])
+
+    @cached_property
+    def spec(self) -> mujoco.MjSpec:
+        """A copy that nobody else has."""
+        return self.own[1].copy()
+
+    @cached_property
+    def compiled_hash(self) -> str:
+        """sha256 of the compiled model: the same in every process that has the same engine and math library"""
+        return model_hash(self.own[0])
+
 
 def model_hash(model: mujoco.MjModel) -> str:
-    """sha256 of a compiled model: the same in every process that has the same engine and math library."""
     data = np.empty(mujoco.mj_sizeModel(model), np.uint8)
     mujoco.mj_saveModel(model, None, data)
     return files.sha256(data.tobytes())
@@ -99,7 +123,6 @@ class _Shelf:
         self.kept: dict[tuple[object, ...], _Kept] = {}
 
     def get(self, robot: Robot) -> Loaded:
-        """A copy of its own for each caller."""
         key = (replace(robot, edits=()), *map(id, robot.edits))
         with self.lock:
             found = self.kept.get(key)
@@ -111,8 +134,7 @@ class _Shelf:
                 self.kept[key] = found
                 for old in list(self.kept)[: -self.most]:
                     del self.kept[old]
-        loaded = found.loaded
-        return replace(loaded, model=copy(loaded.model), spec=loaded.spec.copy(), warnings=list(loaded.warnings))
+        return replace(found.loaded, warnings=list(found.loaded.warnings))
 
 
 _shelf = _Shelf(8)
@@ -155,9 +177,9 @@ def _edited(robot: Robot) -> Loaded:
     where = f"{loaded.path}, with its edits"
     model = _translate(where, loaded.spec.compile, loaded.spec)
     _check_sizes(model, where)
-    of_file = set(loaded.warnings) - set(model_warnings(loaded.model))
+    of_file = set(loaded.warnings) - set(model_warnings(loaded.own[0]))
     noted = dict.fromkeys([*(w for w in loaded.warnings if w in of_file), *vet_model(model, where)])
-    return replace(loaded, model=model, warnings=list(noted))
+    return replace(loaded, own=(model, loaded.spec), warnings=list(noted))
 
 
 def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) -> list[str]:
@@ -168,18 +190,18 @@ def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) 
 def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
     noted += [w for doc in scan.docs for w in xml_warnings(doc)]
-    if scan.growth.reasons:
-        _trial(scan, where)
+    ranges = _trial(scan, where, scan.growth.reasons) if scan.growth.reasons else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         spec = _translate(where, lambda: mujoco.MjSpec.from_string(scan.xml, include=scan.models, assets=scan.assets))
         if scan.docs[0].tag == "robot":  # MuJoCo would melt a URDF's base into the world, its mass with it
             spec.compiler.fusestatic = False
+        _settle_ranges(scan, where, spec, ranges)
         model = _translate(where, spec.compile, spec)
     _check_sizes(model, where)
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
-    return Loaded(model, spec, where, scan.hash, list(dict.fromkeys(noted)), scan.seen)
+    return Loaded((model, spec), where, scan.hash, list(dict.fromkeys(noted)), scan.seen)
 
 
 def _check_sizes(model: mujoco.MjModel, where: str) -> None:
@@ -227,15 +249,48 @@ def _names(spec: mujoco.MjSpec) -> Iterable[str]:
         yield from (e.name for e in kind if e.name)
 
 
-def _trial(scan: Scan, where: str) -> None:
-    """Compile once in a process with limits on time and memory: what would hang or crash does so there."""
-    order, why = _packed(scan), "; ".join(scan.growth.reasons[:3])
+def _settle_ranges(scan: Scan, where: str, spec: mujoco.MjSpec, ranges: Ranges | None) -> None:
+    """Give actuators the length ranges that the cage found; from here on a compile simulates nothing."""
+    if count := sum(_simulated(spec, a) for a in spec.actuators):
+        why = f"the length ranges of {count} actuators are found by simulating, give each a lengthrange"
+        ranges = ranges if ranges is not None else _trial(scan, where, [why])
+        for actuator, (low, high) in zip(spec.actuators, ranges, strict=True):
+            if low < high:
+                actuator.lengthrange = (low, high)
+    spec.compiler.LRopt.mode = mujoco.mjtLRMode.mjLRMODE_NONE
+
+
+def _simulated(spec: mujoco.MjSpec, actuator: mujoco.MjsActuator) -> bool:
+    """Whether a compile finds this actuator's length range by simulating."""
+    options, (low, high) = spec.compiler.LRopt, actuator.lengthrange
+    if options.useexisting and low < high:
+        return False
+    gain, bias, modes = mujoco.mjtGain, mujoco.mjtBias, mujoco.mjtLRMode
+    muscle = actuator.gaintype == gain.mjGAIN_MUSCLE or actuator.biastype == bias.mjBIAS_MUSCLE
+    user = actuator.gaintype == gain.mjGAIN_USER or actuator.biastype == bias.mjBIAS_USER
+    return bool(
+        {
+            modes.mjLRMODE_NONE: False,
+            modes.mjLRMODE_MUSCLE: muscle,
+            modes.mjLRMODE_MUSCLEUSER: muscle or user,
+            modes.mjLRMODE_ALL: True,
+        }[modes(options.mode)]
+    )
+
+
+def _trial(scan: Scan, where: str, reasons: list[str]) -> Ranges:
+    """Compile once in a process with limits on time and memory: what would hang or crash does so there.
+
+    Returns the length range of each actuator of the spec, in its order.
+    """
+    order, why = _packed(scan), "; ".join(reasons[:3])
     try:
-        isolated.run("surefoot.sim.model.load:compiled", order, TRIAL, f"{where}: compiling")
+        answer = isolated.run("surefoot.sim.model.load:compiled", order, TRIAL, f"{where}: compiling")
     except isolated.Exceeded as error:
         raise SurefootError(f"{error}, expected a smaller model: {why}") from None
     except SurefootError as error:
         raise SurefootError(f"{_refusal(where, str(error))} ({why})") from None
+    return [(float(low), float(high)) for low, high in json.loads(answer)]
 
 
 def _packed(scan: Scan) -> bytes:
@@ -246,17 +301,19 @@ def _packed(scan: Scan) -> bytes:
 
 
 def compiled(order: bytes) -> bytes:
-    """In the child: the compile, MjData, which allocates the arena, and a step."""
+    """In the child: the compile, MjData, which allocates the arena, and a step; answers with the length ranges."""
     at = 8 + struct.unpack("<Q", order[:8])[0]
     job = json.loads(order[8:at])
     files: dict[str, dict[str, bytes]] = {"models": {}, "assets": {}}
     for kind, name, size in job["parts"]:
         files[kind][name], at = order[at : at + size], at + size
     try:
-        model = mujoco.MjSpec.from_string(job["xml"], include=files["models"], assets=files["assets"]).compile()
+        spec = mujoco.MjSpec.from_string(job["xml"], include=files["models"], assets=files["assets"])
+        actuators = list(spec.actuators)
+        model = spec.compile()
         mujoco.mj_step(model, mujoco.MjData(model))
     except Exception as error:  # MuJoCo's own kinds
         if isinstance(error, MemoryError) or "alloc" in str(error).lower():
             raise MemoryError from None
         raise SurefootError(str(error)) from None
-    return b""
+    return json.dumps(model.actuator_lengthrange[[a.id for a in actuators]].tolist()).encode()

@@ -1,7 +1,7 @@
-"""Model XML as a tree that is safe to look at: no DTD, no entities, bounded depth, size and count, a line per element.
+"""Model XML as a safe tree: no DTD, no entities, bounded depth, size and count, a line number per element.
 
-Two parsers of one text may see two models: a newline in an attribute is a space to expat and a newline to MuJoCo. So
-MuJoCo never reads a model's own text: it is given what `text` writes of the tree that was looked at.
+Two parsers may read one text differently: a newline in an attribute is a space to expat and a newline to MuJoCo. So
+MuJoCo never reads a model's own text: it gets what `text` writes of the scanned tree.
 """
 
 import re
@@ -104,7 +104,7 @@ def parse_xml(data: bytes, file: str) -> Node:
         data.decode()
     except UnicodeDecodeError as e:
         raise SurefootError(f"{file}: byte {e.start} is not UTF-8, expected XML in UTF-8") from None
-    if b"\0" in data:  # expat takes it for UTF-16, whatever it is told
+    if b"\0" in data:  # expat reads it as UTF-16, whatever the declared encoding
         raise SurefootError(f"{file}: not well-formed XML: byte {data.index(0)} is zero, expected XML in UTF-8")
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True

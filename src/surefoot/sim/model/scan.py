@@ -1,12 +1,11 @@
-"""Looks through a robot model and every file it names, and packs all of it, so that MuJoCo opens no file.
+"""Scans a robot model and every file it names, and packs all of them, so that MuJoCo opens no file.
 
-MuJoCo follows `../`, absolute paths and symlinks wherever they lead, looks for a nested <model> in the working
-directory first, expands `replicate count="10000000"` until the machine gives up, and crashes on a model that attaches
-itself. So:
+MuJoCo follows `../`, absolute paths and symlinks, looks for a nested <model> in the working directory first, expands
+`replicate count="10000000"` until memory is exhausted, and crashes on a model that attaches itself. So:
 
-    every file lies inside the model's directory or the asset root, is opened here, once, and no link is followed then;
-    MuJoCo is given the XML that was looked at and the bytes that were read, each under the name of its content's hash;
-    every count that makes something grow is below a cap, and above a smaller one the compile is first tried in a cage.
+    every file lies inside the model's directory or the asset root, and is opened once, here, without following links;
+    MuJoCo gets the XML that was scanned and the bytes that were read, named by their content's hash;
+    every count that multiplies something is below a cap; above a smaller one the compile is first tried with limits.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ MAX_TOTAL_BYTES = 256 << 20
 
 @dataclass
 class Scan:
-    """What was found: the trees (each model with its includes in place), and all that must be known to load it."""
+    """The result: the XML trees (each model with its includes in place), and all that is needed to load it."""
 
     roots: tuple[str, ...]
     docs: list[Node] = field(default_factory=list)
@@ -49,12 +48,12 @@ class Scan:
 
 
 def scan_file(path: str, asset_root: str | None = None) -> Scan:
-    """Scan a model file; refuses what leaves the model's directory and `asset_root`, or grows beyond the caps."""
+    """Scan a model file; refuses files outside the model's directory and `asset_root`, and counts above the caps."""
     path = os.path.abspath(path)
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise SurefootError(f"{path}: no such model file")
     if asset_root is not None and not os.path.isdir(asset_root):
-        raise SurefootError(f"{asset_root}: no such directory, expected the asset root to hold the model's files")
+        raise SurefootError(f"{asset_root}: no such directory, expected the asset root with the model's files")
     roots = [os.path.dirname(path)] + ([asset_root] if asset_root is not None else [])
     scan = Scan(tuple(os.path.realpath(r) for r in roots))
     _document(scan, path, ())
@@ -63,7 +62,7 @@ def scan_file(path: str, asset_root: str | None = None) -> Scan:
 
 
 def scan_string(xml: str, name: str) -> Scan:
-    """Scan a model made in code; it carries everything in itself, so it may name no file."""
+    """Scan a model made in code, which may name no file."""
     data = xml.encode()
     root = parse_xml(data, name)
     for node in root.walk():
@@ -113,16 +112,16 @@ def _nested(scan: Scan, node: Node, attr: str, home: str, chain: tuple[str, ...]
 
 
 def _pack(into: dict[str, bytes], data: bytes, name: str) -> str:
-    """Under a folder named by content: MuJoCo caches what it decodes by name; a mesh without one is called as its file."""
+    """Name it by content: MuJoCo caches decoded files by name, and a mesh without a name is named after its file."""
     packed = f"{hashlib.sha256(data).hexdigest()[:32]}/{name}"
     into[packed] = data
     return packed
 
 
 def _reading_nodes(root: Node) -> list[Node]:
-    """The elements whose files MuJoCo opens: in a URDF only meshes, and visual ones only when told to keep them.
+    """The elements whose files MuJoCo opens: in a URDF only meshes, and visual ones only if discardvisual is false.
 
-    What it does not open is not there afterwards.
+    Elements that it does not open are removed.
     """
     if root.tag != "robot":
         return list(root.walk())
@@ -169,7 +168,7 @@ def _splice(scan: Scan, root: Node, home: str) -> None:
 def _asset_dirs(scan: Scan, root: Node, home: str) -> tuple[tuple[str, str], bool]:
     """Where a model looks for meshes and where for textures, and whether it strips paths from names.
 
-    They are taken out of the tree, as what is packed has no directories.
+    They are removed from the tree, since packed files have no directories.
     """
     dirs, strip = {"meshdir": "", "texturedir": ""}, False
     for node in root.walk():
@@ -196,7 +195,7 @@ def _confine(scan: Scan, node: Node, attr: str, path: str) -> None:
 
 
 def _find(scan: Scan, node: Node, attr: str, home: str, folder: str = "", strip: bool = False) -> str:
-    """The file a reference means; it is inside the roots.
+    """The file of a reference, inside the roots.
 
     In a file that was included from another directory a reference may start there, too. Which of the two MuJoCo means
     depends on what exists, so both at once are refused.
@@ -247,7 +246,7 @@ def _package(scan: Scan, node: Node, attr: str, ref: str) -> str:
 
 
 def _read(scan: Scan, path: str, limit: int = MAX_TOTAL_BYTES) -> bytes:
-    """The bytes of a file that has been found to be inside; remembers its hash."""
+    """The bytes of a file inside the roots; records its hash."""
     limit = min(limit, MAX_TOTAL_BYTES - scan.size)
     data = files.read_opened(_open_inside(scan, path), path, limit) if scan.seen else files.read_bytes(path, limit)
     scan.size += len(data)
@@ -288,7 +287,7 @@ def _parse(scan: Scan, path: str) -> Node:
 
 
 def _asset(scan: Scan, node: Node, attr: str, path: str) -> None:
-    """Read, look at and pack one file; the element then names the packed one."""
+    """Read, check and pack one file; the element then names the packed one."""
     real = os.path.realpath(path)
     if real not in scan.data:
         scan.data[real] = _read(scan, path)
@@ -304,7 +303,7 @@ def _asset(scan: Scan, node: Node, attr: str, path: str) -> None:
 
 
 def _header_problem(data: bytes, suffix: str, content_type: str) -> str:
-    """What the first bytes promise that the file does not hold."""
+    """A contradiction between a file's header and its size, or nothing."""
     kind = {"model/stl": "stl", "model/vnd.mujoco.msh": "msh", "image/png": "png"}.get(content_type, suffix)
     if kind == "stl" and len(data) >= 84:
         (faces,) = struct.unpack_from("<I", data, 80)

@@ -1,8 +1,7 @@
-"""Physical sense of a model: what no real robot can be, and what a real robot would have.
+"""Physical plausibility of a model: what is impossible, and what looks wrong or is missing.
 
-Problems are of two kinds. Some are gone once MuJoCo has compiled (mass="nan" becomes the mass of the default density, a
-reversed range becomes no range), so they are looked for in the XML. The rest is read from the compiled arrays, which
-also serves models edited in code.
+Some problems disappear when MuJoCo compiles (mass="nan" becomes the mass of the default density, a reversed range no
+range), so the XML is checked for them. The others are found in the compiled arrays, also of models edited in code.
 """
 
 import re
@@ -14,11 +13,11 @@ import numpy as np
 from surefoot.sim.model.modelxml import Node
 
 MIN_TIMESTEP, MAX_TIMESTEP = 1e-5, 0.1  # s
-MAX_NUMBER = 1e15  # beyond it squares and products leave what doubles hold; no physical quantity of a robot is there
-LIGHTEST, HEAVIEST = 1e-9, 1e9  # kg of one body that moves; from a mote of dust to a ship
+MAX_NUMBER = 1e15  # beyond it squares and products overflow; no physical quantity of a robot is as large
+LIGHTEST, HEAVIEST = 1e-9, 1e9  # kg of one moving body; from a grain of dust to a ship
 
 NONFINITE = re.compile(r"[+-]?(nan(\(.*\))?|inf(inity)?)", re.IGNORECASE)
-TEXT = re.compile(  # attributes that hold words, where a robot may well be called "nan"
+TEXT = re.compile(  # attributes with text, where "nan" is a valid name
     r"name|class|childclass|model|prefix|sep|key|value|data|plugin|instance|role|input|user|type|content_type|comment|"
     r"link|file.*|.*dir|.*name|.*type|(joint|body|geom|site|tendon|subtree)\d?|.*site|jointinparent|mesh|flex|frame|"
     r"node|camera|actuator|material|texture|hfield|target|builtin|gridlayout|eulerseq|memory"
@@ -40,7 +39,7 @@ def xml_problems(doc: Node) -> list[str]:
 
 
 def xml_warnings(doc: Node) -> list[str]:
-    """What MuJoCo reads otherwise than it is written, and the model may well mean so."""
+    """What MuJoCo interprets differently from what is written, possibly as intended."""
     out = [f"{p}; balanceinertia replaces it by its mean" for p, mended in _inertias(doc) if mended]
     unset = [(node, attr) for node in doc.walk() for attr in RANGES if attr in node.attrs and _unset(node, attr)]
     return out + [str(node.refuse(attr, "means no limit to MuJoCo")) for node, attr in unset[:4]]
@@ -72,7 +71,7 @@ def _negative(node: Node) -> list[Exception]:
 
 
 def _ranges(node: Node) -> list[Exception]:
-    """MuJoCo takes lo >= hi for `no limit`, so a swapped pair sets the joint or the motor free."""
+    """MuJoCo treats low >= high as no limit, so a swapped pair removes the limit of a joint or motor."""
     out: list[Exception] = []
     for attr, switch in RANGES.items():
         pair = node.numbers(attr)
@@ -85,7 +84,7 @@ def _ranges(node: Node) -> list[Exception]:
 
 
 def _unset(node: Node, attr: str) -> bool:
-    """An actuator's "0 0": common for `no limit`, where on a joint it is a lock that does not hold."""
+    """An actuator's "0 0", which commonly means no limit; on a joint it is an ineffective lock."""
     return attr != "range" and node.attrs.get(RANGES[attr]) != "true" and node.numbers(attr) == [0.0, 0.0]
 
 
@@ -98,7 +97,7 @@ def _timestep(node: Node) -> list[Exception]:
 
 
 def _inertias(doc: Node) -> list[tuple[str, bool]]:
-    """Each impossible inertia, and whether balanceinertia mends it."""
+    """Each impossible inertia, and whether balanceinertia corrects it."""
     balance = any(n.tag == "compiler" and n.attrs.get("balanceinertia") == "true" for n in doc.walk())
     found = [(node, *_principal(node)) for node in doc.walk() if node.tag in ("inertia", "inertial")]
     bad = [(node, attr, moments, inertia_problem(moments)) for node, attr, moments in found if len(moments)]
@@ -142,7 +141,7 @@ def model_problems(m: mujoco.MjModel) -> list[str]:
             values = _rows(getattr(m, field))
             bad = np.flatnonzero(~np.isfinite(values).all(1) | (values < low).any(1))
             out += [_at(f"{_name(m, kind, i)}: {field}", values[i], wanted) for i in bad]
-    return out + _body_problems(m) + _range_problems(m)
+    return out + _body_problems(m) + _range_problems(m) + _muscle_problems(m)
 
 
 def _body_problems(m: mujoco.MjModel) -> list[str]:
@@ -161,6 +160,15 @@ def _body_problems(m: mujoco.MjModel) -> list[str]:
 def _range_problems(m: mujoco.MjModel) -> list[str]:
     empty = np.flatnonzero(m.jnt_limited & scalar_joints(m) & (m.jnt_range[:, 0] >= m.jnt_range[:, 1]))
     return [_at(f"{_name(m, 'joint', i)}: range", m.jnt_range[i], "low < high") for i in empty]
+
+
+def _muscle_problems(m: mujoco.MjModel) -> list[str]:
+    """A muscle's force is a function of where its length lies in its range."""
+    muscles = (m.actuator_gaintype == int(mujoco.mjtGain.mjGAIN_MUSCLE)) | (
+        m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_MUSCLE)
+    )
+    empty = np.flatnonzero(muscles & ~(m.actuator_lengthrange[:, 0] < m.actuator_lengthrange[:, 1]))
+    return [_at(f"{_name(m, 'actuator', i)}: lengthrange", m.actuator_lengthrange[i], "low < high") for i in empty]
 
 
 FINITE = {
@@ -197,7 +205,7 @@ def _name(m: mujoco.MjModel, kind: str, index: SupportsInt) -> str:
 
 
 def model_warnings(m: mujoco.MjModel) -> list[str]:
-    """What looks wrong, or is missing that a real robot has; each is one line and none stops the model."""
+    """What looks wrong or is missing, one line each; none of it refuses the model."""
     mass, dt = float(m.body_subtreemass[0]), m.opt.timestep
     looks = (
         (not 1e-3 <= mass <= 1e3, f"total mass is {mass:.4g} kg, expected 0.001 to 1000: check units and densities"),
@@ -257,7 +265,7 @@ def driven_joints(m: mujoco.MjModel) -> np.ndarray:
 def _servo_warnings(m: mujoco.MjModel) -> list[str]:
     """A servo of gain kp on inertia I is a spring; stepped explicitly it needs kp dt^2 / I < 4, and kv dt / I < 2.
 
-    1/I is dof_invweight0, the diagonal of the inverse inertia matrix: what a joint feels with all others free to move.
+    1/I is dof_invweight0, the diagonal of the inverse inertia matrix: seen by a joint with all others free to move.
     """
     on_joint = m.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINT)
     servos = np.flatnonzero(on_joint & (m.actuator_biastype == int(mujoco.mjtBias.mjBIAS_AFFINE)))

@@ -87,7 +87,7 @@ def _observation_space(env: Env) -> Box:
     """As wide as each term's clip allows; without bounds where Terms may move what is told after the clip."""
     group = env.task.observations["actor"]
     high = np.full(group.frame, np.inf) if env.told else np.abs(group.clips * group.scales)
-    high = group.told(np.tile(high, (1, group.history, 1)))[0].astype(np.float32)
+    high = group.flat(np.tile(high, (1, group.history, 1)))[0].astype(np.float32)
     return Box(-high, high, dtype=np.float32)
 
 

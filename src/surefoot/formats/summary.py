@@ -1,7 +1,7 @@
-"""What is in a log, in facts: rows, rates, jitter, ranges, holes; and a picture of it.
+"""Summary of a log: rows, rates, jitter, ranges, gaps; and a picture.
 
-h = median step,  jitter = sd(step - h) over the steps that are no holes,  lost = sum over holes of round(step / h) - 1
-mean rate = (rows - 1) / time, without the holes;  uneven: it is not 1 / h within UNEVEN
+h = median step,  jitter = sd(step - h) over the steps that are no gaps,  lost = sum over gaps of round(step / h) - 1
+mean rate = (rows - 1) / time, without the gaps;  uneven: it differs from 1 / h by more than UNEVEN
 """
 
 import io
@@ -16,30 +16,20 @@ from surefoot.formats.resample import gaps
 from surefoot.log import Log
 
 UNEVEN = 0.05  # of the rate, between its median and its mean
-PANELS, LINES, POINTS = 24, 12, 4000  # of a picture that can be read
+PANELS, LINES, POINTS = 24, 12, 4000  # of a readable picture
 
 
-def about(log: Log) -> dict[str, Any]:
-    """Facts about a log, as JSON can hold them."""
+def summary(log: Log) -> dict[str, Any]:
+    """Facts about a log, for JSON."""
     columns = {name: _column(log, name) for name in log.columns}
-    told: dict[str, Any] = {
-        k: log.meta[k] for k in ("source", "constants", "streams", "mended", "notes", "epoch") if k in log.meta
-    }
-    return {"rows": len(log), "columns": columns, **_clock(log), **told}
+    kept = ("source", "constants", "streams", "mended", "notes", "epoch")
+    return {"rows": len(log), "columns": columns, **_clock(log), **{k: log.meta[k] for k in kept if k in log.meta}}
 
 
 def _clock(log: Log) -> dict[str, Any]:
     if len(log) < 2:
-        return {
-            "duration": 0.0,
-            "rate": None,
-            "mean_rate": None,
-            "uneven": False,
-            "jitter": None,
-            "longest_step": None,
-            "gaps": [],
-            "lost": 0,
-        }
+        unknown = dict.fromkeys(("rate", "mean_rate", "jitter", "longest_step"))
+        return {"duration": 0.0, "uneven": False, "gaps": [], "lost": 0, **unknown}
     step = np.diff(log.time)
     h, here = float(np.median(step)), gaps(log.time)
     even = step[np.round(step / h) - 1 <= 2]
@@ -71,17 +61,17 @@ def _column(log: Log, name: str) -> dict[str, Any]:
 
 
 def _still(x: np.ndarray, names: list[str]) -> dict[str, list[str]]:
-    """The parts that never change, and those without a number: a dead joint hides among eleven that move."""
+    """The parts that never change, and those without a number."""
     x = x.reshape(len(x), -1)
-    called = names if len(names) == x.shape[1] else [str(k) for k in range(x.shape[1])]
+    labels = names if len(names) == x.shape[1] else [str(k) for k in range(x.shape[1])]
     there = np.isfinite(x)
     low, high = (f(np.where(there, x, fill), axis=0, initial=fill) for f, fill in ((np.min, np.inf), (np.max, -np.inf)))
     empty, still = ~there.any(0), (low == high) & (there.sum(0) > 1)
-    return {"constant": [n for n, k in zip(called, still) if k], "empty": [n for n, k in zip(called, empty) if k]}
+    return {"constant": [n for n, k in zip(labels, still) if k], "empty": [n for n, k in zip(labels, empty) if k]}
 
 
 def draw(log: Log, path: str | Path) -> Path:
-    """A panel for each column over time, holes shaded, as a png."""
+    """A panel for each column over time, gaps shaded, as a png."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

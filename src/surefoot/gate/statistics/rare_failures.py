@@ -1,17 +1,17 @@
-"""The worlds a policy fails in, found with few episodes, and how often they come up under the belief p(e).
+"""Rare failures: worlds a policy fails in, found with few episodes, and their probability under the belief p(e).
 
-A world costs an episode to try and nothing to draw. So very many e are drawn from p, a surrogate m(e) +- s(e) of the
-margin (how near to failing an episode came) is fitted to the few that were run, and says which to run next:
+A world costs an episode to try and nothing to draw. So many e are drawn from p, a surrogate m(e) +- s(e) of the margin (how near
+to failing an episode came) is fitted to the few that were simulated, and chooses the next ones:
 
     find    e with the least m(e) - 2 s(e), until one fails
-    learn   e drawn from q, and the surrogate fitted anew, some times over
-    judge   e drawn from q, which now stays:   q(e) = p(e) (rho + (1 - rho) g(e) / G),   G = E_p[g]
-            g(e)^2 = P(margin < t) by the surrogate,  t the margin that best parts failures from successes
+    learn   e drawn from q, and the surrogate fitted again, a few times
+    judge   e drawn from q, which is now fixed:   q(e) = p(e) (rho + (1 - rho) g(e) / G),   G = E_p[g]
+            g(e)^2 = P(margin < t) by the surrogate,  t the margin that best separates failures from successes
     P(fail) = E_q[w fail],   w = p / q = 1 / (rho + (1 - rho) g / G) <= 1 / rho
 
-Its root, for the variance of w fail is least where q goes as p sqrt(E[fail]).
+g is a square root because the variance of w fail is least for q ~ p sqrt(E[fail]).
 
-The share rho of q is p itself: where the surrogate is blind the estimate stays right on average, only less sure.
+The share rho of q is p itself: where the surrogate is wrong the estimate stays unbiased, with a wider interval.
 """
 
 import math
@@ -31,17 +31,17 @@ from surefoot.verdict import clopper_pearson
 Score = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """e (n, d) -> success (n,), and margin (n,): the lower, the nearer to failing"""
 RHO = 0.1
-POOL = 200_000  # worlds drawn, hence no failure rarer than about 1e-4 of them is looked for
-FEWER = 50_000  # of them, while it is still being learned where to look
-LOOKED = 4000  # of those, weighed up with their sd
+POOL = 200_000  # worlds drawn, so failures rarer than about 1e-4 are not searched for
+FEWER = 50_000  # of them, in the phases find and learn
+LOOKED = 4000  # of those, compared with their sd
 BATCH = 10
 
 
 @dataclass(frozen=True)
-class Worst:
-    """What a search found. `first`: episodes up to and with the first failure, None if there was none."""
+class Search:
+    """Result of a search. `first`: episodes up to and including the first failure, None if there was none."""
 
-    failures: np.ndarray  # (k, d), the worlds it failed in, the worst first
+    failures: np.ndarray  # (k, d), worst first
     worst: np.ndarray  # (d,), the world with the least margin
     margin: float
     first: int | None
@@ -69,10 +69,10 @@ class _Tried:
 
 def search(
     score: Score, belief: Belief, seed: int, find: int = 100, learn: int = 100, judge: int = 200, level: float = 0.95
-) -> Worst:
-    """Look for worlds where a policy fails: at most `find` episodes to find one, then `learn` and `judge` more.
+) -> Search:
+    """Search for worlds where a policy fails: at most `find` episodes to find one, then `learn` and `judge` more.
 
-    Where none is found, the episodes left are drawn from the belief, and bound the failure rate from above.
+    If there is none, the remaining episodes are drawn from the belief and bound the failure rate from above.
     """
     if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
         raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
@@ -82,7 +82,7 @@ def search(
     used: list[int] = []
     guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
     if tried.success.all():
-        return _none(score, belief, tried, learn + judge, level, rng)
+        return _no_failure(score, belief, tried, learn + judge, level, rng)
     for _ in range(max(learn // (2 * BATCH), 1)):
         g, _ = _chances(guess, x[:FEWER], tried)
         _drawn(score, pool, g, tried, used, 2 * BATCH, rng)
@@ -90,15 +90,15 @@ def search(
     g, G = _chances(guess, x, tried)
     fail, chosen = _drawn(score, pool, g, tried, used, judge, rng)
     w = 1.0 / (RHO + (1.0 - RHO) * g[chosen] / G)
-    return _found(tried, _estimate(w * fail, level))
+    return _result(tried, _estimate(w * fail, level))
 
 
 def _inputs(belief: Belief, pool: np.ndarray) -> np.ndarray:
-    """(n, r) what the surrogate sees of e: the unknowns that vary, on their own scale, with mean 0 and sd 1."""
+    """(n, r) inputs of the surrogate: the unknowns that vary, on their own scale, with mean 0 and sd 1."""
     z = belief.normalise(pool)
     sd = z.std(0)
     if not (sd > 0).any():
-        raise SurefootError("search: the belief leaves nothing to search: every unknown is fixed")
+        raise SurefootError("search: the belief fixes every unknown: there is nothing to search")
     return ((z - z.mean(0)) / np.where(sd > 0, sd, 1.0))[:, sd > 0]
 
 
@@ -118,7 +118,7 @@ def _find(
 
 
 def _lowest(guess: Surrogate, x: np.ndarray, used: list[int], count: int, rng: np.random.Generator) -> list[int]:
-    """Worlds with the least m - 2 s, one after the other, each as if it had turned out as the surrogate says."""
+    """Worlds with the least m - 2 s, one by one, each taken as if the surrogate were right about it."""
     looked = np.argsort(guess.mean(x))[: LOOKED // 2]
     looked = np.concatenate([looked, rng.integers(0, len(x), LOOKED // 2)])
     looked = looked[~np.isin(looked, used)]
@@ -128,15 +128,15 @@ def _lowest(guess: Surrogate, x: np.ndarray, used: list[int], count: int, rng: n
         best = int(np.argmin(m - 2.0 * s))
         chosen.append(int(looked[best]))
         s = s * guess.away(x[looked], x[looked[best]])
-        m[best] = np.inf  # once is enough
+        m[best] = np.inf  # not twice
     return chosen
 
 
 def _chances(guess: Surrogate, x: np.ndarray, tried: _Tried) -> tuple[np.ndarray, float]:
-    """(g, G): the root of the chance of failing in each world of the pool, and its mean."""
-    t = _parting(tried)
+    """(g, G): square root of the failure probability of each world of the pool, and its mean."""
+    t = _threshold(tried)
     m = guess.mean(x)
-    near = np.argsort(m)[: len(x) // 10]  # elsewhere the sd is not worth its time: taken to be the largest of these
+    near = np.argsort(m)[: len(x) // 10]  # elsewhere the largest sd of these is used: computing it costs too much
     mean, s = guess(x[near])
     g = stats.norm.cdf((t - m) / s.max())
     g[near] = stats.norm.cdf((t - mean) / s)
@@ -144,8 +144,8 @@ def _chances(guess: Surrogate, x: np.ndarray, tried: _Tried) -> tuple[np.ndarray
     return g, float(g.mean())
 
 
-def _parting(tried: _Tried) -> float:
-    """The margin t that best parts failures (below) from successes, in the middle of those that do as well."""
+def _threshold(tried: _Tried) -> float:
+    """The margin t that best separates failures (below) from successes; of equally good ones the median."""
     edges = np.sort(tried.margin)
     between = np.concatenate([[edges[0] - 1e-9], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1e-9]])
     wrong = ((tried.margin[:, None] < between) == tried.success[:, None]).sum(0)
@@ -163,7 +163,7 @@ def _drawn(
 
 
 def _estimate(x: np.ndarray, level: float) -> Estimate:
-    """The mean of weighted failures, with an interval on its logarithm, which cannot reach below 0.
+    """The mean of weighted failures, with an interval on its logarithm, so that it stays above 0.
 
     Its variance is that of the episodes and that of the pool they were chosen from.
     """
@@ -176,18 +176,20 @@ def _estimate(x: np.ndarray, level: float) -> Estimate:
     return Estimate(value, value / far, min(value * far, 1.0), n, level, how)
 
 
-def _found(tried: _Tried, rate: Estimate) -> Worst:
+def _result(tried: _Tried, rate: Estimate) -> Search:
     order = np.argsort(tried.margin, kind="stable")
     failed = ~tried.success
-    return Worst(
+    return Search(
         tried.e[order[failed[order]]], tried.e[order[0]], float(tried.margin.min()),
         int(np.argmax(failed)) + 1 if failed.any() else None, len(tried.e), rate,
     )  # fmt: skip
 
 
-def _none(score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator) -> Worst:
-    """Nothing failed: the first episodes, drawn from the belief, and as many more as are left tell how rare it is."""
+def _no_failure(
+    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator
+) -> Search:
+    """Nothing failed: the first episodes, drawn from the belief, and the remaining ones bound the rate."""
     failed = tried.add(belief.sample(rng, left), score)
     n, k = left + 2 * BATCH, int(failed.sum())
     how = f"drawn from the belief, {k} failures in {n} episodes"
-    return _found(tried, Estimate(k / n, *clopper_pearson(k, n, level), n, level, how))
+    return _result(tried, Estimate(k / n, *clopper_pearson(k, n, level), n, level, how))

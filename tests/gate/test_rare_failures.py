@@ -5,9 +5,9 @@ import pytest
 
 from surefoot.belief import Box, Gaussian, Particles, point
 from surefoot.errors import SurefootError
-from surefoot.gate import worst
+from surefoot.gate.statistics import rare_failures
+from surefoot.gate.statistics.rare_failures import search
 from surefoot.gate.statistics.surrogate import fit
-from surefoot.gate.worst import search
 from surefoot.params import Param, Params
 
 PARAMS = Params(
@@ -23,8 +23,8 @@ BELIEF = Box.full(PARAMS)
 @pytest.fixture(autouse=True)
 def smaller(monkeypatch):
     """Enough worlds for a failure of one in a hundred or in a thousand."""
-    monkeypatch.setattr(worst, "POOL", 50_000)
-    monkeypatch.setattr(worst, "FEWER", 20_000)
+    monkeypatch.setattr(rare_failures, "POOL", 50_000)
+    monkeypatch.setattr(rare_failures, "FEWER", 20_000)
 
 
 def steep_and_windy(e):
@@ -84,7 +84,7 @@ def test_beliefs_of_other_kinds_are_searched_as_well():
 
 
 def test_nothing_to_search_and_scores_of_the_wrong_shape_are_refused():
-    with pytest.raises(SurefootError, match="every unknown is fixed"):
+    with pytest.raises(SurefootError, match="fixes every unknown"):
         search(steep_and_windy, point(PARAMS, [1.0, 0.0, 5.0]), 0)
     with pytest.raises(SurefootError, match="finite margin"):
         search(lambda e: (np.ones(len(e), bool), np.full(len(e), np.nan)), BELIEF, 0)

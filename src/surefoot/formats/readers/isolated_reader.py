@@ -1,8 +1,8 @@
-"""Readers of foreign files run isolated, with bounded memory and time.
+"""Readers in a process of their own, with limits on memory and time.
 
-    memory <= 1 GiB, or 20 times the file, at most 16 GiB        CPU <= 10 s, or 1 s a MB of file
+    memory <= 1 GiB, or 20 times the file, at most 16 GiB        CPU <= 10 s, or 1 s for each MB of the file
 
-What comes back is an npz of plain numbers and a JSON header.
+The result comes back as an npz of plain numbers and a JSON header.
 """
 
 import io
@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from surefoot import isolated
-from surefoot.formats.arrays import load
 from surefoot.formats.raw import Raw, Stream, check
+from surefoot.formats.readers.arrays import load
 
 LEAST, MOST = 1 << 30, 16 << 30  # bytes
 
@@ -24,21 +24,23 @@ def limits(size: int) -> isolated.Limits:
     return isolated.Limits(min(MOST, max(LEAST, 20 * size)), seconds, 30 + 4 * seconds)
 
 
-def read_apart(kind: str, path: Path, episode: int, size: int) -> Raw:
-    order = json.dumps([kind, str(path.absolute()), episode]).encode()
+def read_isolated(kind: str, path: Path, episode: int, size: int) -> Raw:
+    request = json.dumps([kind, str(path.absolute()), episode]).encode()
     try:
-        found = isolated.run("surefoot.formats.jail:read_here", order, limits(size), f"{path}: reading")
+        found = isolated.run(
+            "surefoot.formats.readers.isolated_reader:read_here", request, limits(size), f"{path}: reading"
+        )
     except isolated.Exceeded as error:
         raise isolated.Exceeded(f"{error}, too much for a {kind} of {size} bytes") from None
     return unpack(found, path)
 
 
-def read_here(order: bytes) -> bytes:
+def read_here(request: bytes) -> bytes:
     """In the child."""
-    from surefoot.formats import READERS
+    from surefoot.formats.readers import reader
 
-    kind, path, episode = json.loads(order)
-    return pack(check(READERS[kind](Path(path), episode), path))
+    kind, path, episode = json.loads(request)
+    return pack(check(reader(kind, episode)(Path(path)), path))
 
 
 def pack(raw: Raw) -> bytes:

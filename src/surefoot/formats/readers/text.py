@@ -55,14 +55,14 @@ def read_csv(path: Path) -> Raw:
     table = _table(path, rows, split, names, keep)
     notes = [f"{n}: text" for n in texts]
     if lines[-1].strip():
-        notes.append(f"line {len(lines)}: the file ends within a line, whose last number may be cut short")
+        notes.append(f"line {len(lines)}: the file ends within a line; its last number may be incomplete")
     columns = {names[k]: table[:, j] for j, k in enumerate(keep)}
     columns |= {names[k]: _vectors(path, rows, split, names[k], (k, width)) for k, width in lists.items()}
     return Raw({"": Stream({n: columns[n] for n in names if n in columns})}, units=_units(names), notes=notes)
 
 
 def _parts(cell: str) -> list[float] | None:
-    """The numbers of a cell that holds a list, such as [0.1, 0.2]; None where it holds none."""
+    """The numbers of a cell with a list, such as [0.1, 0.2]; None for other cells."""
     if not (cell.startswith("[") and cell.endswith("]")):
         return None
     found = [_number(word) for word in cell[1:-1].split(",")]
@@ -72,7 +72,7 @@ def _parts(cell: str) -> list[float] | None:
 def _vectors(
     path: Path, rows: list[tuple[int, str]], split: Callable[[str], list[str]], name: str, at: tuple[int, int]
 ) -> np.ndarray:
-    """(T, width) of a column of lists; `at` is which column it is, and how many numbers its first row has."""
+    """(T, width) of a column of lists; `at` is the number of the column, and the length of its first row."""
     k, width = at
     table = np.empty((len(rows), width))
     for i, (line, text) in enumerate(rows):
@@ -87,7 +87,7 @@ def _text(path: Path) -> str:
     try:
         text = files.read_bytes(path, LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SurefootError(f"{path}: byte {error.start}: found what is not UTF-8 text") from None
+        raise SurefootError(f"{path}: byte {error.start}: expected UTF-8 text") from None
     if "\0" in text:
         raise SurefootError(f"{path}: character {text.index(chr(0))}: found a zero byte, expected text")
     return text
@@ -111,7 +111,7 @@ def _splitter(path: Path, header: str) -> Callable[[str], list[str]]:
 
 
 def _names(cells: list[str], first: int) -> tuple[list[str], int]:
-    """Names and the first line of numbers; a file whose first line is numbers already has columns 0, 1, ..."""
+    """Names and the first line of numbers; a file without a header line has columns 0, 1, ..."""
     if all(_number(c) is not None for c in cells):
         return [str(k) for k in range(len(cells))], first
     return [c or str(k) for k, c in enumerate(cells)], first + 1
@@ -134,8 +134,8 @@ def _table(
         try:
             values = [float(cells[k]) for k in keep]
         except ValueError:
-            values = [math.inf]  # look closer
-        if math.inf in values or -math.inf in values or "_" in text:  # to Python 1_0 is a number
+            values = [math.inf]  # checked below
+        if math.inf in values or -math.inf in values or "_" in text:  # Python reads 1_0 as a number
             values = [_cell(cells[k], f"{path}: line {line}: {names[k]}") for k in keep]
         table[i] = values
     return table

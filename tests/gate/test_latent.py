@@ -23,7 +23,7 @@ OPEN = {"gravity": (8.0, 12.0), "strength": (0.8, 1.2)}
 def knowing(folder, latent: bool = True) -> tuple[OnnxPolicy, Box]:
     """A policy that is told e: it catches the pole by hand-made gains, and its latent is e itself, relu(e) - relu(-e)."""
     task = tasks.with_override(tasks.resolve("balance"), tasks.ObsOverride(also=("e",)))
-    d, c = len(task.params), contract(task, tasks.env(task, 1).world.model)
+    d, c = len(task.params), contract(task, tasks.env(task, 1).world)
     net = linear(c, {"cart_pole": [[1.0, 2.0, 20.0, 4.0]]})
     if latent:
         encoder = Encoder("mlp", np.arange(4, 4 + d), 1, d, "relu", torch.Generator(), 2 * d)
@@ -76,7 +76,7 @@ def test_a_probe_reads_a_linear_code_of_log_e_exactly_and_noise_not_at_all():
         ({"change": Change(at=10.0)}, "within the episode"),
         ({"change": Change(at=float("nan"))}, "within the episode"),
         ({"change": Change("gravity", -1.0)}, "gravity: expected two values within 5 .. 16"),
-        ({"change": Change("gravity", 9.0, 9.0)}, "gravity: expected two values that differ, found 9 twice"),
+        ({"change": Change("gravity", 9.0, 9.0)}, "gravity: expected two different values, found 9 twice"),
         ({"change": Change("noise")}, "the belief fixes noise"),
         ({"episodes": 5}, "at least 20"),
     ],
@@ -91,7 +91,7 @@ def test_a_policy_without_a_latent_and_a_belief_without_width_are_refused(tmp_pa
     policy, belief = knowing(tmp_path / "net", latent=False)
     with pytest.raises(SurefootError, match="no latent"):
         inferred(policy, tasks.resolve("balance"), belief)
-    with pytest.raises(SurefootError, match="every unknown is fixed"):
+    with pytest.raises(SurefootError, match="fixes every unknown"):
         inferred(knowing(tmp_path)[0], tasks.resolve("balance"), tasks.nominal(tasks.resolve("balance")))
 
 

@@ -1,4 +1,4 @@
-"""MCAP files and rosbag2 folders: a stream for each topic, in the order of the recorder's clock `log_time` [ns].
+"""MCAP files and rosbag2 folders: a stream for each topic, ordered by the recorder's clock `log_time` [ns].
 
     record: opcode 1 byte, length 8 bytes, content; chunks hold compressed records and their CRC
 
@@ -22,7 +22,7 @@ Decode = Callable[[bytes], dict[str, Any]]
 
 
 class Bounded:
-    """A file that says where it ends, whatever length it is asked for."""
+    """A file whose read() beyond its end is an error."""
 
     def __init__(self, file: IO[bytes], size: int):
         self.file, self.size = file, size
@@ -50,7 +50,7 @@ class Topics:
         streams: dict[str, Stream] = {}
         units: dict[str, str] = {}
         for topic, rows in self.rows.items():
-            rows.sort(key=lambda r: r["log_time"])  # a recorder may write late messages late
+            rows.sort(key=lambda r: r["log_time"])  # a recorder may write messages out of order
             stream, notes = from_records(rows, f"{where}: {topic}")
             if len(stream.columns) > 1:
                 streams[topic] = stream
@@ -88,7 +88,7 @@ def _mcap_into(path: Path, topics: Topics) -> None:
 
 
 class Channels:
-    """Schemas and channels as they come by, and what decodes the messages of each."""
+    """Schemas and channels as they are read, and the decoder of each."""
 
     def __init__(self, topics: Topics):
         self.topics = topics
@@ -126,7 +126,7 @@ class Channels:
 
 
 def _unpacked(chunk: Any) -> Any:
-    """The chunk without compression; no more is unpacked than it declares."""
+    """The chunk without compression, at most as large as it declares."""
     size = chunk.uncompressed_size
     if size > CHUNK:
         raise SurefootError(f"chunk: found {size} bytes declared, expected at most {CHUNK}")
@@ -151,7 +151,7 @@ def _unpacked(chunk: Any) -> Any:
         known = ("lz4", "zstd")
         raise SurefootError(f"chunk: found compression {chunk.compression!r}{nearest(chunk.compression, known)}")
     if len(data) != size:
-        raise SurefootError(f"chunk: found {len(data)} bytes or more unpacked, expected {size}")
+        raise SurefootError(f"chunk: found {len(data)} bytes or more after decompression, expected {size}")
     return replace(chunk, compression="", data=data)
 
 
@@ -163,7 +163,7 @@ def _from_json(data: bytes) -> dict[str, Any]:
 
 
 def _joined(message: dict[str, Any]) -> dict[str, Any]:
-    """A message with its stamps {sec, nanosec} as whole nanoseconds."""
+    """A message with stamps {sec, nanosec} as integer nanoseconds."""
     out: dict[str, Any] = {}
     for key, value in message.items():
         if isinstance(value, dict) and set(value) in ({"sec", "nanosec"}, {"sec", "nsec"}):
@@ -195,7 +195,7 @@ def _value(value: Any) -> Any:
     if isinstance(value, SimpleNamespace):
         return _plain(value)
     if len(value) > WIDEST:
-        return None  # a picture or a cloud
+        return None  # an image or a point cloud
     return [_value(v) for v in value]
 
 
@@ -211,7 +211,7 @@ def read_rosbag2(folder: Path) -> Raw:
 
 
 def _sqlite(path: Path, topics: Topics) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Messages of a folder of .db3 files. rosbags reads the storage; its own decoder, which runs made code, is not used."""
+    """Messages of a folder of .db3 files. rosbags reads the storage; its own decoder, which executes generated code, is not used."""
     import sqlite3
 
     from rosbags.rosbag2 import Reader
@@ -242,6 +242,6 @@ def _definition(connection: Any, topics: Topics) -> Decode | None:
         return ros2(short, connection.msgdef.data)
     store = get_typestore(Stores.LATEST)
     if connection.msgtype not in store.fielddefs:
-        topics.notes.append(f"{connection.topic}: {connection.msgtype}: the bag holds no definition of it")
+        topics.notes.append(f"{connection.topic}: {connection.msgtype}: the bag has no definition of it")
         return None
     return ros2(short, store.generate_msgdef(connection.msgtype, ros_version=2)[0])

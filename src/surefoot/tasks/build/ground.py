@@ -2,9 +2,11 @@
 
 from functools import cached_property
 
+import mujoco
 import numpy as np
 
 from surefoot.rng import Draw
+from surefoot.sim.model import edits
 
 SIZE, CELL, AMPLITUDE = 16.0, 0.1, 0.06  # m: half width, grid, largest height
 
@@ -30,20 +32,20 @@ class Ground:
         total -= total.min()
         return AMPLITUDE * total / total.max()
 
-    def asset(self) -> str:
+    def edit(self, spec: mujoco.MjSpec) -> str:
+        """The floor of a model: its plane, or these hills in place of it."""
+        said = edits.add_floor(spec)
         if not self.rough:
-            return ""
-        k = len(self.heights)
-        data = " ".join(f"{h:.4f}" for h in (self.heights[::-1] / AMPLITUDE).ravel())  # XML begins at the largest y
-        return f'<hfield name="hills" nrow="{k}" ncol="{k}" size="{SIZE} {SIZE} {AMPLITUDE} .1" elevation="{data}"/>'
-
-    def geom(self) -> str:
-        kind = (
-            'type="hfield" hfield="hills" material="grid"'
-            if self.rough
-            else 'type="plane" size="0 0 .05" material="grid"'
+            return said
+        k, floor = len(self.heights), spec.geom(edits.FLOOR)
+        spec.add_hfield(name="hills", nrow=k, ncol=k, size=[SIZE, SIZE, AMPLITUDE, 0.1], userdata=(self.heights / AMPLITUDE).ravel())  # fmt: skip
+        floor.type, floor.hfieldname, floor.size, floor.pos = (
+            mujoco.mjtGeom.mjGEOM_HFIELD,
+            "hills",
+            [0, 0, 0],
+            [0, 0, 0],
         )
-        return f'<geom name="floor" {kind} contype="1" conaffinity="0" friction="1 .02 .01"/>'
+        return f"floor: hills up to {AMPLITUDE:g} m"
 
     def height(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Height under (x, y), bilinear between grid points, m."""
@@ -63,3 +65,6 @@ class Ground:
         """Highest ground within a stance around each place, m."""
         reach = [(dx, dy) for dx in (-0.25, 0.0, 0.25) for dy in (-0.15, 0.0, 0.15)]
         return np.max([self.height(xy[:, 0] + dx, xy[:, 1] + dy) for dx, dy in reach], axis=0)
+
+
+FLAT = Ground()

@@ -15,20 +15,20 @@ from surefoot.gate import runs as gate_runs
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan, gate
-from surefoot.gate.lineage import trained_with, unseen
+from surefoot.gate.training_seeds import trained_with, unseen
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.learn.train import train
 from surefoot.rng import JUDGING, judging
 from surefoot.tasks.rollout import contract
 
-QUICK = Plan(threads=1, episodes=20, rungs=4, watched=2, again=1, search=(8, 4, 8))
+QUICK = Plan(threads=1, episodes=20, per_load=4, motion=2, repeats=1, search=(8, 4, 8))
 
 
 def law(folder, seed="", base=None):
     """A law by hand that balances the pole, as if trained with a seed."""
     task = tasks.resolve("balance")
-    c = contract(task, tasks.env(task, 1).world.model, {"seed": seed} if seed else {})
+    c = contract(task, tasks.env(task, 1).world, {"seed": seed} if seed else {})
     net = linear(c, {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
     if base is not None:
         net = PolicyNet(c, net.actor, (net.mean.numpy(), net.sd.numpy()), base)
@@ -66,7 +66,7 @@ def test_no_episode_that_judges_has_the_seed_of_training(seed, met, tmp_path):
     used = {s for s in met if s != 0}  # 0: worlds that are made to read their model, and run no episode
     assert seed not in met and used and min(used) >= JUDGING
     assert seeds["first"] == min(used) and max(used) <= seeds["last"]
-    assert seeds["trained"] == [seed] and f"unseen: it was trained with {seed}," in seeds["said"]
+    assert seeds["trained"] == [seed] and f"unseen: trained with {seed}," in seeds["sentence"]
     assert json.loads(json.dumps(seeds["last"])) == int(float(seeds["last"]))  # exact where numbers are floats
 
 
@@ -75,7 +75,7 @@ def test_the_verdict_its_page_and_the_command_say_which_seeds_were_used(tmp_path
     assert main(["gate", str(folder), "--episodes", "20", "--threads", "1"]) in (0, 1)
     words = f"episodes of seeds {judging(1000)} to"
     out = " ".join(capsys.readouterr().out.split())
-    assert words in out and "what it was trained with is not known" in out
+    assert words in out and "training seeds unknown" in out
     assert words in (folder / "gate.html").read_text()
     assert json.loads((folder / "gate.json").read_text())["meta"]["seeds"]["first"] == judging(1000)
 
@@ -100,7 +100,7 @@ def test_what_is_no_seed_tells_nothing(seed, tmp_path):
 def test_a_judge_whose_episodes_training_has_met_is_refused():
     first = judging(1000)
     assert unseen(1000, {0, first - 1, first + 10}, 10) == range(first, first + 10)
-    with pytest.raises(SurefootError, match=f"--seed: 1000: .* training with seed {first + 9}; choose another"):
+    with pytest.raises(SurefootError, match=f"--seed: 1000: training used its seed {first + 9}; choose another"):
         unseen(1000, {0, first + 9}, 10)
 
 
@@ -112,7 +112,7 @@ def test_every_seed_has_episodes_of_its_own_to_judge_with():
 
 @pytest.mark.parametrize("seed", [-1, JUDGING, judging(1000)])
 def test_training_cannot_have_a_seed_that_is_for_judging(seed, tmp_path):
-    with pytest.raises(SurefootError, match="kept for judging"):
+    with pytest.raises(SurefootError, match="reserved for evaluation"):
         train("balance", tmp_path / "run", seed=seed)
     assert not (tmp_path / "run").exists()
 

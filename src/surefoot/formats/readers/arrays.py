@@ -1,6 +1,6 @@
-"""NPZ, our own and anybody's, and MATLAB .mat files up to version 7. Declared sizes are checked before memory is taken.
+"""NPZ, ours and others, and MATLAB .mat files up to version 7. Declared sizes are checked before memory is allocated.
 
-of each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
+for each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
 """
 
 import io
@@ -33,7 +33,7 @@ def read_npz(path: Path) -> Raw:
 
 
 def load(path: Path, data: bytes | None = None) -> dict[str, np.ndarray]:
-    """The arrays of an npz, none of them pickled; `data` is its content where that is at hand."""
+    """The arrays of an npz, none of them pickled; `data` is its content, if already read."""
     with _opened(path, data) as archive:
         members = _members(path, archive, max(MOST, len(data or b"")))
         return {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in members}
@@ -47,7 +47,7 @@ def unpacked(path: Path) -> int:
 
 @contextmanager
 def _opened(path: Path, data: bytes | None = None) -> Iterator[zipfile.ZipFile]:
-    """The archive; whatever is wrong with it while it is open is told in words."""
+    """The archive; errors while it is open become SurefootErrors."""
     try:
         with zipfile.ZipFile(io.BytesIO(files.read_bytes(path, LARGEST) if data is None else data)) as archive:
             yield archive

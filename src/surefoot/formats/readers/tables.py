@@ -42,7 +42,7 @@ def read_parquet(path: Path, only: tuple[str, int] | None = None) -> Raw:
 
 
 def _numeric(schema: Any) -> tuple[list[str], list[str]]:
-    """Names of columns of numbers or of lists of numbers; and what the others are."""
+    """Names of columns of numbers or of lists of numbers, and notes on the others."""
     import pyarrow.types as t
 
     def number(kind: Any) -> bool:
@@ -70,7 +70,7 @@ def _array(column: Any, name: str, notes: list[str]) -> np.ndarray | None:
         return column.to_numpy(zero_copy_only=False)
     lengths = np.unique(pc.list_value_length(column).to_numpy(zero_copy_only=False))
     if len(lengths) != 1 or math.isnan(lengths[0]) or not 0 < lengths[0] <= WIDEST:
-        notes.append(f"{name}: lists of differing or great length")
+        notes.append(f"{name}: lists of different or great length")
         return None
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), int(lengths[0]))
 
@@ -101,7 +101,7 @@ def read_lerobot(folder: Path, episode: int) -> Raw:
 
 
 def _episode(folder: Path, episode: int) -> dict[str, Any]:
-    """Where an episode lies, from the dataset's own table."""
+    """The file of an episode, from the dataset's own table."""
     seen = []
     for path in sorted((folder / "meta" / "episodes").glob("chunk-*/file-*.parquet")):
         columns = read_parquet(path)
@@ -113,8 +113,8 @@ def _episode(folder: Path, episode: int) -> dict[str, Any]:
         at = np.flatnonzero(table["episode_index"] == episode)
         if len(at):
             return {k: v[at[0]] for k, v in table.items() if k.startswith("data/")}
-    held = f"{min(seen):.0f} to {max(seen):.0f}" if seen else "none"
-    raise SurefootError(f"{folder}: episode: found {episode}, the dataset holds {held}")
+    range_ = f"{min(seen):.0f} to {max(seen):.0f}" if seen else "none"
+    raise SurefootError(f"{folder}: episode: found {episode}, expected {range_}")
 
 
 def _names(feature: Any) -> list[str]:

@@ -1,0 +1,123 @@
+"""An ensemble of nets that vanishes where there were no data.
+
+    z = (phi - mean) / sd,     y_k(z) = f_k(z) + p_k(z)        k = 1..K members: f_k is trained, p_k is random and fixed
+    value = T(d) scale mean_k y_k,     d = sd_k y_k,     T(d) = exp(-max(d / s - 1, 0)^2)
+
+The members agree where there were data and nowhere else, because off the data each follows its own p_k (randomized priors).
+s is the spread d on the data themselves, so T is 1 there and falls to 0 elsewhere: where the log has nothing, the model stays
+as it was.
+"""
+
+from copy import deepcopy
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from surefoot.learn.nets import Normaliser
+from surefoot.learn.nets.stacked import StackedLinear, stacked_mlp
+from surefoot.real2sim.residual.settings import FitSettings
+from surefoot.rng import key, stream
+
+KNOWN = 0.99  # fraction of the data that are trusted in full: the rest lie at their edge, where little is known
+WIDE = 64  # hidden units of a random part
+
+
+class Ensemble(nn.Module):
+    """phi (n, inputs) -> value (n, outputs)."""
+
+    scale: Tensor
+    spread: Tensor
+
+    def __init__(self, inputs: int, outputs: int, s: FitSettings, rng: torch.Generator):
+        super().__init__()
+        every = range(s.members)
+        self.see = Normaliser(inputs)
+        self.fitted = stacked_mlp(every, inputs, s.hidden, outputs, nn.Tanh, rng)
+        self.prior = stacked_mlp(every, inputs, (WIDE,), outputs, nn.ReLU, rng).requires_grad_(False)
+        first, last = self.prior[0], self.prior[-1]
+        assert isinstance(first, StackedLinear) and isinstance(last, StackedLinear)
+        first.bias.normal_(generator=rng)
+        last.weight.mul_(s.prior)
+        self.register_buffer("scale", torch.ones(outputs))
+        self.register_buffer("spread", torch.tensor(np.inf))
+
+    def members(self, phi: Tensor) -> Tensor:
+        """(K, n, outputs), before scaling."""
+        z = self.see(phi)[None]
+        return self.fitted(z) + self.prior(z)
+
+    def trust(self, members: Tensor) -> Tensor:
+        """(n, 1) T(d), with d over the outputs' root mean square."""
+        return torch.exp(-(disagreement(members) / self.spread - 1.0).clamp(min=0.0).square())[:, None]
+
+    def forward(self, phi: Tensor) -> Tensor:
+        y = self.members(phi)
+        return self.trust(y) * y.mean(0) * self.scale
+
+    @torch.no_grad()
+    def scaled(self, factor: np.ndarray) -> "Ensemble":
+        """The same with each output times a factor."""
+        other = deepcopy(self)
+        other.scale.mul_(torch.from_numpy(factor).float())
+        return other
+
+
+def disagreement(members: Tensor) -> Tensor:
+    """(n,) d of members (K, n, outputs)."""
+    return (members - members.mean(0)).square().mean((0, 2)).sqrt()
+
+
+@torch.no_grad()
+def answers(net: nn.Module, phi: np.ndarray) -> np.ndarray:
+    """Of a module to rows of numbers."""
+    return np.asarray(net(torch.from_numpy(np.asarray(phi, np.float32))).numpy(), float)
+
+
+def fit(phi: np.ndarray, y: np.ndarray, s: FitSettings, seed: int) -> Ensemble:
+    """An ensemble whose mean along windows phi (w, h, inputs) is y (w, outputs): controls may jump within a window, a label does
+    not. Members are given other blocks of the data, and have other random parts.
+    """
+    torch.set_num_threads(1)  # the nets are small, and so the bits are the same on any number of cores
+    rng = stream(seed, "ensemble")
+    net = Ensemble(phi.shape[2], y.shape[1], s, torch.Generator().manual_seed(key(seed, "ensemble") >> 1))
+    windows, scale = _tensor(phi), np.maximum(np.sqrt(np.square(y).mean(0)), 1e-12)
+    net.see.update(windows.flatten(0, 1))
+    net.scale.copy_(_tensor(scale))
+    with torch.no_grad():
+        z = net.see(windows)
+        prior = net.prior(z.flatten(0, 1)[None]).unflatten(1, z.shape[:2]).mean(2)  # (K, w, outputs)
+    _train(net.fitted, z, _tensor(y / scale) - prior, _tensor(_blocks(len(y), s.members, rng)), s, rng)
+    with torch.no_grad():
+        own = disagreement(net.members(windows.flatten(0, 1))).numpy()
+    net.spread.fill_(max(float(np.quantile(own, KNOWN)), 1e-9))
+    return net
+
+
+def _tensor(x: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.asarray(x, np.float32))
+
+
+def _train(
+    net: nn.Sequential, z: Tensor, target: Tensor, weight: Tensor, s: FitSettings, rng: np.random.Generator
+) -> None:
+    """AdamW on the mean along each window z (w, h, inputs) against target (K, w, outputs)."""
+    adam = torch.optim.AdamW(net.parameters(), s.rate, weight_decay=s.decay)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(adam, s.rate, s.updates)
+    for _ in range(s.updates):
+        rows = torch.from_numpy(rng.integers(0, len(z), min(s.batch, len(z))))
+        y = net(z[rows].flatten(0, 1)[None]).unflatten(1, (-1, z.shape[1])).mean(2)
+        # Huber's loss: a contact that breaks within a window gives a label that explains nothing else
+        loss = nn.functional.huber_loss(y, target[:, rows], reduction="none").mean(2) * weight[:, rows]
+        adam.zero_grad()
+        loss.mean().backward()
+        adam.step()
+        schedule.step()
+
+
+def _blocks(n: int, members: int, rng: np.random.Generator) -> np.ndarray:
+    """(K, n) how often each member is given each row: whole blocks drawn with replacement, as neighbouring rows are alike."""
+    block = max(1, n // 20)
+    count = -(-n // block)
+    drawn = rng.multinomial(count, np.full(count, 1 / count), members)
+    return np.repeat(drawn, block, 1)[:, :n].astype(float)

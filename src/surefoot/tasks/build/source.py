@@ -1,0 +1,271 @@
+"""A task file for a robot, as Python text: the builder's call with all that was read from the model written out, each with
+a comment that says where it came from. What the model does not tell stands in a list of its own, with what was assumed.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from surefoot.errors import SurefootError
+from surefoot.robot import Robot
+from surefoot.sim.anatomy.study import Anatomy, study
+from surefoot.sim.model import edits
+from surefoot.sim.model.accuracy import Chosen, choose
+from surefoot.sim.model.edits import Timing
+from surefoot.sim.model.load import load_robot
+from surefoot.task import Task
+from surefoot.tasks.build import hover, legged, reach, velocity
+from surefoot.tasks.build.ground import FLAT
+from surefoot.tasks.build.legged import Joint
+
+ASSUMED = {
+    "floor": "a plane at z = 0 is added",
+    "imu": "one is added in the base's origin",
+    "mirror": "left-right symmetry is not used",
+    "limit": "twice the weight each carries at its lever is assumed: give your drives' peak torques",
+    "armature": "1.5e-4 kg m^2 for each N m of the limit is assumed: give your drives' rotor inertia",
+    "kp": "kp = armature (2 pi 10 Hz)^2, damping ratio 2: give your servos' gains",
+}
+FITS = {"legged": "velocity", "arm": "reach", "multirotor": "hover"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A task file, and what a person should know about it."""
+
+    text: str
+    anatomy: Anatomy
+    changes: tuple[str, ...]
+    """what training changes in the model, in sentences"""
+    chosen: Chosen
+
+
+def write(kind: str, robot: Robot, out: Path) -> Written:
+    """The task file of a kind for a robot; paths in it start at the folder of `out`."""
+    if kind not in KINDS:
+        raise SurefootError(f"kind: expected {', '.join(KINDS)}, found {kind}")
+    kinds = _kinds(robot)
+    if kind not in kinds:
+        better = f"; it fits: surefoot new {kinds[0]}" if kinds else ""
+        raise SurefootError(f"robot {robot.name}: {kind}: {NEEDS[kind]}; the model has none{better}")
+    return KINDS[kind](robot, out)
+
+
+def _kinds(robot: Robot) -> list[str]:
+    """Kinds of task that a model fits: as it is, and with its base set free."""
+    spec = load_robot(robot).spec
+    edits.name_parts(spec)
+    found = [FITS.get(study(spec.compile()).kind)]
+    if edits.free_base(spec):
+        with suppress(ValueError):  # a base without mass cannot be set free
+            found.append(FITS.get(study(spec.compile()).kind))
+    return [kind for kind in found if kind]
+
+
+NEEDS = {
+    "velocity": "expected chains of two joints or more that end at the ground, on a base that can move",
+    "reach": "expected a base that is bolted down and two joints or more",
+    "hover": "expected actuators at sites of a free body that can lift it",
+}
+
+
+def _velocity(robot: Robot, out: Path) -> Written:
+    legs, a = legged.read_legged(robot)
+    change = lambda spec, timing: legged.changes(spec, legs, timing, FLAT)  # noqa: E731
+    body = legged.Body(legged.prepared(robot, legs, Timing(), FLAT), legs)
+    chosen, said = _stepping(robot, change, body.q, body.u)
+    task = velocity.velocity(robot, legs, timing=chosen.timing)
+    command, stride = velocity.usual(legs)
+    lines = [
+        *_head(robot, out, "velocity", "follows a commanded velocity (vx, vy, yaw rate)", "Foot, Joint, Legged, Timing"),
+        *_joints("JOINTS", legs.joints, a),
+        *(_joints("HELD", legs.held, a) if legs.held else ()),
+        "FEET = (",
+        *(f"    Foot({_quoted(f.name)}, {_quoted(f.body)}, {_points(f.points)}, {f.radius:g}),  # {g.source}" for f, g in zip(legs.feet, a.feet)),
+        ")",
+        "LEGS = Legged(",
+        f"    base={_quoted(legs.base)},  # {a.sources['base']}",
+        f"    height={legs.height:g},  # m, of the base in the default pose, feet on the floor",
+        f"    length={legs.length:g},  # m, from the hip along the leg to the sole",
+        "    joints=JOINTS,",
+        "    feet=FEET,",
+        f"    imu={_quoted(legs.imu)},  # {a.sources['imu']}",
+        f"    trunk={legs.trunk},  # m, centre and half sizes of a box around the shapes of {legs.base}",
+        *(["    held=HELD,"] if legs.held else []),
+        ")",
+        *_ranges(task),
+        "def task() -> Task:",
+        "    return tasks.velocity(",
+        "        ROBOT,",
+        "        LEGS,",
+        f"        command={command},  # largest vx [m/s], vy [m/s] and yaw rate [rad/s], by the length of the legs",
+        f"        stride={stride},  # Hz, and m that feet are lifted, by the length of the legs",
+        f"        timing={_timing(chosen)}",
+        "        ranges=RANGES,",
+        "    )",
+    ]  # fmt: skip
+    return Written(_text(lines), a, said, chosen)
+
+
+def _reach(robot: Robot, out: Path) -> Written:
+    arm, a = reach.read_arm(robot)
+    bolted = reach.Bolted(reach.prepared(robot, arm, Timing()), arm)
+    change = lambda spec, timing: reach.changes(spec, arm, timing)  # noqa: E731
+    chosen, said = _stepping(robot, change, bolted.q, bolted.u)
+    task = reach.reach(robot, arm, timing=chosen.timing)
+    tip = a.arm.source if a.arm else ""
+    lines = [
+        *_head(robot, out, "reach", "brings its end effector to a commanded place", "Arm, Joint, Timing"),
+        *_joints("JOINTS", arm.joints, a),
+        *(_joints("HELD", arm.held, a) if arm.held else ()),
+        "ARM = Arm(",
+        "    joints=JOINTS,",
+        f"    body={_quoted(arm.body)},  # carries the end effector",
+        f"    point={arm.point},  # m, the end effector in the body's frame: {tip}",
+        *(["    held=HELD,"] if arm.held else []),
+        ")",
+        *_ranges(task),
+        "def task() -> Task:",
+        "    return tasks.reach(",
+        "        ROBOT,",
+        "        ARM,",
+        "        pose=False,  # True: command a place and an attitude",
+        f"        timing={_timing(chosen)}",
+        "        ranges=RANGES,",
+        f"        tolerance={task.tolerance:g},  # m, mean distance in the last second that counts as success",
+        "    )",
+    ]
+    return Written(_text(lines), a, said, chosen)
+
+
+def _hover(robot: Robot, out: Path) -> Written:
+    flyer, a = hover.read_flyer(robot)
+    thrown = hover.Thrown(hover.prepared(robot, Timing()), flyer)
+    u, spread = thrown.control(thrown.hover), thrown.control(0.2 * thrown.scale)
+    chosen, said = _stepping(robot, hover.changes, thrown.model.qpos0, u, spread)
+    task = hover.hover(robot, flyer, timing=chosen.timing)
+    lines = [
+        *_head(robot, out, "hover", "is thrown, comes to rest at the goal and stays there", "Flyer, Rotor, Timing"),
+        "# force [N] and torque about the centre of mass [N m] of one unit of control, in the base's frame; range, hover control; lag [s]",
+        "ROTORS = (",
+        *(f"    Rotor({_quoted(r.actuator)}, {r.force}, {r.torque}, {_end(r.low)}, {_end(r.high)}, {r.hover:.8g}, {r.time_constant:g}),  # {r.source}" for r in flyer.rotors),
+        ")",
+        f"FLYER = Flyer(base={_quoted(flyer.base)}, rotors=ROTORS)  # {a.sources['base']}; {a.mass:.4g} kg",
+        *_ranges(task),
+        "def task() -> Task:",
+        "    return tasks.hover(",
+        "        ROBOT,",
+        "        FLYER,",
+        f"        timing={_timing(chosen)}",
+        "        ranges=RANGES,",
+        "    )",
+    ]  # fmt: skip
+    return Written(_text(lines), a, said, chosen)
+
+
+Change = Callable[[mujoco.MjSpec, Timing], list[str]]
+
+
+def _stepping(
+    robot: Robot, change: Change, q: np.ndarray, u: np.ndarray, spread: np.ndarray | float = 0.3
+) -> tuple[Chosen, tuple[str, ...]]:
+    """The coarsest accurate timing of a robot that is ready for training, and what was changed for that."""
+    spec, own = load_robot(robot).spec, load_robot(robot).model.opt.timestep
+    change(spec, Timing())
+    spec.option.timestep = own
+    chosen = choose(spec, q, u, spread)
+    return chosen, tuple(change(load_robot(robot).spec, chosen.timing))
+
+
+KINDS: Mapping[str, Callable[[Robot, Path], Written]] = {"velocity": _velocity, "reach": _reach, "hover": _hover}
+
+
+def _head(robot: Robot, out: Path, kind: str, does: str, nouns: str) -> list[str]:
+    path = os.path.relpath(robot.path, out.absolute().parent)
+    root = (
+        f", asset_root={_quoted(os.path.relpath(robot.asset_root, out.absolute().parent))}" if robot.asset_root else ""
+    )
+    return [
+        f'"""{robot.name} {does}.',
+        "",
+        f"Written by `surefoot new {kind}` from the model; change what you know better. Train it with",
+        "",
+        f"    surefoot train {out.name} --out run",
+        '"""',
+        "",
+        "from surefoot import tasks",
+        "from surefoot.robot import Robot",
+        "from surefoot.task import Task",
+        f"from surefoot.tasks import {nouns}",
+        "",
+        f"ROBOT = Robot.file({_quoted(path)}, beside=__file__{root})",
+        "",
+    ]
+
+
+def _joints(name: str, rows: Mapping[str, Joint], a: Anatomy) -> list[str]:
+    """The table of joints; where all come from one place, that is said once."""
+    sources = {d.joint: d.source for d in a.drives}
+    said = list(dict.fromkeys(sources[j] for j in rows))
+    what = "that the policy moves" if name == "JOINTS" else "that stay in the default pose"
+    lines = [
+        f"# joints {what}: default pose [rad or m], kp [N m/rad], kd [N m s/rad], limit [N m], mirror image (- where its sign changes)",
+        f"# default pose: {a.sources['home']}",
+        *([f"# {said[0]}"] if len(said) == 1 else []),
+        f"{name} = {{",
+    ]
+    for joint, j in rows.items():
+        numbers = f"{j.home:g}, {j.kp:g}, {j.kd:g}, {_end(j.limit)}"
+        more = f", {_quoted(j.mirror)}" if j.mirror else ""
+        more += f", armature={j.armature:g}" if j.armature else ""
+        lines.append(
+            f"    {_quoted(joint)}: Joint({numbers}{more})," + (f"  # {sources[joint]}" if len(said) > 1 else "")
+        )
+    return [*lines, "}"]
+
+
+def _ranges(task: Task) -> list[str]:
+    """What the model may be wrong about, and the range that is trained over."""
+    low, high = task.belief.support(1.0)
+    rows = [
+        f"    {_quoted(p.name)}: ({low[i]:.3g}, {high[i]:.3g}),  # {p.unit + ', ' if p.unit else ''}{p.about}"
+        for i, p in enumerate(task.params)
+    ]
+    return ["# what the model may be wrong about: the range that is trained over", "RANGES = {", *rows, "}", "", ""]
+
+
+def _timing(chosen: Chosen) -> str:
+    t = chosen.timing
+    return (
+        f"Timing(steps={t.steps}, iterations={t.iterations}),  # of {1000 * t.timestep:.3g} ms, 50 actions a second: "
+        f"joints within {chosen.error:.2g} rad (rms) of steps of 1 ms after 0.2 s"
+    )
+
+
+def missing(a: Anatomy) -> Iterable[str]:
+    """What the model does not tell, and what is done about it."""
+    for what, words in a.missing.items():
+        yield f"{what}: {words}" + (f"; {ASSUMED[what]}" if what in ASSUMED else "")
+
+
+def _quoted(word: str) -> str:
+    return json.dumps(word, ensure_ascii=False)
+
+
+def _points(points: tuple[tuple[float, ...], ...]) -> str:
+    return "(" + " ".join(f"({', '.join(f'{x + 0.0:g}' for x in p)})," for p in points) + ")"
+
+
+def _end(x: float) -> str:
+    return f"{x:g}" if np.isfinite(x) else f'float("{x}")'
+
+
+def _text(lines: list[Any]) -> str:
+    return "\n".join(str(line) for line in lines) + "\n"

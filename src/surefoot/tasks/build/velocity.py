@@ -1,0 +1,203 @@
+"""velocity: a robot with legs follows a commanded velocity (vx, vy, yaw rate), blind.
+
+Each joint servo holds its target: torque = kp (target - q) - kd v, target = default pose + scale a. A gait clock gives
+every foot a swing and a stance: the policy is told its phase and rewarded for following it, which makes walking quick to
+learn. The actor is told what the robot measures: no base velocity, no contacts, no terrain.
+
+Numbers that depend on size are scaled from a quadruped with legs of L0 = 0.426 m by Froude's law: lengths with L / L0,
+speeds with sqrt(L / L0), frequencies with sqrt(L0 / L), forces with the mass.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from surefoot.contract import Action
+from surefoot.observation import ObsGroup, ObsTerm
+from surefoot.params import Params
+from surefoot.rng import Draw
+from surefoot.robot import Robot
+from surefoot.sim.events import Push
+from surefoot.sim.model.edits import Timing
+from surefoot.task import Episode, Reward, Symmetry, Task
+from surefoot.tasks.build import unknowns
+from surefoot.tasks.build.ground import Ground
+from surefoot.tasks.build.legged import Body, Legged, mirrored_feet, mirrored_joints, offsets, prepared, read_legged
+from surefoot.tasks.terms import observations as obs
+from surefoot.tasks.terms import quantities, rewards, terminations
+from surefoot.tasks.terms.quantities import Gait
+from surefoot.world import Start
+
+L0 = 0.426  # m
+COMMAND = {"quadruped": (1.0, 0.5, 1.0), "biped": (0.8, 0.4, 0.8)}  # m/s, m/s, rad/s: largest, at L0
+STRIDE = {"quadruped": (2.0, 0.08), "biped": (1.8, 0.06)}  # Hz, m at L0
+LIMIT = 4.0  # of an action
+SHOVES = 4.0  # s from one push to the next
+
+
+@dataclass(frozen=True)
+class Size:
+    """Factors of Froude's law."""
+
+    length: float
+
+    @property
+    def speed(self) -> float:
+        return float(np.sqrt(self.length))
+
+
+def velocity(
+    robot: Robot,
+    legs: Legged | None = None,
+    command: tuple[float, float, float] | None = None,
+    stride: tuple[float, float] | None = None,
+    timing: Timing = Timing(steps=4),  # noqa: B008
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    rough: bool = False,
+) -> Task:
+    """The task of following a commanded velocity. `command`: largest vx, vy, yaw rate; `stride`: Hz and height in m."""
+    legs = legs or read_legged(robot)[0]
+    fastest, (hz, high) = command or usual(legs)[0], stride or usual(legs)[1]
+    size, ground = Size(legs.length / L0), Ground(rough)
+    robot = prepared(robot, legs, timing, ground)
+    body = Body(robot, legs)
+    gait = Gait(hz, high, offsets(body.feet()), tuple(f.radius for f in legs.feet), ground=ground)
+    mass = float(body.model.body_mass.sum())
+    belief = unknowns.belief(_unknowns(body, mass, timing), ranges or {})
+    actor, critic = _observations(body, gait, belief.params)
+    return Task(
+        name=f"{robot.name}-velocity" + ("-rough" if rough else ""),
+        about=f"{robot.name} follows a commanded velocity" + (" over rough ground" if rough else ""),
+        robot=robot,
+        params=belief.params,
+        belief=belief,
+        substeps=timing.steps,
+        seconds=20.0,
+        action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
+        observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
+        rewards=_rewards(body, gait, size),
+        ended={
+            "fell": terminations.bad_orientation,
+            "base on the ground": partial(terminations.low_base, least=0.4 * legs.height, ground=ground),
+        },
+        episode=_Starts(body, gait),
+        error=lambda s: s.once(quantities.lin_vel_error),
+        error_unit="m/s",
+        tolerance=0.25,
+        window=20.0,
+        measure="mean",
+        command=_Commands(np.array(fastest)),
+        command_names=("vx", "vy", "yaw_rate"),
+        command_every=5.0,
+        reward_floor=0.0,
+        symmetry=_symmetry(body, belief.params),
+        terms=(Push(slice(body.base[1], body.base[1] + 2), unknowns.SHOVE * mass, unknowns.SHOVED, SHOVES, belief.params),),
+        settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
+        kind="legged",
+    )  # fmt: skip
+
+
+def usual(legs: Legged) -> tuple[tuple[float, float, float], tuple[float, float]]:
+    """Largest command and stride for legs of this length and number."""
+    style, size = "biped" if len(legs.feet) <= 2 else "quadruped", Size(legs.length / L0)
+    (vx, vy, yaw), (hz, high) = COMMAND[style], STRIDE[style]
+    command = round(vx * size.speed, 2), round(vy * size.speed, 2), round(yaw / size.speed, 2)
+    return command, (round(hz / size.speed, 2), round(high * size.length, 3))
+
+
+def _scale(legs: Legged) -> np.ndarray:
+    """rad for each unit of action: 0.7 of what takes a servo to its limit, 0.1 to 0.5."""
+    reach = np.array([j.limit / j.kp if np.isfinite(j.limit) else 1.0 for j in legs.joints.values()])
+    return np.clip(0.75 * reach, 0.1, 0.5).round(3)
+
+
+def _unknowns(body: Body, mass: float, timing: Timing) -> list[unknowns.Row]:
+    own = float(body.model.body(body.legs.base).mass[0])
+    driven = unknowns.Driven(body.model, body.joints.names, body.actuators)
+    return [
+        *unknowns.base(body.legs.base, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
+        *unknowns.wires(timing.period), *unknowns.noise(), *unknowns.push(mass),
+    ]  # fmt: skip
+
+
+def _observations(body: Body, gait: Gait, params: Params) -> tuple[tuple[ObsTerm, ...], tuple[ObsTerm, ...]]:
+    actor = (
+        obs.base_ang_vel(body.imu), obs.projected_gravity(body.imu), obs.command(3, "m/s, m/s, rad/s"), obs.joint_pos(body.joints),
+        obs.joint_vel(body.joints), obs.last_action(len(body.joints.names)), obs.gait_clock(gait),
+    )  # fmt: skip
+    more = (obs.base_lin_vel(), obs.base_height(gait.ground), obs.clearance(gait), obs.touch(gait), obs.unknowns(len(params)))  # fmt: skip
+    return actor, (*actor, *more)
+
+
+def _rewards(body: Body, gait: Gait, size: Size) -> dict[str, Reward]:
+    L, joints = size.length, body.joints
+    return {
+        "track_lin_vel_xy": Reward(1.5, rewards.track_lin_vel_xy, "follow the commanded vx, vy"),
+        "track_ang_vel_z": Reward(0.75, rewards.track_ang_vel_z, "follow the commanded yaw rate"),
+        "feet_gait": Reward(1.5, partial(rewards.feet_gait, gait=gait, sigma=0.03 * L), f"feet swing to {gait.height:g} m and stand, as the clock says"),
+        "default_pose": Reward(0.4, partial(rewards.default_pose, joints=joints, weight=_prior(body)), "joints near the default pose"),
+        "flat_orientation": Reward(-4.0, rewards.flat_orientation, "roll and pitch"),
+        "lin_vel_z": Reward(-1.0, rewards.lin_vel_z, "vertical velocity squared"),
+        "ang_vel_xy": Reward(-0.05, rewards.ang_vel_xy, "roll and pitch rates squared"),
+        "joint_pos_limits": Reward(-2.0, partial(rewards.joint_pos_limits, joints=joints), "joints beyond their range, rad"),
+        "action_rate": Reward(-0.02, rewards.action_rate, "change of action squared"),
+        "feet_landing": Reward(-0.5, partial(rewards.feet_landing, gait=gait, near=0.02 * L), "downward speed of landing feet squared"),
+        "feet_slide": Reward(-0.1, partial(rewards.feet_slide, gait=gait), "speed of feet on the ground squared"),
+    }  # fmt: skip
+
+
+def _prior(body: Body) -> np.ndarray:
+    """Weight of each joint in the pose prior; a biped's legs bend freely and hardly spread or twist."""
+    n = len(body.joints.names)
+    if len(body.legs.feet) > 2:
+        return np.full(n, 12 / n)
+    return np.where(body.bends(), 0.5, 4.0) * 12 / n
+
+
+@dataclass(frozen=True, eq=False)
+class _Starts:
+    """Anywhere on the ground, any heading, joints and speeds a little off the default pose."""
+
+    body: Body
+    gait: Gait
+
+    def __call__(self, rng: Draw, n: int) -> Episode:
+        m, (at, _) = self.body.model, self.body.base
+        xy, rest = self.gait.ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 1 + m.nq + m.nv))
+        yaw = np.pi * rest[:, 0]
+        q = self.body.q + np.concatenate([np.zeros((n, 7)), 0.15 * rest[:, 8 : 1 + m.nq]], 1)
+        q[:, at : at + 2], q[:, at + 2] = xy, self.body.legs.height + 0.02 + self.gait.ground.top(xy)
+        q[:, at + 3 : at + 7] = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
+        return Episode(Start(q, 0.3 * rest[:, 1 + m.nq :], np.tile(self.body.u, (n, 1))))
+
+
+@dataclass(frozen=True, eq=False)
+class _Commands:
+    """Uniform within the largest, each part kept with probability 0.7: turning on the spot, straight lines and standing occur."""
+
+    fastest: np.ndarray
+
+    def __call__(self, rng: Draw, n: int) -> np.ndarray:
+        command = rng.uniform(-self.fastest, self.fastest, (n, 3))
+        return np.asarray(command * (rng.random((n, 3)) < 0.7))
+
+
+def _symmetry(body: Body, params: Params) -> Symmetry | None:
+    """Left-right: y, roll and yaw change sign, left legs become right legs, the clock shifts by half a stride.
+
+    Of the unknowns, those of one side change sign. A gyro's bias, one number for all its axes, has no mirror image: it
+    is taken as it is.
+    """
+    legs = mirrored_joints(body.legs.joints)
+    if legs is None:
+        return None
+    signs = {
+        "base_ang_vel": [-1, 1, -1], "projected_gravity": [1, -1, 1], "command": [1, -1, -1], "gait_clock": [-1, -1],
+        "base_lin_vel": [1, -1, 1], "base_height": [1], "e": [-1 if p.name in ("com_y", "slope_x") else 1 for p in params],
+    }  # fmt: skip
+    terms = {name: (np.arange(len(sign)), np.array(sign, float)) for name, sign in signs.items()}
+    feet = mirrored_feet(body.feet())
+    terms |= dict.fromkeys(("touch", "clearance"), (feet, np.ones(len(feet))))
+    return Symmetry(terms | dict.fromkeys(("joint_pos", "joint_vel", "last_action"), legs), legs)

@@ -1,0 +1,110 @@
+"""Reward terms: each takes a Moment of n rows and returns (n,); the weight is the table's, its sign too.
+
+rewards={"action_rate": Reward(-0.02, rewards.action_rate, "..."),
+         "track_lin_vel_xy": Reward(1.5, lambda s: rewards.track_lin_vel_xy(s, sigma=0.25), "...")}
+"""
+
+import numpy as np
+
+from surefoot.observation import Formula
+from surefoot.rotation import norm2
+from surefoot.task import Moment
+from surefoot.tasks.build.ground import FLAT, Ground
+from surefoot.tasks.terms import quantities as of
+from surefoot.tasks.terms.quantities import Gait, Joints
+
+GRAVITY = Formula("projected_gravity")
+
+
+def alive(s: Moment) -> np.ndarray:
+    """1."""
+    return np.ones(len(s.q))
+
+
+def track_lin_vel_xy(s: Moment, sigma: float = 0.25) -> np.ndarray:
+    """exp(-e^2 / sigma^2), e the error of the commanded horizontal velocity."""
+    return np.exp(-np.square(s.once(of.lin_vel_error)) / sigma**2)
+
+
+def track_ang_vel_z(s: Moment, sigma: float = 0.35) -> np.ndarray:
+    """exp(-(w_z - commanded)^2 / sigma^2); the command's third number."""
+    return np.exp(-np.square((of.base_ang_vel(s)[:, 2] - s.command[:, 2]) / sigma))
+
+
+def flat_orientation(s: Moment) -> np.ndarray:
+    """Squared horizontal part of gravity's direction in the base: sin^2 of the tilt."""
+    return norm2(s.once(GRAVITY)[:, :2])
+
+
+def upright(s: Moment) -> np.ndarray:
+    """Cosine of the tilt."""
+    return of.uprightness(s)
+
+
+def lin_vel_z(s: Moment) -> np.ndarray:
+    """Vertical velocity squared."""
+    return np.square(of.base_lin_vel_world(s)[:, 2])
+
+
+def ang_vel_xy(s: Moment) -> np.ndarray:
+    """Roll and pitch rates squared."""
+    return norm2(of.base_ang_vel(s)[:, :2])
+
+
+def base_height(s: Moment, target: float, sigma: float, ground: Ground = FLAT) -> np.ndarray:
+    """exp(-(height - target)^2 / sigma^2) of the base above the ground under it."""
+    p = of.base_pos(s)
+    return np.exp(-np.square((p[:, 2] - ground.height(p[:, 0], p[:, 1]) - target) / sigma))
+
+
+def default_pose(s: Moment, joints: Joints, weight: np.ndarray | float = 1.0) -> np.ndarray:
+    """exp(-sum w_j (q_j - home_j)^2): a prior on the pose."""
+    return np.exp(-(np.square(joints.pos(s)) * weight).sum(1))
+
+
+def joint_pos_limits(s: Moment, joints: Joints, margin: float = 0.05) -> np.ndarray:
+    """How far joints are beyond `margin` inside their range, rad, summed."""
+    q = s.q[:, joints.q]
+    return np.einsum("ij->i", np.abs(q - np.clip(q, joints.low + margin, joints.high - margin)))
+
+
+def joint_vel(s: Moment, joints: Joints) -> np.ndarray:
+    """Joint speeds squared."""
+    return norm2(s.v[:, joints.v])
+
+
+def action_rate(s: Moment) -> np.ndarray:
+    """Change of the action squared."""
+    return norm2(s.action - s.previous)
+
+
+def feet_gait(s: Moment, gait: Gait, sigma: float) -> np.ndarray:
+    """Feet at the height and in the contact that the clock asks for, half each, mean over feet: 0 to 1."""
+    lift = s.once(gait.lift)
+    height = np.exp(-np.square((s.once(gait.clearance) - gait.height * lift) / sigma))
+    contact = (lift > 0) != s.once(gait.touch)
+    return (height + contact) @ np.full(lift.shape[1], 0.5 / lift.shape[1])
+
+
+def foot_clearance(s: Moment, gait: Gait) -> np.ndarray:
+    """Squared error of each swinging foot's height, weighted by its horizontal speed."""
+    v = s.y["foot_vel"].reshape(len(s.q), -1, 3)
+    speed = np.sqrt(v[:, :, 0] ** 2 + v[:, :, 1] ** 2)
+    return (np.square(s.once(gait.clearance) - gait.height) * speed).sum(1)
+
+
+def feet_landing(s: Moment, gait: Gait, near: float) -> np.ndarray:
+    """Squared downward speed of feet lower than `near`, about to touch."""
+    down = np.minimum(s.y["foot_vel"][:, 2::3], 0.0)
+    return norm2(down * (s.once(gait.clearance) < near))
+
+
+def feet_slide(s: Moment, gait: Gait) -> np.ndarray:
+    """Squared horizontal speed of feet that bear on the ground."""
+    v, touch = s.y["foot_vel"], s.once(gait.touch)
+    return norm2(v[:, 0::3] * touch) + norm2(v[:, 1::3] * touch)
+
+
+def feet_air_time(s: Moment, gait: Gait) -> np.ndarray:
+    """Share of feet in the air while they should swing: the clock's answer to rewards on air time."""
+    return ((s.once(gait.lift) > 0) & ~s.once(gait.touch)).mean(1)

@@ -1,0 +1,226 @@
+"""Builders: tasks for robots they have not seen, made from the model alone, and the files that `surefoot new` writes."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.cli import main
+from surefoot.errors import SurefootError
+from surefoot.robot import Robot
+from surefoot.sim.anatomy.links import posed
+from surefoot.sim.model.load import load_robot
+from surefoot.tasks.build import reach as reaching
+from surefoot.tasks.build.legged import offsets, read_legged
+from surefoot.tasks.build.velocity import L0, usual
+from surefoot.tasks.ready import hover, walk
+
+MODELS = Path(os.environ.get("SUREFOOT_MODELS") or Path(__file__).parents[2].parent / "shared" / "models")
+BARE = re.sub(
+    r"<actuator>.*</actuator>|<keyframe>.*</keyframe>|<site name=\"imu\"/>|<geom name=\"floor\"[^>]*>", "", walk.xml()
+)
+TWO_LINKS = """<mujoco model="two"><compiler angle="radian"/><worldbody>
+  <body name="upper"><joint name="a" axis="0 1 0" range="-1 1"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass=".5"/>
+    <body name="fore" pos=".3 0 0"><joint name="b" axis="0 1 0" range="-2 -.5"/><geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".3"/>
+      <body name="hand" pos=".2 0 0"/></body></body></worldbody></mujoco>"""
+
+
+def biped() -> str:
+    def side(s: int, n: str) -> str:
+        return f"""<body name="hip_{n}" pos="0 {0.1 * s} 0"><joint name="roll_{n}" axis="1 0 0" range="-1 1"/><geom size=".03" mass=".5"/>
+          <body name="thigh_{n}"><joint name="pitch_{n}" axis="0 1 0" range="-2 2"/><geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass="1"/>
+            <body name="shank_{n}" pos="0 0 -.3"><joint name="knee_{n}" axis="0 1 0" range="0 2.5"/><geom type="capsule" fromto="0 0 0 0 0 -.3" size=".03" mass="1"/>
+              <body name="foot_{n}" pos="0 0 -.3"><joint name="ankle_{n}" axis="0 1 0" range="-1 1"/><geom type="box" size=".1 .05 .01" pos=".03 0 -.03" mass=".5"/>
+              </body></body></body></body>"""
+
+    arm = """<body name="arm_{0}" pos="0 {1} .3"><joint name="shoulder_{0}" axis="0 1 0"/><geom type="capsule" fromto="0 0 0 0 0 -.3" size=".02" mass=".5"/></body>"""
+    return f"""<mujoco model="biped"><compiler angle="radian"/><worldbody><body name="pelvis" pos="0 0 1"><freejoint/>
+      <geom size=".1" mass="10"/>{side(1, "l")}{side(-1, "r")}{arm.format("l", 0.2)}{arm.format("r", -0.2)}</body></worldbody></mujoco>"""
+
+
+ROBOTS = {"bare quadruped": BARE, "biped": biped()}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_a_robot_without_floor_sensors_or_actuators_stands_in_its_task(name):
+    task = tasks.velocity(Robot.text(ROBOTS[name], name.split()[-1]))
+    env = tasks.env(task, 4, seed=1)
+    obs = env.reset()
+    at = dict(zip((t.name for t in task.observations["actor"].terms), task.observations["actor"].columns))
+    assert np.allclose(obs["actor"][:, at["projected_gravity"]], [0, 0, -1], atol=0.1)
+    for _ in range(10):
+        step = env.step(np.zeros((4, len(task.action.names))))
+    assert np.isfinite(step.reward).all() and not step.terminated.any()
+    assert (env.world.state.y["touch"].sum(1) > 0).all()
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_a_mirrored_episode_is_told_and_rewarded_alike(name):
+    """Two rows: a state and its mirror image, mirrored actions; what they are told stays mirrored, what they earn equal."""
+    task = tasks.velocity(Robot.text(ROBOTS[name], name.split()[-1]))
+    quiet = task.params.vector({"noise": 0.0})
+    env = tasks.env(task, 2, seed=0)
+    env.reset(e=np.tile(quiet, (2, 1)))
+    x, (order, sign) = env.world.state, task.symmetry.action
+    mirror = task.symmetry.of(task.observations["actor"])
+    rng = np.random.default_rng(0)
+    joints = task.episode.body.joints
+    q, v = x.q.copy(), 0.1 * rng.standard_normal(x.v.shape)
+    q[:, 3:7], q[:, :2] = [0.99, 0.1, 0.05, 0.0], 0.0
+    q[:, 3:7] /= np.linalg.norm(q[0, 3:7])
+    q[:, 7:], v[:, 6:] = task.episode.body.q[7:], 0.0
+    q[0, joints.q] += 0.1 * rng.standard_normal(len(order))
+    q[1, joints.q] = joints.home + sign * (q[0, joints.q] - joints.home)[order]
+    q[1, 3:7] = q[0, 3:7] * (1, -1, 1, -1)
+    v[1, :6] = v[0, :6] * (1, -1, 1, -1, 1, -1)
+    env.world.set_state(q, v)
+    env.command[:] = [[0.5, 0.2, 0.3], [0.5, -0.2, -0.3]]
+    env.age[:] = [0, round(0.5 / task.episode.gait.frequency / env.world.dt)]  # half a stride apart
+    for _ in range(5):
+        a = 0.3 * rng.standard_normal(len(order))
+        step = env.step(np.stack([a, (sign * a[order])]))
+    told = step.obs["actor"]
+    clock = [
+        at
+        for t, at in zip(task.observations["actor"].terms, task.observations["actor"].columns)
+        if t.name == "gait_clock"
+    ][0]
+    same = np.ones(told.shape[1], bool)
+    same[clock] = (
+        abs(round(0.5 / task.episode.gait.frequency / env.world.dt) * env.world.dt - 0.5 / task.episode.gait.frequency)
+        < 1e-9
+    )
+    image = (mirror.obs_sign * told[0][mirror.obs_order])[same]
+    assert np.allclose(image, told[1][same], atol=2e-3)
+    assert step.reward[0] == pytest.approx(step.reward[1], rel=0.05)
+
+
+def test_phases_alternate_along_a_side_and_across_the_body():
+    four = np.array([[1, 1, 0], [1, -1, 0], [-1, 1, 0], [-1, -1, 0.0]])
+    assert offsets(four) == (0.0, 0.5, 0.5, 0.0)  # a trot
+    assert offsets(four[:2]) == (0.0, 0.5)  # a walk
+    six = np.array([[x, y, 0.0] for x in (1, 0, -1) for y in (1, -1)])
+    assert offsets(six) == (0.0, 0.5, 0.5, 0.0, 0.0, 0.5)  # two tripods
+
+
+def test_commands_and_strides_follow_froudes_law():
+    legs = read_legged(Robot.text(walk.xml(), "quadruped"))[0]
+    assert legs.length == pytest.approx(L0, abs=1e-4)
+    assert usual(legs) == ((1.0, 0.5, 1.0), (2.0, 0.08))
+    from dataclasses import replace
+
+    command, stride = usual(replace(legs, length=4 * L0))
+    assert command == (2.0, 1.0, 0.5) and stride == (1.0, 0.32)
+
+
+def test_every_commanded_place_is_where_some_pose_has_the_tip():
+    task = tasks.reach(Robot.text(TWO_LINKS, "two"))
+    bolted: reaching.Bolted = task.episode.__self__
+    angles, places = bolted.reachable
+    tip = np.stack([0.3 * np.cos(angles[:, 0]) + 0.2 * np.cos(angles.sum(1)), 0 * angles[:, 0], -0.3 * np.sin(angles[:, 0]) - 0.2 * np.sin(angles.sum(1))], 1)  # fmt: skip
+    assert np.allclose(places[:, :3], tip, atol=1e-9)
+    assert (angles >= [-0.8, -1.85]).all() and (angles <= [0.8, -0.65]).all()  # the inner 80 % of the ranges
+
+
+def test_a_reached_place_has_no_error_and_a_turned_hand_counts_by_its_angle():
+    task = tasks.reach(Robot.text(TWO_LINKS, "two"), pose=True)
+    env = tasks.env(task, 1, seed=0)
+    env.reset()
+    bolted = task.episode.__self__
+    d = posed(bolted.model, env.world.state.q[0])
+    quat, half = np.zeros(4), np.array([np.cos(0.25), 0, np.sin(0.25), 0])
+    mujoco.mju_mat2Quat(quat, d.site("tip").xmat)
+    env.command[0] = [*d.site("tip").xpos, *quat]
+    assert task.error(env.moment)[0] == pytest.approx(0.0, abs=1e-9)
+    turned = np.zeros(4)
+    mujoco.mju_mulQuat(turned, quat, half)
+    env.command[0, 3:] = turned
+    assert task.error(env.moment)[0] == pytest.approx(reaching.ARM * 0.5, rel=1e-6)
+
+
+def test_at_its_hover_control_a_multirotor_stays_where_it_is():
+    task = tasks.hover(Robot.text(hover.xml(), "drone"))
+    env = tasks.env(task, 1, seed=0)
+    env.reset()
+    env.world.set_state(np.array([[0, 0, 0, 1, 0, 0, 0.0]]), np.zeros((1, 6)))
+    for _ in range(50):
+        env.step(np.zeros((1, 4)))
+    assert np.abs(env.world.state.q[0, :3]).max() < 2e-3
+
+
+def test_a_weak_multirotor_is_thrown_less_hard():
+    strong = tasks.hover(Robot.text(hover.xml(), "drone")).episode.__self__
+    xml = re.sub(r'gear="0 0 1 0 0 (\S+)"', r'gear="0 0 1 0 0 \1"', hover.xml()).replace("diaginertia=\"3.85e-6 3.85e-6 5.97e-6\"", "diaginertia=\"3.85e-3 3.85e-3 5.97e-3\"")  # fmt: skip
+    weak = tasks.hover(Robot.text(xml, "drone")).episode.__self__
+    assert strong.tilt == pytest.approx(np.pi / 2)
+    assert weak.acceleration == pytest.approx(strong.acceleration / 1000, rel=0.6)
+    assert weak.tilt < 0.5
+
+
+@pytest.mark.parametrize("build", [tasks.velocity, tasks.reach, tasks.hover])
+def test_a_robot_of_another_kind_is_refused_with_what_was_expected(build):
+    cart = '<mujoco><worldbody><body name="cart"><joint name="x" type="slide"/><geom size=".1"/></body></worldbody></mujoco>'
+    with pytest.raises(SurefootError, match="robot cart: .* expected"):
+        build(Robot.text(cart, "cart"))
+
+
+FILES = {"velocity": walk.xml(), "reach": TWO_LINKS, "hover": hover.xml()}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_written_file_is_the_builders_task_with_everything_written_out(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "robot.xml").write_text(FILES[kind])
+    assert main(["new", kind, "model/robot.xml", "--out", "task.py"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next: surefoot train task.py --out run"
+    text = Path("task.py").read_text()
+    written, plain = tasks.resolve("task.py"), getattr(tasks, kind)(Robot.file("model/robot.xml"))
+    assert written.params == plain.params and written.action.names == plain.action.names
+    assert np.allclose(written.action.offset, plain.action.offset, atol=1e-3)
+    assert np.allclose(written.action.scale, plain.action.scale, rtol=1e-3)
+    assert np.allclose(written.belief.low, plain.belief.low, rtol=1e-2, atol=1e-9)
+    assert all("#" in line for line in text.splitlines() if re.match(r"    (base|imu|point|body|Foot|Rotor)\W", line))
+    env = tasks.env(written, 2, written.belief)
+    env.reset()
+    assert np.isfinite(env.step(np.zeros((2, len(written.action.names)))).reward).all()
+
+
+def test_new_overwrites_nothing_unless_told_and_names_the_kind_that_fits(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("robot.xml").write_text(TWO_LINKS)
+    assert main(["new", "velocity", "robot.xml"]) == 2
+    assert "it fits: surefoot new reach" in capsys.readouterr().err
+    assert main(["new", "reach", "robot.xml"]) == 0 and Path("robot_reach.py").exists()
+    assert main(["new", "reach", "robot.xml"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["new", "reach", "robot.xml", "--overwrite", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["file"] == "robot_reach.py" and any(m.startswith("limit") for m in facts["missing"])
+
+
+STRANGERS = {
+    "unitree_go1_flat.xml": "velocity", "unitree_go2.xml": "velocity", "menagerie/google_barkour_vb/scene.xml": "velocity",
+    "menagerie/booster_t1/scene.xml": "velocity", "menagerie/trs_so_arm100/scene.xml": "reach",
+    "menagerie/skydio_x2/scene.xml": "hover", "crazyflie_2.xml": "hover",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", STRANGERS)
+def test_a_strangers_scene_becomes_a_task_that_runs(path):
+    if not (MODELS / path).exists():
+        pytest.skip(f"no {MODELS / path}: point SUREFOOT_MODELS at a folder with the models")
+    task = getattr(tasks, STRANGERS[path])(Robot.file(MODELS / path))
+    env = tasks.env(task, 2, task.belief, seed=3)
+    env.reset()
+    for _ in range(5):
+        step = env.step(np.zeros((2, len(task.action.names))))
+    assert np.isfinite(step.reward).all() and np.isfinite(step.obs["actor"]).all()
+    m = load_robot(task.robot).model
+    pairs = {(int(a), int(b)) for a in range(m.ngeom) for b in range(a) if m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]}  # fmt: skip
+    assert len(pairs) <= 9  # soles and trunk with the floor
