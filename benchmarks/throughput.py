@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,17 @@ from benchmarks.drivers import DRIVERS
 from benchmarks.measure import Row, interleaved, row
 from surefoot import tasks
 from surefoot.belief import Belief
+from surefoot.blocks import Blocks, sizes
+from surefoot.learn.collect import Collector, Obs
 from surefoot.learn.ppo import PPO
 from surefoot.learn.run import Run
 from surefoot.learn.train import settings_for, train
 
 GOALS = {
-    ("walk", 1024): 0.90, ("hover", 4096): 0.75, ("balance", 4096): 0.70,
+    ("walk", 1024): 0.93, ("hover", 4096): 0.88, ("balance", 4096): 0.80,
     ("hover", 1024): None, ("balance", 1024): None,
 }  # fmt: skip
-STEPS = {"walk": 24, "hover": 48, "balance": 96}  # env steps in a block
+STEPS = {"walk": 24, "hover": 48, "balance": 96}  # env steps in a stretch
 AGE = 50  # env steps before anything is timed, so that robots have landed and thrown drones have levelled
 MIB = 2**20
 
@@ -47,71 +49,91 @@ class Watched:
 
 
 class Course:
-    """A block of env steps that can be run again and again from one start: the same actions, states, resets and e."""
+    """A stretch of env steps that can be run again and again from one start: the same actions, states, resets and e.
 
-    def __init__(self, name: str, n: int, belief: Belief | None = None):
+    Its envs are in blocks, as in training, or all in one.
+    """
+
+    def __init__(self, name: str, n: int, belief: Belief | None = None, whole: bool = True):
         task = tasks.resolve(name)
-        self.name, self.env = name, tasks.env(task, n, belief or task.belief, stagger=True)
-        self.obs, self.k = self.env.reset(), 0
+        first, *more = [n] if whole else sizes(n)
+        blocks = Blocks.like(tasks.env(task, first, belief or task.belief, stagger=True), more)
+        self.name, self.blocks, self.collector, self.k = name, blocks, Collector(blocks), 0
         self.go(AGE)
 
     def go(self, steps: int) -> list[np.ndarray]:
-        actions = []
-        for _ in range(steps):
-            actions.append(DRIVERS[self.name](self.obs, self.k))
-            self.obs = self.env.step(actions[-1]).obs
-            self.k += 1
+        actions = [np.empty((self.blocks.n, len(self.blocks.task.action.names))) for _ in range(steps)]
+
+        def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            actions[t][rows] = DRIVERS[self.name](obs, self.k + t)
+            return actions[t][rows], {}
+
+        self.collector.collect(act, steps)
+        self.k += steps
         return actions
 
     def rehearse(self, steps: int) -> None:
-        """Untimed: find the block's actions and the state each engine call begins from, and where the block ends."""
-        world = self.env.world
-        self.begin = self.env.save()
-        world.batch = Watched(world.batch)
+        """Untimed: find the actions, the state that each engine call begins from, and where the stretch ends."""
+        self.begin = self.collector.save()
+        worlds = [env.world for env in self.blocks.envs]
+        for world in worlds:
+            world.batch = Watched(world.batch)
         try:
-            self.actions, self.starts = self.go(steps), world.batch.starts
+            self.actions, self.starts = self.go(steps), [world.batch.starts for world in worlds]
         finally:
-            world.batch = world.batch.batch
-        self.end = self.env.save()
+            for world in worlds:
+                world.batch = world.batch.batch
+        self.end = self.collector.save()
 
     def env_time(self) -> float:
-        self.env.load(self.begin)
-        return measure.seconds(lambda: [self.env.step(a) for a in self.actions])
+        self.collector.load(self.begin)
+        steps = len(self.actions)
+        return measure.seconds(lambda: self.collector.collect(lambda obs, t, rows: (self.actions[t][rows], {}), steps))
 
-    def engine_time(self, batch: Batch) -> float:
+    def engine_time(self, batches: Sequence[Batch] | None = None) -> float:
         """The same engine calls from the same states with the same controls, and nothing else."""
         total = 0.0
-        for start in self.starts:
-            batch.state[:] = start
-            began = time.perf_counter()
-            batch.step(nstep=self.env.world.substeps)
-            total += time.perf_counter() - began
+        for env, batch, starts in zip(self.blocks.envs, batches or self.batches, self.starts):
+            for start in starts:
+                batch.state[:] = start
+                began = time.perf_counter()
+                batch.step(nstep=env.world.substeps)
+                total += time.perf_counter() - began
         return total
 
+    @property
+    def batches(self) -> list[Batch]:
+        return [env.world.batch for env in self.blocks.envs]
+
     def on(self) -> None:
-        self.env.load(self.end)
+        self.collector.load(self.end)
 
 
 def limit(quick: bool) -> Iterator[Row]:
-    """Env.step (actions in; observations, reward, done, auto-reset with fresh e, noise out) over Batch.step alone.
+    """Env steps (actions in; observations, reward, done, auto-reset with fresh e, noise out) over Batch.step alone.
 
     Fair because every engine call of the limit starts from the very state, controls and per-simulation fields that the
     env step's own engine call started from, on the same batch and threads; only the calls are timed, not the restoring.
     Envs are driven by controllers that keep them in the states of training, and reset as they end, at staggered ages.
+    They are stepped as in training, in blocks that take turns; `one block`: all in one Env.step, with nothing to do
+    while the engine works.
     """
     for (name, n), goal in GOALS.items():
         n = 64 if quick else n
-        course, found = Course(name, n), []
-        for k in range(5 if quick else measure.PAIRS + 2):
-            course.rehearse(4 if quick else STEPS[name])
-            runs = [course.env_time, lambda c=course: c.engine_time(c.env.world.batch)]
-            times = [run() for run in runs[:: 1 if k % 2 == 0 else -1]][:: 1 if k % 2 == 0 else -1]
-            found.append([len(course.actions) * n / t for t in times])
-            course.on()
-        env, engine = np.array(found).T
-        yield row(f"{name} x {n}: env step / engine's limit", env / engine, "ratio", at_least=goal)
-        yield row(f"{name} x {n}: env step", env, "env steps/s")
-        yield row(f"{name} x {n}: engine's limit", engine, "env steps/s")
+        for whole in (False, True) if sizes(n) != [n] else (True,):
+            course, found = Course(name, n, whole=whole), []
+            for k in range(5 if quick else measure.PAIRS + 2):
+                course.rehearse(4 if quick else STEPS[name])
+                runs = [course.env_time, course.engine_time]
+                times = [run() for run in runs[:: 1 if k % 2 == 0 else -1]][:: 1 if k % 2 == 0 else -1]
+                found.append([len(course.actions) * n / t for t in times])
+                course.on()
+            (env, engine), how = np.array(found).T, ", one block" if whole else ""
+            yield row(
+                f"{name} x {n}{how}: env step / engine's limit", env / engine, "ratio", at_least=None if whole else goal
+            )
+            yield row(f"{name} x {n}{how}: env step", env, "env steps/s")
+            yield row(f"{name} x {n}{how}: engine's limit", engine, "env steps/s")
 
 
 def randomization(quick: bool) -> Iterator[Row]:
@@ -129,8 +151,7 @@ def randomization(quick: bool) -> Iterator[Row]:
         ratio = speed["over"] / speed["fixed"]
         yield row(f"{name} x {n}: env step over the belief / nominal", ratio, "ratio", at_least=0.95)
         over.rehearse(steps)
-        world = over.env.world
-        batches = {"own": world.batch, "shared": Batch(world.model, n)}
+        batches = {"own": over.batches, "shared": [Batch(over.blocks.world.model, n)]}
         spent = interleaved({k: lambda b=b, c=over: c.engine_time(b) for k, b in batches.items()})
         yield row(f"{name} x {n}: engine with own fields / shared fields", spent["shared"] / spent["own"], "ratio")
 
@@ -140,7 +161,7 @@ def _speed(course: Course, steps: int) -> float:
     course.rehearse(steps)
     taken = course.env_time()
     course.on()
-    return steps * course.env.n / taken
+    return steps * course.blocks.n / taken
 
 
 MEMORY = """

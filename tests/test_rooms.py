@@ -21,6 +21,7 @@ NOUNS = {
     "belief",
     "world",
     "observation",
+    "blocks",
     "contract",
     "fault",
     "task",

@@ -118,7 +118,7 @@ def test_divergence_ends_that_episode_alone_with_its_reason_and_no_transition_to
     task = tasks.resolve(name)
     clean, hurt = (tasks.env(task, 6, task.belief, seed=4) for _ in range(2))
     seen = []
-    hurt.on_divergence = lambda i, why: seen.append((i, hurt.world.replay_record(i)))
+    hurt.on_divergence = lambda env, i: seen.append((i, env.world.replay_record(i)))
     clean.reset(), hurt.reset()
     for k in range(12):
         if k == 5:
@@ -130,7 +130,7 @@ def test_divergence_ends_that_episode_alone_with_its_reason_and_no_transition_to
         assert b.valid.tolist() == [not (k == 5 and i == 2) for i in range(6)]
         if k == 5:
             assert b.terminated[2] and b.episodes.reason == ["diverged"] and b.reward[2] == 0
-    assert hurt.diverged == 1 and [i for i, _ in seen] == [2] and len(seen[0][1]["controls"]) == 2
+    assert hurt.diverged == 1 and [i for i, _ in seen] == [2] and len(seen[0][1]["controls"]) == 6
 
 
 def test_many_divergences_are_all_contained():

@@ -56,6 +56,9 @@ class Step:
     episodes: Episodes | None
 
 
+OnDivergence = Callable[["Env", int], None]
+"""who is told of a simulation that diverged: the Env, and its row"""
+
 # arrays that are an Env's own state
 OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
 
@@ -93,12 +96,17 @@ class Env:
         self.checked = False  # whether the task's functions were
         self.diverged = 0
         self.not_finite: Counter[str] = Counter()  # terms that made sound simulations count as diverged
-        self.on_divergence: Callable[[int, str], None] | None = None
+        self.on_divergence: OnDivergence | None = None
+
+    def like(self, n: int, first: int) -> "Env":
+        """n more envs of the same kind, from number `first` on."""
+        return Env(self.task, self.world.with_(n), self.belief, self.seed, self.stagger, first)
 
     @property
     def moment(self) -> Moment:
         x = self.world.state
-        return self._moment(replace(x, q=column_copy(x.q), v=column_copy(x.v)))  # read many times, column by column
+        gravity = column_copy(x.gravity) if len(x.gravity) > 1 else x.gravity
+        return self._moment(replace(x, q=column_copy(x.q), v=column_copy(x.v), gravity=gravity))  # read by column
 
     def _moment(self, x: State) -> Moment:
         time = self.age * self.world.dt
@@ -178,7 +186,7 @@ class Env:
         self.reward[:] = reward = self._floored(terms)
         frames = self._frames(now)
         bad = self._odd(terms, frames, bad)
-        self.reward_sums += [t[~bad].sum() for t in terms] if bad.any() else [t.sum() for t in terms]
+        self.reward_sums += (terms[:, ~bad] if bad.any() else terms).sum(1)
         reward, terminated, why = self._judge(now, reward, bad)
         truncated = (self.age >= self.steps) & ~terminated
         done = terminated | truncated
@@ -199,7 +207,7 @@ class Env:
         obs = self._observe(self._tell(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
 
-    def _odd(self, terms: list[np.ndarray], frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
+    def _odd(self, terms: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
         """Who diverged: also whose numbers are not finite, though the engine saw nothing wrong."""
         reward = self.reward
         with np.errstate(over="ignore", invalid="ignore"):
@@ -220,17 +228,19 @@ class Env:
         u[:, self.order] = control
         return u
 
-    def _reward_terms(self, now: Moment) -> list[np.ndarray]:
-        """(n,) of each reward: its weight times what it computes, over one control period."""
-        dt = self.world.dt
+    def _reward_terms(self, now: Moment) -> np.ndarray:
+        """(terms, n): each reward's weight times what it computes, over one control period."""
+        out = np.empty((len(self.task.rewards), self.n))
         with np.errstate(invalid="ignore", over="ignore"):  # of what diverged
-            return [dt * r.weight * r.compute(now) for r in self.task.rewards.values()]
+            for row, r in zip(out, self.task.rewards.values()):
+                np.multiply(r.compute(now), self.world.dt * r.weight, out=row)
+        return out
 
-    def _floored(self, terms: list[np.ndarray]) -> np.ndarray:
+    def _floored(self, terms: np.ndarray) -> np.ndarray:
         floor = self.task.reward_floor
         with np.errstate(invalid="ignore", over="ignore"):
-            reward = sum(terms)
-        return np.asarray(np.maximum(reward, self.world.dt * floor) if np.isfinite(floor) else reward)
+            reward = terms.sum(0)
+        return np.maximum(reward, self.world.dt * floor) if np.isfinite(floor) else reward
 
     def _judge(
         self, now: Moment, reward: np.ndarray, bad: np.ndarray
@@ -303,7 +313,7 @@ class Env:
         self.diverged += int(bad.sum())
         for i in np.flatnonzero(bad):
             if self.on_divergence is not None:
-                self.on_divergence(int(i), "diverged")
+                self.on_divergence(self, int(i))
         x = self.world.state
         for rows in (x.q, x.v):
             rows[bad] = np.nan_to_num(rows[bad], nan=0.0, posinf=0.0, neginf=0.0).clip(-1e3, 1e3)
@@ -314,8 +324,10 @@ class Env:
 
     def _last(self, now: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
         """What each group would be told now in some envs; no NaN, even where one diverged."""
-        clean = {g: np.nan_to_num(now[g][ids], nan=0.0, posinf=0.0, neginf=0.0) for g in self.histories}
-        return {g: history.next(clean[g], ids) for g, history in self.histories.items()}
+        told = {g: history.next(now[g][ids], ids) for g, history in self.histories.items()}
+        return {
+            g: a if np.isfinite(a).all() else np.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0) for g, a in told.items()
+        }
 
     def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """One frame of each group, of all envs or of ids; a group that is told what the actor is, is told the same."""

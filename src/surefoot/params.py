@@ -127,6 +127,10 @@ class Params:
     def log(self) -> np.ndarray:
         return np.array([p.log for p in self.items], bool)
 
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.y(self.low), self.y(self.high)
+
     def y(self, e: np.ndarray) -> np.ndarray:
         """The scale of e: log e on log dimensions (-inf at 0 and below), e elsewhere."""
         with np.errstate(divide="ignore"):
@@ -134,7 +138,7 @@ class Params:
 
     def e(self, y: np.ndarray) -> np.ndarray:
         """The inverse of y, clipped to the physical bounds and exactly on them at and beyond y(low), y(high)."""
-        low, high = self.y(self.low), self.y(self.high)
+        low, high = self._ends
         e = np.where(self.log, np.exp(np.where(self.log, np.clip(y, low, high), 0.0)), y)
         return np.where(y >= high, self.high, np.where(y <= low, self.low, np.clip(e, self.low, self.high)))
 

@@ -1,10 +1,13 @@
 """A Collector returns what an env did under a policy, in pieces or at once."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
-from surefoot import tasks
-from surefoot.learn.collect import FLAGS, Collector
+from surefoot import blocks, tasks
+from surefoot.blocks import Blocks
+from surefoot.learn.collect import FLAGS, Collector, Rollout
 
 TASK = tasks.resolve("balance")
 
@@ -13,7 +16,7 @@ def env():
     return tasks.env(TASK, 64, TASK.belief, 1, stagger=True)
 
 
-def act(obs):
+def act(obs, t=0, rows=slice(None)):
     """A law of what is seen: it drops the pole soon, so that episodes end."""
     a = np.clip(obs["actor"][:, :1] * 3.0, -1, 1)
     return a, {"twice": 2 * a}
@@ -53,7 +56,82 @@ def test_two_pieces_are_one_also_through_a_checkpoint():
 
 
 def test_nothing_is_kept_that_was_not_asked_for():
-    r = Collector(env()).collect(lambda obs: (np.zeros((64, 1)), {}), 5)
+    r = Collector(env()).collect(lambda obs, t, rows: (np.zeros((64, 1)), {}), 5)
     assert r.obs == {} and r.kept == {} and r.reward.shape == (5, 64)
     with pytest.raises(KeyError):
         Collector(env()).collect(act, 1, ("nobody",))
+
+
+def split(name: str, sizes: list[int], threads: int = 0) -> Blocks:
+    task = tasks.resolve(name)
+    return Blocks.like(tasks.env(task, sizes[0], task.belief, 1, threads, stagger=True), sizes[1:])
+
+
+def law(name: str):
+    """Noisy feedback, which depends on what is seen and on the env's number, not on who is with it in a block."""
+    na = len(tasks.resolve(name).action.names)
+
+    def act(obs, t, rows):
+        numbers = np.arange(64)[rows]
+        a = np.sin(7.0 * obs["actor"][:, :na] + numbers[:, None] + t)
+        return a.astype(np.float32), {"a": a}
+
+    return act
+
+
+def same(a: Rollout, b: Rollout) -> None:
+    """The same bits; episodes that end in one step of several blocks are told block by block."""
+    for mine, theirs in ((a.obs, b.obs), (a.kept, b.kept), (a.flags, b.flags), ({"r": a.reward}, {"r": b.reward})):
+        assert all(np.array_equal(mine[k], theirs[k]) for k in mine)
+    whole = [
+        {f.name: [x for e in r.episodes for x in getattr(e, f.name)] for f in fields(r.episodes[0])} for r in (a, b)
+    ]
+    assert all(np.array_equal(whole[0][k], whole[1][k], equal_nan=k == "error") for k in whole[0]) and whole[0]["ids"]
+    ends = [{(t, i): group["critic"][j] for t, rows, group in r.last for j, i in enumerate(rows)} for r in (a, b)]
+    assert ends[0].keys() == ends[1].keys() and all(np.array_equal(ends[0][k], ends[1][k]) for k in ends[0])
+
+
+@pytest.mark.parametrize("name", ["balance", "hover", "walk"])
+def test_blocks_and_threads_change_no_bit(name):
+    """Draws, noise, pushes and resets are keyed by env; hover has a history, walk commands, sensors and pushes."""
+    whole = Collector(split(name, [64], 1)).collect(law(name), 60, ("critic", "actor"))
+    for sizes in ([32, 32], [20, 30, 14]):
+        for threads in (1, 2, 4):
+            same(whole, Collector(split(name, sizes, threads)).collect(law(name), 60, ("critic", "actor")))
+
+
+def test_a_checkpoint_of_blocks_is_that_of_one_env_and_goes_on_in_either():
+    one, two = Collector(split("walk", [64])), Collector(split("walk", [40, 24]))
+    for c in (one, two):
+        c.collect(law("walk"), 20)
+    saved = two.save()
+    assert saved.keys() == one.save().keys()
+    assert all(np.array_equal(v, saved[k]) for k, v in one.save().items())
+    again = Collector(split("walk", [40, 24])), Collector(split("walk", [64]))
+    for c in again:
+        c.load(saved)
+        same(one.collect(law("walk"), 25, ("critic",)), c.collect(law("walk"), 25, ("critic",)))
+        one.load(saved)
+
+
+def test_which_envs_are_in_a_block_depends_on_their_number_alone():
+    assert blocks.sizes(64) == [64] and blocks.sizes(511) == [511]
+    assert blocks.sizes(512) == [256, 256] and blocks.sizes(1025) == [513, 512]
+
+
+def test_a_policy_that_fails_while_the_engine_runs_leaves_nothing_running():
+    """The engine has the first block when the second one's policy fails; the envs can be reset and used again."""
+
+    def act(obs, t, rows):
+        if t == 3 and rows.start:
+            raise ZeroDivisionError
+        return np.zeros((rows.stop - rows.start, 1)), {}
+
+    c = Collector(split("balance", [32, 32]))
+    with pytest.raises(ZeroDivisionError):
+        c.collect(act, 5)
+    c.reset(1)
+    same(
+        Collector(split("balance", [64])).collect(law("balance"), 60, ("critic",)),
+        c.collect(law("balance"), 60, ("critic",)),
+    )

@@ -149,13 +149,18 @@ def apprentice(of=law, **changes):
 
 def recorded(a):
     """What the student and its teacher were told before each of the env's steps, and what was sent to it."""
-    seen, step = [], a.env.step
+    seen, told, begin, end = [], [a.obs], a.env.begin, a.env.end
 
     def note(action):
-        seen.append((a.obs["actor"], a.obs["teacher"], action.copy()))
-        return step(action)
+        seen.append((told[-1]["actor"], told[-1]["teacher"], action.copy()))
+        begin(action)
 
-    a.env.step = note
+    def look():
+        step = end()
+        told.append(step.obs)
+        return step
+
+    a.env.begin, a.env.end = note, look
     return seen
 
 

@@ -17,7 +17,7 @@ from surefoot.task import Reward
 SMALL = {"envs": 16, "horizon": 8, "steps": 256, "minibatches": 2, "hidden": (16,)}
 
 
-def act(obs):
+def act(obs, t, rows):
     return np.zeros((len(obs["actor"]), 4)), {}
 
 
@@ -63,15 +63,15 @@ def test_a_diverged_simulation_moves_no_logged_term():
     task = tasks.resolve("hover")
     env = tasks.env(task, 4, task.belief, 3)
     collector = Collector(env)
-    real = env.world.step
+    real = env.world.end
 
-    def one_breaks(u, chance):
-        bad = real(u, chance)
+    def one_breaks():
+        bad = real()
         env.world.state.q[2] = np.nan
         bad[2] = True
         return bad
 
-    env.world.step = one_breaks
+    env.world.end = one_breaks
     collector.collect(act, 3)
     assert np.isfinite(list(collector.terms.values())).all() and abs(collector.terms["reward/lost"]) < 1e-9
 

@@ -241,6 +241,7 @@ def test_resuming_under_other_versions_is_told_and_recorded(tmp_path, monkeypatc
 
 def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
     from surefoot.sim.engine import Engine
+    from surefoot.sim.recent import KEEP
 
     real, count = Engine.begin, [0]
 
@@ -257,7 +258,7 @@ def test_divergence_leaves_a_bundle_and_training_goes_on(tmp_path, monkeypatch):
     assert rows[-1]["diverged"] == len(kept) == 12 * 8 // 20
     with np.load(kept[0], allow_pickle=False) as data:
         assert int(data["env"]) == 5 and str(data["task"]) == "balance" and np.isfinite(data["state"]).all()
-        assert (data["forces"][-1] == 1e30).all() and len(data["controls"]) == len(data["forces"]) <= 4
+        assert (data["forces"][-1] == 1e30).all() and len(data["controls"]) == len(data["forces"]) <= KEEP
 
 
 def test_a_model_that_keeps_diverging_stops_the_run_with_a_diagnosis(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from surefoot.params import Param, Params
 from surefoot.sim.audit import audit, effects, model_trace, unknowns
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.fields import TARGETS, writer
+from surefoot.sim.recent import KEEP
 from surefoot.world import Chance, OnAction, OnForce, Start
 
 PENDULUM = """
@@ -243,7 +244,7 @@ def test_a_diverged_simulation_is_named_and_moves_no_other_by_a_bit(poison):
     assert np.array_equal(clean.batch.state[others], hurt.batch.state[others])
 
 
-@pytest.mark.parametrize("steps", range(4, 9))
+@pytest.mark.parametrize("steps", range(KEEP - 2, KEEP + 3))
 def test_what_diverged_can_be_replayed_from_its_bundle(steps):
     """Whenever it happens between two copies of the state, and though the row began anew since the last of them."""
     w, again = world(PENDULUM, Params(), n=4), world(PENDULUM, Params(), n=1)

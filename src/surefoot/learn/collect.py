@@ -1,6 +1,8 @@
-"""Collecting: a policy drives an env for T control periods, and what happened comes back as arrays.
+"""Collecting: a policy drives envs for T control periods, and what happened comes back as arrays.
 
     o_t -> act(o_t) = (a_t, k_t) -> env.step(a_t) -> r_t, o_{t+1}        t = 0 .. T - 1, n simulations side by side
+
+Blocks of envs are half a step apart: while the engine advances one, the policy and the observations of another are computed.
 
 A learner says how to act and what k to keep beside each action, such as its net's outputs or labels; it never steps an env
 itself. Whoever collects elsewhere, in other processes or on other machines, has this one method to offer.
@@ -11,11 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from surefoot.env import Env, Episodes
+from surefoot.blocks import Blocks
+from surefoot.env import Env, Episodes, Step
 
 Obs = Mapping[str, np.ndarray]
-Act = Callable[[Obs], tuple[np.ndarray, Mapping[str, np.ndarray]]]
-"""observations by group (n, .) -> actions (n, na), and what to keep of this step"""
+Act = Callable[[Obs, int, slice], tuple[np.ndarray, Mapping[str, np.ndarray]]]
+"""observations by group (k, .), t and which k envs -> actions (k, na), and what to keep of this step"""
 FLAGS = ("terminated", "truncated", "final", "valid")
 
 
@@ -35,50 +38,68 @@ class Rollout:
 class Collector:
     """Where the envs stand, and what they showed last."""
 
-    def __init__(self, env: Env):
-        self.env, self.obs = env, env.reset()
+    def __init__(self, env: Env | Blocks):
+        self.blocks = env if isinstance(env, Blocks) else Blocks([env])
+        self.obs = self.blocks.reset()
         self.terms: dict[str, float] = {}
         """reward/NAME -> mean of this weighted term over the last rollout, a second"""
 
     def collect(self, act: Act, horizon: int, groups: Sequence[str] = ()) -> Rollout:
         """Act for `horizon` periods, going on where the last call ended; keeps the observations of `groups`."""
-        T, n = horizon, self.env.n
+        T, blocks = horizon, self.blocks
         seen = {g: np.empty((T + 1, *self.obs[g].shape), np.float32) for g in groups}
-        r = Rollout(seen, {}, np.empty((T, n), np.float32), {k: np.empty((T, n), bool) for k in FLAGS})
-        self.env.reward_sums[:] = 0.0
-        for t in range(T):
-            for g in groups:
-                seen[g][t] = self.obs[g]
-            action, keep = act(self.obs)
-            for k, v in keep.items():
-                r.kept.setdefault(k, np.empty((T, *v.shape), v.dtype))[t] = v
-            self._step(r, t, action)
-        for g in groups:
-            seen[g][T] = self.obs[g]
-        mean = self.env.reward_sums / (T * n * self.env.world.dt)
-        self.terms = {f"reward/{name}": value for name, value in zip(self.env.task.rewards, mean.tolist())}
+        flags = {k: np.empty((T, blocks.n), bool) for k in FLAGS}
+        r = Rollout(seen, {}, np.empty((T, blocks.n), np.float32), flags)
+        now = [{g: a[rows] for g, a in self.obs.items()} for rows in blocks.rows]
+        for env in blocks.envs:
+            env.reward_sums[:] = 0.0
+        try:
+            for t in range(T + 1):
+                for k, rows in enumerate(blocks.rows):
+                    if t:
+                        now[k] = _note(r, t - 1, rows, blocks.end(k))
+                    for g in groups:
+                        seen[g][t, rows] = now[k][g]
+                    if t < T:
+                        blocks.begin(k, _acted(r, t, rows, act(now[k], t, rows)))
+        finally:
+            blocks.wait()
+        self.obs = {g: np.concatenate([o[g] for o in now]) for g in self.obs}
+        mean = np.sum([env.reward_sums for env in blocks.envs], 0) / (T * blocks.n * blocks.world.dt)
+        self.terms = {f"reward/{name}": float(value) for name, value in zip(blocks.task.rewards, mean)}
         return r
 
-    def _step(self, r: Rollout, t: int, action: np.ndarray) -> None:
-        step = self.env.step(action)
-        r.reward[t] = step.reward
-        for k in FLAGS:
-            r.flags[k][t] = getattr(step, k)
-        late = np.flatnonzero(step.truncated & step.final)
-        if len(late):
-            at = np.searchsorted(np.flatnonzero(step.terminated | step.truncated), late)
-            r.last.append((t, late, {g: step.last[g][at] for g in r.obs}))
-        if step.episodes is not None:
-            r.episodes.append(step.episodes)
-        self.obs = step.obs
-
     def reset(self, seed: int) -> None:
-        self.obs = self.env.reset(seed)
+        self.obs = self.blocks.reset(seed)
 
     def save(self) -> dict[str, np.ndarray]:
-        return {f"env.{k}": v for k, v in self.env.save().items()}
+        return {f"env.{k}": v for k, v in self.blocks.save().items()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from what save() gave, here among other arrays."""
         own = {k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")}
-        self.obs = self.env.load(own)
+        self.obs = self.blocks.load(own)
+
+
+def _acted(r: Rollout, t: int, rows: slice, answer: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> np.ndarray:
+    """Keep what a block's policy wants kept; returns its actions."""
+    action, keep = answer
+    for k, v in keep.items():
+        if k not in r.kept:
+            r.kept[k] = np.empty((*r.reward.shape, *v.shape[1:]), v.dtype)
+        r.kept[k][t, rows] = v
+    return action
+
+
+def _note(r: Rollout, t: int, rows: slice, step: Step) -> dict[str, np.ndarray]:
+    """Keep what came of a block's step; returns what it shows now."""
+    r.reward[t, rows] = step.reward
+    for k in FLAGS:
+        r.flags[k][t, rows] = getattr(step, k)
+    late = np.flatnonzero(step.truncated & step.final)
+    if len(late):
+        at = np.searchsorted(np.flatnonzero(step.terminated | step.truncated), late)
+        r.last.append((t, rows.start + late, {g: step.last[g][at] for g in r.obs}))
+    if step.episodes is not None:
+        r.episodes.append(step.episodes)
+    return step.obs

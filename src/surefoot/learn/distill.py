@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from surefoot import tasks
+from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
@@ -84,7 +85,7 @@ def _scales(
 class Distill(PolicyLearner):
     """The state of learning from a teacher: the student's net, its optimiser, and where the envs stand."""
 
-    def __init__(self, env: Env, settings: DistillSettings, seed: int, teacher: PolicyNet):
+    def __init__(self, env: Env | Blocks, settings: DistillSettings, seed: int, teacher: PolicyNet):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
         self.iterations, self.batch = settings.iterations, settings.batch
@@ -132,7 +133,7 @@ class Distill(PolicyLearner):
         The first frames alone would not do: an action, or a velocity, is 0 in all of them.
         """
         self.collector.collect(
-            lambda obs: (self._teach(obs)[1].numpy(), {}), self.env.task.observations["actor"].history
+            lambda obs, t, rows: (self._teach(obs)[1].numpy(), {}), self.env.task.observations["actor"].history
         )
         obs = self.obs["actor"]
         self.collector.reset(self.env.seed)
@@ -194,15 +195,16 @@ class Distill(PolicyLearner):
         s = self.settings
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         driven = torch.rand(self.env.n, generator=rng) < self.mixed()
+        noise = s.noise * torch.randn((s.horizon, self.env.n, len(self.env.task.action.names)), generator=rng)
 
-        def act(obs: Obs) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             seen = torch.from_numpy(np.clip((obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
             told, right = self._teach(obs)
             label = self.master.encoder(told) if s.label == "latent" and self.master.encoder else right
-            action = self.actor(seen) + s.noise * torch.randn(right.shape, generator=rng)
+            action = self.actor(seen) + noise[t, rows]
             if self.beneath is not None:
                 action = action + torch.from_numpy(self.beneath(obs["actor"]))
-            action[driven] = right[driven]
+            action[driven[rows]] = right[driven[rows]]
             return action.numpy(), {"seen": seen.numpy(), "label": label.numpy()}
 
         r = self.collector.collect(act, s.horizon)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import Belief
+from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env
 from surefoot.learn.nets.policy_net import PolicyNet
@@ -30,7 +31,7 @@ class Learner(ABC):
     iterations: int
     batch: int
     """env steps of an iteration"""
-    env: Env | None = None
+    env: Env | Blocks | None = None
     """where it collects; None where it learns without one"""
 
     @abstractmethod
@@ -48,7 +49,7 @@ class Learner(ABC):
 class PolicyLearner(Learner):
     """A learner of policies."""
 
-    env: Env
+    env: Env | Blocks
 
     @abstractmethod
     def policy(self, contract: Contract) -> PolicyNet:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from surefoot import files
+from surefoot.blocks import Blocks
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.learn import keep_freed_memory
@@ -65,7 +66,7 @@ def run_training(
     total, began, first = learner.iterations, time.monotonic(), learner.iteration
     board, saves = _Board(run, learner.iteration), _Saves(run, learner, save_every, product)
     if learner.env is not None:
-        learner.env.on_divergence = partial(_keep_diverged, run, learner.env)
+        learner.env.on_divergence = partial(_keep_diverged, run)
     with _signals() as asked, closing(board):
         while learner.iteration < total:
             diverged = learner.env.diverged if learner.env is not None else 0
@@ -168,7 +169,7 @@ class _Saves:
         self.cost = self.last - began
 
 
-def _check_share(env: Env, before: int, run: Run) -> None:
+def _check_share(env: Env | Blocks, before: int, run: Run) -> None:
     count = env.diverged - before
     share = count / env.n
     if share > BAD_SHARE and count > FEW:
@@ -178,7 +179,7 @@ def _check_share(env: Env, before: int, run: Run) -> None:
         )
 
 
-def _fault(env: Env) -> str:
+def _fault(env: Env | Blocks) -> str:
     """What made simulations diverge: a term of the task that is not finite, or the physics."""
     if not env.not_finite:
         return "the model's timestep or the belief's ranges are at fault"
@@ -186,11 +187,12 @@ def _fault(env: Env) -> str:
     return f"task {env.task.name}: {term} is NaN or infinite where the simulation is sound"
 
 
-def _keep_diverged(run: Run, env: Env, i: int, why: str) -> None:
+def _keep_diverged(run: Run, env: Env, i: int) -> None:
     """What led a simulation to diverge, and the task to replay it in."""
-    about = {"env": i, "step": env.counter, "task": env.task.name, "seed": env.seed}
+    number = env.first + i
+    about = {"env": number, "step": env.counter, "task": env.task.name, "seed": env.seed}
     arrays = env.world.replay_record(i) | {k: np.array(v) for k, v in about.items()}
-    run.bundle(f"step{env.counter:08d}_env{i:05d}", arrays)
+    run.bundle(f"step{env.counter:08d}_env{number:05d}", arrays)
 
 
 @contextmanager

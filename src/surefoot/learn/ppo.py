@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from surefoot.belief import Belief
+from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
@@ -112,7 +113,7 @@ class PPO(PolicyLearner):
 
     def __init__(
         self,
-        env: Env,
+        env: Env | Blocks,
         settings: PPOSettings,
         seed: int,
         ranges: Ranges | None = None,
@@ -189,12 +190,13 @@ class PPO(PolicyLearner):
         first = not self.see_actor.count
         self._see(self.obs)
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
+        noise = self.head.noise(self.settings.horizon, self.env.n, rng)
 
-        def act(obs: Obs) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             told = torch.from_numpy(obs["actor"])
             seen = self.see_actor(told)
             head = self.actor(seen)
-            action = self.head.sample(head, rng)
+            action = self.head.sample(head, noise[t, rows])
             f = action.numpy()
             kept = {"actor": told if first else seen, "head": head, "action": action}
             return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}

@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 from surefoot import tasks
 from surefoot.belief import Belief
-from surefoot.env import Env
+from surefoot.blocks import Blocks, sizes
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.judge import Judged
@@ -333,6 +333,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
     return learner
 
 
-def _env(spec: RunSpec, parents: Parents, task: Task, threads: int) -> Env:
+def _env(spec: RunSpec, parents: Parents, task: Task, threads: int) -> Blocks:
     assert spec.settings is not None
-    return tasks.env(task, spec.settings.envs, spec.belief, spec.seed, threads, stagger=True, terms=parents.terms)
+    first, *more = sizes(spec.settings.envs)
+    return Blocks.like(tasks.env(task, first, spec.belief, spec.seed, threads, stagger=True, terms=parents.terms), more)

@@ -107,7 +107,7 @@ class Engine(World):
         if (model.sensor_history[:, 0] > 0).any():
             names.add("sensor_delay")  # set aside while a reset reads its first values
         self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}
-        self.nominal: Rows = {f: rows[0].copy() for f, rows in self.fields.items()}
+        self.nominal: Rows = {f: rows[:1].copy() for f, rows in self.fields.items()}
         self.loss = self.fields["dof_frictionloss"].copy() if self.friction else None  # before the law adds to it
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
         self.mover = law.makes(model, self.fields, n) if law.makes else None
@@ -138,7 +138,7 @@ class Engine(World):
         bind, m = self.batch.bind, self.model
         y = Sensors({name: self.readings[:, first:end] for name, (first, end) in sensor_columns(m).items()})
         gravity = self.fields.get("opt.gravity", m.opt.gravity[None].copy())
-        e = np.tile(self.params.nominal, (self.n, 1))
+        e = column_copy(np.tile(self.params.nominal, (self.n, 1)))
         wrench = bind("xfrc_applied")
         memory: dict[Remembers, np.ndarray] = {}
         for term in self.terms:
@@ -203,7 +203,7 @@ class Engine(World):
         """The model's own values, then each Param's op in order, so that ops on one field compose."""
         if not self.fields:
             return
-        rows = {f: np.repeat(self.nominal[f][None], len(ids), 0) for f in self.fields}
+        rows = {f: np.repeat(nominal, len(ids), 0) for f, nominal in self.nominal.items()}
         for i, write in self.writers:
             write(rows, self.state.e[ids, i])
         for f, value in rows.items():
@@ -270,7 +270,7 @@ class Engine(World):
             diverged |= warned != self.warned
             self.warned[:] = warned
         if self.v_before is not None:
-            self.state.q[:] += self.dt * (self.v_before - v)
+            self.state.q[:] = self.state.q + self.dt * (self.v_before - v)
         if not np.einsum("ij,ij->", v, v) < FASTEST**2:  # also for NaN; many small ones are not fast
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged

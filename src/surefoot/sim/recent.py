@@ -5,7 +5,7 @@ state k periods ago (k < KEEP), then controls and forces of each period since: t
 
 import numpy as np
 
-KEEP = 4  # control periods from one copy of the state to the next
+KEEP = 8  # control periods from one copy of the state to the next
 
 
 class Recent:

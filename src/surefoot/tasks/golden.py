@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import point
+from surefoot.blocks import Blocks
 from surefoot.env import Env
 from surefoot.observation import ObsGroup
 from surefoot.policy import Driver, Policy
@@ -38,7 +39,7 @@ class Recorder:
         return {"obs": np.array(told), **merged, "parts": {k: v for k, v in names.items() if v}}
 
 
-def recorder(env: Env) -> Recorder:
+def recorder(env: Env | Blocks) -> Recorder:
     """Of the task and the world that an env has."""
     return Recorder(env.task, Env(quiet(env.task), env.world.with_(1), still(env.task)))
 

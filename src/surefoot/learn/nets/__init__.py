@@ -100,8 +100,12 @@ class Gaussian(nn.Module):
         low, high = self.bounds
         return low + (high - low) * torch.sigmoid(self.raw)
 
-    def sample(self, mu: Tensor, rng: torch.Generator) -> Tensor:
-        return mu + self.log_sd.exp() * torch.randn(mu.shape, generator=rng)
+    def noise(self, steps: int, n: int, rng: torch.Generator) -> Tensor:
+        """What `sample` needs of chance, (steps, n, .)."""
+        return torch.randn((steps, n, self.outputs), generator=rng)
+
+    def sample(self, mu: Tensor, noise: Tensor) -> Tensor:
+        return torch.addcmul(mu, self.log_sd.exp(), noise)
 
     def log_prob(self, mu: Tensor, a: Tensor) -> Tensor:
         log_sd = self.log_sd
@@ -132,9 +136,12 @@ class Categorical(nn.Module):
         self.outputs = choices
         self.register_buffer("log_sd", torch.zeros(0), persistent=False)
 
-    def sample(self, logits: Tensor, rng: torch.Generator) -> Tensor:
-        uniform = torch.rand(logits.shape, generator=rng).clamp_(1e-12)
-        return (logits - torch.log(-torch.log(uniform))).argmax(1, keepdim=True).float()  # Gumbel's trick
+    def noise(self, steps: int, n: int, rng: torch.Generator) -> Tensor:
+        """What `sample` needs of chance, (steps, n, .): Gumbel's law."""
+        return -torch.log(-torch.log(torch.rand((steps, n, self.outputs), generator=rng).clamp_(1e-12)))
+
+    def sample(self, logits: Tensor, noise: Tensor) -> Tensor:
+        return (logits + noise).argmax(1, keepdim=True).float()  # Gumbel's trick
 
     def log_prob(self, logits: Tensor, a: Tensor) -> Tensor:
         return torch.log_softmax(logits, 1).gather(1, a.long())[:, 0]
