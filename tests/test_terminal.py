@@ -76,7 +76,7 @@ def test_wrong_arguments_are_shown_escaped(capsys, monkeypatch, name):
         main(WRONG[name])
     out, err = capsys.readouterr()
     assert stop.value.code == 2 and plain(err) == err and not out
-    assert (SHOWN in err or r"x\nerror: forged" in err) and "For full helptext" in err
+    assert (SHOWN in err or r"x\nerror: forged" in err) and f"surefoot {WRONG[name][0]} --help" in err
 
 
 def test_arguments_that_are_right_are_taken_as_they_are(capsys):

@@ -146,12 +146,16 @@ def _parsed(name: str, verb: Any, args: list[str], default: Any = None) -> Any:
     more = {} if default is None else {"default": default}
     ask = partial(tyro.cli, verb, prog=f"surefoot {name}", add_help=False, **more)
     shown = [plain(word).replace("\n", "\\n") for word in args]
-    if shown == args:
-        return ask(args=args)
     try:
-        return ask(args=args, console_outputs=False)
+        if shown == args:
+            return ask(args=args)
+        try:
+            return ask(args=args, console_outputs=False)
+        except SystemExit:
+            ask(args=shown)
+            raise
     except SystemExit:
-        ask(args=shown)
+        print(f"surefoot {name} --help shows what it takes", file=sys.stderr)
         raise
 
 

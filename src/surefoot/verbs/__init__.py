@@ -23,7 +23,7 @@ class Verb(NamedTuple):
 GROUPS: dict[str, dict[str, Verb]] = {
     "model": {
         "new": Verb(
-            "Write a task file for a robot model of yours: it trains as it is, and every number says where it came from.",
+            "Write a task file for your robot's model: it trains as it is, and each number says where it came from.",
             ("velocity go2.xml", "reach arm/scene.xml --out task.py"),
         ),
         "tasks": Verb("List the ready tasks and what counts as success in each.", ("", "--json")),
