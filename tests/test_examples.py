@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+TASK_FILE = """from surefoot.task import Task
+from surefoot.tasks import resolve
+
+
+def task() -> Task:
+    return resolve("balance")
+"""  # in place of the one that `surefoot new` writes
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("[0-9]*.py")), ids=lambda p: p.name)
@@ -43,6 +50,7 @@ def test_a_documented_command_parses(line, tmp_path, monkeypatch):
 
     for name, text in settings():
         (tmp_path / name).write_text(text)
+    (tmp_path / "task.py").write_text(TASK_FILE)
     monkeypatch.chdir(tmp_path)
     words = line.split(" #")[0].split()[1:]
     words = [w for w in words if w not in ("--json", "--traceback")]

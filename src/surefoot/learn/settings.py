@@ -9,6 +9,7 @@ import tyro
 from surefoot.errors import SurefootError, unknown
 from surefoot.task import Task
 
+MOST_ENVS = 1 << 20  # simulations; far beyond any machine's memory for most robots
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
 
@@ -38,6 +39,8 @@ class Batched:
         for name in least_one:
             if getattr(self, name) < 1:
                 raise SurefootError(f"{where}{name}: expected at least 1, found {getattr(self, name)}")
+        if self.envs > MOST_ENVS:
+            raise SurefootError(f"{where}envs: expected at most {MOST_ENVS}, found {self.envs}")
         for name in finite:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
