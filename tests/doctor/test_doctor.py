@@ -365,7 +365,7 @@ def test_a_prescribed_command_can_be_typed(kind, branch, after):
         if command:
             verb = _parse(shlex.split(command)[1:])
             assert getattr(verb, "mapping", None) in (None, Path("m.json"))
-            chosen_params(tasks.resolve("balance").params, tuple(w for w in getattr(verb, "learn", "").split(",") if w))
+            chosen_params(tasks.resolve("balance").params, getattr(verb, "learn", ()))
 
 
 def ran(tmp_path, belief) -> PolicyNet:
