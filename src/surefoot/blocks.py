@@ -18,7 +18,7 @@ from surefoot.env import Env, OnDivergence, Step
 from surefoot.task import Task
 from surefoot.world import World
 
-LEAST = 256  # envs of a block: with fewer, what a step costs whatever n is outweighs what is won
+LEAST = 512  # envs of a block: with fewer, what a step costs whatever n is outweighs what is won
 
 
 def sizes(n: int) -> list[int]:

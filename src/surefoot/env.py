@@ -264,12 +264,14 @@ class Env:
 
     def _finish(self, ids: np.ndarray, terminated: np.ndarray, why: dict[str, np.ndarray]) -> Episodes:
         ids = ids[~self.partial[ids]]
-        reason = [next((k for k, hit in why.items() if hit[i]), "time") for i in ids]
+        reason = np.full(len(ids), "time", object)
+        for name, hit in reversed(why.items()):
+            reason[hit[ids]] = name  # the first that holds
         failed = terminated[ids]
         error = np.where(failed, np.nan, self.error[ids])
         success = ~failed & (self.error[ids] <= self.task.tolerance)
         began, e = self.counter - self.age[ids], self.world.state.e[ids]
-        return Episodes(self.first + ids, self.returns[ids], self.age[ids], success, error, reason, e, began)
+        return Episodes(self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began)
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
         """New e and Episode in envs ids, which no other env's draws move."""

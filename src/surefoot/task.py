@@ -93,6 +93,9 @@ class _Some(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         return self.y[name][self.ids]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.y
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.y)
 

@@ -115,8 +115,8 @@ def test_a_checkpoint_of_blocks_is_that_of_one_env_and_goes_on_in_either():
 
 
 def test_which_envs_are_in_a_block_depends_on_their_number_alone():
-    assert blocks.sizes(64) == [64] and blocks.sizes(511) == [511]
-    assert blocks.sizes(512) == [256, 256] and blocks.sizes(1025) == [513, 512]
+    assert blocks.sizes(64) == [64] and blocks.sizes(1023) == [1023]
+    assert blocks.sizes(1024) == [512, 512] and blocks.sizes(4097) == [2049, 2048]
 
 
 def test_a_policy_that_fails_while_the_engine_runs_leaves_nothing_running():

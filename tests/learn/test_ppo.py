@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from surefoot import tasks
+from surefoot.blocks import Blocks
 from surefoot.errors import SurefootError
 from surefoot.learn.loop import policy_of
-from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, mlp
+from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, Tanh, mlp
 from surefoot.learn.ppo import PPO, advantages
 from surefoot.learn.settings import PPOSettings
 from surefoot.task import Episode
@@ -138,6 +139,42 @@ def test_categorical_equals_torchs_and_samples_its_own_probabilities():
     assert torch.allclose(share, peer.probs[0], atol=0.015)
 
 
+def test_tanh_and_its_gradient_are_those_of_mathematics():
+    """d tanh / dx = 1 - tanh^2, against float64."""
+    x = torch.linspace(-12, 12, 4001).requires_grad_()
+    y = Tanh()(x)
+    y.sum().backward()
+    exact = np.tanh(x.detach().numpy().astype(float))
+    assert np.abs(y.detach().numpy() - exact).max() < 1.2e-7
+    assert np.abs(x.grad.numpy() - (1 - exact**2)).max() < 5e-7
+    with torch.no_grad():
+        assert torch.equal(Tanh()(x), y)
+
+
+@pytest.mark.parametrize("head", [Gaussian(2, 0.1, 1.0, 0.5), Categorical(3)])
+def test_noise_of_a_step_and_env_is_one_draw_whoever_asks_for_it(head):
+    """Blocks of envs take their rows of it, and a batch's law is that of one draw for each."""
+    noise = head.noise(4, 50, torch.Generator().manual_seed(3))
+    out = torch.randn(50, head.outputs, generator=torch.Generator().manual_seed(4))
+    whole = head.sample(out, noise[2])
+    assert torch.equal(torch.cat([head.sample(out[a], noise[2, a]) for a in (slice(0, 20), slice(20, 50))]), whole)
+
+
+def test_a_gradient_in_chunks_is_that_of_the_whole_and_has_the_same_bits_at_every_call():
+    """2400 rows: on one thread a single chunk, on three three of 800."""
+    found = {}
+    for threads in (1, 3, 3):
+        lea = learner(envs=600, horizon=4, minibatches=1, learner_threads=threads)
+        r = lea.collect()
+        batch = next(lea._minibatches(r, *lea.estimate(r)))
+        batch[-1][::7] = 0.0  # not valid
+        assert lea.chunks.count(2400) == threads
+        told = lea._gradient_step(batch, lea.head.log_sd.detach())
+        found.setdefault(threads, []).append([told, *(p.grad for p in lea.learned)])
+    for one, three, again in zip(*found[1], *found[3]):
+        assert torch.allclose(one, three, rtol=1e-4, atol=1e-6) and torch.equal(three, again)
+
+
 def test_a_normaliser_fed_in_parts_knows_the_whole():
     x = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0)) * 3 + 2
     n = Normaliser(4)
@@ -215,6 +252,23 @@ def test_saved_and_loaded_learning_goes_on_with_the_same_bits(name):
         b = second.iterate()
     one, two = weights(straight), weights(second)
     assert all(torch.equal(one[k], two[k]) for k in one) and a == b
+
+
+def test_learning_in_blocks_has_the_same_bits_at_any_number_of_threads_and_after_a_stop():
+    task, settings = tasks.resolve("hover"), PPOSettings(envs=64, horizon=6, steps=64 * 6 * 4, hidden=(16,))
+
+    def begun(threads):
+        env = Blocks.like(tasks.env(task, 40, task.belief, 3, threads, stagger=True), [24])
+        return PPO(env, settings, 3)
+
+    one, four = begun(1), begun(4)
+    for lea in (one, four):
+        lea.iterate()
+    again = begun(2)
+    again.load(*four.save())
+    told = [[lea.iterate() for _ in range(2)] for lea in (one, again)]
+    assert told[0] == told[1]
+    assert all(torch.equal(v, weights(again)[k]) for k, v in weights(one).items())
 
 
 def test_an_update_that_is_not_finite_is_undone_and_three_in_a_row_stop():

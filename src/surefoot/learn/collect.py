@@ -103,3 +103,19 @@ def _note(r: Rollout, t: int, rows: slice, step: Step) -> dict[str, np.ndarray]:
     if step.episodes is not None:
         r.episodes.append(step.episodes)
     return step.obs
+
+
+def summary(episodes: list[Episodes]) -> dict[str, float]:
+    """Means over the episodes that ended in a batch; nothing when none did."""
+    episodes = [e for e in episodes if len(e.ids)]
+    if not episodes:
+        return {"episodes": 0}
+    returns, success, lengths = (
+        np.concatenate([getattr(e, k) for e in episodes]) for k in ("returns", "success", "lengths")
+    )
+    return {
+        "episodes": len(returns),
+        "return": float(returns.mean()),
+        "success": float(success.mean()),
+        "length": float(lengths.mean()),
+    }

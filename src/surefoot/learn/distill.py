@@ -25,11 +25,10 @@ from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import Collector, Obs
+from surefoot.learn.collect import Collector, Obs, summary
 from surefoot.learn.learner import PolicyLearner, Saved
 from surefoot.learn.nets import CLIP, Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ppo import summary
 from surefoot.learn.residual import BasePolicy
 from surefoot.learn.settings import DistillSettings
 from surefoot.observation import ObsGroup

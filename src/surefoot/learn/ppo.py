@@ -7,7 +7,7 @@ Time-outs bootstrap (their last state's value is added), terminations do not. Th
 The step size follows the policy's own KL. A transition from a diverged simulation weighs nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,8 @@ from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import Collector, Obs
+from surefoot.learn.chunks import MOST, Chunks, added
+from surefoot.learn.collect import Collector, Obs, summary
 from surefoot.learn.learner import PolicyLearner, Saved
 from surefoot.learn.nets import (
     Actor,
@@ -119,7 +120,7 @@ class PPO(PolicyLearner):
         ranges: Ranges | None = None,
         upon: ResidualActor | None = None,
     ):
-        torch.set_num_threads(settings.learner_threads)
+        self.chunks = Chunks(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
         if ranges is not None and env.task.trial > 1:
             raise SurefootError(
@@ -152,7 +153,8 @@ class PPO(PolicyLearner):
             "actor": self.actor, "head": self.head, "critic": self.critic,
             "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
         })  # fmt: skip
-        self.optimiser = torch.optim.Adam([p for p in self.modules.parameters()], self.lr, fused=True)
+        self.learned = list(self.modules.parameters())
+        self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
 
     def iterate(self) -> dict[str, float]:
         """One batch and its gradient steps; returns what to log."""
@@ -237,7 +239,8 @@ class PPO(PolicyLearner):
         s = self.settings
         r.critic = self.see_critic(r.critic)
         mean, sd = self.returns.mean.float(), self.returns.sd.float()
-        value = self.critic(r.critic.flatten(0, 1)).reshape(s.horizon + 1, -1) * sd + mean
+        value = torch.cat(self.chunks.each(torch.no_grad()(self.critic), r.critic.flatten(0, 1).split(MOST)))
+        value = value.reshape(s.horizon + 1, -1) * sd + mean
         after = value[1:].clone() * (1.0 - r.terminated * r.final)
         for t, rows, obs in r.last:
             after[t, rows] = self.critic(self.see_critic(obs))[:, 0] * sd + mean
@@ -255,7 +258,7 @@ class PPO(PolicyLearner):
         for batch in self._minibatches(r, adv, target):
             totals.append(self._gradient_step(batch, old_log_sd))
         mean = torch.stack(totals).mean(0)
-        if not (mean.isfinite().all() and all(p.isfinite().all() for p in self.modules.parameters())):
+        if not (mean.isfinite().all() and all(p.isfinite().all() for p in self.learned)):
             self.load_state_dict(before)
             self.lr, self.rejected = lr / 2, self.rejected + 1
             if self.rejected >= 3:
@@ -274,30 +277,41 @@ class PPO(PolicyLearner):
         for epoch in range(s.epochs):
             rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
             for part in torch.randperm(s.batch, generator=rng).chunk(s.minibatches):
-                yield list(table[part].split(widths, 1))
+                yield list(table.index_select(0, part).split(widths, 1))
 
     def _gradient_step(self, batch: list[Tensor], old_log_sd: Tensor) -> Tensor:
+        *columns, valid = batch
+        weighed = [*columns, valid / valid.sum().clamp(min=1.0)]
+        parts = list(zip(*(x.chunk(self.chunks.count(len(valid))) for x in weighed)))
+        found = self.chunks.each(lambda part: self._gradient(part, len(part[0]) / len(valid), old_log_sd), parts)
+        for p, gradient in zip(self.learned, added(gradients for gradients, _ in found)):
+            p.grad = gradient
+        torch.nn.utils.clip_grad_norm_(self.learned, self.settings.clip_gradient)
+        told = torch.stack([told for _, told in found]).sum(0)
+        self._pace(float(told[-1]))
+        self.optimiser.step()
+        return told
+
+    def _gradient(
+        self, chunk: Sequence[Tensor], share: float, old_log_sd: Tensor
+    ) -> tuple[Sequence[Tensor | None], Tensor]:
+        """What a chunk, a share of a minibatch, adds to its gradient, losses, entropy and KL."""
         s = self.settings
-        obs, critic_obs, action, old, *columns = batch
-        old_log_prob, adv, target, valid = (c[:, 0] for c in columns)
+        obs, critic_obs, action, old = chunk[:4]
+        old_log_prob, adv, target, weight = (c[:, 0] for c in chunk[4:])
         out = self.actor(obs)
-        weight = valid / valid.sum().clamp(min=1.0)
         ratio = (self.head.log_prob(out, action) - old_log_prob).exp()
         gain = torch.minimum(ratio * adv, ratio.clamp(1 - s.clip, 1 + s.clip) * adv)
         policy_loss = -(gain * weight).sum()
         value_loss = ((self.critic(critic_obs)[:, 0] - target).square() * weight).sum()
-        entropy = self.head.entropy(out)
+        entropy = share * self.head.entropy(out)
         loss = s.value * value_loss
         if not self.waits:
             loss = loss + policy_loss - s.entropy * entropy
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.modules.parameters(), s.clip_gradient)
+        gradients = torch.autograd.grad(loss, self.learned, allow_unused=True)
         with torch.no_grad():
             kl = (self.head.kl(old, old_log_sd, out) * weight).sum()
-            self._pace(float(kl))
-        self.optimiser.step()
-        return torch.stack([policy_loss, value_loss, entropy, kl]).detach()
+        return gradients, torch.stack([policy_loss, value_loss, entropy, kl]).detach()
 
     @property
     def waits(self) -> bool:
@@ -369,19 +383,3 @@ class PPO(PolicyLearner):
             self.env.belief = self.ranges.belief
         self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
         self.lr = float(numbers["lr"])
-
-
-def summary(episodes: list[Episodes]) -> dict[str, float]:
-    """Means over the episodes that ended in a batch; nothing when none did."""
-    episodes = [e for e in episodes if len(e.ids)]
-    if not episodes:
-        return {"episodes": 0}
-    returns, success, lengths = (
-        np.concatenate([getattr(e, k) for e in episodes]) for k in ("returns", "success", "lengths")
-    )
-    return {
-        "episodes": len(returns),
-        "return": float(returns.mean()),
-        "success": float(success.mean()),
-        "length": float(lengths.mean()),
-    }

@@ -5,6 +5,7 @@ Everything is float32. Observations enter a net normalised: (o - mean) / sd, cli
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,32 @@ CLIP = 10.0  # largest magnitude of a normalised observation
 MOST_WEIGHTS = 1 << 27  # of one net: 0.5 GB
 STRIDE = 2  # of an encoder's convolutions
 
-ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": nn.Tanh}
+
+def _tanh(x: Tensor) -> Tensor:
+    """By NumPy, seven times as fast as torch's own on a CPU, and as exact (6e-8)."""
+    return torch.from_numpy(np.tanh(x.detach().numpy()))
+
+
+class _Tanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = _tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return torch.ops.aten.tanh_backward(gradient, *ctx.saved_tensors)
+
+
+class Tanh(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.jit.is_tracing():  # an exporter knows torch's own
+            return torch.tanh(x)
+        return _Tanh.apply(x) if torch.is_grad_enabled() else _tanh(x)
+
+
+ACTIVATIONS = {"relu": lambda: nn.ReLU(inplace=True), "elu": lambda: nn.ELU(inplace=True), "tanh": Tanh}
 
 
 def mlp(
@@ -79,7 +105,7 @@ class Normaliser(nn.Module):
         return (self.var + 1e-6).sqrt()
 
     def forward(self, x: Tensor) -> Tensor:
-        return ((x - self.mean.float()) / self.sd.float()).clamp(-CLIP, CLIP)
+        return (x - self.mean.float()).div_(self.sd.float()).clamp_(-CLIP, CLIP)
 
 
 class Gaussian(nn.Module):
@@ -251,9 +277,9 @@ class Actor(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         if not self.mirrored:
             return self.body(self.told(obs))
-        both = self.body(self.told(torch.cat([obs, obs[:, self.obs_order] * self.obs_sign])))
+        both = self.body(self.told(torch.cat([obs, obs.index_select(1, self.obs_order) * self.obs_sign])))
         straight, flipped = both.chunk(2)
-        return 0.5 * (straight + flipped[:, self.action_order] * self.action_sign)
+        return 0.5 * (straight + flipped.index_select(1, self.action_order) * self.action_sign)
 
     def told(self, obs: Tensor) -> Tensor:
         """What the body is told."""

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
-from xml.sax.saxutils import escape
 
 from surefoot.errors import SurefootError
 
@@ -85,7 +84,7 @@ def text(root: Node) -> str:
         if node.file == root.file and node.line > line:
             parts.append("\n" * (node.line - line))
             line = node.line
-        attrs = "".join(f' {name}="{escape(value, QUOTED)}"' for name, value in node.attrs.items())
+        attrs = "".join(f' {name}="{value.translate(QUOTED)}"' for name, value in node.attrs.items())
         parts.append(f"<{node.tag}{attrs}" + (">" if node.children else "/>"))
         if node.children:
             stack.append((node, True))
@@ -93,7 +92,9 @@ def text(root: Node) -> str:
     return "".join(parts)
 
 
-QUOTED = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+QUOTED = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+)
 
 
 def parse_xml(data: bytes, file: str) -> Node:

@@ -167,5 +167,5 @@ def arm() -> Task:
         command_names=JOINTS,
         command_every=2.0,
         terms=(Pull("hand", PARAMS, seconds=(2.0, 4.0), along=(True, False, True)),),
-        settings={"envs": 128, "steps": 400_000, "horizon": 32, "gamma": 0.97, "hidden": (64, 64), "activation": "tanh", "kl": 0.02, "learner_threads": 1},
+        settings={"envs": 128, "steps": 400_000, "horizon": 32, "gamma": 0.97, "hidden": (64, 64), "activation": "tanh", "kl": 0.02},
     )  # fmt: skip

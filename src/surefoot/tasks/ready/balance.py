@@ -102,6 +102,5 @@ def balance(discrete: bool = False) -> Task:
             "activation": "tanh",
             "lr": 2e-3,
             "kl": 0.03,
-            "learner_threads": 1,
         },  # fmt: skip
     )
