@@ -3,8 +3,8 @@
     python -m benchmarks.any_robot [--only go1|...] [--quick] [--json] [--record]
 
 Each part takes one model file through the five commands of the README (`new`, `train`, `eval`, `export`, `play --record`),
-then `gate`, and reports the lines a user writes (0 where a command fails), commands, minutes of training, env steps/s, success with its interval, and the
-error of the task. Models come from the folder in SUREFOOT_MODELS, `../shared/models` if that is there; a robot whose file
+then `gate`, and reports the lines that `new` writes, the commands to a policy, minutes of training, env steps/s, success, and
+the error of the task. The user writes nothing: a command that fails ends the run. Models come from the folder in SUREFOOT_MODELS, `../shared/models` if that is there; a robot whose file
 is missing is skipped and said so. Seeds run one after the other, each with the whole machine.
 """
 
@@ -77,13 +77,13 @@ def one(robot: Robot, seed: int, quick: bool, folder: Path) -> dict[str, float]:
     surefoot("export", "run", folder=folder)
     surefoot("play", "run", "--record", "film.gif", folder=folder)
     verdict, _ = surefoot("gate", "run", folder=folder, ok=(0, 1)) if not quick else ({"passed": False}, 0.0)
-    steps = sum(1 for _ in (folder / "run" / "metrics.jsonl").open())
     last = json.loads((folder / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     ended = judged["ended"]
     return {
         "commands": commands + 1,
+        "lines": float(len((folder / task).read_text().splitlines())) if robot.kind else 0.0,
         "minutes": spent / 60,
-        "steps/s": last["steps"] / spent if steps else 0.0,
+        "steps/s": last["steps"] / spent,
         "success": judged["success"],
         "upright": ended.get("time", 0) / judged["episodes"],
         "error": float("inf") if judged["error"] is None else judged["error"],
@@ -102,7 +102,7 @@ def part(name: str, robot: Robot):
                 found.append(one(robot, seed, quick, Path(folder)))
             said(f"{name} seed {seed}: {found[-1]}")
         each = {k: [f[k] for f in found] for k in found[0]}
-        yield row(f"{name}: lines the user writes", 0.0, "", at_most=0)
+        yield row(f"{name}: lines that new writes", each["lines"], "")
         yield row(f"{name}: commands to a policy", each["commands"], "", at_most=2)
         yield row(f"{name}: training", each["minutes"], "min", at_most=robot.minutes_goal)
         yield row(f"{name}: throughput", each["steps/s"], "env steps/s")
