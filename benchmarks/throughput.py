@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from benchmarks.drivers import DRIVERS
 from benchmarks.measure import Row, interleaved, row
 from surefoot import tasks
 from surefoot.belief import Belief
-from surefoot.blocks import Blocks, sizes
+from surefoot.blocks import Blocks, share, sizes
+from surefoot.env import Env
 from surefoot.learn.collect import Collector, Obs
 from surefoot.learn.ppo import PPO
 from surefoot.learn.run import Run
@@ -57,7 +59,8 @@ class Course:
     def __init__(self, name: str, n: int, belief: Belief | None = None, whole: bool = True):
         task = tasks.resolve(name)
         first, *more = [n] if whole else sizes(n)
-        blocks = Blocks.like(tasks.env(task, first, belief or task.belief, stagger=True), more)
+        threads = share(0, 1 + len(more))
+        blocks = Blocks.like(tasks.env(task, first, belief or task.belief, threads=threads, stagger=True), more)
         self.name, self.blocks, self.collector, self.k = name, blocks, Collector(blocks), 0
         self.go(AGE)
 
@@ -92,14 +95,18 @@ class Course:
 
     def engine_time(self, batches: Sequence[Batch] | None = None) -> float:
         """The same engine calls from the same states with the same controls, and nothing else."""
-        total = 0.0
-        for env, batch, starts in zip(self.blocks.envs, batches or self.batches, self.starts):
+
+        def alone(env: Env, batch: Batch, starts: Sequence[np.ndarray]) -> float:
+            total = 0.0
             for start in starts:
                 batch.state[:] = start
                 began = time.perf_counter()
                 batch.step(nstep=env.world.substeps)
                 total += time.perf_counter() - began
-        return total
+            return total
+
+        with ThreadPoolExecutor(len(self.blocks.envs)) as pool:  # blocks at the same time, each on its own cores
+            return max(pool.map(alone, self.blocks.envs, batches or self.batches, self.starts))
 
     @property
     def batches(self) -> list[Batch]:

@@ -1,20 +1,23 @@
 """Blocks: n envs as a few Envs that take turns, so that no core waits for another.
 
-    block k:  begin (controls) -> advance (the engine, in a thread of its own, on all cores) -> end (rewards, resets, observations)
+    block k, in a thread of its own:  turn (rewards, resets, observations, policy, controls) -> advance (the engine)
 
-While the engine advances one block, the caller works on another. Which envs are in which block depends on n alone, what an
-env draws on its own number alone, and the blocks are worked on in a fixed order: bits depend neither on threads nor on time.
+While the engine advances one block, another has its turn; each has its share of the cores, so that no thread waits for a core.
+Which envs are in which block depends on n alone, what an env draws on its own number alone, and turns have a fixed order:
+bits depend neither on threads nor on time.
 """
 
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event, Semaphore
 from typing import Any
 
 import numpy as np
 
 from surefoot.belief import Belief
-from surefoot.env import Env, OnDivergence, Step
+from surefoot.env import Env, OnDivergence
 from surefoot.task import Task
 from surefoot.world import World
 
@@ -26,6 +29,11 @@ def sizes(n: int) -> list[int]:
     return [n - n // 2, n // 2] if n >= 2 * LEAST else [n]
 
 
+def share(threads: int, blocks: int) -> int:
+    """Threads of each block's engine; 0: every core, both as `threads` and as the answer."""
+    return threads if blocks == 1 else max((threads or os.cpu_count() or 1) // blocks, 1)
+
+
 class Blocks:
     """Envs with the same task, seed and belief, which count their envs on from each other."""
 
@@ -34,8 +42,7 @@ class Blocks:
         ends = np.cumsum([env.n for env in envs]).tolist()
         self.rows = [slice(end - env.n, end) for env, end in zip(envs, ends)]
         """the envs of each block"""
-        self._engine = ThreadPoolExecutor(1, "engine") if len(envs) > 1 else None
-        self._under_way: list[Future[None] | None] = [None] * len(envs)
+        self._threads = ThreadPoolExecutor(len(envs) - 1, "block") if len(envs) > 1 else None
 
     @staticmethod
     def like(env: Env, more: Sequence[int]) -> "Blocks":
@@ -45,28 +52,37 @@ class Blocks:
             envs.append(env.like(n, envs[-1].first + envs[-1].n))
         return Blocks(envs)
 
-    def begin(self, k: int, action: np.ndarray) -> None:
-        """Begin a step of block k; the engine takes it up when it is done with those before."""
-        self.envs[k].begin(action)
-        if self._engine is not None:
-            self._under_way[k] = self._engine.submit(self.envs[k].world.advance)
+    def run(self, turns: int, turn: Callable[[int, int], None]) -> None:
+        """turn(k, t) for each block k and t = 0, 1, ..., one at a time, ordered by t and then by k.
 
-    def end(self, k: int) -> Step:
-        """End the step of block k."""
-        under_way = self._under_way[k]
-        if under_way is None:
-            self.envs[k].world.advance()
-        else:
-            under_way.result()
-        self._under_way[k] = None
-        return self.envs[k].end()
+        Between two turns of a block its engine advances, while other blocks have theirs. Each block has a thread.
+        """
+        due = [Semaphore(int(k == 0)) for k in range(len(self.envs))]
+        failed = Event()
 
-    def wait(self) -> None:
-        """Until the engine is idle, whatever came of it."""
-        for k, under_way in enumerate(self._under_way):
-            if under_way is not None:
-                under_way.exception()
-            self._under_way[k] = None
+        def work(k: int) -> None:
+            try:
+                for t in range(turns):
+                    due[k].acquire()
+                    if failed.is_set():
+                        return
+                    turn(k, t)
+                    due[(k + 1) % len(due)].release()
+                    if t + 1 < turns:
+                        self.envs[k].world.advance()
+            except BaseException:
+                failed.set()
+                for other in due:
+                    other.release()
+                raise
+
+        others = [self._threads.submit(work, k) for k in range(1, len(self.envs))] if self._threads else []
+        try:
+            work(0)
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
 
     def reset(self, seed: int | None = None) -> dict[str, np.ndarray]:
         return _rows([env.reset(seed) for env in self.envs])

@@ -7,6 +7,7 @@ import pytest
 
 from surefoot import blocks, tasks
 from surefoot.blocks import Blocks
+from surefoot.errors import SurefootError
 from surefoot.learn.collect import FLAGS, Collector, Rollout
 
 TASK = tasks.resolve("balance")
@@ -135,3 +136,29 @@ def test_a_policy_that_fails_while_the_engine_runs_leaves_nothing_running():
         Collector(split("balance", [64])).collect(law("balance"), 60, ("critic",)),
         c.collect(law("balance"), 60, ("critic",)),
     )
+
+
+def test_blocks_have_their_turns_in_one_order_and_an_error_in_any_turn_ends_all():
+    task = tasks.resolve("balance")
+    three = Blocks.like(tasks.env(task, 3, task.belief, threads=1), [2, 2])
+    three.reset()
+    order: list[tuple[int, int]] = []
+
+    def turn(k: int, t: int) -> None:
+        order.append((t, k))
+        if t:
+            three.envs[k].end()
+        three.envs[k].begin(np.zeros((three.envs[k].n, 1)))
+
+    three.run(4, turn)
+    assert order == [(t, k) for t in range(4) for k in range(3)]
+    last: list[int] = []
+
+    def failing(k: int, t: int) -> None:
+        last.append(k)
+        if (t, k) == (0, 1):
+            raise SurefootError("the second block fails")
+
+    with pytest.raises(SurefootError, match="the second block fails"):
+        three.run(3, failing)
+    assert last == [0, 1]  # nobody had a turn after it

@@ -53,17 +53,17 @@ class Collector:
         now = [{g: a[rows] for g, a in self.obs.items()} for rows in blocks.rows]
         for env in blocks.envs:
             env.reward_sums[:] = 0.0
-        try:
-            for t in range(T + 1):
-                for k, rows in enumerate(blocks.rows):
-                    if t:
-                        now[k] = _note(r, t - 1, rows, blocks.end(k))
-                    for g in groups:
-                        seen[g][t, rows] = now[k][g]
-                    if t < T:
-                        blocks.begin(k, _acted(r, t, rows, act(now[k], t, rows)))
-        finally:
-            blocks.wait()
+
+        def turn(k: int, t: int) -> None:
+            env, rows = blocks.envs[k], blocks.rows[k]
+            if t:
+                now[k] = _note(r, t - 1, rows, env.end())
+            for g in groups:
+                seen[g][t, rows] = now[k][g]
+            if t < T:
+                env.begin(_acted(r, t, rows, act(now[k], t, rows)))
+
+        blocks.run(T + 1, turn)
         self.obs = {g: np.concatenate([o[g] for o in now]) for g in self.obs}
         mean = np.sum([env.reward_sums for env in blocks.envs], 0) / (T * blocks.n * blocks.world.dt)
         self.terms = {f"reward/{name}": float(value) for name, value in zip(blocks.task.rewards, mean)}

@@ -196,6 +196,7 @@ class Distill(PolicyLearner):
         driven = torch.rand(self.env.n, generator=rng) < self.mixed()
         noise = s.noise * torch.randn((s.horizon, self.env.n, len(self.env.task.action.names)), generator=rng)
 
+        @torch.no_grad()  # a setting of the thread, and each block has its own
         def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             seen = torch.from_numpy(np.clip((obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
             told, right = self._teach(obs)

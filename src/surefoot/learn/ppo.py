@@ -194,6 +194,7 @@ class PPO(PolicyLearner):
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         noise = self.head.noise(self.settings.horizon, self.env.n, rng)
 
+        @torch.no_grad()  # a setting of the thread, and each block has its own
         def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             told = torch.from_numpy(obs["actor"])
             seen = self.see_actor(told)

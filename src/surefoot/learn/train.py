@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 from surefoot import tasks
 from surefoot.belief import Belief
-from surefoot.blocks import Blocks, sizes
+from surefoot.blocks import Blocks, share, sizes
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.judge import Judged
@@ -336,4 +336,5 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
 def _env(spec: RunSpec, parents: Parents, task: Task, threads: int) -> Blocks:
     assert spec.settings is not None
     first, *more = sizes(spec.settings.envs)
-    return Blocks.like(tasks.env(task, first, spec.belief, spec.seed, threads, stagger=True, terms=parents.terms), more)
+    own = share(threads, 1 + len(more))
+    return Blocks.like(tasks.env(task, first, spec.belief, spec.seed, own, stagger=True, terms=parents.terms), more)
