@@ -208,7 +208,7 @@ ODD = """<mujoco model="odd"><worldbody><geom name="floor" type="plane" size="5 
   <body name="box" pos="0 0 .5"><freejoint/><geom size=".1" mass="2"/><site name="a" pos=".1 0 0"/>
     <body name="arm"><joint name="turn" axis="0 1 0" range="-60 120" actuatorfrcrange="-6 6"/><geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".3"/>
       <body name="rod" pos=".2 0 0"><joint name="slide" type="slide" axis="1 0 0"/><geom size=".02" mass=".1"/><site name="b"/></body></body>
-    <body name="wheel" pos="0 .2 0"><joint name="spin" axis="0 1 0"/><geom size=".05" mass=".2"/></body>
+    <body name="wheel" pos="0 .2 0"><joint name="spin" axis="0 1 0" armature=".01"/><geom size=".05" mass=".2"/></body>
   </body></worldbody>
   <tendon><spatial name="rope"><site site="a"/><site site="b"/></spatial></tendon>
   <actuator><motor joint="turn" gear="3"/><position name="out" joint="slide" kp="20"/><velocity name="roll" joint="spin" kv=".1"/>
