@@ -4,11 +4,15 @@ import inspect
 import runpy
 import subprocess
 import sys
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import surefoot as sf
+from surefoot.cli import main
+from surefoot.gate.gate import Plan
 
 ROOT = Path(__file__).parents[1]
 MADE = runpy.run_path(str(ROOT / "docs" / "make_api.py"), run_name="made")
@@ -37,10 +41,67 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         _ = sf.trian
 
 
-def test_a_script_trains_evaluates_and_loads_by_public_names_alone(tmp_path):
-    task = sf.resolve("balance")
-    small = sf.PPOSettings(envs=16, horizon=8, steps=256, hidden=(8,), minibatches=2)
-    mine = sf.Box.ranges(task.params, {"cart_mass": (0.8, 1.2)})
-    path = sf.train("balance", tmp_path / "r", belief=mine, settings=small, judge=sf.Judging(128, 4))
-    found = sf.evaluate(sf.load_policy(path), sf.make_env(task, 6, mine, seed=1))
+SMALL = {"envs": 16, "horizon": 8, "hidden": (8,), "minibatches": 2}
+
+
+def mine() -> sf.Task:
+    return replace(sf.resolve("balance"), name="mine", seconds=2.0)
+
+
+def test_a_script_trains_evaluates_gates_and_exports_a_task_of_its_own(tmp_path):
+    task = mine()
+    near = sf.Box.ranges(task.params, {"cart_mass": (0.8, 1.2)})
+    run = sf.train(task, tmp_path / "r", belief=near, steps=256, change=SMALL, judge=sf.Judging(128, 4))
+    assert run.task is task and run.policy.contract.task == "mine"
+    found = sf.evaluate(run, belief=near, episodes=6)
     assert len(found.success) == 6 and (found.e[:, task.params.index("cart_mass")] <= 1.2).all()
+    again = sf.evaluate(sf.load_policy(run), sf.make_env(task, 6, near, seed=1))
+    assert (again.returns == found.returns).all()
+    verdict = sf.gate(run, plan=Plan(episodes=20, per_load=4, motion=4, repeats=1, search=(4, 4, 4)))
+    assert not verdict.holds and verdict.checks  # it has learned nothing
+    assert sf.export(run, tmp_path / "p.onnx").read_bytes() == (tmp_path / "r" / "policy.onnx").read_bytes()
+
+
+def test_a_run_of_a_task_made_in_a_script_says_how_to_give_it(tmp_path):
+    run = sf.train(mine(), tmp_path / "r", steps=256, change=SMALL)
+    with pytest.raises(sf.SurefootError, match="task 'mine'; name that task yourself: --task FILE.py"):
+        sf.evaluate(run.folder)
+    with pytest.raises(sf.SurefootError, match="mine was made in a script.* surefoot train FILE.py --resume RUN"):
+        sf.resume(run.folder)
+    with pytest.raises(sf.SurefootError, match="a run of mine, and it keeps its task; found hover"):
+        sf.resume(run.folder, "hover")
+    file = tmp_path / "made.py"
+    file.write_text("from dataclasses import replace\nimport surefoot as sf\ndef task() -> sf.Task:\n    return replace(sf.resolve('balance'), name='mine', seconds=2.0)\n")  # fmt: skip
+    assert main(["eval", str(run.folder), "--task", str(file), "--episodes", "4", "--json"]) == 0
+    assert main(["train", str(file), "--resume", str(run.folder)]) == 0
+    assert sf.resume(run).task.name == "mine"
+
+
+def test_a_changed_task_of_a_script_is_noticed(tmp_path):
+    run = sf.train(mine(), tmp_path / "r", steps=256, change=SMALL)
+    with pytest.raises(sf.SurefootError, match="seconds: 3.0, was 2.0"):
+        sf.resume(run.folder, replace(mine(), seconds=3.0))
+
+
+def test_a_function_is_found_again_by_its_module(tmp_path):
+    run = sf.train(mine, tmp_path / "r", steps=256, change=SMALL)
+    assert f'"task": "{__name__}:mine"' in (tmp_path / "r" / "run.json").read_text()
+    assert sf.evaluate(run.folder, f"{__name__}:mine", episodes=2).e.shape[0] == 2
+
+
+def test_what_is_no_task_is_refused_in_words(tmp_path):
+    with pytest.raises(sf.SurefootError, match="expected a Task, a function that makes one, or a reference, found int"):
+        sf.train(3, tmp_path / "r")
+    with pytest.raises(sf.SurefootError, match="settings say all"):
+        sf.train("balance", tmp_path / "r", steps=3, settings=sf.PPOSettings())
+
+
+def test_cross_takes_a_task_of_a_script(tmp_path):
+    small = replace(mine(), settings=SMALL | {"steps": 256})
+    done = sf.cross(small, tmp_path, episodes=4)
+    assert done.facts["task"] == "mine" and set(done.results) == {"nominal", "belief"}
+
+
+def test_verbs_keep_their_names_when_rooms_of_the_same_name_are_imported():
+    import_module("surefoot.gate.gate"), import_module("surefoot.cross")
+    assert inspect.isfunction(sf.gate) and inspect.isfunction(sf.cross)

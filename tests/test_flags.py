@@ -37,6 +37,35 @@ def _items(flag):
     return flag.kind.__args__
 
 
+LISTED = [(name, f.name) for name in VERBS for f in flags(load(name)) if f.many and not f.positional]
+
+
+@pytest.mark.parametrize("name, flag", LISTED)
+def test_a_list_before_positional_arguments_leaves_them_theirs(name, flag):
+    """`surefoot gate --in bullet RUN`: words, commas and the flag again, each before what the verb cannot do without."""
+    verb, f = load(name), next(f for f in flags(load(name)) if f.name == flag)
+    places = [p.name for p in flags(verb) if p.positional]
+    item = "1" if f.kind.__args__[0] in (int, float) else "nominal" if flag == "through" else "a=1"
+    items = [item] * (1 if ... in f.kind.__args__ else len(f.kind.__args__))
+    given = ["hover"] * len(places)
+    wanted = with_lists(verb, [*given, f"--{flag}", *items])
+    assert with_lists(verb, [f"--{flag}", *items, *given]) == wanted
+    assert with_lists(verb, [f"--{flag}", *items, "--seed", "3", *given]) == ["--seed", "3", *wanted]
+    if f.commas:
+        assert with_lists(verb, [f"--{flag}", ",".join(items), *given]) == wanted
+
+
+def test_lists_that_could_each_have_swallowed_an_argument_say_what_to_write(capsys):
+    assert main(["gate", "--in", "bullet", "mujoco", "--limit", "push=1", "latency=2"]) == 2
+    assert "--in: a list takes every word after it, and POLICY is missing; write POLICY first: surefoot gate POLICY --in bullet" in capsys.readouterr().err  # fmt: skip
+    assert main(["identify", "--learn", "kp", "robot.xml", "a.csv", "b.csv"]) == 2
+    assert "write MODEL LOGS first: surefoot identify MODEL LOGS --learn kp" in capsys.readouterr().err
+    gate = _parse(["gate", "--in", "mujoco", "bullet", "RUN", "--limit", "push=1"])
+    assert str(gate.policy) == "RUN" and gate.engines == ("mujoco", "bullet") and gate.limit == ("push=1",)
+    again = _parse(["train", "--range", "mass=0.9..1.1x", "latency=0..0.01", "--resume", "run"])
+    assert again.task == "" and again.range == ("mass=0.9..1.1x", "latency=0..0.01")
+
+
 def test_numbers_below_zero_and_paths_with_commas_survive():
     gate = _parse(["gate", "runs/a,b", "--command", "-0.5,0,1e-1", "--in", "mujoco,bullet", "--in", "mujoco:rk4"])
     assert gate.command == (-0.5, 0.0, 0.1) and gate.engines == ("mujoco", "bullet", "mujoco:rk4")

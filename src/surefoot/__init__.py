@@ -1,40 +1,55 @@
 """surefoot takes a robot model to a policy that keeps its footing in the real world. The law is x' = f(x, u, e).
 
     import surefoot as sf
-    task = sf.resolve("hover")
-    path = sf.train("hover", "runs/hover", belief=task.belief)
-    print(sf.evaluate(sf.load_policy(path), sf.make_env(task, 200, task.belief, seed=1)).rate)
+    task = sf.velocity(sf.Robot.file("go2/scene.xml"))
+    run = sf.train(task, "run", steps=1_000_000)
+    print(sf.evaluate(run).rate, sf.gate(run).holds, sf.export(run))
 
 The public names are imported when they are first used: `sf.train` waits for torch, `import surefoot` for nothing. docs/api.md
 describes them; both it and the types in __init__.pyi are made from this table by docs/make_api.py.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
 
 PUBLIC = {
     "nouns": {
-        "Task": "task:Task", "Robot": "robot:Robot", "Env": "env:Env", "Policy": "policy:Policy", "Contract": "contract:Contract",
-        "Log": "log:Log", "Report": "report:Report", "Verdict": "verdict:Verdict", "SurefootError": "errors:SurefootError",
+        "Robot": "robot:Robot", "Task": "task:Task", "Env": "env:Env", "Policy": "policy:Policy", "Contract": "contract:Contract",
+        "Run": "verbs.script:Run", "Verdict": "verdict:Verdict", "Log": "log:Log", "SurefootError": "errors:SurefootError",
     },
     "unknowns and beliefs": {
-        "Param": "params:Param", "Params": "params:Params", "Belief": "belief:Belief", "Box": "belief:Box",
-        "Beta": "belief:Beta", "Gaussian": "belief:Gaussian", "Truncated": "belief:Truncated", "Particles": "belief:Particles",
-        "point": "belief:point",
+        "Param": "params:Param", "Params": "params:Params", "Belief": "belief:Belief", "Box": "belief:Box", "point": "belief:point",
+    },
+    "tasks": {
+        "velocity": "tasks:velocity", "reach": "tasks:reach", "hover": "tasks:hover", "resolve": "tasks:resolve",
+        "make_env": "tasks:env",
     },
     "verbs": {
-        "resolve": "tasks.registry:resolve", "make_env": "tasks:env", "train": "learn.train:train",
-        "settings_for": "learn.train:settings_for", "PPOSettings": "learn.settings:PPOSettings", "Judging": "learn.settings:Judging", "load_policy": "deploy.bundle:load",
-        "evaluate": "tasks.rollout:evaluate", "candidate": "gate.candidate:candidate", "judge": "gate.gate:gate",
+        "train": "verbs.script:train", "resume": "verbs.script:resume", "PPOSettings": "learn.settings:PPOSettings",
+        "Judging": "learn.settings:Judging", "evaluate": "verbs.script:evaluate", "gate": "verbs.script:gate",
+        "export": "verbs.script:export", "cross": "verbs.script:cross", "load_policy": "deploy.bundle:load",
         "record": "tasks.record:record", "replay": "real2sim.replay:replay", "identify": "real2sim.identify:identify",
         "diagnose": "doctor.diagnosis:diagnose",
     },
 }  # fmt: skip
-"""group -> public name -> where it is: module:name. `gate` and `cross` are rooms, so the gate's verb is `judge`"""
+"""group -> public name -> where it is: module:name"""
 _HOME = {name: home for group in PUBLIC.values() for name, home in group.items()}
 __all__ = sorted(_HOME)  # noqa: PLE0605
+
+
+class _Package(ModuleType):
+    """`gate` and `cross` are verbs here; importing the rooms of these names must not hide them."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOME or not isinstance(value, ModuleType):
+            ModuleType.__setattr__(self, name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -1,36 +1,36 @@
 """Types of the public names; made by docs/make_api.py."""
 
 from surefoot.belief import Belief as Belief
-from surefoot.belief import Beta as Beta
 from surefoot.belief import Box as Box
-from surefoot.belief import Gaussian as Gaussian
-from surefoot.belief import Particles as Particles
-from surefoot.belief import Truncated as Truncated
 from surefoot.belief import point as point
 from surefoot.contract import Contract as Contract
 from surefoot.deploy.bundle import load as load_policy
 from surefoot.doctor.diagnosis import diagnose as diagnose
 from surefoot.env import Env as Env
 from surefoot.errors import SurefootError as SurefootError
-from surefoot.gate.candidate import candidate as candidate
-from surefoot.gate.gate import gate as judge
 from surefoot.learn.settings import Judging as Judging
 from surefoot.learn.settings import PPOSettings as PPOSettings
-from surefoot.learn.train import settings_for as settings_for
-from surefoot.learn.train import train as train
 from surefoot.log import Log as Log
 from surefoot.params import Param as Param
 from surefoot.params import Params as Params
 from surefoot.policy import Policy as Policy
 from surefoot.real2sim.identify import identify as identify
 from surefoot.real2sim.replay import replay as replay
-from surefoot.report import Report as Report
 from surefoot.robot import Robot as Robot
 from surefoot.task import Task as Task
 from surefoot.tasks import env as make_env
+from surefoot.tasks import hover as hover
+from surefoot.tasks import reach as reach
+from surefoot.tasks import resolve as resolve
+from surefoot.tasks import velocity as velocity
 from surefoot.tasks.record import record as record
-from surefoot.tasks.registry import resolve as resolve
-from surefoot.tasks.rollout import evaluate as evaluate
+from surefoot.verbs.script import Run as Run
+from surefoot.verbs.script import cross as cross
+from surefoot.verbs.script import evaluate as evaluate
+from surefoot.verbs.script import export as export
+from surefoot.verbs.script import gate as gate
+from surefoot.verbs.script import resume as resume
+from surefoot.verbs.script import train as train
 from surefoot.verdict import Verdict as Verdict
 
 __version__: str

@@ -3,6 +3,8 @@
 One grammar for lists, in every verb: words, commas, or the flag again.
 
     --hidden 128 128        --hidden 128,128        --hidden 128 --hidden 128
+
+A list before a positional argument leaves it what it needs: `gate --in bullet RUN` tests RUN in bullet.
 """
 
 import ast
@@ -15,6 +17,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tyro import conf
+
+from surefoot.errors import SurefootError
 
 
 @dataclass(frozen=True)
@@ -123,24 +127,88 @@ def _metavar(kind: Any) -> str:
     return {int: "INT", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
 
 
+@dataclass
+class _Segment:
+    """Words after a list's flag."""
+
+    flag: Flag
+    at: int
+    """how many other words came before it"""
+    words: list[str]
+
+
 def with_lists(verb: type[Any], args: Sequence[str]) -> list[str]:
-    """The arguments with each list said once, at the end, in words: whichever way it was written."""
-    many = {f"--{f.name}": f for f in flags(verb) if f.many and not f.positional}
-    rest: list[str] = []
+    """The arguments with each list said once, at the end, in words: whichever way it was written.
+
+    Where a positional argument is missing, it is what a list before it would swallow: `gate --in bullet RUN`.
+    """
+    found = flags(verb)
+    rest, segments, places = _parted({f"--{f.name}": f for f in found if not f.positional}, args)
+    _give_back(verb, found, rest, segments, places)
     lists: dict[str, list[str]] = {}
-    into = rest
-    for word in args:
-        flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", "")
-        name = flag.replace("_", "-")
-        if name in many:
-            into = lists.setdefault(name, [])
-            into += _items(many[name], value) if equals else []
-        elif word.startswith("--"):
-            into = rest
-            into.append(word)
-        else:
-            into += [word] if into is rest else _items(many[next(k for k, v in lists.items() if v is into)], word)
+    for s in segments:
+        lists.setdefault(f"--{s.flag.name}", []).extend(w for word in s.words for w in _items(s.flag, word))
     return [*rest, *(w for name, items in lists.items() for w in (name, *items))]
+
+
+def _parted(known: dict[str, Flag], args: Sequence[str]) -> tuple[list[str], list[_Segment], int]:
+    """Words that are no list's, lists, and how many of the words are positional arguments."""
+    rest: list[str] = []
+    segments: list[_Segment] = []
+    into: _Segment | None = None
+    valued, places = False, 0  # whether the word to come is a flag's value
+    for word in args:
+        name, equals, value = word.partition("=") if word.startswith("--") else ("", "", "")
+        flag = known.get(name.replace("_", "-"))
+        if flag is not None and flag.many:
+            into = _Segment(flag, len(rest), [value] if equals else [])
+            segments.append(into)
+        elif name:
+            into, valued = None, flag is not None and flag.kind is not bool and not equals
+            rest.append(word)
+        elif into is not None and _fits(into, word):
+            into.words.append(word)
+        else:
+            places, valued, into = places + (not valued), False, None
+            rest.append(word)
+    return rest, segments, places
+
+
+def _fits(segment: _Segment, word: str) -> bool:
+    """Whether a word can belong to a list: a number to one of numbers, up to as many as it takes."""
+    kinds = get_args(segment.flag.kind)
+    if ... not in kinds and sum(len(_items(segment.flag, w)) for w in segment.words) >= len(kinds):
+        return False
+    return kinds[0] not in (int, float) or all(_is_number(w) for w in _items(segment.flag, word))
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _give_back(verb: type[Any], found: list[Flag], rest: list[str], segments: list[_Segment], places: int) -> None:
+    """Moves positional arguments out of the one list that swallowed them; refused in words where it could be several."""
+    wanted = [f for f in found if f.positional and (f.default is MISSING or f.name == "task")]
+    if {"--resume", "--settings"} & {w.partition("=")[0] for w in rest}:  # of train: they say the task
+        return
+    lacks = len(wanted) - places
+    long = [s for s in segments if len(s.words) > lacks]
+    if lacks <= 0 or not long:
+        return
+    names = " ".join(f.name.upper() for f in wanted)
+    if len(long) > 1 or any(f.many for f in wanted) and len(long[0].words) > lacks + 1:
+        flag = f"--{long[0].flag.name}"
+        raise SurefootError(
+            f"{flag}: a list takes every word after it, and {names} is missing; write {names} first: "
+            f"surefoot {verb.__name__.lower()} {names} {flag} {','.join(long[0].words[:1])} ..."
+        )
+    own = long[0]
+    rest[own.at : own.at] = own.words[-lacks:]
+    del own.words[-lacks:]
 
 
 def _items(flag: Flag, word: str) -> list[str]:

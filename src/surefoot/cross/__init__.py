@@ -22,6 +22,7 @@ from surefoot.policy import Policy
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.realities import reality
 from surefoot.task import Task
+from surefoot.tasks.registry import Reference, located
 from surefoot.tasks.rollout import Evaluation, evaluate
 
 PASS = 0.9  # success rate that counts as having crossed
@@ -40,7 +41,7 @@ class Crossed:
 
 
 def cross(
-    reference: str,
+    task: Reference,
     out: Path,
     seed: int = 0,
     reality_seed: int = 0,
@@ -49,8 +50,8 @@ def cross(
     belief: Belief | None = None,
     watch: Watch = unwatched,
 ) -> Crossed:
-    """Train a task, by its reference, in the nominal world and over a belief (its own), and judge both in a reality."""
-    task = tasks.resolve(reference)
+    """Train a task in the nominal world and over a belief (its own), and judge both in a reality."""
+    reference, task = located(task)
     belief = belief or task.belief
     if not isinstance(belief, Box):
         raise SurefootError(f"{task.name}: cross needs a belief of ranges (a box), found {type(belief).__name__}")
@@ -65,14 +66,14 @@ def cross(
     began, say = time.monotonic(), lambda words: watch(Progress(words, stays=True))
     results: dict[str, dict[str, Evaluation]] = {}
     policies: dict[str, Policy] = {}
-    settings = settings_for(reference, {} if steps is None else {"steps": steps})
+    settings = settings_for(task, {} if steps is None else {"steps": steps})
     if steps is not None and settings.rounding:
         say(f"note: {settings.rounding}")
     for k, (kind, doing) in enumerate(
         (("nominal", "training in the nominal world"), ("belief", "training over the belief"))
     ):
         say(f"{2 * k + 1}. {doing}")
-        path = train(reference, out / kind, seed=seed, belief=worlds[kind], settings=settings, watch=watch)
+        path = train((reference, task), out / kind, seed=seed, belief=worlds[kind], settings=settings, watch=watch)
         policies[kind] = bundle.load(path)
         results[kind] = {w: _judge(policies[kind], task, b, episodes) for w, b in worlds.items()}
         met, home = results[kind]["reality"].rate, results[kind][kind].rate

@@ -10,6 +10,7 @@ again, so that a contract that was changed, or a net that answers otherwise, is 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ class OnnxPolicy(Policy):
         return self.graph.run(obs, "latent")
 
 
-def find(path: Path) -> Path:
+def find(path: str | PathLike[str]) -> Path:
     """The policy.onnx meant by a run folder, a bundle folder or the file itself."""
     path = Path(path)
     if path.is_dir():
@@ -162,7 +163,7 @@ def _kind(path: Path) -> str:
     return f"a file called {path.suffix or 'nothing'}"
 
 
-def load(path: Path) -> OnnxPolicy:
+def load(path: str | PathLike[str]) -> OnnxPolicy:
     """A policy of ours; refused where anything in it is not as it was written."""
     path = find(path)
     graph = read(path)

@@ -42,7 +42,7 @@ class Candidate:
 
 def candidate(
     path: Path,
-    task: str = "",
+    task: str | Task = "",
     model: Path | None = None,
     contract_file: Path | None = None,
     command: tuple[float, ...] | None = None,
@@ -80,10 +80,10 @@ def _foreign(
     return Candidate(str(path), policy, task, parents, found.contract, rewire, notes)
 
 
-def _ours(path: Path, policy: OnnxPolicy, name: str) -> Candidate:
+def _ours(path: Path, policy: OnnxPolicy, given: str | Task) -> Candidate:
     """With the task it was made for, or another that it fits."""
-    task = tasks.of(policy.contract, name)
-    notes = tuple(changed(path, policy, task, name))
+    task = tasks.of(policy.contract, given)
+    notes = tuple(changed(path, policy, task, "" if isinstance(given, Task) else given))
     task = replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
     parents = {"policy": files.sha256(policy.graph.data)}
     return Candidate(str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)))

@@ -20,6 +20,7 @@ from surefoot.sim import learned
 from surefoot.sim.learned import LearnedTerm
 from surefoot.task import Task
 from surefoot.tasks import ObsOverride
+from surefoot.tasks.registry import Reference, located
 
 FOLDERS = ("teacher", "base", "terms")  # of a run
 
@@ -121,12 +122,21 @@ def _same_meaning(start: str, was_: tuple[RunSpec, Task], now_: tuple[RunSpec, T
             raise SurefootError(f"{where}: its {group} is told {was}; here it would be told {now}")
 
 
-def task_of(spec: RunSpec, where: str, given: str = "") -> Task:
+def task_of(spec: RunSpec, where: str, given: Reference = "") -> Task:
     """The task of a spec: by its name, or as the user gives it again. No file of a run makes code run."""
-    if given:
-        if not same_task(given, spec.task):
-            raise SurefootError(f"{where}: task: a run of {spec.task}, and it keeps its task; found {given}")
-        return tasks.resolve(given)
+    unnamed = not is_code(spec.task) and spec.task not in tasks.names()
+    if given != "":
+        reference = given if isinstance(given, str) else ""
+        found = located(given)[1] if unnamed or not reference or same_task(reference, spec.task) else None
+        if found is None or unnamed and found.name != spec.task:
+            name = reference or (found.name if found else "")
+            raise SurefootError(f"{where}: task: a run of {spec.task}, and it keeps its task; found {name}")
+        return found
+    if unnamed:
+        raise SurefootError(
+            f"{where}: task: {spec.task} was made in a script, and no name leads to it: give the file or function that makes it: "
+            "surefoot train FILE.py --resume RUN (in Python: task=)"
+        )
     if is_code(spec.task):
         raise SurefootError(
             f"{where}: task: {spec.task} is code, which runs only where you name it yourself: "

@@ -34,7 +34,11 @@ from surefoot.task import Task
 from surefoot.task_check import check_groups
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.provenance import Provenance, changes, provenance
+from surefoot.tasks.registry import Reference, located
 from surefoot.tasks.rollout import contract
+
+Located = tuple[str, Task]
+"""a reference and the task it leads to"""
 
 
 class Asked(TypedDict, total=False):
@@ -60,18 +64,18 @@ class Asked(TypedDict, total=False):
     """evaluations while training; the best policy is kept as best.onnx"""
 
 
-def settings_for(task_name: str, changes: dict[str, Any] | None = None) -> PPOSettings:
+def settings_for(task: Reference, changes: dict[str, Any] | None = None) -> PPOSettings:
     """The task's tuned settings, with changes."""
     known = PPOSettings.__dataclass_fields__
     for k in changes or {}:
         if k not in known:
             raise unknown("setting", k, known)
-    return replace(tuned(PPOSettings, tasks.resolve(task_name)), **(changes or {}))
+    return replace(tuned(PPOSettings, located(task)[1]), **(changes or {}))
 
 
-def plan(task_name: str, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
+def plan(task: Reference, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
     """The spec of what is asked, and what it stands on."""
-    return _plan(task_name, tasks.resolve(task_name), asked)
+    return _plan(*located(task), asked)
 
 
 def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
@@ -98,7 +102,7 @@ def _net(policy: Path | PolicyNet | None) -> PolicyNet | None:
 
 
 def train(
-    what: str | RunSpec,
+    what: Reference | Located | RunSpec,
     out: Path,
     *,
     parents: Parents | None = None,
@@ -106,7 +110,7 @@ def train(
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     resume_if_same: bool = False,
-    task: str = "",
+    task: Reference = "",
     **asked: Unpack[Asked],
 ) -> Path:
     """Train a policy; returns its path. `what` is a task, with the rest as keywords, or a spec with its parents.
@@ -122,13 +126,15 @@ def train(
         spec, parents = what, parents or Parents()
         parents.check(spec)
         found = task_of(spec, "spec", task)
+        reference = task if isinstance(task, str) and task else spec.task
     else:
-        task, found = what, tasks.resolve(what)
-        spec, parents = _plan(task, found, asked)
+        reference, found = what if isinstance(what, tuple) else located(what)
+        spec, parents = _plan(reference, found, asked)
+        task = reference if isinstance(what, str) else found
     if resume_if_same and (out / "run.json").exists():
         check_same(out, spec)
         return resume(out, threads, watch, save_every, together(out), task)
-    run = Run.create(out, spec.to_json() | {"provenance": provenance(found, task or spec.task).to_json()})
+    run = Run.create(out, spec.to_json() | {"provenance": provenance(found, reference).to_json()})
     try:
         with rollback_on_error(run):
             parents.keep(run)
@@ -148,7 +154,7 @@ def _finish(run: Run, learner: PolicyLearner, watch: Watch | None, save_every: f
 
 def alone(folder: Path, spec: RunSpec) -> str:
     """How to go on with a run by itself."""
-    task = f"{quote(spec.task)} " if is_code(spec.task) else ""
+    task = f"{quote(spec.task)} " if is_code(spec.task) else "" if spec.task in tasks.names() else "FILE.py "
     return f"go on with: surefoot train {task}--resume {quote(str(folder))}"
 
 
@@ -180,7 +186,7 @@ def check_same(folder: Path, spec: RunSpec) -> None:
 
 
 def progressive(
-    task_name: str,
+    task: Reference,
     out: Path,
     stages: Sequence[Belief],
     *,
@@ -197,7 +203,7 @@ def progressive(
     for k, belief in enumerate(stages):
         asked |= {"belief": belief, "start": found[-1].parent if found else asked.get("start")}
         how: Any = {"threads": threads, "watch": watch, "save_every": save_every, "resume_if_same": True}
-        found.append(train(task_name, Path(out) / f"stage{k + 1}", **how, **asked))
+        found.append(train(task, Path(out) / f"stage{k + 1}", **how, **asked))
     return found
 
 
@@ -220,7 +226,7 @@ def resume(
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     advice: str = "",
-    task: str = "",
+    task: Reference = "",
     allow_changes: bool = False,
 ) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened.
@@ -235,7 +241,8 @@ def resume(
         if spec.inputs:
             raise SurefootError(f"{where}: learned from a log: give the command that began it again, and it goes on")
         found = task_of(spec, where, task)
-        _check_unchanged(run, provenance(found, task or spec.task), allow_changes)
+        reference = task if isinstance(task, str) and task else spec.task
+        _check_unchanged(run, provenance(found, reference), allow_changes)
         saved, parents = run.newest(), kept(run.folder, spec, found)
         if saved is None and spec.start is not None:
             nets, origin = start_nets(Path(spec.start.run), spec, found)

@@ -109,9 +109,10 @@ def task_named(contract: Contract) -> Task:
     return named(contract.task)
 
 
-def of(contract: Contract, name: str = "") -> Task:
-    """The task a policy with this contract was made for, or the one that `name` refers to, which it fits."""
-    task = for_contract(resolve(name) if name else task_named(contract), contract)
+def of(contract: Contract, given: str | Task = "") -> Task:
+    """The task a policy with this contract was made for, or the one that is given, which it fits."""
+    known = given if isinstance(given, Task) else resolve(given) if given else task_named(contract)
+    task = for_contract(known, contract)
     if task.action.names != contract.action.names:
         theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
         raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")

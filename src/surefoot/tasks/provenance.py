@@ -35,6 +35,7 @@ class Provenance:
     text: str
     """of that file"""
     text_hash: str
+    """empty where a Task was made in a script: there is no file to compare"""
     model: str
     """the robot's name"""
     model_hash: str
@@ -72,7 +73,7 @@ def provenance(task: Task, reference: str) -> Provenance:
     return Provenance(
         source=source,
         text=text if len(text) <= LONGEST else "",
-        text_hash=sha256(text.encode()),
+        text_hash=sha256(text.encode()) if text else "",
         model=os.path.basename(task.robot.path) or task.robot.name,
         model_hash=loaded.hash,
         compiled_hash=loaded.compiled_hash,
@@ -118,7 +119,7 @@ def _numbers(task: Task, timestep: float) -> dict[str, Any]:
 def changes(was: Provenance, now: Provenance) -> list[str]:
     """What has changed, a sentence each."""
     found = []
-    if was.text_hash != now.text_hash or dict(was.numbers) != dict(now.numbers):
+    if _other(was.text_hash, now.text_hash) or dict(was.numbers) != dict(now.numbers):
         found.append(f"the task {now.source} has changed since this policy was trained: {_task(was, now)}")
     if was.model_hash != now.model_hash:
         named = _first([*_differing(was.files, now.files)] or ["its files in another order"])
@@ -137,10 +138,15 @@ def changes_of_hashes(parents: Mapping[str, str], now: Provenance) -> list[str]:
     """What a policy's contract alone tells: that something has changed, not what."""
     known, own = dict(parents), now.parents()
     names = {"task": f"the task {now.source}", "model": f"the model {now.model}", "compiled": f"the compiled model of {now.model}"}  # fmt: skip
-    differ = [k for k in names if k in known and known[k] != own[k]]
+    differ = [k for k in names if k in known and _other(known[k], own[k])]
     if "model" in differ and "compiled" in differ:
         differ.remove("compiled")
     return [f"{names[k]} has changed since this policy was trained" for k in differ]
+
+
+def _other(was: str, now: str) -> bool:
+    """Hashes of two texts that are known."""
+    return bool(was and now) and was != now
 
 
 def _task(was: Provenance, now: Provenance) -> str:

@@ -24,6 +24,8 @@ from surefoot.tasks.ready.hover import hover
 from surefoot.tasks.ready.walk import walk
 
 GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:function
+Reference = str | Task | Callable[[], Task]
+"""how a user gives a task: a name, `file.py[:function]`, `module:function`; in Python also a Task, or a function that makes one"""
 READY: dict[str, Callable[[], Task]] = {
     "arm": arm,
     "balance": balance,
@@ -67,6 +69,24 @@ def resolve(reference: str) -> Task:
         module, _, function = reference.partition(":")
         return _called(_imported(module, reference), function, reference)
     return named(reference)
+
+
+def located(given: Reference) -> tuple[str, Task]:
+    """The reference by which a task can be given again, and the task. Of a Task itself it is the name alone."""
+    if isinstance(given, str):
+        return given, resolve(given)
+    if isinstance(given, Task):
+        check_groups(given, ("actor",))
+        return given.name, given
+    if not callable(given):
+        raise SurefootError(
+            f"task: expected a Task, a function that makes one, or a reference, found {type(given).__name__}"
+        )
+    name = getattr(given, "__qualname__", "")
+    task = _made(lambda: given, name or "task")
+    module = getattr(given, "__module__", "")
+    home = str(getattr(sys.modules.get(module), "__file__", "") or "") if module == "__main__" else module
+    return (f"{home}:{name}" if home and name.isidentifier() else task.name), task
 
 
 def task_file(reference: str) -> tuple[Path, str] | None:

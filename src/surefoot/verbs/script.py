@@ -1,0 +1,147 @@
+"""The verbs for scripts and notebooks: nouns in, nouns out. Defaults are those of the commands.
+
+    run = sf.train(task, "run", steps=100_000)        sf.evaluate(run).rate        sf.gate(run).holds        sf.export(run, "policy.onnx")
+
+A task is a Task, a function that makes one, or a reference: a name, `file.py[:function]`, `module:function`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Unpack
+
+from surefoot import tasks
+from surefoot.belief import Belief
+from surefoot.cross import Crossed
+from surefoot.cross import cross as crossed
+from surefoot.deploy import bundle
+from surefoot.env import Env
+from surefoot.errors import SurefootError
+from surefoot.gate.candidate import candidate
+from surefoot.gate.checks import Limits
+from surefoot.gate.gate import Plan
+from surefoot.gate.gate import gate as judged
+from surefoot.learn import train as learn
+from surefoot.policy import Policy
+from surefoot.report import Watch, unwatched
+from surefoot.task import Task
+from surefoot.tasks import rollout
+from surefoot.tasks.registry import Reference, located
+from surefoot.verbs.train.export import Export
+from surefoot.verdict import Verdict
+
+Where = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `train` returns: a run's folder, and the task it was trained for. It can be given wherever a path is."""
+
+    folder: Path
+    task: Task
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def policy(self) -> Policy:
+        """The trained policy, read from its file."""
+        return bundle.load(self.folder)
+
+
+def train(
+    task: Reference,
+    out: Where = "run",
+    *,
+    steps: int | None = None,
+    change: Mapping[str, Any] | None = None,
+    threads: int = 0,
+    watch: Watch | None = None,
+    **asked: Unpack[learn.Asked],
+) -> Run:
+    """Train a policy into the folder `out`.
+
+    Without `belief`, over the task's own; without `settings`, with the task's own, of which `steps` and `change` (a mapping of
+    names of PPOSettings) replace some. `watch` is called with Progress. After an interruption go on with `resume`. Further keywords:
+    seed, ranges, obs, start, base, residual, teacher, terms, judge.
+    """
+    reference, found = located(task)
+    if asked.get("settings") is None and asked.get("teacher") is None:
+        asked["settings"] = learn.settings_for(found, dict(change or {}) | ({} if steps is None else {"steps": steps}))
+    elif steps is not None or change:
+        raise SurefootError("train: settings say all; found steps or change beside them")
+    if asked.get("belief") is None:
+        asked["belief"] = found.belief
+    learn.train((reference, found), Path(out), threads=threads, watch=watch, **asked)
+    return Run(Path(out), found)
+
+
+def resume(run: Run | Where, task: Reference = "", threads: int = 0, watch: Watch | None = None) -> Run:
+    """Go on with a run that was interrupted, bit for bit. Where its task has no name, give it again."""
+    given = run.task if isinstance(run, Run) and task == "" else task
+    learn.resume(Path(run), threads, watch, task=given)
+    spec = learn.spec_of(Path(run))
+    return Run(Path(run), learn.task_of(spec, str(run), given))
+
+
+def evaluate(
+    policy: Run | Where | Policy,
+    task: Env | Reference = "",
+    *,
+    belief: Belief | None = None,
+    episodes: int = 200,
+    seed: int = 1,
+    threads: int = 0,
+) -> rollout.Evaluation:
+    """Success with an exact 95 % interval, one episode in each of `episodes` envs drawn from a belief (the task's own).
+
+    In place of a task, an Env of your own may be given: then it says belief, episodes and seed.
+    """
+    own = policy if isinstance(policy, Policy) else bundle.load(Path(policy))
+    if isinstance(task, Env):
+        return rollout.evaluate(own, task)
+    found = tasks.of(own.contract, _given(policy, task))
+    return rollout.evaluate(own, tasks.env(found, episodes, belief or found.belief, seed, threads))
+
+
+def gate(
+    policy: Run | Where,
+    task: Reference = "",
+    *,
+    belief: Belief | None = None,
+    plan: Plan | None = None,
+    limits: Limits | None = None,
+    watch: Watch = unwatched,
+) -> Verdict:
+    """May this policy leave the simulator? A list of checks, each with its limit and evidence; `verdict.holds` is the answer."""
+    who = candidate(Path(policy), _given(policy, task))
+    return judged(who, belief or who.task.belief, plan or Plan(), limits or Limits(), watch)
+
+
+def export(policy: Run | Where, out: Where | None = None, sign: Where | None = None) -> Path:
+    """The policy as one ONNX file with its contract inside, checked against torch on 1024 observations; signed with a key."""
+    verb = Export(Path(policy), out=None if out is None else Path(out), sign=None if sign is None else Path(sign))
+    return Path(verb.run(unwatched).facts["onnx"])
+
+
+def cross(
+    task: Reference,
+    out: Where = "crossed",
+    *,
+    seed: int = 0,
+    reality: int = 0,
+    episodes: int = 200,
+    steps: int | None = None,
+    belief: Belief | None = None,
+    watch: Watch = unwatched,
+) -> Crossed:
+    """Train in the nominal world and over a belief, and compare both in a hidden reality: `facts["verdict"]` is a sentence."""
+    return crossed(task, Path(out), seed, reality, episodes, steps, belief, watch)
+
+
+def _given(policy: object, task: Reference) -> str | Task:
+    """The task as the caller gives it: by itself, or with the run."""
+    if isinstance(task, str) and not task:
+        return policy.task if isinstance(policy, Run) else ""
+    return located(task)[1]
