@@ -70,6 +70,26 @@ def test_look_prints_the_card_the_unknowns_and_the_next_command(capsys):
     assert card["mass"] == pytest.approx(0.027) and not card["idle"] and min(card["effects"].values()) > 1e-9
 
 
+LIMITED = """<mujoco><worldbody>{}</worldbody><actuator>
+  <motor name="first_actuator_with_a_long_name" joint="shoulder_of_the_left_front_leg" gear="2" ctrlrange="-3 3"/>
+  <position name="second" joint="elbow_of_the_left_front_leg_joint" kp="9"/><position name="third" joint="c" forcerange="-4 4"/>
+  <motor name="fourth" joint="d"/></actuator></mujoco>"""
+
+
+def test_look_reads_force_limits_wherever_the_model_has_them_and_cuts_no_name(capsys, tmp_path, monkeypatch):
+    """2 x 3 N m by gear and ctrlrange; 5 by actuatorfrcrange; 4 by forcerange; none."""
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["shoulder_of_the_left_front_leg", "elbow_of_the_left_front_leg_joint", "c", "d"]
+    body = '<body><joint name="{}" axis="0 1 0" {}/><geom size=".1" mass="1"/></body>'
+    joints = "".join(body.format(n, 'actuatorfrcrange="-5 5"' if n.startswith("elbow") else "") for n in names)
+    path = tmp_path / "arm.xml"
+    path.write_text(LIMITED.format(joints))
+    found = facts(capsys, "look", str(path), "--audit", "False")["actuators"]
+    assert [(a["force_limit"], a["force_limit_from"]) for a in found] == [(6, "ctrlrange"), (5, "actuatorfrcrange"), (4, "forcerange"), (None, None)]  # fmt: skip
+    text = said(capsys, "look", str(path), "--audit", "False").out.split("e: what the model")[0]
+    assert all(text.count(n) == 2 for n in names[:2]) and "first_actuator_with_a_long_name" in text
+
+
 def test_look_fails_when_an_unknown_does_nothing(capsys, tmp_path):
     """A lone ball in empty space: its friction can change nothing, and look says so and exits 1."""
     path = tmp_path / "ball.xml"

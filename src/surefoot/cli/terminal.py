@@ -11,11 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text as Styled
 
 from surefoot.report import Block, Checks, Note, Progress, Report, Table, Text, plain
+
+WIDEST = 40  # columns that a word of a table may take
 
 
 class Plain(Console):
@@ -39,7 +42,7 @@ def show(report: Report, say: Plain, as_json: bool) -> None:
         return
     for block in report.blocks:
         for thing in _drawn(block):
-            say.print(thing, highlight=False, soft_wrap=isinstance(thing, str))
+            say.print(thing, highlight=False, soft_wrap=isinstance(thing, str), crop=False)
     last = [report.badge.words if report.badge else "", f"page: {report.page}" if report.page else ""]
     for words in [*last, f"next: {report.next}" if report.next else ""]:
         if words:
@@ -71,18 +74,20 @@ def _checks(block: Checks) -> list[Any]:
 
 
 def _grid(title: str, names: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], strong: Any) -> Grid:
+    """Columns fold between words. A table whose words do not fit is wider than the terminal: half a name is no name."""
     grid = Grid(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for k, (name, right) in enumerate(names):
-        grid.add_column(
-            name, justify="right" if right else "left", no_wrap=right or k == 0 and _short(rows), overflow="fold"
-        )
+        words = [w for cell in (name, *(row[k] for row in rows)) for w in ([cell] if right else cell.split())]
+        least = min(max(map(cell_len, words), default=1), WIDEST)
+        whole = right or k == 0 and _short(rows)
+        grid.add_column(name, justify="right" if right else "left", no_wrap=whole, min_width=least, overflow="fold")
     for i, row in enumerate(rows):
         grid.add_row(*row, style="bold" if i in strong else "")
     return grid
 
 
 def _short(rows: Sequence[Sequence[str]]) -> bool:
-    return all(len(row[0]) <= 40 for row in rows)
+    return all(len(row[0]) <= WIDEST for row in rows)
 
 
 class Line:

@@ -16,6 +16,8 @@ from surefoot.rng import stream
 from surefoot.task import Task
 
 if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
+    import mujoco
+
     from surefoot.sim.audit import Effect, Trace
     from surefoot.sim.model.load import Loaded
 
@@ -38,7 +40,7 @@ class Look:
 
         known = tasks.is_reference(self.model)
         loaded, belief, found = self._task() if known else self._file()
-        facts = describe(loaded.model) | {
+        facts = with_force_limits(describe(loaded.model), loaded.model) | {
             "hash": loaded.hash, "warnings": loaded.warnings, "unknowns": belief.params.to_json(),
             "effects": jsonable({f.param.name: f.change for f in found}),  # what diverges has no number
             "idle": [f.param.name for f in found if not f.acts],
@@ -123,14 +125,31 @@ def _parts(facts: dict[str, Any]) -> tuple[Block, ...]:
         for j in facts["joints"]
     ]
     motors = [
-        [a["name"] or "-", a["kind"], a["target"], a["kp"], a["kd"], span(a["force_range"], "g", "-")]
+        [a["name"] or "-", a["kind"], a["target"], a["kp"], a["kd"], a["force_limit"], a["force_limit_from"] or "-"]
         for a in facts["actuators"]
     ]
     return (
         Text(head),
         Table.of(["joint", "type", "range", g("damping"), g("armature"), g("dry friction")], joints, "joints"),
-        Table.of(["actuator", "kind", "drives", g("kp"), g("kd"), "force"], motors, "actuators"),
+        Table.of(["actuator", "kind", "drives", g("kp"), g("kd"), g("largest force"), "from"], motors, "actuators"),
     )
+
+
+def with_force_limits(facts: dict[str, Any], m: "mujoco.MjModel") -> dict[str, Any]:
+    """The card with each actuator's largest force at its joint, and which field of the model says so."""
+    from surefoot.sim.anatomy.drives import force_limit
+
+    for i, card in enumerate(facts["actuators"]):
+        limit, why = np.inf, ""
+        if card["joint"] is not None:
+            limit, why = force_limit(m, int(m.actuator_trnid[i, 0]), i)
+        elif card["force_range"] is not None:
+            limit, why = float(np.abs(card["force_range"]).max()), "forcerange"
+        elif card["ctrl_range"] is not None and card["kind"] == "motor":
+            limit, why = float(np.abs(card["ctrl_range"]).max() * abs(m.actuator_gainprm[i, 0])), "ctrlrange"
+        card["force_limit"] = limit if np.isfinite(limit) else None
+        card["force_limit_from"] = why.split()[-1] if why else None
+    return facts
 
 
 def _counted(n: int, what: str) -> str:
