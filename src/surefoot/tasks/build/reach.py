@@ -81,7 +81,7 @@ def reach(
     robot = prepared(robot, arm, timing)
     bolted = Bolted(robot, arm)
     belief = unknowns.belief(_unknowns(bolted, timing), ranges or {})
-    actor = (obs.joint_pos(bolted.joints, 0.001), obs.joint_vel(bolted.joints, 0.02, 0.2, 20.0), obs.command(7 if pose else 3, "m in the base's frame" + (", quaternion" if pose else "")), obs.last_action(len(arm.joints)))  # fmt: skip
+    actor = (obs.joint_pos(bolted.joints, 0.001), obs.joint_vel(bolted.joints, 0.02, 0.2, 20.0), obs.command(7 if pose else 3, "m in the base's frame" + (", quaternion" if pose else "")), obs.tip_pos(bolted.joints, bolted.links), obs.last_action(len(arm.joints)))  # fmt: skip
     goal = _Goal(pose)
     critic = (*actor, obs.ObsTerm("off", goal.off, goal.width, "m, rad", scale=10.0), obs.unknowns(len(belief.params)))
     return Task(
@@ -151,6 +151,16 @@ class Bolted:
     @property
     def high(self) -> np.ndarray:
         return np.where(np.isfinite(self.joints.high), self.joints.high, self.joints.home + WIDEST)
+
+    @property
+    def links(self) -> tuple[float, ...]:
+        """Screws of the joints and the tip where the policy's joints are at 0, as Formula has them."""
+        m, q = self.model, self.q.copy()
+        q[self.joints.q] = 0.0
+        d = posed(m, q)
+        ids = [m.joint(j).id for j in self.arm.joints]
+        rows = [[*d.xanchor[j], *d.xaxis[j], float(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE)] for j in ids]
+        return tuple(np.concatenate([*rows, d.site(TIP).xpos]).round(9).tolist())
 
     @cached_property
     def reachable(self) -> tuple[np.ndarray, np.ndarray]:

@@ -77,7 +77,7 @@ def velocity(
         seconds=20.0,
         action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
         observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
-        rewards=_rewards(body, gait, size),
+        rewards=_rewards(body, gait, size) | (_biped_rewards(body, gait) if len(legs.feet) == 2 else {}),
         ended={
             "fell": terminations.bad_orientation,
             "base on the ground": partial(terminations.low_base, least=0.4 * legs.height, ground=ground),
@@ -146,6 +146,23 @@ def _rewards(body: Body, gait: Gait, size: Size) -> dict[str, Reward]:
         "feet_landing": Reward(-0.5, partial(rewards.feet_landing, gait=gait, near=0.02 * L), "downward speed of landing feet squared"),
         "feet_slide": Reward(-0.1, partial(rewards.feet_slide, gait=gait), "speed of feet on the ground squared"),
     }  # fmt: skip
+
+
+def _biped_rewards(body: Body, gait: Gait) -> dict[str, Reward]:
+    """What two legs need besides: with four, falling and crossing them costs the other terms enough."""
+    feet, height = body.feet(), 0.94 * body.legs.height
+    apart = 0.7 * float(np.ptp(feet[:, 1]))
+    normals = [f.normal for f in body.legs.feet]
+    more = {
+        "alive": Reward(0.5, rewards.alive, "for every step"),
+        "feet_near": Reward(-1.0, partial(rewards.feet_near, least=apart), f"feet nearer to each other than {apart:.2f} m sideways"),
+        "low_base": Reward(-6.0, partial(rewards.low_base, least=height, ground=gait.ground), f"base lower than {height:.2f} m"),
+    }  # fmt: skip
+    if any(n is None for n in normals):
+        return more
+    return more | {
+        "feet_flat": Reward(-0.5, partial(rewards.feet_flat, normals=np.array(normals)), "tilt of the soles")
+    }
 
 
 def _prior(body: Body) -> np.ndarray:
