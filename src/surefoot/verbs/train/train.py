@@ -19,8 +19,8 @@ from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs import settings_file
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
+from surefoot.verbs.train import settings_file
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
