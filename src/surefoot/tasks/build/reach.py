@@ -37,6 +37,7 @@ from surefoot.world import Start
 PLACES, INNER = 2048, 0.8  # places drawn; share of each joint's range they are drawn from
 ARM = 0.1  # m/rad: an angle counts as the way of a point this far from the axis
 WIDEST = 2.5  # rad: joints without a range are drawn within this much of the default pose
+FINE = 0.02  # m: what counts as at the goal
 TIP = "tip"
 
 
@@ -105,7 +106,7 @@ def reach(
         command=bolted.pose_commands if pose else bolted.commands,
         command_names=("x", "y", "z", "qw", "qx", "qy", "qz")[: 7 if pose else 3],
         command_every=2.0,
-        settings={"envs": 256, "steps": 1_000_000, "horizon": 32, "gamma": 0.97, "hidden": (128, 128), "activation": "tanh", "kl": 0.02, "learner_threads": 1},
+        settings={"envs": 256, "steps": 3_000_000, "horizon": 32, "gamma": 0.9, "hidden": (256, 128), "kl": 0.02, "entropy": 0.0, "spread": (0.02, 0.4, 1.0)},
         kind="arm",
     )  # fmt: skip
 
@@ -231,7 +232,8 @@ class _Goal:
 def _rewards(bolted: Bolted, goal: _Goal) -> dict[str, Reward]:
     size = bolted.size
     return {
-        "near": Reward(3.0, lambda s: np.exp(-8.0 / size * s.once(goal.error)), "exp(-8 d / reach): close to the goal"),
+        "near": Reward(1.5, lambda s: np.exp(-8.0 / size * s.once(goal.error)), "exp(-8 d / reach): close to the goal"),
+        "at": Reward(1.5, lambda s: np.exp(-s.once(goal.error) / FINE), f"exp(-d / {FINE:g} m): at the goal"),
         "far": Reward(-2.0, lambda s: s.once(goal.error) / size, "distance to the goal, as a share of the reach"),
         "joint_vel": Reward(-0.02, lambda s: rewards.joint_vel(s, bolted.joints), "joint speeds squared"),
         "action_rate": Reward(-0.5, rewards.action_rate, "change of action squared"),
