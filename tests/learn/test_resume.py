@@ -17,11 +17,11 @@ from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.parents import Parents, spec_of
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.run import Run, versions
+from surefoot.learn.run.parents import Parents, spec_of
 from surefoot.tasks import registry
 
 CHANGES = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12}

@@ -93,7 +93,7 @@ class Train:
         heard = _Heard(watch)
         if not self.wandb:
             return self._trained(heard)
-        from surefoot.learn.wandb_log import WandbLog
+        from surefoot.learn.run.wandb_log import WandbLog
 
         heard.watch = log = WandbLog(self.wandb, watch)
         try:
