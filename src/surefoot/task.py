@@ -6,7 +6,7 @@ the robot (one). Success of an episode: it ran to its time limit, and its error 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -222,3 +222,11 @@ class Task:
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
+
+
+def quiet(task: Task) -> tuple[Task, np.ndarray]:
+    """The task with its actor alone, without its own noise, and the nominal e that adds none."""
+    actor = task.observations["actor"]
+    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
+    e = np.array([p.low if p.target == "noise" else p.nominal for p in task.params])
+    return replace(task, observations={"actor": actor}, symmetry=None), e

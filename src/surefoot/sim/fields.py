@@ -221,7 +221,9 @@ TARGETS: dict[str, Target] = {
         ("scale",),
     ),  # fmt: skip
     "motor_time": Target("actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "motor time constant, s"),
-    "action_delay": Target("actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"),
+    "action_delay": Target(
+        "actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"
+    ),
     "sensor_delay": Target("sensor", ("sensor_delay",), column("sensor_delay"), "latency from world to reading, s"),
     "gravity": Target("", ("opt.gravity",), gravity, "magnitude of gravity, m/s^2"),
     "slope_x": Target("", ("opt.gravity",), slope(0), "ground tilted about world x, rad", ("set",)),

@@ -23,7 +23,7 @@ from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
-from surefoot.task import Task
+from surefoot.task import Task, quiet
 from surefoot.world import State
 
 PAUSE = 1.0  # s
@@ -48,7 +48,8 @@ class SimulatedRobot:
         """With `observation`, the log also holds what a policy was told."""
         world = reality.world(task, torque=True)
         world.sense_after_step = True  # else its joints would be told a timestep older than its base
-        self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
+        own, e = quiet(task)
+        self._env = Env(_driven(own, drive), world, point(task.params, e), seed)
         self._columns = _Columns(Plain(model_of(world)))
         self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation
@@ -166,18 +167,10 @@ def _place(plain: Plain, j: int, kind: mujoco.mjtSensor, address: int) -> tuple[
     return (plain.model.sensor(own[0]).name if own else "", address)
 
 
-def _sensible(task: Task, drive: str) -> Task:
-    """The task with its actor alone, whose noise is the sensors' own; driven by controls, nothing ends it."""
-    actor = task.observations["actor"]
-    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    task = replace(task, observations={"actor": actor}, symmetry=None)
+def _driven(task: Task, drive: str) -> Task:
+    """The task as it is driven: by its actions, or by controls, when nothing ends it."""
     if drive == "action":
         return task
     width = len(task.action.names)
     action = Action(task.action.names, np.zeros(width), np.ones(width), task.action.unit, np.inf)
     return replace(task, action=action, ended={}, seconds=1e6)
-
-
-def _quiet(task: Task) -> np.ndarray:
-    """The nominal e without the task's own noise."""
-    return np.array([p.low if p.target == "noise" else p.nominal for p in task.params])

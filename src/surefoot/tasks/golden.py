@@ -1,6 +1,5 @@
 """Golden vectors of a task: some seconds of its nominal robot, without noise, driven by a policy from the start of an episode."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from surefoot.blocks import Blocks
 from surefoot.env import Env
 from surefoot.observation import ObsGroup
 from surefoot.policy import Driver, Policy
-from surefoot.task import Moment, Task
+from surefoot.task import Moment, Task, quiet
 
 ROWS, NUMBERS = 50, 20_000  # control periods at most, and numbers of all observations together
 
@@ -41,19 +40,8 @@ class Recorder:
 
 def recorder(env: Env | Blocks) -> Recorder:
     """Of the task and the world that an env has."""
-    return Recorder(env.task, Env(quiet(env.task), env.world.with_(1), still(env.task)))
-
-
-def quiet(task: Task) -> Task:
-    """The task with its actor alone, which hears no noise."""
-    actor = task.observations["actor"]
-    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    return replace(task, observations={"actor": actor}, symmetry=None)
-
-
-def still(task: Task) -> Any:
-    """The belief that the model is right and its sensors are."""
-    return point(task.params, np.array([p.low if p.target == "noise" else p.nominal for p in task.params]))
+    task, e = quiet(env.task)
+    return Recorder(env.task, Env(task, env.world.with_(1), point(task.params, e)))
 
 
 def _readings(group: ObsGroup, now: Moment) -> dict[str, dict[str, np.ndarray]]:

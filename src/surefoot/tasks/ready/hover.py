@@ -88,6 +88,10 @@ SEEN = (
     ObsTerm("base_ang_vel", Formula("base_ang_vel"), 3, "rad/s, body frame", noise=0.02, scale=0.1, clip=40.0),
     ObsTerm("last_action", Formula("last_action"), 4),
 )
+PRIVILEGED = (
+    ObsTerm("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0),
+    ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
+)
 
 
 def _distance(s: Moment) -> np.ndarray:
@@ -116,13 +120,7 @@ def hover() -> Task:
         action=Action(tuple(ROTORS), np.full(4, HOVER), np.full(4, 1.25 * HOVER), "N"),
         observations={
             "actor": ObsGroup(SEEN, history=3),
-            "critic": ObsGroup(
-                (
-                    *SEEN,
-                    ObsTerm("rotor_thrust", lambda s: s.x.act, 4, "N", scale=10.0),
-                    ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False),
-                )
-            ),
+            "critic": ObsGroup((*SEEN, *PRIVILEGED)),
         },
         rewards={
             "alive": Reward(2.0, lambda s: np.ones(len(s.q)), "for each second in the air near the goal"),
@@ -140,15 +138,6 @@ def hover() -> Task:
         error_unit="m",
         tolerance=0.1,
         window=1.0,
-        settings={
-            "envs": 512,
-            "steps": 2_000_000,
-            "horizon": 16,
-            "gamma": 0.98,
-            "hidden": (64, 64),
-            "activation": "tanh",
-            "kl": 0.02,
-            "spread": (0.1, 0.5, 1.0),
-        },
+        settings={"envs": 512, "steps": 2_000_000, "horizon": 16, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "kl": 0.02, "spread": (0.1, 0.5, 1.0)},
         kind="quadrotor",
-    )
+    )  # fmt: skip
