@@ -225,7 +225,7 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--student.history", "5"], "only with --adapt"),
         (["--teacher", "nowhere"], "only with --adapt"),
         (["--adr.step", "0.3"], "--adr.*: only with --ranges adr"),
-        (["--adapt", "dagger", "--obs.only", "cart_pole"], "name what its student is told by --student.only"),
+        (["--adapt", "dagger", "--obs.only", "cart_pole"], "name those of its student by --student.only"),
         (["--adapt", "dagger", "--student.only", "cart_poll"], "did you mean cart_pole"),
         (["--adapt", "rma", "--student.only", "cart_pole"], "keeps its teacher's body"),
         (["--through", "nominal", "tsk"], "--through: no belief matches 'tsk'"),
