@@ -216,7 +216,7 @@ def test_mjlabs_metadata_are_a_contract():
         ("command", 2.0, np.inf, 1),
     ]
     assert c.terms[1].formula == Formula("joint_pos", ("hip", "knee"), (-0.312, 0.669))
-    assert any("rate: not told" in n for n in found.notes)
+    assert any("rate: not given" in n for n in found.notes)
 
 
 def test_a_contract_file_goes_over_the_metadata(tmp_path):

@@ -251,7 +251,7 @@ def resume(
 
 def _check_unchanged(run: Run, now: Provenance, allow: bool) -> None:
     if run.provenance is None:
-        run.unsure.append("run.json does not say what its task was: whether it has changed cannot be told")
+        run.unsure.append("run.json does not say what its task was: whether it has changed is unknown")
         return
     found = changes(run.provenance, now)
     if found and not allow:
@@ -322,7 +322,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
     task = seen(task, spec.obs)
     env = _env(spec, parents, task, threads)
     if s.symmetric and task.symmetry is not None and task.symmetry.of(task.observations["actor"]) is None:
-        run.notes.append(f"{task.name}'s symmetry is not used: not all the actor is told has a mirror image")
+        run.notes.append(f"{task.name}'s symmetry is not used: not every term of the actor has a mirror image")
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))

@@ -45,9 +45,9 @@ class SimulatedRobot:
         drive: Literal["action", "control"] = "action",
         observation: bool = False,
     ):
-        """With `observation`, the log also holds what a policy was told."""
+        """With `observation`, the log also has the policy's observations."""
         world = reality.world(task, torque=True)
-        world.sense_after_step = True  # else its joints would be told a timestep older than its base
+        world.sense_after_step = True  # else readings of its joints would be a timestep older than its base's
         own, e = quiet(task)
         self._env = Env(_driven(own, drive), world, point(task.params, e), seed)
         self._columns = _Columns(Plain(model_of(world)))
@@ -62,7 +62,7 @@ class SimulatedRobot:
 
     @property
     def rate(self) -> float:
-        """Hz: how often it is told what to do."""
+        """Hz: control periods per second."""
         return 1.0 / self._env.world.dt
 
     @property
@@ -77,7 +77,7 @@ class SimulatedRobot:
         return self.observe()
 
     def observe(self) -> np.ndarray:
-        """(obs_dim,) float32: what a policy of the task is told now."""
+        """(obs_dim,) float32: the observation of a policy of the task."""
         if self._told is None:
             raise SurefootError("robot: not connected; expected connect() before observe() and act()")
         return np.array(self._told)
@@ -85,12 +85,12 @@ class SimulatedRobot:
     def act(self, action: np.ndarray) -> np.ndarray:
         """Do this for one control period; returns the observation at its end."""
         observation = self.observe()
-        told = {"observation": observation} if self._tells else {}
+        own = {"observation": observation} if self._tells else {}
         a = np.asarray(action, float).reshape(1, -1)
         step = self._env.step(a)
         bounded = self._env.task.action.bounded(a)[0]
         control = np.broadcast_to(self._env.task.action.control(bounded), (len(self._columns.actuators),))
-        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now, **told})
+        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now, **own})
         self.ended = ""
         if step.episodes is not None and len(step.episodes.ids):
             self.ended = step.episodes.reason[0]
@@ -124,7 +124,7 @@ class SimulatedRobot:
 
 
 class _Columns:
-    """The log's columns of a model: from its sensors where it has one, else from the state as it is told."""
+    """The log's columns of a model: from its sensors where it has one, else from the state as it is sensed."""
 
     def __init__(self, plain: Plain):
         m = plain.model

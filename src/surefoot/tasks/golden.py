@@ -25,9 +25,9 @@ class Recorder:
         """Observations (T, obs_dim) and the readings they came from, by name."""
         rows = int(np.clip(NUMBERS // (self.group.dim + self.group.frame), 4, ROWS))
         obs, drive = self.env.reset(0)["actor"], Driver(policy, 1)
-        told, seen = [], []
+        rows_obs, seen = [], []
         for _ in range(min(rows, self.env.steps - 1)):
-            told.append(obs[0].copy())
+            rows_obs.append(obs[0].copy())
             seen.append(_readings(self.group, self.env.sensed()))
             step = self.env.step(drive(obs))
             if step.terminated[0] or step.truncated[0]:
@@ -35,7 +35,7 @@ class Recorder:
             obs = step.obs["actor"]
         merged = {k: {n: np.array([row[k][n] for row in seen]) for n in seen[0][k]} for k in ("readings", "raw")}
         names = {n: self.env.layout.parts(n) for n in merged["readings"]}
-        return {"obs": np.array(told), **merged, "parts": {k: v for k, v in names.items() if v}}
+        return {"obs": np.array(rows_obs), **merged, "parts": {k: v for k, v in names.items() if v}}
 
 
 def recorder(env: Env | Blocks) -> Recorder:

@@ -157,9 +157,8 @@ class Train:
             return learn.train(self.task, out, **how, **taught)
         teacher = self.teacher
         if teacher is None:
-            told = tasks.teachers(task, self.obs)
             s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
-            taught |= {"settings": s, "obs": told}
+            taught |= {"settings": s, "obs": tasks.teachers(task, self.obs)}
             teacher = learn.train(self.task, out / "teacher", resume_if_same=True, **how, **taught)
         if ranges is not None:  # where the teacher has never been, it has nothing to teach
             belief = trained_over(teacher, task) or belief
@@ -194,7 +193,7 @@ class Train:
         base, known = load_net(self.base), [t.name for t in task.observations["actor"].terms]
         for t in base.contract.terms if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
-                raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
+                raise unknown("observation term", t.name, known, f"--base: {self.base}: the student's terms")
         return base
 
     def _agree(self, task: Task) -> None:
