@@ -62,7 +62,7 @@ def test_a_preset_stays_physical_and_says_what_was_cut_or_leaves_out_the_nominal
 @pytest.mark.parametrize("name", PRESETS)
 def test_draws_lie_inside_what_the_preset_says(name):
     task = ON[PRESETS[name].kind]
-    e = presets.belief(task, name).sample(stream(0, name), 500)
+    e = presets.fit(task, name).belief.sample(stream(0, name), 500)
     for row in presets.fit(task, name).rows:
         x = e[:, task.params.index(row.name)]
         assert row.used[0] <= x.min() and x.max() <= row.used[1]
@@ -160,15 +160,15 @@ def test_a_preset_of_another_kind_of_robot_is_refused_with_those_that_fit():
         SurefootError,
         match="falcon-g1: made for a legged robot, hover has a quadrotor robot; presets that fit: learning-to-fly",
     ):
-        presets.belief(HOVER, "falcon-g1")
+        presets.fit(HOVER, "falcon-g1")
     with pytest.raises(SurefootError, match="no preset fits"):
-        presets.belief(tasks.resolve("balance"), "falcon-g1")
+        presets.fit(tasks.resolve("balance"), "falcon-g1")
     with pytest.raises(SurefootError, match="did you mean falcon-g1"):
-        presets.belief(WALK, "falcon-g2")
+        presets.fit(WALK, "falcon-g2")
 
 
 def test_a_thousand_resets_draw_the_payload_uniformly_and_the_friction_in_ratio():
-    belief = presets.belief(WALK, "falcon-g1")
+    belief = presets.fit(WALK, "falcon-g1").belief
     env = tasks.env(WALK, 1000, belief, seed=3)
     env.reset()
     e = {name: env.world.state.e[:, WALK.params.index(name)] for name in ("payload", "friction")}
