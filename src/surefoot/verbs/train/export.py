@@ -32,7 +32,7 @@ class Export:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
-        from surefoot.gate.training_seeds import run_of
+        from surefoot.gate.training_record import run_of
         from surefoot.learn.nets.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)
@@ -63,7 +63,7 @@ class Export:
     def _changed(self, policy: "PolicyNet") -> list[str]:
         """Of its task and model since training; a task that is code is imported only where the user names it."""
         from surefoot import tasks
-        from surefoot.gate.task_changes import changed
+        from surefoot.gate.training_record import changed
 
         reference = self.task or policy.contract.task
         if not self.task and reference not in tasks.names():
