@@ -50,9 +50,10 @@ def test_a_documented_command_parses(line, tmp_path, monkeypatch):
 
     for name, text in settings():
         (tmp_path / name).write_text(text)
-    (tmp_path / "task.py").write_text(TASK_FILE)
     monkeypatch.chdir(tmp_path)
     words = line.split(" #")[0].split()[1:]
+    for file in (w for w in words if w.endswith(".py")):
+        (tmp_path / file).write_text(TASK_FILE)
     words = [w for w in words if w not in ("--json", "--traceback")]
     if words[:1] in ([], ["--help"], ["--version"]) or {"--help", "--help-all"} & set(words):
         return
