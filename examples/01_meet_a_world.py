@@ -5,7 +5,7 @@ T = 2 pi sqrt(I / (m g l)) for small swings of a pendulum with inertia I about i
 
 import numpy as np
 
-from surefoot.params import Param, Params
+import surefoot as sf
 from surefoot.sim.engine import Engine, compile_for
 from surefoot.sim.model.load import load_string
 from surefoot.world import Chance, Start
@@ -15,7 +15,7 @@ XML = """
 <worldbody><body name="bob"><joint name="hinge" axis="0 1 0"/>
 <inertial pos="0 0 -1" mass="1" diaginertia=".01 .01 .01"/><geom size=".05" pos="0 0 -1"/></body></worldbody></mujoco>"""
 
-params = Params((Param("gravity", "gravity", 9.81, 1.0, 25.0, op="set", unit="m/s^2"),))
+params = sf.Params((sf.Param("gravity", "gravity", 9.81, 1.0, 25.0, op="set", unit="m/s^2"),))
 model = compile_for(load_string(XML, "pendulum").spec, params)
 world = Engine(model, params, n=8, substeps=1)
 gravity = np.linspace(1.6, 24.8, 8)[:, None]  # from the Moon to Jupiter

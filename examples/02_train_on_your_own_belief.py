@@ -13,18 +13,16 @@ quick = "--quick" in sys.argv
 task = sf.resolve("balance")
 belief = sf.Box.ranges(task.params, {"cart_mass": (0.5, 2.0), "latency": (0.0, 0.04)})  # all else is as the model says
 with tempfile.TemporaryDirectory() as folder:
-    path = sf.train(
-        "balance",
+    run = sf.train(
+        task,
         Path(folder) / "run",
-        seed=0,
         belief=belief,
-        settings=sf.settings_for("balance", {"steps": 20_000 if quick else 600_000}),
+        steps=20_000 if quick else 600_000,
         watch=lambda p: print(f"\r{100 * (p.share or 0):.0f} % success {p.metrics.get('success', 0):.2f}", end=""),
     )
     print()
-    policy = sf.load_policy(path)
     for factor in (1.0, 1.5, 2.0):
-        score = sf.evaluate(policy, sf.make_env(task, 100, belief.widen(factor), seed=1))
+        score = sf.evaluate(run, belief=belief.widen(factor), episodes=100)
         low, high = score.interval
         print(
             f"belief widened {factor:g}x: {100 * score.rate:.0f} % success (95 % interval {100 * low:.0f} - {100 * high:.0f})"

@@ -5,7 +5,7 @@ Friction is the classic: an engine takes the larger of two surfaces' frictions, 
 
 import mujoco
 
-from surefoot.params import Param, Params
+import surefoot as sf
 from surefoot.sim.audit import effects, model_trace
 
 XML = """
@@ -13,10 +13,10 @@ XML = """
 <body name="box" pos="0 0 .1"><joint name="free" type="free"/>
 <geom name="box" type="box" size=".1 .1 .1" friction=".5"/></body></worldbody></mujoco>"""
 
-masked = Param("box friction", "friction", 0.5, 0.1, 0.9, match="box", op="set")
-both = Param("both frictions", "friction", 0.5, 0.1, 0.9, match="box|floor", op="set")
+masked = sf.Param("box friction", "friction", 0.5, 0.1, 0.9, match="box", op="set")
+both = sf.Param("both frictions", "friction", 0.5, 0.1, 0.9, match="box|floor", op="set")
 for param in (masked, both):
-    params = Params((param,))
+    params = sf.Params((param,))
     (found,) = effects(params, model_trace(mujoco.MjSpec.from_string(XML), params))
     print(f"{param.name:15} largest change {found.change:.3g}: {'acts' if found.acts else 'DOES NOTHING'}")
     assert found.acts == (param is both)

@@ -9,14 +9,13 @@ each step, and rho is the machine's, not the mistake's.
 
 import numpy as np
 
-from surefoot import tasks
-from surefoot.log import Log
+import surefoot as sf
 from surefoot.real2sim.replay import compounding
 from surefoot.world import Chance, Start
 
 FALLEN = np.radians(12)
-task = tasks.resolve("balance")
-world = tasks.env(task, 1).world
+task = sf.resolve("balance")
+world = sf.make_env(task, 1).world
 nominal = task.params.nominal
 start = Start(np.array([[0.0, 0.05]]), np.zeros((1, 2)), np.zeros((1, 1)))
 K = np.array([1.0, 30.0, 2.0, 4.0])  # N for m, rad, m/s, rad/s: feedback that balances
@@ -48,7 +47,7 @@ other = falls(told(0.0, heavier, u)[0])
 print(f"I.  the same machine, the same actions, 0.001 degrees off: falls after {again:.2f} s")
 print(f"II. a pole 4 % heavier, the same actions:                  falls after {other:.2f} s")
 
-log = Log(world.dt * np.arange(501), {"joint_pos": q, "joint_vel": v, "control": np.concatenate([u, u[-1:]])})
+log = sf.Log(world.dt * np.arange(501), {"joint_pos": q, "joint_vel": v, "control": np.concatenate([u, u[-1:]])})
 rho = compounding(world, log, heavier, horizon=0.6)[0]["joint_pos"]
 print(
     f"the error grows by {100 * (rho - 1):.1f} % each step of {1000 * world.dt:.0f} ms: by {rho ** (1 / world.dt):.0f} in a second"
