@@ -196,7 +196,7 @@ def test_a_presets_name_is_a_belief_and_what_was_cut_is_said(capsys):
         ),
         (["presets", "falcn-g1"], "no preset matches 'falcn-g1'"),
         (["presets", "falcon-g1", "--task", "hovr"], "no task matches 'hovr'"),
-        (["presets", "--task", "balance"], "task balance: no preset fits; try walk, walk-rough, hover"),
+        (["presets", "--task", "balance"], "task balance: no preset fits; try humanoid, walk, walk-rough, hover"),
     ],
 )
 def test_wrong_names_are_answered_with_right_ones(capsys, args, words):
@@ -215,7 +215,7 @@ def test_presets_are_listed_and_shown_for_people_and_machines(capsys):
     assert one["task"] == "walk-rough" and one["source"]["repository"] == "LeCAR-Lab/FALCON"
     assert {r["name"]: r["used"] for r in one["ranges"]}["latency"] == [0.0, 0.02] and one["unnamed"]
     assert main(["presets", "falcon-g1"]) == 0
-    assert "next: surefoot train walk --belief falcon-g1" in capsys.readouterr().out
+    assert "next: surefoot train humanoid --belief falcon-g1" in capsys.readouterr().out
 
 
 def test_the_page_on_beliefs_has_the_ranges_of_every_preset():

@@ -337,4 +337,6 @@ def _env(spec: RunSpec, parents: Parents, task: Task, threads: int) -> Blocks:
     assert spec.settings is not None
     first, *more = sizes(spec.settings.envs)
     own = share(threads, 1 + len(more))
-    return Blocks.like(tasks.env(task, first, spec.belief, spec.seed, own, stagger=True, terms=parents.terms), more)
+    return Blocks.like(
+        tasks.env(task, first, spec.belief, spec.seed, own, stagger=True, terms=parents.terms), more, threads
+    )
