@@ -1,5 +1,6 @@
 """Builders: tasks for robots they have not seen, made from the model alone, and the files that `surefoot new` writes."""
 
+import ast
 import json
 import os
 import re
@@ -202,6 +203,40 @@ def test_new_overwrites_nothing_unless_told_and_names_the_kind_that_fits(tmp_pat
     assert main(["new", "reach", "robot.xml", "--overwrite", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["file"] == "robot_reach.py" and any(m.startswith("limit") for m in facts["missing"])
+
+
+RUN = 'open("pwned", "w")'
+FOLDERS = [f'a"""+{RUN}.name+"""b', f'a"""\n{RUN}\n"""', f"a\n{RUN}", "a\\", r"\N{no}", os.fsdecode(b"\xff")]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_name_of_a_folder_is_no_code_in_the_file_that_is_written(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir()
+    (Path(folder) / "scene.xml").write_text(TWO_LINKS)
+    assert main(["new", "reach", f"{folder}/scene.xml", "--out", "task.py"]) == 0
+    assert tasks.resolve("task.py").name.isprintable() and not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("kind, named", [("velocity", "(?:body|joint|site|motor|position)"), ("reach", "(?:body|joint)"), ("hover", "(?:body|site|motor)")])  # fmt: skip
+def test_the_names_in_a_model_are_no_code_in_the_file_that_is_written(kind, named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evil = (f'"""+{RUN}+"""#' + "\\").replace('"', "&quot;")
+    names = set(re.findall(rf'<{named} name="([^"]+)"', FILES[kind])) - {"free"}
+    xml = re.sub(r'"([^"]+)"', lambda m: f'"{m[1]}{evil}"' if m[1] in names else m[0], FILES[kind])
+    Path("robot.xml").write_text(xml)
+    assert len(names) > 1 and main(["new", kind, "robot.xml", "--out", "task.py"]) == 0
+    body = ast.parse(Path("task.py").read_text()).body
+    assert [type(x) for x in body if not isinstance(x, (ast.ImportFrom, ast.Assign))] == [ast.Expr, ast.FunctionDef]
+    assert tasks.resolve("task.py").name == f"robot-{kind}" and not Path("pwned").exists()
+
+
+def test_a_line_end_between_a_copys_name_and_number_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    body = TWO_LINKS.replace("<worldbody>", f"""<worldbody><replicate count="1" sep="&#10;{RUN.replace('"', "'")}#">""")
+    Path("robot.xml").write_text(body.replace("</worldbody>", "</replicate></worldbody>"))
+    assert main(["new", "reach", "robot.xml", "--out", "task.py"]) == 2
+    assert "sep=" in capsys.readouterr().err and not Path("task.py").exists()
 
 
 STRANGERS = {

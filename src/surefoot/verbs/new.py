@@ -40,7 +40,7 @@ class New:
         if out.exists() and not self.overwrite:
             raise SurefootError(f"{out}: is there already; expected another --out, or --overwrite")
         found = write(self.kind, robot, out)
-        files.write(out, found.text.encode())
+        files.write(out, found.text.encode(errors="backslashreplace"))  # a path may hold bytes that are no text
         lacks = list(missing(found.anatomy))
         facts = {
             "kind": self.kind, "robot": robot.name, "file": str(out), "mass": found.anatomy.mass, "joints": len(found.anatomy.drives),
