@@ -239,6 +239,21 @@ def test_a_line_end_between_a_copys_name_and_number_is_refused(tmp_path, monkeyp
     assert "sep=" in capsys.readouterr().err and not Path("task.py").exists()
 
 
+def test_a_long_name_is_cut_in_the_name_of_the_file_that_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(f"{'a' * 250}.xml").write_text(TWO_LINKS)
+    assert main(["new", "reach", f"{'a' * 250}.xml"]) == 0
+    assert [p.name for p in tmp_path.glob("*.py")] == [f"{'a' * 60}_reach.py"]
+
+
+def test_a_model_whose_steps_are_too_short_to_try_is_refused(tmp_path, monkeypatch, capsys):
+    """A million steps a second: trying what timing it bears would take hours."""
+    monkeypatch.chdir(tmp_path)
+    Path("robot.xml").write_text(TWO_LINKS.replace("<worldbody>", '<option timestep="1e-6"/><worldbody>', 1))
+    assert main(["new", "reach", "robot.xml"]) == 2
+    assert "timestep: found 1e-06 s, expected at least 0.0001 s" in capsys.readouterr().err
+
+
 STRANGERS = {
     "unitree_go1_flat.xml": "velocity", "unitree_go2.xml": "velocity", "menagerie/google_barkour_vb/scene.xml": "velocity",
     "menagerie/booster_t1/scene.xml": "velocity", "menagerie/trs_so_arm100/scene.xml": "reach",

@@ -56,7 +56,7 @@ class New:
 
 def _plain(name: str) -> str:
     """A name that a module can have."""
-    word = "".join(c if c.isalnum() else "_" for c in name)
+    word = "".join(c if c.isalnum() else "_" for c in name[:60])
     return word if word[:1].isalpha() else f"robot_{word}"
 
 

@@ -19,6 +19,7 @@ from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
+from surefoot.typed import known_fields, real
 from surefoot.verbs import settings_file
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
 
@@ -118,7 +119,7 @@ class Train:
         facts = {
             "run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": heard.last,
         }  # fmt: skip
-        blocks, best = [Text(f"policy: {path}")], _best(path)
+        blocks, best = [Text(f"policy: {path}")], best_of(path)
         if best is not None:
             facts["best"] = best
             blocks.append(Text("best: {policy}, {success:.1%} success ({low:.1%} - {high:.1%})".format(**best)))
@@ -278,14 +279,17 @@ class Train:
             )
 
 
-def _best(last: Path) -> dict[str, Any] | None:
+def best_of(last: Path) -> dict[str, Any] | None:
     """The best policy beside a run's last, and how it was judged; None where the run kept none."""
     from surefoot.deploy import bundle
 
     path = last.with_name(bundle.BEST)
     if not path.exists():
         return None
-    about = bundle.load(path).about["about"]
+    told = {"judged", "iteration"}
+    about = known_fields(bundle.load(path).about.get("about"), told, told, f"{path}: about")
+    for name in ("success", "low", "high"):
+        real(about["judged"].get(name) if isinstance(about["judged"], dict) else None, f"{path}: judged: {name}")
     return {"policy": str(path), "iteration": about["iteration"], **about["judged"]}
 
 
