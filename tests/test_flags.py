@@ -132,6 +132,10 @@ def test_flags_win_over_a_settings_file_and_the_file_over_the_task(tmp_path):
     ("lr = 0x" + "f" * 900, "my.toml: lr: expected a number, found 1"),
     ("a" + ".a" * 500 + " = 1", "my.toml: line 1: found 1005 characters, expected at most 1000"),
     ("[range]\nmass = [1, 0x" + "f" * 900 + "]", "--range: mass: found 1..1"),
+    ("horizon = 100_000_000_000", "my.toml: envs x horizon: expected at most 268435456"),
+    ("learner_threads = 1_000_000", "my.toml: learner_threads: expected at most 1024"),
+    ("threads = 1_000_000", "--threads: expected at most 1024, found 1000000"),
+    ("judge_every = 1\njudge_episodes = 1_000_000_000", "judge.episodes: expected at most 1048576"),
     ("[range]\nmas = [1, 2]", "--range: no param matches 'mas'"),
 ])  # fmt: skip
 def test_a_settings_file_is_refused_by_key_with_the_nearest_name(tmp_path, capsys, text, said):

@@ -16,7 +16,7 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
+from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
@@ -133,6 +133,8 @@ class Train:
         for name in ("threads", "save_every"):
             if getattr(self, name) < 0:
                 raise SurefootError(f"--{name.replace('_', '-')}: expected 0 or more, found {getattr(self, name):g}")
+        if self.threads > MOST_THREADS:
+            raise SurefootError(f"--threads: expected at most {MOST_THREADS}, found {self.threads}")
         if self.out is not None and not self.out.name:
             raise SurefootError("--out: expected a folder of its own, found the current one")
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
