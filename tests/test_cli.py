@@ -286,7 +286,7 @@ def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path,
 
 
 def test_a_defect_has_an_exit_code_of_its_own_and_no_traceback_unless_asked(capsys, monkeypatch):
-    from surefoot.verbs.tasks import Tasks
+    from surefoot.verbs.model.tasks import Tasks
 
     monkeypatch.setattr(Tasks, "run", lambda self, say: 1 / 0)
     assert main(["tasks"]) == 70

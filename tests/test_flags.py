@@ -9,8 +9,8 @@ from surefoot import tasks
 from surefoot.cli import _parse, main
 from surefoot.cli.flags import flags, with_lists
 from surefoot.verbs import GROUPS, VERBS, load
-from surefoot.verbs.gate import Gate
-from surefoot.verbs.train import Train
+from surefoot.verbs.judge.gate import Gate
+from surefoot.verbs.train.train import Train
 
 SMALL = ["--envs", "16", "--horizon", "8", "--steps", "256", "--hidden", "8", "--minibatches", "2"]
 

@@ -30,7 +30,7 @@ from surefoot.real2sim.excite.excited_robot import chosen_params
 from surefoot.sim.realities import Reality
 from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.tasks.rollout import contract
-from surefoot.verbs.doctor import Doctor
+from surefoot.verbs.judge.doctor import Doctor
 
 NOISE = {"sensor_noise": 0.05}
 SECONDS = 8.0

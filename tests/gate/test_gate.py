@@ -167,7 +167,7 @@ def test_stopped_by_hand_it_keeps_the_checks_that_are_done_and_fails(runs):
 
 
 def test_the_verb_exits_by_its_verdict_and_leaves_page_json_and_junit(runs, tmp_path, capsys, monkeypatch):
-    from surefoot.verbs.gate import Gate
+    from surefoot.verbs.judge.gate import Gate
 
     whole = Gate._plan
     monkeypatch.setattr(Gate, "_plan", lambda self: replace(whole(self), per_load=10, motion=5))

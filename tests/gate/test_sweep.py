@@ -14,7 +14,7 @@ from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, Zero
 from surefoot.tasks.rollout import contract, evaluate
-from surefoot.verbs.sweep import table
+from surefoot.verbs.judge.sweep import table
 
 
 class Feedback(Policy):

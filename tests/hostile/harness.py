@@ -281,7 +281,7 @@ def load_everything() -> None:
     for name in (
         "surefoot.formats.align", "surefoot.formats.summary", "surefoot.formats.readers.text", "surefoot.formats.readers.arrays",
         "surefoot.formats.readers.tables", "surefoot.formats.readers.bags", "surefoot.formats.readers.isolated_reader", "surefoot.learn.train", "surefoot.gate.gate", "surefoot.gate.candidate",
-        "surefoot.verbs.look", "surefoot.verbs.gate", "surefoot.gate.contract_faults", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
+        "surefoot.verbs.model.look", "surefoot.verbs.judge.gate", "surefoot.gate.contract_faults", "surefoot.real2sim.replay", "surefoot.real2sim.plant",
         "surefoot.real2sim.preflight", "surefoot.deploy.bundle", "scipy.io", "yaml", "onnx", "onnxruntime", "safetensors.torch",
     ):  # fmt: skip
         importlib.import_module(name)

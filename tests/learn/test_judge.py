@@ -23,7 +23,7 @@ from surefoot.learn.settings import Judging
 from surefoot.learn.train import plan, resume, settings_for, train
 from surefoot.rng import JUDGING, judging
 from surefoot.tasks.rollout import contract, evaluate
-from surefoot.verbs.train import best_of
+from surefoot.verbs.train.train import best_of
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 10}
 BATCH = 32 * 8

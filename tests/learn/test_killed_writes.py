@@ -23,7 +23,8 @@ import matplotlib.figure, numpy as np, onnx, tensorboard.summary.writer.record_w
 from tensorboard.compat.proto import event_pb2, summary_pb2
 from surefoot import files
 from surefoot.cli import main
-from surefoot.verbs import eval as _, export as _, gate as _, train as _
+from surefoot.verbs.judge import eval as _, gate as _
+from surefoot.verbs.train import export as _, train as _
 from surefoot.deploy import bundle
 from surefoot.learn.nets import export
 from surefoot.onnx_file.runtime import runtime

@@ -148,7 +148,7 @@ def test_what_was_not_to_be_learned_is_told_apart_from_what_the_log_determined(h
 
 
 def test_words_follow_the_size_of_what_got_worse():
-    from surefoot.verbs.identify import _more
+    from surefoot.verbs.robot.identify import _more
 
     assert _more(21.56, 28.75) == "by 33 %" and _more(1.0, 1.001) == "by less than 1 %" and _more(1.0, 3.0) == "3 times"
 

@@ -304,7 +304,7 @@ def test_a_picture_whose_header_is_cut_short_is_refused(tmp_path):
 
 def test_an_audit_that_would_take_long_is_left_out_and_said(tmp_path, capsys, monkeypatch):
     path = written(tmp_path, arm('<option timestep="1e-5"/>'))
-    monkeypatch.setattr("surefoot.verbs.look.AUDIT_SECONDS", 0.01)
+    monkeypatch.setattr("surefoot.verbs.model.look.AUDIT_SECONDS", 0.01)
     assert main(["look", str(path)]) == 0
     assert "not tried" in " ".join(capsys.readouterr().out.split())
     model = load_model(path).model

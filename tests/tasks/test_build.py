@@ -218,16 +218,18 @@ def test_the_name_of_a_folder_is_no_code_in_the_file_that_is_written(folder, tmp
     assert tasks.resolve("task.py").name.isprintable() and not Path("pwned").exists()
 
 
-@pytest.mark.parametrize("kind, named", [("velocity", "(?:body|joint|site|motor|position)"), ("reach", "(?:body|joint)"), ("hover", "(?:body|site|motor)")])  # fmt: skip
+@pytest.mark.parametrize("kind, named", [("velocity", "(?:body|joint|site|motor|position)"), ("reach", "(?:body|joint)"), ("hover", "(?:body|site|motor)"), ("blank", "(?:body|joint|motor|velocity|muscle|general|gyro)")])  # fmt: skip
 def test_the_names_in_a_model_are_no_code_in_the_file_that_is_written(kind, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     evil = (f'"""+{RUN}+"""#' + "\\").replace('"', "&quot;")
-    names = set(re.findall(rf'<{named} name="([^"]+)"', FILES[kind])) - {"free"}
-    xml = re.sub(r'"([^"]+)"', lambda m: f'"{m[1]}{evil}"' if m[1] in names else m[0], FILES[kind])
+    plain = FILES.get(kind, ODD)
+    names = set(re.findall(rf'<{named} name="([^"]+)"', plain)) - {"free"}
+    xml = re.sub(r'"([^"]+)"', lambda m: f'"{m[1]}{evil}"' if m[1] in names else m[0], plain)
     Path("robot.xml").write_text(xml)
     assert len(names) > 1 and main(["new", kind, "robot.xml", "--out", "task.py"]) == 0
     body = ast.parse(Path("task.py").read_text()).body
-    assert [type(x) for x in body if not isinstance(x, (ast.ImportFrom, ast.Assign))] == [ast.Expr, ast.FunctionDef]
+    expected = [ast.Expr, ast.FunctionDef, ast.FunctionDef] if kind == "blank" else [ast.Expr, ast.FunctionDef]
+    assert [type(x) for x in body if not isinstance(x, (ast.Import, ast.ImportFrom, ast.Assign))] == expected
     assert tasks.resolve("task.py").name == f"robot-{kind}" and not Path("pwned").exists()
 
 
@@ -252,6 +254,80 @@ def test_a_model_whose_steps_are_too_short_to_try_is_refused(tmp_path, monkeypat
     Path("robot.xml").write_text(TWO_LINKS.replace("<worldbody>", '<option timestep="1e-6"/><worldbody>', 1))
     assert main(["new", "reach", "robot.xml"]) == 2
     assert "timestep: found 1e-06 s, expected at least 0.0001 s" in capsys.readouterr().err
+
+
+ODD = """<mujoco model="odd"><worldbody><geom name="floor" type="plane" size="5 5 .1"/>
+  <body name="box" pos="0 0 .5"><freejoint/><geom size=".1" mass="2"/><site name="a" pos=".1 0 0"/>
+    <body name="arm"><joint name="turn" axis="0 1 0" range="-60 120" actuatorfrcrange="-6 6"/><geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".3"/>
+      <body name="rod" pos=".2 0 0"><joint name="slide" type="slide" axis="1 0 0"/><geom size=".02" mass=".1"/><site name="b"/></body></body>
+    <body name="wheel" pos="0 .2 0"><joint name="spin" axis="0 1 0" armature=".01"/><geom size=".05" mass=".2"/></body>
+  </body></worldbody>
+  <tendon><spatial name="rope"><site site="a"/><site site="b"/></spatial></tendon>
+  <actuator><motor joint="turn" gear="3"/><position name="out" joint="slide" kp="20"/><velocity name="roll" joint="spin" kv=".1"/>
+    <muscle name="pull" tendon="rope" lengthrange="0.01 0.4"/><general name="odd" joint="spin" gainprm="2" biastype="affine" biasprm="1 -.1 -.2" ctrlrange="-1 3" ctrllimited="true"/>
+    <position name="held" joint="turn" kp="9" ctrlrange="-1 1.5"/></actuator></mujoco>"""
+
+
+def test_a_blank_file_drives_every_kind_of_actuator_over_its_range(tmp_path, monkeypatch, capsys):
+    """rest and reach by hand: 6 N m / gear 3 = 2; ctrlrange -1..3 about its middle 1; a servo from 0 to the far end 1.5."""
+    monkeypatch.chdir(tmp_path)
+    Path("odd.xml").write_text(ODD)
+    assert main(["new", "blank", "odd.xml", "--out", "task.py", "--json"]) == 0
+    missing = json.loads(capsys.readouterr().out)["missing"]
+    assert [m.split(":")[0] for m in missing] == ["range of out", "range of roll"]
+    task = tasks.resolve("task.py")
+    ends = dict(zip(task.action.names, zip(task.action.offset.tolist(), task.action.scale.tolist())))
+    assert ends == {
+        "actuator_0": (0, 2),
+        "out": (0, 1),
+        "roll": (0, 1),
+        "pull": (0.5, 0.5),
+        "odd": (1, 2),
+        "held": (0, 1.5),
+    }
+    told = {t.name: t.dim for t in task.observations["actor"].terms}
+    assert told == {"joint_pos": 3, "joint_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "last_action": 6}
+    env = tasks.env(task, 2, task.belief, seed=1)
+    env.reset()
+    step = env.step(np.full((2, 6), 0.2))
+    assert np.allclose(step.reward, env.world.dt)  # alive alone
+    assert np.isfinite(step.obs["actor"]).all()
+
+
+def test_a_filled_in_blank_has_every_example_at_work(tmp_path, monkeypatch):
+    """Each commented example is code that runs once the comment sign is gone."""
+    monkeypatch.chdir(tmp_path)
+    Path("odd.xml").write_text(ODD.replace("<actuator>", '<sensor><gyro name="g" site="a"/></sensor><actuator>'))
+    assert main(["new", "blank", "odd.xml", "--out", "task.py"]) == 0
+    text = Path("task.py").read_text()
+    text = re.sub(r"# example: (Param)|# example, a sensor of the model: (ObsTerm)|# (\"near\"|\"action_rate\"|\"fell\"|command=)", lambda m: next(filter(None, m.groups())), text)  # fmt: skip
+    Path("task.py").write_text(re.sub(r"\}  # example: (.*)", r", \1}", text))
+    task = tasks.resolve("task.py")
+    assert set(task.rewards) == {"alive", "near", "action_rate"} and set(task.ended) == {"fell"}
+    assert list(task.params.names) == ["latency", "noise", "mass"] and task.belief.high[2] == 1.2
+    env = tasks.env(task, 2, task.belief, seed=1)
+    env.reset()
+    step = env.step(np.zeros((2, 6)))
+    assert (
+        (step.reward > env.world.dt).all()
+        and env.command.shape == (2, 1)
+        and "g" in [t.name for t in task.observations["actor"].terms]
+    )
+
+
+def test_a_blank_file_trains_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("odd.xml").write_text(ODD)
+    assert main(["new", "blank", "odd.xml", "--out", "task.py"]) == 0
+    assert main(["train", "task.py", "--out", "run", "--steps", "512", "--envs", "16", "--horizon", "16"]) == 0
+    assert Path("run/policy.onnx").exists()
+
+
+def test_a_blank_task_of_a_model_without_actuators_says_what_to_do(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("robot.xml").write_text(TWO_LINKS)
+    assert main(["new", "blank", "robot.xml"]) == 2
+    assert "actuators: found none" in capsys.readouterr().err
 
 
 STRANGERS = {

@@ -138,7 +138,7 @@ def test_gains_rate_and_delay_of_the_contract_are_the_worlds(model):
 
 def test_every_unknown_of_it_acts(model):
     from surefoot.sim.audit import effects
-    from surefoot.verbs.look import task_trace
+    from surefoot.verbs.model.look import task_trace
 
     task, _ = task_of(model, contract())
     idle = [f.param.name for f in effects(task.params, task_trace(task, seconds=2.0)) if not f.acts]

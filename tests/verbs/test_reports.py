@@ -14,22 +14,22 @@ from surefoot.log import Log as Recorded
 from surefoot.policy import Zero
 from surefoot.report import unwatched
 from surefoot.tasks.rollout import contract
-from surefoot.verbs import machine
-from surefoot.verbs.actuator import Actuator
-from surefoot.verbs.adapt import Adapt
-from surefoot.verbs.believe import Believe
-from surefoot.verbs.cross import Cross
-from surefoot.verbs.delta import Delta
-from surefoot.verbs.doctor import Doctor
-from surefoot.verbs.explore import Explore
-from surefoot.verbs.log import Log
-from surefoot.verbs.missing import Missing, folder
-from surefoot.verbs.play import Play
-from surefoot.verbs.preflight import Preflight
-from surefoot.verbs.presets import Presets
-from surefoot.verbs.record import Record
-from surefoot.verbs.replay import Replay
-from surefoot.verbs.try_ import Try
+from surefoot.verbs.judge.adapt import Adapt
+from surefoot.verbs.judge.doctor import Doctor
+from surefoot.verbs.model.presets import Presets
+from surefoot.verbs.model.try_ import Try
+from surefoot.verbs.robot import machine
+from surefoot.verbs.robot.actuator import Actuator
+from surefoot.verbs.robot.believe import Believe
+from surefoot.verbs.robot.delta import Delta
+from surefoot.verbs.robot.explore import Explore
+from surefoot.verbs.robot.log import Log
+from surefoot.verbs.robot.missing import Missing, folder
+from surefoot.verbs.robot.preflight import Preflight
+from surefoot.verbs.robot.record import Record
+from surefoot.verbs.robot.replay import Replay
+from surefoot.verbs.train.cross import Cross
+from surefoot.verbs.train.play import Play
 from surefoot.web.style import CSS
 
 

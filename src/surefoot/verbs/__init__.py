@@ -1,4 +1,5 @@
-"""The verbs, in four groups. Each is a file of this room: a frozen dataclass of arguments, whose `run(watch)` is a Report.
+"""The verbs, in four groups. Each is a file in the room of its group: a frozen dataclass of arguments, whose `run(watch)`
+is a Report.
 
 A verb prints nothing and writes no page: it returns a Report, and its callers show it. This file imports none of
 them, so that `surefoot --help` loads only what it needs.
@@ -137,5 +138,6 @@ def load(name: str) -> Any:
     """The class of a verb's arguments."""
     if name not in VERBS:
         raise unknown("verb", name, VERBS, "surefoot")
-    module = import_module(f"surefoot.verbs.{'try_' if name == 'try' else name}")
+    group = next(group for group, verbs in GROUPS.items() if name in verbs)
+    module = import_module(f"surefoot.verbs.{group}.{'try_' if name == 'try' else name}")
     return getattr(module, name.capitalize())

@@ -4,7 +4,7 @@ a comment that says where it came from. What the model does not tell stands in a
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.model.modelxml import UNPRINTED
 from surefoot.task import Task
-from surefoot.tasks.build import hover, legged, reach, velocity
+from surefoot.tasks.build import blank, hover, legged, reach, velocity
 from surefoot.tasks.build.ground import FLAT
 from surefoot.tasks.build.legged import Joint
 
@@ -42,19 +42,22 @@ class Written:
     """A task file, and what a person should know about it."""
 
     text: str
-    anatomy: Anatomy
-    changes: tuple[str, ...]
+    about: str
+    """the robot in a few words"""
+    facts: Mapping[str, Any]
+    changes: tuple[str, ...] = ()
     """what training changes in the model, in sentences"""
-    chosen: Chosen
+    missing: tuple[str, ...] = ()
+    """what the model does not say, and what is assumed"""
 
 
 def write(kind: str, robot: Robot, out: Path) -> Written:
     """The task file of a kind for a robot; paths in it start at the folder of `out`."""
     if kind not in KINDS:
         raise SurefootError(f"kind: expected {', '.join(KINDS)}, found {kind}")
-    kinds = _kinds(robot)
-    if kind not in kinds:
-        better = f"; it fits: surefoot new {kinds[0]}" if kinds else ""
+    kinds = _kinds(robot) if kind in NEEDS else []
+    if kind in NEEDS and kind not in kinds:
+        better = f"; it fits: surefoot new {kinds[0] if kinds else 'blank'}"
         raise SurefootError(f"robot {robot.name}: {kind}: {NEEDS[kind]}; the model has none{better}")
     return KINDS[kind](robot, out)
 
@@ -85,7 +88,7 @@ def _velocity(robot: Robot, out: Path) -> Written:
     task = velocity.velocity(robot, legs, timing=chosen.timing)
     command, stride = velocity.usual(legs)
     lines = [
-        *_head(robot, out, "velocity", "follows a commanded velocity (vx, vy, yaw rate)", "Foot, Joint, Legged, Timing"),
+        *_head(robot, out, "velocity", "follows a commanded velocity (vx, vy, yaw rate)", (*BUILT, "from surefoot.tasks import Foot, Joint, Legged, Timing")),
         *_joints("JOINTS", legs.joints, a),
         *(_joints("HELD", legs.held, a) if legs.held else ()),
         "FEET = (",
@@ -112,7 +115,7 @@ def _velocity(robot: Robot, out: Path) -> Written:
         "        ranges=RANGES,",
         "    )",
     ]  # fmt: skip
-    return Written(_text(lines), a, said, chosen)
+    return _written(lines, a, said)
 
 
 def _reach(robot: Robot, out: Path) -> Written:
@@ -123,7 +126,13 @@ def _reach(robot: Robot, out: Path) -> Written:
     task = reach.reach(robot, arm, timing=chosen.timing)
     tip = a.arm.source if a.arm else ""
     lines = [
-        *_head(robot, out, "reach", "brings its end effector to a commanded place", "Arm, Joint, Timing"),
+        *_head(
+            robot,
+            out,
+            "reach",
+            "brings its end effector to a commanded place",
+            (*BUILT, "from surefoot.tasks import Arm, Joint, Timing"),
+        ),
         *_joints("JOINTS", arm.joints, a),
         *(_joints("HELD", arm.held, a) if arm.held else ()),
         "ARM = Arm(",
@@ -143,7 +152,7 @@ def _reach(robot: Robot, out: Path) -> Written:
         f"        tolerance={task.tolerance:g},  # m, mean distance in the last second that counts as success",
         "    )",
     ]
-    return Written(_text(lines), a, said, chosen)
+    return _written(lines, a, said)
 
 
 def _hover(robot: Robot, out: Path) -> Written:
@@ -153,7 +162,7 @@ def _hover(robot: Robot, out: Path) -> Written:
     chosen, said = _stepping(robot, hover.changes, thrown.model.qpos0, u, spread)
     task = hover.hover(robot, flyer, timing=chosen.timing)
     lines = [
-        *_head(robot, out, "hover", "is thrown, comes to rest at the goal and stays there", "Flyer, Rotor, Timing"),
+        *_head(robot, out, "hover", "is thrown, comes to rest at the goal and stays there", (*BUILT, "from surefoot.tasks import Flyer, Rotor, Timing")),
         "# force [N] and torque about the centre of mass [N m] of one unit of control, in the base's frame; range, hover control; lag [s]",
         "ROTORS = (",
         *(f"    Rotor({_quoted(r.actuator)}, {r.force}, {r.torque}, {_end(r.low)}, {_end(r.high)}, {r.hover:.8g}, {r.time_constant:g}),  # {r.source}" for r in flyer.rotors),
@@ -168,7 +177,35 @@ def _hover(robot: Robot, out: Path) -> Written:
         "        ranges=RANGES,",
         "    )",
     ]  # fmt: skip
-    return Written(_text(lines), a, said, chosen)
+    return _written(lines, a, said)
+
+
+def _blank(robot: Robot, out: Path) -> Written:
+    b = blank.read_blank(robot)
+    head = _head(robot, out, "blank", "does what you write here: look for FILL IN", blank.IMPORTS)
+    lacks = [f"range of {c.actuator}: {c.source}" for c in b.controls if c.assumed]
+    lacks += [f"no action moves {said}" for said in b.left_out]
+    about = f"{b.mass:.3g} kg; {len(b.joints)} joints; {len(b.controls)} actuators; reward, end and success are yours to fill in"
+    facts = {"mass": b.mass, "joints": len(b.joints), "feet": []}
+    return Written(_text([*head, *blank.lines(b, robot.name)]), about, facts, (), tuple(lacks))
+
+
+def _written(lines: list[str], a: Anatomy, changes: tuple[str, ...]) -> Written:
+    facts = {"mass": a.mass, "joints": len(a.drives), "feet": [f.name for f in a.feet]}
+    return Written(_text(lines), _words(a), facts, changes, tuple(missing(a)))
+
+
+def _words(a: Anatomy) -> str:
+    parts = [f"{a.mass:.3g} kg"]
+    if a.legs:
+        parts += [f"{len(a.legs)} legs of {a.leg_length:.2g} m", f"feet {', '.join(f.name for f in a.feet)}"]
+    if a.upper:
+        parts.append(f"{len(a.upper)} joints of the upper body held")
+    if a.arm is not None:
+        parts.append(f"{len(a.arm.joints)} joints to {a.arm.body}" + (f", gripper {', '.join(a.arm.gripper)}" if a.arm.gripper else ""))  # fmt: skip
+    if a.rotors:
+        parts.append(f"{len(a.rotors)} rotors: {', '.join(r.actuator for r in a.rotors)}")
+    return "; ".join(parts)
 
 
 Change = Callable[[mujoco.MjSpec, Timing], list[str]]
@@ -185,10 +222,18 @@ def _stepping(
     return chosen, tuple(change(load_robot(robot).spec, chosen.timing))
 
 
-KINDS: Mapping[str, Callable[[Robot, Path], Written]] = {"velocity": _velocity, "reach": _reach, "hover": _hover}
+KINDS: Mapping[str, Callable[[Robot, Path], Written]] = {
+    "velocity": _velocity,
+    "reach": _reach,
+    "hover": _hover,
+    "blank": _blank,
+}
 
 
-def _head(robot: Robot, out: Path, kind: str, does: str, nouns: str) -> list[str]:
+BUILT = ("from surefoot import tasks", "from surefoot.robot import Robot", "from surefoot.task import Task")
+
+
+def _head(robot: Robot, out: Path, kind: str, does: str, imports: Sequence[str]) -> list[str]:
     path = os.path.relpath(robot.path, out.absolute().parent)
     root = (
         f", asset_root={_quoted(os.path.relpath(robot.asset_root, out.absolute().parent))}" if robot.asset_root else ""
@@ -201,10 +246,7 @@ def _head(robot: Robot, out: Path, kind: str, does: str, nouns: str) -> list[str
         f"    surefoot train {_prose(out.name)} --out run",
         '"""',
         "",
-        "from surefoot import tasks",
-        "from surefoot.robot import Robot",
-        "from surefoot.task import Task",
-        f"from surefoot.tasks import {nouns}",
+        *imports,
         "",
         f"ROBOT = Robot.file({_quoted(path)}, beside=__file__{root})",
         "",

@@ -15,7 +15,7 @@ from surefoot.gate.training_seeds import run_of
 from surefoot.report import Axis, Badge, Column, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, task_for, trained_over
-from surefoot.verbs.machine import naming, read
+from surefoot.verbs.robot.machine import naming, read
 
 if TYPE_CHECKING:
     from surefoot.doctor import Diagnosis

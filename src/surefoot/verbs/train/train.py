@@ -20,8 +20,8 @@ from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOS
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
-from surefoot.verbs import settings_file
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
+from surefoot.verbs.train import settings_file
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet

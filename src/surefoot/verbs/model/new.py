@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tyro.conf import Positional
 
@@ -12,15 +12,12 @@ from surefoot.errors import SurefootError
 from surefoot.report import Block, Note, Report, Text, Watch
 from surefoot.robot import Robot
 
-if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
-    from surefoot.sim.anatomy.study import Anatomy
-
 
 @dataclass(frozen=True)
 class New:
-    kind: Positional[Literal["velocity", "reach", "hover"]]
+    kind: Positional[Literal["velocity", "reach", "hover", "blank"]]
     """velocity: anything with legs follows a commanded velocity; reach: an arm brings its end effector to a place; hover: a
-    multirotor comes to rest at a place"""
+    multirotor comes to rest at a place; blank: any robot with actuators, reward and success left for you to fill in"""
     model: Positional[str]
     """a model file (.xml MJCF, .urdf); a scene file that includes the robot is best"""
     out: Path | None = None
@@ -31,7 +28,7 @@ class New:
     """write over a file that is there"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.tasks.build.source import missing, write
+        from surefoot.tasks.build.source import write
 
         if not Path(self.model).is_file():
             raise SurefootError(f"{self.model}: no such model file")
@@ -41,15 +38,13 @@ class New:
             raise SurefootError(f"{out}: is there already; expected another --out, or --overwrite")
         found = write(self.kind, robot, out)
         files.write(out, found.text.encode(errors="backslashreplace"))  # a path may hold bytes that are no text
-        lacks = list(missing(found.anatomy))
         facts = {
-            "kind": self.kind, "robot": robot.name, "file": str(out), "mass": found.anatomy.mass, "joints": len(found.anatomy.drives),
-            "feet": [f.name for f in found.anatomy.feet], "changes": list(found.changes), "missing": lacks,
+            "kind": self.kind, "robot": robot.name, "file": str(out), **found.facts, "changes": list(found.changes), "missing": list(found.missing),
         }  # fmt: skip
         blocks: tuple[Block, ...] = (
-            Text(f"{out}: {_words(found.anatomy)}"),
+            Text(f"{out}: {found.about}"),
             *(Note(f"for training: {said}") for said in found.changes),
-            *(Note(f"not in the model: {said}", True) for said in lacks),
+            *(Note(f"not in the model: {said}", True) for said in found.missing),
         )
         return Report(f"{robot.name}: {self.kind}", facts, blocks, f"surefoot train {shlex.quote(str(out))} --out run")
 
@@ -58,16 +53,3 @@ def _plain(name: str) -> str:
     """A name that a module can have."""
     word = "".join(c if c.isalnum() else "_" for c in name[:60])
     return word if word[:1].isalpha() else f"robot_{word}"
-
-
-def _words(a: "Anatomy") -> str:
-    parts = [f"{a.mass:.3g} kg"]
-    if a.legs:
-        parts += [f"{len(a.legs)} legs of {a.leg_length:.2g} m", f"feet {', '.join(f.name for f in a.feet)}"]
-    if a.upper:
-        parts.append(f"{len(a.upper)} joints of the upper body held")
-    if a.arm is not None:
-        parts.append(f"{len(a.arm.joints)} joints to {a.arm.body}" + (f", gripper {', '.join(a.arm.gripper)}" if a.arm.gripper else ""))  # fmt: skip
-    if a.rotors:
-        parts.append(f"{len(a.rotors)} rotors: {', '.join(r.actuator for r in a.rotors)}")
-    return "; ".join(parts)

@@ -10,8 +10,8 @@ from tyro.conf import Positional, arg
 from surefoot import tasks
 from surefoot.report import Report, Watch
 from surefoot.verbs.arguments import belief_of
-from surefoot.verbs.machine import Machine, checked, naming, read
-from surefoot.verbs.missing import explained, folder
+from surefoot.verbs.robot.machine import Machine, checked, naming, read
+from surefoot.verbs.robot.missing import explained, folder
 
 
 @dataclass(frozen=True)
