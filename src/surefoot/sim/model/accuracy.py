@@ -20,7 +20,7 @@ from surefoot.sim.model.edits import Timing, step
 
 CANDIDATES = ((2, 5), (3, 5), (4, 5), (4, 10), (5, 10), (8, 10), (10, 10), (20, 20))  # steps, iterations
 FINE, MANY = 0.001, 100
-FINEST = 1e-4  # s: what is tried with shorter steps takes minutes, and hours from 1e-6 on
+FINEST = 1e-4  # s: what is tried with shorter steps takes minutes
 WINDOW, SECONDS, ROWS = 0.2, 2.0, 16
 TOLERANCE = 0.015
 
