@@ -129,7 +129,7 @@ def test_flags_win_over_a_settings_file_and_the_file_over_the_task(tmp_path):
     ("[obs]\nhistory = 1_000_000_000", "history: expected 1 to 4096 frames, found 1000000000"),
     ("steps = 1" + "0" * 5000, "my.toml: line 1: found 5009 characters, expected at most 1000"),
     ("seed = 0x" + "f" * 900, "seed: expected 0 to"),
-    ("lr = 0x" + "f" * 900, "my.toml: lr: expected a number, found 1"),
+    ("lr = 0x" + "f" * 900, "my.toml: lr: expected a number, found 5"),
     ("a" + ".a" * 500 + " = 1", "my.toml: line 1: found 1005 characters, expected at most 1000"),
     ("[range]\nmass = [1, 0x" + "f" * 900 + "]", "--range: mass: found 1..5"),
     ("horizon = 100_000_000_000", "my.toml: envs x horizon: expected at most 268435456"),
