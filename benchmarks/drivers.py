@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from surefoot.rng import stream
-from surefoot.tasks.ready.hover import ARM, GRAVITY, PARAMS, ROTORS
+from surefoot.tasks.ready.hover import ARM, GRAVITY, ROTORS
+from surefoot.tasks.ready.hover import hover as task
 
 Driver = Callable[[Mapping[str, np.ndarray], int], np.ndarray]
 """observations, step -> actions"""
+NAMES = task().params.names
 LEVER = ARM / np.sqrt(2)  # m, of a rotor about roll and pitch
 
 
@@ -25,7 +27,7 @@ def hover(obs: Mapping[str, np.ndarray], k: int) -> np.ndarray:
 
     It is told e, as the critic is, and undoes what e does to balance and lift: it only has to keep the states sensible.
     """
-    o, e = obs["actor"].astype(float), dict(zip(PARAMS.names, obs["critic"][:, -len(PARAMS) :].T.astype(float)))
+    o, e = obs["actor"].astype(float), dict(zip(NAMES, obs["critic"][:, -len(NAMES) :].T.astype(float)))
     x, R, v, w = o[:, :3], o[:, 3:12].reshape(-1, 3, 3), o[:, 12:15] / 0.5, o[:, 15:18] / 0.1
     aim = np.concatenate([np.clip(-(2.0 * x + 2.5 * v)[:, :2] / GRAVITY, -0.4, 0.4), np.ones((len(o), 1))], 1)
     off = np.einsum("nji,nj->ni", R, np.cross(R[:, :, 2], aim))  # axis, in the body's frame, to turn about

@@ -27,8 +27,8 @@ from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.residual import residual_force
 from surefoot.real2sim.residual.delta import SETTINGS, ReinforcementSettings, by_inversion, by_reinforcement
+from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.real2sim.residual.log_states import LogStates, log_states
-from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.rng import Draw, stream
 from surefoot.rotation import matrix, unit
 from surefoot.sim.learned import DeltaAction

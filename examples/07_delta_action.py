@@ -15,7 +15,7 @@ from surefoot.deploy import bundle
 from surefoot.learn.train import settings_for, train
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.residual.delta import by_inversion
-from surefoot.real2sim.residual.settings import FitSettings
+from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.sim import learned
 from surefoot.tasks.rollout import evaluate
 

@@ -225,7 +225,7 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--student.history", "5"], "only with --adapt"),
         (["--teacher", "nowhere"], "only with --adapt"),
         (["--adr.step", "0.3"], "--adr.*: only with --ranges adr"),
-        (["--adapt", "dagger", "--obs.only", "cart_pole"], "name what its student is told by --student.only"),
+        (["--adapt", "dagger", "--obs.only", "cart_pole"], "name those of its student by --student.only"),
         (["--adapt", "dagger", "--student.only", "cart_poll"], "did you mean cart_pole"),
         (["--adapt", "rma", "--student.only", "cart_pole"], "keeps its teacher's body"),
         (["--through", "nominal", "tsk"], "--through: no belief matches 'tsk'"),
@@ -275,7 +275,7 @@ def test_runs_and_policies_of_another_task_are_named_as_such(tmp_path, capsys):
     asked = ["sweep", tmp_path / "a", tmp_path / "b", "--over", "pull", "--points", "2", "--episodes", "2"]
     assert f"{tmp_path / 'b'}: a policy of balance, expected one that fits arm" in said(capsys, *asked, code=2).err
     start = ["train", "arm", "--out", tmp_path / "c", "--start", tmp_path / "b", *SMALL]
-    assert f"{tmp_path / 'b'}, a run of balance: its actor is told cart_pole" in said(capsys, *start, code=2).err
+    assert f"{tmp_path / 'b'}, a run of balance: its actor observes cart_pole" in said(capsys, *start, code=2).err
 
 
 def test_policies_that_are_told_different_things_can_be_swept_together(tmp_path, capsys):

@@ -25,7 +25,7 @@ from surefoot.fault import (
     swapped,
 )
 from surefoot.fault.contracts import CONTRACT
-from surefoot.fault.joint_orders import exchanges, groups, limbs, orders
+from surefoot.fault.joint_orders import exchanges, limbs, orders
 from surefoot.fault.logs import Driven, of_attitude, of_joints
 from surefoot.fault.observations import of_actions, of_frames
 from surefoot.observation import Columns, Formula, ObsGroup, ObsTerm
@@ -205,7 +205,7 @@ def test_limbs_are_known_by_side_or_by_their_first_word_and_a_torso_stays():
     human = ("torso", "left_hip", "left_knee", "right_hip", "right_knee")
     assert limbs(human) == {"left": [1, 2], "right": [3, 4]}
     assert dict(orders(human)) == {"right left": ("torso", "right_hip", "right_knee", "left_hip", "left_knee")}
-    assert groups(("leg1_a", "leg1_b", "leg2_a", "leg2_b")) == [["leg1_a", "leg1_b"], ["leg2_a", "leg2_b"]]
+    assert limbs(("leg1_a", "leg1_b", "leg2_a", "leg2_b")) == {"leg1": [0, 1], "leg2": [2, 3]}
     six = [f"leg{i}_{part}" for i in range(6) for part in "ab"]
     assert len(list(orders(six))) == 15 + 1  # exchanges of two of six, and part by part
     assert not limbs(("shoulder", "elbow", "wrist_1", "wrist_2")) and not limbs(())

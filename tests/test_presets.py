@@ -62,7 +62,7 @@ def test_a_preset_stays_physical_and_says_what_was_cut_or_leaves_out_the_nominal
 @pytest.mark.parametrize("name", PRESETS)
 def test_draws_lie_inside_what_the_preset_says(name):
     task = ON[PRESETS[name].kind]
-    e = presets.belief(task, name).sample(stream(0, name), 500)
+    e = presets.fit(task, name).belief.sample(stream(0, name), 500)
     for row in presets.fit(task, name).rows:
         x = e[:, task.params.index(row.name)]
         assert row.used[0] <= x.min() and x.max() <= row.used[1]
@@ -160,15 +160,15 @@ def test_a_preset_of_another_kind_of_robot_is_refused_with_those_that_fit():
         SurefootError,
         match="falcon-g1: made for a legged robot, hover has a quadrotor robot; presets that fit: learning-to-fly",
     ):
-        presets.belief(HOVER, "falcon-g1")
+        presets.fit(HOVER, "falcon-g1")
     with pytest.raises(SurefootError, match="no preset fits"):
-        presets.belief(tasks.resolve("balance"), "falcon-g1")
+        presets.fit(tasks.resolve("balance"), "falcon-g1")
     with pytest.raises(SurefootError, match="did you mean falcon-g1"):
-        presets.belief(WALK, "falcon-g2")
+        presets.fit(WALK, "falcon-g2")
 
 
 def test_a_thousand_resets_draw_the_payload_uniformly_and_the_friction_in_ratio():
-    belief = presets.belief(WALK, "falcon-g1")
+    belief = presets.fit(WALK, "falcon-g1").belief
     env = tasks.env(WALK, 1000, belief, seed=3)
     env.reset()
     e = {name: env.world.state.e[:, WALK.params.index(name)] for name in ("payload", "friction")}
@@ -196,7 +196,7 @@ def test_a_presets_name_is_a_belief_and_what_was_cut_is_said(capsys):
         ),
         (["presets", "falcn-g1"], "no preset matches 'falcn-g1'"),
         (["presets", "falcon-g1", "--task", "hovr"], "no task matches 'hovr'"),
-        (["presets", "--task", "balance"], "task balance: no preset fits; try walk, walk-rough, hover"),
+        (["presets", "--task", "balance"], "task balance: no preset fits; try humanoid, walk, walk-rough, hover"),
     ],
 )
 def test_wrong_names_are_answered_with_right_ones(capsys, args, words):
@@ -215,7 +215,7 @@ def test_presets_are_listed_and_shown_for_people_and_machines(capsys):
     assert one["task"] == "walk-rough" and one["source"]["repository"] == "LeCAR-Lab/FALCON"
     assert {r["name"]: r["used"] for r in one["ranges"]}["latency"] == [0.0, 0.02] and one["unnamed"]
     assert main(["presets", "falcon-g1"]) == 0
-    assert "next: surefoot train walk --belief falcon-g1" in capsys.readouterr().out
+    assert "next: surefoot train humanoid --belief falcon-g1" in capsys.readouterr().out
 
 
 def test_the_page_on_beliefs_has_the_ranges_of_every_preset():

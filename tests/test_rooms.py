@@ -21,6 +21,7 @@ NOUNS = {
     "belief",
     "world",
     "observation",
+    "noise",
     "blocks",
     "contract",
     "fault",

@@ -37,20 +37,23 @@ def share(threads: int, blocks: int) -> int:
 class Blocks:
     """Envs with the same task, seed and belief, which count their envs on from each other."""
 
-    def __init__(self, envs: Sequence[Env]):
+    def __init__(self, envs: Sequence[Env], threads: int = 0):
         self.envs, self.n = tuple(envs), sum(env.n for env in envs)
         ends = np.cumsum([env.n for env in envs]).tolist()
         self.rows = [slice(end - env.n, end) for env, end in zip(envs, ends)]
         """the envs of each block"""
+        cores = threads or os.cpu_count() or 1
+        self._engines = Semaphore(min(cores, len(envs)))
+        """engines that may run at the same time"""
         self._threads = ThreadPoolExecutor(len(envs) - 1, "block") if len(envs) > 1 else None
 
     @staticmethod
-    def like(env: Env, more: Sequence[int]) -> "Blocks":
-        """An env, and beside it blocks of more envs of the same kind."""
+    def like(env: Env, more: Sequence[int], threads: int = 0) -> "Blocks":
+        """An env, and beside it blocks of more envs of the same kind; on all cores, or as many threads."""
         envs = [env]
         for n in more:
             envs.append(env.like(n, envs[-1].first + envs[-1].n))
-        return Blocks(envs)
+        return Blocks(envs, threads)
 
     def run(self, turns: int, turn: Callable[[int, int], None]) -> None:
         """turn(k, t) for each block k and t = 0, 1, ..., one at a time, ordered by t and then by k.
@@ -69,7 +72,8 @@ class Blocks:
                     turn(k, t)
                     due[(k + 1) % len(due)].release()
                     if t + 1 < turns:
-                        self.envs[k].world.advance()
+                        with self._engines:
+                            self.envs[k].world.advance()
             except BaseException:
                 failed.set()
                 for other in due:

@@ -3,20 +3,18 @@
 step: action -> control -> world -> reward, ends -> observations        pipeline of a group: observation.py
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from surefoot.arrays import by_column, column_copy
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import History, ObsGroup
-from surefoot.params import Param, Params
-from surefoot.rng import Normal, Rows
+from surefoot.noise import SensorErrors
+from surefoot.observation import History
+from surefoot.rng import Rows
 from surefoot.task import Moment, Task
 from surefoot.task_check import check_groups, check_start, check_terms, in_task_words, not_finite
 from surefoot.world import Chance, OnObservation, OnSense, State, World
@@ -44,7 +42,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Step:
-    """What one env step gives back: `obs` after auto-reset, `last` what each group would have been told before it."""
+    """What one env step gives back: `obs` after auto-reset, `last` what each group would have observed before it."""
 
     obs: dict[str, np.ndarray]
     reward: np.ndarray  # (n,)
@@ -57,7 +55,7 @@ class Step:
 
 
 OnDivergence = Callable[["Env", int], None]
-"""who is told of a simulation that diverged: the Env, and its row"""
+"""called for each simulation that diverged, with the Env and its row"""
 
 # arrays that are an Env's own state
 OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
@@ -85,13 +83,10 @@ class Env:
         self.histories = {g: History(group, n) for g, group in task.observations.items()}
         self.order = control_order(task, world)
         self.layout = replace(world.layout, actions=task.action.names)
-        self.noises = _noises(world.params, task.observations)
-        self.normal = Normal(first, n, self.noises[-1].drawn.stop) if self.noises else None
-        self.bias = [(at, i) for at, moved in _outside(world.params, "bias", task.observations) for i, _ in moved]
+        self.sensor_errors = SensorErrors(world.params, task.observations, first, n)
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
-        self.told = [t for t in world.terms if isinstance(t, OnObservation)]
+        self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
-        self._drawn = (-1, np.zeros(0, np.float32))  # noise, drawn once a step: (step, rows)
         self.reward_sums = np.zeros(len(task.rewards))  # of each weighted term over all envs, since someone set it to 0
         self.checked = False  # whether the task's functions were
         self.diverged = 0
@@ -118,7 +113,7 @@ class Env:
         return Chance(self.seed, self.counter, self.world.dt, self.first)
 
     def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
-        """The moment as the robot's sensors tell it, of all envs or of ids."""
+        """The moment as the robot's sensors measure it, of all envs or of ids."""
         now, ids = now or self.moment, np.arange(self.n) if ids is None else ids
         x, chance = now.x, self.chance
         for term in self.senses:
@@ -135,7 +130,7 @@ class Env:
 
     def _reset(self, seed: int | None, e: np.ndarray | None) -> dict[str, np.ndarray]:
         if seed is not None:
-            self.seed, self.counter, self._drawn = seed, 0, (-1, self._drawn[1])
+            self.seed, self.counter = seed, 0
         if not self.checked:
             check_start(self.task, self.world.state, self._rows("start", np.arange(self.n)))
         self._begin(np.arange(self.n), e)
@@ -146,13 +141,13 @@ class Env:
             return self.begin_at(
                 Rows(self.seed, "age", 0, self.first + np.arange(self.n)).integers(0, self.steps, self.n)
             )
-        return self._observe(self._tell(self._frames()), np.arange(self.n))
+        return self._observe(self._transmitted(self._frames()), np.arange(self.n))
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
         self.phase -= self.age * self.world.dt  # the state is that of the phase drawn, whatever the age
-        return self._observe(self._tell(self._frames()), np.arange(self.n))
+        return self._observe(self._transmitted(self._frames()), np.arange(self.n))
 
     def step(self, action: np.ndarray) -> Step:
         self.begin(action)
@@ -197,14 +192,14 @@ class Env:
         episodes, last, ids = None, {}, np.flatnonzero(done)
         if len(ids):
             episodes = self._finish(ids, terminated, why)
-            last = self._last(self._tell(frames, now), ids)
+            last = self._last(self._transmitted(frames, now), ids)
             self._again(np.flatnonzero(done & ~final))
             self._begin(np.flatnonzero(final))
         changed = np.flatnonzero(done | self._recommand())
         if len(changed):
             for g, frame in self._frames(self._moment(self.world.state).rows(changed), changed).items():
                 frames[g][changed] = frame
-        obs = self._observe(self._tell(frames), np.flatnonzero(final))
+        obs = self._observe(self._transmitted(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
 
     def _odd(self, terms: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
@@ -325,20 +320,20 @@ class Env:
         return {g: history.push(now[g], fresh) for g, history in self.histories.items()}
 
     def _last(self, now: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What each group would be told now in some envs; no NaN, even where one diverged."""
-        told = {g: history.next(now[g][ids], ids) for g, history in self.histories.items()}
+        """What each group would observe now in some envs; no NaN, even where one diverged."""
+        seen = {g: history.next(now[g][ids], ids) for g, history in self.histories.items()}
         return {
-            g: a if np.isfinite(a).all() else np.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0) for g, a in told.items()
+            g: a if np.isfinite(a).all() else np.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0) for g, a in seen.items()
         }
 
     def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """One frame of each group, of all envs or of ids; a group that is told what the actor is, is told the same."""
+        """One frame of each group, of all envs or of ids; a group with the actor's terms has the actor's frame."""
         now = now or self.moment
         actor = self._frame("actor", now, ids)
         return {g: actor if g in self.alike else self._frame(g, now, ids) for g in self.task.observations}
 
     def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
-        """One frame of a group; the actor's as its sensors would tell it."""
+        """One frame of a group; the actor's as its sensors would measure it."""
         group = self.task.observations[g]
         if g == "actor" and self.senses:
             now = self.sensed(now, ids)
@@ -349,37 +344,18 @@ class Env:
                     raise SurefootError(f"task {self.task.name}: {t.name}: no simulator knows how to compute it")
                 frame[:, at] = now.once(t.source)
         if g == "actor":
-            self._disturb(frame, now.x.e, ids)
+            self.sensor_errors.add(frame, now.x.e, ids, (self.seed, self.counter))
         return group.finish(frame)
 
-    def _tell(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
+    def _transmitted(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
         """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
-        if not self.told:
+        if not self.on_observation:
             return frames
         chance, x, frame = self.chance, (now or self.moment).x, frames["actor"]
-        for term in self.told:
+        for term in self.on_observation:
             frame = term(x, frame, chance)
-        told = np.asarray(frame, np.float32)
-        return {g: told if g in self.alike else frames[g] for g in frames}
-
-    def _disturb(self, frame: np.ndarray, e: np.ndarray, ids: np.ndarray | None) -> None:
-        """Sensor noise and bias, in place; an env's noise is the same whether all envs are asked for or some."""
-        for noise in self.noises:
-            multiple = noise.multiple(e)
-            if np.any(multiple):
-                drawn = self._noise()[:, noise.drawn] if ids is None else self._noise()[ids, noise.drawn]
-                frame[:, noise.columns] += drawn * multiple
-        for columns, i in self.bias:
-            frame[:, columns] += e[:, i, None]
-
-    def _noise(self) -> np.ndarray:
-        """(n, noisy columns) of each column's own standard deviation, drawn once a step."""
-        if self._drawn[0] != self.counter and self.normal is not None:
-            drawn = self.normal.draw(self.seed, "noise", self.counter)
-            for noise in self.noises:
-                drawn[:, noise.drawn] *= noise.sd
-            self._drawn = (self.counter, drawn)
-        return self._drawn[1]
+        actor = np.asarray(frame, np.float32)
+        return {g: actor if g in self.alike else frames[g] for g in frames}
 
     def save(self) -> dict[str, np.ndarray]:
         """All that load() needs to go on with the same bits."""
@@ -408,55 +384,3 @@ def control_order(task: Task, world: World) -> np.ndarray | None:
         if name not in have:
             raise unknown("actuator", name, have, f"task {task.name}: action")
     return np.array([have.index(name) for name in names], int)
-
-
-@dataclass(frozen=True)
-class _Noise:
-    """Neighbouring columns of the actor's frame whose noise the same params move: sd times multiple(e)."""
-
-    columns: slice
-    drawn: slice  # of what is drawn each step
-    sd: np.ndarray
-    params: list[tuple[int, Param]]
-
-    def multiple(self, e: np.ndarray) -> np.ndarray | np.float32:
-        multiple: Any = np.float32(1.0)
-        for i, p in self.params:
-            multiple = (e[:, i, None] * (multiple if p.op == "scale" else 1.0)).astype(np.float32)
-        return multiple
-
-
-def _noises(params: Params, groups: Mapping[str, ObsGroup]) -> list[_Noise]:
-    found: list[_Noise] = []
-    for t, (at, moved) in zip(groups["actor"].terms, _outside(params, "noise", groups)):
-        if not t.noise and not moved:
-            continue
-        sd = np.full(t.dim, 1.0 if any(p.op == "set" for _, p in moved) else t.noise, np.float32)
-        first = found[-1].drawn.stop if found else 0
-        new = _Noise(at, slice(first, first + t.dim), sd, moved)
-        if found and found[-1].columns.stop == at.start and found[-1].params == moved:
-            old = found.pop()
-            columns, drawn = slice(old.columns.start, at.stop), slice(old.drawn.start, new.drawn.stop)
-            new = _Noise(columns, drawn, np.concatenate([old.sd, sd]), moved)
-        found.append(new)
-    return found
-
-
-def _outside(
-    params: Params, target: str, groups: Mapping[str, ObsGroup]
-) -> list[tuple[slice, list[tuple[int, Param]]]]:
-    """For each term of the actor: its columns, and (index in e, param) of the params that move what is told of it.
-
-    A param of a sensor that the actor lacks, and another reader has, moves nothing.
-    """
-    actor, known = groups["actor"], [t.name for group in groups.values() for t in group.terms]
-    found: list[list[tuple[int, Param]]] = [[] for _ in actor.terms]
-    for i, p in enumerate(params):
-        if p.target != target:
-            continue
-        if not any(re.fullmatch(p.match, name) for name in known):
-            raise unknown("observation term", p.match, list(dict.fromkeys(known)), f"param {p.name}")
-        for k, t in enumerate(actor.terms):
-            if t.sensed and re.fullmatch(p.match, t.name):
-                found[k].append((i, p))
-    return list(zip(actor.columns, found))

@@ -20,9 +20,10 @@ import numpy as np
 from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
 from surefoot.robot import order
-from surefoot.rotation import direction, matrix, to_body, to_world
+from surefoot.rotation import cross, direction, matrix, to_body, to_world
 from surefoot.typed import MOST, known_fields, real, text, whole
 
+LINK = 7  # numbers of a joint in Formula.links
 WIDTHS = {
     "base_pos": 3,
     "rotation": 9,
@@ -31,6 +32,7 @@ WIDTHS = {
     "projected_gravity": 3,
     "clock": 2,
     "begun": 1,
+    "tip_pos": 3,
 }
 
 
@@ -77,6 +79,8 @@ class Formula:
     """of a clock, Hz"""
     still: float = 0.0
     """of a clock: it stands still while the command is smaller than this"""
+    links: tuple[float, ...] = ()
+    """of a tip: for each joint a point of its axis, the axis and 1 if it slides, then the tip; all where every joint is at 0"""
 
     def __post_init__(self) -> None:
         if self.kind not in FORMULAS:
@@ -99,7 +103,7 @@ class Formula:
             "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
             "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
             "command": ("command",), "clock": ("time", "command"), "begun": ("time",), "reading": (self.reading,),
-            "projected_gravity": (self.at("base_quat"), "gravity"),
+            "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
         }  # fmt: skip
         if self.kind in fixed:
             return fixed[self.kind]
@@ -147,6 +151,18 @@ def _clock(f: Formula, r: Readings) -> np.ndarray:
     return out
 
 
+def _tip(f: Formula, r: Readings) -> np.ndarray:
+    """Forward kinematics as a product of exponentials: p = e^(S_1 q_1) ... e^(S_k q_k) p_0, S_j the screw of joint j."""
+    q = FORMULAS["joint_pos"](f, r)
+    links, p = np.reshape(f.links[:-3], (-1, LINK)), np.tile(f.links[-3:], (len(q), 1))
+    for (*point, ax, ay, az, slides), angle in zip(links[::-1], q.T[::-1, :, None]):
+        axis, arm = np.array([ax, ay, az]), p - point
+        along = axis * (arm @ axis)[:, None]
+        turned = along + np.cos(angle) * (arm - along) + np.sin(angle) * cross(axis, arm)
+        p = p + axis * angle if slides else point + turned
+    return p
+
+
 def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
     return x - np.array(f.offset) if f.offset else x
 
@@ -165,6 +181,7 @@ FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
     "clock": _clock,
     "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
     "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),
+    "tip_pos": _tip,
 }
 
 
@@ -211,7 +228,14 @@ class ObsTerm:
         if self.clip != np.inf and real(self.clip, f"{where}: clip") <= 0:
             raise SurefootError(f"{where}: clip: expected a number > 0, found {self.clip}")
         f = self.formula
-        if f is not None and f.joints and len(f.joints) * (2 if f.kind == "joint_state" else 1) != self.dim:
+        if f is not None and f.kind == "tip_pos" and len(f.links) != LINK * len(f.joints) + 3:
+            raise SurefootError(f"{where}: links: expected {LINK} numbers for each joint and 3, found {len(f.links)}")
+        if (
+            f is not None
+            and f.joints
+            and f.kind != "tip_pos"
+            and len(f.joints) * (2 if f.kind == "joint_state" else 1) != self.dim
+        ):
             raise SurefootError(f"{where}: joints: expected {self.dim} columns, found {len(f.joints)} joints")
         if f is not None and self.dim != WIDTHS.get(f.kind, self.dim):
             raise SurefootError(f"{where}: dim: expected {WIDTHS[f.kind]} for {f.kind}, found {self.dim}")
@@ -255,7 +279,7 @@ class ObsTerm:
 
 
 def _typed_formula(name: str, value: Any, where: str) -> Any:
-    if name in ("joints", "offset"):
+    if name in ("joints", "offset", "links"):
         if not isinstance(value, list | tuple) or len(value) > MOST:
             raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
         return tuple(text(v, where) if name == "joints" else real(v, where) for v in value)

@@ -304,11 +304,6 @@ def find(name: str) -> Preset:
     return PRESETS[name]
 
 
-def belief(task: Task, name: str) -> Box:
-    """The preset's ranges of the task's unknowns, cut at their physical bounds; all else nominal."""
-    return fit(task, name).belief
-
-
 def fit(task: Task, name: str) -> Fit:
     """The preset in this task, row by row, and what the task does not have."""
     preset = find(name)

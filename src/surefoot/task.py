@@ -6,7 +6,7 @@ the robot (one). Success of an episode: it ran to its time limit, and its error 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -112,7 +112,7 @@ OWN_READINGS: dict[str, Callable[[Moment], np.ndarray]] = {
 
 
 def memory(actions: int) -> tuple[ObsTerm, ...]:
-    """What an actor is told, too, that remembers several episodes in one world: what it did, what came of it, and when
+    """Further terms of an actor that remembers several episodes in one world: what it did, its reward, and when
     an episode begins."""
     return (
         ObsTerm("last_action", Formula("last_action"), actions, sensed=False),
@@ -130,7 +130,7 @@ class Reward:
 
 @dataclass(frozen=True)
 class Mirror:
-    """mirrored = sign * values[order], of all that an actor is told and of its action."""
+    """mirrored = sign * values[order], of an actor's whole observation and of its action."""
 
     obs_order: np.ndarray
     obs_sign: np.ndarray
@@ -146,13 +146,13 @@ SIDELESS = ("last_reward", "begun")  # terms of every task that are their own mi
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Left and right exchanged: what becomes of each term that an actor may be told, and of its action."""
+    """Left and right exchanged: the mirror image of each observation term, and of the action."""
 
     terms: Mapping[str, Turned]
     action: Turned
 
     def of(self, group: ObsGroup) -> Mirror | None:
-        """For an actor that is told this group; None where one of its terms has no mirror image."""
+        """Of an actor with this group; None where one of its terms has no mirror image."""
         same = (np.arange(1), np.ones(1))
         known = [same if t.name in SIDELESS else self.terms.get(t.name) for t in group.terms]
         if any(turned is None or len(turned[0]) != t.dim for t, turned in zip(group.terms, known)):
@@ -192,7 +192,7 @@ class Task:
     seconds: float
     action: Action
     observations: Mapping[str, ObsGroup]
-    """reader (actor, critic, teacher, ...) -> what it is told"""
+    """reader (actor, critic, teacher, ...) -> its observation"""
     rewards: Mapping[str, Reward]
     ended: Mapping[str, Callable[[Moment], np.ndarray]]
     episode: Callable[[Draw, int], Episode]
@@ -222,3 +222,11 @@ class Task:
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
+
+
+def quiet(task: Task) -> tuple[Task, np.ndarray]:
+    """The task with its actor alone, without its own noise, and the nominal e that adds none."""
+    actor = task.observations["actor"]
+    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
+    e = np.array([p.low if p.target == "noise" else p.nominal for p in task.params])
+    return replace(task, observations={"actor": actor}, symmetry=None), e

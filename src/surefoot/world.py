@@ -107,7 +107,7 @@ class OnSense(ABC):
 
 
 class OnObservation(ABC):
-    """A Term between the sensors and the policy: returns the observation the policy is told, (n, dim)."""
+    """A Term between the sensors and the policy: returns the observation that the policy gets, (n, dim)."""
 
     @abstractmethod
     def __call__(self, x: State, obs: np.ndarray, chance: Chance) -> np.ndarray: ...
@@ -138,7 +138,7 @@ class Start:
 
     q: np.ndarray  # (n, nq)
     v: np.ndarray  # (n, nv)
-    u: np.ndarray  # (n, nu): also what a delayed actuator remembers, so that no motor is told 0 by an empty buffer
+    u: np.ndarray  # (n, nu): also what a delayed actuator remembers, so that no motor gets 0 from an empty buffer
     act: np.ndarray | None = None  # (n, na) actuator states; None: the engine's zeros
 
 

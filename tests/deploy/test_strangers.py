@@ -216,7 +216,7 @@ def test_mjlabs_metadata_are_a_contract():
         ("command", 2.0, np.inf, 1),
     ]
     assert c.terms[1].formula == Formula("joint_pos", ("hip", "knee"), (-0.312, 0.669))
-    assert any("rate: not told" in n for n in found.notes)
+    assert any("rate: not given" in n for n in found.notes)
 
 
 def test_a_contract_file_goes_over_the_metadata(tmp_path):
@@ -291,7 +291,7 @@ def test_gains_of_fewer_motors_than_the_map_names_are_left_to_the_model():
 def test_a_net_of_another_size_than_its_contract_is_refused(tmp_path):
     graph = read(saved(tmp_path / "p.onnx"))
     told = lambda *terms: Contract.from_json(GOOD | {"observation": list(terms)})  # noqa: E731
-    with pytest.raises(SurefootError, match="takes 3 numbers, the contract tells 5: command 3, joint_pos 2"):
+    with pytest.raises(SurefootError, match="takes 3 numbers, the contract has 5: command 3, joint_pos 2"):
         check_fits(graph, told("command", "joint_pos"), "p.onnx")
     check_fits(graph, told("command"), "p.onnx")
     one = Contract.from_json(GOOD | {"joints": ["hip"], "home": [0], "observation": ["command"]})

@@ -9,7 +9,7 @@ from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.fault import on_contract
 from surefoot.fault.contracts import CONTRACT, delays_of, orders_of, poses_of
-from surefoot.fault.joint_orders import groups, orders
+from surefoot.fault.joint_orders import limbs, orders
 from surefoot.gate import contract_faults
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
@@ -22,7 +22,7 @@ PLAN = Plan(episodes=20, per_load=4, motion=4, threads=1)
 
 
 def test_legs_are_known_by_their_names_and_every_order_of_four_is_tried():
-    legs = groups(JOINTS)
+    legs = [[JOINTS[i] for i in limb] for limb in limbs(JOINTS).values()]
     assert [leg[0] for leg in legs] == ["FL_abduction", "FR_abduction", "RL_abduction", "RR_abduction"]
     tried = dict(orders(JOINTS))
     assert len(tried) == math.factorial(4) - 1 + 1  # all but the one it is in, and joint by joint across legs

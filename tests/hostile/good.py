@@ -34,9 +34,8 @@ def _terms(good: Path) -> None:
 
     from surefoot import tasks
     from surefoot.real2sim.actuator.net import ActuatorModule, Shape, UnitNets, exported
-    from surefoot.real2sim.residual.ensemble import Ensemble
+    from surefoot.real2sim.residual.ensemble import Ensemble, FitSettings
     from surefoot.real2sim.residual.force_fit import term_of
-    from surefoot.real2sim.residual.settings import FitSettings
     from surefoot.sim.learned import save
     from surefoot.sim.learned.actuator_net import Actuators, drives
     from surefoot.sim.learned.features import StateFeatures

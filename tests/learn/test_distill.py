@@ -167,7 +167,7 @@ def test_what_cannot_be_learned_from_is_refused(tmp_path, teacher):
         learn.train(
             "hover", tmp_path / "b", teacher=teacher, settings=DistillSettings(**{**vars(LESSON), "history": 2})
         )
-    with pytest.raises(SurefootError, match="the actor is not told e"):
+    with pytest.raises(SurefootError, match="the actor does not observe e"):
         learn.train("hover", tmp_path / "c", settings=learn.settings_for("hover", {**SMALL, "encoder": "e"}))
 
 

@@ -11,7 +11,7 @@ from surefoot import files, tasks
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.gate.training_seeds import trained_with
+from surefoot.gate.training_record import trained_with
 from surefoot.learn.distill import DistillSettings
 from surefoot.learn.judge import Best
 from surefoot.learn.nets import export

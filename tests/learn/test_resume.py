@@ -17,11 +17,11 @@ from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.parents import Parents, spec_of
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.run import Run, versions
+from surefoot.learn.run.parents import Parents, spec_of
 from surefoot.tasks import registry
 
 CHANGES = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12}
@@ -321,7 +321,7 @@ def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_o
     for told, change in (("tanh; expected relu", {"activation": "relu"}), ("spread", {"spread": (0.01, 0.5, 1.0)})):
         with pytest.raises(SurefootError, match=f"its nets were learned with .*{told}"):
             learn.train("balance", tmp_path / "other", settings=replace(settings, **change), start=start)
-    with pytest.raises(SurefootError, match="its actor is told cart_pole; here it would be told position_error"):
+    with pytest.raises(SurefootError, match="its actor observes cart_pole; here it would observe position_error"):
         learn.train("hover", tmp_path / "other", settings=settings, start=start)
     assert not (tmp_path / "other").exists()
     with pytest.raises(SurefootError, match="no run here"):

@@ -8,11 +8,11 @@ import pytest
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.parents import Parents, spec_of
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
+from surefoot.learn.run.parents import Parents, spec_of
 from surefoot.learn.runspec import Origin, RunSpec, content_hash
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.tasks import ObsOverride
@@ -81,9 +81,8 @@ def test_what_is_missing_is_named(name):
         RunSpec.from_json({k: v for k, v in PLAIN.to_json().items() if k != name})
 
 
-def test_runs_of_before_learners_had_names_are_read():
-    plain, student = ({k: v for k, v in s.to_json().items() if k != "learner"} for s in (PLAIN, STUDENT))
-    student["student"] = student.pop("settings")
+def test_what_run_json_has_beside_the_spec_is_no_part_of_it():
+    plain, student = PLAIN.to_json(), STUDENT.to_json()
     beside = {"versions": {"numpy": "1"}, "resumed": []}
     assert RunSpec.from_json(plain | beside) == PLAIN and RunSpec.from_json(student | beside) == STUDENT
 

@@ -7,7 +7,7 @@ from scipy import stats
 from surefoot.belief import Box, Gaussian
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
-from surefoot.real2sim.infer.calibration import calibrate, calibration
+from surefoot.real2sim.infer.calibration import calibration
 from surefoot.rng import stream
 
 PLANE = Params((Param("a", "task", 0.0, -50.0, 50.0, op="set"), Param("b", "task", 0.0, -50.0, 50.0, op="set")))
@@ -61,7 +61,8 @@ def test_beliefs_of_a_method_are_calibrated_run_by_run():
         x = e + 0.5 * rng.standard_normal(2)
         return e, Gaussian(PLANE, 0.8 * x, 0.2 * np.eye(2)).sample(rng, 63)
 
-    found = calibrate(posterior, 300, PLANE.names)
+    truths, draws = zip(*(posterior(k) for k in range(300)))
+    found = calibration(np.array(truths), np.array(draws), PLANE.names)
     assert (found.p > 0.01).all() and found.verdict().checks[0].name == "ranks of a are uniform"
 
 

@@ -28,9 +28,9 @@ from surefoot.real2sim.residual.delta import (
     delta_task,
     delta_world,
 )
+from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.real2sim.residual.force_fit import term_of
 from surefoot.real2sim.residual.log_states import log_states
-from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.sim import learned
 from surefoot.sim.learned import DeltaAction
 from surefoot.tasks.rollout import contract

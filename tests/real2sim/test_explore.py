@@ -12,7 +12,17 @@ from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.excite.excitation import Limits, Shape, control_range, guard, home, machine, ramp, settled
+from surefoot.real2sim.excite.excitation import (
+    Limits,
+    Shape,
+    control_range,
+    guard,
+    home,
+    machine,
+    ramp,
+    settled,
+    spline,
+)
 from surefoot.real2sim.excite.excited_robot import excited_robot
 from surefoot.real2sim.excite.explore import Explore, design, explore, meter_for, outside
 from surefoot.real2sim.excite.fisher import information, meter, posterior, score
@@ -292,3 +302,14 @@ def test_a_quadruped_held_in_the_air_begins_at_its_stand():
     assert who.world.model.nv == 12 and who.belief.params.names == ["kd", "armature"]
     np.testing.assert_allclose(who.start.q[0], np.tile([0.0, 0.8, -1.6], 4))
     np.testing.assert_allclose(who.start.u, who.start.q)
+
+
+def test_a_spline_passes_its_knots_is_exact_for_a_parabola_within_and_rests_at_its_ends():
+    j, s = np.arange(6.0), np.linspace(0, 5, 51)
+    parabola = j**2 - 3 * j
+    plan = spline(parabola, 51)
+    np.testing.assert_allclose(plan[::10], parabola, atol=1e-12)
+    np.testing.assert_allclose(plan[10:41], (s**2 - 3 * s)[10:41], atol=1e-12)
+    ends = np.diff(spline(parabola, 50_001))[[0, -1]] / (5 / 50_000)
+    assert np.abs(ends).max() < 0.01  # of slopes of 2 and 7 that a parabola would have there
+    np.testing.assert_allclose(spline(np.full((2, 3, 5), 0.7), 9), 0.7)

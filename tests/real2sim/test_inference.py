@@ -1,7 +1,6 @@
 """Posteriors learned from simulations know more than the prior, and no more than they may."""
 
 import builtins
-from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -11,7 +10,7 @@ from surefoot.belief import Box, Particles
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
-from surefoot.real2sim.infer.sbi import NPE, checked, experiment, infer, learn
+from surefoot.real2sim.infer.sbi import NPE, checked, experiment, learn
 from surefoot.real2sim.plant import world
 from surefoot.rng import stream
 from surefoot.world import Chance, Start
@@ -86,7 +85,8 @@ def test_draws_are_a_belief_within_the_prior_and_have_the_density_they_say(poste
 def test_the_same_seed_gives_the_same_belief_and_another_does_not():
     pytest.importorskip("sbi", reason="needs the sbi extra")
     how, log = NPE(simulations=200, epochs=2, statistics="learned", density="mdn"), swung([1.2, 0.1])
-    found = [infer(pendulum(), PRIOR, log, NOISE, how=replace(how, draws=50), seed=k) for k in (0, 0, 1)]
+    done = experiment(pendulum(), PRIOR, log, NOISE, how=how)
+    found = [learn(done, how, seed=k).belief(log, 50, seed=k) for k in (0, 0, 1)]
     assert found[0] == found[1] and found[0] != found[2]
 
 
@@ -126,7 +126,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(MissingExtra, match=r"surefoot\[sbi\]"):
-        infer(pendulum(), PRIOR, swung([1.0, 0.0]), NOISE)
+        learn(experiment(pendulum(), PRIOR, swung([1.0, 0.0]), NOISE))
 
 
 def test_a_wrong_signal_and_a_short_log_are_told():

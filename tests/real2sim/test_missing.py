@@ -14,10 +14,9 @@ from surefoot.params import Params
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import replay
 from surefoot.real2sim.residual import residual, residual_force
-from surefoot.real2sim.residual.ensemble import answers, fit
+from surefoot.real2sim.residual.ensemble import FitSettings, answers, fit
 from surefoot.real2sim.residual.labels import labels
 from surefoot.real2sim.residual.log_states import log_states
-from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.rng import stream
 from surefoot.sim import learned
 from surefoot.sim.learned import ResidualForce

@@ -1,4 +1,4 @@
-"""SimOpt moves a belief to where simulation and robot do the same, no faster than it was told to."""
+"""SimOpt moves a belief to where simulation and robot do the same, within its KL bound."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,18 @@ from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
 from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.infer.simopt import SimOpt, acted, discrepancy, normal, replayed, reps, simopt
+from surefoot.real2sim.infer.simopt import (
+    SimOpt,
+    acted,
+    discrepancy,
+    divergence,
+    normal,
+    replayed,
+    reps,
+    simopt,
+    softmax,
+    temperature_of,
+)
 from surefoot.rng import stream
 from surefoot.tasks.ready.arm import FORE, GRAVITY, KP, MASS, MIDDLE, UPPER, arm
 from surefoot.tasks.rollout import contract, evaluate
@@ -147,3 +158,29 @@ def test_a_lost_packet_is_borne_and_a_gap_is_refused():
     assert without([30]) == pytest.approx(without([]), rel=0.05)
     with pytest.raises(SurefootError, match="gap"):
         without(slice(30, 34))
+
+
+@pytest.mark.parametrize("kl", [0.01, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e9])
+def test_reps_strays_by_exactly_what_it_may(kl, unit):
+    cost = unit * np.random.default_rng(0).gamma(2.0, size=200)
+    assert divergence(softmax(cost, temperature_of(cost, kl))) == pytest.approx(kl, abs=1e-3)
+
+
+def test_softmax_weighs_by_hand():
+    weights = np.exp([0, -0.5, -1.5])
+    np.testing.assert_allclose(softmax(np.array([1.0, 2.0, 4.0]), 2.0), weights / weights.sum())
+
+
+def test_reps_temperature_is_where_its_dual_is_least():
+    cost, kl = np.random.default_rng(1).gamma(2.0, size=100), 0.5
+    dual = lambda t: t * kl + t * np.log(np.mean(np.exp(-cost / t)))  # noqa: E731
+    t = temperature_of(cost, kl)
+    assert all(dual(t) < dual(t * factor) for factor in (0.9, 0.99, 1.01, 1.1))
+
+
+def test_reps_that_may_stray_further_than_it_can_takes_the_best():
+    cost = np.array([3.0, 1.0, 2.0, 1.0])
+    assert temperature_of(cost, 5.0) == 0.0
+    np.testing.assert_array_equal(softmax(cost, 0.0), [0, 0.5, 0, 0.5])
+    assert divergence(np.full(7, 1 / 7)) == pytest.approx(0.0) and divergence(np.eye(7)[2]) == pytest.approx(np.log(7))

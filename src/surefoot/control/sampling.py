@@ -1,12 +1,9 @@
-"""Optimisation by sampling: minimise a cost that can only be evaluated at samples. One loop, five rules.
+"""Optimisation by sampling: minimise a cost that can only be evaluated at samples. One loop, two rules.
 
     X_i = mean + spread * N(0, 1)  within bounds       c_i = cost(X_i)       (mean, spread) = rule(X, c)
 
-    best     mean = the X_i of least c                                      (predictive sampling)
-    cem      mean, spread = those of the elites, spread never under a floor
-    softmax  mean = sum w_i X_i,  w_i ~ exp(-c_i / temperature)             (MPPI)
-    reps     the same with the temperature at which KL(w | uniform) = kl, and spread from w, too
-    cma      mean and a full covariance from ranks and paths                (CMA-ES, by the `cma` library)
+    CEM      mean, spread = those of the elites, spread never under a floor
+    CMA      mean and a full covariance from ranks and paths                (CMA-ES, by the `cma` library)
 
 x is (d,), X (n, d), c (n,): less is better. A cost that is nan or infinite counts as the worst. All state is in Search: the
 same Search, samples and costs give the same next Search; rules are settings only.
@@ -76,10 +73,6 @@ class Search:
         better = {"x": X[k].copy(), "cost": float(cost[k])} if cost[k] < self.cost else {}
         return replace(following, updates=self.updates + 1, **better)
 
-    def again(self, x: np.ndarray) -> "Search":
-        """A warm start at x, such as a plan shifted in time: the initial spread, and no best sample."""
-        return begin(self.rule, x, self.first, (self.low, self.high))
-
 
 def begin(rule: Rule, x0: np.ndarray, spread: np.ndarray | float, bounds: Bounds = (-math.inf, math.inf)) -> Search:
     """A search around x0."""
@@ -95,26 +88,6 @@ def begin(rule: Rule, x0: np.ndarray, spread: np.ndarray | float, bounds: Bounds
     return Search(rule, x0, spread, spread, low, high, x0)
 
 
-def _between(low: float, value: float, high: float, name: str, of: object) -> None:
-    if not low < value <= high:
-        raise SurefootError(f"{type(of).__name__}.{name}: found {value}, expected more than {low:g}, at most {high:g}")
-
-
-@final
-@dataclass(frozen=True)
-class Best(Rule):
-    """Predictive sampling: go where the best sample is."""
-
-    anneal: float = 1.0
-    """factor on the spread after every round"""
-
-    def __post_init__(self) -> None:
-        _between(0, self.anneal, 1, "anneal", self)
-
-    def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
-        return replace(at, mean=X[cost.argmin()].copy(), spread=self.anneal * at.spread)
-
-
 @final
 @dataclass(frozen=True)
 class CEM(Rule):
@@ -126,59 +99,13 @@ class CEM(Rule):
     """smallest spread, as a fraction of the initial one"""
 
     def __post_init__(self) -> None:
-        _between(0, self.elite, 1, "elite", self)
+        if not 0 < self.elite <= 1:
+            raise SurefootError(f"CEM.elite: found {self.elite}, expected more than 0, at most 1")
 
     def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
         best = X[ranked(cost, self.elite)]
         spread = best.std(0) if len(best) > 1 else at.spread  # one sample has no spread
         return replace(at, mean=best.mean(0), spread=np.maximum(spread, self.floor * at.first))
-
-
-@final
-@dataclass(frozen=True)
-class Softmax(Rule):
-    """MPPI: the mean of the samples, weighted by their costs."""
-
-    temperature: float = 0.1
-    """in standard deviations of the costs that count; in the cost's own unit where `scaled` is off"""
-    top: float = 1.0
-    """fraction of the samples with a weight"""
-    anneal: float = 1.0
-    """factor on the spread after every round"""
-    scaled: bool = True
-    """divide costs by their standard deviation, so that one temperature fits many tasks"""
-
-    def __post_init__(self) -> None:
-        _between(0, self.temperature, math.inf, "temperature", self)
-        _between(0, self.top, 1, "top", self)
-        _between(0, self.anneal, 1, "anneal", self)
-
-    def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
-        best = ranked(cost, self.top)
-        unit = float(cost[best].std()) if self.scaled else 1.0
-        w = softmax(cost[best], self.temperature * unit)
-        return replace(at, mean=w @ X[best], spread=self.anneal * at.spread)
-
-
-@final
-@dataclass(frozen=True)
-class REPS(Rule):
-    """Relative entropy policy search: softmax weights within kl nats of equal ones."""
-
-    kl: float = 1.0
-    """largest KL of one round, nats"""
-    floor: float = 0.01
-    """smallest spread, as a fraction of the initial one"""
-
-    def __post_init__(self) -> None:
-        _between(0, self.kl, math.inf, "kl", self)
-
-    def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
-        fine = np.isfinite(cost)
-        X, cost = X[fine], cost[fine]
-        w = softmax(cost, temperature_of(cost, self.kl))
-        mean = w @ X
-        return replace(at, mean=mean, spread=np.maximum(np.sqrt(w @ (X - mean) ** 2), self.floor * at.first))
 
 
 @final
@@ -218,35 +145,6 @@ class CMA(Rule):
 def ranked(cost: np.ndarray, share: float) -> np.ndarray:
     """Indices of the best fraction of samples, at least 2 if possible, best first; without those of infinite cost."""
     return np.argsort(cost, kind="stable")[: min(max(2, round(share * len(cost))), int(np.isfinite(cost).sum()))]
-
-
-def softmax(cost: np.ndarray, temperature: float) -> np.ndarray:
-    """w (n,) with w_i ~ exp(-cost_i / temperature), sum 1. At temperature 0 only the best have weight."""
-    above = cost - cost.min()
-    w = np.exp(-above / temperature) if temperature > 0 else (above == 0).astype(float)
-    return w / w.sum()
-
-
-def divergence(w: np.ndarray) -> float:
-    """KL(w | uniform) in nats: 0 for equal weights, log n for a single one."""
-    some = w[w > 0]
-    return float(some @ np.log(some)) + math.log(len(w))
-
-
-def temperature_of(cost: np.ndarray, kl: float) -> float:
-    """The temperature at which KL(softmax | uniform) = kl; 0 if the KL of the best alone is smaller.
-
-    It minimises the dual of REPS, g(t) = t kl + t log mean exp(-c / t): g'(t) = kl - KL(t) = 0.
-    """
-    unit = float(cost.max() - cost.min())
-    if unit == 0 or divergence(softmax(cost, 0.0)) <= kl:
-        return 0.0
-    low, high = math.log(unit) - 30.0, math.log(unit) + 30.0
-    for _ in range(100):  # bisection: KL falls as the temperature grows
-        middle = (low + high) / 2
-        w = softmax(cost, math.exp(middle))
-        low, high = (middle, high) if divergence(w) > kl else (low, middle)
-    return math.exp((low + high) / 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hun
 
 @dataclass(frozen=True)
 class Golden:
-    """T control periods of one robot that begin an episode: what it read, what the policy was told, did and commanded."""
+    """T control periods of one robot that begin an episode: its readings, the policy's observations and outputs, and the controls."""
 
     readings: Mapping[str, np.ndarray]  # name -> (T, k), the ones that formulas of the contract need
     parts: Mapping[str, tuple[str, ...]]
@@ -121,7 +121,7 @@ class OnnxPolicy(Policy):
 
     @property
     def adapts(self) -> bool:
-        """Whether it makes a latent of what it is told, which can be looked at."""
+        """Whether it has an encoder, whose latent can be read."""
         return "latent" in self.graph.outputs
 
     def latent(self, obs: np.ndarray) -> np.ndarray:

@@ -28,9 +28,9 @@ RATE = 50.0  # Hz, where a file does not tell
 def check_fits(graph: Graph, contract: Contract, where: str) -> None:
     """The net takes and gives as many numbers as its contract says."""
     if contract.obs_dim != graph.width:
-        told = ", ".join(f"{t.name} {t.dim * (t.history or contract.history)}" for t in contract.terms)
+        terms = ", ".join(f"{t.name} {t.dim * (t.history or contract.history)}" for t in contract.terms)
         raise SurefootError(
-            f"{where}: the net takes {graph.width} numbers, the contract tells {contract.obs_dim}: {told}"
+            f"{where}: the net takes {graph.width} numbers, the contract has {contract.obs_dim}: {terms}"
         )
     if len(contract.joints) != graph.wide:
         raise SurefootError(
@@ -75,9 +75,9 @@ def _open(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _left(data: Mapping[str, Any]) -> tuple[str, ...]:
     """What had to be assumed."""
-    notes = [] if "rate" in data else [f"rate: not told, taken as {RATE:g} Hz"]
+    notes = [] if "rate" in data else [f"rate: not given, taken as {RATE:g} Hz"]
     if not data.get("frame"):
-        notes.append("frame: not told, velocities and gravity are those of the base")
+        notes.append("frame: not given, velocities and gravity are those of the base")
     return tuple(notes)
 
 

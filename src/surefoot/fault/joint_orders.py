@@ -44,10 +44,6 @@ def _limb(name: str) -> str:
     return name[: name.index(kind)].strip("_") if kind in name else name.replace(kind, "").strip("_")
 
 
-def groups(joints: Sequence[str]) -> list[list[str]]:
-    return [[joints[i] for i in limb] for limb in limbs(joints).values()]
-
-
 def orders(joints: Sequence[str], by_kind: bool = True) -> Iterator[tuple[str, Names]]:
     """(name, joints) of other orders that are in use: limbs exchanged, and joint by joint across limbs."""
     own = limbs(joints)

@@ -11,8 +11,7 @@ from surefoot.contract import Contract
 from surefoot.deploy import bundle, foreign
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
-from surefoot.gate.task_changes import changed
-from surefoot.gate.training_seeds import trained_with
+from surefoot.gate.training_record import changed, trained_with
 from surefoot.onnx_file import Graph, read
 from surefoot.policy import Policy
 from surefoot.task import Task

@@ -22,7 +22,7 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.gate import checks, contract_faults, margins, training_seeds
+from surefoot.gate import checks, contract_faults, margins, training_record
 from surefoot.gate.candidate import Candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.contract_faults import Explanation
@@ -116,7 +116,7 @@ def gate(
 ) -> Verdict:
     """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more."""
     began, found = time.monotonic(), Results()
-    seeds = training_seeds.unseen(plan.seed, set(who.trained), plan.seeds)
+    seeds = training_record.unseen(plan.seed, set(who.trained), plan.seeds)
     try:
         for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch).checks():
             found.checks.append(check)
@@ -124,7 +124,7 @@ def gate(
         found.interrupted = True
         done = len(found.checks)
         found.checks.append(Check("completed", done, done + 1, False, "stopped by hand; checks that did not run fail"))
-    used = training_seeds.sentence(seeds, set(who.trained))
+    used = training_record.sentence(seeds, set(who.trained))
     meta = who.facts() | {
         "seconds": round(time.monotonic() - began, 1), "seed": plan.seed,
         "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},

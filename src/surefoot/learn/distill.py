@@ -1,4 +1,4 @@
-"""Students: policies that work out from their own history what a teacher is told.
+"""Students: policies that infer from their own history what a teacher observes.
 
 A teacher pi(x, e) knows e. Its student sees only what the robot measures, the last `history` frames of it, and learns on
 the states that its own actions lead to (DAgger):
@@ -38,33 +38,33 @@ from surefoot.tasks.rollout import contract
 
 
 def classroom(task: Task, teacher: PolicyNet, history: int, only: tuple[str, ...] = ()) -> Task:
-    """The task as both see it: `actor` is the student, told the task's own terms, or `only` some; `teacher` what the
-    teacher is told."""
+    """The task as both see it: `actor` is the student, with the task's own terms, or `only` some; `teacher` has the
+    teacher's terms."""
     if teacher.contract.trial > 1:
         raise SurefootError("student: a teacher that remembers several episodes cannot be followed yet")
-    told = tasks.for_contract(task, teacher.contract)
+    master = tasks.for_contract(task, teacher.contract)
     student = (tasks.with_actor_terms(task, only, history) if only else task).observations["actor"]
     return replace(
-        task, observations={"actor": replace(student, history=history), "teacher": told.observations["actor"]}
+        task, observations={"actor": replace(student, history=history), "teacher": master.observations["actor"]}
     )
 
 
 def _scales(
     teacher: PolicyNet, master: ObsGroup, student: ObsGroup, shown: Callable[[], np.ndarray], mirror: Mirror | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of what the student is told, by which it is normalised.
+    """Mean and sd by which the student's observation is normalised.
 
-    Of terms the teacher is told, too: the teacher's, which its body knows, the oldest frame repeated. Of others, such as
+    Of terms that the teacher has, too: the teacher's, which its body knows, the oldest frame repeated. Of others, such as
     pixels: each column's mean and the whole term's spread over what was `shown`, since some columns hardly vary there.
     With a mirror, of both sides together.
     """
-    told = dict(zip((t.name for t in master.terms), master.columns))
+    theirs = dict(zip((t.name for t in master.terms), master.columns))
     known = [x.numpy().reshape(master.history, master.frame) for x in (teacher.mean, teacher.sd)]
-    new = any(t.name not in told for t in student.terms)
+    new = any(t.name not in theirs for t in student.terms)
     frames = (shown() if new else np.zeros(0)).reshape(-1, student.frame)
     mean, sd = np.empty((2, student.history, student.frame), np.float32)
     for t, at in zip(student.terms, student.columns):
-        if t.name not in told:
+        if t.name not in theirs:
             mean[:, at], sd[:, at] = frames[:, at].mean(0), max(float(frames[:, at].std()), 1e-3)
             continue
         if student.history < master.history:
@@ -73,7 +73,7 @@ def _scales(
             )
         early = student.history - master.history
         for out, rows in zip((mean, sd), known):
-            out[:early, at], out[early:, at] = rows[0, told[t.name]], rows[:, told[t.name]]
+            out[:early, at], out[early:, at] = rows[0, theirs[t.name]], rows[:, theirs[t.name]]
     mean, sd = mean.ravel(), sd.ravel()
     if mirror is not None:
         mean = (mean + (mirror.obs_sign * mean[mirror.obs_order]).astype(np.float32)) / 2
@@ -103,7 +103,7 @@ class Distill(PolicyLearner):
         mine, theirs = [t.name for t in group.terms], [t.name for t in master.terms if t.name != "e"]
         if s.label == "latent" and mine != theirs:
             raise SurefootError(
-                f"student: by latent it keeps the teacher's body, which is told {', '.join(theirs)} and e; "
+                f"student: by latent it keeps the teacher's body, which has {', '.join(theirs)} and e; "
                 f"expected {', '.join(mine)} and e, or --adapt dagger"
             )
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
@@ -113,7 +113,7 @@ class Distill(PolicyLearner):
         self.base = t.base if s.label == "latent" else None
         self.beneath = BasePolicy(contract(env.task, env.world), self.base) if self.base is not None else None
         every = np.arange(group.dim).reshape(group.history, group.frame)
-        newest = every[-master.history :].ravel()  # what the body is told as it is: as many frames as the teacher's
+        newest = every[-master.history :].ravel()  # what the body gets as it is: as many frames as the teacher's
         latent = self.master.encoder.out.out_features if s.label == "latent" and self.master.encoder else s.latent
         kind = self.master.activation
         encoder = Encoder(s.encoder, every.ravel(), group.history, latent, kind, rng)
@@ -127,7 +127,7 @@ class Distill(PolicyLearner):
         self.optimiser = torch.optim.Adam(self.learned.values(), s.lr, fused=True)
 
     def _shown(self) -> np.ndarray:
-        """What the student is told while the teacher drives, for as long as its history; then everything begins anew.
+        """The student's observations while the teacher drives, for as long as its history; then everything begins anew.
 
         The first frames alone would not do: an action, or a velocity, is 0 in all of them.
         """
@@ -145,9 +145,9 @@ class Distill(PolicyLearner):
 
     @torch.no_grad()
     def _teach(self, obs: Obs) -> tuple[Tensor, Tensor]:
-        """What the teacher is told, normalised, and what it does there."""
-        told = torch.from_numpy(obs["teacher"])
-        return self.teacher.normalised(told), self.teacher(told)
+        """The teacher's observation, normalised, and its action there."""
+        raw = torch.from_numpy(obs["teacher"])
+        return self.teacher.normalised(raw), self.teacher(raw)
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
@@ -199,8 +199,8 @@ class Distill(PolicyLearner):
         @torch.no_grad()  # a setting of the thread, and each block has its own
         def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
             seen = torch.from_numpy(np.clip((obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
-            told, right = self._teach(obs)
-            label = self.master.encoder(told) if s.label == "latent" and self.master.encoder else right
+            master, right = self._teach(obs)
+            label = self.master.encoder(master) if s.label == "latent" and self.master.encoder else right
             action = self.actor(seen) + noise[t, rows]
             if self.beneath is not None:
                 action = action + torch.from_numpy(self.beneath(obs["actor"]))

@@ -89,7 +89,7 @@ class Batch:
 def actor_net(
     group: ObsGroup, s: PPOSettings, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
 ) -> Actor:
-    """The actor's net: an MLP on what it is told, or on part of that and a latent of the rest; `last` as mlp has it."""
+    """The actor's net: an MLP on its observation, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
         return Actor(mlp(group.dim, s.hidden, outputs, s.activation, last, rng), mirror, activation=s.activation)
     if s.encoder != "e" and group.history == 1:
@@ -99,7 +99,7 @@ def actor_net(
     if s.encoder == "e":
         at = [columns for t, columns in zip(group.terms, group.columns) if t.name == "e"]
         if not at:
-            raise SurefootError("encoder: e: the actor is not told e; add --obs.also e")
+            raise SurefootError("encoder: e: the actor does not observe e; add --obs.also e")
         reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
     encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
     body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, last, rng)
@@ -196,12 +196,12 @@ class PPO(PolicyLearner):
 
         @torch.no_grad()  # a setting of the thread, and each block has its own
         def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            told = torch.from_numpy(obs["actor"])
-            seen = self.see_actor(told)
+            raw = torch.from_numpy(obs["actor"])
+            seen = self.see_actor(raw)
             head = self.actor(seen)
             action = self.head.sample(head, noise[t, rows])
             f = action.numpy()
-            kept = {"actor": told if first else seen, "head": head, "action": action}
+            kept = {"actor": raw if first else seen, "head": head, "action": action}
             return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}
 
         r = self.collector.collect(act, self.settings.horizon, ("critic",))
@@ -288,10 +288,10 @@ class PPO(PolicyLearner):
         for p, gradient in zip(self.learned, added(gradients for gradients, _ in found)):
             p.grad = gradient
         torch.nn.utils.clip_grad_norm_(self.learned, self.settings.clip_gradient)
-        told = torch.stack([told for _, told in found]).sum(0)
-        self._pace(float(told[-1]))
+        losses = torch.stack([part for _, part in found]).sum(0)
+        self._pace(float(losses[-1]))
         self.optimiser.step()
-        return told
+        return losses
 
     def _gradient(
         self, chunk: Sequence[Tensor], share: float, old_log_sd: Tensor

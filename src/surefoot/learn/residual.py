@@ -37,7 +37,7 @@ class Residual:
 
 
 class BasePolicy:
-    """A base as the policy that stands on it asks it: out of what that policy is told, and held to the action's limit."""
+    """A base under a policy: it gets its columns of that policy's observation; its action is clipped to the limit."""
 
     def __init__(self, contract: Contract, net: "PolicyNet"):
         self.net, self.limit, self.columns = net, contract.action.limit, base_columns(contract, net.contract)

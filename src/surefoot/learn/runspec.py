@@ -97,31 +97,21 @@ class RunSpec:
         own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
         if self.ranges is not None:
             own["ranges"]["kind"] = next(k for k, kind in RANGES.items() if type(self.ranges) is kind)
-        told = {k: v for k, v in own.items() if k == "seed" or v not in (None, "", (), {})}
-        return dict(json.loads(json.dumps(told)))
+        unusual = {k: v for k, v in own.items() if k == "seed" or v not in (None, "", (), {})}
+        return dict(json.loads(json.dumps(unusual)))
 
     @staticmethod
     def from_json(data: Any, where: str = "run") -> "RunSpec":
-        """The spec that run.json tells, also one of before learners had names; refused by field where it cannot be one."""
+        """The spec in run.json; refused by field where it cannot be one."""
         if not isinstance(data, dict):
             raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
-        told = {k: v for k, v in data.items() if k not in BESIDE}
-        if "student" in told and "settings" in told:
-            raise SurefootError(f"{where}: expected either settings or student, found both")
-        if "student" in told:
-            told |= {"learner": "distill", "settings": told.pop("student")}
-        kinds: dict[str, Any] = {
-            "obs": ObsOverride,
-            "start": Origin,
-            "residual": Residual,
-            "ranges": Widen,
-            "judge": Judging,
-        }
-        kinds["settings"] = _kind(LEARNERS, told.pop("learner", "ppo"), f"{where}: learner")
-        if isinstance(told.get("ranges"), dict):
-            kinds["ranges"] = _kind(RANGES, told["ranges"].get("kind"), f"{where}: ranges")
-            told["ranges"] = {k: v for k, v in told["ranges"].items() if k != "kind"}
-        spec: RunSpec = record(RunSpec, told, where, kinds, {Belief: Belief.from_json})
+        body = {k: v for k, v in data.items() if k not in BESIDE}
+        kinds: dict[str, Any] = dict(obs=ObsOverride, start=Origin, residual=Residual, ranges=Widen, judge=Judging)
+        kinds["settings"] = _kind(LEARNERS, body.pop("learner", "ppo"), f"{where}: learner")
+        if isinstance(body.get("ranges"), dict):
+            kinds["ranges"] = _kind(RANGES, body["ranges"].get("kind"), f"{where}: ranges")
+            body["ranges"] = {k: v for k, v in body["ranges"].items() if k != "kind"}
+        spec: RunSpec = record(RunSpec, body, where, kinds, {Belief: Belief.from_json})
         return spec
 
     def differences(self, other: "RunSpec") -> dict[str, str]:

@@ -22,10 +22,10 @@ from surefoot.learn.learner import Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.parents import FOLDERS, Parents, describe_run, is_code, kept, seen, spec_of, start_nets, task_of
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
+from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, seen, spec_of, start_nets, task_of
 from surefoot.learn.runspec import Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Watch
@@ -251,7 +251,7 @@ def resume(
 
 def _check_unchanged(run: Run, now: Provenance, allow: bool) -> None:
     if run.provenance is None:
-        run.unsure.append("run.json does not say what its task was: whether it has changed cannot be told")
+        run.unsure.append("run.json does not say what its task was: whether it has changed is unknown")
         return
     found = changes(run.provenance, now)
     if found and not allow:
@@ -271,7 +271,7 @@ def restore(run: Run, learner: Learner, saved: Saved | None) -> None:
         except (TypeError, ValueError, RuntimeError, IndexError, OverflowError) as error:
             words = " ".join(str(error).split())[:300]
             raise SurefootError(f"{run.folder}: its checkpoint does not fit its run.json: {words}") from None
-    run.rewind(learner.iteration)
+    run.rewind()
     differs = run.note_resume(learner.iteration)
     if differs:
         run.notes.append("not bit-exact: since this run began: " + "; ".join(differs))
@@ -322,7 +322,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
     task = seen(task, spec.obs)
     env = _env(spec, parents, task, threads)
     if s.symmetric and task.symmetry is not None and task.symmetry.of(task.observations["actor"]) is None:
-        run.notes.append(f"{task.name}'s symmetry is not used: not all the actor is told has a mirror image")
+        run.notes.append(f"{task.name}'s symmetry is not used: not every term of the actor has a mirror image")
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
@@ -337,4 +337,6 @@ def _env(spec: RunSpec, parents: Parents, task: Task, threads: int) -> Blocks:
     assert spec.settings is not None
     first, *more = sizes(spec.settings.envs)
     own = share(threads, 1 + len(more))
-    return Blocks.like(tasks.env(task, first, spec.belief, spec.seed, own, stagger=True, terms=parents.terms), more)
+    return Blocks.like(
+        tasks.env(task, first, spec.belief, spec.seed, own, stagger=True, terms=parents.terms), more, threads
+    )

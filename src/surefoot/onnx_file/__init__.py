@@ -164,7 +164,7 @@ def _shape(port: Any, where: str) -> int:
 
 
 def _batched(model: Any, names: tuple[str, str]) -> bytes:
-    """The same net, told that it may be given several rows."""
+    """The same net, whose inputs may have several rows."""
     out = type(model)()
     out.CopyFrom(model)
     for port in (*out.graph.input, *out.graph.output):

@@ -6,7 +6,7 @@ For reinforcement learning of missing physics: a delta to the controls, or the f
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.real2sim.replay import Windows, picked
-from surefoot.world import Chance, Motion, Start, State, Term, World
+from surefoot.world import Chance, Motion, OnAction, OnForce, Start, State, Term, World
 
 Give = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """the log's controls (n, nu), a policy's u -> the controls of the world"""
@@ -92,3 +92,23 @@ class LogWorld(World):
 
     def replay_record(self, i: int) -> dict[str, np.ndarray]:
         return self.inner.replay_record(i)
+
+
+@dataclass(frozen=True, eq=False)
+class AppliedForce(OnForce):
+    """A given force, one row for each simulation."""
+
+    force: np.ndarray  # (n, nv)
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        return self.force
+
+
+@dataclass(frozen=True, eq=False)
+class AppliedOffset(OnAction):
+    """A given offset to the controls, one row for each simulation."""
+
+    offset: np.ndarray  # (n, nu)
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        return u + self.offset

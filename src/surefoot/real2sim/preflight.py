@@ -43,7 +43,6 @@ STANDING = ("base", "kind of controls")
 FOLLOWS = 0.3  # of their size: motor controls nearer to the joint's position are position targets
 LOST = 1e3  # rad: the error of a simulation that diverged
 UNMOVED = 1e-4  # rad, m, ...: below an encoder's resolution
-TWINS = {"signs of controls": "signs of readings", "order of controls": "order of readings"}
 NEAR = 0.9  # of what the best edit explains: another that explains as much is reported with it
 FARTHEST = 0.5  # rad: the largest plausible offset
 ONCE = 64  # edits in one rollout

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.rng import stream
 from surefoot.sim.engine import Engine, compile_for, silence
@@ -58,32 +57,19 @@ def effects(params: Params, trace: Trace) -> list[Effect]:
     return found
 
 
-def audit(found: list[Effect]) -> list[Effect]:
-    """The effects; an error names parameters without one."""
-    idle = [f.param for f in found if not f.acts]
-    if idle:
-        named = "; ".join(f"{p.name} ({p.target} of '{p.match}')" for p in idle)
-        raise SurefootError(
-            f"these params change nothing, so randomizing them would do nothing: {named}. "
-            "Usual causes: the other surface's friction is larger (give one geom a priority), the joint or actuator is "
-            "never driven, wind without air density, a scale of something that is zero"
-        )
-    return found
-
-
-def model_trace(spec: mujoco.MjSpec, params: Params, seconds: float = SECONDS, seed: int = 0) -> Trace:
+def model_trace(spec: mujoco.MjSpec, params: Params) -> Trace:
     """The motion of a model under random controls from its first keyframe (or default pose), as a function of e."""
     model = compile_for(spec, params)
     substeps = max(1, round(0.02 / model.opt.timestep))
 
     def trace(e: np.ndarray) -> np.ndarray:
         world = Engine(model, params, len(e), substeps)
-        world.reset(np.arange(len(e)), e, start_of(model, len(e), seed))
+        world.reset(np.arange(len(e)), e, start_of(model, len(e)))
         low, high = control_range(model)
         seen = []
-        for k in range(round(seconds / world.dt)):
-            u = stream(seed, "audit", k // 5).uniform(low, high, model.nu)
-            world.step(np.tile(u, (len(e), 1)), Chance(seed, k, world.dt))
+        for k in range(round(SECONDS / world.dt)):
+            u = stream(0, "audit", k // 5).uniform(low, high, model.nu)
+            world.step(np.tile(u, (len(e), 1)), Chance(0, k, world.dt))
             seen += [world.state.q.copy(), world.state.v.copy(), *(y.copy() for y in world.state.y.values())]
         return np.concatenate(seen, 1)
 
@@ -92,7 +78,7 @@ def model_trace(spec: mujoco.MjSpec, params: Params, seconds: float = SECONDS, s
 
 def cost(model: mujoco.MjModel, params: Params) -> float:
     """Approximate duration of an audit, s on one core: from the time of a step and of mj_setConst."""
-    start, data, own = start_of(model, 1, 0), mujoco.MjData(model), copy.copy(model)
+    start, data, own = start_of(model, 1), mujoco.MjData(model), copy.copy(model)
     data.qpos[:], data.qvel[:] = start.q[0], start.v[0]
     silence()
     mujoco.mj_step(model, data)  # the first step touches its memory
@@ -110,10 +96,10 @@ def _timed(act: Callable[[], None]) -> float:
     return (time.process_time() - began) / n
 
 
-def start_of(model: mujoco.MjModel, n: int, seed: int) -> Start:
+def start_of(model: mujoco.MjModel, n: int) -> Start:
     """The first keyframe or default pose with a small velocity, the same in every row."""
     q = (model.key_qpos[0] if model.nkey else model.qpos0).copy()
-    v = stream(seed, "audit start").uniform(-0.5, 0.5, model.nv)
+    v = stream(0, "audit start").uniform(-0.5, 0.5, model.nv)
     u = model.key_ctrl[0].copy() if model.nkey else np.zeros(model.nu)
     return Start(np.tile(q, (n, 1)), np.tile(v, (n, 1)), np.tile(u, (n, 1)))
 
@@ -145,25 +131,13 @@ def unknowns(model: mujoco.MjModel) -> Params:
     if names:
         rows += _joint_unknowns(model, names, dofs)
     if model.nu:
-        rows += _actuator_unknowns(model)
-    touching = [
-        model.geom(i).name
-        for i in range(model.ngeom)
-        if model.geom(i).name and (model.geom_contype[i] or model.geom_conaffinity[i])
-    ]
-    if touching:
-        rows.append(
-            Param(
-                "friction",
-                "friction",
-                1.0,
-                0.4,
-                1.5,
-                match="|".join(map(re.escape, touching)),
-                log=True,
-                about="every surface's sliding friction, as a multiple",
-            )
-        )
+        rows.append(Param("strength", "strength", 1.0, 0.8, 1.2, about="every actuator's force, as a multiple"))
+    if model.nu and all(model.actuator(i).name for i in range(model.nu)):
+        rows.append(Param("latency", "action_delay", 0.0, 0.0, 0.04, op="set", unit="s", about="from command to motor"))
+    touching = [model.geom(i).name for i in np.flatnonzero(model.geom_contype | model.geom_conaffinity)]
+    surfaces, about = "|".join(re.escape(n) for n in touching if n), "every surface's sliding friction, as a multiple"
+    if surfaces:
+        rows.append(Param("friction", "friction", 1.0, 0.4, 1.5, surfaces, log=True, about=about))
     return Params(tuple(rows))
 
 
@@ -176,30 +150,9 @@ def _joint_unknowns(model: mujoco.MjModel, names: str, dofs: list[int]) -> list[
         ("frictionloss", model.dof_frictionloss, 1.0),
     ):
         if field[dofs].any():
-            rows.append(
-                Param(
-                    target, target, 1.0, 0.5, 2.0, match=names, log=True, about=f"every joint's {target}, as a multiple"
-                )
-            )
+            about = f"every joint's {target}, as a multiple"
+            rows.append(Param(target, target, 1.0, 0.5, 2.0, names, log=True, about=about))
         else:
-            rows.append(
-                Param(
-                    target,
-                    target,
-                    0.0,
-                    0.0,
-                    max(share * reflected, 1e-4),
-                    match=names,
-                    op="add",
-                    about=f"{target} that the model lacks",
-                )
-            )
-    return rows
-
-
-def _actuator_unknowns(model: mujoco.MjModel) -> list[Param]:
-    rows = [Param("strength", "strength", 1.0, 0.8, 1.2, about="every actuator's force, as a multiple")]
-    named = all(model.actuator(i).name for i in range(model.nu))
-    if named:
-        rows.append(Param("latency", "action_delay", 0.0, 0.0, 0.04, op="set", unit="s", about="from command to motor"))
+            most, about = max(share * reflected, 1e-4), f"{target} that the model lacks"
+            rows.append(Param(target, target, 0.0, 0.0, most, names, "add", about=about))
     return rows

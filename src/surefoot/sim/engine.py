@@ -41,8 +41,8 @@ def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
             if re.fullmatch(p.match, joint.name):
                 joint.solimp_friction[:2] = STIFF
                 joint.solref_friction[0] = 2 * dt  # s; the engine's 20 ms let it creep at loss / inertia x 10 ms
-        told = [a for a in spec.actuators if a.ctrlspec != int(mujoco.mjtCtrlInput.mjINPUT_NONE)]
-        objects = {"action_delay": told, "sensor_delay": spec.sensors}.get(p.target, [])
+        driven = [a for a in spec.actuators if a.ctrlspec != int(mujoco.mjtCtrlInput.mjINPUT_NONE)]
+        objects = {"action_delay": driven, "sensor_delay": spec.sensors}.get(p.target, [])
         for obj in objects:
             if re.fullmatch(p.match, obj.name):
                 obj.nsample = max(obj.nsample, math.ceil(p.high / dt - 1e-9) + 1)

@@ -189,48 +189,38 @@ class Target:
     ops: tuple[str, ...] = ("set", "scale", "add")
 
 
+SERVO = ("actuator_gainprm", "actuator_biasprm")
 TARGETS: dict[str, Target] = {
     "mass": Target("body", ("body_mass", "body_inertia"), mass, "body mass, inertia scaled with it, kg"),
     "inertia": Target("body", ("body_inertia",), column("body_inertia"), "principal inertia, kg m^2", ("scale",)),
-    "com_x": Target("body", ("body_ipos",), column("body_ipos", 0), "centre of mass along the body's x, m"),
-    "com_y": Target("body", ("body_ipos",), column("body_ipos", 1), "centre of mass along the body's y, m"),
-    "com_z": Target("body", ("body_ipos",), column("body_ipos", 2), "centre of mass along the body's z, m"),
+    **{
+        f"com_{x}": Target("body", ("body_ipos",), column("body_ipos", k), f"centre of mass along the body's {x}, m")
+        for k, x in enumerate("xyz")
+    },
     **{
         name: Target("body", inertia.FIELDS, body_shape(name), f"{inertia.ABOUT[name[8]]} of a physical body", ("add",))
         for name in inertia.NAMES
     },
     "friction": Target("geom", ("geom_friction",), column("geom_friction", 0), "sliding friction coefficient"),
     "armature": Target("joint", ("dof_armature",), column("dof_armature"), "reflected rotor inertia, kg m^2"),
-    "damping": Target(
-        "joint", ("dof_damping",), column("dof_damping"), "viscous friction or linear drag, N m s/rad or N s/m"
-    ),
+    "damping": Target("joint", ("dof_damping",), column("dof_damping"), "viscous friction, N m s/rad or N s/m"),
     "drag": Target("joint", ("dof_damping",), column("dof_damping"), "linear drag on a free body's travel, N s/m"),
     "frictionloss": Target("joint", ("dof_frictionloss",), column("dof_frictionloss"), "dry joint friction, N m"),
-    "stop_low": Target(
-        "joint", ("jnt_range",), column("jnt_range", 0), "shift of a joint's lower stop, rad or m", ("add",)
-    ),
-    "stop_high": Target(
-        "joint", ("jnt_range",), column("jnt_range", 1), "shift of a joint's upper stop, rad or m", ("add",)
-    ),
-    "strength": Target(
-        "actuator", ("actuator_gainprm", "actuator_biasprm"), strength, "whole actuator force law", ("scale",)
-    ),
-    "kp": Target("actuator", ("actuator_gainprm", "actuator_biasprm"), kp, "servo position gain, N m/rad"),
+    "stop_low": Target("joint", ("jnt_range",), column("jnt_range", 0), "shift of a lower stop, rad or m", ("add",)),
+    "stop_high": Target("joint", ("jnt_range",), column("jnt_range", 1), "shift of an upper stop, rad or m", ("add",)),
+    "strength": Target("actuator", SERVO, strength, "whole actuator force law", ("scale",)),
+    "kp": Target("actuator", SERVO, kp, "servo position gain, N m/rad"),
     "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
-    "encoder_offset": Target(
-        "actuator", ("actuator_biasprm",), encoder_offset, "offset of a joint's encoder, rad", ("add",)
-    ),
+    "encoder_offset": Target("actuator", ("actuator_biasprm",), encoder_offset, "encoder offset, rad", ("add",)),
     "force_limit": Target("actuator", ("actuator_forcerange",), force_limit, "largest actuator force, N or N m"),
     "tendon_limit": Target(
         "tendon",
         ("tendon_actfrcrange",),
         column("tendon_actfrcrange"),
-        "largest force of all actuators together on a tendon, as a multiple",
+        "largest force of all actuators on a tendon, as a multiple",
         ("scale",),
-    ),
-    "motor_time": Target(
-        "actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "first-order motor time constant, s"
-    ),
+    ),  # fmt: skip
+    "motor_time": Target("actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "motor time constant, s"),
     "action_delay": Target(
         "actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"
     ),
@@ -238,11 +228,10 @@ TARGETS: dict[str, Target] = {
     "gravity": Target("", ("opt.gravity",), gravity, "magnitude of gravity, m/s^2"),
     "slope_x": Target("", ("opt.gravity",), slope(0), "ground tilted about world x, rad", ("set",)),
     "slope_y": Target("", ("opt.gravity",), slope(1), "ground tilted about world y, rad", ("set",)),
-    "wind_x": Target(
-        "", ("opt.wind",), along("opt.wind", 0), "wind along world x, m/s; acts where the air has density"
-    ),
-    "wind_y": Target("", ("opt.wind",), along("opt.wind", 1), "wind along world y, m/s"),
-    "wind_z": Target("", ("opt.wind",), along("opt.wind", 2), "wind along world z, m/s"),
+    **{
+        f"wind_{x}": Target("", ("opt.wind",), along("opt.wind", k), f"wind along world {x}, m/s, in air with density")
+        for k, x in enumerate("xyz")
+    },
     "air_density": Target("", ("opt.density",), along("opt.density"), "density of the air, kg/m^3"),
 }
 
@@ -294,17 +283,8 @@ class Writer:
 
 
 def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
-    count = {
-        "body": model.nbody,
-        "geom": model.ngeom,
-        "joint": model.njnt,
-        "actuator": model.nu,
-        "sensor": model.nsensor,
-        "tendon": model.ntendon,
-        "light": model.nlight,
-        "camera": model.ncam,
-    }[kind]
-    return [getattr(model, kind)(i).name for i in range(count)]
+    count = {"joint": "njnt", "actuator": "nu", "camera": "ncam"}.get(kind, f"n{kind}")
+    return [getattr(model, kind)(i).name for i in range(getattr(model, count))]
 
 
 HEAVY = {"set": (1e-6, 1e6, " kg"), "scale": (1e-3, 1e3, " times the model's own")}  # no robot is outside

@@ -23,7 +23,7 @@ from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
-from surefoot.task import Task
+from surefoot.task import Task, quiet
 from surefoot.world import State
 
 PAUSE = 1.0  # s
@@ -45,10 +45,11 @@ class SimulatedRobot:
         drive: Literal["action", "control"] = "action",
         observation: bool = False,
     ):
-        """With `observation`, the log also holds what a policy was told."""
+        """With `observation`, the log also has the policy's observations."""
         world = reality.world(task, torque=True)
-        world.sense_after_step = True  # else its joints would be told a timestep older than its base
-        self._env = Env(_sensible(task, drive), world, point(task.params, _quiet(task)), seed)
+        world.sense_after_step = True  # else readings of its joints would be a timestep older than its base's
+        own, e = quiet(task)
+        self._env = Env(_driven(own, drive), world, point(task.params, e), seed)
         self._columns = _Columns(Plain(model_of(world)))
         self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation
@@ -61,7 +62,7 @@ class SimulatedRobot:
 
     @property
     def rate(self) -> float:
-        """Hz: how often it is told what to do."""
+        """Hz: control periods per second."""
         return 1.0 / self._env.world.dt
 
     @property
@@ -76,7 +77,7 @@ class SimulatedRobot:
         return self.observe()
 
     def observe(self) -> np.ndarray:
-        """(obs_dim,) float32: what a policy of the task is told now."""
+        """(obs_dim,) float32: the observation of a policy of the task."""
         if self._told is None:
             raise SurefootError("robot: not connected; expected connect() before observe() and act()")
         return np.array(self._told)
@@ -84,12 +85,12 @@ class SimulatedRobot:
     def act(self, action: np.ndarray) -> np.ndarray:
         """Do this for one control period; returns the observation at its end."""
         observation = self.observe()
-        told = {"observation": observation} if self._tells else {}
+        own = {"observation": observation} if self._tells else {}
         a = np.asarray(action, float).reshape(1, -1)
         step = self._env.step(a)
         bounded = self._env.task.action.bounded(a)[0]
         control = np.broadcast_to(self._env.task.action.control(bounded), (len(self._columns.actuators),))
-        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now, **told})
+        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now, **own})
         self.ended = ""
         if step.episodes is not None and len(step.episodes.ids):
             self.ended = step.episodes.reason[0]
@@ -123,7 +124,7 @@ class SimulatedRobot:
 
 
 class _Columns:
-    """The log's columns of a model: from its sensors where it has one, else from the state as it is told."""
+    """The log's columns of a model: from its sensors where it has one, else from the state as it is sensed."""
 
     def __init__(self, plain: Plain):
         m = plain.model
@@ -166,18 +167,10 @@ def _place(plain: Plain, j: int, kind: mujoco.mjtSensor, address: int) -> tuple[
     return (plain.model.sensor(own[0]).name if own else "", address)
 
 
-def _sensible(task: Task, drive: str) -> Task:
-    """The task with its actor alone, whose noise is the sensors' own; driven by controls, nothing ends it."""
-    actor = task.observations["actor"]
-    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    task = replace(task, observations={"actor": actor}, symmetry=None)
+def _driven(task: Task, drive: str) -> Task:
+    """The task as it is driven: by its actions, or by controls, when nothing ends it."""
     if drive == "action":
         return task
     width = len(task.action.names)
     action = Action(task.action.names, np.zeros(width), np.ones(width), task.action.unit, np.inf)
     return replace(task, action=action, ended={}, seconds=1e6)
-
-
-def _quiet(task: Task) -> np.ndarray:
-    """The nominal e without the task's own noise."""
-    return np.array([p.low if p.target == "noise" else p.nominal for p in task.params])

@@ -38,18 +38,18 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ObsOverride:
-    """What actor and critic are told, where that is not what the task foresees."""
+    """Observation terms of actor and critic, where they differ from the task's."""
 
     history: int = 0
-    """frames the actor is told, newest last; 0: as many as the task says"""
+    """frames of the actor's history, newest last; 0: as many as the task says"""
     only: tuple[str, ...] = ()
-    """terms of the task for the actor, in place of its own; what nobody is told is not worked out, so pixels cost nothing"""
+    """terms of the task for the actor, in place of its own; a term that nobody observes is not computed, so pixels cost nothing"""
     also: tuple[str, ...] = ()
     """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
     critic: Literal["task", "actor"] = "task"
-    """told what the task says, which may be more than any robot measures; or only what the actor is told, with its noise"""
+    """task: the task's own terms, which may be privileged; actor: the actor's observation, with its noise"""
     trial: int = 1
-    """episodes in one world, with one memory: above 1 both are also told the last action, the last reward and when an episode begins"""
+    """episodes in one world, with one memory: above 1 both also observe the last action, the last reward and when an episode begins"""
 
 
 def with_override(task: Task, obs: ObsOverride) -> Task:
@@ -59,8 +59,8 @@ def with_override(task: Task, obs: ObsOverride) -> Task:
     names = dict.fromkeys([*(obs.only or (t.name for t in actor.terms)), *obs.also, *(t.name for t in kept)])
     task = with_actor_terms(task, list(names), obs.history or actor.history, obs.trial)
     critic = task.observations["critic"]
-    told = [t.name for t in critic.terms]
-    more = replace(critic, terms=(*critic.terms, *(t for t in kept if t.name not in told)))
+    names = dict.fromkeys(t.name for t in critic.terms)
+    more = replace(critic, terms=(*critic.terms, *(t for t in kept if t.name not in names)))
     return replace(
         task,
         observations={**task.observations, "critic": task.observations["actor"] if obs.critic == "actor" else more},
@@ -68,7 +68,7 @@ def with_override(task: Task, obs: ObsOverride) -> Task:
 
 
 def teachers(task: Task, obs: ObsOverride) -> ObsOverride:
-    """What a teacher of this task's actor is told: e beside what the actor is, or the task's own group for one."""
+    """The terms of a teacher of this task's actor: the actor's and e, or the task's own group for a teacher."""
     group = task.observations.get("teacher")
     if group is None or obs.only:
         return replace(obs, also=tuple(dict.fromkeys((*obs.also, "e"))))
@@ -76,7 +76,7 @@ def teachers(task: Task, obs: ObsOverride) -> ObsOverride:
 
 
 def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int = 1) -> Task:
-    """The same task with its actor told the named terms, from any of its groups, in `history` frames.
+    """The same task whose actor observes the named terms, from any of its groups, in `history` frames.
 
     A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
     """
@@ -92,7 +92,7 @@ def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int 
 
 
 def for_contract(task: Task, contract: Contract) -> Task:
-    """The task as a policy with this contract is told it."""
+    """The task with the terms and frames of this contract."""
     try:
         return with_actor_terms(task, [t.name for t in contract.terms], contract.history, contract.trial)
     except SurefootError as error:
@@ -125,7 +125,7 @@ def of(contract: Contract, name: str = "") -> Task:
 
 
 def privileged(contract: Contract) -> list[str]:
-    """What a policy must be told that its task's own actor is not: a teacher's knowledge, which no robot has."""
+    """Privileged terms of a policy: no robot measures them."""
     return [t.name for t in contract.terms if t.formula is None and t.name != "pixels"]
 
 
@@ -139,9 +139,9 @@ def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term
         raise SurefootError(f"task {task.name}: expected a belief that is a box, found {type(task.belief).__name__}")
     params = Params((*task.params, param))
     belief = Box(params, np.append(task.belief.low, low), np.append(task.belief.high, high))
-    told = lambda t: replace(t, dim=len(params)) if t.name == "e" else t  # noqa: E731
+    longer = lambda t: replace(t, dim=len(params)) if t.name == "e" else t  # noqa: E731
     observations = {
-        name: replace(group, terms=tuple(map(told, group.terms))) for name, group in task.observations.items()
+        name: replace(group, terms=tuple(map(longer, group.terms))) for name, group in task.observations.items()
     }
     symmetry = task.symmetry
     if symmetry is not None and "e" in symmetry.terms:

@@ -1,4 +1,4 @@
-"""A robot model and another's contract, as a Task: follow a commanded velocity, told what the contract says.
+"""A robot model and another's contract, as a Task: follow a commanded velocity, with the contract's observation.
 
     control_j = offset_j + scale_j a_j at the servo of joint j;  error = |(vx, vy, ARM w) - commanded|, in the base's frame
 An episode succeeds when it lasts and its mean error, after the first SETTLE seconds, stays within TOLERANCE.

@@ -1,6 +1,5 @@
 """Golden vectors of a task: some seconds of its nominal robot, without noise, driven by a policy from the start of an episode."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from surefoot.blocks import Blocks
 from surefoot.env import Env
 from surefoot.observation import ObsGroup
 from surefoot.policy import Driver, Policy
-from surefoot.task import Moment, Task
+from surefoot.task import Moment, Task, quiet
 
 ROWS, NUMBERS = 50, 20_000  # control periods at most, and numbers of all observations together
 
@@ -26,9 +25,9 @@ class Recorder:
         """Observations (T, obs_dim) and the readings they came from, by name."""
         rows = int(np.clip(NUMBERS // (self.group.dim + self.group.frame), 4, ROWS))
         obs, drive = self.env.reset(0)["actor"], Driver(policy, 1)
-        told, seen = [], []
+        rows_obs, seen = [], []
         for _ in range(min(rows, self.env.steps - 1)):
-            told.append(obs[0].copy())
+            rows_obs.append(obs[0].copy())
             seen.append(_readings(self.group, self.env.sensed()))
             step = self.env.step(drive(obs))
             if step.terminated[0] or step.truncated[0]:
@@ -36,24 +35,13 @@ class Recorder:
             obs = step.obs["actor"]
         merged = {k: {n: np.array([row[k][n] for row in seen]) for n in seen[0][k]} for k in ("readings", "raw")}
         names = {n: self.env.layout.parts(n) for n in merged["readings"]}
-        return {"obs": np.array(told), **merged, "parts": {k: v for k, v in names.items() if v}}
+        return {"obs": np.array(rows_obs), **merged, "parts": {k: v for k, v in names.items() if v}}
 
 
 def recorder(env: Env | Blocks) -> Recorder:
     """Of the task and the world that an env has."""
-    return Recorder(env.task, Env(quiet(env.task), env.world.with_(1), still(env.task)))
-
-
-def quiet(task: Task) -> Task:
-    """The task with its actor alone, which hears no noise."""
-    actor = task.observations["actor"]
-    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    return replace(task, observations={"actor": actor}, symmetry=None)
-
-
-def still(task: Task) -> Any:
-    """The belief that the model is right and its sensors are."""
-    return point(task.params, np.array([p.low if p.target == "noise" else p.nominal for p in task.params]))
+    task, e = quiet(env.task)
+    return Recorder(env.task, Env(task, env.world.with_(1), point(task.params, e)))
 
 
 def _readings(group: ObsGroup, now: Moment) -> dict[str, dict[str, np.ndarray]]:

@@ -45,9 +45,9 @@ def record(
     player = (
         _plan(how, robot) if isinstance(how, Log) else _policy(how) if how is not None else _random(task, robot, seed)
     )
-    told = robot.connect()
+    obs = robot.connect()
     for k in range(round(length * robot.rate)):
-        told = robot.act(player(k, told))
+        obs = robot.act(player(k, obs))
         t = (k + 1) / robot.rate
         watch(Progress(f"second {t:5.1f} of {length:g}", t / length))
     log = robot.log()
@@ -56,15 +56,15 @@ def record(
 
 def _policy(policy: Policy) -> Callable[[int, np.ndarray], np.ndarray]:
     drive = Driver(policy, 1)
-    return lambda k, told: drive(told[None])[0]
+    return lambda k, obs: drive(obs[None])[0]
 
 
 def _random(task: Task, robot: SimulatedRobot, seed: int) -> Callable[[int, np.ndarray], np.ndarray]:
     every, a = max(1, round(HOLD * robot.rate)), task.action
     if a.choices:
-        return lambda k, told: stream(seed, "random controls", k // every).integers(0, a.choices, 1).astype(float)
+        return lambda k, obs: stream(seed, "random controls", k // every).integers(0, a.choices, 1).astype(float)
     high = min(a.limit, 1.0)
-    return lambda k, told: stream(seed, "random controls", k // every).uniform(-high, high, len(a.names))
+    return lambda k, obs: stream(seed, "random controls", k // every).uniform(-high, high, len(a.names))
 
 
 def _length(plan: Log, rate: float) -> float:
@@ -84,4 +84,4 @@ def _plan(plan: Log, robot: SimulatedRobot) -> Callable[[int, np.ndarray], np.nd
         raise SurefootError("plan: control: expected finite numbers, found nan or infinity")
     control = control[:, [list(theirs).index(name) for name in names]]
     since = plan.time - plan.time[0]
-    return lambda k, told: control[np.searchsorted(since, (k + 1e-6) / robot.rate, "right") - 1]
+    return lambda k, obs: control[np.searchsorted(since, (k + 1e-6) / robot.rate, "right") - 1]

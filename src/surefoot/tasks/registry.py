@@ -21,6 +21,7 @@ from surefoot.tasks.ready.arm import arm
 from surefoot.tasks.ready.balance import balance
 from surefoot.tasks.ready.balance_camera import balance_camera
 from surefoot.tasks.ready.hover import hover
+from surefoot.tasks.ready.humanoid import humanoid
 from surefoot.tasks.ready.walk import walk
 
 GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:function
@@ -30,6 +31,7 @@ READY: dict[str, Callable[[], Task]] = {
     "balance-discrete": partial(balance, discrete=True),
     "balance-camera": balance_camera,
     "hover": hover,
+    "humanoid": humanoid,
     "walk": walk,
     "walk-rough": partial(walk, rough=True),
 }

@@ -12,7 +12,7 @@ from surefoot.belief import Belief
 from surefoot.belief.by_hand import with_words
 from surefoot.env import Env
 from surefoot.errors import SurefootError, nearest
-from surefoot.gate.training_seeds import folder_of, run_of, trained_with
+from surefoot.gate.training_record import folder_of, run_of, trained_with
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy, Zero
 from surefoot.report import Column, Note, Picture, Progress, Table, Watch

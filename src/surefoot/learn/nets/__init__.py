@@ -223,7 +223,7 @@ class Encoder(nn.Module):
                 nn.init.orthogonal_(p, math.sqrt(2), generator=seed)
             else:
                 nn.init.zeros_(p)
-        if kind == "mlp":  # of e: a teacher begins as a policy that is hardly told of it, and learns what to make of it
+        if kind == "mlp":  # of e: a teacher begins as a policy that hardly depends on e, and learns how to use it
             with torch.no_grad():
                 self.out.weight *= 0.01
 
@@ -246,7 +246,7 @@ class Encoder(nn.Module):
 class Actor(nn.Module):
     """Observation (normalised) -> parameters of the action's distribution; with a mirror, exactly symmetric.
 
-    With an encoder, the body is told columns `keeps` and the encoder's latent.
+    With an encoder, the body gets columns `keeps` and the encoder's latent.
     """
 
     obs_order: Tensor
@@ -276,13 +276,13 @@ class Actor(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         if not self.mirrored:
-            return self.body(self.told(obs))
-        both = self.body(self.told(torch.cat([obs, obs.index_select(1, self.obs_order) * self.obs_sign])))
+            return self.body(self.inputs(obs))
+        both = self.body(self.inputs(torch.cat([obs, obs.index_select(1, self.obs_order) * self.obs_sign])))
         straight, flipped = both.chunk(2)
         return 0.5 * (straight + flipped.index_select(1, self.action_order) * self.action_sign)
 
-    def told(self, obs: Tensor) -> Tensor:
-        """What the body is told."""
+    def inputs(self, obs: Tensor) -> Tensor:
+        """Of the body."""
         return obs if self.encoder is None else torch.cat([obs[:, self.keeps], self.encoder(obs)], 1)
 
 

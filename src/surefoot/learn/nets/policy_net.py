@@ -14,7 +14,7 @@ from surefoot.policy import Policy, PolicyState
 from surefoot.task import Mirror
 
 DEEPEST = 8  # bases on bases
-FREE = 1024.0  # largest magnitude of what a linear law is told, in its unit, where the contract has no clip
+FREE = 1024.0  # largest magnitude of a linear law's input, in its unit, where the contract has no clip
 
 
 class PolicyNet(nn.Module, Policy):
@@ -22,7 +22,7 @@ class PolicyNet(nn.Module, Policy):
 
         out = scale * actor(clip((obs - mean) / sd, +-10)) + clip(base(obs'), +-limit)
 
-    With a base, what the actor gives is added to what the base does; obs' are the columns that the base is told.
+    With a base, what the actor gives is added to what the base does; obs' are the columns that the base observes.
     """
 
     mean: Tensor
@@ -155,10 +155,10 @@ def linear(
         raise SurefootError(
             f"{where}: choices: expected continuous actions, found {contract.action.choices} to choose from"
         )
-    told = {t.name: t for t in contract.terms}
+    known = {t.name: t for t in contract.terms}
     for name in gains:
-        if name not in told:
-            raise unknown("observation term", name, told, where)
+        if name not in known:
+            raise unknown("observation term", name, known, where)
     blocks, reach = [], []
     for t in contract.terms:
         gain = np.asarray(gains.get(t.name, np.zeros((n, t.dim))), float)
@@ -171,9 +171,9 @@ def linear(
     first = zero if offset is None else np.asarray(offset, float)
     if first.shape != (n,):
         raise SurefootError(f"{where}: offset: expected {n} numbers, one an action, found shape {first.shape}")
-    # a normalised observation is clipped: by powers of two, which cost no rounding, none that can be told is
+    # a normalised observation is clipped: scaled by powers of two, which cost no rounding, none reaches the clip
     sd = np.tile(2.0 ** np.ceil(np.log2(np.array(reach) / CLIP)), contract.history)
-    gain = np.concatenate(blocks, 1) / scale[:, None]  # (n, frame): of what is told, to actions
+    gain = np.concatenate(blocks, 1) / scale[:, None]  # (n, frame): from observation to actions
     older = np.zeros((n, contract.obs_dim - gain.shape[1]))
     layer = nn.Linear(contract.obs_dim, n)
     with torch.no_grad():

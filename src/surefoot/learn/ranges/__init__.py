@@ -1,6 +1,6 @@
 """How p(e) grows while a policy learns: from certainty at the nominal towards a target, as fast as the policy follows.
 
-A Ranges has a belief that new episodes draw from, is told how episodes ended, and moves the belief. An episode is judged
+A Ranges has the belief that new episodes draw from, and moves it by how episodes end. An episode is judged
 once its time limit has passed since it began, however early it ended: otherwise failures, which are short, would be
 heard of first, and every new belief would look worse than it is.
 """
@@ -38,7 +38,7 @@ class Ranges(ABC):
     def tell(self, e: np.ndarray, success: np.ndarray, began: np.ndarray, now: int) -> None:
         """Episodes that ended by step `now`: their e (k, d), whether they succeeded, and the steps they began at.
 
-        One that began at `now` itself was drawn before anything told here could move the belief.
+        One that began at `now` itself was drawn before this call could move the belief.
         """
         self.waiting_e = np.concatenate([self.waiting_e, e])
         self.waiting = np.concatenate([self.waiting, np.stack([began, success], 1).astype(np.int64)])

@@ -24,8 +24,7 @@ from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.actuator.dataset import Dataset, Settings
 from surefoot.real2sim.actuator.net import ActuatorModule, OfActor
 from surefoot.real2sim.actuator.unlabelled import ROUNDS, Best, TrackingCost, budget, tracking_cost
-from surefoot.real2sim.applied import AppliedForce
-from surefoot.real2sim.log_env import LogWorld
+from surefoot.real2sim.log_env import AppliedForce, LogWorld
 from surefoot.robot import Robot
 from surefoot.sim.learned.actuator_net import FEATURES
 from surefoot.task import Episode, Moment, Reward, Task

@@ -29,7 +29,7 @@ from surefoot.learn.train import run_learner
 from surefoot.real2sim.actuator import rollout_errors
 from surefoot.real2sim.actuator.dataset import TRAIN, VALIDATE, Dataset, Settings
 from surefoot.real2sim.actuator.net import ActuatorModule, in_torch
-from surefoot.real2sim.applied import AppliedForce
+from surefoot.real2sim.log_env import AppliedForce
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.signals import joints_of, starts
 from surefoot.report import Progress, Watch

@@ -12,7 +12,6 @@ from typing import Literal
 import mujoco
 import numpy as np
 
-from surefoot.control import splines
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.real2sim.plant import world as world_of
@@ -86,7 +85,7 @@ class Shape:
         n, seconds, nu = len(x), float(time[-1] - time[0]), len(range_.home)
         x = x.reshape(n, nu, self.size(seconds))
         if self.kind == "spline":
-            g = np.swapaxes(splines.expand(np.swapaxes(2 * x - 1, 1, 2), len(time), rest=True), 1, 2).clip(-1, 1)
+            g = spline(2 * x - 1, len(time)).clip(-1, 1)
         else:
             g = self._sines(x, time - time[0])
         middle, half = (range_.low + range_.high) / 2, (range_.high - range_.low) / 2
@@ -130,6 +129,16 @@ class Explore:
                 raise SurefootError(f"explore.{name}: found {getattr(self, name)}, expected at least 1")
         if self.over not in ("mean", "worst"):
             raise SurefootError(f"explore.over: found {self.over!r}, expected mean or worst")
+
+
+def spline(knots: np.ndarray, rows: int) -> np.ndarray:
+    """(..., k) knots -> (..., rows), evenly spaced: cubic through the knots, at rest at both ends."""
+    from scipy.interpolate import CubicHermiteSpline  # `--help` needs no scipy
+
+    slopes = np.gradient(knots, axis=-1)
+    slopes[..., [0, -1]] = 0.0
+    k = knots.shape[-1]
+    return CubicHermiteSpline(np.arange(k), knots, slopes, axis=-1)(np.linspace(0.0, k - 1.0, rows))
 
 
 def ramp(time: np.ndarray) -> np.ndarray:

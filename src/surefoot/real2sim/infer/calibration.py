@@ -10,7 +10,7 @@ for a perfect q is near 0.83 / sqrt(runs): a deviation of 0.05 needs 700 runs or
 Ranks at both ends mean an overconfident posterior; in the middle, an underconfident one; at one end, a bias.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,6 @@ from surefoot.verdict import Check, Verdict
 
 LEAST_P = 0.01
 MOST_DEVIATION = 0.05
-RUNS = 300  # fewer have little power
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,17 +83,3 @@ def _nearer(truths: np.ndarray, draws: np.ndarray, rng: np.random.Generator) -> 
     a, b, at = (truths - low) / width, (draws - low) / width, rng.random(truths.shape)
     nearer = (np.linalg.norm(b - at[:, None], axis=2) < np.linalg.norm(a - at, axis=1)[:, None]).sum(1)
     return (nearer + rng.random(len(a))) / (draws.shape[1] + 1)
-
-
-def calibrate(
-    posterior: Callable[[int], tuple[np.ndarray, np.ndarray]],
-    runs: int = RUNS,
-    names: Sequence[str] = (),
-    seed: int = 0,
-) -> Calibration:
-    """Run a method many times: posterior(k) draws a truth (d,), simulates data and returns draws (L, d) of q.
-
-    A method that returns a Belief is `lambda k: (e := prior.sample(stream(k, "truth"), 1)[0], method(data(e)).sample(rng, 99))`.
-    """
-    pairs = [posterior(k) for k in range(runs)]
-    return calibration(np.array([e for e, _ in pairs]), np.array([x for _, x in pairs]), names, seed)

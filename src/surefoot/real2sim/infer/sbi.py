@@ -195,14 +195,13 @@ def experiment(
     noise: Mapping[str, float],
     length: int | None = None,
     how: NPE | None = None,
-    only: tuple[str, ...] = (),
 ) -> Experiment:
     """The experiment of a log: its start and controls. noise: signal -> sd of its sensor, in its unit.
 
     Without a length the model runs freely from the log's first row; unstable machines need windows of `length` steps.
     """
     how = how or NPE()
-    pieces = thinned(windows(world, log, length, only=only), how.windows, slice(None))
+    pieces = thinned(windows(world, log, length), how.windows, slice(None))
     names = [s.name for s in pieces.signals]
     for name in noise:
         if name not in names:
@@ -237,21 +236,6 @@ def learn(done: Experiment, how: NPE | None = None, seed: int = 0, watch: Watch 
 def _scaled(x: np.ndarray, middle: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """(n, k) in single precision: linear near the middle, logarithmic far from it, so that outliers stay bounded."""
     return np.arcsinh((x - middle) / unit).astype(np.float32)
-
-
-def infer(
-    world: World,
-    belief: Belief,
-    log: Log,
-    noise: Mapping[str, float],
-    length: int | None = None,
-    how: NPE | None = None,
-    seed: int = 0,
-    watch: Watch | None = None,
-) -> Particles:
-    """The posterior of e given a log, as draws."""
-    how = how or NPE()
-    return learn(experiment(world, belief, log, noise, length, how), how, seed, watch).belief(log, how.draws, seed)
 
 
 def checked(posterior: Posterior, runs: int = 300, draws: int = 99, seed: int = 1) -> Calibration:

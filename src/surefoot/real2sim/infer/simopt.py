@@ -17,7 +17,6 @@ from scipy.optimize import brentq
 
 from surefoot import tasks
 from surefoot.belief import Belief, Gaussian
-from surefoot.control.sampling import softmax, temperature_of
 from surefoot.env import Env
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy
@@ -146,6 +145,31 @@ def reps(belief: Gaussian, e: np.ndarray, cost: np.ndarray, kl: float) -> tuple[
     if part(most).kl(belief) <= kl:
         return part(most), temperature
     return part(float(brentq(lambda a: part(a).kl(belief) - 0.999 * kl, 0.0, most, xtol=1e-6))), temperature
+
+
+def softmax(cost: np.ndarray, temperature: float) -> np.ndarray:
+    """w (n,) with w_i ~ exp(-cost_i / temperature), sum 1. At temperature 0 only the best have weight."""
+    above = cost - cost.min()
+    w = np.exp(-above / temperature) if temperature > 0 else (above == 0).astype(float)
+    return w / w.sum()
+
+
+def divergence(w: np.ndarray) -> float:
+    """KL(w | uniform) in nats: 0 for equal weights, log n for a single one."""
+    some = w[w > 0]
+    return float(some @ np.log(some) + np.log(len(w)))
+
+
+def temperature_of(cost: np.ndarray, kl: float) -> float:
+    """The temperature at which KL(softmax | uniform) = kl; 0 if the KL of the best alone is smaller.
+
+    It minimises the dual of REPS, g(t) = t kl + t log mean exp(-c / t): g'(t) = kl - KL(t) = 0.
+    """
+    unit = float(np.ptp(cost))
+    if unit == 0 or divergence(softmax(cost, 0.0)) <= kl:
+        return 0.0
+    log_t = brentq(lambda x: divergence(softmax(cost, unit * np.exp(x))) - kl, -30.0, 30.0, xtol=1e-12)
+    return float(unit * np.exp(log_t))
 
 
 def replayed(world: World) -> Imitate:

@@ -9,8 +9,8 @@ where that is nothing, g is refused.
 
 from surefoot.belief import Belief
 from surefoot.log import Log
+from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.real2sim.residual.force_fit import FitResult, fit_term
-from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.report import Watch
 from surefoot.world import World
 

@@ -30,9 +30,9 @@ from surefoot.log import Log
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.log_env import LogWorld
 from surefoot.real2sim.replay import Windows, predict
+from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.real2sim.residual.force_fit import FitResult, evaluate, fit_term, term_of
 from surefoot.real2sim.residual.log_states import LogStates, log_states
-from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.report import Watch
 from surefoot.sim.layout import model_of
 from surefoot.sim.learned.features import StateFeatures

@@ -18,10 +18,9 @@ from surefoot.errors import LogError, SurefootError
 from surefoot.learn.nets.export import graph_of
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows
-from surefoot.real2sim.residual.ensemble import Ensemble, answers, fit
+from surefoot.real2sim.residual.ensemble import Ensemble, FitSettings, answers, fit
 from surefoot.real2sim.residual.labels import Target, labels
 from surefoot.real2sim.residual.log_states import LogStates, log_states
-from surefoot.real2sim.residual.settings import FitSettings
 from surefoot.report import Progress, Watch
 from surefoot.rng import stream
 from surefoot.sim.layout import model_of

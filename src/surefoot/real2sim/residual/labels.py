@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from surefoot.real2sim.applied import AppliedForce, AppliedOffset
+from surefoot.real2sim.log_env import AppliedForce, AppliedOffset
 from surefoot.real2sim.replay import Windows, predict
 from surefoot.real2sim.residual.log_states import LogStates, filled
 from surefoot.sim.layout import mass_matrix

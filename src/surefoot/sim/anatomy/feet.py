@@ -43,6 +43,13 @@ class Foot:
         """Middle of the sole, in the frame of the body."""
         return np.mean(self.points, 0) if self.points else np.zeros(3)
 
+    @property
+    def normal(self) -> np.ndarray | None:
+        """Unit vector across a flat sole, in the frame of the body; None for a foot that is no plate."""
+        if len(self.points) < 3:
+            return None
+        return np.asarray(np.linalg.svd(self.points - self.centre)[2][2])
+
 
 @dataclass(frozen=True)
 class Leg:

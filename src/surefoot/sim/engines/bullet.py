@@ -162,7 +162,8 @@ class Bullet(Mover):
 
     def _read(self, i: int, touches: list[Touch], data: np.ndarray, wrench: np.ndarray) -> None:
         q, v, change = (rows[i] for rows in self.last)
-        self.readers(lambda f: self._field(f, i), q, v, change / self.model.opt.timestep, touches, wrench, data)
+        x = q, v, change / self.model.opt.timestep
+        self.readers(lambda f: self._field(f, i), x, touches, wrench, data)
 
 
 def _touch(c: tuple[Any, ...], geom: int, other: int, sign: float) -> Touch:

@@ -6,13 +6,13 @@ bodies.
 """
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 
 from surefoot.errors import SurefootError
+from surefoot.sim.engines.multibody import Field
 
 SENSOR = mujoco.mjtSensor
 TOUCH, CONTACT = int(SENSOR.mjSENS_TOUCH), int(SENSOR.mjSENS_CONTACT)
@@ -55,18 +55,11 @@ class Readers:
         self.any = bool(len(self.touch) + len(self.met) + len(self.moved))
 
     def __call__(
-        self,
-        field: Callable[[str], np.ndarray],
-        q: np.ndarray,
-        v: np.ndarray,
-        a: np.ndarray,
-        touches: list[Touch],
-        wrench: np.ndarray,
-        out: np.ndarray,
-    ) -> None:
-        """Write one simulation's readings, at q and v with the acceleration a."""
+        self, field: Field, x: tuple[np.ndarray, np.ndarray, np.ndarray], touches: list[Touch], wrench: np.ndarray, out: np.ndarray
+    ) -> None:  # fmt: skip
+        """Write one simulation's readings, at x = (q, v, acceleration)."""
         m, d = self.model, self.data
-        d.qpos[:], d.qvel[:] = q, v
+        d.qpos[:], d.qvel[:] = x[:2]
         mujoco.mj_kinematics(m, d)
         for k in self.touch:
             out[m.sensor_adr[k]] = self._pressed(int(m.sensor_objid[k]), touches)
@@ -74,7 +67,7 @@ class Readers:
             pair = {int(m.sensor_objid[k]), int(m.sensor_refid[k])}
             out[m.sensor_adr[k]] = len({tuple(t.at) for t in touches if {t.geom, t.other} == pair})
         if len(self.moved):
-            self._accelerated(field, a, touches, wrench, out)
+            self._accelerated(field, x[2], touches, wrench, out)
 
     def _pressed(self, site: int, touches: list[Touch]) -> float:
         m, d = self.model, self.data
@@ -83,12 +76,7 @@ class Readers:
         return sum(t.normal for t in mine if mujoco.mju_rayGeom(at, R, size, t.at, t.outward, kind, None) >= 0)
 
     def _accelerated(
-        self,
-        field: Callable[[str], np.ndarray],
-        a: np.ndarray,
-        touches: list[Touch],
-        wrench: np.ndarray,
-        out: np.ndarray,
+        self, field: Field, a: np.ndarray, touches: list[Touch], wrench: np.ndarray, out: np.ndarray
     ) -> None:
         m, d = self.model, self.data
         for name in ("body_mass", "body_inertia", "body_ipos", "body_iquat"):

@@ -138,7 +138,10 @@ def add_soles(spec: mujoco.MjSpec, feet: Iterable[Foot]) -> str:
         one = len(f.points) == 1
         shape = {"type": GEOM.mjGEOM_SPHERE if one else GEOM.mjGEOM_BOX, "size": [half[0], 0, 0] if one else half}
         at.add_site(name=sole(f), pos=f.centre, group=5, rgba=[0, 0, 0, 0], **shape)
-    for family, kind in (("foot_pos", S.mjSENS_FRAMEPOS), ("foot_vel", S.mjSENS_FRAMELINVEL), ("touch", S.mjSENS_TOUCH)):  # fmt: skip
+    families = {"foot_pos": S.mjSENS_FRAMEPOS, "foot_vel": S.mjSENS_FRAMELINVEL, "touch": S.mjSENS_TOUCH}
+    if any(f.normal is not None for f in feet):
+        families["foot_quat"] = S.mjSENS_FRAMEQUAT
+    for family, kind in families.items():
         for f in feet:
             spec.add_sensor(name=f"{family}/{f.name}", type=kind, objtype=SITE, objname=sole(f))
     balls = sum(len(f.points) for f in feet)

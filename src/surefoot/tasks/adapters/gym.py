@@ -4,7 +4,7 @@
 
 Autoreset is SAME_STEP: where an episode ends, `obs` is the first of the next one, `info["final_obs"][i]` the last of
 the old one, and `info["final_info"]` says how it went: success, error, reason, return and length, each with a mask
-(`_success`, ...) as Gymnasium has it. Only the actor's observations are told: what learns here may run on a robot.
+(`_success`, ...) as Gymnasium has it. Only the actor's observations are given: what learns here may run on a robot.
 """
 
 from functools import cache
@@ -29,7 +29,7 @@ except ImportError as error:
 class GymVectorEnv(VectorEnv):
     """An Env behind Gymnasium's vector API. The Env belongs to whoever made it; close() only ends its use from here.
 
-    The final observation, of a failure as of a time-out, is what the actor would have been told next, noise included.
+    The final observation, of a failure as of a time-out, is what the actor would have observed next, noise included.
     """
 
     def __init__(self, env: Env):
@@ -84,9 +84,9 @@ def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0
 
 
 def _observation_space(env: Env) -> Box:
-    """As wide as each term's clip allows; without bounds where Terms may move what is told after the clip."""
+    """As wide as each term's clip allows; without bounds where Terms may change the observation after the clip."""
     group = env.task.observations["actor"]
-    high = np.full(group.frame, np.inf) if env.told else np.abs(group.clips * group.scales)
+    high = np.full(group.frame, np.inf) if env.on_observation else np.abs(group.clips * group.scales)
     high = group.flat(np.tile(high, (1, group.history, 1)))[0].astype(np.float32)
     return Box(-high, high, dtype=np.float32)
 

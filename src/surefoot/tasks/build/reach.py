@@ -37,6 +37,7 @@ from surefoot.world import Start
 PLACES, INNER = 2048, 0.8  # places drawn; share of each joint's range they are drawn from
 ARM = 0.1  # m/rad: an angle counts as the way of a point this far from the axis
 WIDEST = 2.5  # rad: joints without a range are drawn within this much of the default pose
+FINE = 0.02  # m: what counts as at the goal
 TIP = "tip"
 
 
@@ -81,7 +82,7 @@ def reach(
     robot = prepared(robot, arm, timing)
     bolted = Bolted(robot, arm)
     belief = unknowns.belief(_unknowns(bolted, timing), ranges or {})
-    actor = (obs.joint_pos(bolted.joints, 0.001), obs.joint_vel(bolted.joints, 0.02, 0.2, 20.0), obs.command(7 if pose else 3, "m in the base's frame" + (", quaternion" if pose else "")), obs.last_action(len(arm.joints)))  # fmt: skip
+    actor = (obs.joint_pos(bolted.joints, 0.001), obs.joint_vel(bolted.joints, 0.02, 0.2, 20.0), obs.command(7 if pose else 3, "m in the base's frame" + (", quaternion" if pose else "")), obs.tip_pos(bolted.joints, bolted.links), obs.last_action(len(arm.joints)))  # fmt: skip
     goal = _Goal(pose)
     critic = (*actor, obs.ObsTerm("off", goal.off, goal.width, "m, rad", scale=10.0), obs.unknowns(len(belief.params)))
     return Task(
@@ -105,7 +106,7 @@ def reach(
         command=bolted.pose_commands if pose else bolted.commands,
         command_names=("x", "y", "z", "qw", "qx", "qy", "qz")[: 7 if pose else 3],
         command_every=2.0,
-        settings={"envs": 256, "steps": 1_000_000, "horizon": 32, "gamma": 0.97, "hidden": (128, 128), "activation": "tanh", "kl": 0.02, "learner_threads": 1},
+        settings={"envs": 256, "steps": 3_000_000, "horizon": 32, "gamma": 0.9, "hidden": (256, 128), "kl": 0.02, "entropy": 0.0, "spread": (0.02, 0.4, 1.0)},
         kind="arm",
     )  # fmt: skip
 
@@ -151,6 +152,16 @@ class Bolted:
     @property
     def high(self) -> np.ndarray:
         return np.where(np.isfinite(self.joints.high), self.joints.high, self.joints.home + WIDEST)
+
+    @property
+    def links(self) -> tuple[float, ...]:
+        """Screws of the joints and the tip where the policy's joints are at 0, as Formula has them."""
+        m, q = self.model, self.q.copy()
+        q[self.joints.q] = 0.0
+        d = posed(m, q)
+        ids = [m.joint(j).id for j in self.arm.joints]
+        rows = [[*d.xanchor[j], *d.xaxis[j], float(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE)] for j in ids]
+        return tuple(np.concatenate([*rows, d.site(TIP).xpos]).round(9).tolist())
 
     @cached_property
     def reachable(self) -> tuple[np.ndarray, np.ndarray]:
@@ -221,7 +232,8 @@ class _Goal:
 def _rewards(bolted: Bolted, goal: _Goal) -> dict[str, Reward]:
     size = bolted.size
     return {
-        "near": Reward(3.0, lambda s: np.exp(-8.0 / size * s.once(goal.error)), "exp(-8 d / reach): close to the goal"),
+        "near": Reward(1.5, lambda s: np.exp(-8.0 / size * s.once(goal.error)), "exp(-8 d / reach): close to the goal"),
+        "at": Reward(1.5, lambda s: np.exp(-s.once(goal.error) / FINE), f"exp(-d / {FINE:g} m): at the goal"),
         "far": Reward(-2.0, lambda s: s.once(goal.error) / size, "distance to the goal, as a share of the reach"),
         "joint_vel": Reward(-0.02, lambda s: rewards.joint_vel(s, bolted.joints), "joint speeds squared"),
         "action_rate": Reward(-0.5, rewards.action_rate, "change of action squared"),

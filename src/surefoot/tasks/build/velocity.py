@@ -11,6 +11,7 @@ speeds with sqrt(L / L0), frequencies with sqrt(L0 / L), forces with the mass.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,12 @@ L0 = 0.426  # m
 COMMAND = {"quadruped": (1.0, 0.5, 1.0), "biped": (0.8, 0.4, 0.8)}  # m/s, m/s, rad/s: largest, at L0
 STRIDE = {"quadruped": (2.0, 0.08), "biped": (1.8, 0.06)}  # Hz, m at L0
 LIMIT = 4.0  # of an action
+LEARN = {"horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "quadruped": LEARN | {"envs": 1024, "steps": 10_000_000},
+    "biped": LEARN | {"envs": 256, "steps": 20_000_000, "kl": 0.02, "spread": (0.05, 0.35, 1.0)},  # falls first: small batches, small noise
+}  # fmt: skip
+THROWN = {"quadruped": (0.15, 0.3), "biped": (0.06, 0.12)}  # rad, m/s and rad/s: off the default pose at the start
 SHOVES = 4.0  # s from one push to the next
 
 
@@ -77,12 +84,12 @@ def velocity(
         seconds=20.0,
         action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
         observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
-        rewards=_rewards(body, gait, size),
+        rewards=_rewards(body, gait, size) | (_biped_rewards(body, gait) if len(legs.feet) == 2 else {}),
         ended={
             "fell": terminations.bad_orientation,
             "base on the ground": partial(terminations.low_base, least=0.4 * legs.height, ground=ground),
         },
-        episode=_Starts(body, gait),
+        episode=_Starts(body, gait, *THROWN[style(legs)]),
         error=lambda s: s.once(quantities.lin_vel_error),
         error_unit="m/s",
         tolerance=0.25,
@@ -94,15 +101,19 @@ def velocity(
         reward_floor=0.0,
         symmetry=_symmetry(body, belief.params),
         terms=(Push(slice(body.base[1], body.base[1] + 2), unknowns.SHOVE * mass, unknowns.SHOVED, SHOVES, belief.params),),
-        settings={"envs": 1024, "steps": 10_000_000, "horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005},
+        settings=SETTINGS[style(legs)],
         kind="legged",
     )  # fmt: skip
 
 
+def style(legs: Legged) -> str:
+    return "biped" if len(legs.feet) <= 2 else "quadruped"
+
+
 def usual(legs: Legged) -> tuple[tuple[float, float, float], tuple[float, float]]:
     """Largest command and stride for legs of this length and number."""
-    style, size = "biped" if len(legs.feet) <= 2 else "quadruped", Size(legs.length / L0)
-    (vx, vy, yaw), (hz, high) = COMMAND[style], STRIDE[style]
+    size = Size(legs.length / L0)
+    (vx, vy, yaw), (hz, high) = COMMAND[style(legs)], STRIDE[style(legs)]
     command = round(vx * size.speed, 2), round(vy * size.speed, 2), round(yaw / size.speed, 2)
     return command, (round(hz / size.speed, 2), round(high * size.length, 3))
 
@@ -148,6 +159,23 @@ def _rewards(body: Body, gait: Gait, size: Size) -> dict[str, Reward]:
     }  # fmt: skip
 
 
+def _biped_rewards(body: Body, gait: Gait) -> dict[str, Reward]:
+    """What two legs need besides: with four, falling and crossing them costs the other terms enough."""
+    feet, height = body.feet(), 0.94 * body.legs.height
+    apart = 0.7 * float(np.ptp(feet[:, 1]))
+    normals = [f.normal for f in body.legs.feet]
+    more = {
+        "alive": Reward(0.5, rewards.alive, "for every step"),
+        "feet_near": Reward(-1.0, partial(rewards.feet_near, least=apart), f"feet nearer to each other than {apart:.2f} m sideways"),
+        "low_base": Reward(-6.0, partial(rewards.low_base, least=height, ground=gait.ground), f"base lower than {height:.2f} m"),
+    }  # fmt: skip
+    if any(n is None for n in normals):
+        return more
+    return more | {
+        "feet_flat": Reward(-0.5, partial(rewards.feet_flat, normals=np.array(normals)), "tilt of the soles")
+    }
+
+
 def _prior(body: Body) -> np.ndarray:
     """Weight of each joint in the pose prior; a biped's legs bend freely and hardly spread or twist."""
     n = len(body.joints.names)
@@ -162,15 +190,17 @@ class _Starts:
 
     body: Body
     gait: Gait
+    off: float
+    speed: float
 
     def __call__(self, rng: Draw, n: int) -> Episode:
         m, (at, _) = self.body.model, self.body.base
         xy, rest = self.gait.ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 1 + m.nq + m.nv))
         yaw = np.pi * rest[:, 0]
-        q = self.body.q + np.concatenate([np.zeros((n, 7)), 0.15 * rest[:, 8 : 1 + m.nq]], 1)
+        q = self.body.q + np.concatenate([np.zeros((n, 7)), self.off * rest[:, 8 : 1 + m.nq]], 1)
         q[:, at : at + 2], q[:, at + 2] = xy, self.body.legs.height + 0.02 + self.gait.ground.top(xy)
         q[:, at + 3 : at + 7] = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
-        return Episode(Start(q, 0.3 * rest[:, 1 + m.nq :], np.tile(self.body.u, (n, 1))))
+        return Episode(Start(q, self.speed * rest[:, 1 + m.nq :], np.tile(self.body.u, (n, 1))))
 
 
 @dataclass(frozen=True, eq=False)

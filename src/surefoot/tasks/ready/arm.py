@@ -1,4 +1,4 @@
-"""arm: two links in a vertical plane hold their tip where they are told to, while something pulls at it.
+"""arm: two links in a vertical plane hold their tip where it is commanded to be, while something pulls at it.
 
     M(q) q'' + c(q, q') + g(q) + b q' + f sign(q') = tau + J(q)^T F,      tau_i = kp_i (u_i - q_i) - kd_i q'_i
 
@@ -9,7 +9,7 @@ m_t at the tip, where F acts. With s = m_f l_u l_f / 2 + m_t l_u l_f and rotor i
     M_22 = (m_f / 3 + m_t) l_f^2 + a_2,   M_12 = (m_f / 3 + m_t) l_f^2 + s cos q_2
     M_11 = (m_u / 3 + m_f + m_t) l_u^2 + (m_f / 3 + m_t) l_f^2 + 2 s cos q_2 + a_1
 
-Servos of moderate stiffness give way: 10 N at the hand move it by 7 cm on average. The actor is told what an arm measures, five
+Servos of moderate stiffness give way: 10 N at the hand move it by 7 cm on average. The actor observes what an arm measures, five
 frames of it, and no force: it has to feel the load in how far the joints are from where it sent them.
 """
 

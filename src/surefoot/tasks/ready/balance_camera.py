@@ -1,7 +1,7 @@
-"""balance-camera: the same cart and pole, told by a camera alone; what it looks like is unknown, too.
+"""balance-camera: the same cart and pole, observed by a camera alone; what it looks like is unknown, too.
 
 The physics is that of balance, bit for bit. A wall and a floor are added for the camera to see, each with a pattern in
-front of it whose opacity is an unknown. A few frames show velocity. A teacher is told the state and trains unrendered.
+front of it whose opacity is an unknown. A few frames show velocity. A teacher observes the state and trains unrendered.
 """
 
 from dataclasses import replace

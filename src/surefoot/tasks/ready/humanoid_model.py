@@ -3,14 +3,14 @@
 Each leg: hip pitch, roll, yaw, knee, ankle pitch, roll. Waist: yaw. Each arm: shoulder pitch, roll, yaw, elbow, wrist roll.
 Lengths in m, masses in kg, angles in rad. A servo is as stiff as its rotor allows (BeyondMimic's rule):
 
-    kp = armature w^2,   kd = 2 zeta armature w,   w = 2 pi 10 Hz,   zeta = 2
+    kp = armature w^2,   kd = 2 zeta armature w,   w = 2 pi 15 Hz,   zeta = 2
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-W, ZETA = 2 * np.pi * 10.0, 2.0
+W, ZETA = 2 * np.pi * 15.0, 2.0
 SIDES = {"left": 1, "right": -1}
 
 

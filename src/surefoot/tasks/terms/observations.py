@@ -35,6 +35,11 @@ def last_action(width: int) -> ObsTerm:
     return ObsTerm("last_action", Formula("last_action"), width)
 
 
+def tip_pos(joints: Joints, links: tuple[float, ...], noise: float = 0.001) -> ObsTerm:
+    """Where the end effector is, by forward kinematics of the measured joints."""
+    return ObsTerm("tip_pos", Formula("tip_pos", joints.names, links=links), 3, "m in the base's frame", noise)
+
+
 def gait_clock(gait: Gait) -> ObsTerm:
     """(0, 0) when standing."""
     return ObsTerm("gait_clock", gait.clock, 2, "sin, cos")

@@ -7,7 +7,7 @@ rewards={"action_rate": Reward(-0.02, rewards.action_rate, "..."),
 import numpy as np
 
 from surefoot.observation import Formula
-from surefoot.rotation import norm2
+from surefoot.rotation import norm2, to_world
 from surefoot.task import Moment
 from surefoot.tasks.build.ground import FLAT, Ground
 from surefoot.tasks.terms import quantities as of
@@ -103,6 +103,28 @@ def feet_slide(s: Moment, gait: Gait) -> np.ndarray:
     """Squared horizontal speed of feet that bear on the ground."""
     v, touch = s.y["foot_vel"], s.once(gait.touch)
     return norm2(v[:, 0::3] * touch) + norm2(v[:, 1::3] * touch)
+
+
+def feet_flat(s: Moment, normals: np.ndarray) -> np.ndarray:
+    """Squared sine of each sole's tilt, summed; normals (feet, 3): across the soles, in their bodies' frames."""
+    quat = s.y["foot_quat"].reshape(-1, 4)
+    across = to_world(quat, np.tile(normals, (len(s.q), 1)))
+    return norm2(across[:, :2]).reshape(len(s.q), -1).sum(1)
+
+
+def feet_near(s: Moment, least: float) -> np.ndarray:
+    """Squared shortfall of the distance of two feet, left minus right, across the base's heading, as a share of `least` m."""
+    foot, q = s.y["foot_pos"], of.base_quat(s)
+    d = foot[:, 0:2] - foot[:, 3:5]
+    heading = np.stack([1 - 2 * (q[:, 2] ** 2 + q[:, 3] ** 2), 2 * (q[:, 1] * q[:, 2] + q[:, 0] * q[:, 3])], 1)
+    across = (heading[:, 0] * d[:, 1] - heading[:, 1] * d[:, 0]) / np.sqrt(norm2(heading))
+    return np.square(np.minimum(across / least - 1.0, 0.0))
+
+
+def low_base(s: Moment, least: float, ground: Ground = FLAT) -> np.ndarray:
+    """Squared shortfall of the base's height above the ground under it, as a share of `least` m."""
+    p = of.base_pos(s)
+    return np.square(np.minimum((p[:, 2] - ground.height(p[:, 0], p[:, 1])) / least - 1.0, 0.0))
 
 
 def feet_air_time(s: Moment, gait: Gait) -> np.ndarray:

@@ -51,7 +51,7 @@ def record(
     if path.suffix.lower() == ".gif":
         data = film(policy, env, seconds, fps, size, camera, on_frame)
     elif path.suffix.lower() == ".mp4":
-        encoder = _ffmpeg(path)  # before the film, so that its lack is told at once
+        encoder = _ffmpeg(path)  # before the film, so that its lack is reported at once
         data = _mp4(_frames(policy, env, seconds, fps, size, camera, on_frame), fps, size, encoder)
     else:
         raise SurefootError(f"{path}: expected a name that ends in .gif or .mp4, found '{path.suffix}'")

@@ -11,7 +11,7 @@ from tyro.conf import FlagConversionOff, Positional, arg
 from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
-from surefoot.gate.training_seeds import run_of
+from surefoot.gate.training_record import run_of
 from surefoot.report import Axis, Badge, Column, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, task_for, trained_over

@@ -39,7 +39,7 @@ class Eval:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle
-        from surefoot.gate.task_changes import changed
+        from surefoot.gate.training_record import changed
         from surefoot.sim import engines
         from surefoot.tasks.rollout import trials
 

@@ -123,13 +123,5 @@ def _table(rows: list[dict[str, Any]]) -> Table:
          r["unit"] or "-", f"{r['narrowed']:.3g} x"]
         for r in rows
     ]  # fmt: skip
-    columns = [
-        "unknown",
-        "before",
-        Column("mean", form=".4g"),
-        Column("sd", form=".2g"),
-        "95 % within",
-        "unit",
-        "narrowed",
-    ]
-    return Table.of(columns, cells)
+    mean, sd = Column("mean", form=".4g"), Column("sd", form=".2g")
+    return Table.of(["unknown", "before", mean, sd, "95 % within", "unit", "narrowed"], cells)

@@ -62,16 +62,9 @@ class Explore:
 
 
 def _table(found: "Explored") -> Table:
-    columns = [
-        "unknown",
-        Column("value", form=".4g"),
-        Column("sd now", form=".3g"),
-        Column("sd after", form=".3g"),
-        "unit",
-        "",
-    ]
+    numbers = Column("value", form=".4g"), Column("sd now", form=".3g"), Column("sd after", form=".3g")
     rows = [
         [p.name, p.value, p.before, p.after, p.unit or "-", "" if p.determined else "NOT DETERMINED"]
         for p in found.params
     ]
-    return Table.of(columns, rows, "standard deviations before and after the motion")
+    return Table.of(["unknown", *numbers, "unit", ""], rows, "standard deviations before and after the motion")

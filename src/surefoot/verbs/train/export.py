@@ -66,7 +66,7 @@ class Export:
     def _changed(self, policy: "PolicyNet") -> list[str]:
         """Of its task and model since training; a task that is code is imported only where the user names it."""
         from surefoot import tasks
-        from surefoot.gate.task_changes import changed
+        from surefoot.gate.training_record import changed
 
         reference = self.task or policy.contract.task
         if not self.task and reference not in tasks.names():

@@ -94,7 +94,7 @@ class Train:
         heard = _Heard(watch)
         if not self.wandb:
             return self._trained(heard)
-        from surefoot.learn.wandb_log import WandbLog
+        from surefoot.learn.run.wandb_log import WandbLog
 
         heard.watch = log = WandbLog(self.wandb, watch)
         try:
@@ -160,9 +160,8 @@ class Train:
             return learn.train(self.task, out, **how, **taught)
         teacher = self.teacher
         if teacher is None:
-            told = tasks.teachers(task, self.obs)
             s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
-            taught |= {"settings": s, "obs": told}
+            taught |= {"settings": s, "obs": tasks.teachers(task, self.obs)}
             teacher = learn.train(self.task, out / "teacher", resume_if_same=True, **how, **taught)
         if ranges is not None:  # where the teacher has never been, it has nothing to teach
             belief = trained_over(teacher, task) or belief
@@ -197,68 +196,54 @@ class Train:
         base, known = load_net(self.base), [t.name for t in task.observations["actor"].terms]
         for t in base.contract.terms if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
-                raise unknown("observation term", t.name, known, f"--base: {self.base}: what a student is told")
+                raise unknown("observation term", t.name, known, f"--base: {self.base}: the student's terms")
         return base
 
     def _agree(self, task: Task) -> None:
         """Flags that would be ignored, or that would fail after an hour, are refused now."""
-        if self.allow_changes:
-            raise SurefootError("--allow-changes: only with --resume")
-        for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
-            if getattr(self, name) != kind() and self.ranges != name:
-                raise SurefootError(f"--{name}.*: only with --ranges {name}")
-        if self.judge_every < 0:
-            raise SurefootError(f"--judge-every: expected 0 or more env steps, found {self.judge_every}")
-        if self.judge_episodes != Train.judge_episodes and not self.judge_every:
-            raise SurefootError("--judge-episodes: only with --judge-every")
-        if self.adapt == "none" and (self.teacher is not None or self.student != tuned(DistillSettings, task)):
-            raise SurefootError("--teacher and --student.*: only with --adapt rma or --adapt dagger")
+        for wrong, words in self._disagreements(task):
+            if wrong:
+                raise SurefootError(words)
         if self.teacher is not None:
             self._only_follows(task)
-        if self.adapt != "none" and self.obs.trial > 1:
-            raise SurefootError("--obs.trial: students over several episodes are not there yet; leave out --adapt")
-        if self.adapt == "rma" and (self.obs.only or self.obs.also or self.settings.encoder not in ("none", "e")):
-            raise SurefootError(
-                "--adapt rma: a student is told the task's own terms and keeps the teacher's body; "
-                "--obs.only, --obs.also and --encoder do not go with it"
-            )
-        if self.adapt == "rma" and "teacher" in task.observations:
-            raise SurefootError(
-                f"--adapt rma: {task.name}'s teacher is told other terms than its actor; --adapt dagger"
-            )
-        if self.residual != Residual() and self.base is None:
-            raise SurefootError("--residual.*: only with --base")
-        if self.adapt == "dagger" and self.obs.only and not self.student.only and "teacher" not in task.observations:
-            raise SurefootError(
-                "--obs.only: with --adapt, what the teacher is told; name what its student is told by --student.only"
-            )
-        if self.student.only and self.adapt == "rma":
-            raise SurefootError("--student.only: a student by latent keeps its teacher's body; --adapt dagger")
-        if self.adapt != "none" and task.action.choices:
-            raise SurefootError(f"--adapt: {task.name} chooses among few actions, which no student can follow yet")
-        if self.adapt == "rma" and any(
-            getattr(self.student, k) != getattr(tuned(DistillSettings, task), k) for k in ("latent", "hidden")
-        ):
-            raise SurefootError(
-                "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
-            )
-        if self.settings.latent != tuned(PPOSettings, task).latent and not (
-            self.adapt == "rma" or self.settings.encoder != "none"
-        ):
-            raise SurefootError("--latent: numbers an encoder passes on; only with --encoder or --adapt rma")
         if self.student.only:
             tasks.env(tasks.with_actor_terms(task, self.student.only, self.student.history), 1)
-        least = tasks.teachers(task, self.obs).history or task.observations["actor"].history
-        if self.adapt != "none" and self.student.history < least:
-            raise SurefootError(
-                f"--student.history: expected at least the teacher's {least}, found {self.student.history}"
-            )
-        if self.through and self.range:
-            raise SurefootError("--range: with --through, give each stage a belief's file")
-        if self.through and (self.belief != "task" or self.ranges != "fixed" or self.adapt != "none"):
-            raise SurefootError(
-                "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
-            )
+
+    def _disagreements(self, task: Task) -> Iterator[tuple[bool, str]]:
+        """Whether some flags contradict each other, and the words for it."""
+        s, obs, adapt, rma = self.student, self.obs, self.adapt != "none", self.adapt == "rma"
+        own, usual = tuned(DistillSettings, task), tuned(PPOSettings, task)
+        yield self.allow_changes, "--allow-changes: only with --resume"
+        for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
+            yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
+        yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
+        judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
+        yield judged, "--judge-episodes: only with --judge-every"
+        taught = not adapt and (self.teacher is not None or s != own)
+        yield taught, "--teacher and --student.*: only with --adapt rma or --adapt dagger"
+        trial = "--obs.trial: students over several episodes are not there yet; leave out --adapt"
+        yield adapt and obs.trial > 1, trial
+        words = "--adapt rma: a student has the task's own terms and keeps the teacher's body; --obs.only, --obs.also and --encoder do not go with it"  # fmt: skip
+        yield rma and bool(obs.only or obs.also or self.settings.encoder not in ("none", "e")), words
+        words = f"--adapt rma: {task.name}'s teacher has other terms than its actor; --adapt dagger"
+        yield rma and "teacher" in task.observations, words
+        yield self.residual != Residual() and self.base is None, "--residual.*: only with --base"
+        words = "--obs.only: with --adapt, the terms of the teacher; name those of its student by --student.only"
+        alone = self.adapt == "dagger" and bool(obs.only) and not s.only and "teacher" not in task.observations
+        yield alone, words
+        yield bool(s.only) and rma, "--student.only: a student by latent keeps its teacher's body; --adapt dagger"
+        words = f"--adapt: {task.name} chooses among few actions, which no student can follow yet"
+        yield adapt and bool(task.action.choices), words
+        words = "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
+        yield rma and (s.latent, s.hidden) != (own.latent, own.hidden), words
+        words = "--latent: size of an encoder's output; only with --encoder or --adapt rma"
+        yield self.settings.latent != usual.latent and not rma and self.settings.encoder == "none", words
+        least = tasks.teachers(task, obs).history or task.observations["actor"].history
+        words = f"--student.history: expected at least the teacher's {least}, found {s.history}"
+        yield adapt and s.history < least, words
+        yield bool(self.through and self.range), "--range: with --through, give each stage a belief's file"
+        words = "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
+        yield bool(self.through) and (self.belief != "task" or self.ranges != "fixed" or adapt), words
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""

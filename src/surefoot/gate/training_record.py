@@ -1,4 +1,4 @@
-"""Which seeds a policy was trained with: its own, and those of the runs and policies it was made from.
+"""What is recorded of a policy's training: the seeds it has seen, and the task and model it was trained for.
 
 A policy's contract has its seed, and its base's contract the base's; beside it, run.json has the run's seed and the run it
 started from, and the folders `teacher` and `base` have those policies. Files that are missing or unreadable are skipped.
@@ -13,6 +13,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy
 from surefoot.rng import JUDGING, judging
+from surefoot.task import Task
 
 MOST = 100  # runs, each started from the one before
 
@@ -79,3 +80,18 @@ def sentence(used: range, trained: set[int]) -> str:
     """Which seeds were used, and why no training has seen them."""
     known = f"trained with {', '.join(map(str, sorted(trained)))}" if trained else "training seeds unknown"
     return f"episodes of seeds {used[0]} to {used[-1]}, unseen: {known}, and training has only seeds below {JUDGING}"
+
+
+def changed(path: Path, policy: Policy, task: Task, reference: str) -> list[str]:
+    """What has changed of the task and its model since training: by the run's record, or by the contract's hashes."""
+    from surefoot.tasks.provenance import Provenance, changes, changes_of_hashes, provenance  # needs the simulator
+
+    contract = policy.contract
+    if task.name != contract.task:  # another task, on purpose
+        return []
+    now, kept = provenance(task, reference or contract.task), run_of(path).get("provenance")
+    if kept is not None:
+        was = Provenance.from_json(kept, f"{folder_of(path) / 'run.json'}: provenance")
+        if was.parents().items() <= dict(contract.parents).items():
+            return changes(was, now)
+    return changes_of_hashes(contract.parents, now)

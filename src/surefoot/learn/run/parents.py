@@ -106,7 +106,7 @@ def start_nets(start: Path, spec: RunSpec, task: Task) -> tuple[dict[str, np.nda
 
 
 def _same_meaning(start: str, was_: tuple[RunSpec, Task], now_: tuple[RunSpec, Task]) -> None:
-    """Nets of one shape may still mean other things: what they are told, in which order, and how they answer."""
+    """Nets of one shape may still mean other things: their observation terms, the order of these, and their outputs."""
     (there, theirs), (spec, task) = was_, now_
     where = f"{start}, a run of {there.task}"
     assert isinstance(spec.settings, PPOSettings) and isinstance(there.settings, PPOSettings)
@@ -115,10 +115,10 @@ def _same_meaning(start: str, was_: tuple[RunSpec, Task], now_: tuple[RunSpec, T
         if was != now:
             raise SurefootError(f"{where}: its nets were learned with {k} {was}; expected {now}, as asked for here")
     for group in ("actor", "critic"):
-        told = (seen(t, s.obs).observations[group].terms for s, t in ((there, theirs), (spec, task)))
-        was, now = (", ".join(t.name for t in terms) for terms in told)
+        groups = (seen(t, s.obs).observations[group].terms for s, t in ((there, theirs), (spec, task)))
+        was, now = (", ".join(t.name for t in terms) for terms in groups)
         if was != now:
-            raise SurefootError(f"{where}: its {group} is told {was}; here it would be told {now}")
+            raise SurefootError(f"{where}: its {group} observes {was}; here it would observe {now}")
 
 
 def task_of(spec: RunSpec, where: str, given: str = "") -> Task:

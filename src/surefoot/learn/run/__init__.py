@@ -5,24 +5,19 @@
 
 run.json is sealed: it holds its own hash. A checkpoint is two files: the arrays, then a sealed JSON with their hash, which
 commits it. Reading takes the newest whose hashes agree. A checkpoint also holds a copy of run.json, so that an edit is
-named, and the rows logged since the checkpoint before it, with a chain over all rows,
-
-    h_0 = "",   h_n = sha256(h_{n-1} + row_n)
-
-so that metrics.jsonl is known to be what was logged, or is made so again. One process at a time may write a run.
+named, and the rows logged since the checkpoint before it (metrics.py). One process at a time may write a run.
 """
 
-import errno
 import io
 import json
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy
@@ -32,26 +27,15 @@ from safetensors.numpy import save as save_tensors
 import surefoot
 from surefoot import files
 from surefoot.errors import SurefootError
+from surefoot.learn.run.metrics import Metrics, check_card
 from surefoot.tasks.provenance import Provenance
 from surefoot.tensors import parse_tensors
 from surefoot.typed import known_fields, whole
 
 KEEP = 3  # checkpoints
-LARGEST = 4 << 30  # bytes of a checkpoint's arrays, and of metrics.jsonl
+LARGEST = 4 << 30  # bytes of a checkpoint's arrays
+CARD = {"arrays", "numbers", "metrics", "run"}  # of a checkpoint
 OWN = re.compile(r"[0-9]{8,}")  # names of checkpoints; other files in their folder are not the run's
-
-
-class Mark(NamedTuple):
-    """A place in metrics.jsonl: how many rows are before it, and their chain."""
-
-    rows: int = 0
-    chain: str = ""
-
-    def after(self, lines: Iterable[bytes]) -> "Mark":
-        rows, chain = self
-        for line in lines:
-            rows, chain = rows + 1, files.sha256(chain.encode() + line)
-        return Mark(rows, chain)
 
 
 def versions() -> dict[str, str]:
@@ -72,10 +56,8 @@ class Run:
         self.made: list[Path] = []  # folders that were not there before, innermost first
         self.about: dict[str, Any] = {}  # what run.json says
         self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
-        self._unwritten = b""
-        self._saved, self._since = Mark(), list[bytes]()  # rows at the last checkpoint, and those logged since
+        self.metrics = Metrics(self.folder / "metrics.jsonl", self.notes)
         self._card: dict[str, Any] = {}  # of the checkpoint in use
-        self._lost = ""  # what metrics.jsonl lacks
         inside = [self.folder / name for name in ("checkpoints", "diverged", "teacher", "base", "terms")]
         inside += self.folder.glob("terms/*")
         for each in inside:
@@ -145,7 +127,7 @@ class Run:
     def _read_about(self) -> dict[str, Any]:
         """What run.json says, checked against its seal and against the copy in each checkpoint."""
         path = self.folder / "run.json"
-        copies = {name: card["run"] for name, card in self._cards() if "run" in card}
+        copies = {name: card["run"] for name, card in self._cards()}
         name = max(copies, default="")
         if not path.exists():
             if not copies:
@@ -159,11 +141,9 @@ class Run:
             for k, copy in copies.items():
                 if edits := _edits(copy, about):
                     raise SurefootError(f"{path}: {', '.join(edits)} since checkpoint {k} was written")
-            rest = files.check_seal(about, str(path))
+            rest = files.check_seal(_sealed(about, str(path)), str(path))
         except SurefootError as error:
             raise SurefootError(f"{error}; a run keeps what it began with: {remedy}") from None
-        if "sha256" not in about:
-            self.unsure.append("run.json has no seal: whether it was edited cannot be told")
         return check_about(rest, str(path))
 
     def note_resume(self, iteration: int) -> list[str]:
@@ -171,7 +151,7 @@ class Run:
         now, then = versions(), self.about["versions"]
         differs = [f"{k} {then.get(k)} -> {now[k]}" for k in now if then.get(k) != now[k]] + self.unsure
         row = {"iteration": iteration, "bit_exact": not differs, "differs": differs}
-        row |= {"metrics": self._lost} if self._lost else {}
+        row |= {"metrics": self.metrics.lost} if self.metrics.lost else {}
         self._write_about(self.about | {"resumed": [*self.about.get("resumed", []), row]})
         return differs
 
@@ -193,11 +173,8 @@ class Run:
         # by copy, since ascontiguousarray would make scalars rows
         data = save_tensors({k: v.copy(order="C") for k, v in arrays.items()})
         stem = self.folder / "checkpoints" / f"{numbers['iteration']:08d}"
-        here = self._saved.after(self._since)
-        rows = {"before": self._saved, "since": [line.decode() for line in self._since], "here": here}
+        rows = self.metrics.card()
         card = {"arrays": files.sha256(data), "numbers": dict(numbers), "metrics": rows, "run": self.about}
-        if self.metrics.exists():
-            self._sync_metrics()
         try:
             files.write(stem.with_suffix(".safetensors"), data)
             files.write_json(stem.with_suffix(".json"), files.seal(card))
@@ -206,7 +183,7 @@ class Run:
                 f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
             )
             return False
-        self._saved, self._since = here, []
+        self.metrics.keep_since(rows["here"])
         self._prune(stem.name)
         return True
 
@@ -233,12 +210,7 @@ class Run:
         card = _card(self.folder, name)
         path = self.folder / "checkpoints" / f"{name}.safetensors"
         data = files.read_bytes(path, LARGEST)
-        if "arrays" in card:
-            whole = files.sha256(data) == card["arrays"]
-        else:  # of runs before seals: one hash of arrays and numbers
-            told = json.dumps(card["numbers"], sort_keys=True).encode()
-            whole = files.sha256(data + told) == card.get("sha256")
-        if not whole:
+        if files.sha256(data) != card["arrays"]:
             raise SurefootError(f"{path.name}: content and hash disagree")
         return card, parse_tensors(data, path.name)
 
@@ -250,85 +222,12 @@ class Run:
             except SurefootError:
                 pass  # newest() says so
 
-    # metrics
-
-    @property
-    def metrics(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
     def log(self, row: Mapping[str, Any]) -> None:
-        """Append a row; where the disk refuses, keep it and try again with the next."""
-        finite = {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}
-        line = (json.dumps(finite) + "\n").encode()
-        self._since.append(line)
-        self._unwritten += line
-        try:
-            size = self.metrics.stat().st_size if self.metrics.exists() else 0
-            with open(self.metrics, "ab", buffering=0) as f:
-                try:
-                    written = f.write(self._unwritten)
-                except OSError:
-                    written = -1
-            if written != len(self._unwritten):  # part of it, or none: a row is there whole or not at all
-                os.truncate(self.metrics, size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._unwritten = b""
-        except OSError as error:
-            self.notes.append(f"metrics.jsonl: {error.strerror}; its rows are kept and written when the disk lets them")
+        self.metrics.log(row)
 
-    def _sync_metrics(self) -> None:
-        """Make the rows last through a power cut; where that fails, the checkpoint has those since the last one."""
-        try:
-            with open(self.metrics, "ab") as f:
-                os.fsync(f.fileno())
-        except OSError as error:
-            self.notes.append(f"metrics.jsonl: {error.strerror}; the checkpoint has its newest rows")
-
-    def rewind(self, iteration: int) -> None:
-        """Make metrics.jsonl what was logged up to the checkpoint in use; what came after will be logged again, the same.
-
-        Rows that were cut or edited are written again from the checkpoints that have them; what none has is said to be
-        missing.
-        """
-        there = []
-        if self.metrics.is_symlink() or self.metrics.exists():
-            there = [line + b"\n" for line in files.read_bytes(self.metrics, LARGEST).split(b"\n")]
-        self._lost = ""
-        if "metrics" in self._card:
-            kept = self._logged(there)
-        else:  # none yet, or of a run before chains: as many rows as iterations
-            kept = [line for line in there[:iteration] if _is_row(line)]
-            if len(kept) < iteration:
-                self._lost = f"{len(kept)} of {iteration} rows are left"
-        if self._lost:
-            self.notes.append(f"metrics.jsonl: {self._lost}; no checkpoint has the others")
-        if there or kept:
-            files.write(self.metrics, b"".join(kept))
-        self._saved, self._since, self._unwritten = Mark().after(kept), [], b""
-
-    def _logged(self, there: list[bytes]) -> list[bytes]:
-        """The rows logged up to the checkpoint in use, of those that are there and those that checkpoints have."""
-        here, (before, since) = Mark(*self._card["metrics"]["here"]), self._rows_kept()
-        if Mark().after(there[: here.rows]) == here:
-            return there[: here.rows]
-        if Mark().after(there[: before.rows]) == before:
-            self.notes.append(
-                f"metrics.jsonl: rows {before.rows + 1} to {here.rows} were cut or edited; they are written again"
-            )
-            return there[: before.rows] + since
-        first = next((i for i, line in enumerate(there) if line in since), len(there))
-        kept = [line for line in there[: min(first, before.rows)] if _is_row(line)]
-        self._lost = f"rows 1 to {before.rows} are not all as they were logged, {len(kept)} are left"
-        return kept + since
-
-    def _rows_kept(self) -> tuple[Mark, list[bytes]]:
-        """Rows that checkpoints hold, up to the one in use, and where in metrics.jsonl they begin."""
-        told = self._card["metrics"]
-        before, since = Mark(*told["before"]), list(told["since"])
-        for _, card in self._cards():
-            if "metrics" in card and before.rows and Mark(*card["metrics"]["here"]) == before:
-                before, since = Mark(*card["metrics"]["before"]), card["metrics"]["since"] + since
-        return before, [line.encode() for line in since]
+    def rewind(self) -> None:
+        """Make metrics.jsonl what was logged up to the checkpoint in use."""
+        self.metrics.rewind(self._card.get("metrics"), (card["metrics"] for _, card in self._cards()))
 
     def bundle(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep what led to a divergence; at most a hundred of them, and never at the price of the run."""
@@ -363,28 +262,22 @@ def _card(folder: Path, name: str) -> dict[str, Any]:
     """A checkpoint's JSON; refused where it was cut or edited."""
     path = Path(folder) / "checkpoints" / f"{name}.json"
     card = files.read_json(path)
-    if not isinstance(card, dict) or not isinstance(card.get("numbers"), dict):
-        raise SurefootError(f"{path.name}: expected an object with numbers")
+    card = files.check_seal(_sealed(card, path.name), path.name)
+    known_fields(card, CARD, CARD, path.name)
+    for name in ("numbers", "run"):
+        if not isinstance(card[name], dict):
+            raise SurefootError(f"{path.name}: {name}: expected an object, found {type(card[name]).__name__}")
     if whole(card["numbers"].get("iteration"), 0, 10**12, f"{path.name}: iteration") != int(name):
         raise SurefootError(f"{path.name}: iteration: expected {int(name)}, found {card['numbers']['iteration']}")
-    if not isinstance(card.get("run", {}), dict):
-        raise SurefootError(f"{path.name}: run: expected an object, found {type(card['run']).__name__}")
-    if "metrics" in card:
-        _check_rows(card["metrics"], f"{path.name}: metrics")
-    if "arrays" not in card:
-        return card  # of a run before seals
-    if "sha256" not in card:
-        raise SurefootError(f"{path.name}: sha256: missing")
-    return files.check_seal(card, path.name)
+    check_card(card["metrics"], f"{path.name}: metrics")
+    return card
 
 
-def _check_rows(told: Any, where: str) -> None:
-    rows = known_fields(told, {"before", "since", "here"}, {"before", "since", "here"}, where)
-    marks = [rows["before"], rows["here"]]
-    if not all(isinstance(m, list) and [type(x) for x in m] == [int, str] for m in marks):
-        raise SurefootError(f"{where}: before, here: expected a count of rows and their hash")
-    if not isinstance(rows["since"], list) or not all(isinstance(line, str) for line in rows["since"]):
-        raise SurefootError(f"{where}: since: expected a list of rows")
+def _sealed(data: Any, where: str) -> dict[str, Any]:
+    """Refuse what has no seal: whether it was edited would not be known."""
+    if not isinstance(data, dict) or "sha256" not in data:
+        raise SurefootError(f"{where}: sha256: missing; another program, or an earlier version of surefoot, wrote it")
+    return data
 
 
 def check_about(about: dict[str, Any], where: str) -> dict[str, Any]:
@@ -413,10 +306,3 @@ def _edits(was: Mapping[str, Any], now: Any, above: str = "") -> list[str]:
             values = f" ({b}, was {a})" if len(str(a) + str(b)) < 80 else ""
             found.append(f"{above}{k}: edited{values}")
     return found
-
-
-def _is_row(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
