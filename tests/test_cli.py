@@ -219,7 +219,7 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--envs", "0"], "envs: expected at least 1, found 0"),
         (["--lr", "nan"], "lr: expected a finite number"),
         (["--hidden", "0"], "hidden: expected widths of at least 1"),
-        (["--encoder", "e"], "the actor is not told e"),
+        (["--encoder", "e"], "the actor does not observe e"),
         (["--obs.also", "foo"], "no observation term matches 'foo'"),
         (["--obs.history", "-3"], "history: expected at least 1 frame"),
         (["--student.history", "5"], "only with --adapt"),

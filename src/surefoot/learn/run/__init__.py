@@ -264,9 +264,9 @@ def _card(folder: Path, name: str) -> dict[str, Any]:
     card = files.read_json(path)
     card = files.check_seal(_sealed(card, path.name), path.name)
     known_fields(card, CARD, CARD, path.name)
-    for name in ("numbers", "run"):
-        if not isinstance(card[name], dict):
-            raise SurefootError(f"{path.name}: {name}: expected an object, found {type(card[name]).__name__}")
+    for part in ("numbers", "run"):
+        if not isinstance(card[part], dict):
+            raise SurefootError(f"{path.name}: {part}: expected an object, found {type(card[part]).__name__}")
     if whole(card["numbers"].get("iteration"), 0, 10**12, f"{path.name}: iteration") != int(name):
         raise SurefootError(f"{path.name}: iteration: expected {int(name)}, found {card['numbers']['iteration']}")
     check_card(card["metrics"], f"{path.name}: metrics")
