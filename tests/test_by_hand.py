@@ -64,6 +64,16 @@ def test_what_is_no_range_in_a_file_is_refused_with_its_place(value):
         from_ranges(E, {"mass": value}, "mine.json")
 
 
+def test_a_name_of_megabytes_is_refused_in_a_short_line(tmp_path):
+    """A search for the nearest name took seconds and hundreds of MB for each of them."""
+    path = tmp_path / "belief.json"
+    for given in ({"m" * 4_000_000: 1}, {"mass": "1" * 4_000_000 + "z"}):
+        path.write_text(json.dumps(given))
+        with pytest.raises(SurefootError) as refused:
+            Belief.read(path, E)
+        assert len(str(refused.value)) < 1000
+
+
 def test_one_param_has_one_range_and_only_boxes_are_changed():
     with pytest.raises(SurefootError, match="mass: found twice"):
         with_words(BASE, ["mass=1..2", "mass=2..3"], "--range")

@@ -95,3 +95,23 @@ def test_a_write_does_not_go_through_what_was_laid_where_it_begins(tmp_path, lai
     files.write(tmp_path / "a.json", b"new")
     assert (tmp_path / "precious").read_text() == "kept" and sorted(os.listdir(tmp_path)) == ["a.json", "precious"]
     assert (tmp_path / "a.json").read_bytes() == b"new" and not (tmp_path / "a.json").is_symlink()
+
+
+@pytest.mark.parametrize("opens, closes", [("[", "]"), ('{"a":', "}")])
+def test_what_can_be_parsed_can_be_shown_and_sealed_further_down(opens, closes):
+    """Of all depths of nesting up to Python's own limit, each is either refused or of use."""
+
+    def below(calls, act):
+        return act() if not calls else below(calls - 1, act)
+
+    for depth in range(100, 1100, 20):
+        try:
+            value = files.parse_json(opens * depth + "1" + closes * depth, "x.json")
+        except SurefootError:
+            assert depth > 100
+            break
+        assert below(150, lambda value=value: len(str(value))) > depth and below(
+            150, lambda value=value: files.seal({"b": value})
+        )
+    else:
+        pytest.fail("nesting without end was parsed")

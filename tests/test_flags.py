@@ -151,11 +151,32 @@ def test_flags_win_over_a_settings_file_and_the_file_over_the_task(tmp_path):
     ("ranges = 'adrr'", "my.toml: ranges: expected fixed, widen, adr, doraemon"),
     ("settings = 3", "no setting matches 'settings'"),
     ("steps = ", "my.toml: expected TOML: Invalid value"),
+    ("task = 'evil.py'", "my.toml: task: found 'evil.py', expected one of arm, balance"),
+    ("task = 'evil:task'", "which is code, on the command line"),
+    ("wandb = 'theirs'", "my.toml: wandb: it sends metrics elsewhere"),
+    ("save-every = 1\nsave_every = 2", "found twice, expected each setting once"),
+    ("[obs]\nhistory = 1_000_000_000", "history: expected 1 to 4096 frames, found 1000000000"),
+    ("steps = 1" + "0" * 5000, "my.toml: line 1: found 5009 characters, expected at most 1000"),
+    ("seed = 0x" + "f" * 900, "seed: expected 0 to"),
+    ("lr = 0x" + "f" * 900, "my.toml: lr: expected a number, found 5"),
+    ("a" + ".a" * 500 + " = 1", "my.toml: line 1: found 1005 characters, expected at most 1000"),
+    ("[range]\nmass = [1, 0x" + "f" * 900 + "]", "--range: mass: found 1..5"),
+    ("horizon = 100_000_000_000", "my.toml: envs x horizon: expected at most 268435456"),
+    ("learner_threads = 1_000_000", "my.toml: learner_threads: expected at most 1024"),
+    ("threads = 1_000_000", "--threads: expected at most 1024, found 1000000"),
+    ("judge_every = 1\njudge_episodes = 1_000_000_000", "judge.episodes: expected at most 1048576"),
     ("[range]\nmas = [1, 2]", "--range: no param matches 'mas'"),
 ])  # fmt: skip
 def test_a_settings_file_is_refused_by_key_with_the_nearest_name(tmp_path, capsys, text, said):
     assert main(["train", "hover", "--settings", written(tmp_path, text), "--out", str(tmp_path / "r")]) == 2
     assert said in capsys.readouterr().err and not (tmp_path / "r").exists()
+
+
+def test_a_settings_file_runs_no_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("open('pwned', 'w').close()\n")
+    assert main(["train", "--settings", written(tmp_path, "task = 'evil.py'"), "--out", "r"]) == 2
+    assert not (tmp_path / "pwned").exists()
 
 
 def test_steps_that_are_no_whole_batches_say_what_is_run(tmp_path, capsys):

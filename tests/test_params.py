@@ -131,3 +131,23 @@ def test_a_param_that_cannot_be_is_an_error_that_names_it(changes, why):
 def test_a_name_may_stand_once():
     with pytest.raises(SurefootError, match="found twice: mass"):
         Params((MASS, FRICTION, MASS))
+
+
+@pytest.mark.parametrize("match", ["(a|a)*b", "(a+)+", "(x){9}", ".*.*.*.*b"])
+def test_a_pattern_of_a_file_that_takes_for_ever_on_a_name_is_refused(match):
+    """(a|a)*b tries 2^n ways to match n letters."""
+    row = {"name": "m", "target": "mass", "nominal": 1.0, "low": 0.5, "high": 2.0, "match": match}
+    with pytest.raises(SurefootError, match="param m: match: found .* expected a pattern with at most 3"):
+        Params.from_json([row])
+
+
+@pytest.mark.parametrize("match", [".*", "(FL|FR)_(hip|thigh)", ".*_hip.*", r"a\+\*\{\+b", "arm(ature)?"])
+def test_a_plain_pattern_of_a_file_is_taken(match):
+    row = {"name": "m", "target": "mass", "nominal": 1.0, "low": 0.5, "high": 2.0, "match": match}
+    assert Params.from_json([row])["m"].match == match
+
+
+def test_a_file_of_very_many_params_is_refused_at_once():
+    row = {"target": "mass", "nominal": 1.0, "low": 0.5, "high": 2.0}
+    with pytest.raises(SurefootError, match="found 100000 params, expected at most 4096"):
+        Params.from_json([{"name": str(k), **row} for k in range(100_000)])

@@ -38,6 +38,13 @@ def test_tables_lines_and_notes_show_escapes_and_markup_as_text():
     assert not set(out) & set(EVIL) - set(SHOWN)
 
 
+def test_a_newline_in_a_name_begins_no_line_of_a_note_or_of_progress():
+    say, forged = screen(), "a\nPASS: 10 of 10 checks"
+    show(Report("x", {}, (Note(forged, True), Note(forged))), say, False)
+    Line(say)(Progress(f"note: {forged}", stays=True))
+    assert "PASS" in say.file.getvalue() and "\nPASS" not in say.file.getvalue()
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_names_in_a_log_and_of_a_file_cannot_reach_the_terminal(tmp_path, capsys, as_json):
     name = "\x1b[31mq\u202e"

@@ -15,6 +15,9 @@ EXTRAS = {
 """packages that are not always there, and the extra that brings each"""
 
 
+LONGEST = 200  # characters of a name that an error quotes; a file may hold one of megabytes
+
+
 class SurefootError(ValueError):
     """Bad input or a broken file. The message is the whole story; the door prints it without a traceback."""
 
@@ -70,7 +73,7 @@ def in_words(what: str) -> Iterator[None]:
 
 def nearest(name: str, names: Iterable[str], cutoff: float = 0.5) -> str:
     """`; did you mean X?`, or nothing when no valid name is close: as alike as the cutoff, from 0 to 1."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=cutoff)
+    close = difflib.get_close_matches(name[:LONGEST], list(names), n=1, cutoff=cutoff)
     return f"; did you mean {close[0]}?" if close else ""
 
 
@@ -80,4 +83,5 @@ def unknown(
     """The error for a name that does not exist: says which ones do."""
     names = list(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") or "none"
+    name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
     return error(f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}")

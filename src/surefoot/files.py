@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +20,7 @@ from typing import IO, Any
 from surefoot.errors import SurefootError
 
 LARGEST_JSON = 64 << 20  # bytes
+HEADROOM = 300  # calls: what nests as deep as Python allows could be parsed, and then be neither shown nor hashed
 DIGITS = 400  # a double has 17 digits and ends at 1e308: a longer number is no measurement
 
 
@@ -248,13 +249,9 @@ def parse_json(data: bytes | str, where: str, nan: bool = False) -> Any:
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
-        value = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_constant=float if nan else _no_constant,
-            parse_int=_int,
-            parse_float=_float,
-        )
+        constant = float if nan else _no_constant
+        how: Any = {"object_pairs_hook": _object, "parse_constant": constant, "parse_int": _int, "parse_float": _float}
+        value = _below(HEADROOM, lambda: json.loads(text, **how))
         if re.search(r"\\u[dD][89a-fA-F]", text):  # half of a pair is no character: it breaks whoever prints it
             json.dumps(value, ensure_ascii=False).encode()
         return value
@@ -271,6 +268,11 @@ def parse_json(data: bytes | str, where: str, nan: bool = False) -> Any:
         raise SurefootError(f"{where}: found too many levels of nesting, expected JSON of fewer") from None
     except ValueError as error:
         raise SurefootError(f"{where}: {error}; expected JSON") from None
+
+
+def _below(calls: int, parse: Callable[[], Any]) -> Any:
+    """What a function answers that many calls further down, where Python allows fewer levels of nesting."""
+    return parse() if not calls else _below(calls - 1, parse)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ the names of the model's objects, `op` says how the number combines with the mod
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cached_property
@@ -15,6 +16,9 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 
+MOST = 4096  # params in a file
+REPEATS = re.compile(r"(?<!\\)[*+{]")
+"""what may be tried in many ways: a pattern of a file with few of them, and none of a group, is soon done with a name"""
 Op = Literal["set", "scale", "add"]
 
 
@@ -61,7 +65,7 @@ class Params:
     items: tuple[Param, ...] = ()
 
     def __post_init__(self) -> None:
-        doubled = {n for n in self.names if self.names.count(n) > 1}
+        doubled = [n for n, count in Counter(self.names).items() if count > 1]
         if doubled:
             raise SurefootError(f"params: expected each name once, found twice: {', '.join(sorted(doubled))}")
 
@@ -157,6 +161,8 @@ class Params:
         """The params `to_json` wrote. `where` (a file, a field) opens every error."""
         if not isinstance(rows, list):
             raise SurefootError(f"{where}: found {type(rows).__name__}, expected a list of params")
+        if len(rows) > MOST:
+            raise SurefootError(f"{where}: found {len(rows)} params, expected at most {MOST}")
         items = tuple(_read(row, i, where) for i, row in enumerate(rows))
         try:
             return Params(items)
@@ -175,6 +181,10 @@ def _read(row: Any, i: int, where: str) -> Param:
     missing = [name for name, f in known.items() if f.default is MISSING and name not in row]
     if missing:
         raise SurefootError(f"{place}: {', '.join(missing)}: found nothing, expected a value")
+    pattern = row.get("match")
+    if isinstance(pattern, str) and (len(REPEATS.findall(pattern)) > 3 or re.search(r"\)[*+{]", pattern)):
+        simple = "a pattern with at most 3 of * + {, none of them after a group"
+        raise SurefootError(f"{place}: match: found {pattern[:80]!r}, expected {simple}")
     values = {name: _typed(value, known[name].type, f"{place}: {name}") for name, value in row.items()}
     try:
         return Param(**values)

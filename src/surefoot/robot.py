@@ -61,7 +61,8 @@ class Robot:
         start = Path(beside).absolute().parent if beside else Path.cwd()
         where, root = start / path, str(start / asset_root) if asset_root else ""
         own = where.parent.name if where.stem.startswith("scene") else where.stem
-        return Robot(name or own, str(where), asset_root=root)
+        shown = "".join(c if c.isprintable() else "_" for c in own)  # a file's name may hold any byte
+        return Robot(name or shown, str(where), asset_root=root)
 
     @staticmethod
     def text(xml: str, name: str) -> "Robot":

@@ -82,7 +82,7 @@ def typed(kind: Any, value: Any, where: str, readers: Readers | None = None) -> 
         each = args[:1] * len(value) if args[-1] is Ellipsis else args
         if len(each) == len(value):
             return tuple(typed(k, v, f"{where}[{i}]", readers) for i, (k, v) in enumerate(zip(each, value)))
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < 2**1000:
         return float(value)
     if type(value) is kind or (origin is Mapping and isinstance(value, dict)):
         return value

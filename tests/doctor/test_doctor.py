@@ -30,6 +30,7 @@ from surefoot.real2sim.excite.excited_robot import chosen_params
 from surefoot.sim.realities import Reality
 from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.tasks.rollout import contract
+from surefoot.verbs.judge.doctor import Doctor
 
 NOISE = {"sensor_noise": 0.05}
 SECONDS = 8.0
@@ -331,6 +332,17 @@ def test_a_policy_that_fails_in_the_nominal_world_is_to_be_trained_whatever_the_
     for cause in (LATE, None):
         found = prescribed(cause, successes(2, 1, False))
         assert found.do.startswith("train") and found.command == "surefoot train balance --steps 200000"
+
+
+def test_the_next_command_names_a_task_file_as_it_was_given():
+    case = Case(tasks.resolve("balance"), "runs/b", "fall.npz", 0, "my tasks/cart.py")
+    assert prescribe(case, None, successes(2, 1, False)).command.startswith("surefoot train 'my tasks/cart.py' --steps")
+
+
+@pytest.mark.parametrize("settings", [[1], "x", {"steps": "many"}, {"steps": [1]}, None])
+def test_odd_settings_of_a_strangers_run_are_no_steps(tmp_path, settings):
+    (tmp_path / "run.json").write_text(json.dumps({"settings": settings}))
+    assert Doctor(tmp_path, tmp_path / "log.npz")._case(tasks.resolve("balance")).steps == 0
 
 
 def test_a_tolerated_cause_inside_the_trained_range_needs_no_training():

@@ -1,8 +1,10 @@
 """The gate as a person, a program and a CI service use it, with a hand-written policy that balances a pole."""
 
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,6 +47,20 @@ def short(who):
 def judged(path, plan=QUICK, limits=None, belief=None, **kw):
     who = short(candidate(path, **kw))
     return gate(who, belief or tasks.nominal(who.task), plan, limits or Limits())
+
+
+def test_the_next_command_can_be_typed_as_it_is(runs, tmp_path, monkeypatch, capsys):
+    """A folder's name is no command, and a task that is code is named again, as the user gave it; never as a run does."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(runs / "good", "a; touch b")
+    Path("my.py").write_text("from surefoot import tasks\nfrom surefoot.task import Task\ndef task() -> Task:\n    return tasks.resolve('balance')\n")  # fmt: skip
+    Path("a; touch b/run.json").write_text(json.dumps({"task": "evil.py"}))
+    assert main(["export", "a; touch b"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next: surefoot gate 'a; touch b'"
+    assert main(["export", "a; touch b", "--task", "my.py"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next: surefoot gate 'a; touch b' --task my.py"
+    who = candidate(Path("a; touch b"), "my.py")
+    assert who.task_flag == " --task my.py" and candidate(Path("a; touch b")).task_flag == ""
 
 
 def test_a_law_that_holds_the_pole_passes_and_its_numbers_are_those_of_an_evaluation(runs):

@@ -97,6 +97,13 @@ def test_what_is_no_seed_tells_nothing(seed, tmp_path):
     assert trained_with(folder, bundle.load(folder)) == set()
 
 
+@pytest.mark.parametrize("odd", [{"parents": []}, {"parents": {"seed": []}}, {}])
+def test_a_base_whose_contract_is_odd_tells_nothing(odd, tmp_path):
+    policy = bundle.load(law(tmp_path / "run", "4"))
+    policy = replace(policy, about={"net": {"base_contract": odd, "base": 5}})
+    assert trained_with(tmp_path / "run", policy) == {4}
+
+
 def test_a_judge_whose_episodes_training_has_met_is_refused():
     first = judging(1000)
     assert unseen(1000, {0, first - 1, first + 10}, 10) == range(first, first + 10)

@@ -14,13 +14,16 @@ from surefoot.errors import SurefootError
 from surefoot.gate.training_record import trained_with
 from surefoot.learn.distill import DistillSettings
 from surefoot.learn.judge import Best
+from surefoot.learn.nets import export
 from surefoot.learn.nets.export import load_net
+from surefoot.learn.nets.policy_net import linear
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.runspec import RunSpec
 from surefoot.learn.settings import Judging
 from surefoot.learn.train import plan, resume, settings_for, train
 from surefoot.rng import JUDGING, judging
-from surefoot.tasks.rollout import evaluate
+from surefoot.tasks.rollout import contract, evaluate
+from surefoot.verbs.train.train import best_of
 
 SMALL = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 10}
 BATCH = 32 * 8
@@ -48,6 +51,17 @@ def test_learning_has_the_same_bits_with_and_without_a_judge(tmp_path, asked):
     assert (tmp_path / "a" / last).read_bytes() == (tmp_path / "b" / last).read_bytes()
     assert rows(tmp_path / "a") == [without(r) for r in rows(tmp_path / "b")]
     assert not (tmp_path / "a" / "best.onnx").exists() and (tmp_path / "b" / "best.onnx").exists()
+
+
+ODD = [{}, {"judged": [], "iteration": 1}, {"judged": {"success": "x", "low": 0, "high": 1}, "iteration": 1}]
+
+
+@pytest.mark.parametrize("about", ODD)
+def test_a_best_policy_that_does_not_say_how_it_was_judged_is_refused_in_words(tmp_path, about):
+    net = linear(contract(TASK, tasks.env(TASK, 1).world), {"cart_pole": np.array([[1.0, 2.0, 20.0, 4.0]])})
+    export.save(net, tmp_path, about=about, name=bundle.BEST)
+    with pytest.raises(SurefootError, match="best.onnx: (about|judged)"):
+        best_of(tmp_path / bundle.NAME)
 
 
 def test_it_is_due_at_multiples_of_its_steps_and_at_the_end(tmp_path):

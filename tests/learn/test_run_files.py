@@ -242,6 +242,26 @@ def test_pruning_leaves_files_of_others_and_every_checkpoint_they_would_have_cos
     assert others <= left and KEEP == 3
 
 
+def test_folders_called_as_checkpoints_are_cost_nothing(run):
+    """They are no checkpoints of the run: a folder cannot be unlinked, and ended the training."""
+    for name in ("00000001.json", "00000002.safetensors", "00000099.json"):
+        (run / "checkpoints" / name).mkdir()
+    assert resumed(run) == [] and (run / "checkpoints" / "00000008.json").is_file()
+    assert (run / "checkpoints" / "00000001.json").is_dir()
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_a_run_does_not_begin_on_metrics_that_are_there(tmp_path, link):
+    """They may be a link that leads out of the folder: rows were added to whatever it leads to."""
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"mine\n")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "metrics.jsonl").symlink_to(kept) if link else shutil.copy(kept, tmp_path / "r" / "metrics.jsonl")
+    with pytest.raises(SurefootError, match="metrics.jsonl is here already"):
+        Run.create(tmp_path / "r", {})
+    assert kept.read_bytes() == b"mine\n" and not (tmp_path / "r" / "run.json").exists()
+
+
 def test_a_run_neither_writes_nor_prunes_in_a_folder_that_a_link_leads_to(run, tmp_path):
     (run / "checkpoints").rename(tmp_path / "others")
     (run / "checkpoints").symlink_to(tmp_path / "others")

@@ -1,5 +1,6 @@
 """Builders: tasks for robots they have not seen, made from the model alone, and the files that `surefoot new` writes."""
 
+import ast
 import json
 import os
 import re
@@ -202,6 +203,57 @@ def test_new_overwrites_nothing_unless_told_and_names_the_kind_that_fits(tmp_pat
     assert main(["new", "reach", "robot.xml", "--overwrite", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["file"] == "robot_reach.py" and any(m.startswith("limit") for m in facts["missing"])
+
+
+RUN = 'open("pwned", "w")'
+FOLDERS = [f'a"""+{RUN}.name+"""b', f'a"""\n{RUN}\n"""', f"a\n{RUN}", "a\\", r"\N{no}", os.fsdecode(b"\xff")]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_name_of_a_folder_is_no_code_in_the_file_that_is_written(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir()
+    (Path(folder) / "scene.xml").write_text(TWO_LINKS)
+    assert main(["new", "reach", f"{folder}/scene.xml", "--out", "task.py"]) == 0
+    assert tasks.resolve("task.py").name.isprintable() and not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("kind, named", [("velocity", "(?:body|joint|site|motor|position)"), ("reach", "(?:body|joint)"), ("hover", "(?:body|site|motor)"), ("blank", "(?:body|joint|motor|velocity|muscle|general|gyro)")])  # fmt: skip
+def test_the_names_in_a_model_are_no_code_in_the_file_that_is_written(kind, named, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    evil = (f'"""+{RUN}+"""#' + "\\").replace('"', "&quot;")
+    plain = FILES.get(kind, ODD)
+    names = set(re.findall(rf'<{named} name="([^"]+)"', plain)) - {"free", "slide"}
+    xml = re.sub(r'"([^"]+)"', lambda m: f'"{m[1]}{evil}"' if m[1] in names else m[0], plain)
+    Path("robot.xml").write_text(xml)
+    assert len(names) > 1 and main(["new", kind, "robot.xml", "--out", "task.py"]) == 0
+    body = ast.parse(Path("task.py").read_text()).body
+    expected = [ast.Expr, ast.FunctionDef, ast.FunctionDef] if kind == "blank" else [ast.Expr, ast.FunctionDef]
+    assert [type(x) for x in body if not isinstance(x, (ast.Import, ast.ImportFrom, ast.Assign))] == expected
+    assert tasks.resolve("task.py").name == f"robot-{kind}" and not Path("pwned").exists()
+
+
+def test_a_line_end_between_a_copys_name_and_number_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    body = TWO_LINKS.replace("<worldbody>", f"""<worldbody><replicate count="1" sep="&#10;{RUN.replace('"', "'")}#">""")
+    Path("robot.xml").write_text(body.replace("</worldbody>", "</replicate></worldbody>"))
+    assert main(["new", "reach", "robot.xml", "--out", "task.py"]) == 2
+    assert "sep=" in capsys.readouterr().err and not Path("task.py").exists()
+
+
+def test_a_long_name_is_cut_in_the_name_of_the_file_that_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(f"{'a' * 250}.xml").write_text(TWO_LINKS)
+    assert main(["new", "reach", f"{'a' * 250}.xml"]) == 0
+    assert [p.name for p in tmp_path.glob("*.py")] == [f"{'a' * 60}_reach.py"]
+
+
+def test_a_model_whose_steps_are_too_short_to_try_is_refused(tmp_path, monkeypatch, capsys):
+    """50,000 steps a second: trying what timing it bears would take minutes."""
+    monkeypatch.chdir(tmp_path)
+    Path("robot.xml").write_text(TWO_LINKS.replace("<worldbody>", '<option timestep="2e-5"/><worldbody>', 1))
+    assert main(["new", "reach", "robot.xml"]) == 2
+    assert "timestep: found 2e-05 s, expected at least 0.0001 s" in capsys.readouterr().err
 
 
 ODD = """<mujoco model="odd"><worldbody><geom name="floor" type="plane" size="5 5 .1"/>

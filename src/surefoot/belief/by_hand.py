@@ -80,7 +80,7 @@ def _parsed(value: Any, where: str) -> tuple[float, float, bool]:
     else:
         ends, multiple = [_plain(v) for v in (value if isinstance(value, (list, tuple)) else [value])], False
     if len(ends) not in (1, 2) or None in ends:
-        shown = value if isinstance(value, str) else json.dumps(value, default=str)[:80]
+        shown = (value if isinstance(value, str) else json.dumps(value, default=str))[:80]
         raise SurefootError(f"{where}: found {shown}, expected LOW..HIGH, LOW..HIGHx, [LOW, HIGH] or one number")
     return ends[0], ends[-1], multiple  # type: ignore[return-value]
 

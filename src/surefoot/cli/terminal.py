@@ -55,13 +55,18 @@ def _drawn(block: Block) -> list[Any]:
         case Text():
             return [block.words]
         case Note():
-            return [f"{'warning' if block.warning else 'note'}: {block.words}"]
+            return [_indented(f"{'warning' if block.warning else 'note'}: {block.words}")]
         case Table():
             names = [(c.head, bool(c.form)) for c in block.columns]
             return [_grid(block.title, names, block.cells(), block.strong)] if block.rows else []
         case Checks():
             return _checks(block)
     return []
+
+
+def _indented(words: str) -> str:
+    """A newline in a stranger's name begins no line of ours."""
+    return words.replace("\n", "\n  ")
 
 
 def _checks(block: Checks) -> list[Any]:
@@ -103,7 +108,7 @@ class Line:
     def __call__(self, p: Progress) -> None:
         if p.stays:
             self.end()
-            self.say.print(p.doing, highlight=False, soft_wrap=True)
+            self.say.print(_indented(p.doing), highlight=False, soft_wrap=True)
             return
         left = self.left(p.share)
         percent = f"  {100 * p.share:3.0f} %" if p.share is not None and not p.metrics else ""

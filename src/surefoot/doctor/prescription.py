@@ -1,6 +1,7 @@
 """Prescription: one thing to do about a cause, and the log that would separate it from the next cause."""
 
 from dataclasses import dataclass
+from shlex import quote
 
 from surefoot.doctor.branches.physics import Remainder
 from surefoot.doctor.cause import Cause
@@ -28,6 +29,13 @@ class Case:
     """the file, and --map where it has one"""
     steps: int = 0
     """that the policy was trained for; 0: unknown"""
+    reference: str = ""
+    """the task as the user named it; empty: by its name"""
+
+    @property
+    def name(self) -> str:
+        """Of the task, in a command."""
+        return quote(self.reference or self.task.name)
 
 
 def prescribe(
@@ -54,7 +62,7 @@ def _train(case: Case, cause: Cause | None) -> Prescription:
     trained = f" (it had {case.steps:,} steps)" if case.steps else ""
     then = f"; then look at {cause.kind}" if cause else ""
     do = f"train until it succeeds in the nominal world{trained}, and record a log of the new policy{then}"
-    return Prescription(do, f"surefoot train {case.task.name}" + (f" --steps {steps}" if steps else ""))
+    return Prescription(do, f"surefoot train {case.name}" + (f" --steps {steps}" if steps else ""))
 
 
 def _fix(case: Case, cause: Cause) -> Prescription:
@@ -75,15 +83,15 @@ def _look_elsewhere(case: Case, cause: Cause, after: Consequences, left: Remaind
     if after.param:
         do += f"put {after.param} into the model, then learn the rest (surefoot missing, --belief e.json)"
         return Prescription(do, _identify(case, after.param))
-    return Prescription(f"{do}learn the missing force", f"surefoot missing {case.task.name} {case.log}")
+    return Prescription(f"{do}learn the missing force", f"surefoot missing {case.name} {case.log}")
 
 
 def _identify(case: Case, param: str) -> str:
-    return f"surefoot identify {case.task.name} {case.log} --learn {param} --save e.json"
+    return f"surefoot identify {case.name} {case.log} --learn {param} --save e.json"
 
 
 def _treat(case: Case, cause: Cause, param: str) -> Prescription:
-    on, what = f"{case.task.name} {case.log}", cause.about
+    on, what = f"{case.name} {case.log}", cause.about
     if cause.kind in ("jitter", "drops", "rate"):
         return Prescription(f"fix the link or the timing of the control loop: {what}", f"surefoot log {case.log}")
     if cause.branch == "sensors":
@@ -92,7 +100,7 @@ def _treat(case: Case, cause: Cause, param: str) -> Prescription:
     if param:
         return Prescription(f"identify {param} and train over the identified range", _identify(case, param))
     if cause.kind == "latency":
-        return Prescription(f"shorten the delay, or train over it: {what}", f"surefoot train {case.task.name}")
+        return Prescription(f"shorten the delay, or train over it: {what}", f"surefoot train {case.name}")
     if cause.kind in ("stiction", "backlash", "saturation", "gain", "motor time"):
         return Prescription(f"learn an actuator model: {what}", f"surefoot actuator {on}")
     if cause.branch == "numbers":

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from surefoot import files, tasks
@@ -34,6 +35,14 @@ class Candidate:
     notes: tuple[str, ...] = field(default=())
     trained: frozenset[int] = frozenset()
     """known seeds of the trainings behind it"""
+    reference: str = ""
+    """the task as the user named it; empty where the contract's name says which"""
+
+    @property
+    def task_flag(self) -> str:
+        """With which the next command finds a task that is code."""
+        code = self.reference and self.reference not in tasks.names()
+        return f" --task {quote(self.reference)}" if code else ""
 
     def facts(self) -> dict[str, Any]:
         return {"policy": self.name, "task": self.task.name, "parents": self.parents, "notes": list(self.notes)}
@@ -85,7 +94,9 @@ def _ours(path: Path, policy: OnnxPolicy, given: str | Task) -> Candidate:
     notes = tuple(changed(path, policy, task, "" if isinstance(given, Task) else given))
     task = replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
     parents = {"policy": files.sha256(policy.graph.data)}
-    return Candidate(str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)))
+    return Candidate(
+        str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)), reference=name
+    )
 
 
 def _ports(contract_file: Path | None) -> tuple[str, str]:

@@ -131,7 +131,7 @@ def gate(
         "plan": asdict(plan), "limits": asdict(limits), "level": plan.level, "interrupted": found.interrupted,
         "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults], "evidence": found.evidence,
     }  # fmt: skip
-    next_step = _next(who, found, again or f"surefoot gate {who.name}")
+    next_step = _next(who, found, again or f"surefoot gate {quote(who.name)}{who.task_flag}")
     return Verdict(tuple(found.checks), next_step, f"gate of {who.name}", jsonable(meta))
 
 
@@ -283,19 +283,22 @@ def _next(who: Candidate, found: Results, again: str) -> str:
     """The next command."""
     failed = {c.name for c in found.checks if not c.holds}
     own, name = who.given is None, who.name
-    run = str(Path(name).parent) if name.endswith(".onnx") else name  # the run of an ONNX file of ours
+    run = quote(str(Path(name).parent) if name.endswith(".onnx") else name)  # the run of an ONNX file of ours
+    task = quote(who.reference or who.task.name)
     if found.interrupted:
         return again
     if checks.success_name(NOMINAL) in failed:
-        return f"surefoot play {run}" if own else again  # once the contract is corrected as the report says
+        return (
+            f"surefoot play {run}{who.task_flag}" if own else again
+        )  # once the contract is corrected as the report says
     if not own:
         return f"{again} --limits limits.json" if failed else f"{again} --reality all"
     if failed & IN_BELIEF:
-        return f"surefoot sweep {run} --over {quote(found.separating)}"
+        return f"surefoot sweep {run} --over {quote(found.separating)}{who.task_flag}"
     if found.failed_realities:
-        return f"surefoot record {who.task.name} --policy {run} --reality {found.failed_realities[0]} --tell"
+        return f"surefoot record {task} --policy {run} --reality {found.failed_realities[0]} --tell"
     if checks.LATENCY in failed and "latency" in who.task.params.names:
-        return f"surefoot sweep {run} --over latency"
+        return f"surefoot sweep {run} --over latency{who.task_flag}"
     if failed:
-        return f"surefoot train {who.task.name}"
-    return f"{again} --reality all" if name.endswith(".onnx") else f"surefoot export {name}"
+        return f"surefoot train {task}"
+    return f"{again} --reality all" if name.endswith(".onnx") else f"surefoot export {run}{who.task_flag}"

@@ -42,7 +42,8 @@ def _in_contract(policy: Policy | None) -> Iterator[Any]:
         yield policy.contract.parents.get("seed")
         net = policy.about.get("net") if isinstance(policy, bundle.OnnxPolicy) else None
         while isinstance(net, dict) and isinstance(net.get("base_contract"), dict):
-            yield net["base_contract"].get("parents", {}).get("seed")
+            parents = net["base_contract"].get("parents")
+            yield parents.get("seed") if isinstance(parents, dict) else None
             net = net.get("base")
 
 

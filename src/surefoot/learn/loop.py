@@ -113,7 +113,7 @@ class _Board:
         self.run, self.file = run, None
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}.{next(_boards)}"
         try:
-            self.file = open(run.folder / name, "ab", buffering=0)
+            self.file = open(run.folder / name, "xb", buffering=0)
         except OSError as error:
             self._give_up(error)
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))

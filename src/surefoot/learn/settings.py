@@ -10,6 +10,8 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.task import Task
 
 MOST_ENVS = 1 << 20  # simulations; far beyond any machine's memory for most robots
+MOST_STEPS = 1 << 28  # env steps of a batch
+MOST_THREADS = 1024
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
 
@@ -19,6 +21,7 @@ class Batched:
     envs: int
     steps: int
     horizon: int
+    learner_threads: int
 
     @property
     def batch(self) -> int:
@@ -39,8 +42,11 @@ class Batched:
         for name in least_one:
             if getattr(self, name) < 1:
                 raise SurefootError(f"{where}{name}: expected at least 1, found {getattr(self, name)}")
-        if self.envs > MOST_ENVS:
-            raise SurefootError(f"{where}envs: expected at most {MOST_ENVS}, found {self.envs}")
+        most = {"envs": MOST_ENVS, "batch": MOST_STEPS, "learner_threads": MOST_THREADS}
+        for name, limit in most.items():
+            if getattr(self, name) > limit:
+                what = "envs x horizon" if name == "batch" else name
+                raise SurefootError(f"{where}{what}: expected at most {limit}, found {getattr(self, name)}")
         for name in finite:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
@@ -72,6 +78,8 @@ class Judging:
         for name in ("every", "episodes"):
             if getattr(self, name) < 1:
                 raise SurefootError(f"judge.{name}: expected at least 1, found {getattr(self, name)}")
+        if self.episodes > MOST_ENVS:
+            raise SurefootError(f"judge.episodes: expected at most {MOST_ENVS}, found {self.episodes}")
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from surefoot.tasks.build.reach import Arm, reach
 from surefoot.tasks.build.velocity import velocity
 from surefoot.tasks.registry import is_reference, named, names, resolve
 from surefoot.tasks.rollout import contract_of
+from surefoot.typed import MOST
 from surefoot.world import Term
 
 __all__ = [
@@ -52,8 +53,8 @@ class ObsOverride:
 
 
 def with_override(task: Task, obs: ObsOverride) -> Task:
-    if obs.trial < 1:
-        raise SurefootError(f"obs.trial: expected at least 1 episode, found {obs.trial}")
+    if not 1 <= obs.trial <= MOST:
+        raise SurefootError(f"obs.trial: expected 1 to {MOST} episodes, found {obs.trial}")
     actor, kept = task.observations["actor"], memory(len(task.action.names)) if obs.trial > 1 else ()
     names = dict.fromkeys([*(obs.only or (t.name for t in actor.terms)), *obs.also, *(t.name for t in kept)])
     task = with_actor_terms(task, list(names), obs.history or actor.history, obs.trial)
@@ -84,8 +85,8 @@ def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int 
     for name in names:
         if name not in known:
             raise unknown("observation term", name, known, f"task {task.name}")
-    if history < 1:
-        raise SurefootError(f"history: expected at least 1 frame, found {history}")
+    if not 1 <= history <= MOST:
+        raise SurefootError(f"history: expected 1 to {MOST} frames, found {history}")
     actor = ObsGroup(tuple(known[name] for name in names), history)
     return replace(task, observations={**task.observations, "actor": actor}, trial=trial)
 

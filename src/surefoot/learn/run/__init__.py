@@ -10,9 +10,11 @@ named, and the rows logged since the checkpoint before it (metrics.py). One proc
 
 import io
 import json
+import os
 import platform
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ from surefoot.typed import known_fields, whole
 KEEP = 3  # checkpoints
 LARGEST = 4 << 30  # bytes of a checkpoint's arrays
 CARD = {"arrays", "numbers", "metrics", "run"}  # of a checkpoint
-OWN = re.compile(r"\d{8,}")  # names of checkpoints; other files in their folder are not the run's
+OWN = re.compile(r"[0-9]{8,}")  # names of checkpoints; other files in their folder are not the run's
 
 
 def versions() -> dict[str, str]:
@@ -191,7 +193,8 @@ class Run:
         whole = [n for n in older if (self.folder / "checkpoints" / f"{n}.json").exists()]
         for name in set(older) - set(whole[1 - KEEP :]):
             for suffix in (".json", ".safetensors"):
-                (self.folder / "checkpoints" / f"{name}{suffix}").unlink(missing_ok=True)
+                with suppress(OSError):  # not there, or a folder of somebody else's
+                    (self.folder / "checkpoints" / f"{name}{suffix}").unlink()
 
     def newest(self) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
         """The newest whole checkpoint; says which broken ones it passed over. None where there is none yet."""
@@ -243,12 +246,16 @@ def _check_free(folder: Path) -> None:
         raise SurefootError(
             f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out"
         )
+    if os.path.lexists(folder / "metrics.jsonl"):  # rows would be added to it, or to what it leads to
+        raise SurefootError(
+            f"{folder}: metrics.jsonl is here already, without its run; remove it, or choose another --out"
+        )
 
 
 def _names(folder: Path, parts: tuple[str, ...] = (".json",)) -> list[str]:
     """Of the checkpoints in a run's folder that have any of these parts, oldest first; the JSON commits one."""
     found = (p for p in (Path(folder) / "checkpoints").glob("*") if p.suffix in parts and OWN.fullmatch(p.stem))
-    return sorted({p.stem for p in found})
+    return sorted({p.stem for p in found if not p.is_dir()})
 
 
 def _card(folder: Path, name: str) -> dict[str, Any]:

@@ -14,11 +14,13 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
+from surefoot.errors import SurefootError
 from surefoot.rng import stream
 from surefoot.sim.model.edits import Timing, step
 
 CANDIDATES = ((2, 5), (3, 5), (4, 5), (4, 10), (5, 10), (8, 10), (10, 10), (20, 20))  # steps, iterations
 FINE, MANY = 0.001, 100
+FINEST = 1e-4  # s: what is tried with shorter steps takes minutes
 WINDOW, SECONDS, ROWS = 0.2, 2.0, 16
 TOLERANCE = 0.008  # at 0.013 (a quadruped at 10 ms) a policy takes twice as many steps to learn to walk
 
@@ -35,6 +37,8 @@ def choose(
     spec: mujoco.MjSpec, q: np.ndarray, u: np.ndarray, spread: np.ndarray | float = 0.3, period: float = 0.02
 ) -> Chosen:
     """The fastest timing that agrees with a fine one, under controls u +- spread, where u holds the pose q."""
+    if spec.option.timestep < FINEST:
+        raise SurefootError(f"option: timestep: found {spec.option.timestep:g} s, expected at least {FINEST:g} s")
     most = max(round(period / FINE), round(period / spec.option.timestep))
     fine = Timing(period, most, MANY, 50)
     targets = _targets(u, spread, period)

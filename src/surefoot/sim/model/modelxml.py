@@ -20,7 +20,7 @@ MAX_NAME = 500  # characters
 INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*")
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # C0 and C1 but for tab and ends of lines
 UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # moves the cursor, or reorders text
-ONE_LINE = re.compile(r"file.*|.*dir|content_type|name|class|childclass|model|prefix|.*name")
+ONE_LINE = re.compile(r"file.*|.*dir|content_type|name|class|childclass|model|prefix|sep|.*name")  # sep: of replicate
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from surefoot.sim.model import edits
 from surefoot.sim.model.accuracy import Chosen, choose
 from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
+from surefoot.sim.model.modelxml import UNPRINTED
 from surefoot.task import Task
 from surefoot.tasks.build import blank, hover, legged, reach, velocity
 from surefoot.tasks.build.ground import FLAT
@@ -238,11 +239,11 @@ def _head(robot: Robot, out: Path, kind: str, does: str, imports: Sequence[str])
         f", asset_root={_quoted(os.path.relpath(robot.asset_root, out.absolute().parent))}" if robot.asset_root else ""
     )
     return [
-        f'"""{robot.name} {does}.',
+        f'"""{_prose(robot.name)} {does}.',
         "",
         f"Written by `surefoot new {kind}` from the model; change what you know better. Train it with",
         "",
-        f"    surefoot train {out.name} --out run",
+        f"    surefoot train {_prose(out.name)} --out run",
         '"""',
         "",
         *imports,
@@ -309,5 +310,11 @@ def _end(x: float) -> str:
     return f"{x:g}" if np.isfinite(x) else f'float("{x}")'
 
 
+def _prose(name: str) -> str:
+    """The name of a stranger's file inside a string: it neither ends the string nor begins an escape."""
+    return "".join(c if c.isprintable() and c not in '"\\' else "_" for c in name)
+
+
 def _text(lines: list[Any]) -> str:
-    return "\n".join(str(line) for line in lines) + "\n"
+    """Each of them as one line, so that no name in a comment goes on as code."""
+    return "\n".join(UNPRINTED.sub(lambda c: ascii(c[0])[1:-1], str(line)) for line in lines) + "\n"

@@ -3,7 +3,7 @@
     each control period: sliders -> command, and e from the next reset on;  x' = f(x, policy(obs), e) -> the page
 
 The page is served to this computer alone unless another host is asked for, to whoever has the address that was printed: it
-holds a secret of this start, http://127.0.0.1:8080/SECRET/. See `doorway` for who is let in.
+holds a secret of this start, http://127.0.0.1:8080/SECRET/. See access.py for who is let in.
 """
 
 import contextlib

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Adapt:
             belief_of(task, self.belief, watch, ranges=self.range),
         )
         facts = inferred(policy, task, belief, change, self.episodes, self.seed, seconds(watch, task))
-        following = f"surefoot sweep {self.policy} --over {facts['unknown']}{as_given(self.task)}"
+        following = f"surefoot sweep {quote(str(self.policy))} --over {facts['unknown']}{as_given(self.task)}"
         blocks, about = (_table(facts), Text(_sentence(facts)), *_plots(facts)), hashes(policy=self.policy)
         title = f"{facts['task']}: what the policy has inferred"
         return Report(

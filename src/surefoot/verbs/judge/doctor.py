@@ -100,9 +100,10 @@ class Doctor:
     def _case(self, task: Task) -> "Case":
         from surefoot.doctor.prescription import Case
 
-        steps = (run_of(self.policy).get("settings") or {}).get("steps", 0)
+        settings = run_of(self.policy).get("settings")
+        steps = settings.get("steps") if isinstance(settings, dict) else 0
         log = quote(str(self.log)) + (f" --map {quote(str(self.mapping))}" if self.mapping else "")
-        return Case(task, quote(str(self.policy)), log, int(steps))
+        return Case(task, quote(str(self.policy)), log, steps if isinstance(steps, int) else 0, self.task)
 
 
 def _in_order(policy: Path, log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -57,5 +58,8 @@ class Eval:
         named = {f"{self.policy}, episode {k + 1}" if rest else str(self.policy): x for k, x in enumerate(found)}
         blocks = (results(task, named), *met_before(self.seed, [self.policy]), *(Note(words, True) for words in since))
         return Report(
-            f"{self.policy} in {task.name}", facts, blocks, f"surefoot play {self.policy}{as_given(self.task)}"
+            f"{self.policy} in {task.name}",
+            facts,
+            blocks,
+            f"surefoot play {quote(str(self.policy))}{as_given(self.task)}",
         )

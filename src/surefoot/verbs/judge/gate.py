@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from surefoot.report import (
     Text,
     Watch,
 )
-from surefoot.verbs.arguments import belief_of, chosen, hashes, numbers, portrait
+from surefoot.verbs.arguments import as_given, belief_of, chosen, hashes, numbers, portrait
 from surefoot.verdict import Verdict
 
 FAILED, INTERRUPTED = 1, 130
@@ -87,8 +88,8 @@ class Gate:
         if self.junit is not None:
             files.check_writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
-        flags = (f" --{k} {v}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
-        again = f"surefoot gate {self.policy}{''.join(flags)}"
+        flags = (f" --{k} {quote(str(v))}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
+        again = f"surefoot gate {quote(str(self.policy))}{''.join(flags)}{as_given(self.task)}"
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")

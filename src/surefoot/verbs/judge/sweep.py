@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from tyro.conf import Positional
@@ -69,7 +70,7 @@ class Sweep:
         facts = facts if best is None else price(facts, best, task, others)
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
         about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}
-        following = f"surefoot play {self.policies[0]}{as_given(self.task)}"
+        following = f"surefoot play {quote(str(self.policies[0]))}{as_given(self.task)}"
         title = f"{task.name}: success over {self.over}"
         return Report(
             title, facts | {"page": str(path)}, blocks, following, page=path, picture=portrait(task), sources=about

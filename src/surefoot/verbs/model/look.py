@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Look:
             "idle": [f.param.name for f in found if not f.acts],
         }  # fmt: skip
         blocks = (*_parts(facts), _unknowns(belief, found), *(Note(w, True) for w in loaded.warnings))
-        following, code = f"surefoot try {self.model}" if known else "surefoot tasks", 1 if facts["idle"] else 0
+        following, code = f"surefoot try {quote(self.model)}" if known else "surefoot tasks", 1 if facts["idle"] else 0
         return Report(self.model, facts, blocks, following, code=code, sources={"model": loaded.hash})
 
     def _task(self) -> tuple["Loaded", Belief, list["Effect"]]:

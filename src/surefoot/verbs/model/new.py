@@ -37,7 +37,7 @@ class New:
         if out.exists() and not self.overwrite:
             raise SurefootError(f"{out}: is there already; expected another --out, or --overwrite")
         found = write(self.kind, robot, out)
-        files.write(out, found.text.encode())
+        files.write(out, found.text.encode(errors="backslashreplace"))  # a path may hold bytes that are no text
         facts = {
             "kind": self.kind, "robot": robot.name, "file": str(out), **found.facts, "changes": list(found.changes), "missing": list(found.missing),
         }  # fmt: skip
@@ -51,5 +51,5 @@ class New:
 
 def _plain(name: str) -> str:
     """A name that a module can have."""
-    word = "".join(c if c.isalnum() else "_" for c in name)
+    word = "".join(c if c.isalnum() else "_" for c in name[:60])
     return word if word[:1].isalpha() else f"robot_{word}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 
 from tyro.conf import Positional
 
@@ -39,4 +40,4 @@ class Try:
         found = evaluate(kinds[self.policy](), env, seconds(watch, task))
         facts = {"task": task.name, "policy": self.policy} | found.to_json()
         blocks = (results(task, {self.policy: found}),)
-        return Report(f"{task.name}, policy {self.policy}", facts, blocks, f"surefoot train {self.task}")
+        return Report(f"{task.name}, policy {self.policy}", facts, blocks, f"surefoot train {quote(self.task)}")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
@@ -67,7 +68,7 @@ class Actuator:
         path = save(replace(fitted.net, about=fitted.facts | {"parents": parents}), self.out)
         blocks: list[Block] = [_table(fitted.facts), Text(f"net: {path}")]
         blocks.append(Text("the test blocks hold the same motions as the training blocks: test it on another log"))
-        following = f"surefoot replay {self.model} OTHER_LOG --world {path}"
+        following = f"surefoot replay {quote(self.model)} OTHER_LOG --world {quote(str(path))}"
         if bad := degraded(fitted.facts):
             said = ", ".join(f"{name} ({100 * added:.1f} % more squared error)" for name, added in bad.items())
             blocks.append(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -63,7 +64,7 @@ class Believe:
             found, facts, notes = (self._dropo if self.how == "dropo" else self._sbi)(world, prior, log, watch)
         found.write(out)
         facts |= {"belief": str(out), "how": self.how, "unknowns": _facts(prior, found)}
-        following = f"surefoot train {self.model} --belief {out}" if tasks.is_reference(self.model) else f"surefoot replay {self.model} {self.log} --belief {out}"  # fmt: skip
+        following = f"surefoot train {quote(self.model)} --belief {quote(str(out))}" if tasks.is_reference(self.model) else f"surefoot replay {quote(self.model)} {quote(str(self.log))} --belief {quote(str(out))}"  # fmt: skip
         code = FAILED if facts.get("calibration", {}).get("holds") is False else 0
         blocks = (_table(facts["unknowns"]), *notes, Text(f"belief: {out}"))
         return Report(f"p(e) of {self.model} from {self.log}", facts, blocks, following, code=code)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
@@ -51,4 +52,4 @@ class Delta:
 
                 settings = PPOSettings(**{**SETTINGS, "steps": self.steps})
                 found = by_reinforcement(task, belief, log, settings, seed=self.seed, watch=watch, folder=out / "run")
-        return explained(found, self.task, self.log, out, f"surefoot train {self.task} --start RUN --terms")
+        return explained(found, self.task, self.log, out, f"surefoot train {quote(self.task)} --start RUN --terms")

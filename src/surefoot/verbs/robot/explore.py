@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
@@ -56,7 +57,7 @@ class Explore:
             words = f"not determined by any motion found: {names}. They keep their prior; learn fewer, or measure more"
             blocks.append(Note(words, True))
         blocks.append(Text(f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"))
-        following = f"surefoot identify {self.model} LOG --learn {','.join(self.learn)}"
+        following = f"surefoot identify {quote(self.model)} LOG --learn {','.join(self.learn)}"
         return Report(f"a motion for {self.model}", found.facts() | {"plan": str(out)}, tuple(blocks), following)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
@@ -55,10 +56,12 @@ class Log:
 
     def _next(self) -> str:
         if self.save:
-            return f"surefoot log {self.save}"
-        flags = (f" --map {self.mapping}" if self.mapping else "") + (f" --rate {self.rate:g}" if self.rate else "")
-        save = f" --save {self.file.stem}.npz" if self.file.suffix != ".npz" else ""
-        return f"surefoot log {self.file}{flags} --plot {self.file.stem}.png{save}"
+            return f"surefoot log {quote(str(self.save))}"
+        flags = (f" --map {quote(str(self.mapping))}" if self.mapping else "") + (
+            f" --rate {self.rate:g}" if self.rate else ""
+        )
+        save = f" --save {quote(f'{self.file.stem}.npz')}" if self.file.suffix != ".npz" else ""
+        return f"surefoot log {quote(str(self.file))}{flags} --plot {quote(f'{self.file.stem}.png')}{save}"
 
 
 def _heading(f: dict[str, Any]) -> str:

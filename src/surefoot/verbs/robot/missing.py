@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
@@ -45,7 +46,7 @@ class Missing:
         with naming(self.log):
             found = residual_force(world, point(world.params, e), log, seed=self.seed, watch=watch)
         task = self.model if tasks.is_reference(self.model) else "TASK"
-        return explained(found, self.model, self.log, out, f"surefoot train {task} --terms")
+        return explained(found, self.model, self.log, out, f"surefoot train {quote(task)} --terms")
 
 
 def folder(out: Path | None, log: Path, kind: str) -> Path:
@@ -71,4 +72,6 @@ def explained(found: "FitResult", model: str, log: Path, out: Path, then: str) -
         f"(at least {100 * found.low:.0f} %, 95 % sure): {out}"
     )
     title = f"missing forces of {model}, from {log}"
-    return Report(title, about | {"term": str(out)}, (Table.of(columns, rows), Text(words)), f"{then} {out}")
+    return Report(
+        title, about | {"term": str(out)}, (Table.of(columns, rows), Text(words)), f"{then} {quote(str(out))}"
+    )

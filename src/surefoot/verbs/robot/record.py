@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from tyro.conf import Positional
@@ -65,7 +66,9 @@ class Record:
                 v["numbers"] = [asdict(x) for x in found]
                 blocks.append(Text(f"  {k} {v['strength']:.2f}: {v['about']}"))
                 blocks += [Text("    " + ", ".join(map(str, found)))] if found else []
-        return Report(str(self.out), facts, tuple(blocks), f"surefoot preflight {self.task} {self.out}")
+        return Report(
+            str(self.out), facts, tuple(blocks), f"surefoot preflight {quote(self.task)} {quote(str(self.out))}"
+        )
 
     def _files(self) -> dict[str, Path]:
         from surefoot.deploy import bundle

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +68,7 @@ class Cross:
             "reality": f"drawn from the outer part of the belief's ranges by seed {self.reality}",
         }
         return Report(
-            f"surefoot cross {task.name}", facts, blocks, f"surefoot play {out / 'belief'}{as_given(self.task)}",
+            f"surefoot cross {task.name}", facts, blocks, f"surefoot play {quote(str(out / 'belief'))}{as_given(self.task)}",
             Badge(facts["verdict"], facts["crossed"] or (None if not facts["gap"] else False)),
             FAILED if facts["gap"] and not facts["crossed"] else 0, page, portrait(task), about,
         )  # fmt: skip

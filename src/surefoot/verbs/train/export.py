@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
@@ -32,7 +33,6 @@ class Export:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
-        from surefoot.gate.training_record import run_of
         from surefoot.learn.nets.export import load_net, onnx_difference
 
         net, own = load_net(self.policy), bundle.find(self.policy)
@@ -57,8 +57,11 @@ class Export:
         blocks += [Note(words, True) for words in since]
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
-        task = as_given(self.task or str(run_of(self.policy).get("task", "")))
-        return Report(f"{self.policy} as ONNX", facts, tuple(blocks), f"surefoot gate {self.policy}{task}")
+        task = as_given(self.task) or (" --task FILE.py" if net.contract.task not in tasks.names() else "")
+        following = (
+            f"surefoot gate {quote(str(self.policy))}{task}"  # a file that the run names is code: not ours to offer
+        )
+        return Report(f"{self.policy} as ONNX", facts, tuple(blocks), following)
 
     def _changed(self, policy: "PolicyNet") -> list[str]:
         """Of its task and model since training; a task that is code is imported only where the user names it."""

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 
 from tyro.conf import Positional
 
 from surefoot.policy import Policy, Random, Zero
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import belief_of, chosen, task_for
+from surefoot.verbs.arguments import as_given, belief_of, chosen, task_for
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Play:
 
         policy, task = self._policy()
         env = tasks.env(task, 1, belief_of(task, self.belief, watch, ranges=self.range), self.seed)
-        following = f"surefoot export {self.policy}"
+        following = f"surefoot export {quote(self.policy)}{as_given(self.task)}"
         if self.record is None:
             from surefoot.tasks.view.viewer import view
 

@@ -3,7 +3,8 @@
     steps = 500_000                 [student]               [range]
     hidden = [128, 128]             history = 30            mass = [0.8, 1.2]     latency = "0..0.02"
 
-Flags win over the file, and the file over the task's own settings.
+Flags win over the file, and the file over the task's own settings. A file may come from a stranger: it names neither code
+nor a place to send anything to.
 """
 
 import tomllib
@@ -12,21 +13,28 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from surefoot import files
+from surefoot import files, tasks
 from surefoot.errors import SurefootError, unknown
 from surefoot.typed import typed
 
-LARGEST = 1 << 20  # bytes
+LARGEST = 64 << 10  # bytes
+LONGEST = 1000  # characters of a line: the work for a key of n dots grows with n^2
 
 
 def read(path: Path) -> dict[str, Any]:
     """The tables of a file."""
     try:
-        return tomllib.loads(files.read_bytes(Path(path), LARGEST).decode())
+        text = files.read_bytes(Path(path), LARGEST).decode()
+        for k, line in enumerate(text.splitlines()):
+            if len(line) > LONGEST:
+                raise SurefootError(f"{path}: line {k + 1}: found {len(line)} characters, expected at most {LONGEST}")
+        table = tomllib.loads(text)
     except UnicodeDecodeError:
         raise SurefootError(f"{path}: expected a TOML file in UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SurefootError(f"{path}: expected TOML: {error}") from None
+    _harmless(table, str(path))
+    return table
 
 
 def applied(verb: Any, table: Mapping[str, Any], where: str) -> Any:
@@ -44,6 +52,21 @@ def applied(verb: Any, table: Mapping[str, Any], where: str) -> Any:
         return replace(_changed(verb, rest, where), settings=_changed(verb.settings, learner, where))
     except SurefootError as error:
         raise SurefootError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def _harmless(table: Mapping[str, Any], where: str) -> None:
+    """What only a command line may ask for, and keys that stand there twice, such as save-every and save_every."""
+    if isinstance(table.get("task"), str) and table["task"] not in tasks.names():
+        known = (
+            f"expected one of {', '.join(tasks.names())}; give a file or a module, which is code, on the command line"
+        )
+        raise SurefootError(f"{where}: task: found {table['task']!r:.80}, {known}")
+    if "wandb" in table:
+        raise SurefootError(f"{where}: wandb: it sends metrics elsewhere; give --wandb on the command line")
+    names = [_name(k) for k in table]
+    if len(set(names)) < len(names):
+        twice = next(k for k in names if names.count(k) > 1)
+        raise SurefootError(f"{where}: {twice}: found twice, expected each setting once")
 
 
 def _changed(noun: Any, table: Mapping[str, Any], where: str) -> Any:

@@ -16,9 +16,10 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
-from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
+from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
+from surefoot.typed import known_fields, real
 from surefoot.verbs.arguments import as_given, belief_of, trained_over
 from surefoot.verbs.train import settings_file
 
@@ -118,7 +119,7 @@ class Train:
         facts = {
             "run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "metrics": heard.last,
         }  # fmt: skip
-        blocks, best = [Text(f"policy: {path}")], _best(path)
+        blocks, best = [Text(f"policy: {path}")], best_of(path)
         if best is not None:
             facts["best"] = best
             blocks.append(Text("best: {policy}, {success:.1%} success ({low:.1%} - {high:.1%})".format(**best)))
@@ -132,6 +133,8 @@ class Train:
         for name in ("threads", "save_every"):
             if getattr(self, name) < 0:
                 raise SurefootError(f"--{name.replace('_', '-')}: expected 0 or more, found {getattr(self, name):g}")
+        if self.threads > MOST_THREADS:
+            raise SurefootError(f"--threads: expected at most {MOST_THREADS}, found {self.threads}")
         if self.out is not None and not self.out.name:
             raise SurefootError("--out: expected a folder of its own, found the current one")
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
@@ -263,14 +266,17 @@ class Train:
             )
 
 
-def _best(last: Path) -> dict[str, Any] | None:
+def best_of(last: Path) -> dict[str, Any] | None:
     """The best policy beside a run's last, and how it was judged; None where the run kept none."""
     from surefoot.deploy import bundle
 
     path = last.with_name(bundle.BEST)
     if not path.exists():
         return None
-    about = bundle.load(path).about["about"]
+    told = {"judged", "iteration"}
+    about = known_fields(bundle.load(path).about.get("about"), told, told, f"{path}: about")
+    for name in ("success", "low", "high"):
+        real(about["judged"].get(name) if isinstance(about["judged"], dict) else None, f"{path}: judged: {name}")
     return {"policy": str(path), "iteration": about["iteration"], **about["judged"]}
 
 
