@@ -91,11 +91,18 @@ def _foreign(
 def _ours(path: Path, policy: OnnxPolicy, given: str | Task) -> Candidate:
     """With the task it was made for, or another that it fits."""
     task = tasks.of(policy.contract, given)
-    notes = tuple(changed(path, policy, task, "" if isinstance(given, Task) else given))
+    reference = "" if isinstance(given, Task) else given
+    notes = tuple(changed(path, policy, task, reference))
     task = replace(task, observations={"actor": task.observations["actor"]})  # no critic: nothing is trained here
     parents = {"policy": files.sha256(policy.graph.data)}
     return Candidate(
-        str(path), policy, task, parents, notes=notes, trained=frozenset(trained_with(path, policy)), reference=name
+        str(path),
+        policy,
+        task,
+        parents,
+        notes=notes,
+        trained=frozenset(trained_with(path, policy)),
+        reference=reference,
     )
 
 
