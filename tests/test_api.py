@@ -5,7 +5,6 @@ import runpy
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def test_a_script_trains_evaluates_gates_and_exports_a_task_of_its_own(tmp_path)
     assert len(found.success) == 6 and (found.e[:, task.params.index("cart_mass")] <= 1.2).all()
     again = sf.evaluate(sf.load_policy(run), sf.make_env(task, 6, near, seed=1))
     assert (again.returns == found.returns).all()
-    verdict = sf.gate(run, plan=Plan(episodes=20, per_load=4, motion=4, repeats=1, search=(4, 4, 4)))
+    verdict = sf.judge(run, plan=Plan(episodes=20, per_load=4, motion=4, repeats=1, search=(4, 4, 4)))
     assert not verdict.holds and verdict.checks  # it has learned nothing
     assert sf.export(run, tmp_path / "p.onnx").read_bytes() == (tmp_path / "r" / "policy.onnx").read_bytes()
 
@@ -96,12 +95,7 @@ def test_what_is_no_task_is_refused_in_words(tmp_path):
         sf.train("balance", tmp_path / "r", steps=3, settings=sf.PPOSettings())
 
 
-def test_cross_takes_a_task_of_a_script(tmp_path):
+def test_rehearse_takes_a_task_of_a_script(tmp_path):
     small = replace(mine(), settings=SMALL | {"steps": 256})
-    done = sf.cross(small, tmp_path, episodes=4)
+    done = sf.rehearse(small, tmp_path, episodes=4)
     assert done.facts["task"] == "mine" and set(done.results) == {"nominal", "belief"}
-
-
-def test_verbs_keep_their_names_when_rooms_of_the_same_name_are_imported():
-    import_module("surefoot.gate.gate"), import_module("surefoot.cross")
-    assert inspect.isfunction(sf.gate) and inspect.isfunction(sf.cross)

@@ -3,15 +3,13 @@
     import surefoot as sf
     task = sf.velocity(sf.Robot.file("go2/scene.xml"))
     run = sf.train(task, "run", steps=1_000_000)
-    print(sf.evaluate(run).rate, sf.gate(run).holds, sf.export(run))
+    print(sf.evaluate(run).rate, sf.judge(run).holds, sf.export(run))
 
 The public names are imported when they are first used: `sf.train` waits for torch, `import surefoot` for nothing. docs/api.md
 describes them; both it and the types in __init__.pyi are made from this table by docs/make_api.py.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -30,26 +28,15 @@ PUBLIC = {
     },
     "verbs": {
         "train": "verbs.script:train", "resume": "verbs.script:resume", "PPOSettings": "learn.settings:PPOSettings",
-        "Judging": "learn.settings:Judging", "evaluate": "verbs.script:evaluate", "gate": "verbs.script:gate",
-        "export": "verbs.script:export", "cross": "verbs.script:cross", "load_policy": "deploy.bundle:load",
+        "Judging": "learn.settings:Judging", "evaluate": "verbs.script:evaluate", "judge": "verbs.script:judge",
+        "export": "verbs.script:export", "rehearse": "verbs.script:rehearse", "load_policy": "deploy.bundle:load",
         "record": "tasks.record:record", "replay": "real2sim.replay:replay", "identify": "real2sim.identify:identify",
         "diagnose": "doctor.diagnosis:diagnose",
     },
 }  # fmt: skip
-"""group -> public name -> where it is: module:name"""
+"""group -> public name -> where it is: module:name. `gate` and `cross` are rooms, so their verbs are `judge` and `rehearse`"""
 _HOME = {name: home for group in PUBLIC.values() for name, home in group.items()}
 __all__ = sorted(_HOME)  # noqa: PLE0605
-
-
-class _Package(ModuleType):
-    """`gate` and `cross` are verbs here; importing the rooms of these names must not hide them."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _HOME or not isinstance(value, ModuleType):
-            ModuleType.__setattr__(self, name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -25,10 +25,10 @@ from surefoot.tasks import resolve as resolve
 from surefoot.tasks import velocity as velocity
 from surefoot.tasks.record import record as record
 from surefoot.verbs.script import Run as Run
-from surefoot.verbs.script import cross as cross
 from surefoot.verbs.script import evaluate as evaluate
 from surefoot.verbs.script import export as export
-from surefoot.verbs.script import gate as gate
+from surefoot.verbs.script import judge as judge
+from surefoot.verbs.script import rehearse as rehearse
 from surefoot.verbs.script import resume as resume
 from surefoot.verbs.script import train as train
 from surefoot.verdict import Verdict as Verdict

@@ -1,6 +1,6 @@
 """The verbs for scripts and notebooks: nouns in, nouns out. Defaults are those of the commands.
 
-    run = sf.train(task, "run", steps=100_000)        sf.evaluate(run).rate        sf.gate(run).holds        sf.export(run, "policy.onnx")
+    run = sf.train(task, "run", steps=100_000)        sf.evaluate(run).rate        sf.judge(run).holds        sf.export(run, "policy.onnx")
 
 A task is a Task, a function that makes one, or a reference: a name, `file.py[:function]`, `module:function`.
 """
@@ -105,7 +105,7 @@ def evaluate(
     return rollout.evaluate(own, tasks.env(found, episodes, belief or found.belief, seed, threads))
 
 
-def gate(
+def judge(
     policy: Run | Where,
     task: Reference = "",
     *,
@@ -114,7 +114,7 @@ def gate(
     limits: Limits | None = None,
     watch: Watch = unwatched,
 ) -> Verdict:
-    """May this policy leave the simulator? A list of checks, each with its limit and evidence; `verdict.holds` is the answer."""
+    """The gate: may this policy leave the simulator? A list of checks, each with its limit and evidence; `verdict.holds` is the answer."""
     who = candidate(Path(policy), _given(policy, task))
     return judged(who, belief or who.task.belief, plan or Plan(), limits or Limits(), watch)
 
@@ -125,7 +125,7 @@ def export(policy: Run | Where, out: Where | None = None, sign: Where | None = N
     return Path(verb.run(unwatched).facts["onnx"])
 
 
-def cross(
+def rehearse(
     task: Reference,
     out: Where = "crossed",
     *,
@@ -136,7 +136,7 @@ def cross(
     belief: Belief | None = None,
     watch: Watch = unwatched,
 ) -> Crossed:
-    """Train in the nominal world and over a belief, and compare both in a hidden reality: `facts["verdict"]` is a sentence."""
+    """Cross: train in the nominal world and over a belief, and compare both in a hidden reality: `facts["verdict"]` is a sentence."""
     return crossed(task, Path(out), seed, reality, episodes, steps, belief, watch)
 
 
