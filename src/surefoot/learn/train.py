@@ -33,6 +33,7 @@ from surefoot.rng import judging
 from surefoot.task import Task
 from surefoot.task_check import check_groups
 from surefoot.tasks import ObsOverride
+from surefoot.tasks.known import remember
 from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.registry import Reference, located
 from surefoot.tasks.rollout import contract
@@ -134,7 +135,9 @@ def train(
     if resume_if_same and (out / "run.json").exists():
         check_same(out, spec)
         return resume(out, threads, watch, save_every, together(out), task)
-    run = Run.create(out, spec.to_json() | {"provenance": provenance(found, reference).to_json()})
+    made_for = provenance(found, reference)
+    remember(reference, made_for.text_hash)
+    run = Run.create(out, spec.to_json() | {"provenance": made_for.to_json()})
     try:
         with rollback_on_error(run):
             parents.keep(run)

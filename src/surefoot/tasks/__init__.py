@@ -25,6 +25,7 @@ from surefoot.tasks.build.hover import Flyer, hover
 from surefoot.tasks.build.legged import Joint, Legged
 from surefoot.tasks.build.reach import Arm, reach
 from surefoot.tasks.build.velocity import velocity
+from surefoot.tasks.known import recall
 from surefoot.tasks.registry import is_reference, named, names, resolve
 from surefoot.tasks.rollout import contract_of
 from surefoot.typed import MOST
@@ -102,7 +103,13 @@ def for_contract(task: Task, contract: Contract) -> Task:
 
 
 def task_named(contract: Contract) -> Task:
-    """The task that a contract names. A file or a module that it names is not imported: a policy may be a stranger's."""
+    """The task that a contract names; a file only if this user trained with it before, and it is unchanged.
+
+    Any other file or module is not imported: a policy may be a stranger's.
+    """
+    mine = recall(contract.parents.get("task", "")) if contract.task not in names() else None
+    if mine is not None:
+        return resolve(mine)
     if contract.task not in names():
         raise SurefootError(
             f"the policy is for the task {contract.task!r}; name that task yourself: --task FILE.py or MODULE:FUNCTION"

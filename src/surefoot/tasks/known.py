@@ -1,0 +1,57 @@
+"""Task files that this user has trained with: a policy finds its own again by the hash of its text.
+
+    $XDG_STATE_HOME/surefoot/tasks.json, in ~/.local/state where that is not set:  {sha256 of the text: file.py:function}
+
+Only training writes it, for a file that the user named. A policy of a stranger names a hash: it can only mean code that
+this user ran before, unchanged, where it was.
+"""
+
+import os
+from pathlib import Path
+
+from surefoot import files
+from surefoot.errors import SurefootError
+from surefoot.tasks.registry import task_file
+
+MOST = 1000  # files that are remembered, the newest
+LARGEST = 1 << 20  # bytes of a task file, and of the list
+
+
+def remember(reference: str, text_hash: str) -> None:
+    """Keep where a task file is; a list that cannot be written costs only the convenience."""
+    file = task_file(reference)
+    if file is None or not text_hash:
+        return
+    path, function = file
+    known = _known()
+    known.pop(text_hash, None)
+    known[text_hash] = f"{path.resolve()}:{function}" if function else str(path.resolve())
+    try:
+        _list().parent.mkdir(parents=True, exist_ok=True)
+        files.write_json(_list(), dict(list(known.items())[-MOST:]))
+    except (OSError, SurefootError):
+        return
+
+
+def recall(text_hash: str) -> str | None:
+    """The reference of a task file with this text, if it is still there and unchanged."""
+    reference = _known().get(text_hash)
+    file = task_file(reference) if reference else None
+    try:
+        text = files.read_bytes(file[0], LARGEST).decode(errors="replace") if file else ""
+        same = files.sha256(text.replace("\r\n", "\n").encode()) == text_hash
+    except (OSError, SurefootError):
+        return None
+    return reference if same else None
+
+
+def _list() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "surefoot" / "tasks.json"
+
+
+def _known() -> dict[str, str]:
+    try:
+        found = files.read_json(_list(), LARGEST)
+    except (OSError, SurefootError):
+        return {}
+    return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}

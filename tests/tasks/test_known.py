@@ -1,0 +1,55 @@
+"""Task files that a user trained with are found again by their text; nobody else's are."""
+
+from pathlib import Path
+
+from surefoot.cli import main
+from surefoot.files import sha256
+from surefoot.tasks.known import recall, remember
+
+FILE = """from dataclasses import replace
+from surefoot import tasks
+from surefoot.task import Task
+
+def task() -> Task:
+    return replace(tasks.resolve("balance"), name="mine")
+"""
+TINY = "--envs 4 --horizon 4 --hidden 4 --minibatches 1 --steps 16 --learner-threads 1 --threads 1".split()
+
+
+def test_a_run_finds_the_file_it_was_trained_with_until_that_changes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(FILE)
+    assert main(["train", "mine.py", "--out", "run", *TINY]) == 0
+    monkeypatch.chdir(tmp_path.parent)
+    run = str(tmp_path / "run")
+    assert main(["eval", run, "--episodes", "2"]) == 0
+    (tmp_path / "mine.py").write_text(FILE + "# another line\n")
+    capsys.readouterr()
+    assert main(["eval", run, "--episodes", "2"]) == 2
+    assert "name that task yourself: --task" in capsys.readouterr().err
+
+
+def test_a_strangers_run_imports_nothing_though_its_file_lies_beside_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(FILE)
+    assert main(["train", "mine.py", "--out", "run", *TINY]) == 0
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+    assert main(["eval", "run", "--episodes", "2"]) == 2
+    assert "name that task yourself: --task" in capsys.readouterr().err
+
+
+def test_only_files_are_listed_and_a_broken_list_is_begun_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    known, path = tmp_path / "surefoot" / "tasks.json", tmp_path / "t.py"
+    path.write_text("x = 1\n")
+    remember("balance", "12")
+    assert not known.exists()
+    own = sha256(b"x = 1\n")
+    remember(f"{path}:f", own)
+    assert recall(own) == f"{path}:f" and recall("34") is None
+    path.write_bytes(b"x = 1\r\n")  # the same text for another system
+    assert recall(own) == f"{path}:f"
+    known.write_text("not JSON")
+    assert recall(own) is None
+    remember(str(path), own)
+    assert recall(own) == str(path)
