@@ -241,7 +241,7 @@ def test_a_run_in_a_folder_called_like_a_task_can_be_resumed():
         (["--hidden", "0"], "hidden: expected widths of at least 1"),
         (["--encoder", "e"], "the actor does not observe e"),
         (["--obs.also", "foo"], "no observation term matches 'foo'"),
-        (["--obs.history", "-3"], "history: expected at least 1 frame"),
+        (["--obs.history", "-3"], "history: expected 1 to 4096 frames, found -3"),
         (["--student.history", "5"], "only with --adapt"),
         (["--teacher", "nowhere"], "only with --adapt"),
         (["--adr.step", "0.3"], "--adr.*: only with --ranges adr"),

@@ -159,6 +159,7 @@ EVERY = {
     "projected_gravity": Formula("projected_gravity"), "gravity at a site": Formula("projected_gravity", frame="imu"),
     "clock": Formula("clock", frequency=1.3, still=0.05), "begun": Formula("begun"), "command": Formula("command"),
     "last_action": Formula("last_action", ("b", "a")),
+    "tip_pos": Formula("tip_pos", ("hip", "knee"), links=(0.1, 0, 0.2, 0, 1, 0, 0, 0.3, 0, 0, 0, 0, 1, 0, 0.5, 0.1, 0.2)),
 }  # fmt: skip
 
 

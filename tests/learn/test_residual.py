@@ -209,7 +209,10 @@ def test_what_does_not_go_together_is_refused_and_nothing_is_written(tmp_path, c
         (["train", "balance", "--residual.scale", "0.5"], "only with --base"),
         (["train", "balance", "--base", str(tmp_path / "none")], "no policy here"),
         (["train", "balance", "--base", str(tmp_path / "knows")], "no observation term matches 'e'"),
-        (["train", "balance", "--base", str(tmp_path / "knows"), "--adapt", "rma"], "what a student is told"),
+        (
+            ["train", "balance", "--base", str(tmp_path / "knows"), "--adapt", "rma"],
+            "the student's terms: no observation term",
+        ),
         (
             ["train", "balance", *base, "--adapt", "rma", "--teacher", str(tmp_path / "law")],
             "that one is trained already",

@@ -77,9 +77,7 @@ def test_a_touch_sensor_is_the_normal_force_of_contacts_within_its_site():
     hull = Touch(m.geom("hull").id, floor, d.geom("foot").xpos, 3.0 * -down, down, 3.0)
     readers(
         lambda name: getattr(m, name),
-        m.qpos0,
-        np.zeros(m.nv),
-        np.zeros(m.nv),
+        (m.qpos0, np.zeros(m.nv), np.zeros(m.nv)),
         [inside, outside, hull],
         np.zeros((m.nbody, 6)),
         out,

@@ -115,4 +115,4 @@ def test_a_file_is_trained_and_the_command_printed_next_finds_it_again(file, tmp
         if step.startswith("eval"):
             assert main([*shlex.split(step), "--episodes", "4"]) == 0
     assert main(["export", "r"]) == 0
-    assert capsys.readouterr().out.strip().splitlines()[-1] == "next: surefoot gate r --task mine.py"
+    assert capsys.readouterr().out.strip().splitlines()[-1] == "next: surefoot gate r"

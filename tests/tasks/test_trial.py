@@ -167,7 +167,7 @@ def test_a_policy_over_trials_is_trained_and_judged_from_the_command_line(tmp_pa
 
 
 def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():
-    with pytest.raises(SurefootError, match="at least 1 episode, found 0"):
+    with pytest.raises(SurefootError, match="expected 1 to 4096 episodes, found 0"):
         tasks.with_override(tasks.resolve("balance"), ObsOverride(trial=0))
     with pytest.raises(SurefootError, match="base_lin_vel"):
         tasks.with_override(tasks.resolve("hover"), ObsOverride(only=("base_linvel",)))

@@ -34,6 +34,7 @@ class Export:
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
         from surefoot.learn.nets.export import load_net, onnx_difference
+        from surefoot.tasks.known import recall
 
         net, own = load_net(self.policy), bundle.find(self.policy)
         worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)
@@ -57,18 +58,18 @@ class Export:
         blocks += [Note(words, True) for words in since]
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
-        task = as_given(self.task) or (" --task FILE.py" if net.contract.task not in tasks.names() else "")
-        following = (
-            f"surefoot gate {quote(str(self.policy))}{task}"  # a file that the run names is code: not ours to offer
-        )
+        known = net.contract.task in tasks.names() or recall(net.contract.parents.get("task", ""))
+        task = as_given(self.task) or ("" if known else " --task FILE.py")  # what a stranger's run names is code
+        following = f"surefoot gate {quote(str(self.policy))}{task}"
         return Report(f"{self.policy} as ONNX", facts, tuple(blocks), following)
 
     def _changed(self, policy: "PolicyNet") -> list[str]:
         """Of its task and model since training; a task that is code is imported only where the user names it."""
         from surefoot import tasks
         from surefoot.gate.training_record import changed
+        from surefoot.tasks.known import recall
 
-        reference = self.task or policy.contract.task
-        if not self.task and reference not in tasks.names():
+        reference = self.task or recall(policy.contract.parents.get("task", "")) or policy.contract.task
+        if reference == policy.contract.task and reference not in tasks.names():
             return [f"whether the task {reference} has changed since training is not checked: name it, --task FILE.py"]
         return changed(self.policy, policy, tasks.resolve(reference), reference)
