@@ -20,7 +20,7 @@ import numpy as np
 from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
 from surefoot.robot import order
-from surefoot.rotation import cross, direction, matrix, to_body, to_world
+from surefoot.rotation import direction, forward_kinematics, matrix, to_body, to_world
 from surefoot.typed import MOST, known_fields, real, text, whole
 
 LINK = 7  # numbers of a joint in Formula.links
@@ -152,15 +152,7 @@ def _clock(f: Formula, r: Readings) -> np.ndarray:
 
 
 def _tip(f: Formula, r: Readings) -> np.ndarray:
-    """Forward kinematics as a product of exponentials: p = e^(S_1 q_1) ... e^(S_k q_k) p_0, S_j the screw of joint j."""
-    q = FORMULAS["joint_pos"](f, r)
-    links, p = np.reshape(f.links[:-3], (-1, LINK)), np.tile(f.links[-3:], (len(q), 1))
-    for (*point, ax, ay, az, slides), angle in zip(links[::-1], q.T[::-1, :, None]):
-        axis, arm = np.array([ax, ay, az]), p - point
-        along = axis * (arm @ axis)[:, None]
-        turned = along + np.cos(angle) * (arm - along) + np.sin(angle) * cross(axis, arm)
-        p = p + axis * angle if slides else point + turned
-    return p
+    return forward_kinematics(np.reshape(f.links[:-3], (-1, LINK)), FORMULAS["joint_pos"](f, r), np.array(f.links[-3:]))
 
 
 def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:

@@ -132,3 +132,17 @@ def angular_velocity(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
 def from_axis_angle(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
     """exp(angle axis) of a unit axis (n, 3) and angle (n,)."""
     return np.concatenate([np.cos(angle / 2)[:, None], np.sin(angle / 2)[:, None] * axis], 1)
+
+
+def forward_kinematics(links: np.ndarray, q: np.ndarray, tip: np.ndarray) -> np.ndarray:
+    """Where a chain of joints has its tip, (n, 3), as a product of exponentials: p = e^(S_1 q_1) ... e^(S_k q_k) p_0.
+
+    links (k, 7): a point of each joint's axis, the axis and 1 if it slides, where all joints are at 0; there the tip is p_0.
+    """
+    p = np.tile(tip, (len(q), 1))
+    for (*point, ax, ay, az, slides), angle in zip(links[::-1], q.T[::-1, :, None]):
+        axis, arm = np.array([ax, ay, az]), p - point
+        along = axis * (arm @ axis)[:, None]
+        turned = along + np.cos(angle) * (arm - along) + np.sin(angle) * cross(axis, arm)
+        p = p + axis * angle if slides else point + turned
+    return p
