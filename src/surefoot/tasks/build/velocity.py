@@ -42,7 +42,7 @@ GAIT = {"quadruped": 1.5, "biped": 4.0}  # weight of the gait: two legs that sta
 LIMIT = 4.0  # of an action
 LEARN = {"horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "quadruped": LEARN | {"envs": 1024, "steps": 10_000_000},
+    "quadruped": LEARN | {"envs": 512, "steps": 6_000_000, "kl": 0.02},
     "biped": LEARN | {"envs": 256, "steps": 20_000_000, "kl": 0.02, "spread": (0.05, 0.35, 1.0)},  # falls first: small batches, small noise
 }  # fmt: skip
 THROWN = {"quadruped": (0.15, 0.3), "biped": (0.06, 0.12)}  # rad, m/s and rad/s: off the default pose at the start
