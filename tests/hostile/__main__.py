@@ -10,14 +10,14 @@
     json            31       23         8         0        belief          47       46         1         0
     mapping         30       28         2         0        policy         119      115         4         0
     npz             38       29         9         0        run             87       54        33         0
-    mat             19       18         1         0        term            58       57         1         0
+    mat             19       18         1         0        term            98       96         2         0
     parquet         22       19         3         0        mjcf            56       49         7         0
     lerobot         31       20        11         0        mjcf paths      27       26         1         0
     mcap            31       27         4         0        urdf            22       17         5         0
     rosbag2         32       25         7         0        assets          25       18         7         0
     onnx            26       22         4         0        special         41       38         3         0
     contract        52       49         3         0        shadow          24        0        24         0
-    all            951      789       162         0        names           50       37        13         0
+    all            991      828       163         0        names           50       37        13         0
 """
 
 import argparse
