@@ -265,3 +265,14 @@ def test_strangers_that_do_not_walk():
     assert [r.hover for r in x2.rotors] == pytest.approx([3.2495625] * 4, rel=1e-4)  # the keyframe's own controls
     crazyflie = stranger("crazyflie_2.xml")
     assert [r.hover for r in crazyflie.rotors] == pytest.approx([0.26487, 0, 0, 0], abs=1e-5)
+
+
+def test_a_joint_in_the_middle_of_a_ball_foot_has_a_limit():
+    """Its lever is nothing; a limit of nothing would be refused by the engine."""
+    leg = """<body name="thigh{0}" pos="{1} {2} 0"><joint name="hip{0}" axis="0 1 0"/><geom size=".03"/>
+      <body name="foot{0}" pos="0 0 -.2"><joint name="ankle{0}" axis="0 1 0"/><geom size=".03"/></body></body>"""
+    legs = "".join(leg.format(k, x, y) for k, (x, y) in enumerate([(0.2, 0.1), (0.2, -0.1), (-0.2, 0.1), (-0.2, -0.1)]))
+    a = read(
+        f"""<mujoco><worldbody><body name="base" pos="0 0 .3"><freejoint/><geom size=".1"/>{legs}</body></worldbody></mujoco>"""
+    )
+    assert len(a.drives) == 8 and all(d.limit > 0 and d.kp > 0 for d in a.drives)

@@ -21,6 +21,7 @@ from surefoot.sim.model.card import actuator_kind
 OMEGA, ZETA = 2 * np.pi * 10.0, 2.0
 PER_TORQUE = 1.5e-4  # s^2: armature for each N m
 MARGIN = 2.0  # of an assumed limit over the weight that a joint carries at its lever
+LEAST = 0.02  # m, lever of a weight
 ABSURD = 200.0  # times that weight: a limit beyond it is a file's way to say that there is none
 SOFTEST, STIFFEST = 0.4, 10.0  # 1/rad: softer servos never use their torque, stiffer ones act as switches
 G = 9.81
@@ -132,9 +133,11 @@ def _load(m: mujoco.MjModel, d: mujoco.MjData, tree: Links, j: int, legs: tuple[
     if leg is not None:
         weight, body = float(m.body_subtreemass[tree.base] * G) / max(1.0, len(legs) / 2), m.body(leg.foot.body).id
         sole = np.array(leg.foot.points) @ d.xmat[body].reshape(3, 3).T + d.xpos[body]
-        lever = 0.5 * max(float(at[2] - sole[:, 2].min()), float(np.linalg.norm((sole - at)[:, :2], axis=1).max()))
+        lever = max(
+            LEAST, 0.5 * float(at[2] - sole[:, 2].min()), 0.5 * float(np.linalg.norm((sole - at)[:, :2], axis=1).max())
+        )
         return weight * (lever if m.jnt_type[j] == HINGE else 1.0)
     links = tree.below(link)
     beyond = [d.xpos[b] for x in links for b in tree.bodies(x)] + [d.geom_xpos[g] for x in links for g in tree.geoms(x)]
-    lever = max([0.02, *(float(np.linalg.norm(p - at)) for p in beyond)])
+    lever = max([LEAST, *(float(np.linalg.norm(p - at)) for p in beyond)])
     return hangs * (lever if m.jnt_type[j] == HINGE else 1.0)
