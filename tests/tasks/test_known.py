@@ -46,10 +46,10 @@ def test_only_files_are_listed_and_a_broken_list_is_begun_anew(tmp_path, monkeyp
     assert not known.exists()
     own = sha256(b"x = 1\n")
     remember(f"{path}:f", own)
-    assert recall(own) == f"{path}:f" and recall("34") is None
+    assert recall({"task": own}) == f"{path}:f" and recall({"task": "34"}) is None
     path.write_bytes(b"x = 1\r\n")  # the same text for another system
-    assert recall(own) == f"{path}:f"
+    assert recall({"task": own}) == f"{path}:f"
     known.write_text("not JSON")
-    assert recall(own) is None
+    assert recall({"task": own}) is None
     remember(str(path), own)
-    assert recall(own) == str(path)
+    assert recall({"task": own}) == str(path)

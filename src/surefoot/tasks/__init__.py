@@ -107,7 +107,7 @@ def task_named(contract: Contract) -> Task:
 
     Any other file or module is not imported: a policy may be a stranger's.
     """
-    mine = recall(contract.parents.get("task", "")) if contract.task not in names() else None
+    mine = recall(contract.parents) if contract.task not in names() else None
     if mine is not None:
         return resolve(mine)
     if contract.task not in names():

@@ -7,6 +7,7 @@ this user ran before, unchanged, where it was.
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from surefoot import files
@@ -33,8 +34,9 @@ def remember(reference: str, text_hash: str) -> None:
         return
 
 
-def recall(text_hash: str) -> str | None:
-    """The reference of a task file with this text, if it is still there and unchanged."""
+def recall(parents: Mapping[str, str]) -> str | None:
+    """The reference of the task file that a contract's parents name by its hash, if it is still there and unchanged."""
+    text_hash = parents.get("task", "")
     reference = _known().get(text_hash)
     file = task_file(reference) if reference else None
     try:

@@ -32,21 +32,37 @@ from surefoot.tasks.terms.quantities import Gait
 from surefoot.world import Start
 
 L0 = 0.426  # m
-COMMAND = {"quadruped": (1.0, 0.5, 1.0), "biped": (0.8, 0.4, 0.8)}  # m/s, m/s, rad/s: largest, at L0
-STRIDE = {"quadruped": (2.0, 0.08), "biped": (1.8, 0.06)}  # Hz, m at L0
-TRACK = {
-    "quadruped": (0.25, 0.35),
-    "biped": (0.45, 0.5),
-}  # m/s, rad/s: an error that costs 63 % of the reward for following; narrow, two legs only learn to stand
-GAIT = {"quadruped": 1.5, "biped": 4.0}  # weight of the gait: two legs that stand still earn 0.65 of it
 LIMIT = 4.0  # of an action
-LEARN = {"horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005}
-SETTINGS: dict[str, dict[str, Any]] = {
-    "quadruped": LEARN | {"envs": 512, "steps": 6_000_000, "kl": 0.02},
-    "biped": LEARN | {"envs": 256, "steps": 20_000_000, "kl": 0.02, "spread": (0.05, 0.35, 1.0)},  # falls first: small batches, small noise
-}  # fmt: skip
-THROWN = {"quadruped": (0.15, 0.3), "biped": (0.06, 0.12)}  # rad, m/s and rad/s: off the default pose at the start
 SHOVES = 4.0  # s from one push to the next
+LEARN = {"horizon": 24, "gamma": 0.99, "hidden": (128, 128), "lr": 1e-3, "entropy": 0.005, "kl": 0.02}
+
+
+@dataclass(frozen=True)
+class Style:
+    """Numbers of a task that depend on how many legs there are, for legs of L0."""
+
+    command: tuple[float, float, float]
+    """largest vx, vy and yaw rate, m/s and rad/s"""
+    stride: tuple[float, float]
+    """Hz, and m that feet are lifted"""
+    track: tuple[float, float]
+    """m/s, rad/s: an error that costs 63 % of the reward for following the command"""
+    gait: float
+    """weight of the reward for following the clock"""
+    off: tuple[float, float]
+    """rad, and m/s or rad/s: how far from the default pose at rest an episode begins"""
+    settings: Mapping[str, Any]
+
+
+QUADRUPED = Style(
+    (1.0, 0.5, 1.0), (2.0, 0.08), (0.25, 0.35), 1.5, (0.15, 0.3), LEARN | {"envs": 512, "steps": 6_000_000}
+)
+# Two legs fall first and stand next. Small batches and little noise shorten the one; a reward that reaches far, and a gait
+# that is worth more than the 0.65 of it which standing still earns, the other.
+BIPED = Style(
+    (0.8, 0.4, 0.8), (1.8, 0.06), (0.45, 0.5), 4.0, (0.06, 0.12),
+    LEARN | {"envs": 256, "steps": 20_000_000, "spread": (0.05, 0.35, 1.0)},
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +110,7 @@ def velocity(
             "fell": terminations.bad_orientation,
             "base on the ground": partial(terminations.low_base, least=0.4 * legs.height, ground=ground),
         },
-        episode=_Starts(body, gait, *THROWN[style(legs)]),
+        episode=_Starts(body, gait, *style(legs).off),
         error=lambda s: s.once(quantities.lin_vel_error),
         error_unit="m/s",
         tolerance=0.25,
@@ -106,19 +122,19 @@ def velocity(
         reward_floor=0.0,
         symmetry=_symmetry(body, belief.params),
         terms=(Push(slice(body.base[1], body.base[1] + 2), unknowns.SHOVE * mass, unknowns.SHOVED, SHOVES, belief.params),),
-        settings=SETTINGS[style(legs)],
+        settings=dict(style(legs).settings),
         kind="legged",
     )  # fmt: skip
 
 
-def style(legs: Legged) -> str:
-    return "biped" if len(legs.feet) <= 2 else "quadruped"
+def style(legs: Legged) -> Style:
+    return BIPED if len(legs.feet) <= 2 else QUADRUPED
 
 
 def usual(legs: Legged) -> tuple[tuple[float, float, float], tuple[float, float]]:
     """Largest command and stride for legs of this length and number."""
     size = Size(legs.length / L0)
-    (vx, vy, yaw), (hz, high) = COMMAND[style(legs)], STRIDE[style(legs)]
+    (vx, vy, yaw), (hz, high) = style(legs).command, style(legs).stride
     command = round(vx * size.speed, 2), round(vy * size.speed, 2), round(yaw / size.speed, 2)
     return command, (round(hz / size.speed, 2), round(high * size.length, 3))
 
@@ -148,11 +164,11 @@ def _observations(body: Body, gait: Gait, params: Params) -> tuple[tuple[ObsTerm
 
 
 def _rewards(body: Body, gait: Gait, size: Size) -> dict[str, Reward]:
-    L, joints, (along, about) = size.length, body.joints, TRACK[style(body.legs)]
+    L, joints, (along, about) = size.length, body.joints, style(body.legs).track
     return {
         "track_lin_vel_xy": Reward(1.5, partial(rewards.track_lin_vel_xy, sigma=along), "follow the commanded vx, vy"),
         "track_ang_vel_z": Reward(0.75, partial(rewards.track_ang_vel_z, sigma=about), "follow the commanded yaw rate"),
-        "feet_gait": Reward(GAIT[style(body.legs)], partial(rewards.feet_gait, gait=gait, sigma=0.03 * L), f"feet swing to {gait.height:g} m and stand, as the clock says"),
+        "feet_gait": Reward(style(body.legs).gait, partial(rewards.feet_gait, gait=gait, sigma=0.03 * L), f"feet swing to {gait.height:g} m and stand, as the clock says"),
         "default_pose": Reward(0.4, partial(rewards.default_pose, joints=joints, weight=_prior(body)), "joints near the default pose"),
         "flat_orientation": Reward(-4.0, rewards.flat_orientation, "roll and pitch"),
         "lin_vel_z": Reward(-1.0, rewards.lin_vel_z, "vertical velocity squared"),

@@ -58,7 +58,7 @@ class Export:
         blocks += [Note(words, True) for words in since]
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
-        known = net.contract.task in tasks.names() or recall(net.contract.parents.get("task", ""))
+        known = net.contract.task in tasks.names() or recall(net.contract.parents)
         task = as_given(self.task) or ("" if known else " --task FILE.py")  # what a stranger's run names is code
         following = f"surefoot gate {quote(str(self.policy))}{task}"
         return Report(f"{self.policy} as ONNX", facts, tuple(blocks), following)
@@ -69,7 +69,7 @@ class Export:
         from surefoot.gate.training_record import changed
         from surefoot.tasks.known import recall
 
-        reference = self.task or recall(policy.contract.parents.get("task", "")) or policy.contract.task
+        reference = self.task or recall(policy.contract.parents) or policy.contract.task
         if reference == policy.contract.task and reference not in tasks.names():
             return [f"whether the task {reference} has changed since training is not checked: name it, --task FILE.py"]
         return changed(self.policy, policy, tasks.resolve(reference), reference)
