@@ -1,6 +1,7 @@
 """Films and strips: what is drawn, what is written, and what is said where that cannot be."""
 
 import io
+import re
 import stat
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from PIL import Image, ImageSequence
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy, Random, Zero
+from surefoot.robot import Robot
 from surefoot.tasks import env as make_env
-from surefoot.tasks import resolve
+from surefoot.tasks import resolve, velocity
+from surefoot.tasks.ready import walk
 from surefoot.tasks.rollout import contract
 from surefoot.tasks.view.picture import Eye, _watch, film, record, strip
 
@@ -138,3 +141,20 @@ def test_what_cannot_be_drawn_is_refused_in_words(tmp_path: Path, monkeypatch: p
     with pytest.raises(SurefootError, match=r"a.mp4: an MP4 needs ffmpeg: pip install imageio-ffmpeg, or choose a.gif"):
         record(policy, env, tmp_path / "a.mp4")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("drawing")
+def test_a_robot_whose_model_has_no_camera_is_in_the_middle_of_the_picture_wherever_it_is() -> None:
+    """The blue quadruped, 50 m from the origin, which mujoco's own camera would show as a dot or not at all."""
+    task = velocity(Robot.text(re.sub("<camera[^>]*/>", "", walk.xml()), "quadruped"))
+    env = make_env(task, 1, threads=1)
+    env.reset()
+    q = env.world.state.q.copy()
+    q[:, :2] = 50.0, 30.0
+    env.world.set_state(q, np.zeros_like(env.world.state.v))
+    with Eye(env, SMALL) as eye:
+        eye.keep()
+        frame = eye.draw().astype(int)
+    blue = frame[:, :, 2] > frame[:, :, 0] + 40
+    ys, xs = np.nonzero(blue[8:])  # the sky, above, is blue, too
+    assert len(xs) > 60 and abs(xs.mean() - 32) < 8

@@ -28,6 +28,10 @@ from surefoot.sim.engine import Engine
 Size = tuple[int, int]  # width, height in pixels
 OnFrame = Callable[[int, int], None]  # (pictures drawn so far, how many there will be)
 FREE = "free"  # the name of mujoco's own camera, which sees the whole model
+SIDE = (
+    "side"  # the camera that is taken where none is asked for; a model without it is seen by one that follows its robot
+)
+NEAR, TURN, DOWN = 3.0, 120.0, -15.0  # of that one: distance in robot's radii; azimuth and elevation in degrees
 FASTEST_GIF = 50  # frames/s: a GIF counts in 1/100 s, and browsers slow down what is shorter than 2/100 s
 LARGEST = 4096  # pixels a side
 NO_GL = (
@@ -43,7 +47,7 @@ def record(
     seconds: float = 5.0,
     fps: float = 25,
     size: Size = (320, 240),
-    camera: str = "side",
+    camera: str = "",
     on_frame: OnFrame | None = None,
 ) -> Path:
     """Film the policy and write path, whole or not at all: a GIF or an MP4, as its suffix says."""
@@ -65,7 +69,7 @@ def film(
     seconds: float = 5.0,
     fps: float = 25,
     size: Size = (320, 240),
-    camera: str = "side",
+    camera: str = "",
     on_frame: OnFrame | None = None,
 ) -> bytes:
     """A GIF that plays in real time and for ever. An episode that ends is followed by the next one."""
@@ -75,7 +79,7 @@ def film(
     return _gif(list(_frames(policy, env, seconds, fps, size, camera, on_frame)), fps)
 
 
-def strip(policy: Policy, env: Env, times: Sequence[float], size: Size = (320, 240), camera: str = "side") -> bytes:
+def strip(policy: Policy, env: Env, times: Sequence[float], size: Size = (320, 240), camera: str = "") -> bytes:
     """A PNG: a row of pictures of one episode at `times`, in s. Once it failed, its last moment stays and says why."""
     image, draw, font = _pillow()
     if not len(times) or min(times) < 0 or list(times) != sorted(times):
@@ -96,7 +100,7 @@ def strip(policy: Policy, env: Env, times: Sequence[float], size: Size = (320, 2
 class Eye:
     """Env 0 seen through one camera. `keep` takes down the moment; `draw` is the picture of the moment last kept."""
 
-    def __init__(self, env: Env, size: Size, camera: str = "side"):
+    def __init__(self, env: Env, size: Size, camera: str = ""):
         width, height = size
         if not (0 < width <= LARGEST and 0 < height <= LARGEST):
             raise SurefootError(f"size: expected width and height of 1 to {LARGEST} pixels, found {width} x {height}")
@@ -104,9 +108,12 @@ class Eye:
         self.model = self.batch.get_model(0)
         self.data = mujoco.MjData(self.model)
         cameras = [self.model.camera(i).name for i in range(self.model.ncam)]
-        if camera not in (*cameras, FREE):
+        if camera and camera not in (*cameras, FREE):
             raise unknown("camera", camera, [*cameras, FREE], env.task.name)
-        self.camera = cameras.index(camera) if camera in cameras else -1
+        taken = camera or SIDE
+        self.camera = cameras.index(taken) if taken in cameras else -1
+        self.follows = not camera and SIDE not in cameras and self.model.njnt > 0
+        self.radius = 0.0
         room = self.model.vis.global_
         room.offwidth, room.offheight = max(room.offwidth, width), max(room.offheight, height)
         self.renderer = renderer(self.model, size)
@@ -118,8 +125,19 @@ class Eye:
     def draw(self) -> np.ndarray:
         """(height, width, 3) uint8."""
         mujoco.mj_fwdPosition(self.model, self.data)
-        self.renderer.update_scene(self.data, self.camera)
+        self.renderer.update_scene(self.data, self._following() if self.follows else self.camera)
         return self.renderer.render()
+
+    def _following(self) -> mujoco.MjvCamera:
+        """The robot, of all moving things the one with most joints, in the middle and whole."""
+        m, d, camera = self.model, self.data, mujoco.MjvCamera()
+        root = int(np.bincount(m.body_rootid[m.jnt_bodyid]).argmax())
+        camera.lookat[:] = d.subtree_com[root]
+        own = m.body_rootid[m.geom_bodyid] == root
+        reach = np.linalg.norm(d.geom_xpos[own] - camera.lookat, axis=1) + m.geom_rbound[own]
+        self.radius = self.radius or float(reach.max(initial=0.1))
+        camera.distance, camera.azimuth, camera.elevation = NEAR * self.radius, TURN, DOWN
+        return camera
 
     def __enter__(self) -> "Eye":
         return self

@@ -24,6 +24,8 @@ class Play:
     """write a film (.gif or .mp4) instead of opening the viewer"""
     seconds: float = 5.0
     """length of the film"""
+    camera: str = ""
+    """of the film: a camera of the model, or `free`; without it `side` where the model has one, else one that follows the robot"""
     port: int = 8080
     """the viewer's port on this computer"""
     seed: int = 1
@@ -48,7 +50,7 @@ class Play:
             return Report(self.policy, {"viewed": self.policy}, (), following)
         from surefoot.tasks.view.picture import record
 
-        path = record(policy, env, self.record, self.seconds)
+        path = record(policy, env, self.record, self.seconds, camera=self.camera)
         return Report(self.policy, {"film": str(path)}, (Text(f"film: {path}"),), following)
 
     def _policy(self) -> tuple[Policy, Task]:
