@@ -163,7 +163,7 @@ class Env:
                 f"action: env {self.first + i}: found {self.action[i].tolist()}, expected finite numbers"
             )
         with in_task_words(self.task):  # a task may have Terms of its own
-            self.world.begin(self._control(), self.chance)
+            self.world.begin(self.control(self.action), self.chance)
 
     def end(self) -> Step:
         """The third part: rewards, ends, resets and observations."""
@@ -214,9 +214,9 @@ class Env:
             self._contain(odd)
         return bad | odd
 
-    def _control(self) -> np.ndarray:
-        """(n, nu) in the order of the model's actuators; those the task does not drive keep what they began with."""
-        control = self.task.action.control(self.action)
+    def control(self, action: np.ndarray) -> np.ndarray:
+        """(n, nu) of bounded actions, in the order of the model's actuators; those the task does not drive stay as they are."""
+        control = self.task.action.control(action)
         if self.order is None:
             return control
         u = self.world.state.u.copy()

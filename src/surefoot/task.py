@@ -218,6 +218,8 @@ class Task:
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """tuned learner settings"""
+    ranges: Literal["fixed", "ramp", "widen", "adr", "doraemon"] = "fixed"
+    """how p(e) grows from nominal while a policy learns, where nobody says"""
     kind: str = ""
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)

@@ -7,6 +7,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.gate.motion import measure
+from surefoot.observation import ObsGroup
 from surefoot.policy import Policy
 from surefoot.tasks.rollout import contract
 
@@ -57,3 +58,13 @@ def test_a_choice_has_no_size_and_a_rotor_is_at_its_limit_by_its_command():
 def test_a_robot_that_holds_still_has_no_cost_of_transport():
     seen = ride("walk", [0.0], seconds=1.0)
     assert seen.transport is None and seen.power is not None and (seen.hinge_speed > 0).all()
+
+
+def test_an_action_may_drive_the_last_actuator_alone():
+    """The other joint's servo keeps its first target: at rest it needs a share of its torque, the driven one all of its."""
+    task = tasks.resolve("arm")
+    whole = task.action
+    last = replace(whole, names=whole.names[1:], offset=whole.offset[1:], scale=whole.scale[1:])
+    actor = tuple(t for t in task.observations["actor"].terms if t.name != "last_action")
+    seen = ride("arm", [1.0, -1.0], seconds=0.5, action=last, observations={"actor": ObsGroup(actor)})
+    assert seen.busiest is not None and seen.busiest[0] == whole.names[1] and np.allclose(seen.change, 2.0)

@@ -10,6 +10,7 @@ from surefoot.belief import Box, point
 from surefoot.errors import SurefootError
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon, entropy, kl, log_density, step, success
+from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
 from surefoot.params import Param, Params
 from surefoot.rng import Rows
@@ -22,12 +23,13 @@ PARAMS = Params((
 ))  # fmt: skip
 TARGET = Box.ranges(PARAMS, {"mass": (0.5, 2.0), "gain": (0.4, 1.6), "latency": (0.0, 0.04)})
 EPISODE = 10
+TRAINING = 4000
 ROUND = EPISODE + 1  # steps from one round of episodes to the next: those begun as a belief moves are of the old one
 
 
 def grown(settings, able, rounds: int = 300, each: int = 64, watch=lambda ranges: None):
     """Let ranges grow on a policy that succeeds where able(e): episodes begin together and last EPISODE steps."""
-    ranges = settings.start(TARGET, EPISODE)
+    ranges = settings.start(TARGET, EPISODE, TRAINING)
     for k in range(rounds):
         e = ranges.belief.sample(Rows(0, "e", k, np.arange(each)), each)
         ranges.tell(e, able(e), np.full(each, k * ROUND + 1), (k + 1) * ROUND)
@@ -44,6 +46,7 @@ ALL = [Widen(), ADR(), Doraemon()]
         (lambda: ADR(step=-0.1), "adr.step: expected 0.001 to 1, found -0.1"),
         (lambda: ADR(narrow_at=0.7), "adr.narrow_at: expected below widen_at 0.6, found 0.7"),
         (lambda: Widen(above=80), "widen.above: expected 0 to 1, found 80"),
+        (lambda: Ramp(begin=0.5, end=0.4), "ramp.end: expected more than ramp.begin 0.5, found 0.4"),
         (lambda: Doraemon(alpha=float("nan")), "doraemon.alpha: expected 0 to 1, found nan"),
     ],
 )
@@ -72,12 +75,31 @@ def test_episodes_on_ranges_without_width_tell_of_one_edge_each():
 
 
 def test_an_episode_drawn_before_the_belief_moved_does_not_count_for_it():
-    ranges = Widen(episodes=64).start(TARGET, EPISODE)
+    ranges = Widen(episodes=64).start(TARGET, EPISODE, TRAINING)
     e = ranges.belief.sample(np.random.default_rng(0), 64)
     ranges.tell(e, always(e), np.full(64, 1), ROUND)  # the belief moves
     width = ranges.facts()["width"]
     ranges.tell(e, always(e), np.full(64, ROUND), 2 * ROUND)  # these began in that very step, before it moved
     assert width > 0 and ranges.facts()["width"] == width and not len(ranges.seen)
+
+
+def test_a_ramp_is_as_wide_as_its_share_of_the_training_whatever_succeeds():
+    ranges, widths = Ramp(begin=0.2, end=0.6).start(TARGET, EPISODE, TRAINING), []
+    none = np.zeros((0, len(PARAMS))), np.zeros(0, bool), np.zeros(0, int)
+    for now in (0, 800, 1200, 1600, 2400, 4000):
+        ranges.tell(*none, now)
+        widths.append(ranges.facts()["width"])
+    assert widths == pytest.approx([0, 0, 0.25, 0.5, 1, 1])
+    assert ranges.belief.low.tolist() == pytest.approx(TARGET.low.tolist())
+    assert ranges.belief.high.tolist() == pytest.approx(TARGET.high.tolist())
+
+
+def test_a_ramp_goes_on_from_a_save():
+    ranges, again = (Ramp().start(TARGET, EPISODE, TRAINING) for _ in range(2))
+    ranges.tell(np.zeros((0, 4)), np.zeros(0, bool), np.zeros(0, int), 1400)
+    again.load(ranges.save())
+    assert again.facts() == ranges.facts() and 0 < ranges.facts()["width"] < 1
+    assert json.dumps(again.belief.to_json()) == json.dumps(ranges.belief.to_json())
 
 
 @pytest.mark.parametrize("settings", ALL, ids=lambda s: type(s).__name__)
@@ -99,7 +121,7 @@ class TestAll:
 
     def test_it_goes_on_with_the_same_bits_from_a_save(self, settings):
         half = grown(settings, gain_at_least(0.8), 40)
-        again = settings.start(TARGET, EPISODE)
+        again = settings.start(TARGET, EPISODE, TRAINING)
         again.load({k: v for k, v in half.save().items()})
         for ranges in (half, again):
             for k in range(40, 60):
@@ -110,11 +132,11 @@ class TestAll:
 
     def test_a_belief_without_width_cannot_grow(self, settings):
         with pytest.raises(SurefootError, match="expected a box with some width, found no width"):
-            settings.start(point(PARAMS, PARAMS.nominal), EPISODE)
+            settings.start(point(PARAMS, PARAMS.nominal), EPISODE, TRAINING)
 
     def test_failures_that_end_early_are_not_heard_of_before_the_successes_they_began_with(self, settings):
         """Told all failures at once and successes at their time, it moves as if told both at their time."""
-        early, late = settings.start(TARGET, EPISODE), settings.start(TARGET, EPISODE)
+        early, late = settings.start(TARGET, EPISODE, TRAINING), settings.start(TARGET, EPISODE, TRAINING)
         rng = np.random.default_rng(0)
         for k in range(200):
             e = early.belief.sample(Rows(1, "e", k, np.arange(64)), 64)
@@ -187,7 +209,7 @@ class TestDoraemon:
 
     def test_an_episode_is_weighed_by_the_law_it_was_drawn_from_though_the_law_has_moved_since(self):
         """Half of the episodes begin under the first law, half under the second: each is remembered with its own density."""
-        ranges = Doraemon(episodes=64).start(TARGET, EPISODE)
+        ranges = Doraemon(episodes=64).start(TARGET, EPISODE, TRAINING)
         first = (ranges.a.copy(), ranges.b.copy())
         e = ranges.belief.sample(np.random.default_rng(0), 64)
         ranges.tell(e, always(e), np.full(64, 1), ROUND)  # the law moves at step ROUND
@@ -203,7 +225,7 @@ class TestDoraemon:
 
     def test_its_width_is_that_of_a_range_as_uncertain(self):
         """Beta(2, 2) has 5/3 + ln(1/6) nats: as many as a uniform range of width 0.882."""
-        ranges = Doraemon().start(TARGET, EPISODE)
+        ranges = Doraemon().start(TARGET, EPISODE, TRAINING)
         ranges.a, ranges.b = np.full(3, 2.0), np.full(3, 2.0)
         assert ranges.facts()["width"] == pytest.approx(np.exp(5 / 3) / 6)
         assert ranges.facts()["ranges_entropy"] == pytest.approx(5 / 3 - np.log(6))

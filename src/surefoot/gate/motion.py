@@ -81,8 +81,7 @@ def measure(policy: Policy, env: Env) -> Motion:
     for _ in range(env.steps):
         a = drive(obs["actor"])
         bounded = env.task.action.bounded(a)
-        u = np.broadcast_to(env.task.action.control(bounded), (n, env.world.nu))
-        share, v, watts = gauge.read(np.asarray(u, float))
+        share, v, watts = gauge.read(np.asarray(env.control(bounded), float))
         at += alive[:, None] * (share >= NEAR)
         peak = np.maximum(peak, np.where(alive[:, None], share, 0.0).max(0))
         fastest = np.maximum(fastest, alive[:, None] * np.abs(v))

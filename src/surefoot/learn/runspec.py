@@ -19,6 +19,7 @@ from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
+from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
@@ -27,9 +28,9 @@ from surefoot.tasks import ObsOverride
 from surefoot.typed import record
 
 Settings = PPOSettings | DistillSettings
-Grows = ADR | Doraemon | Widen
+Grows = ADR | Doraemon | Ramp | Widen
 LEARNERS: dict[str, type[Settings]] = {"ppo": PPOSettings, "distill": DistillSettings}
-RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "widen": Widen}
+RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "ramp": Ramp, "widen": Widen}
 BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then
 
 

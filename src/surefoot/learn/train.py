@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypedDict, Unpack
 
 from surefoot import tasks
-from surefoot.belief import Belief
+from surefoot.belief import Belief, Box
 from surefoot.blocks import Blocks, share, sizes
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.distill import Distill, classroom
@@ -26,7 +26,7 @@ from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, seen, spec_of, start_nets, task_of
-from surefoot.learn.runspec import Grows, RunSpec, Settings
+from surefoot.learn.runspec import RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Watch
 from surefoot.rng import judging
@@ -51,6 +51,7 @@ class Asked(TypedDict, total=False):
     settings: Settings | None
     """without: the task's own"""
     ranges: Grows | None
+    """how p(e) grows; None: fixed; without: as the task says"""
     obs: ObsOverride | None
     start: Path | None
     """a run whose nets and normalisers to begin with; its belief may have been another"""
@@ -88,14 +89,21 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     usual: Settings = tuned(PPOSettings if teacher is None else DistillSettings, task)
     belief = asked.get("belief") or (tasks.nominal(task) if teacher is None else task.belief)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
+    ranges = asked["ranges"] if "ranges" in asked else usual_ranges(task, belief, start) if teacher is None else None
     spec = RunSpec(
-        task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), asked.get("ranges"), obs,
+        task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), ranges, obs,
         residual=asked.get("residual"), judge=asked.get("judge"), **parents.hashes(),
     )  # fmt: skip
     if start is None:
         return spec, parents
     nets, origin = start_nets(start, spec, task)
     return replace(spec, start=origin), replace(parents, start=nets)
+
+
+def usual_ranges(task: Task, belief: Belief, start: Path | None = None) -> Grows | None:
+    """How p(e) grows where nobody says: as the task has it, unless nets have learned before or a belief has no width."""
+    wide = isinstance(belief, Box) and bool((belief.low < belief.high).any())
+    return RANGES[task.ranges]() if task.ranges != "fixed" and wide and start is None else None
 
 
 def _net(policy: Path | PolicyNet | None) -> PolicyNet | None:
@@ -204,7 +212,7 @@ def progressive(
     """
     found: list[Path] = []
     for k, belief in enumerate(stages):
-        asked |= {"belief": belief, "start": found[-1].parent if found else asked.get("start")}
+        asked |= {"belief": belief, "ranges": None, "start": found[-1].parent if found else asked.get("start")}
         how: Any = {"threads": threads, "watch": watch, "save_every": save_every, "resume_if_same": True}
         found.append(train(task, Path(out) / f"stage{k + 1}", **how, **asked))
     return found
@@ -336,7 +344,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
-    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps)
+    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
     learner = PPO(env, s, spec.seed, ranges, upon)
     if parents.start is not None and spec.start is not None:
         learner.adopt(parents.start, describe_run(spec.start.run))

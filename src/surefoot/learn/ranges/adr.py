@@ -44,7 +44,7 @@ class ADR:
         if self.narrow_at >= self.widen_at:
             raise SurefootError(f"adr.narrow_at: expected below widen_at {self.widen_at:g}, found {self.narrow_at:g}")
 
-    def start(self, target: Belief, episode: int) -> "Edges":
+    def start(self, target: Belief, episode: int, training: int) -> "Edges":
         return Edges(self, target, episode)
 
 

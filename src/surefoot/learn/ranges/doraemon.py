@@ -37,7 +37,7 @@ class Doraemon:
     def __post_init__(self) -> None:
         check(self, "doraemon", alpha=(0, 1), eps=(1e-6, 10), episodes=(10, 1e9), sharpness=(4, 1e6))
 
-    def start(self, target: Belief, episode: int) -> "Widest":
+    def start(self, target: Belief, episode: int, training: int) -> "Widest":
         return Widest(self, target, episode)
 
 

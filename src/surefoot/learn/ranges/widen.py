@@ -26,7 +26,7 @@ class Widen:
     def __post_init__(self) -> None:
         check(self, "widen", above=(0, 1), episodes=(1, 1e9), step=(1e-3, 1))
 
-    def start(self, target: Belief, episode: int) -> "Widening":
+    def start(self, target: Belief, episode: int, training: int) -> "Widening":
         return Widening(self, target, episode)
 
 

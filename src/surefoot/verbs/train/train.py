@@ -14,8 +14,10 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
+from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
+from surefoot.learn.runspec import RANGES, Grows
 from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
@@ -42,8 +44,9 @@ class Train:
     belief's JSON file"""
     range: tuple[str, ...] = ()
     """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
-    ranges: Literal["fixed", "widen", "adr", "doraemon"] = "fixed"
-    """randomization: the whole belief from the start, or ranges that grow from nominal as the policy learns"""
+    ranges: Literal["task", "fixed", "ramp", "widen", "adr", "doraemon"] = "task"
+    """randomization: the whole belief from the start (fixed), ranges that grow from nominal with the steps (ramp) or as the
+    policy learns (widen, adr, doraemon), or what the task says: fixed for most, ramp for two legs"""
     start: Path | None = None
     """initialise from the nets of this run, such as one over another belief"""
     base: Path | None = None
@@ -60,6 +63,7 @@ class Train:
     settings_file: Annotated[Path | None, arg(name="settings")] = None
     """TOML file of flags (docs/train.md): flags given here win over it, and it over the task's own settings"""
     obs: tasks.ObsOverride = tasks.ObsOverride()
+    ramp: Ramp = Ramp()
     widen: Widen = Widen()
     adr: ADR = ADR()
     doraemon: Doraemon = Doraemon()
@@ -154,7 +158,7 @@ class Train:
             stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
             return learn.progressive(self.task, out, stages, **how, **taught)[-1]
         belief = belief_of(task, self.belief, watch.watch, ranges=self.range)
-        ranges = None if self.ranges == "fixed" else getattr(self, self.ranges)
+        ranges = learn.usual_ranges(task, belief, start) if self.ranges == "task" else self._ranges
         taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
             return learn.train(self.task, out, **how, **taught)
@@ -171,6 +175,10 @@ class Train:
         lesson = replace(self._lesson(task), label="action" if self.adapt == "dagger" else "latent")
         asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
         return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
+
+    @property
+    def _ranges(self) -> Grows | None:
+        return None if self.ranges == "fixed" else getattr(self, self.ranges)
 
     def _lesson(self, task: Task) -> DistillSettings:
         """The student's settings; where --steps was given and --student.steps was not, its steps change in proportion."""
@@ -214,7 +222,7 @@ class Train:
         s, obs, adapt, rma = self.student, self.obs, self.adapt != "none", self.adapt == "rma"
         own, usual = tuned(DistillSettings, task), tuned(PPOSettings, task)
         yield self.allow_changes, "--allow-changes: only with --resume"
-        for name, kind in (("widen", Widen), ("adr", ADR), ("doraemon", Doraemon)):
+        for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
@@ -243,14 +251,14 @@ class Train:
         yield adapt and s.history < least, words
         yield bool(self.through and self.range), "--range: with --through, give each stage a belief's file"
         words = "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
-        yield bool(self.through) and (self.belief != "task" or self.ranges != "fixed" or adapt), words
+        yield bool(self.through) and (self.belief != "task" or self.ranges != "task" or adapt), words
 
     def _only_follows(self, task: Task) -> None:
         """A teacher that is there already is not trained: what would train it is refused."""
         usual = tuned(PPOSettings, task)
         given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
         given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
-        given += [f"--{k}" for k, v in (("ranges", "fixed"), ("start", None), ("base", None)) if getattr(self, k) != v]
+        given += [f"--{k}" for k, v in (("ranges", "task"), ("start", None), ("base", None)) if getattr(self, k) != v]
         if given:
             raise SurefootError(
                 f"--teacher: that one is trained already, and {', '.join(given)} would train it; what a student learns "
