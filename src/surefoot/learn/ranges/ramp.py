@@ -20,7 +20,7 @@ from surefoot.learn.ranges import Ranges, check, spread
 class Ramp:
     """Settings of the ramp."""
 
-    begin: float = 0.2
+    begin: float = 0.15
     """share of the training's steps after which the ranges begin to grow"""
     end: float = 0.5
     """share after which they are whole"""
