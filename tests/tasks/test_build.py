@@ -163,6 +163,16 @@ def test_a_weak_multirotor_is_thrown_less_hard():
     assert weak.tilt < 0.5
 
 
+def test_no_centre_of_mass_is_trained_over_that_the_torque_cannot_hold():
+    """1 kg, +-1e-3 N m about x and y: an offset of 1e-5 m takes a tenth of that; off by 1.1e-4 m it turns over."""
+    xml = """<mujoco><worldbody><body name="b"><freejoint/><inertial pos="0 0 0" mass="1" diaginertia=".01 .01 .01"/><geom size=".1" mass="0"/>
+    <site name="s"/></body></worldbody><actuator><motor name="lift" site="s" gear="0 0 1 0 0 0" ctrlrange="0 20"/>
+    <motor name="roll" site="s" gear="0 0 0 1e-3 0 0" ctrlrange="-1 1"/><motor name="pitch" site="s" gear="0 0 0 0 1e-3 0" ctrlrange="-1 1"/></actuator></mujoco>"""
+    task = tasks.hover(Robot.text(xml, "drone"))
+    at = task.params.names.index("com_x")
+    assert task.belief.high[at] == pytest.approx(0.2 * 1e-3 / 2 / 9.81, rel=1e-6)
+
+
 @pytest.mark.parametrize("build", [tasks.velocity, tasks.reach, tasks.hover])
 def test_a_robot_of_another_kind_is_refused_with_what_was_expected(build):
     cart = '<mujoco><worldbody><body name="cart"><joint name="x" type="slide"/><geom size=".1"/></body></worldbody></mujoco>'

@@ -147,12 +147,16 @@ class Thrown:
         return (ObsTerm("rotor_thrust", lambda s: s.x.act, n, "control", scale=0.6 * per),) if self.lagged else ()
 
     @property
+    def torque(self) -> float:
+        """N m: what the controls can do about the weaker of roll and pitch."""
+        each = np.array([np.array(r.torque)[:2] * s for r, s in zip(self.flyer.rotors, self.scale)])
+        return float(np.abs(each).sum(0).min() / 2)
+
+    @property
     def acceleration(self) -> float:
-        """rad/s^2: what full torque gives about the weaker of roll and pitch."""
-        m = self.model
-        torque = np.array([np.array(r.torque)[:2] * s for r, s in zip(self.flyer.rotors, self.scale)])
-        inertia = m.body_inertia[m.body(self.flyer.base).id]
-        return float(np.abs(torque).sum(0).min() / 2 / max(inertia.max(), 1e-12))
+        """rad/s^2: what that torque gives."""
+        inertia = self.model.body_inertia[self.model.body(self.flyer.base).id]
+        return self.torque / max(float(inertia.max()), 1e-12)
 
     @property
     def tilt(self) -> float:
@@ -191,11 +195,14 @@ def _unknowns(thrown: Thrown, timing: Timing) -> list[unknowns.Row]:
     match, motors = unknowns.any_of([base]), unknowns.any_of(r.actuator for r in rotors)
     free = str(m.joint(int(m.body(base).jntadr[0])).name)
     lag = rotors[0].time_constant
+    off = min(
+        0.025 * arm, 0.2 * thrown.torque / float(np.abs(m.opt.gravity[2]) * m.body_mass.sum())
+    )  # m that a fifth of the torque holds
     drag = 0.1 * float(m.body_mass.sum())  # N s/m: a tenth of the weight at 10 m/s
     rows: list[tuple[Param, tuple[float, float], bool]] = [
         (Param("mass", "mass", 1.0, 0.5, 2.0, match, log=True, about="mass and inertia, as a multiple"), (0.85, 1.2), True),
-        (Param("com_x", "com_x", 0.0, -0.36 * arm, 0.36 * arm, match, "add", "m", about="centre of mass, forward"), (-0.025 * arm, 0.025 * arm), True),
-        (Param("com_y", "com_y", 0.0, -0.36 * arm, 0.36 * arm, match, "add", "m", about="centre of mass, left"), (-0.025 * arm, 0.025 * arm), True),
+        (Param("com_x", "com_x", 0.0, -0.36 * arm, 0.36 * arm, match, "add", "m", about="centre of mass, forward"), (-off, off), True),
+        (Param("com_y", "com_y", 0.0, -0.36 * arm, 0.36 * arm, match, "add", "m", about="centre of mass, left"), (-off, off), True),
         (Param("strength", "strength", 1.0, 0.5, 1.5, motors, about="thrust of every rotor, as a multiple (battery, propeller wear)"), (0.88, 1.12), True),
         (Param("rotor_1", "strength", 1.0, 0.7, 1.3, unknowns.any_of([rotors[0].actuator]), about="thrust of one rotor against the others"), (0.96, 1.04), len(rotors) > 1),
         (Param("motor_time", "motor_time", lag or 0.05, 0.4 * (lag or 0.05), 4 * (lag or 0.05), motors, "set", "s", log=True, about="time constant of the motors"), (0.8 * lag, 1.3 * lag), thrown.lagged),
