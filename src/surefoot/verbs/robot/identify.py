@@ -16,7 +16,7 @@ from surefoot.report import Badge, Block, Column, Report, Table, Text, Watch
 from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
-    from surefoot.real2sim.identify.result import Identified
+    from surefoot.real2sim.identify.result import Identified, Learned
     from surefoot.sim.engine import Engine
 
 
@@ -37,6 +37,8 @@ class Identify:
     """cma searches with CMA-ES first, for costs that stiction or contacts make rough"""
     hold: float = 0.25
     """fraction of each log, at its end, held out for testing"""
+    last: float | None = None
+    """window length of the last stage, s; default: the whole log, up to 20 s, shorter where the motion is unstable"""
     known_start: bool = False
     """each log starts exactly in the state of its first row"""
     machine: Machine = Machine()
@@ -60,7 +62,10 @@ class Identify:
         if self.check:
             for file, world, log in zip(self.logs, worlds, logs):
                 checked(world, log, file, watch)
-        how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
+        if self.last is not None and not self.last > 0:
+            raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
+        starts = "known" if self.known_start else "estimated"
+        how = How(hold=self.hold, how=self.how, last=self.last, starts=starts)  # type: ignore[arg-type]
         with naming(*self.logs):
             found = identify(worlds, belief, logs, how, self.signals, watch, warn=False)
         title = f"{self.model} from {', '.join(map(str, self.logs))}"
@@ -119,9 +124,21 @@ def _params(found: "Identified") -> Table:
                 *(["at the end of its range"] if p.at_bound else []),
                 *([] if p.determined else ["not determined by this log"]),
             ]
-            rows.append([p.name, p.before, p.value, f"{p.low:.4g} .. {p.high:.4g}", p.unit or "-", "; ".join(words)])
+            unit = p.unit or ("x model" if p.si else "-")
+            rows.append([p.name, p.before, p.value, f"{p.low:.4g} .. {p.high:.4g}", unit, _si(p), "; ".join(words)])
     number = lambda name: Column(name, form=".4g")  # noqa: E731
-    return Table.of(["unknown", number("before"), number("after"), "95 % interval", "unit", ""], rows)
+    head = ["unknown", number("before"), number("after"), "95 % interval", "unit", "in SI", ""]
+    if not any(row[5] for row in rows):
+        head, rows = [*head[:5], ""], [[*row[:5], row[6]] for row in rows]
+    return Table.of(head, rows)
+
+
+def _si(p: "Learned") -> str:
+    """What a multiple makes of the model's values."""
+    if p.si is None:
+        return ""
+    low, high, unit = p.si
+    return f"{low:.4g}{f' .. {high:.4g}' if f'{high:.4g}' != f'{low:.4g}' else ''} {unit}".rstrip()
 
 
 def _remarks(found: "Identified") -> list[str]:
