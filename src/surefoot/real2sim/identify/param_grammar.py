@@ -175,6 +175,8 @@ def _check_span(called: str, target: str, ops: tuple[str, ...], has: bool, span:
 
 def _model_value(model: mujoco.MjModel, target: Target | None, names: list[str]) -> float | None:
     """The median of the model's values, where a target has one for each object."""
+    if target is TARGETS["gravity"]:
+        return float(np.linalg.norm(model.opt.gravity))
     if target is None or not names or target.ops == ("scale",) or len(target.fields) != 1 and target.objects != "body":
         return 1.0 if target is not None and target.objects == "actuator" else None
     field = getattr(model, target.fields[0])

@@ -12,7 +12,7 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
-from surefoot.report import Badge, Block, Column, Report, Table, Text, Watch
+from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
 from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Identify:
     """run preflight on the logs first"""
     save: Path | None = None
     """write the belief (.json), to train over or to replay with"""
+    save_model: Path | None = None
+    """write the model with the fitted numbers as MJCF (.xml), into the model's own folder where it names meshes"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
@@ -55,8 +57,13 @@ class Identify:
             raise SurefootError("identify: expected at least one log")
         if self.how not in ("least-squares", "cma"):
             raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        reads = (*self.logs, self.mapping, self.model)
         if self.save:
-            files.check_writable(self.save, "--save", ".json", (*self.logs, self.mapping, self.model))
+            files.check_writable(self.save, "--save", ".json", reads)
+        if self.save_model:
+            files.check_writable(self.save_model, "--save-model", ".xml", reads)
+            if tasks.is_reference(self.model):
+                raise SurefootError(f"--save-model: {self.model} is a task, expected a model file")
         logs = [read(file, self.mapping, watch) for file in self.logs]
         worlds, belief = self._unknowns(logs)
         if self.check:
@@ -77,9 +84,33 @@ class Identify:
         if self.save:
             found.belief.write(self.save)
             blocks += (Text(f"belief: {self.save}"),)
-        saved = f" --belief {quote(str(self.save))}" if self.save else ""
-        lacks = not found.white and tasks.is_reference(self.model) and self.machine == Machine()
-        return Report(title, _facts(found), blocks, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
+        if self.save_model:
+            blocks += self._model(self.save_model, found)
+        return Report(title, _facts(found), blocks, self._next(about, found.white))
+
+    def _next(self, about: str, white: bool) -> str:
+        """Replay what was fitted, or find what is missing; where nothing was saved, first keep it."""
+        if self.save is None:
+            words = f" --learn {quote(','.join(self.learn))}" if self.learn else ""
+            about = asked(self.model, self.logs, self.mapping, self.machine)
+            return f"surefoot identify {about}{words} --save {quote(f'{self.logs[0].stem}-belief.json')}"
+        lacks = not white and tasks.is_reference(self.model) and self.machine == Machine()
+        return f"surefoot {'missing' if lacks else 'replay'} {about} --belief {quote(str(self.save))}"
+
+    def _model(self, out: Path, found: "Identified") -> tuple[Block, ...]:
+        """The model file as it was driven, free again where its base was fixed, with the fitted numbers."""
+        from surefoot.real2sim.plant import Plant
+        from surefoot.sim.model.fitted import write_fitted
+
+        spec = Plant(self.model, False, self.machine.kp, self.machine.kd).spec()
+        left = write_fitted(spec, found.belief.params, found.e)
+        if any(spec.meshes) and out.resolve().parent != Path(self.model).resolve().parent:
+            raise SurefootError(
+                f"--save-model: {out}: expected a file in {Path(self.model).resolve().parent}, whose meshes the model names"
+            )
+        files.write(out, spec.to_xml().encode())
+        words = f"not in the model, since MJCF has no place for them: {', '.join(left)}"
+        return (Text(f"model: {out}"), *([Note(words, True)] if left else []))
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: of a task, the missing physics; of a model, a more informative motion."""
