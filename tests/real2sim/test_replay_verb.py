@@ -20,10 +20,11 @@ PENDULUM = """<mujoco><compiler angle="radian"/><option timestep="0.001" integra
 <worldbody><body name="arm"><joint name="hinge" axis="0 1 0" damping=".05" armature=".01" limited="true" range="-9 9"/>
 <inertial pos="0 0 -.5" mass="2" diaginertia=".02 .02 .02"/></body></worldbody>
 <actuator><motor name="motor" joint="hinge"/></actuator></mujoco>"""
+NONE = Params()
 ARMATURE = Params((Param("armature", "armature", 0.01, 1e-4, 10.0, op="set", unit="kg m^2", log=True),))
 
 
-def swung(params=Params(), e=(), seconds=3.0, xml=PENDULUM):
+def swung(params=NONE, e=(), seconds=3.0, xml=PENDULUM):
     """A log of a pendulum under a smooth torque, with that torque as measured at each row: between two controls."""
     w = world(mujoco.MjSpec.from_string(xml), params, 0.005)
     t = w.dt * np.arange(round(seconds / w.dt) + 1)
