@@ -108,17 +108,17 @@ def _treat(case: Case, cause: Cause, param: str) -> Prescription:
     return Prescription(f"learn the missing force: {what}", f"surefoot missing {on}")
 
 
-def further_log(task: Task, first: Cause, second: Cause | None) -> str:
+def further_log(case: Case, first: Cause, second: Cause | None) -> str:
     """A log that would separate two causes, or confirm the first."""
     if second is None:
         return "not needed: no other cause has more evidence than chance"
     gap = first.evidence - second.evidence
     if gap > SURE:
-        return f"not needed: {second.kind}, the next cause, is {gap:.0f} nats behind; to confirm, {_separating(task, first, second)}"
-    return _separating(task, first, second)
+        return f"not needed: {second.kind}, the next cause, is {gap:.0f} nats behind; to confirm, {_separating(case, first, second)}"
+    return _separating(case, first, second)
 
 
-def _separating(task: Task, first: Cause, second: Cause) -> str:
+def _separating(case: Case, first: Cause, second: Cause) -> str:
     pair = {first.kind, second.kind}
     if first.branch == second.branch == "contract":
         return "record the column `observation` (the policy's input): then each term is compared by itself"
@@ -132,5 +132,5 @@ def _separating(task: Task, first: Cause, second: Cause) -> str:
         return "record steps in the command, each ten periods or longer: a delay shifts them, a slow motor rounds them, late commands scatter them"
     if pair & {"sensor bias", "encoder offset", "imu misalignment"}:
         return "record two known poses at rest: a sensor's error is the same in both, a model's error is not"
-    names = ",".join(p.name for p in task.params if p.target not in ("noise", "bias", "push", "pull", "task"))
-    return f"record an informative motion: surefoot explore {task.name} --learn {names}"
+    names = ",".join(p.name for p in case.task.params if p.target not in ("noise", "bias", "push", "pull", "task"))
+    return f"record an informative motion: surefoot explore {case.name} --learn {names}"

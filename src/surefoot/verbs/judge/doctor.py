@@ -10,6 +10,7 @@ from tyro.conf import FlagConversionOff, Positional, arg
 
 from surefoot import files
 from surefoot.belief import Belief
+from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import run_of
 from surefoot.report import Axis, Badge, Column, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
@@ -28,7 +29,7 @@ SHOWN, DRAWN = 5, 8  # causes in the table, and in the plot
 @dataclass(frozen=True)
 class Doctor:
     policy: Positional[Path]
-    """a run's folder or a policy.onnx"""
+    """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     log: Positional[Path]
     """the robot's log, with `action` and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
@@ -66,9 +67,10 @@ class Doctor:
             weighed = found.weighed(first)
             after = consequences(policy, task, belief, weighed.hypothesis if weighed else None)
         unfit = after is not None and after.fails_nominal
-        cure = prescribe(self._case(task), first, after, found.left)
+        case = self._case(task, policy.contract)
+        cure = prescribe(case, first, after, found.left)
         settled = after is not None and (after.fails_nominal or after.harmless)
-        further = further_log(task, first, found.second) if first and not settled else ""
+        further = further_log(case, first, found.second) if first and not settled else ""
         branches = [asdict(b) for b in found.branches()]
         facts = found.to_json() | {
             "healthy": found.healthy and not unfit, "trained_over": trained,
@@ -97,13 +99,16 @@ class Doctor:
             return task.belief, "the task's range (no run.json has the one it was trained over)"
         return belief_of(task, self.belief, watch), f"the range of --belief {self.belief}"
 
-    def _case(self, task: Task) -> "Case":
+    def _case(self, task: Task, contract: Contract) -> "Case":
         from surefoot.doctor.prescription import Case
+        from surefoot.tasks.known import recall, task_flag
 
         settings = run_of(self.policy).get("settings")
         steps = settings.get("steps") if isinstance(settings, dict) else 0
         log = quote(str(self.log)) + (f" --map {quote(str(self.mapping))}" if self.mapping else "")
-        return Case(task, quote(str(self.policy)), log, steps if isinstance(steps, int) else 0, self.task)
+        reference = self.task or recall(contract.parents) or ""
+        policy = quote(str(self.policy)) + task_flag(self.task, contract)
+        return Case(task, policy, log, steps if isinstance(steps, int) else 0, reference)
 
 
 def _in_order(policy: Path, log: Path) -> None:
