@@ -80,7 +80,7 @@ def test_verbs_take_the_name_and_write_nothing_into_the_package(tmp_path, monkey
     before, name = content(shipped.HOME / "balance"), Path("balance")
     found = Eval(name, best=True, episodes=4).run(unwatched)
     assert found.facts["policy"] == "balance" and found.next == "surefoot play balance"
-    Gate(name, episodes=4).run(unwatched)
+    Gate(name, episodes=20).run(unwatched)
     assert (tmp_path / "runs" / "shipped-balance" / "gate.json").is_file()
     page = Sweep((name,), "cart_mass", points=2, episodes=2).run(unwatched).page
     assert page == Path("runs/shipped-balance/sweep-cart_mass.html")

@@ -64,4 +64,4 @@ RANGES = {
 
 def hover() -> Task:
     task = build.hover(Robot.text(xml(), "hover"), ranges=RANGES)
-    return replace(task, name="hover", about="quadrotor recovers from a throw")
+    return replace(task, name="hover", about="quadrotor recovers when thrown")

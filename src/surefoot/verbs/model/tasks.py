@@ -10,9 +10,9 @@ from surefoot.task import Task
 from surefoot.verbs.arguments import goal
 from surefoot.verbs.judge.gate import badge
 
-WORDS = """success: an episode lasts this long, and its error stays within this limit
-policy: what the gate says of the trained policy that ships with surefoot; use the
-task's name in place of a run: surefoot play TASK, eval TASK, gate TASK"""
+WORDS = """lasts, error: an episode succeeds if it lasts this long with an error within this
+policy: the gate's verdict on a trained policy that comes with surefoot; use the
+        task's name in place of a run: surefoot play TASK, eval TASK, gate TASK"""
 
 
 @dataclass(frozen=True)
