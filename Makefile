@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check slow bench docs clean
+.PHONY: demo test check slow bench policies docs clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ bench: $(VENV)/.developer  ## every benchmark that takes minutes, recorded in be
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks.throughput --record
 	$(BIN)/python -m benchmarks.learn --record
+
+policies: $(VENV)/.developer  ## train, judge and gate the policies that ship in the package; ONLY=walk makes one; a stopped one goes on
+	$(BIN)/python -m benchmarks.policies $(ONLY)
 
 docs: $(VENV)/.developer  ## the documentation as a site, in build/site; a warning is an error
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

@@ -2,6 +2,7 @@
 
 Faults and their strengths are in faults.py. Each log is 30 s of a trained policy on a machine with sensor noise, without the
 column `observation`; the doctor sees policy, task and log. Seeds 0 to 4 are reported; it was developed on seeds from 100 on.
+`go1` is a policy of others (go1_faults.py).
 """
 
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.faults import FAULTS, deployed
+from benchmarks.go1_faults import go1
 from benchmarks.measure import Row, row, said
 from surefoot import tasks
 from surefoot.deploy import bundle
@@ -59,7 +61,7 @@ def part(robot: str, quick: bool) -> Iterator[Row]:
     yield row(f"{robot}: healthy called healthy", share(healthy), f"of {len(healthy)}", at_least=0.95)
 
 
-PARTS = {robot: (lambda quick, robot=robot: part(robot, quick)) for robot in FAULTS}
+PARTS = {robot: (lambda quick, robot=robot: part(robot, quick)) for robot in FAULTS} | {"go1": go1}
 
 if __name__ == "__main__":
     measure.main("doctor", __doc__.split("\n")[0], PARTS)

@@ -6,9 +6,6 @@ T = 2 pi sqrt(I / (m g l)) for small swings of a pendulum with inertia I about i
 import numpy as np
 
 import surefoot as sf
-from surefoot.sim.engine import Engine, compile_for
-from surefoot.sim.model.load import load_string
-from surefoot.world import Chance, Start
 
 XML = """
 <mujoco><option timestep="0.002" integrator="RK4"/>
@@ -16,21 +13,13 @@ XML = """
 <inertial pos="0 0 -1" mass="1" diaginertia=".01 .01 .01"/><geom size=".05" pos="0 0 -1"/></body></worldbody></mujoco>"""
 
 params = sf.Params((sf.Param("gravity", "gravity", 9.81, 1.0, 25.0, op="set", unit="m/s^2"),))
-model = compile_for(load_string(XML, "pendulum").spec, params)
-world = Engine(model, params, n=8, substeps=1)
+world = sf.make_world(sf.Robot.text(XML, "pendulum"), params, n=8)
 gravity = np.linspace(1.6, 24.8, 8)[:, None]  # from the Moon to Jupiter
-world.reset(np.arange(8), gravity, Start(np.full((8, 1), 0.05), np.zeros((8, 1)), np.zeros((8, 0))))
-
-crossings: list[list[float]] = [[] for _ in range(8)]
-before = world.state.q.copy()
-for k in range(6000):
-    world.step(np.zeros((8, 0)), Chance(0, k, world.dt))
-    for i in np.flatnonzero((before[:, 0] > 0) & (world.state.q[:, 0] <= 0)):
-        crossings[i].append((k + 1) * world.dt)
-    before = world.state.q.copy()
+motion = sf.simulate(world, gravity, np.full((8, 1), 0.05), np.zeros((8, 1)), np.zeros((8, 6000, 0)))
 
 print("gravity   period   closed form")
-for g, times in zip(gravity[:, 0], crossings):
-    period, expected = float(np.diff(times).mean()), 2 * np.pi * np.sqrt(1.01 / g)
+for g, q in zip(gravity[:, 0], motion.q[..., 0]):
+    crossings = world.dt * np.flatnonzero((q[:-1] > 0) & (q[1:] <= 0))
+    period, expected = float(np.diff(crossings).mean()), 2 * np.pi * np.sqrt(1.01 / g)
     print(f"{g:7.2f}  {period:7.4f}      {expected:7.4f}")
     assert abs(period / expected - 1) < 2e-3

@@ -2,39 +2,29 @@
 
 Train a cart-pole where gravity is 9.8 and the cart 1 kg; meet a "real world" of gravity 12, cart 1.5 kg, pole 0.2 kg and
 noisy sensors; train over randomized physics; meet it again; compare both in 20 variations wider than any training; find
-gravity and the cart's mass from a few falls, by the tutorial's grid and by identification on the same log; then approach the real world in three stages, and in one go. Several seeds, so that what is luck can be seen.
+gravity and the cart's mass from a few falls, by the tutorial's grid and by identification on the same log; then approach the
+real world in three stages, and in one go. Several seeds show what is luck.
 
     python examples/04_the_founding_tutorial.py [--quick] [--seeds 3] [--out FOLDER]
 
-Stopped and asked again, it goes on where it stopped.
+Started again after a stop, it continues where it stopped.
 """
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from surefoot import tasks
-from surefoot.belief import Belief, Box, point
-from surefoot.deploy import bundle
-from surefoot.errors import SurefootError
-from surefoot.learn.loop import Stopped
-from surefoot.learn.train import progressive, settings_for, train
-from surefoot.log import Log
-from surefoot.params import Params
-from surefoot.policy import Policy, PolicyState
-from surefoot.real2sim.episodes import logged
-from surefoot.real2sim.identify import Identify, identify
-from surefoot.report import Watch
-from surefoot.rng import stream
-from surefoot.tasks.rollout import evaluate
-from surefoot.world import Chance, Start
+import surefoot as sf
 
-TASK = tasks.resolve("balance-discrete")  # CartPole-v1, to the last digit
-HOME = tasks.nominal(TASK)
+NAME = "balance-discrete"  # CartPole-v1, to the last digit
+TASK = sf.resolve(NAME)
+HOME = sf.point(TASK.params, TASK.params.nominal)
 REAL = {"gravity": 12.0, "cart_mass": 1.5, "pole_mass": 0.2, "noise": 0.05}
 RANDOMIZED = {"gravity": (8.0, 14.0), "cart_mass": (0.5, 2.0), "pole_mass": (0.05, 0.3), "noise": (0.0, 0.1)}
 VARIATIONS = {"gravity": (7.0, 15.0), "cart_mass": (0.3, 2.5), "pole_mass": (0.03, 0.4), "noise": (0.0, 0.15)}
@@ -46,95 +36,91 @@ STAGES = (
 )
 
 
-def uniform(ranges: dict[str, tuple[float, float]]) -> Box:
+def uniform(ranges: dict[str, tuple[float, float]]) -> sf.Box:
     """Uniform, as the tutorial draws: not in ratio, though masses are on a log scale here."""
-    return Box.ranges(Params(tuple(replace(p, log=False) for p in TASK.params)), ranges)
+    return sf.Box.ranges(sf.Params(tuple(replace(p, log=False) for p in TASK.params)), ranges)
 
 
-def score(policy: Policy, worlds: Belief | np.ndarray, episodes: int = 50) -> np.ndarray:
+def score(policy: sf.Run, worlds: sf.Belief | np.ndarray, episodes: int = 50) -> np.ndarray:
     """Returns of episodes, at most 500 each: drawn from a belief, or `episodes` in each world given."""
-    if isinstance(worlds, Belief):
-        return evaluate(policy, tasks.env(TASK, episodes, worlds, seed=1000)).returns
+    if isinstance(worlds, sf.Belief):
+        return sf.evaluate(policy, belief=worlds, episodes=episodes, seed=1000).returns
     e = np.repeat(worlds, episodes, 0)
-    return evaluate(policy, tasks.env(TASK, len(e), HOME, seed=1000), e=e).returns.reshape(len(worlds), episodes)
+    return sf.evaluate(policy, e=e, seed=1000).returns.reshape(len(worlds), episodes)
 
 
 def steps(out: Path, seed: int, scale: float = 1.0) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """The tutorial's trainings with one seed: what was measured -> mean return, and each policy's in every variation."""
+    """The tutorial's trainings with one seed: name of a measurement -> mean return, and each policy's in every variation."""
     real, beliefs = world(REAL), [world(stage) for stage in STAGES]
-    few = {"envs": 8, "horizon": 256}  # so that 30 000 steps are many whole episodes
-    budget = lambda n: settings_for("balance-discrete", {"steps": int(n * scale), **few})  # noqa: E731
 
-    def learned(name: str, belief: Belief, n: int, start: Path | None = None) -> Path:
-        how = {"watch": watcher(f"{name}, seed {seed}"), "resume_if_same": True}
-        return train(
-            "balance-discrete", out / f"{name}{seed}", seed=seed, belief=belief, settings=budget(n), start=start, **how
-        )
+    def learned(name: str, belief: sf.Belief, n: int, start: sf.Run | None = None) -> sf.Run:
+        few = {"envs": 8, "horizon": 256, "steps": int(n * scale)}  # so that 30 000 steps are many whole episodes
+        folder, watch = out / f"{name}{seed}", watcher(f"{name}, seed {seed}")
+        how = {"seed": seed, "belief": belief, "change": few, "start": start and start.folder}
+        return sf.train(NAME, folder, watch=watch, resume_if_same=True, **how)
 
     narrow = learned("standard", HOME, 50_000)
     broad = learned("randomized", uniform(RANDOMIZED), 100_000)
-    watch = watcher(f"stages, seed {seed}")
-    how = {"seed": seed, "settings": budget(30_000), "start": broad.parent}
-    stages = progressive("balance-discrete", out / f"stages{seed}", beliefs, watch=watch, **how)
-    straight = learned("straight", real, 90_000, broad.parent)
+    stages: list[sf.Run] = []
+    for k, belief in enumerate(beliefs):  # each starts with what the last one learned
+        stages.append(learned(f"stage{k + 1}-", belief, 30_000, stages[-1] if stages else broad))
+    straight = learned("straight", real, 90_000, broad)
 
     found = {}
-    each = {"standard": bundle.load(narrow), "randomized": bundle.load(broad)}
+    each = {"standard": narrow, "randomized": broad}
     varied = {name: score(policy, variations(), 10).mean(1) for name, policy in each.items()}
     for name, policy in each.items():
         found[f"{name}, at home"] = score(policy, HOME).mean()
         found[f"{name}, in the real world"] = score(policy, real).mean()
         found[f"{name}, mean of 20 variations"] = varied[name].mean()
         found[f"{name}, worst of 20 variations"] = varied[name].min()
-    for k, (path, belief) in enumerate(zip(stages, beliefs)):
-        found[f"stage {k + 1}, where it trained"] = score(bundle.load(path), belief).mean()
-    found["after the stages, in the real world"] = score(bundle.load(stages[-1]), real).mean()
-    found["straight to it for as long, in the real world"] = score(bundle.load(straight), real).mean()
+    for k, (run, belief) in enumerate(zip(stages, beliefs)):
+        found[f"stage {k + 1}, where it trained"] = score(run, belief).mean()
+    found["after the stages, in the real world"] = score(stages[-1], real).mean()
+    found["straight to it for as long, in the real world"] = score(straight, real).mean()
     return found, varied
 
 
-def world(e: dict[str, float]) -> Belief:
-    return point(TASK.params, TASK.params.vector(e))
+def world(e: dict[str, float]) -> sf.Belief:
+    return sf.point(TASK.params, TASK.params.vector(e))
 
 
-def watcher(name: str) -> Watch:
-    """Tells on stderr how far a training is."""
+def watcher(name: str) -> Callable[[Any], None]:
+    """Shows on stderr how far a training is."""
     return lambda p: print(f"\r{name}: {100 * (p.share or 0):.0f} % ", end="\n" * (p.share == 1), file=sys.stderr)
 
 
-class Coin(Policy):
-    """Pushes left or right, as chance has it: the tutorial's way to explore."""
+class Coin(sf.Policy):
+    """Pushes left or right at random: the tutorial's way to explore."""
 
     def __init__(self, seed: int):
-        self.rng = stream(seed, "coin")
+        self.rng = np.random.default_rng(seed)
 
-    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+    def step(self, s: dict[str, np.ndarray], obs: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         return s, self.rng.integers(0, 2, len(obs))
 
 
 def identification(seed: int, falls: int = 5) -> dict[str, float]:
     """Gravity and cart of the real world, from a log of about 100 rows: by grid and by `identify`, with its interval."""
     noise = {"joint_pos": REAL["noise"], "joint_vel": REAL["noise"]}
-    log = logged(Coin(seed), tasks.env(TASK, falls, world(REAL), seed), noise)
+    log = sf.log_episodes(Coin(seed), sf.make_env(TASK, falls, world(REAL), seed), noise)
     found = {f"{name}, by grid": value for name, value in by_grid(log).items()}
-    fit = identify(tasks.env(TASK, 1).world, Box.ranges(TASK.params, UNKNOWN), log, Identify(hold=0.0))
+    fit = sf.identify(sf.make_env(TASK, 1).world, sf.Box.ranges(TASK.params, UNKNOWN), log)
     for p in fit.params:
         if p.name in UNKNOWN:
             found |= {f"{p.name}, identified": p.value, f"{p.name}, least": p.low, f"{p.name}, most": p.high}
     return found
 
 
-def by_grid(log: Log) -> dict[str, float]:
+def by_grid(log: sf.Log) -> dict[str, float]:
     """The tutorial's search: of 10 x 10 worlds the one that best predicts each row from the noisy row before it."""
     q, v, u = log["joint_pos"], log["joint_vel"], log["control"]
-    rows = np.flatnonzero(np.isfinite(u[:-1, 0]) & np.isfinite(u[1:, 0]))  # an empty row parts two falls
-    model, least, best = tasks.env(TASK, len(rows)).world, np.inf, {}
+    rows = np.flatnonzero(np.isfinite(u[:-1, 0]) & np.isfinite(u[1:, 0]))  # an empty row separates two falls
+    model, least, best = sf.make_env(TASK, len(rows)).world, np.inf, {}
     for gravity, cart in product(*(np.linspace(low, high, 10) for low, high in UNKNOWN.values())):
         e = np.tile(TASK.params.vector({"gravity": gravity, "cart_mass": cart}), (len(rows), 1))
-        model.reset(np.arange(len(rows)), e, Start(q[rows], v[rows], u[rows]))
-        model.step(u[rows], Chance(0, 0, model.dt))
-        x = model.state
-        error = np.square(x.q - q[rows + 1]).sum() + np.square(x.v - v[rows + 1]).sum()
+        x = sf.simulate(model, e, q[rows], v[rows], u[rows, None])
+        error = np.square(x.q[:, 0] - q[rows + 1]).sum() + np.square(x.v[:, 0] - v[rows + 1]).sum()
         if error < least:
             least, best = error, {"gravity": gravity, "cart_mass": cart}
     return best
@@ -143,7 +129,7 @@ def by_grid(log: Log) -> dict[str, float]:
 def variations() -> np.ndarray:
     """20 worlds, uniform in ranges wider than any training's; the same for every policy and seed."""
     low, high = (TASK.params.vector({k: r[i] for k, r in VARIATIONS.items()}) for i in (0, 1))
-    return low + (high - low) * stream(0, "variations").random((20, len(low)))
+    return low + (high - low) * np.random.default_rng(0).random((20, len(low)))
 
 
 def main(out: Path, quick: bool, seeds: int) -> None:
@@ -185,5 +171,5 @@ if __name__ == "__main__":
     folder = asked.out or Path("runs/tutorial-quick" if asked.quick else "runs/tutorial")
     try:
         main(folder, asked.quick, 1 if asked.quick else max(1, asked.seeds))
-    except (SurefootError, Stopped) as error:
+    except sf.SurefootError as error:
         sys.exit(f"\n{error}")

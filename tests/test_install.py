@@ -83,7 +83,7 @@ def test_every_extra_that_a_refusal_names_exists():
 def test_the_core_alone_can_be_asked_for_help(tmp_path):
     done = verb(tmp_path, "--help")
     assert done.returncode == 0 and all(f"  {name} " in done.stdout for name in VERBS) and done.stderr == ""
-    assert "List the ready tasks and what counts as success in each." in done.stdout
+    assert "List the ready tasks, what counts as success in each, and which have a trained policy." in done.stdout
     for name in ("tasks", "look", "gate", "eval", "log", "export"):
         done = verb(tmp_path, name, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"surefoot {name}: ") and done.stderr == "", name

@@ -31,6 +31,7 @@ NOUNS = {
     "policy",
     "log",
     "verdict",
+    "shipped",
     "report",
 }
 # each room and those it may import from; the nouns are open to all

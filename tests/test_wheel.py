@@ -65,6 +65,7 @@ def test_the_wheel_works_outside_the_clone(bare):
     assert str(bare) in run(bare, "python", "-c", "import surefoot; print(surefoot.__file__)")
     assert run(bare, "surefoot", "cross", "balance", "--help").startswith("surefoot cross: ")
     assert "balance" in run(bare, "surefoot", "tasks")
+    assert '"success"' in run(bare, "surefoot", "eval", "balance", "--episodes", "4", "--json")
     (bare / "robot.xml").write_text(walk.xml())
     assert "next: surefoot train task.py" in run(bare, "surefoot", "new", "velocity", "robot.xml", "--out", "task.py")
     assert "policy: run/policy.onnx" in run(bare, "surefoot", "train", "task.py", "--out", "run", *FEW)

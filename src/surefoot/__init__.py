@@ -24,14 +24,15 @@ PUBLIC = {
     },
     "tasks": {
         "velocity": "tasks:velocity", "reach": "tasks:reach", "hover": "tasks:hover", "resolve": "tasks:resolve",
-        "make_env": "tasks:env",
+        "make_env": "tasks:env", "make_world": "sim.simulate:make_world", "simulate": "sim.simulate:simulate",
+        "audit": "sim.audit:audit",
     },
     "verbs": {
         "train": "verbs.script:train", "resume": "verbs.script:resume", "PPOSettings": "learn.settings:PPOSettings",
         "Judging": "learn.settings:Judging", "evaluate": "verbs.script:evaluate", "judge": "verbs.script:judge",
         "export": "verbs.script:export", "rehearse": "verbs.script:rehearse", "load_policy": "deploy.bundle:load",
         "record": "tasks.record:record", "replay": "real2sim.replay:replay", "identify": "real2sim.identify:identify",
-        "diagnose": "doctor.diagnosis:diagnose",
+        "diagnose": "doctor.diagnosis:diagnose", "log_episodes": "real2sim.episodes:logged", "learn_delta": "verbs.script:learn_delta",
     },
 }  # fmt: skip
 """group -> public name -> where it is: module:name. `gate` and `cross` are rooms, so their verbs are `judge` and `rehearse`"""

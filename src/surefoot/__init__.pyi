@@ -14,9 +14,13 @@ from surefoot.log import Log as Log
 from surefoot.params import Param as Param
 from surefoot.params import Params as Params
 from surefoot.policy import Policy as Policy
+from surefoot.real2sim.episodes import logged as log_episodes
 from surefoot.real2sim.identify import identify as identify
 from surefoot.real2sim.replay import replay as replay
 from surefoot.robot import Robot as Robot
+from surefoot.sim.audit import audit as audit
+from surefoot.sim.simulate import make_world as make_world
+from surefoot.sim.simulate import simulate as simulate
 from surefoot.task import Task as Task
 from surefoot.tasks import env as make_env
 from surefoot.tasks import hover as hover
@@ -28,6 +32,7 @@ from surefoot.verbs.script import Run as Run
 from surefoot.verbs.script import evaluate as evaluate
 from surefoot.verbs.script import export as export
 from surefoot.verbs.script import judge as judge
+from surefoot.verbs.script import learn_delta as learn_delta
 from surefoot.verbs.script import rehearse as rehearse
 from surefoot.verbs.script import resume as resume
 from surefoot.verbs.script import train as train

@@ -187,7 +187,7 @@ _ALL = (
         PLAYGROUND_NOISE, ("mass of every link x0.9 .. x1.1", "joint angle offset +-0.05 rad"),
     ),
     Preset(
-        "isaaclab-velocity", "any, as ANYmal has it", "legged",
+        "isaaclab-velocity", "any legged", "legged",
         Source("isaac-sim/IsaacLab", f"{VELOCITY}/velocity_env_cfg.py", "2025, a60b949"),
         {
             "friction": ISAACLAB_FRICTION, "payload": added(-5.0, 5.0, "kg"), "com_x": added(-0.05, 0.05, "m"),

@@ -164,8 +164,8 @@ def test_gains_for_bare_motors_are_refused_by_servos(here, capsys):
     "words, error",
     [
         ("--plot x.png", "--plot: x.png: expected a name that ends in .html"),
-        ("--resync 0", "resync: expected at least 1, found 0"),
-        ("--resync -3", "resync: expected at least 1, found -3"),
+        ("--resync 0", "--resync: expected at least 1, found 0"),
+        ("--resync -3", "--resync: expected at least 1, found -3"),
         ("--belief log.npz", "log.npz: expected a JSON text, found what is no text"),
     ],
 )

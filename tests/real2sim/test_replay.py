@@ -173,7 +173,10 @@ def test_a_pause_parts_a_log_and_no_window_runs_across_it():
 
 def test_a_log_of_another_rate_is_refused_not_parted():
     log = recorded(pendulum())
-    with pytest.raises(SurefootError, match="rows 0 and 1 are 0.1 s apart, expected 0.01; resample it first"):
+    with pytest.raises(
+        SurefootError,
+        match="rows 0 and 1 are 0.1 s apart, expected 0.01; resample it: `surefoot log FILE --rate 100 --save",
+    ):
         windows(pendulum(), Log(10 * log.time, log.columns), 10)
 
 

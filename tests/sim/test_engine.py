@@ -290,6 +290,10 @@ FREE_TARGETS = (
 )
 
 
+ROTOR = """<mujoco><worldbody><body name="base"><joint name="yaw" axis="0 0 1"/><geom size=".1"/><site name="r"/></body></worldbody>
+<actuator><motor name="rotor" site="r" gear="0 0 1 0 0 -.02" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_target_of_the_vocabulary_acts_on_a_model_that_has_it(name):
     model = {
@@ -297,6 +301,7 @@ def test_every_target_of_the_vocabulary_acts_on_a_model_that_has_it(name):
         **{stop: PENDULUM.replace('armature=".01"', 'armature=".01" range="-.1 .1"') for stop in ("stop_low", "stop_high")},
         "tendon_limit": PENDULUM.replace('<position name="servo" joint="hinge"', '<position name="servo" tendon="wire"').replace(
             "<actuator>", '<tendon><fixed name="wire" actuatorfrcrange="-1 1"><joint joint="hinge" coef="1"/></fixed></tendon><actuator>'),
+        "yaw_torque": ROTOR,
         "motor_time": PENDULUM.replace('<position name="servo" joint="hinge" kp="20" kv="1"', '<general name="servo" joint="hinge" dyntype="filter" dynprm=".05"'),
     }  # fmt: skip
     xml = model.get(name, FALL if name in FREE_TARGETS or name.startswith("inertia_") else PENDULUM)

@@ -14,7 +14,7 @@ os.environ["PYTHONSAFEPATH"] = "1"
 
 import surefoot
 from surefoot.errors import SurefootError, in_words
-from surefoot.verbs import GROUPS, load
+from surefoot.verbs import GROUPS, load, shadowed
 
 BAD_INPUT, DEFECT = 2, 70  # the second as in sysexits.h: the fault is not the input's
 
@@ -95,9 +95,12 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
 def _run(verb: Any, as_json: bool) -> Callable[[], int]:
     """Run a verb and write its page; what is returned shows the report, and gives the exit code."""
     from surefoot.cli.terminal import Line, Plain, show
+    from surefoot.report import Progress
 
     say = Plain(stderr=as_json)
     line = Line(say)
+    for words in shadowed(verb):
+        line(Progress(f"note: {words}", stays=True))
     try:
         report = verb.run(line)
     finally:

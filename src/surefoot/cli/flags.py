@@ -9,6 +9,7 @@ A list before a positional argument leaves it what it needs: `gate --in bullet R
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
@@ -212,4 +213,5 @@ def _give_back(verb: type[Any], found: list[Flag], rest: list[str], segments: li
 
 
 def _items(flag: Flag, word: str) -> list[str]:
-    return [w.strip() for w in word.split(",") if w.strip()] if flag.commas else [word]
+    """A comma within braces belongs to a pattern: damping:FL_{hip,calf}."""
+    return [w.strip() for w in re.split(r",(?![^{}]*\})", word) if w.strip()] if flag.commas else [word]

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from surefoot import shipped
 from surefoot.contract import Contract
-from surefoot.errors import SurefootError
+from surefoot.errors import SurefootError, nearest
 from surefoot.observation import Columns, History
 from surefoot.onnx_file import Graph, read, seal
 from surefoot.policy import Policy, PolicyState
@@ -131,8 +132,8 @@ class OnnxPolicy(Policy):
 
 
 def find(path: str | PathLike[str]) -> Path:
-    """The policy.onnx meant by a run folder, a bundle folder or the file itself."""
-    path = Path(path)
+    """The policy.onnx meant by a run folder, a bundle folder, the file itself, or a task with a shipped policy."""
+    path = shipped.located(Path(path))
     if path.is_dir():
         inside = [p.parent for p in sorted(path.glob(f"*/{NAME}"), reverse=True)]
         old = (path / "policy.json").exists() and not (path / NAME).exists()
@@ -142,7 +143,8 @@ def find(path: str | PathLike[str]) -> Path:
         if not path.exists() and inside:
             raise SurefootError(f"{path}: no policy here, but in {' and '.join(map(str, inside))}: name one of them")
     if not path.exists():
-        raise SurefootError(f"{path}: no policy here; a run writes {NAME} when it ends or is saved")
+        near = nearest(str(path), shipped.names())
+        raise SurefootError(f"{path}: no policy here; a run writes {NAME} when it ends or is saved{near}")
     if path.suffix != ".onnx":
         raise SurefootError(f"{path}: found {_kind(path)}, expected a run's folder or its {NAME}")
     return path

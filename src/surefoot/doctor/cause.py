@@ -1,4 +1,4 @@
-"""Cause: one way in which a deployment may be wrong, with its evidence.
+"""Cause: one way in which a deployment may be wrong, with its evidence. Branch: one question of the doctor, with its answer.
 
 `evidence` is in nats: the log-likelihood of the log under this cause minus that under "nothing is wrong", less half the
 logarithm of the number of rows for each fitted number (BIC). Causes of all branches meet on this scale:
@@ -33,3 +33,17 @@ class Cause:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One question of the decision tree with its answer."""
+
+    name: str
+    question: str
+    answer: str
+    """yes, no, doubtful or not checked: the log cannot answer it"""
+    evidence: str

@@ -9,7 +9,7 @@
 
 Every cause of every branch has its evidence in nats against "nothing is wrong" (cause.py). A wrong rate, and then a broken
 contract, come first whatever their evidence: no physics changes a program's output. The verdict is healthy if the log has enough
-rows, no cause has more than HEALTHY nats, and the remaining innovations are noise.
+rows, every branch was checked, and no cause has more than HEALTHY nats. A branch that the log cannot answer is not checked.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from surefoot.doctor.branches.action_path import action_causes
 from surefoot.doctor.branches.contract import FEWEST, mismatch, observation_causes
 from surefoot.doctor.branches.physics import Examination, Remainder, examine, remainder
 from surefoot.doctor.branches.timing import timing_causes
-from surefoot.doctor.cause import Cause
+from surefoot.doctor.cause import NOT_CHECKED, Branch, Cause
 from surefoot.doctor.evidence.likelihood import Weighed
 from surefoot.doctor.evidence.observation import Rebuilt, checked, rebuild
 from surefoot.errors import LogError
@@ -42,17 +42,6 @@ CLEAR = 0.5  # of the innovations: what a cause must explain where there are con
 ENOUGH = 150
 """complete rows, the fewest for a healthy verdict: on a cart, 30 ms of latency show from 20 rows on; motors 11 to 22 % off show
 in no log of 30 rows, in three of four of 100 rows, and in all of 150"""
-
-
-@dataclass(frozen=True)
-class Branch:
-    """One question of the decision tree with its answer."""
-
-    name: str
-    question: str
-    answer: str
-    """yes, no, doubtful or ?"""
-    evidence: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +73,14 @@ class Diagnosis:
         return next((c for c in self.significant[1:] if c.kind not in self.behind), None)
 
     @property
+    def unchecked(self) -> tuple[Branch, ...]:
+        """Branches that this log cannot answer."""
+        return tuple(b for b in self.branches() if b.answer == NOT_CHECKED)
+
+    @property
     def healthy(self) -> bool:
-        return not self.significant
+        """No cause, and every branch was checked."""
+        return not self.significant and not self.unchecked
 
     def weighed(self, cause: Cause | None) -> Weighed | None:
         """A cause of physics with its hypothesis."""
@@ -97,7 +92,7 @@ class Diagnosis:
     def _contract(self) -> Branch:
         if self.rows.missing:
             words = f"observations cannot be rebuilt from this log: no readings for {', '.join(self.rows.missing)}"
-            return Branch("contract", "do the actions follow from the readings?", "?", words)
+            return Branch("contract", "does the runtime follow the contract?", NOT_CHECKED, words)
         own = [c for c in self.significant if c.branch == "contract"]
         words = f"logged and computed actions differ by {self.mismatch:.2g} of their spread"
         question = "does the runtime follow the contract?"
@@ -113,7 +108,7 @@ class Diagnosis:
             words = "not examined: too few rows follow each other without a gap"
             if self._contract().answer == "no":
                 words = "not examined: the contract comes first; --whole examines it all the same"
-            return [Branch("model", "does the model predict the log?", "?", words)]
+            return [Branch("model", "does the model predict the log?", NOT_CHECKED, words)]
         rows = []
         for branch, question in (("numbers", "are the model's numbers right?"), ("sensors", "are the sensors right?"),
                                  ("physics", "does the model have all the physics?")):  # fmt: skip
@@ -147,7 +142,9 @@ class Diagnosis:
     def to_json(self) -> dict[str, Any]:
         p = self.probabilities()
         rows = [c.to_json() | {"probability": p[c.kind]} for c in self.causes]
-        return {"healthy": self.healthy, "mismatch": self.mismatch, "causes": rows, "probability_healthy": p["healthy"]}
+        off = None if np.isnan(self.mismatch) else self.mismatch
+        return {"healthy": self.healthy, "unchecked": [b.name for b in self.unchecked], "mismatch": off, "causes": rows,
+                "probability_healthy": p["healthy"] if not self.unchecked else None}  # fmt: skip
 
 
 def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, whole: bool = False) -> Diagnosis:
@@ -178,7 +175,7 @@ def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, who
     ranked = _ranked([*causes, *([x.cause for x in physics.weighed] if physics is not None else [])])
     behind = frozenset(x.kind for x in ranked if heads and x.kind not in heads)
     found = Diagnosis(tuple(sorted(ranked, key=lambda x: x.kind in behind)), off, rows, physics, behind=behind)
-    if found.healthy and (complete < ENOUGH or physics is None):
+    if not found.significant and (complete < ENOUGH or physics is None):
         raise LogError(_short(complete, log))
     return found if physics is None else replace(found, left=remainder(physics, _weighed_first(physics, found.first)))
 

@@ -1,10 +1,11 @@
 """Prescription: one thing to do about a cause, and the log that would separate it from the next cause."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 
 from surefoot.doctor.branches.physics import Remainder
-from surefoot.doctor.cause import Cause
+from surefoot.doctor.cause import Branch, Cause
 from surefoot.doctor.consequences import Consequences
 from surefoot.task import Task
 
@@ -30,16 +31,29 @@ class Case:
     steps: int = 0
     """that the policy was trained for; 0: unknown"""
     reference: str = ""
-    """the task as the user named it; empty: by its name"""
+    """the task as the user named it, or the model of a policy from elsewhere; empty: by the task's name"""
+    gate: str = ""
+    """of a policy from elsewhere: the command that judges it"""
 
     @property
     def name(self) -> str:
-        """Of the task, in a command."""
+        """Of the task or model, in a command."""
         return quote(self.reference or self.task.name)
+
+    def learn(self, param: str) -> str:
+        """An unknown of the task as the word of --learn; of a model file, by its target."""
+        p = self.task.params[param]
+        if not self.gate:
+            return param
+        return quote(f"{p.target}:{p.match}") if p.target in ("mass", "com_x", "com_y") else p.target
 
 
 def prescribe(
-    case: Case, cause: Cause | None, after: Consequences | None = None, left: Remainder | None = None
+    case: Case,
+    cause: Cause | None,
+    after: Consequences | None = None,
+    left: Remainder | None = None,
+    unchecked: Sequence[Branch] = (),
 ) -> Prescription:
     """What to do about the first cause:
 
@@ -47,9 +61,11 @@ def prescribe(
     """
     if after is not None and after.fails_nominal:
         return _train(case, cause)
+    if cause is None and unchecked:
+        return Prescription(f"log what is missing, and run the doctor on the new log: {unchecked[0].evidence}", "")
     if cause is None:
         words = "nothing: noise explains the prediction errors; if the robot failed, record the failure itself"
-        return Prescription(words, f"surefoot eval {case.policy}")
+        return Prescription(words, case.gate or f"surefoot eval {case.policy}")
     if cause.branch == "contract":
         return _fix(case, cause)
     if after is not None and after.harmless:
@@ -58,6 +74,8 @@ def prescribe(
 
 
 def _train(case: Case, cause: Cause | None) -> Prescription:
+    if case.gate:
+        return Prescription("correct the policy's contract or its model: the gate tries usual mistakes", case.gate)
     steps = max(2 * case.steps, int(case.task.settings.get("steps", 0)))
     trained = f" (it had {case.steps:,} steps)" if case.steps else ""
     then = f"; then look at {cause.kind}" if cause else ""
@@ -68,7 +86,8 @@ def _train(case: Case, cause: Cause | None) -> Prescription:
 def _fix(case: Case, cause: Cause) -> Prescription:
     """The next step is on the robot: no command on this log gives anything new."""
     if cause.kind == "policy":
-        return Prescription("the robot runs another policy: deploy this one", f"surefoot export {case.policy}")
+        command = "" if case.gate else f"surefoot export {case.policy}"
+        return Prescription("the robot runs another policy: deploy this one", command)
     what = "the robot's wiring or the driver's order" if cause.kind == "wiring" else "the runtime, as the contract says"
     return Prescription(f"fix {what}: {cause.about}; then record a new log and run the doctor on it", "")
 
@@ -87,7 +106,7 @@ def _look_elsewhere(case: Case, cause: Cause, after: Consequences, left: Remaind
 
 
 def _identify(case: Case, param: str) -> str:
-    return f"surefoot identify {case.name} {case.log} --learn {param} --save e.json"
+    return f"surefoot identify {case.name} {case.log} --learn {case.learn(param)} --save e.json"
 
 
 def _treat(case: Case, cause: Cause, param: str) -> Prescription:
@@ -100,7 +119,8 @@ def _treat(case: Case, cause: Cause, param: str) -> Prescription:
     if param:
         return Prescription(f"identify {param} and train over the identified range", _identify(case, param))
     if cause.kind == "latency":
-        return Prescription(f"shorten the delay, or train over it: {what}", f"surefoot train {case.name}")
+        command = "" if case.gate else f"surefoot train {case.name}"
+        return Prescription(f"shorten the delay, or train over it: {what}", command)
     if cause.kind in ("stiction", "backlash", "saturation", "gain", "motor time"):
         return Prescription(f"learn an actuator model: {what}", f"surefoot actuator {on}")
     if cause.branch == "numbers":
@@ -108,17 +128,17 @@ def _treat(case: Case, cause: Cause, param: str) -> Prescription:
     return Prescription(f"learn the missing force: {what}", f"surefoot missing {on}")
 
 
-def further_log(task: Task, first: Cause, second: Cause | None) -> str:
+def further_log(case: Case, first: Cause, second: Cause | None) -> str:
     """A log that would separate two causes, or confirm the first."""
     if second is None:
         return "not needed: no other cause has more evidence than chance"
     gap = first.evidence - second.evidence
     if gap > SURE:
-        return f"not needed: {second.kind}, the next cause, is {gap:.0f} nats behind; to confirm, {_separating(task, first, second)}"
-    return _separating(task, first, second)
+        return f"not needed: {second.kind}, the next cause, is {gap:.0f} nats behind; to confirm, {_separating(case, first, second)}"
+    return _separating(case, first, second)
 
 
-def _separating(task: Task, first: Cause, second: Cause) -> str:
+def _separating(case: Case, first: Cause, second: Cause) -> str:
     pair = {first.kind, second.kind}
     if first.branch == second.branch == "contract":
         return "record the column `observation` (the policy's input): then each term is compared by itself"
@@ -132,5 +152,5 @@ def _separating(task: Task, first: Cause, second: Cause) -> str:
         return "record steps in the command, each ten periods or longer: a delay shifts them, a slow motor rounds them, late commands scatter them"
     if pair & {"sensor bias", "encoder offset", "imu misalignment"}:
         return "record two known poses at rest: a sensor's error is the same in both, a model's error is not"
-    names = ",".join(p.name for p in task.params if p.target not in ("noise", "bias", "push", "pull", "task"))
-    return f"record an informative motion: surefoot explore {task.name} --learn {names}"
+    names = ",".join(p.name for p in case.task.params if p.target not in ("noise", "bias", "push", "pull", "task"))
+    return f"record an informative motion: surefoot explore {case.name} --learn {names}"

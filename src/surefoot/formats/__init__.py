@@ -16,6 +16,7 @@ def read(path: str | Path, mapping: Any = None, rate: float | None = None, episo
     """The log in a file; see Log.read."""
     from surefoot.formats.align import assemble
     from surefoot.formats.mapping import Mapping
+    from surefoot.formats.raw import with_header
     from surefoot.formats.readers import kind, read_raw
 
     if isinstance(mapping, str | Path):
@@ -26,6 +27,8 @@ def read(path: str | Path, mapping: Any = None, rate: float | None = None, episo
     what = kind(path)
     raw = read_raw(path, what, episode)
     try:
+        if mapping and mapping.header:
+            raw = with_header(raw, mapping.header)
         return assemble(raw, mapping, rate, mend, {"path": path.name, "format": what})
     except SurefootError as error:
         raise SurefootError(f"{path}: {error}") from None

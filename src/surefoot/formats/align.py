@@ -50,8 +50,9 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
         timed[s], repairs = Timed(time[good], rest), repairs + repair
     names = {full(s, k): v for s in timed for k, v in raw.streams[s].names.items()}
     units, hold = raw.units, list(raw.meta.get("hold", []))
+    constants = raw.constants | raw.meta.get("constants", {}) | (mapping.constants if mapping else {})
     if mapping:
-        timed, names, units, hold = _mapped(timed, mapping, names)
+        timed, names, units, hold = _mapped(timed, mapping, names, constants)
     stamped = any(name for name, _ in clocks.values())  # rows without a clock are even already
     time, columns = _one_clock(timed, rate if stamped else None, mapping is not None, hold)
     if not columns:
@@ -61,7 +62,7 @@ def assemble(raw: Raw, mapping: maps.Mapping | None, rate: float | None, mending
     about = {
         "source": source,
         "names": raw.meta.get("names", {}) | names,
-        "constants": raw.constants | raw.meta.get("constants", {}) | (mapping.constants if mapping else {}),
+        "constants": constants,
         "gaps": merged([*raw.meta.get("gaps", []), *(g for x in timed.values() for g in gaps(x.time))]),
         "streams": {s: {"rows": len(x.time), "clock": clocks[s][0] or "rows"} for s, x in timed.items()},
         "epoch": epoch,
@@ -88,9 +89,12 @@ def _used(raw: Raw, mapping: maps.Mapping | None) -> list[str]:
     if mapping is None or len(raw.streams) == 1:
         return list(raw.streams)
     owner = {full(s, c): s for s, stream in raw.streams.items() for c in stream.columns}
+    constants = raw.constants | mapping.constants
     found = []
     for name, column in mapping.columns.items():
         for source in column.source:
+            if column.terms and source in constants and source not in owner:
+                continue
             bare = re.sub(r"\[\d+(:\d+)?\]$", "", source)
             if source not in owner and bare not in owner:
                 raise unknown("column of the file", source, owner, f"columns: {name}: from")
@@ -107,13 +111,13 @@ def _clock(
         if name not in stream.columns:
             raise unknown("column", mapping.time, stream.columns, f"time: from{': ' + s if s else ''}")
         return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit, notes)
-    bare = {_bare(c): c for c in stream.columns}
+    bare = {bare_clock(c): c for c in stream.columns}
     for name in (bare[c] for c in CLOCKS if c in bare):
         if stream.columns[name].ndim == 1:
             return name, _unit(raw, s, name, stream.columns[name], mapping.time_unit if mapping else "", notes)
     if rate is None:
         where = f"{s}: " if s else ""
-        single = [c for c, v in raw.constants.items() if _bare(c) in CLOCKS and isinstance(v, int | float)]
+        single = [c for c, v in raw.constants.items() if bare_clock(c) in CLOCKS and isinstance(v, int | float)]
         if single:
             raise SurefootError(f"{where}{single[0]}: found one row, expected at least 2")
         raise SurefootError(
@@ -123,7 +127,7 @@ def _clock(
     return "", 1.0
 
 
-def _bare(name: str) -> str:
+def bare_clock(name: str) -> str:
     """A clock's name without its unit."""
     return re.sub(r"[_ ]*[\[(]?(?<=[_ \[(])(ns|us|ms|s|sec|nsec|usec|msec)[\])]?$", "", name.lower())
 
@@ -191,7 +195,7 @@ def _seconds(raw: Raw, clocks: dict[str, tuple[str, float]], rate: float | None)
     return out, epoch
 
 
-def _mapped(timed: dict[str, Timed], mapping: maps.Mapping, names: dict[str, list[str]]) -> tuple[dict[str, Timed], dict[str, list[str]], dict[str, str], list[str]]:  # fmt: skip
+def _mapped(timed: dict[str, Timed], mapping: maps.Mapping, names: dict[str, list[str]], constants: dict[str, Any]) -> tuple[dict[str, Timed], dict[str, list[str]], dict[str, str], list[str]]:  # fmt: skip
     """Streams with our columns instead of the file's."""
     out = {s: Timed(x.time, {}) for s, x in timed.items()}
     called, units, hold = {}, {}, []
@@ -202,12 +206,12 @@ def _mapped(timed: dict[str, Timed], mapping: maps.Mapping, names: dict[str, lis
         if len(owners) > 1:
             raise SurefootError(f"{where}: from: found parts of the streams {listed(sorted(owners))}, expected one")
         s = owners.pop() if owners else next(iter(timed))
-        x = maps.pick(column, timed[s].columns, names, where)
+        x = maps.pick(column, timed[s].columns, names, where, constants)
         out[s].columns[name] = maps.finish(name, column, x, where)
-        given = column.names or _called(column, bare, names)
+        given = column.names or ([] if column.terms else _called(column, bare, names))
         if given:
             called[name] = list(given)
-        elif len(column.source) > 1:
+        elif len(column.source) > 1 and not column.terms:
             called[name] = list(column.source)
         units[name] = si(column.unit, where)[0] if column.unit else maps.UNITS.get(name, "")
         hold += [name] if column.hold else []

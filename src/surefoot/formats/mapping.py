@@ -4,8 +4,11 @@ value = sign * factor(unit) * (scale * x) + offset     offset in SI; sign, scale
 
 {"rate": 200,
  "time": {"from": "timestamp", "unit": "ms"},
- "columns": {"joint_pos": {"from": "jpos{0..11}", "names": ["FL_hip_joint", ...], "unit": "deg"}},
- "constants": {"kp": 20.0}}
+ "columns": {"joint_pos": {"from": "jpos{0..11}", "names": "{FL,FR,RL,RR}_{hip,thigh,calf}_joint", "unit": "deg"},
+             "joint_torque": {"expr": "kt * current{0..11}"}},
+ "constants": {"kt": 0.6}}
+
+x is a column of the file (`from`), or arithmetic over columns and constants (`expr`, expression.py).
 """
 
 import itertools
@@ -21,6 +24,7 @@ import numpy as np
 
 from surefoot import files
 from surefoot.errors import SurefootError, nearest, unknown
+from surefoot.formats.expression import Expression, parse
 from surefoot.formats.raw import check_count, listed
 from surefoot.formats.resample import check_rate
 from surefoot.formats.units import si
@@ -39,7 +43,7 @@ class Column:
     """One column of the log and where it comes from."""
 
     source: tuple[str, ...]
-    """`from`: names in the file; {0..11} counts, {a,b} lists, x[3:7] takes parts of a wide one"""
+    """`from`: names in the file; {0..11} counts, {a,b} lists, x[3:7] takes parts of a wide one; those in `expr`"""
     unit: str = ""
     """of scale * x; it becomes SI"""
     names: tuple[str, ...] = ()
@@ -55,6 +59,8 @@ class Column:
     """bits of a raw register in two's complement: 65533 of 16 bits is -3"""
     hold: bool = False
     """keep the last value between stamps instead of interpolating"""
+    terms: tuple[Expression, ...] = ()
+    """`expr`: arithmetic over columns and constants, in place of `from`; several stand side by side"""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class Mapping:
     """Hz: of the rows, where the file has no clock; else the rate after resampling"""
     constants: dict[str, Any] = field(default_factory=dict)
     """for meta["constants"]: gains, masses"""
+    header: tuple[str, ...] = ()
+    """names of the columns of a CSV without a header line, from left to right"""
 
     @staticmethod
     def read(path: str | Path) -> "Mapping":
@@ -76,7 +84,7 @@ class Mapping:
 
     @staticmethod
     def from_json(value: Any, where: str = "mapping") -> "Mapping":
-        _keys(value, {"rate", "time", "columns", "constants", "about"}, where)
+        _keys(value, {"rate", "time", "columns", "constants", "about", "header"}, where)
         if not isinstance(value.get("columns"), dict) or not value["columns"]:
             raise SurefootError(f"{where}: columns: found {value.get('columns')!r}, expected an object of columns")
         check_count("columns", len(value["columns"]), where)
@@ -92,7 +100,8 @@ class Mapping:
         rate = value.get("rate")
         if rate is not None:
             check_rate(rate, f"{where}: rate")
-        return Mapping(columns, str(time.get("from", "")), str(time.get("unit", "")), rate, constants)
+        header = _names(value.get("header", []), f"{where}: header")
+        return Mapping(columns, str(time.get("from", "")), str(time.get("unit", "")), rate, constants, header)
 
 
 def odd_names(mapping: Mapping) -> list[str]:
@@ -112,12 +121,8 @@ def _keys(value: Any, known: Iterable[str], where: str) -> None:
 
 def _column(name: str, value: Any, where: str) -> Column:
     value = {"from": value} if isinstance(value, str | list) else value
-    known = {f.name for f in fields(Column)} - {"source"} | {"from"}
+    known = {f.name for f in fields(Column)} - {"source", "terms"} | {"from", "expr"}
     _keys(value, known, where)
-    source = value.get("from")
-    source = [source] if isinstance(source, str) else source
-    if not isinstance(source, list) or not source or not all(isinstance(s, str) for s in source):
-        raise SurefootError(f"{where}: from: found {value.get('from')!r}, expected a name or a list of names")
     unit = value.get("unit", "")
     if unit:
         _fits(name, si(unit, f"{where}: unit")[0], where)
@@ -126,16 +131,44 @@ def _column(name: str, value: Any, where: str) -> Column:
             raise unknown(key, str(value[key])[:80], choices, where)
     if "frame" in value and name not in FRAMES:
         raise SurefootError(f"{where}: frame: only {' and '.join(FRAMES)} have one")
-    names = value.get("names", [])
-    if not isinstance(names, list) or not all(isinstance(n, str) for n in names) or len(set(names)) < len(names):
-        raise SurefootError(f"{where}: names: found {names!r}, expected a list of different names")
     sign, scale, offset = (
         _per_part(value, k, f"{where}: {k}", d) for k, d in (("sign", 1.0), ("scale", 1.0), ("offset", 0.0))
     )
+    source, terms = _origin(value, where)
     return Column(
-        tuple(p for s in source for p in expand(s, where)), unit, tuple(names), sign, scale, offset,
-        value.get("quaternion", "wxyz"), value.get("frame", ""), _bits(value, where), bool(value.get("hold", False)),
+        source, unit, _names(value.get("names", []), f"{where}: names"), sign, scale, offset,
+        value.get("quaternion", "wxyz"), value.get("frame", ""), _bits(value, where), bool(value.get("hold", False)), terms,
     )  # fmt: skip
+
+
+def _origin(value: Dict[str, Any], where: str) -> tuple[tuple[str, ...], tuple[Expression, ...]]:
+    """The names in the file that a column needs, and the arithmetic over them, if any."""
+    key = "expr" if "expr" in value else "from"
+    if {"from", "expr"} <= value.keys() or (key == "expr" and value.get("signed")):
+        raise SurefootError(
+            f"{where}: expr: found `{'from' if 'from' in value else 'signed'}` beside it, expected one of them"
+        )
+    given = value.get(key)
+    given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list) or not given or not all(isinstance(s, str) for s in given):
+        kind = "an expression" if key == "expr" else "a name"
+        raise SurefootError(f"{where}: {key}: found {value.get(key)!r}, expected {kind} or a list of them")
+    if key == "from":
+        return tuple(p for s in given for p in expand(s, where)), ()
+    check_count("expressions", len(given), where, 4096)
+    terms = tuple(parse(text, f"{where}: expr") for text in given)
+    return tuple(dict.fromkeys(p for t in terms for n in t.names() for p in expand(n, where))), terms
+
+
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    """Different names: a list, each of which may be a pattern, or one pattern."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list) or not all(isinstance(n, str) for n in given):
+        raise SurefootError(f"{where}: found {value!r}, expected a list of different names")
+    names = tuple(p for n in given for p in expand(n, where))
+    if len(set(names)) < len(names):
+        raise SurefootError(f"{where}: found {value!r}, expected a list of different names")
+    return names
 
 
 def _fits(name: str, unit: str, where: str) -> None:
@@ -179,20 +212,22 @@ def expand(pattern: str, where: str = "from") -> list[str]:
         elif "," in text:
             pieces.append([w.strip() for w in text[1:-1].split(",")])
         else:
-            raise SurefootError(f"{where}: from: found {text} in {pattern!r}, expected {{0..11}} or {{a,b}}")
+            raise SurefootError(f"{where}: found {text} in {pattern!r}, expected {{0..11}} or {{a,b}}")
     if math.prod(len(p) for p in pieces) > 4096:
-        raise SurefootError(f"{where}: from: {pattern!r} is more than 4096 names")
+        raise SurefootError(f"{where}: {pattern!r} is more than 4096 names")
     return ["".join(p) for p in itertools.product(*pieces)]
 
 
-def pick(column: Column, columns: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str) -> np.ndarray:
+def pick(
+    column: Column, columns: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str, constants: Dict[str, Any]
+) -> np.ndarray:
     """A column from the file's numbers, in SI, (T,) or (T, k), with parts in the order of its names."""
-    parts, called = [], []
-    for source in column.source:
-        x, called_here = _source(source, columns, names, where)
-        parts.append(x)
-        called += called_here or [""] * x.shape[1]
-    x = np.concatenate(parts, axis=1)
+    if column.terms:
+        x, called = _computed(column, columns, names, where, constants), [""]
+    else:
+        found = [_source(source, columns, names, where) for source in column.source]
+        x = np.concatenate([x for x, _ in found], axis=1)
+        called = [n for x, here in found for n in here or [""] * x.shape[1]]
     if column.names and all(called):
         missing = [n for n in column.names if n not in called]
         if missing:
@@ -206,8 +241,24 @@ def pick(column: Column, columns: Dict[str, np.ndarray], names: Dict[str, list[s
     factor = si(column.unit, where)[1] if column.unit else 1.0
     sign, scale, offset = (_wide(v, x.shape[1], where) for v in (column.sign, column.scale, column.offset))
     value = sign * factor * (scale * x) + offset
-    single = len(column.source) == 1 and x.shape[1] == 1 and not column.names
+    single = len(column.terms or column.source) == 1 and x.shape[1] == 1 and not column.names
     return value[:, 0] if single else value
+
+
+def _computed(
+    column: Column, columns: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str, constants: Dict[str, Any]
+) -> np.ndarray:
+    """(T, k) of a column's expressions, side by side."""
+
+    def look(name: str) -> np.ndarray:
+        each = expand(name, where)
+        if len(each) == 1 and name not in columns and _is_number(constants.get(name)):
+            return np.full((1, 1), float(constants[name]))
+        return np.concatenate([_source(n, columns, names, where, constants)[0] for n in each], axis=1)
+
+    rows = len(next(iter(columns.values()))) if columns else 0
+    each = [term.value(look, where) for term in column.terms]
+    return np.concatenate([np.broadcast_to(x, (rows, x.shape[1])) for x in each], axis=1)
 
 
 def _wide(values: tuple[float, ...], k: int, where: str) -> np.ndarray:
@@ -217,15 +268,22 @@ def _wide(values: tuple[float, ...], k: int, where: str) -> np.ndarray:
 
 
 def _source(
-    source: str, columns: Dict[str, np.ndarray], names: Dict[str, list[str]], where: str
+    source: str,
+    columns: Dict[str, np.ndarray],
+    names: Dict[str, list[str]],
+    where: str,
+    constants: Iterable[str] | None = None,
 ) -> tuple[np.ndarray, list[str]]:
-    """One source as (T, k), and the names of its parts in the file."""
+    """One source as (T, k), and the names of its parts in the file; `constants` are further names that could be meant."""
     if source in columns:
         x = columns[source]
         return (x[:, None] if x.ndim == 1 else x).astype(float), names.get(source, [])
     part = re.fullmatch(r"(.+)\[(\d+)(?::(\d+))?\]", source)
     if not part or part[1] not in columns:
-        raise unknown("column of the file", part[1] if part else source, columns, f"{where}: from")
+        key = "from" if constants is None else "expr"
+        raise unknown(
+            "column of the file", part[1] if part else source, [*columns, *(constants or ())], f"{where}: {key}"
+        )
     x = columns[part[1]]
     x = x[:, None] if x.ndim == 1 else x
     first, end = int(part[2]), int(part[3] or int(part[2]) + 1)

@@ -9,7 +9,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,19 @@ def check(raw: Raw, where: str) -> Raw:
     check_count("constants", len(raw.constants), where)
     check_count("notes", len(raw.notes), where)
     return raw
+
+
+def with_header(raw: Raw, names: Sequence[str]) -> Raw:
+    """A table without a header line, whose columns are called 0, 1, ..., with names for them."""
+    stream = raw.streams.get("")
+    columns = stream.columns if stream else {}
+    if list(columns) != [str(k) for k in range(len(columns))] or not columns:
+        raise SurefootError(
+            f"header: found a file that names its columns: {listed(columns or raw.streams)}; leave `header` out"
+        )
+    if len(names) != len(columns):
+        raise SurefootError(f"header: found {len(names)} names for {len(columns)} columns")
+    return replace(raw, streams={"": Stream(dict(zip(names, columns.values())))})
 
 
 def full(stream: str, column: str) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from surefoot import files, tasks
@@ -16,6 +15,7 @@ from surefoot.onnx_file import Graph, read
 from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks import from_contract
+from surefoot.tasks.known import task_flag
 from surefoot.tasks.rollout import contract
 
 Rewire = Callable[[Contract], tuple[Policy, Task]]
@@ -40,9 +40,8 @@ class Candidate:
 
     @property
     def task_flag(self) -> str:
-        """With which the next command finds a task that is code."""
-        code = self.reference and self.reference not in tasks.names()
-        return f" --task {quote(self.reference)}" if code else ""
+        """With which the next command finds the task, where it needs one."""
+        return task_flag(self.reference, self.policy.contract)
 
     def facts(self) -> dict[str, Any]:
         return {"policy": self.name, "task": self.task.name, "parents": self.parents, "notes": list(self.notes)}

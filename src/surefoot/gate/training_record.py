@@ -5,10 +5,11 @@ started from, and the folders `teacher` and `base` have those policies. Files th
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy
@@ -19,7 +20,8 @@ MOST = 100  # runs, each started from the one before
 
 
 def folder_of(policy: Path) -> Path:
-    return Path(policy) if Path(policy).is_dir() else Path(policy).parent
+    path = shipped.located(Path(policy))
+    return path if path.is_dir() else path.parent
 
 
 def run_of(policy: Path) -> dict[str, Any]:
@@ -92,6 +94,8 @@ def changed(path: Path, policy: Policy, task: Task, reference: str) -> list[str]
     now, kept = provenance(task, reference or contract.task), run_of(path).get("provenance")
     if kept is not None:
         was = Provenance.from_json(kept, f"{folder_of(path) / 'run.json'}: provenance")
+        if shipped.is_shipped(path):  # tests compare its numbers; other words in our own module are no change
+            now = replace(now, text_hash="", text="")
         if was.parents().items() <= dict(contract.parents).items():
             return changes(was, now)
     return changes_of_hashes(contract.parents, now)

@@ -130,7 +130,8 @@ def stretches(world: World, log: Log, seen: np.ndarray, driven: np.ndarray) -> l
     if len(off):
         i = int(off[0])
         raise LogError(
-            f"time: rows {i} and {i + 1} are {steps[i] * world.dt:.6g} s apart, expected {world.dt:.6g}; resample it first"
+            f"time: rows {i} and {i + 1} are {steps[i] * world.dt:.6g} s apart, expected {world.dt:.6g}; resample it: "
+            f'`surefoot log FILE --rate {1 / world.dt:.6g} --save EVEN.npz`, or "rate": {1 / world.dt:.6g} in the mapping'
         )
     hole = ~seen
     for k in range(1, LOST + 1):  # rows that end more than LOST rows without a measurement
@@ -288,7 +289,7 @@ def replay(
     motion = predict(world, pieces, e[None])
     errors = pieces.errors(motion)
     flat = lambda x: x.reshape(-1, x.shape[-1])  # noqa: E731
-    scores = tuple(_score(s, *_seen(flat(errors[s.name]), flat(pieces.target(s)))) for s in pieces.signals)
+    scores = tuple(score(s, *_seen(flat(errors[s.name]), flat(pieces.target(s)))) for s in pieces.signals)
     rows = (pieces.rows[:, None] + np.arange(1, pieces.length + 1)).ravel()
     growth, by_step = compounding(world, log, e, horizon, only)
     return Replay(
@@ -308,7 +309,7 @@ def _seen(error: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return error[rows], target[rows]
 
 
-def _score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
+def score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
     with np.errstate(over="ignore", invalid="ignore"):  # predictions of a diverged model overflow when squared
         spread = signal.error(target, target.mean(0)) if signal.kind != "quat" else signal.error(target, target[:1])
         total = float(np.square(spread - spread.mean(0)).sum())
@@ -317,6 +318,33 @@ def _score(signal: Signal, error: np.ndarray, target: np.ndarray) -> Score:
         each = np.sqrt(squared.mean(0))
         parts = dict(zip(signal.parts if signal.kind != "quat" else ("x", "y", "z"), map(float, each)))
         return Score(signal.name, signal.unit, float(np.sqrt(squared.mean())), float(np.abs(error).mean()), r2, parts)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Prediction error of one signal so many steps after the model was set to the measured state."""
+
+    signal: str
+    unit: str
+    rmse: float
+    still: float
+    """of a constant prediction: the measurement at the start stays"""
+    starts: int
+
+
+def ahead(
+    world: World, log: Log, e: np.ndarray, steps: int, only: tuple[str, ...] = (), most: int = 512
+) -> tuple[Ahead, ...]:
+    """The error at horizon `steps`, from at most `most` starts spread over the log."""
+    pieces = windows(world, log, steps, max(1, (len(log) - 1 - steps) // most), only)
+    motion, found = predict(world, pieces, e[None]), []
+    for s in pieces.signals:
+        end, began = pieces.target(s)[:, -1], measured(log, s.name)[pieces.rows]
+        error, still = s.error(s.read(motion)[:, -1], end), s.error(began, end)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rmse = [float(np.sqrt(np.nanmean(np.square(x)))) for x in (error, still)]
+        found.append(Ahead(s.name, s.unit, rmse[0], rmse[1], len(pieces)))
+    return tuple(found)
 
 
 def compounding(

@@ -18,7 +18,9 @@ import numpy as np
 
 from surefoot.params import Param, Params
 from surefoot.rng import stream
+from surefoot.robot import Robot
 from surefoot.sim.engine import Engine, compile_for, silence
+from surefoot.sim.model.load import load_robot
 from surefoot.world import Chance, Start
 
 SECONDS = 0.5  # simulated time of an audit
@@ -55,6 +57,11 @@ def effects(params: Params, trace: Trace) -> list[Effect]:
         best = max(2 * i, 2 * i + 1, key=lambda r: change[r])
         found.append(Effect(p, float(moved[best, i]), float(change[best])))
     return found
+
+
+def audit(robot: Robot, params: Params) -> list[Effect]:
+    """Which unknowns act: the largest change of the robot's motion when each is at a bound, alone, and the rest at nominal."""
+    return effects(params, model_trace(load_robot(robot).spec, params))
 
 
 def model_trace(spec: mujoco.MjSpec, params: Params) -> Trace:

@@ -19,6 +19,7 @@ from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
 from surefoot.sim.integrator import Makes
 from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
+from surefoot.sim.offset import Offset
 from surefoot.sim.recent import Recent
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Sensors, Start, State, Term, World
 
@@ -101,7 +102,7 @@ class Engine(World):
             check_op(p)
         self.writers = [(i, writer(model, p)) for i, p in enumerate(params) if law.writes and p.target in TARGETS]
         names = {f for _, w in self.writers for f in w.target.fields}
-        self.friction = friction.law(model, params)
+        self.friction, self.offset = friction.law(model, params), Offset(model, params)
         if self.friction:
             names.add("dof_frictionloss")
         if (model.sensor_history[:, 0] > 0).any():
@@ -168,6 +169,8 @@ class Engine(World):
         x.q[ids], x.v[ids], x.u[ids] = start.q, start.v, start.u
         if start.act is not None:
             x.act[ids] = start.act
+        if self.offset:
+            self.applied[ids] = self.offset(x.e[ids])
         if self.remembers:
             self._remember_controls(ids)
         if self.senses:
@@ -181,6 +184,8 @@ class Engine(World):
     def set_params(self, ids: np.ndarray, e: np.ndarray) -> None:
         self.state.e[ids] = e
         self._write_fields(ids)
+        if self.offset:
+            self.applied[ids] = self.offset(self.state.e[ids])
         if self.mover is not None:
             self.mover.begin(ids)
         self.recent.begin(ids)
@@ -239,6 +244,8 @@ class Engine(World):
         forces = [term(self.state, u, chance) for term in self.terms if isinstance(term, OnForce)]
         if forces:
             self.applied[:] = forces[0] if len(forces) == 1 else sum(forces)
+            if self.offset:
+                self.applied[:] += self.offset(self.state.e)
         held = self._hold(u, chance)
         self.state.u[:] = u
         if self.friction and self.loss is not None:

@@ -15,6 +15,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.params import Param
 from surefoot.rotation import exp, matrix, product
 from surefoot.sim import friction, inertia
+from surefoot.sim.offset import OFFSETS
 
 Rows = dict[str, np.ndarray]  # engine field -> (k, ...) rows being written
 Write = Callable[[Rows, np.ndarray, np.ndarray, str], None]  # rows, object ids, values (k, 1), op
@@ -27,8 +28,8 @@ def combine(old: np.ndarray, value: np.ndarray, op: str) -> np.ndarray:
     return old + value if op == "add" else np.broadcast_to(value, old.shape)
 
 
-def column(field: str, k: int | None = None) -> Write:
-    """Writes one engine field, or its column k, of the matched objects."""
+def column(field: str, k: int | slice | None = None) -> Write:
+    """Writes one engine field, or its column or columns k, of the matched objects."""
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         at = (slice(None), ids) if k is None else (slice(None), ids, k)
@@ -209,6 +210,20 @@ TARGETS: dict[str, Target] = {
     "stop_low": Target("joint", ("jnt_range",), column("jnt_range", 0), "shift of a lower stop, rad or m", ("add",)),
     "stop_high": Target("joint", ("jnt_range",), column("jnt_range", 1), "shift of an upper stop, rad or m", ("add",)),
     "strength": Target("actuator", SERVO, strength, "whole actuator force law", ("scale",)),
+    "torque_constant": Target(
+        "actuator",
+        ("actuator_gainprm",),
+        column("actuator_gainprm", 0),
+        "motor torque for each unit of control, N m/A",
+        ("set", "scale"),
+    ),
+    "yaw_torque": Target(
+        "actuator",
+        ("actuator_gear",),
+        column("actuator_gear", slice(3, 6)),
+        "rotor's reaction torque, for its thrust",
+        ("scale",),
+    ),
     "kp": Target("actuator", SERVO, kp, "servo position gain, N m/rad"),
     "kd": Target("actuator", ("actuator_biasprm",), kd, "servo velocity gain, N m s/rad"),
     "encoder_offset": Target("actuator", ("actuator_biasprm",), encoder_offset, "encoder offset, rad", ("add",)),
@@ -261,13 +276,20 @@ VISIBLE: dict[str, Target] = {
 }
 
 # Targets of observations and disturbances: env.py and Terms apply them.
-OUTSIDE = friction.LAWS | {
-    "noise": ("spread of observation noise: set it in each term's unit, or scale each term's own", ("set", "scale")),
-    "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
-    "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),
-    "pull": ("largest force of a slow pull on a body: set it in N, or scale the pull term's own", ("set", "scale")),
-    "task": ("no physics: read by the task's own functions, such as a hidden goal", ("set",)),
-}
+OUTSIDE = (
+    friction.LAWS
+    | OFFSETS
+    | {
+        "noise": (
+            "spread of observation noise: set it in each term's unit, or scale each term's own",
+            ("set", "scale"),
+        ),
+        "bias": ("constant offset of an observation term, in the term's unit", ("set",)),
+        "push": ("strength of scheduled pushes, as a multiple of the push term's own", ("set",)),
+        "pull": ("largest force of a slow pull on a body: set it in N, or scale the pull term's own", ("set", "scale")),
+        "task": ("no physics: read by the task's own functions, such as a hidden goal", ("set",)),
+    }
+)
 
 
 @dataclass(frozen=True)

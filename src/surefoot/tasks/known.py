@@ -9,10 +9,12 @@ this user ran before, unchanged, where it was.
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from surefoot import files
+from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.tasks.registry import task_file
+from surefoot.tasks.registry import names, task_file
 
 MOST = 1000  # files that are remembered, the newest
 LARGEST = 1 << 20  # bytes of a task file, and of the list
@@ -45,6 +47,19 @@ def recall(parents: Mapping[str, str]) -> str | None:
     except (OSError, SurefootError):
         return None
     return reference if same else None
+
+
+def task_flag(given: str, contract: Contract) -> str:
+    """` --task X` for the next command, where a policy does not find by itself the task that the user gave; else empty."""
+    if not given or given == contract.task in names() or _same(given, recall(contract.parents)):
+        return ""
+    return f" --task {quote(given)}"
+
+
+def _same(given: str, known: str | None) -> bool:
+    """Whether both mean one function of one file."""
+    one, other = task_file(given), task_file(known or "")
+    return one is not None and other is not None and (one[0].resolve(), one[1]) == (other[0], other[1])
 
 
 def _list() -> Path:

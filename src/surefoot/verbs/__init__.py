@@ -8,6 +8,7 @@ them, so that `surefoot --help` loads only what it needs.
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from surefoot import shipped
 from surefoot.errors import unknown
 
 
@@ -27,13 +28,15 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Write a task file for your robot's model: it trains as it is, and each number says where it came from.",
             ("velocity go2.xml", "reach arm/scene.xml --out task.py"),
         ),
-        "tasks": Verb("List the ready tasks and what counts as success in each.", ("", "--json")),
+        "tasks": Verb(
+            "List the ready tasks, what counts as success in each, and which have a trained policy.", ("", "--json")
+        ),
         "look": Verb(
             "Show a robot or a task: joints, actuators, unknowns with ranges, and what looks wrong in the model.",
             ("hover", "robot.xml"),
         ),
         "presets": Verb(
-            "List published randomization ranges with their sources, or show one applied to a task.",
+            "List published randomization ranges, or show one with its source, applied to a task.",
             ("--task walk", "unitree-go2"),
         ),
         "try": Verb(
@@ -131,6 +134,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
     },
 }
+RUNS = ("policy", "policies", "base", "teacher")  # arguments that are runs' folders
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 
@@ -141,3 +145,10 @@ def load(name: str) -> Any:
     group = next(group for group, verbs in GROUPS.items() if name in verbs)
     module = import_module(f"surefoot.verbs.{group}.{'try_' if name == 'try' else name}")
     return getattr(module, name.capitalize())
+
+
+def shadowed(verb: object) -> list[str]:
+    """A sentence for each run of a verb's arguments that is in the current directory and ships with the package, too."""
+    runs = [v for k, v in vars(verb).items() if k in RUNS and v]
+    given = [p for v in runs for p in (v if isinstance(v, tuple) else (v,))]
+    return [words for p in given if (words := shipped.shadows(p))]

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.belief import Belief
 from surefoot.belief.by_hand import with_words
 from surefoot.env import Env
@@ -76,11 +75,19 @@ def chosen(run: Path) -> Path:
     """What --best means: the best policy of a run that was judged while it trained."""
     from surefoot.deploy import bundle
 
+    if shipped.is_shipped(run):  # the best of its run is what ships
+        return run
     if not run.is_dir():
         raise SurefootError(f"--best: expected a run's folder, found {run}")
     if not (run / bundle.BEST).exists():
         raise SurefootError(f"--best: {run / bundle.BEST}: no such file; `surefoot train --judge-every` keeps the best")
     return run / bundle.BEST
+
+
+def products_of(policy: Path) -> Path:
+    """The folder for what a verb makes of a policy: beside it; of a shipped one, runs/shipped-<task>."""
+    folder = folder_of(policy)
+    return Path("runs") / f"shipped-{folder.name}" if shipped.is_shipped(policy) else folder
 
 
 def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
@@ -91,13 +98,6 @@ def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
         return tasks.of(policy.contract, name)
     except SurefootError as error:
         raise SurefootError(f"{where}: {error}" if where else str(error)) from None
-
-
-def as_given(task: str) -> str:
-    """The flag with which the next command finds a task that is code; nothing for one that has a name."""
-    from surefoot import tasks
-
-    return f" --task {quote(task)}" if task and task not in tasks.names() else ""
 
 
 def numbers(words: tuple[str, ...], flag: str, example: str) -> dict[str, float]:
@@ -163,7 +163,8 @@ def hashes(**paths: Path | None) -> dict[str, str]:
 
     found = {}
     for name, path in paths.items():
-        file = path / bundle.NAME if path is not None and path.is_dir() else path
+        there = None if path is None else shipped.located(path)
+        file = there / bundle.NAME if there is not None and there.is_dir() else there
         if file is not None and file.is_file():
             found[name] = f"{path}, sha256 {files.sha256(file.read_bytes())[:16]}"
     return found

@@ -6,10 +6,12 @@ A task is a Task, a function that makes one, or a reference: a name, `file.py[:f
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
+
+import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Belief
@@ -23,8 +25,13 @@ from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan
 from surefoot.gate.gate import gate as judged
 from surefoot.learn import train as learn
+from surefoot.log import Log
 from surefoot.policy import Policy
+from surefoot.real2sim.residual.delta import by_inversion
+from surefoot.real2sim.residual.ensemble import FitSettings
+from surefoot.real2sim.residual.force_fit import FitResult
 from surefoot.report import Watch, unwatched
+from surefoot.sim import learned
 from surefoot.task import Task
 from surefoot.tasks import rollout
 from surefoot.tasks.registry import Reference, located
@@ -58,13 +65,14 @@ def train(
     change: Mapping[str, Any] | None = None,
     threads: int = 0,
     watch: Watch | None = None,
+    resume_if_same: bool = False,
     **asked: Unpack[learn.Asked],
 ) -> Run:
     """Train a policy into the folder `out`.
 
     Without `belief`, over the task's own; without `settings`, with the task's own, of which `steps` and `change` (a mapping of
-    names of PPOSettings) replace some. `watch` is called with Progress. After an interruption go on with `resume`. Further keywords:
-    seed, ranges, obs, start, base, residual, teacher, terms, judge.
+    names of PPOSettings) replace some. `watch` is called with Progress. After an interruption continue with `resume`, or call it
+    again with `resume_if_same`. Further keywords: seed, ranges, obs, start, base, residual, teacher, terms, judge.
     """
     reference, found = located(task)
     if asked.get("settings") is None and asked.get("teacher") is None:
@@ -73,7 +81,7 @@ def train(
         raise SurefootError("train: settings say all; found steps or change beside them")
     if asked.get("belief") is None:
         asked["belief"] = found.belief
-    learn.train((reference, found), Path(out), threads=threads, watch=watch, **asked)
+    learn.train((reference, found), Path(out), threads=threads, watch=watch, resume_if_same=resume_if_same, **asked)
     return Run(Path(out), found)
 
 
@@ -93,16 +101,19 @@ def evaluate(
     episodes: int = 200,
     seed: int = 1,
     threads: int = 0,
+    e: np.ndarray | None = None,
 ) -> rollout.Evaluation:
     """Success with an exact 95 % interval, one episode in each of `episodes` envs drawn from a belief (the task's own).
 
-    In place of a task, an Env of your own may be given: then it says belief, episodes and seed.
+    In place of a task, an Env of your own may be given: then it says belief, episodes and seed. `e` are worlds of your own, a
+    row for each episode, in place of the belief.
     """
     own = policy if isinstance(policy, Policy) else bundle.load(Path(policy))
     if isinstance(task, Env):
-        return rollout.evaluate(own, task)
+        return rollout.evaluate(own, task, e=e)
     found = tasks.of(own.contract, _given(policy, task))
-    return rollout.evaluate(own, tasks.env(found, episodes, belief or found.belief, seed, threads))
+    n = episodes if e is None else len(e)
+    return rollout.evaluate(own, tasks.env(found, n, belief or found.belief, seed, threads), e=e)
 
 
 def judge(
@@ -138,6 +149,29 @@ def rehearse(
 ) -> Crossed:
     """Cross: train in the nominal world and over a belief, and compare both in a hidden reality: `facts["verdict"]` is a sentence."""
     return crossed(task, Path(out), seed, reality, episodes, steps, belief, watch)
+
+
+def learn_delta(
+    task: Reference,
+    log: Log,
+    out: Where,
+    *,
+    belief: Belief | None = None,
+    change: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    watch: Watch | None = None,
+) -> FitResult:
+    """Learn from a log what to add to a task's actions so that the simulator moves as the robot did: the command `delta`.
+
+    It is a Term in the folder `out`, for `terms` of `train`. `belief` says where the model is (its nominal world); `change` replaces
+    settings of the fit by name.
+    """
+    found = located(task)[1]
+    at = belief or tasks.nominal(found)
+    settings = replace(FitSettings(), **(change or {}))
+    fit = by_inversion(tasks.env(found, 1).world, at, log, settings, seed, watch)
+    learned.save(replace(fit.term, about=fit.facts), Path(out))
+    return fit
 
 
 def _given(policy: object, task: Reference) -> str | Task:

@@ -79,7 +79,8 @@ def _faults(rows: Rebuilt, u: np.ndarray, good: np.ndarray) -> Iterator[tuple[Fa
     law, names = rows.contract.action, rows.contract.action.names
     yield from ((fault, 0) for fault in of_actions(names))
     x, y, most = (law.scale * rows.action)[good], (u - law.offset)[good], np.abs(law.scale) * law.limit
-    free = (np.abs(x) > 0.05 * most) & (np.abs(y) < 0.99 * most)
+    large = 0.05 * np.minimum(most, np.abs(x).max(0))  # a limit that no action comes near says nothing of their size
+    free = (np.abs(x) > np.maximum(large, 1e-12)) & (np.abs(y) < 0.99 * most)
     listed = lambda values, form: ", ".join(f"{n} {v:{form}}" for n, v in zip(names, values))  # noqa: E731
     if free.any():
         s = float(np.median(y[free] / x[free]))

@@ -19,6 +19,7 @@ from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine, Law, compile_for
+from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.sim.learned.features import StateFeatures
 from surefoot.sim.model.load import load_robot
@@ -74,6 +75,9 @@ def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examination | Non
     watch(Progress("fitting every number of the model"))
     fit = Fit(errors, world, at, steady_gain(first, at.dt))
     fitted = fit.run()
+    if len(Plain(model_of(world)).touching):
+        watch(Progress("searching the numbers of the model"))
+        fitted += fit.searched()
     watch(Progress("trying delays and wirings"))
     delays = latencies(fit)
     found = [*map(fit.weigh, fitted), *delays.values(), *wirings(fit), lateness(fit), *limits(fit)]

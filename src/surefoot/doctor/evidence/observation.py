@@ -2,8 +2,9 @@
 
     frame(k) = scale * clip(formula(readings(k)))        observation(k) = `history` frames        (surefoot.observation)
 
-A reading that was lost (nan) repeats the one before it in its episode, as runtimes do. A term whose readings are not in the
-log is nan in every row, and `missing` names it.
+A reading that was lost (nan) repeats the one before it in its episode, as runtimes do. A reading in the frame of a site is its
+sensor's where the log has it, and computed from base and joints otherwise. A term whose readings are neither is nan in
+every row, and `missing` names it.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surefoot.contract import Contract
+from surefoot.doctor.evidence.site_readings import site_readings
 from surefoot.errors import LogError
 from surefoot.fault import PLAIN, Fault, on_columns, on_frames
 from surefoot.log import Log
@@ -144,6 +146,9 @@ def _readings(contract: Contract, world: World, log: Log, motion: dict[str, np.n
     found = _sensors(world, log, motion, names) | motion
     found |= {"command": measured(log, "command")} if "command" in log.columns else {}
     found |= {reading: found[sensor] for reading, sensor in world.layout.sensors.items() if sensor in found}
+    needs = (name for t in contract.terms if t.formula is not None for name in t.formula.needs)
+    sites = sorted({name for name in needs if "@" in name and name not in found})
+    found |= site_readings(model_of(world), world.layout, motion, names.get("joint_pos", ()), sites)
     return Columns({k: _held(v, begins) for k, v in found.items()} | own, names)
 
 

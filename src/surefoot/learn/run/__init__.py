@@ -25,7 +25,7 @@ import torch
 from safetensors.numpy import save as save_tensors
 
 import surefoot
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.errors import SurefootError
 from surefoot.learn.run.metrics import Metrics, check_card
 from surefoot.tasks.provenance import Provenance
@@ -97,6 +97,8 @@ class Run:
         if not (folder / "run.json").exists() and not _names(folder):
             below = [p.parent for p in sorted(folder.glob("*/run.json"), reverse=True)]
             hint = f", but in {' and '.join(map(str, below))}: name one of them" if below else ": run.json is missing"
+            if shipped.is_name(folder):
+                hint = ": the policy that ships under this name has no checkpoints to go on from"
             raise SurefootError(f"{folder}: no run here{hint}")
         run = Run(folder)
         try:

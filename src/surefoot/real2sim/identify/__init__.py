@@ -30,6 +30,11 @@ from surefoot.world import World
 
 SUITED = 3  # iterations of the other unknowns at each delay that is tried
 FINE = 1e-5  # finite difference, as a fraction of a range, where the cost is smooth
+LADDER, STIFFEST = (
+    10**0.5,
+    1e5,
+)  # factor of the solver's damping after a step that fails, and where it gives up: with columns of unit
+# length, a step is then 1e-5 of the gradient. The solver's own 10^0.1 and 1e8 try 140 steps of which none is better, at each kink
 FEWEST = 20  # rows: fewer are mostly noise
 MOST_STARTS = 192  # unknown initial states in one problem; beyond it, windows start as measured
 
@@ -172,6 +177,8 @@ def _solve(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what:
         verbose=0,
         xtol=1e-7,
         x_scale="jac",
+        mu_factor=LADDER,
+        mu_max=STIFFEST,
     )
     full[moves] = np.asarray(found).ravel()
     return full

@@ -1,15 +1,17 @@
 """The result of identification: each unknown with its interval, errors before and after, and whether to use it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from surefoot.belief import Gaussian
 from surefoot.log import Log
 from surefoot.real2sim.identify.fit import Case, Problem, Space, scales
 from surefoot.real2sim.identify.noise import Noise
+from surefoot.real2sim.identify.si import in_si
 from surefoot.real2sim.identify.uncertainty import WIDTH, belief_of, combinations, determined, uncertainty
 from surefoot.real2sim.replay import longest_window, windows
 from surefoot.report import Progress, Watch
@@ -31,6 +33,8 @@ class Learned:
     high: float
     determined: bool
     at_bound: bool
+    si: tuple[float, float, str] | None = None
+    """of a multiple: the smallest and largest value that it makes of the model's, and their unit"""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,9 @@ def answer(
     z = np.clip(p[: problem.d], 0.0, 1.0)
     e = _middle(problem, problem.space.e(z))
     belief = belief_of(problem.space, e, sure.cov + np.diag(np.square(problem.space.grain * WIDTH)))
-    learned = _learned(problem.space, z, before, e, sure.cov, belief)
+    learned = _in_si(
+        model_of(problem.cases[0].world), _learned(problem.space, z, before, e, sure.cov, belief), problem.space
+    )
     loose = np.flatnonzero([not x.determined for x, free in zip(learned, problem.space.free) if free])
     return Identified(
         belief,
@@ -123,6 +129,10 @@ def _learned(
                 determined(space, i, sd[i], e[i]), bool(space.free[i] and (full[i] < 1e-6 or full[i] > 1 - 1e-6)))
         for i, q in enumerate(space.params)
     )  # fmt: skip
+
+
+def _in_si(model: mujoco.MjModel, learned: tuple[Learned, ...], space: Space) -> tuple[Learned, ...]:
+    return tuple(replace(x, si=in_si(model, q, x.value)) for x, q in zip(learned, space.params))
 
 
 def _noise_facts(case: Case, noise: Noise) -> dict[str, Any]:

@@ -142,7 +142,7 @@ PRIVILEGED = (
 def arm() -> Task:
     return Task(
         name="arm",
-        about="a two-link arm holds its hand where it is told to, while something pulls at it",
+        about="arm holds a pose against pulls",
         robot=Robot.text(xml(), "arm"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),

@@ -71,7 +71,7 @@ def balance(discrete: bool = False) -> Task:
     seen = (ObsTerm("cart_pole", Formula("joint_state", ("slide", "hinge")), 4, "m, m/s, rad, rad/s"),)
     return Task(
         name="balance-discrete" if discrete else "balance",
-        about="keep a pole upright on a cart" + (" by pushing full left or right" if discrete else ""),
+        about="pole on a cart" + (", two actions" if discrete else ""),
         robot=Robot.text(XML, "balance"),
         params=PARAMS,
         belief=Box.ranges(PARAMS, RANGES),

@@ -72,7 +72,7 @@ def balance_camera() -> Task:
     return replace(
         task,
         name="balance-camera",
-        about="keep a pole upright on a cart, seen by a camera alone",
+        about="pole on a cart, by camera only",
         robot=robot,
         params=params,
         belief=Box.ranges(params, {**PHYSICS, "noise": PIXEL_NOISE, **RANGES}),

@@ -64,4 +64,4 @@ RANGES = {
 
 def hover() -> Task:
     task = build.hover(Robot.text(xml(), "hover"), ranges=RANGES)
-    return replace(task, name="hover", about="a quadrotor thrown at up to 90 degrees of tilt comes to rest at the goal")
+    return replace(task, name="hover", about="quadrotor recovers when thrown")

@@ -13,4 +13,4 @@ from surefoot.tasks.ready.humanoid_model import xml
 
 def humanoid() -> Task:
     task = velocity(Robot.text(xml(), "humanoid"))
-    return replace(task, name="humanoid", about="a humanoid follows a commanded velocity")
+    return replace(task, name="humanoid", about="humanoid follows a velocity")

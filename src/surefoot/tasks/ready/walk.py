@@ -85,7 +85,6 @@ def xml() -> str:
 
 
 def walk(rough: bool = False) -> Task:
-    task, where = velocity(Robot.text(xml(), "quadruped"), rough=rough), " over rough ground" if rough else ""
-    return replace(
-        task, name="walk-rough" if rough else "walk", about=f"a quadruped follows a commanded velocity{where}"
-    )
+    task = velocity(Robot.text(xml(), "quadruped"), rough=rough)
+    name, where = ("walk-rough", "on rough ground") if rough else ("walk", "follows a velocity")
+    return replace(task, name=name, about=f"quadruped {where}")

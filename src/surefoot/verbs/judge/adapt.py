@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.report import Axis, Column, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import as_given, belief_of, chosen, hashes, portrait, seconds, task_for
+from surefoot.verbs.arguments import belief_of, chosen, hashes, portrait, products_of, seconds, task_for
 
 
 @dataclass(frozen=True)
@@ -46,17 +46,20 @@ class Adapt:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot.deploy import bundle
         from surefoot.gate.latent import Change, inferred
+        from surefoot.tasks.known import task_flag
 
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task, self.policy)
-        path = self.out or bundle.find(self.policy).parent / "adapt.html"
+        path = self.out or products_of(self.policy) / "adapt.html"
         files.check_writable(path, "--out")
         change, belief = (
             Change(self.show, self.before, self.after, self.at),
             belief_of(task, self.belief, watch, ranges=self.range),
         )
         facts = inferred(policy, task, belief, change, self.episodes, self.seed, seconds(watch, task))
-        following = f"surefoot sweep {quote(str(self.policy))} --over {facts['unknown']}{as_given(self.task)}"
+        following = (
+            f"surefoot sweep {quote(str(self.policy))} --over {facts['unknown']}{task_flag(self.task, policy.contract)}"
+        )
         blocks, about = (_table(facts), Text(_sentence(facts)), *_plots(facts)), hashes(policy=self.policy)
         title = f"{facts['task']}: what the policy has inferred"
         return Report(

@@ -10,29 +10,34 @@ from tyro.conf import FlagConversionOff, Positional, arg
 
 from surefoot import files
 from surefoot.belief import Belief
+from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import run_of
-from surefoot.report import Axis, Badge, Column, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
+from surefoot.report import Axis, Badge, Column, Note, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
-from surefoot.verbs.arguments import belief_of, hashes, task_for, trained_over
+from surefoot.verbs.arguments import belief_of, hashes, trained_over
 from surefoot.verbs.robot.machine import naming, read
 
 if TYPE_CHECKING:
     from surefoot.doctor import Diagnosis
     from surefoot.doctor.prescription import Case
 
-FOUND = 1  # exit code
+FOUND, UNCHECKED = 1, 3  # exit codes: there is a cause; none in what was checked, and not everything was
 SHOWN, DRAWN = 5, 8  # causes in the table, and in the plot
 
 
 @dataclass(frozen=True)
 class Doctor:
     policy: Positional[Path]
-    """a run's folder or a policy.onnx"""
+    """a run's folder, its policy.onnx, a task with a shipped policy, or another ONNX file with --model and --contract"""
     log: Positional[Path]
     """the robot's log, with `action` and `control`: any file that `surefoot log` reads"""
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that maps the log's columns to our schema; see docs/logs.md"""
+    model: Path | None = None
+    """the robot model (.xml) of a policy from elsewhere"""
+    contract: Path | None = None
+    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
     task: str = ""
     """another task that the policy's contract fits; default: its own"""
     belief: str = ""
@@ -46,16 +51,16 @@ class Doctor:
     """write a page with plots (.html)"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.deploy import bundle
         from surefoot.doctor import diagnose
         from surefoot.doctor.consequences import consequences
         from surefoot.doctor.prescription import further_log, prescribe
+        from surefoot.gate.candidate import candidate
 
         if self.out:
             files.check_writable(self.out, "--out", ".html")
         _in_order(self.policy, self.log)
-        policy = bundle.load(self.policy)
-        task = task_for(policy, self.task)
+        who = candidate(self.policy, self.task, self.model, self.contract)
+        policy, task = who.policy, who.task
         belief, trained = self._belief(task, watch)
         log = read(self.log, self.mapping, watch)
         with naming(self.log):
@@ -66,12 +71,13 @@ class Doctor:
             weighed = found.weighed(first)
             after = consequences(policy, task, belief, weighed.hypothesis if weighed else None)
         unfit = after is not None and after.fails_nominal
-        cure = prescribe(self._case(task), first, after, found.left)
+        case = self._case(task, policy.contract)
+        cure = prescribe(case, first, after, found.left, found.unchecked)
         settled = after is not None and (after.fails_nominal or after.harmless)
-        further = further_log(task, first, found.second) if first and not settled else ""
+        further = further_log(case, first, found.second) if first and not settled else ""
         branches = [asdict(b) for b in found.branches()]
         facts = found.to_json() | {
-            "healthy": found.healthy and not unfit, "trained_over": trained,
+            "healthy": found.healthy and not unfit, "verdict": _answer(found, unfit), "trained_over": trained,
             "branches": branches, "consequences": after.to_json() if after else None,
             "prescription": {"do": cure.do, "command": cure.command}, "further_log": further,
         }  # fmt: skip
@@ -81,11 +87,12 @@ class Doctor:
         answers = Table.of(
             ["question", "", "evidence"], [[b["question"], b["answer"], b["evidence"]] for b in branches]
         )
-        blocks = (answers, _causes(found), *map(Text, said), *_plots(found))
-        ill = not found.healthy or unfit
+        notes = (Note(words, True) for words in who.notes)
+        blocks = (*notes, answers, _causes(found), *map(Text, said), *_plots(found))
+        code = {"healthy": 0, "cause": FOUND, "not checked": UNCHECKED}[facts["verdict"]]
         return Report(
-            f"{self.policy} on {self.log}", jsonable(facts), blocks, cure.command, Badge(_verdict(found, unfit), not ill),
-            FOUND if ill else 0, self.out, sources=hashes(policy=self.policy, log=self.log),
+            f"{self.policy} on {self.log}", jsonable(facts), blocks, cure.command, Badge(_verdict(found, unfit), not code),
+            code, self.out, sources=hashes(policy=self.policy, log=self.log, model=self.model, contract=self.contract),
         )  # fmt: skip
 
     def _belief(self, task: Task, watch: Watch) -> tuple[Belief, str]:
@@ -97,13 +104,20 @@ class Doctor:
             return task.belief, "the task's range (no run.json has the one it was trained over)"
         return belief_of(task, self.belief, watch), f"the range of --belief {self.belief}"
 
-    def _case(self, task: Task) -> "Case":
+    def _case(self, task: Task, contract: Contract) -> "Case":
         from surefoot.doctor.prescription import Case
+        from surefoot.tasks.known import recall, task_flag
 
         settings = run_of(self.policy).get("settings")
         steps = settings.get("steps") if isinstance(settings, dict) else 0
         log = quote(str(self.log)) + (f" --map {quote(str(self.mapping))}" if self.mapping else "")
-        return Case(task, quote(str(self.policy)), log, steps if isinstance(steps, int) else 0, self.task)
+        policy, given = quote(str(self.policy)), f" --contract {quote(str(self.contract))}" if self.contract else ""
+        if self.model is not None:
+            gate = f"surefoot gate {policy} --model {quote(str(self.model))}{given}"
+            return Case(task, policy, log, 0, str(self.model), gate)
+        reference = self.task or recall(contract.parents) or ""
+        policy += task_flag(self.task, contract)
+        return Case(task, policy, log, steps if isinstance(steps, int) else 0, reference)
 
 
 def _in_order(policy: Path, log: Path) -> None:
@@ -116,8 +130,18 @@ def _in_order(policy: Path, log: Path) -> None:
         )
 
 
+def _answer(found: "Diagnosis", unfit: bool) -> str:
+    """healthy, cause or not checked."""
+    if found.significant or unfit:
+        return "cause"
+    return "not checked" if found.unchecked else "healthy"
+
+
 def _verdict(found: "Diagnosis", unfit: bool) -> str:
     policy = "FAIL: the policy fails in the nominal world; "
+    if found.first is None and found.unchecked:
+        words = "; ".join(f"{b.name}: {b.evidence}" for b in found.unchecked)
+        return f"{policy if unfit else ''}NOT CHECKED: {words}; no cause in what was checked"
     if found.first is None:
         nothing = "the log shows no cause, noise explains it"
         return f"{policy}{nothing}" if unfit else f"PASS: {nothing}"

@@ -8,13 +8,13 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from surefoot.report import Note, Report, Watch
-from surefoot.verbs.arguments import as_given, belief_of, chosen, count, met_before, results, seconds, task_for
+from surefoot.verbs.arguments import belief_of, chosen, count, met_before, results, seconds, task_for
 
 
 @dataclass(frozen=True)
 class Eval:
     policy: Positional[Path]
-    """a run's folder or a policy.onnx"""
+    """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
     task: str = ""
@@ -41,6 +41,7 @@ class Eval:
         from surefoot.deploy import bundle
         from surefoot.gate.training_record import changed
         from surefoot.sim import engines
+        from surefoot.tasks.known import task_flag
         from surefoot.tasks.rollout import trials
 
         engines.known(self.engine, "--in")
@@ -61,5 +62,5 @@ class Eval:
             f"{self.policy} in {task.name}",
             facts,
             blocks,
-            f"surefoot play {quote(str(self.policy))}{as_given(self.task)}",
+            f"surefoot play {quote(str(self.policy))}{task_flag(self.task, policy.contract)}",
         )

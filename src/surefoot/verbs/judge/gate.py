@@ -26,7 +26,7 @@ from surefoot.report import (
     Text,
     Watch,
 )
-from surefoot.verbs.arguments import as_given, belief_of, chosen, hashes, numbers, portrait
+from surefoot.verbs.arguments import belief_of, chosen, hashes, numbers, portrait, products_of
 from surefoot.verdict import Verdict
 
 FAILED, INTERRUPTED = 1, 130
@@ -36,7 +36,7 @@ ROWS = ("success", "low", "high", "limit")
 @dataclass(frozen=True)
 class Gate:
     policy: Positional[Path]
-    """a run's folder, its policy.onnx, or another ONNX file with --model and --contract"""
+    """a run's folder, its policy.onnx, a task with a shipped policy, or another ONNX file with --model and --contract"""
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
     engines: Annotated[tuple[str, ...], arg(name="in")] = ()
@@ -82,14 +82,14 @@ class Gate:
         from surefoot.gate.gate import gate
 
         plan, limits = self._plan(), self._limits()
-        out = self.out or (self.policy if self.policy.is_dir() else self.policy.parent)
+        out = self.out or products_of(self.policy)
         page = out / "gate.html"
         files.check_writable(page, "--out")
         if self.junit is not None:
             files.check_writable(self.junit, "--junit")
         who = candidate(self.policy, self.task, self.model, self.contract, self.command)
         flags = (f" --{k} {quote(str(v))}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
-        again = f"surefoot gate {quote(str(self.policy))}{''.join(flags)}{as_given(self.task)}"
+        again = f"surefoot gate {quote(str(self.policy))}{''.join(flags)}{who.task_flag}"
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")

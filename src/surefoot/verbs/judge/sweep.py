@@ -11,13 +11,23 @@ from tyro.conf import Positional
 from surefoot import files
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import as_given, belief_of, chosen, count, hashes, met_before, portrait, seconds, task_for
+from surefoot.verbs.arguments import (
+    belief_of,
+    chosen,
+    count,
+    hashes,
+    met_before,
+    portrait,
+    products_of,
+    seconds,
+    task_for,
+)
 
 
 @dataclass(frozen=True)
 class Sweep:
     policies: Positional[tuple[Path, ...]]
-    """runs' folders or policy.onnx files, of one task"""
+    """runs' folders, policy.onnx files, or a task with a shipped policy; all of one task"""
     over: str
     """the unknown, as `surefoot look TASK` names it"""
     best: bool = False
@@ -48,6 +58,7 @@ class Sweep:
             return replace(self, best=False, policies=tuple(chosen(p) for p in self.policies)).run(watch)
         from surefoot.deploy import bundle
         from surefoot.gate.sweep import price, specialists, sweep, values_over
+        from surefoot.tasks.known import task_flag
 
         if not self.policies:
             raise SurefootError("sweep: expected at least one policy")
@@ -57,7 +68,8 @@ class Sweep:
             task_for(policy, self.task or task.name, label)
         values = values_over(task, self.over, self.points, self.low, self.high)
         others, first = belief_of(task, self.belief, watch, ranges=self.range), bundle.find(self.policies[0]).parent
-        path = self.out or first / f"sweep-{self.over}.html"
+        products = products_of(self.policies[0])
+        path = self.out or products / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
         best = None
         if self.specialists:
@@ -65,12 +77,14 @@ class Sweep:
                 raise SurefootError(
                     f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
                 )
-            best = specialists(self.task or task.name, self.over, values, others, first, first / "specialists", watch)
+            best = specialists(
+                self.task or task.name, self.over, values, others, first, products / "specialists", watch
+            )
         facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(watch, task))
         facts = facts if best is None else price(facts, best, task, others)
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
         about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}
-        following = f"surefoot play {quote(str(self.policies[0]))}{as_given(self.task)}"
+        following = f"surefoot play {quote(str(self.policies[0]))}{task_flag(self.task, next(iter(policies.values())).contract)}"
         title = f"{task.name}: success over {self.over}"
         return Report(
             title, facts | {"page": str(path)}, blocks, following, page=path, picture=portrait(task), sources=about

@@ -1,6 +1,6 @@
 """surefoot presets: what each randomizes and where that is written, and what it comes to on a task."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -31,11 +31,23 @@ def _all(task: str) -> Report:
     if not fits:
         raise SurefootError(f"task {task}: no preset fits; try {', '.join(t for ts in ready.values() for t in ts)}")
     some = [presets.PRESETS[k] for k in fits]
-    what = lambda p: ", ".join([*p.ranges, *(["noise"] if p.noise else [])])  # noqa: E731
-    rows = [[p.name, p.robot, ", ".join(ready[p.kind]), what(p), p.source.repository] for p in some]
     facts = [_facts(p) | {"tasks": ready[p.kind]} for p in some]
-    table = Table.of(["preset", "robot", "for", "randomizes", "source"], rows)
-    return Report("presets", {"presets": facts}, (table,), f"surefoot presets {fits[0]}")
+    tables = (_list(kind, names, [p for p in some if p.kind == kind]) for kind, names in ready.items())
+    source = Text("surefoot presets NAME shows ranges and source: repository, file and version")
+    return Report("presets", {"presets": facts}, (*tables, source), f"surefoot presets {fits[0]}")
+
+
+def _list(kind: str, tasks: list[str], some: list[Preset]) -> Table:
+    """The presets for one kind of robot."""
+    rows = [[p.name, p.robot, ", ".join(_randomized(p))] for p in some]
+    return Table.of(["preset", "robot", "randomizes"], rows, f"{kind}: for {', '.join(tasks)}")
+
+
+def _randomized(p: Preset) -> Iterator[str]:
+    """Names of its unknowns; com_x, com_y and com_z are one word."""
+    yield from dict.fromkeys("com" if name.startswith("com_") else name for name in p.ranges)
+    if p.noise:
+        yield "noise"
 
 
 def _one(p: Preset, task: str) -> Report:

@@ -3,10 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
+from surefoot import shipped
 from surefoot.errors import SurefootError
-from surefoot.report import Column, Note, Report, Table, Watch
+from surefoot.report import Note, Report, Table, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs.arguments import goal
+from surefoot.verbs.judge.gate import badge
+
+WORDS = """lasts, error: an episode succeeds if it lasts this long with an error within this
+policy: the gate's verdict on a trained policy that comes with surefoot; use the
+        task's name in place of a run: surefoot play TASK, eval TASK, gate TASK"""
 
 
 @dataclass(frozen=True)
@@ -17,17 +23,18 @@ class Tasks:
         found, broken = [], []
         for name in tasks.names():
             try:
-                found.append(_facts(tasks.resolve(name)))
+                found.append(_facts(name, tasks.resolve(name)))
             except SurefootError as error:  # of an installed package: the others are listed all the same
                 broken.append({"name": name, "error": str(error)})
-        columns = ["task", "what", "success", Column("unknowns", form="d"), Column("rate", "Hz", ".0f")]
-        rows = [[t["name"], t["about"], t["success"], len(t["params"]), t["rate"]] for t in found]
+        columns = ["task", "what", "lasts, error", "policy"]
+        rows = [[t["name"], t["about"], t["limits"], t["policy"]["verdict"][:4] if t["policy"] else "-"] for t in found]
         notes = (Note(f"{t['name']} does not load: {t['error']}", True) for t in broken)
         facts = {"tasks": found} | ({"broken": broken} if broken else {})
-        return Report("tasks", facts, (Table.of(columns, rows), *notes), "surefoot look hover")
+        following = f"surefoot play {shown[0]}" if (shown := shipped.names()) else "surefoot look hover"
+        return Report("tasks", facts, (Table.of(columns, rows), Text(WORDS), *notes), following)
 
 
-def _facts(task: Task) -> dict[str, Any]:
+def _facts(name: str, task: Task) -> dict[str, Any]:
     from surefoot.sim.model.load import load_robot
 
     timestep = float(load_robot(task.robot).spec.option.timestep)
@@ -35,7 +42,16 @@ def _facts(task: Task) -> dict[str, Any]:
         "name": task.name,
         "about": task.about,
         "success": goal(task),
+        "limits": f"{task.seconds:g} s, {task.tolerance:.3g} {task.error_unit}",
         "rate": 1 / (task.substeps * timestep),
         "params": task.params.names,
         "rewards": {k: {"weight": r.weight, "about": r.about} for k, r in task.rewards.items()},
+        "policy": _policy(name) if name in shipped.names() else None,
     }
+
+
+def _policy(name: str) -> dict[str, Any]:
+    """What is recorded of a task's shipped policy."""
+    rate = shipped.evaluation(name)
+    recorded = {k: rate[k] for k in ("episodes", "success", "success_low", "success_high")}
+    return {"verdict": badge(shipped.verdict(name)).words} | recorded

@@ -18,7 +18,7 @@ from surefoot.real2sim.infer.sbi import checked as tested
 from surefoot.report import Block, Checks, Column, Progress, Report, Table, Text, Watch
 from surefoot.sim.fields import TARGETS
 from surefoot.verbs.arguments import numbers
-from surefoot.verbs.robot.machine import FAILED, Machine, checked, naming, read
+from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
 from surefoot.world import World
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class Believe:
             found, facts, notes = (self._dropo if self.how == "dropo" else self._sbi)(world, prior, log, watch)
         found.write(out)
         facts |= {"belief": str(out), "how": self.how, "unknowns": _facts(prior, found)}
-        following = f"surefoot train {quote(self.model)} --belief {quote(str(out))}" if tasks.is_reference(self.model) else f"surefoot replay {quote(self.model)} {quote(str(self.log))} --belief {quote(str(out))}"  # fmt: skip
+        about = asked(self.model, self.log, self.mapping, self.machine)
+        verb = f"train {quote(self.model)}" if tasks.is_reference(self.model) else f"replay {about}"
+        following = f"surefoot {verb} --belief {quote(str(out))}"
         code = FAILED if facts.get("calibration", {}).get("holds") is False else 0
         blocks = (_table(facts["unknowns"]), *notes, Text(f"belief: {out}"))
         return Report(f"p(e) of {self.model} from {self.log}", facts, blocks, following, code=code)

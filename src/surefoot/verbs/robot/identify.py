@@ -12,11 +12,11 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
-from surefoot.report import Badge, Block, Column, Report, Table, Text, Watch
+from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
 from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
-    from surefoot.real2sim.identify.result import Identified
+    from surefoot.real2sim.identify.result import Identified, Learned
     from surefoot.sim.engine import Engine
 
 
@@ -37,6 +37,8 @@ class Identify:
     """cma searches with CMA-ES first, for costs that stiction or contacts make rough"""
     hold: float = 0.25
     """fraction of each log, at its end, held out for testing"""
+    last: float | None = None
+    """window length of the last stage, s; default: the whole log, up to 20 s, shorter where the motion is unstable"""
     known_start: bool = False
     """each log starts exactly in the state of its first row"""
     machine: Machine = Machine()
@@ -44,6 +46,8 @@ class Identify:
     """run preflight on the logs first"""
     save: Path | None = None
     """write the belief (.json), to train over or to replay with"""
+    save_model: Path | None = None
+    """write the model with the fitted numbers as MJCF (.xml), into the model's own folder where it names meshes"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
@@ -53,14 +57,22 @@ class Identify:
             raise SurefootError("identify: expected at least one log")
         if self.how not in ("least-squares", "cma"):
             raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        reads = (*self.logs, self.mapping, self.model)
         if self.save:
-            files.check_writable(self.save, "--save", ".json", (*self.logs, self.mapping, self.model))
+            files.check_writable(self.save, "--save", ".json", reads)
+        if self.save_model:
+            files.check_writable(self.save_model, "--save-model", ".xml", reads)
+            if tasks.is_reference(self.model):
+                raise SurefootError(f"--save-model: {self.model} is a task, expected a model file")
         logs = [read(file, self.mapping, watch) for file in self.logs]
         worlds, belief = self._unknowns(logs)
         if self.check:
             for file, world, log in zip(self.logs, worlds, logs):
                 checked(world, log, file, watch)
-        how = How(hold=self.hold, how=self.how, starts="known" if self.known_start else "estimated")  # type: ignore[arg-type]
+        if self.last is not None and not self.last > 0:
+            raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
+        starts = "known" if self.known_start else "estimated"
+        how = How(hold=self.hold, how=self.how, last=self.last, starts=starts)  # type: ignore[arg-type]
         with naming(*self.logs):
             found = identify(worlds, belief, logs, how, self.signals, watch, warn=False)
         title = f"{self.model} from {', '.join(map(str, self.logs))}"
@@ -72,9 +84,33 @@ class Identify:
         if self.save:
             found.belief.write(self.save)
             blocks += (Text(f"belief: {self.save}"),)
-        saved = f" --belief {quote(str(self.save))}" if self.save else ""
-        lacks = not found.white and tasks.is_reference(self.model) and self.machine == Machine()
-        return Report(title, _facts(found), blocks, f"surefoot {'missing' if lacks else 'replay'} {about}{saved}")
+        if self.save_model:
+            blocks += self._model(self.save_model, found)
+        return Report(title, _facts(found), blocks, self._next(about, found.white))
+
+    def _next(self, about: str, white: bool) -> str:
+        """Replay what was fitted, or find what is missing; where nothing was saved, first keep it."""
+        if self.save is None:
+            words = f" --learn {quote(','.join(self.learn))}" if self.learn else ""
+            about = asked(self.model, self.logs, self.mapping, self.machine)
+            return f"surefoot identify {about}{words} --save {quote(f'{self.logs[0].stem}-belief.json')}"
+        lacks = not white and tasks.is_reference(self.model) and self.machine == Machine()
+        return f"surefoot {'missing' if lacks else 'replay'} {about} --belief {quote(str(self.save))}"
+
+    def _model(self, out: Path, found: "Identified") -> tuple[Block, ...]:
+        """The model file as it was driven, free again where its base was fixed, with the fitted numbers."""
+        from surefoot.real2sim.plant import Plant
+        from surefoot.sim.model.fitted import write_fitted
+
+        spec = Plant(self.model, False, self.machine.kp, self.machine.kd).spec()
+        left = write_fitted(spec, found.belief.params, found.e)
+        if any(spec.meshes) and out.resolve().parent != Path(self.model).resolve().parent:
+            raise SurefootError(
+                f"--save-model: {out}: expected a file in {Path(self.model).resolve().parent}, whose meshes the model names"
+            )
+        files.write(out, spec.to_xml().encode())
+        words = f"not in the model, since MJCF has no place for them: {', '.join(left)}"
+        return (Text(f"model: {out}"), *([Note(words, True)] if left else []))
 
     def _instead(self, about: str) -> str:
         """Where no number explains a log: of a task, the missing physics; of a model, a more informative motion."""
@@ -119,9 +155,21 @@ def _params(found: "Identified") -> Table:
                 *(["at the end of its range"] if p.at_bound else []),
                 *([] if p.determined else ["not determined by this log"]),
             ]
-            rows.append([p.name, p.before, p.value, f"{p.low:.4g} .. {p.high:.4g}", p.unit or "-", "; ".join(words)])
+            unit = p.unit or ("x model" if p.si else "-")
+            rows.append([p.name, p.before, p.value, f"{p.low:.4g} .. {p.high:.4g}", unit, _si(p), "; ".join(words)])
     number = lambda name: Column(name, form=".4g")  # noqa: E731
-    return Table.of(["unknown", number("before"), number("after"), "95 % interval", "unit", ""], rows)
+    head = ["unknown", number("before"), number("after"), "95 % interval", "unit", "in SI", ""]
+    if not any(row[5] for row in rows):
+        head, rows = [*head[:5], ""], [[*row[:5], row[6]] for row in rows]
+    return Table.of(head, rows)
+
+
+def _si(p: "Learned") -> str:
+    """What a multiple makes of the model's values."""
+    if p.si is None:
+        return ""
+    low, high, unit = p.si
+    return f"{low:.4g}{f' .. {high:.4g}' if f'{high:.4g}' != f'{low:.4g}' else ''} {unit}".rstrip()
 
 
 def _remarks(found: "Identified") -> list[str]:

@@ -27,12 +27,17 @@ class Log:
     """write a plot (.png)"""
     save: Path | None = None
     """write it as our own log (.npz); replaces a file of this name, but never the input"""
+    map_stub: Path | None = None
+    """write a first mapping of the file's columns (.json), to correct and to give as --map"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.formats.summary import draw, summary
         from surefoot.log import Log as Recorded
 
         reads = (self.file, self.mapping)
+        if self.map_stub:
+            files.check_writable(self.map_stub, "--map-stub", ".json", reads)
+            return self._stub(self.map_stub, watch)
         if self.save:
             files.check_writable(self.save, "--save", ".npz", reads)
         if self.plot:
@@ -53,6 +58,21 @@ class Log:
             facts["saved"] = str(log.save(self.save))
             blocks.append(Text(f"saved: {self.save}"))
         return Report(str(self.file), facts, tuple(blocks), self._next())
+
+    def _stub(self, out: Path, watch: Watch) -> Report:
+        """A mapping to correct; a file without a clock needs a rate in it, or --rate."""
+        from surefoot.formats.stub import stub
+
+        watch(Progress(f"reading {self.file}"))
+        found = stub(self.file, self.episode) | ({"rate": self.rate} if self.rate else {})
+        files.write_json(out, found)
+        rows = [[name, str(c["from"])] for name, c in found["columns"].items()]
+        lacks = "time" not in found and not self.rate
+        words = 'no clock found: add "time": "COLUMN" or "rate": HZ to it, or give --rate'
+        blocks = [Table.of(["column of the log", "from the file's"], rows), *([Note(words, True)] if lacks else [])]
+        blocks.append(Text(f"mapping: {out}; correct it (docs/logs.md), above all what each column is"))
+        following = f"surefoot log {quote(str(self.file))} --map {quote(str(out))}{' --rate HZ' if lacks else ''}"
+        return Report(str(self.file), {"stub": str(out), "mapping": found}, tuple(blocks), following)
 
     def _next(self) -> str:
         if self.save:

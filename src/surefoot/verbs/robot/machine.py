@@ -1,5 +1,6 @@
 """Shared by verbs about a real robot: how it was mounted, its log, its belief, and the model in a world at the log's rate."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -43,12 +44,20 @@ class Machine:
         """A World of one simulation at the log's rate: of a task, or of a model as it was mounted."""
         from surefoot.real2sim.plant import Plant
 
+        self._check()
         if tasks.is_reference(model) and self == Machine():
             made: Engine = tasks.env(tasks.resolve(model), 1).world  # type: ignore[assignment]
         else:
             made = Plant(model, self.fixed, self.kp, self.kd, self.timestep, self.net).world(params or Params(), log)
         _same_robot(made, model, log)
         return made
+
+    def _check(self) -> None:
+        for name, value, least in (("kp", self.kp, 0.0), ("kd", self.kd, 0.0), ("timestep", self.timestep, 1e-6)):
+            if value is not None and not least <= value < math.inf:
+                raise SurefootError(f"--machine.{name}: found {value:g}, expected a number of at least {least:g}")
+        if self.kd and self.kp is None:
+            raise SurefootError("--machine.kd: found without --machine.kp, which replaces motors by servos; give both")
 
     def words(self) -> str:
         """The flags of what is not the default."""
@@ -69,10 +78,11 @@ def _same_robot(world: "Engine", model: str, log: Log) -> None:
         )
 
 
-def asked(model: str, log: Path, mapping: Path | None, machine: Machine) -> str:
-    """A model and a log, as arguments of a command."""
+def asked(model: str, logs: Path | tuple[Path, ...], mapping: Path | None, machine: Machine) -> str:
+    """A model and a log, or several, as arguments of a command."""
     more = f" --map {quote(str(mapping))}" if mapping else ""
-    return f"{quote(model)} {quote(str(log))}{more}{machine.words()}"
+    files_ = " ".join(quote(str(x)) for x in (logs if isinstance(logs, tuple) else (logs,)))
+    return f"{quote(model)} {files_}{more}{machine.words()}"
 
 
 def lacking(paths: tuple[Path, ...], model: Any) -> tuple["Term", ...]:

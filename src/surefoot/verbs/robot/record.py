@@ -23,7 +23,7 @@ class Record:
     reality: int = 0
     """seed of the hidden reality"""
     policy: Path | None = None
-    """a run's folder or a policy.onnx to play"""
+    """a run's folder, a policy.onnx, or a task with a shipped policy: what drives the robot"""
     excite: Path | None = None
     """a plan to play: a log with a column `control`"""
     controls: Literal["", "random"] = ""

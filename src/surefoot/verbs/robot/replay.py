@@ -1,7 +1,8 @@
 """surefoot replay: the model's motion under a log's controls, against the robot's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -14,9 +15,11 @@ from surefoot.verbs.arguments import hashes
 from surefoot.verbs.robot.machine import Machine, asked, estimate_of, lacking, naming, params_of, read
 
 if TYPE_CHECKING:
+    from surefoot.real2sim.replay import Ahead, Score
     from surefoot.real2sim.replay import Replay as Replayed
 
-PARTS = 4  # of a signal that are drawn
+PARTS = 4  # of a signal that are drawn, those with the largest errors
+DRAWN = 6.0  # s of a longer log that are drawn, where the error is largest: more would hide one curve behind the other
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Replay:
     actuator`, in the order they act"""
     resync: int | None = None
     """reset the model to the measured state every so many steps; default: never"""
+    horizon: int | None = None
+    """also give the error after so many steps, from many starts of the log"""
+    inverse: bool = False
+    """predict joint_torque from the motion by inverse dynamics, in place of the motion from the controls"""
     signals: tuple[str, ...] = ()
     """columns to compare; default: all that the model predicts"""
     machine: Machine = Machine()
@@ -41,35 +48,53 @@ class Replay:
     """write a page with the curves (.html)"""
 
     def run(self, watch: Watch) -> Report:
+        from surefoot.real2sim.inverse import inverse
         from surefoot.real2sim.preflight import standing
-        from surefoot.real2sim.replay import replay
+        from surefoot.real2sim.replay import ahead, replay
 
         if self.plot:
             files.check_writable(self.plot, "--plot", ".html")
-        if self.resync is not None and self.resync < 1:
-            raise SurefootError(f"resync: expected at least 1, found {self.resync}")
+        for name, steps in (("resync", self.resync), ("horizon", self.horizon)):
+            if steps is not None and steps < 1:
+                raise SurefootError(f"--{name}: expected at least 1, found {steps}")
+            if steps is not None and self.inverse:
+                raise SurefootError(f"--inverse: each row is by itself; leave --{name} out")
         log = read(self.log, self.mapping, watch)
         plain = self.machine.world(self.model, params_of(self.belief), log)
         world = plain.with_(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain
         watch(Progress("replaying"))
         with naming(self.log):
-            found = replay(world, log, estimate_of(self.belief, world.params), self.resync, only=self.signals)
+            e = estimate_of(self.belief, world.params)
+            found = inverse(world, log, e) if self.inverse else replay(world, log, e, self.resync, only=self.signals)
+            far = ahead(world, log, e, self.horizon, self.signals) if self.horizon else ()
         doubts = [c.evidence for c in standing(plain, log) if not c.holds]
-        blocks: list[Block] = [_scores(found)]
+        blocks: list[Block] = [_scores(found), *([_ahead(far, self.horizon)] if far else [])]
         if found.diverged:
             blocks.append(Note(f"{found.diverged} simulations diverged: their errors are invalid", True))
         blocks += [Note(words, True) for words in doubts]
-        blocks += [_plot(found, k) for k in range(len(found.scores))] if self.plot else []
-        facts = jsonable(found.facts()) | {"doubts": doubts} | ({"page": str(self.plot)} if self.plot else {})
-        following = f"surefoot {self._following()} {asked(self.model, self.log, self.mapping, self.machine)}"
+        blocks += [plot for s in found.scores for plot in _plots(found, s)] if self.plot else []
+        facts = (
+            jsonable(found.facts())
+            | {"doubts": doubts, "horizon": jsonable([vars(x) for x in far])}
+            | ({"page": str(self.plot)} if self.plot else {})
+        )
         about = hashes(model=Path(self.model), log=self.log)
         return Report(
-            f"{self.model} against {self.log}", facts, tuple(blocks), following, page=self.plot, sources=about
+            f"{self.model} against {self.log}", facts, tuple(blocks), self._following(), page=self.plot, sources=about
         )
 
     def _following(self) -> str:
-        """After a replay of the model, identify; after one with identified numbers, the missing physics of a task."""
-        return "missing" if self.belief and tasks.is_reference(self.model) else "identify"
+        """After a replay of the model, identify; after one with identified numbers, what is missing; then, training with it."""
+        about = asked(self.model, self.log, self.mapping, self.machine)
+        if self.world:
+            terms = " ".join(quote(str(w)) for w in self.world)
+            own = tasks.is_reference(self.model)
+            return (
+                f"surefoot train {quote(self.model)} --terms {terms}" if own else f"surefoot look {quote(self.model)}"
+            )
+        return (
+            f"surefoot missing {about} --belief {quote(self.belief)}" if self.belief else f"surefoot identify {about}"
+        )
 
 
 def _scores(found: "Replayed") -> Table:
@@ -82,16 +107,44 @@ def _scores(found: "Replayed") -> Table:
     return Table.of(columns, rows)
 
 
-def _plot(found: "Replayed", k: int) -> Plot:
-    """One signal, measured and predicted."""
-    s = found.scores[k]
+def _ahead(far: "tuple[Ahead, ...]", steps: int | None) -> Table:
+    rows = [[x.signal, f"{x.rmse:.4g} {x.unit}", f"{x.still:.4g} {x.unit}", x.starts] for x in far]
+    head = ["signal", f"RMSE after {steps} steps", "of a constant prediction", Column("starts", form="d")]
+    return Table.of(head, rows)
+
+
+def _plots(found: "Replayed", s: "Score") -> list[Plot]:
+    """The parts of one signal with the largest errors, measured and predicted, each by itself."""
     measured, predicted, names = found.measured[s.signal], found.predicted[s.signal], list(s.parts)
-    series = []
-    for i in range(min(measured.shape[1], PARTS)):
-        name = names[i] if i < len(names) else f"part {i}"
-        series.append(Series.of(f"{name}, measured", found.time, measured[:, i]))
-        series.append(Series.of(f"{name}, predicted", found.time, predicted[:, i], style="dashed"))
-    more = f"; the first {PARTS} of {measured.shape[1]} parts" if measured.shape[1] > PARTS else ""
-    return Plot(
-        s.signal, tuple(series), Axis("time", "s"), Axis(s.signal, s.unit), caption=f"RMSE {s.rmse:.4g} {s.unit}{more}"
+    size = min(len(names), measured.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = np.nan_to_num(np.square(predicted - measured)[:, :size], posinf=1e300)
+    plots = []
+    for i in sorted(range(size), key=lambda i: -s.parts[names[i]])[:PARTS]:
+        rows = _worst(found.time, error[:, i])
+        drawn = [
+            Series.of("measured", found.time[rows], measured[rows, i]),
+            Series.of("predicted", found.time[rows], predicted[rows, i]),
+        ]
+        part = "" if rows.stop - rows.start == len(error) else f"; the {DRAWN:g} s with the largest error are drawn"
+        caption = f"RMSE {s.parts[names[i]]:.4g} {s.unit}{part}"
+        plots.append(
+            Plot(f"{s.signal}: {names[i]}", tuple(drawn), Axis("time", "s"), Axis(names[i], s.unit), caption=caption)
+        )
+    left = size - len(plots)
+    return (
+        [*plots[:-1], replace(plots[-1], caption=f"{plots[-1].caption}; {left} parts with smaller errors are left out")]
+        if left
+        else plots
     )
+
+
+def _worst(time: np.ndarray, error: np.ndarray) -> slice:
+    """The rows of DRAWN seconds in which the sum of errors is largest."""
+    ends = np.searchsorted(time, time + DRAWN, "right")
+    if not len(time) or ends[0] >= len(time):
+        return slice(0, len(time))
+    total = np.concatenate([[0.0], np.cumsum(error)])
+    first = np.flatnonzero(time + DRAWN <= time[-1] + 1e-9)
+    at = int(first[np.argmax(total[ends[first]] - total[first])])
+    return slice(at, int(ends[at]))

@@ -16,7 +16,7 @@ from surefoot.errors import SurefootError
 from surefoot.policy import Policy
 from surefoot.report import Axis, Badge, Block, Column, Picture, Plot, Report, Rule, Series, Table, Text, Tone, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import as_given, belief_of, count, goal, hashes, portrait
+from surefoot.verbs.arguments import belief_of, count, goal, hashes, portrait
 
 if TYPE_CHECKING:
     from surefoot.cross import Crossed
@@ -49,6 +49,7 @@ class Cross:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.cross import cross
+        from surefoot.tasks.known import task_flag
 
         task = tasks.resolve(self.task)
         out = self.out or Path("runs") / f"cross-{task.name}" / time.strftime("%Y-%m-%d_%H-%M-%S")
@@ -68,7 +69,7 @@ class Cross:
             "reality": f"drawn from the outer part of the belief's ranges by seed {self.reality}",
         }
         return Report(
-            f"surefoot cross {task.name}", facts, blocks, f"surefoot play {quote(str(out / 'belief'))}{as_given(self.task)}",
+            f"surefoot cross {task.name}", facts, blocks, f"surefoot play {quote(str(out / 'belief'))}{task_flag(self.task, done.policies['belief'].contract)}",
             Badge(facts["verdict"], facts["crossed"] or (None if not facts["gap"] else False)),
             FAILED if facts["gap"] and not facts["crossed"] else 0, page, portrait(task), about,
         )  # fmt: skip

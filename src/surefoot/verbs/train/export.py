@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.report import Block, Note, Report, Text, Watch
-from surefoot.verbs.arguments import as_given, chosen
+from surefoot.verbs.arguments import chosen
 
 if TYPE_CHECKING:
     from surefoot.learn.nets.policy_net import PolicyNet
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Export:
     policy: Positional[Path]
-    """a run's folder or a policy.onnx"""
+    """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
     out: Path | None = None
-    """the file; default: policy.onnx beside the policy"""
+    """the file; default: policy.onnx beside the policy; of a shipped one, <task>.onnx here"""
     task: str = ""
     """its task, where that is a file or a module: to say what has changed since training"""
     sign: Path | None = None
@@ -34,11 +34,12 @@ class Export:
         from surefoot import tasks
         from surefoot.deploy import bundle, sign
         from surefoot.learn.nets.export import load_net, onnx_difference
-        from surefoot.tasks.known import recall
+        from surefoot.tasks.known import recall, task_flag
 
         net, own = load_net(self.policy), bundle.find(self.policy)
         worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)
-        out, signature = self.out or own, None
+        usual = Path(f"{own.parent.name}.onnx") if shipped.is_shipped(own) else own
+        out, signature = self.out or usual, None
         if out != own or self.sign:
             with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
                 files.clear_parts(out.parent, out.name + ".*")
@@ -59,7 +60,9 @@ class Export:
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
         known = net.contract.task in tasks.names() or recall(net.contract.parents)
-        task = as_given(self.task) or ("" if known else " --task FILE.py")  # what a stranger's run names is code
+        task = task_flag(self.task, net.contract) or (
+            "" if known else " --task FILE.py"
+        )  # what a stranger's run names is code
         following = f"surefoot gate {quote(str(self.policy))}{task}"
         return Report(f"{self.policy} as ONNX", facts, tuple(blocks), following)
 

@@ -9,13 +9,13 @@ from tyro.conf import Positional
 from surefoot.policy import Policy, Random, Zero
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import as_given, belief_of, chosen, task_for
+from surefoot.verbs.arguments import belief_of, chosen, task_for
 
 
 @dataclass(frozen=True)
 class Play:
     policy: Positional[str]
-    """a run's folder, a policy.onnx, or `zero` / `random` with --task"""
+    """a run's folder, a policy.onnx, a task with a shipped policy (see `surefoot tasks`), or `zero` / `random` with --task"""
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
     task: str = ""
@@ -39,10 +39,11 @@ class Play:
         if self.best:
             return replace(self, best=False, policy=str(chosen(Path(self.policy)))).run(watch)
         from surefoot import tasks
+        from surefoot.tasks.known import task_flag
 
         policy, task = self._policy()
         env = tasks.env(task, 1, belief_of(task, self.belief, watch, ranges=self.range), self.seed)
-        following = f"surefoot export {quote(self.policy)}{as_given(self.task)}"
+        following = f"surefoot export {quote(self.policy)}{task_flag(self.task, policy.contract)}"
         if self.record is None:
             from surefoot.tasks.view.viewer import view
 

@@ -22,7 +22,7 @@ from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOS
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
-from surefoot.verbs.arguments import as_given, belief_of, trained_over
+from surefoot.verbs.arguments import belief_of, trained_over
 from surefoot.verbs.train import settings_file
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -107,7 +107,9 @@ class Train:
             log.close()
 
     def _trained(self, heard: "_Heard") -> Report:
+        from surefoot.deploy import bundle
         from surefoot.learn import train as learn
+        from surefoot.tasks.known import task_flag
 
         if self.resume is not None:
             self._only_resumes()
@@ -127,7 +129,7 @@ class Train:
         if best is not None:
             facts["best"] = best
             blocks.append(Text("best: {policy}, {success:.1%} success ({low:.1%} - {high:.1%})".format(**best)))
-        following = f"surefoot eval {quote(str(path.parent))}{' --best' if best else ''}{as_given(self.task)}"
+        following = f"surefoot eval {quote(str(path.parent))}{' --best' if best else ''}{task_flag(self.task, bundle.load(path).contract)}"
         return Report(str(path.parent), facts, tuple(blocks), following)
 
     def _begin(self, watch: "_Heard") -> Path:
