@@ -42,7 +42,7 @@ MAY = {
     "sim": {"tensors", "onnx_file"},
     "control": set(),
     "deploy": {"control", "onnx_file"},
-    "tasks": {"sim", "control"},
+    "tasks": {"sim", "control", "deploy"},
     "presets": {"sim"},
     "learn": {"tensors", "onnx_file", "sim", "control", "tasks", "deploy"},
     "motion": {"sim", "control", "tasks"},

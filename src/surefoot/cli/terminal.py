@@ -112,7 +112,7 @@ class Line:
             return
         left = self.left(p.share)
         percent = f"  {100 * p.share:3.0f} %" if p.share is not None and not p.metrics else ""
-        words = self._learning(p) if p.metrics else p.doing
+        words = self._learning(p) if "steps" in p.metrics else p.doing
         self._text(f"{words}{percent}{left}", bool(p.metrics) and p.share == 1)
 
     def _learning(self, p: Progress) -> str:
