@@ -109,7 +109,7 @@ def limits_of(contract: Contract, layout: Layout, kind: str = "") -> Limits:
     drives = {d.actuator: d for d in layout.drives}
     ends = dict(zip(layout.joints, layout.limits))
     turns = dict(zip(layout.joints, layout.hinges))
-    found = {k: np.zeros(len(names)) for k in EACH}
+    found: dict[str, Any] = {k: np.zeros(len(names)) for k in EACH}
     for i, name in enumerate(names):
         d = drives.get(name)
         torque = np.inf if d is None or d.limit is None else d.limit * abs(d.gear)

@@ -66,7 +66,7 @@ class Bundle:
     """A bundle that was read: every number in it was worked out again."""
 
     path: Path
-    policy: OnnxPolicy
+    policy: Policy
     manifest: Manifest
     golden: Golden
     commands: np.ndarray  # (T, na) golden targets, after the limiter

@@ -54,6 +54,7 @@ class UdpLink:
                     self.socket.setblocking(False)
                     return about
             time.sleep(0.01)
+        self.socket.close()
         raise SurefootError(
             f"--link: udp://{self.address[0]}:{self.address[1]}: no robot answers within {PATIENCE:g} s; "
             "expected one there: `surefoot robot TASK` simulates one"

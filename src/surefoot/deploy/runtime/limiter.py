@@ -7,7 +7,7 @@
              its speed. Shrinking may be faster than the rate
 
 Every target stays within position and rate limits and gains only shrink, so the limits never contradict each other. Numbers
-that are not finite never leave: the last target is kept, servos damp, and `sound` is False.
+that are not finite, or absurd, never leave: the last target is kept, servos let go, and `sound` is False.
 """
 
 from typing import NamedTuple
@@ -15,6 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from surefoot.deploy.limits import Limits
+
+TINY = 1e-300
+LARGEST = 1e6  # of any target, position or speed: more is no measurement
 
 
 class Limited(NamedTuple):
@@ -26,7 +29,7 @@ class Limited(NamedTuple):
     changed: np.ndarray
     """(...) bool: a limit was active"""
     sound: np.ndarray
-    """(...) bool: all that was asked and measured is finite"""
+    """(...) bool: all that was asked and measured is a number below LARGEST"""
 
 
 def limit(
@@ -36,7 +39,14 @@ def limit(
 
     `last` must be within low..high and finite. Where actions move no joints, q and v are zeros.
     """
-    sound = np.isfinite(asked + q + v).all(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _limit(limits, asked, q, v, last, gains, dt)
+
+
+def _limit(
+    limits: Limits, asked: np.ndarray, q: np.ndarray, v: np.ndarray, last: np.ndarray, gains: np.ndarray, dt: float
+) -> Limited:
+    sound = (np.maximum(np.abs(asked), np.maximum(np.abs(q), np.abs(v))) < LARGEST).all(-1)  # False of nan, too
     every = bool(sound.all())
     if not every:
         asked, q, v = (np.where(sound[..., None], x, y) for x, y in ((asked, last), (q, last), (v, 0.0)))
@@ -54,13 +64,7 @@ def _servo(
     limits: Limits, target: np.ndarray, q: np.ndarray, v: np.ndarray, gains: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     kp = np.where(np.abs(v) >= limits.velocity, 0.0, gains[0])
-    with np.errstate(over="ignore", invalid="ignore"):
-        torque = kp * (target - q) - gains[1] * v
-        size = np.abs(torque)
-        s = np.where(size > limits.torque, limits.torque / size, 1.0)
-        power = (s * size * np.abs(v)).sum(-1, keepdims=True)
-        s = np.where(power > limits.power, s * (limits.power / power), s)
-    s = np.where(np.isfinite(s), s, 0.0)  # torques too large to be a number
+    s = _share(limits, kp * (target - q) - gains[1] * v, v)
     return target, s * kp, s * gains[1]
 
 
@@ -68,13 +72,18 @@ def _control(
     limits: Limits, target: np.ndarray, v: np.ndarray, gains: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     gear = limits.gear
-    with np.errstate(over="ignore", invalid="ignore"):
-        torque = gear * target
-        size = np.abs(torque)
-        s = np.where(size > limits.torque, limits.torque / size, 1.0)
-        s = np.where((np.abs(v) >= limits.velocity) & (torque * v > 0), 0.0, s)
-        power = (s * size * np.abs(v)).sum(-1, keepdims=True)
-        s = np.where(power > limits.power, s * (limits.power / power), s)
-    s = np.where(np.isfinite(s), s, 0.0)
+    torque = gear * target
+    torque = np.where((np.abs(v) >= limits.velocity) & (torque * v > 0), 0.0, torque)
+    s = np.where(torque == 0, gear == 0, _share(limits, torque, v))
     held = np.where(gear == 0, target, np.minimum(np.maximum(s * target, limits.low), limits.high))
     return held, np.broadcast_to(gains[0], target.shape), np.broadcast_to(gains[1], target.shape)
+
+
+def _share(limits: Limits, torque: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """What may remain of each torque, 0 to 1; 0 of one that is too large to be a number."""
+    size = np.abs(torque)
+    s = np.minimum(1.0, limits.torque / np.maximum(size, TINY))
+    if limits.power < np.inf:
+        power = (np.minimum(size, limits.torque) * np.abs(v)).sum(-1, keepdims=True)
+        s = s * np.minimum(1.0, limits.power / np.maximum(power, TINY))
+    return s if np.isfinite(s).all() else np.where(np.isfinite(s), s, 0.0)

@@ -34,9 +34,11 @@ from surefoot.report import Progress, Watch, unwatched
 
 LISTEN = 0.3  # s of readings before anything is sent
 REACHED = 0.5  # rad or m that a joint may be off its default pose after the soft start
+SETTLE = 1.0  # s that it may take
 FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends less than two packets a period
 QUICKEST = 0.01  # s: no stream is called stale before
 UNANSWERED = 5.0  # s of damping without an answer
+AFTER = 0.3  # of the time between two packets: a deadline this long after one meets the next just as well
 EVERY, SHOW = 0.005, 0.2  # s between two calls for damping, and between two lines of progress
 
 
@@ -46,7 +48,7 @@ class Settings:
     """send commands; else everything but that"""
     seconds: float = 20.0
     command: tuple[float, ...] = ()
-    """what is asked of the policy, one number for each of the contract's command_names"""
+    """what is asked of the policy, one number for each of the contract's command_names; empty: zeros"""
     misses: int = 3
     """deadlines in a row, or within a second, that may be missed; 1 % of a second's where that is more"""
     watchdog: float | None = None
@@ -133,7 +135,7 @@ class Run:
         often = self.about.rate >= 2 * self.contract.rate * 0.99
         stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST)
         self.sanity = Sanity(self.controller, self.limits, stale, max(self.period, 3.5 / self.about.rate))
-        self.asked = np.array(self.settings.command, float)
+        self.asked = np.array(self.settings.command or np.zeros(len(self.contract.command_names)), float)
         until = self.clock.now() + LISTEN
         while self.clock.now() < until or (self.sanity.newest is None and self.clock.now() < until + 1):
             self.clock.sleep_until(self.clock.now() + self.period / 2)
@@ -168,29 +170,29 @@ class Run:
         steps = max(1, round(self.limits.soft_start * self.contract.rate))
 
         def act(k: int, packet: Packet, late: float) -> None:
-            s = min(1.0, (k + 1) / steps)
+            s = min(1.0, (self.controller.sent + 1) / steps)  # a period that was missed moves nothing
             target = begin + (3 - 2 * s) * s * s * (home - begin)
             command, _, sound = self.controller.towards(target, packet.readings)
             self._send(command) if sound else self._on("fault", "a target is not a finite number")
             if s == 1.0 and self.states.now == "soft start":
-                self._reached(home, packet)
+                self._reached(home, packet, self.controller.sent - steps > SETTLE * self.contract.rate)
 
         self._periods(act, "soft start")
 
-    def _reached(self, home: np.ndarray, packet: Packet) -> None:
+    def _reached(self, home: np.ndarray, packet: Packet, late: bool) -> None:
         off = np.abs(self.controller.measured(packet.readings)[0] - home)
-        if off.max() > REACHED:
-            i = int(off.argmax())
-            words = f"soft start: {self.contract.joints[i]} is {off[i]:.2f} off its default pose, expected within {REACHED:g}"
-            self._on("fault", words)
-        else:
+        i = int(off.argmax())
+        if off[i] > REACHED and late:
+            what = f"{self.contract.joints[i]} is {off[i]:.2f} off its default pose"
+            self._on("fault", f"soft start: {what}, expected within {REACHED:g}")
+        elif off[i] <= REACHED:
             sent = self.controller.sent
             self.controller.begin(home)
             self.controller.sent = sent
             self._on("reached", "default pose")
 
     def _act(self) -> None:
-        began, last = self.clock.now(), round(self.settings.seconds * self.contract.rate)
+        last = round(self.settings.seconds * self.contract.rate)
 
         def act(k: int, packet: Packet, late: float) -> None:
             t = self.clock.now()
@@ -200,7 +202,8 @@ class Run:
                 return
             self._send(period.command)
             now = self.clock.now()
-            self.recorder.add(t - began, packet, period, self.asked, (self.sanity.age(t), late, now - t))
+            age = self.sanity.age(t)
+            self.recorder.add(t - age, packet, period, self.asked, (age, late, now - t))
             self.counts.periods += 1
             self.counts.limited += period.limited
             if k + 1 >= last:
@@ -210,7 +213,7 @@ class Run:
 
     def _periods(self, act: Callable[[int, Packet, float], None], state: str) -> None:
         """Call act(k, newest packet, seconds late) at absolute deadlines for as long as the state lasts."""
-        start, k = self.clock.now(), 0
+        start, k = self.sanity.stale_at() - self.sanity.stale + AFTER / self.about.rate, 0
         while self.states.now == state:
             deadline = start + k * self.period
             self.clock.sleep_until(min(deadline, self.sanity.stale_at()))
@@ -284,8 +287,8 @@ class Run:
                 self.acknowledged = True
                 self._on("acknowledged", "by the robot" if known else "the robot cannot say")
                 break
-        if self.watchdog is not None and self.acknowledged:
-            self.watchdog.close()
+        if self.watchdog is not None:
+            self.watchdog.close() if self.acknowledged else self.watchdog.leave()
 
     def _on(self, event: Event, why: str) -> bool:
         return self.states.on(event, why, self.clock.now())

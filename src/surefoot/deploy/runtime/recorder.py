@@ -26,7 +26,7 @@ class Recorder:
         self.rows: list[tuple[float, Packet, Period, np.ndarray, tuple[float, ...]]] = []
 
     def add(self, t: float, packet: Packet, period: Period, command: np.ndarray, times: tuple[float, ...]) -> None:
-        """`times` are of TIMES but the stamp."""
+        """`t` is when the packet was measured, on this computer's clock; `times` are those of TIMES but the stamp."""
         self.rows.append((t, packet, period, command, (packet.stamp, *times)))
 
     def log(self, meta: Mapping[str, Any]) -> Log | None:
@@ -34,6 +34,9 @@ class Recorder:
         if len(self.rows) < 2:
             return None
         time, packets, periods, commands, times = zip(*self.rows)
+        stamps = np.array(time) - time[0]
+        for k in np.flatnonzero(np.diff(stamps) <= 0) + 1:  # a packet that served twice
+            stamps[k] = max(stamps[k], stamps[k - 1] + 1e-6)
         columns = {
             "observation": np.array([p.obs for p in periods]), "action": np.array([p.action for p in periods]),
             "control": np.array([p.control for p in periods]), "target": np.array([p.command.target for p in periods]),
@@ -49,4 +52,4 @@ class Recorder:
             names["command"] = list(self.contract.command_names)
         own = {"names": names, "rate": self.contract.rate, "robot": self.about.name, "gaps": []}
         units = {k: u for k, u in UNITS.items() if k in columns}
-        return Log(np.array(time), columns, units, own | dict(meta))
+        return Log(stamps, columns, units, own | dict(meta))

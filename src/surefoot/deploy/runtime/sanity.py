@@ -52,7 +52,7 @@ class Sanity:
         self.offset = min(self.offset + DRIFT * gone, now - packet.stamp)
         self.heard = now
         if last is None or packet.mode != "driven" or not _same(packet.readings, last.readings):
-            self.changed = packet.stamp + self.offset  # on its stand it may measure the same again and again
+            self.changed = packet.stamp  # on its stand it may measure the same again and again
         self.newest = packet
         return self._upright(packet.readings)
 
@@ -64,8 +64,9 @@ class Sanity:
         """What is wrong with the stream, looked at from `now`."""
         if self.age(now) > self.stale:
             return f"stale readings: the newest is {1000 * self.age(now):.0f} ms old, expected at most {1000 * self.stale:.0f}"
-        if self.newest is not None and self.newest.mode == "driven" and now - self.changed > self.frozen:
-            return f"frozen readings: the same numbers for {1000 * (now - self.changed):.0f} ms"
+        same = 0.0 if self.newest is None else self.newest.stamp - self.changed
+        if same > self.frozen:
+            return f"frozen readings: the same numbers for {1000 * same:.0f} ms"
         return None
 
     def stale_at(self) -> float:

@@ -25,6 +25,7 @@ EVERY = 0.005  # s between two calls for damping
 GRACE = 3.0  # s of calls after the runtime has gone, to a robot that cannot acknowledge
 LONGEST = 60.0  # s of calls to a robot that does not answer
 PATIENCE = 20.0  # s for the process to start
+LEFT: list[subprocess.Popen[bytes]] = []  # processes that outlive their run
 ALIVE, DAMPED, FINISHED, READY = b".", b"d", b"q", b"ready\n"
 
 
@@ -63,6 +64,12 @@ class Watchdog:
         self._write(FINISHED)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)
+        self.leave()
+
+    def leave(self) -> None:
+        """Let it go on alone: it notices that nobody is at the pipe's other end."""
+        if self.process.poll() is None:
+            LEFT.append(self.process)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with suppress(OSError):

@@ -29,7 +29,7 @@ class Run:
     seconds: float = 20.0
     """length of the run"""
     command: tuple[float, ...] = ()
-    """what is asked of the policy, in the order of the contract's command names, such as 0.5 0 0"""
+    """what is asked of the policy, in the order of the contract's command names, such as 0.5 0 0; default: zeros"""
     out: Path = Path("run.npz")
     """the log's file; replaces a file of this name"""
     key: Path | None = None
