@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from fake_robot import SHORT, Legs, limits
 
 from surefoot.contract import Contract
 from surefoot.deploy.links import Packet
 from surefoot.deploy.runtime.controller import Controller
 from surefoot.deploy.runtime.sanity import Sanity
 from surefoot.policy import Zero
-
-from fake_robot import SHORT, Legs, limits
 
 DT = 0.005
 
