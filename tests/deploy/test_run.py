@@ -1,5 +1,6 @@
 """The runtime on a robot at the other end of UDP: it drives, and any doubt ends in damping that the robot acknowledges."""
 
+import json
 import os
 import signal
 import subprocess
@@ -260,3 +261,49 @@ def test_nobody_there_is_said_in_words():
     ):
         with pytest.raises(SurefootError, match=words):
             drive(bundle(), address, live())
+
+
+def test_a_log_is_also_written_as_mcap(tmp_path):
+    pytest.importorskip("mcap", reason="needs the logs extra")
+    from surefoot.deploy.runtime import mcap_log
+    from surefoot.formats import read
+
+    with served(Legs()) as (_, address):
+        log = drive(bundle(), address, Settings(seconds=0.4)).log
+    found = read(mcap_log.write(log, tmp_path / "run.mcap"))
+    name = next(k for k in found.columns if k.endswith("joint_pos"))
+    assert np.allclose(found[name], log["joint_pos"]) and len(found) == len(log)
+
+
+BARE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("mujoco", "torch", "scipy", "matplotlib"):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
+@pytest.mark.slow
+def test_the_shipped_policy_balances_a_robot_in_another_process(tmp_path):
+    """export, robot and run as they are typed; a robot's computer has neither simulator nor torch, so run is started without."""
+    from surefoot.cli import main
+
+    assert main(["export", "balance", "--out", str(tmp_path / "b.zip")]) == 0
+    job = [sys.executable, "-m", "surefoot", "robot", "balance", "--port", "9899", "--runs", "1", "--json"]
+    robot = subprocess.Popen(job, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    code = BARE + "from surefoot.__main__ import entry; entry()"
+    words = ["run", "b.zip", "--link", "udp://127.0.0.1:9899", "--live", "--seconds", "10.2", "--no-keys", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    if done.returncode:
+        robot.terminate()
+    out, _ = robot.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr + done.stdout
+    facts, theirs = json.loads(done.stdout), json.loads(out)
+    assert facts["ended"]["event"] == "done" and facts["acknowledged"] and theirs["success"] == 1
+    assert theirs["runs"][0]["ended"] == "time" and (tmp_path / "run.npz").exists()

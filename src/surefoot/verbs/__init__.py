@@ -88,7 +88,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "robot": {
         "bundle": Verb(
-            "Work out everything in a bundle again: hashes, contract, limits, golden vectors; exit code 1 names what differs.",
+            "Work out everything in a bundle again; exit code 1 names the file and field that differ.",
             ("check runs/hover/bundle", "check hover.zip --key key.pub"),
         ),
         "robot": Verb(

@@ -29,7 +29,7 @@ def place(rest: str, where: str = "--link") -> tuple[str, int]:
 class UdpLink:
     def __init__(self, rest: str):
         self.address, self.session = place(rest), secrets.randbits(64)
-        self.mode = "held"
+        self.mode, self.layout = "held", wire.Layout((), ())
         self.asked = 0.0
 
     def open(self) -> About:

@@ -207,16 +207,17 @@ class UnitreeLink:
                 continue
             self.sequence += 1 if s.tick > self.tick else -1 if s.tick < self.tick else 0
             self.tick = max(s.tick, self.tick)
-            motors, imu = s.motor_state[: len(self.joints)], s.imu_state
-            row = lambda name: np.array([getattr(m, name) for m in motors], float)  # noqa: E731
-            readings = {
-                "joint_pos": row("q"), "joint_vel": row("dq"), "joint_torque": row("tau_est"), "temperature": row("temperature"),
-                "base_quat": np.array(imu.quaternion, float), "base_ang_vel": np.array(imu.gyroscope, float),
-                "accelerometer": np.array(imu.accelerometer, float), "foot_force": np.array(s.foot_force, float),
-            }  # fmt: skip
             mode: Mode = "driven" if self.mode == "driven" else "held"
-            return Packet(self.sequence, s.tick / 1000, readings, mode)
+            return Packet(self.sequence, s.tick / 1000, self._readings(s), mode)
         return None
+
+    def _readings(self, s: LowState_) -> dict[str, np.ndarray]:
+        motors, imu = s.motor_state[: len(self.joints)], s.imu_state
+        names = {"joint_pos": "q", "joint_vel": "dq", "joint_torque": "tau_est", "temperature": "temperature"}
+        found = {k: [getattr(m, name) for m in motors] for k, name in names.items()}
+        found |= {"base_quat": imu.quaternion, "base_ang_vel": imu.gyroscope}
+        found |= {"accelerometer": imu.accelerometer, "foot_force": s.foot_force}
+        return {k: np.array(v, float) for k, v in found.items()}
 
     def send(self, command: Command) -> None:
         self.mode = "held" if command.mode == "damping" else "driven"

@@ -19,6 +19,7 @@ QUEUE = 100  # messages that may wait; more are dropped
 class ZmqLink:
     def __init__(self, rest: str):
         self.rest, self.session, self.mode, self.asked = rest, secrets.randbits(64), "held", 0.0
+        self.layout = wire.Layout((), ())
 
     def open(self) -> About:
         self.socket: Any = zmq.Context.instance().socket(zmq.DEALER)

@@ -134,7 +134,7 @@ class Run:
         self.recorder = Recorder(self.contract, self.about)
         often = self.about.rate >= 2 * self.contract.rate * 0.99
         stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST)
-        self.sanity = Sanity(self.controller, self.limits, stale, max(self.period, 3.5 / self.about.rate))
+        self.sanity = Sanity(self.controller, self.limits, stale, max(0.8 * self.period, 3.5 / self.about.rate))
         self.asked = np.array(self.settings.command or np.zeros(len(self.contract.command_names)), float)
         until = self.clock.now() + LISTEN
         while self.clock.now() < until or (self.sanity.newest is None and self.clock.now() < until + 1):

@@ -32,6 +32,8 @@ class Run:
     """what is asked of the policy, in the order of the contract's command names, such as 0.5 0 0; default: zeros"""
     out: Path = Path("run.npz")
     """the log's file; replaces a file of this name"""
+    mcap: Path | None = None
+    """also write the log as an MCAP file, for viewers (extra logs)"""
     key: Path | None = None
     """public ed25519 key (PEM) of who must have signed the bundle"""
     unjudged: bool = False
@@ -43,9 +45,12 @@ class Run:
 
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import manifest
+        from surefoot.deploy.runtime import mcap_log
         from surefoot.deploy.runtime.loop import Settings, drive
 
         files.check_writable(self.out, "--out", ".npz", (self.bundle,))
+        if self.mcap:
+            files.check_writable(self.mcap, "--mcap", ".mcap", (self.bundle,))
         if not 0 < self.seconds <= 36_000 or not 0 < self.speed <= 100:
             raise SurefootError(
                 f"--seconds, --speed: expected more than 0 and at most 36000 and 100, found {self.seconds:g}, {self.speed:g}"
@@ -60,6 +65,8 @@ class Run:
         outcome = drive(found, self.link, settings, watch)
         if outcome.log is not None:
             outcome.log.save(self.out)
+            if self.mcap:
+                mcap_log.write(outcome.log, self.mcap)
         return self._report(outcome)
 
     def _report(self, o: "Outcome") -> Report:
