@@ -123,7 +123,11 @@ def test_verbs_neither_print_nor_draw():
 
 
 def test_deploy_needs_neither_mujoco_nor_torch_and_sim_no_torch():
-    for room_, banned in (("deploy", {"mujoco", "torch"}), ("onnx_file", {"mujoco", "torch"}), ("sim", {"torch"})):
+    for room_, banned in (
+        ("deploy", {"mujoco", "torch", "scipy", "rich", "tyro"}),
+        ("onnx_file", {"mujoco", "torch"}),
+        ("sim", {"torch"}),
+    ):
         for path in (SOURCE / room_).rglob("*.py"):
             assert not {m.split(".")[0] for m in imports(path)} & banned, path.name
 

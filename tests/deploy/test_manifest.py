@@ -178,6 +178,8 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 from pathlib import Path
 from surefoot.deploy import manifest
+from surefoot.deploy.links import robot_side, udp
+from surefoot.deploy.runtime import loop, watchdog
 assert manifest.read(Path(sys.argv[1])).passed
 """
 

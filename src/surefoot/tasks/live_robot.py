@@ -16,6 +16,7 @@ import numpy as np
 from surefoot.belief import point
 from surefoot.deploy.links import About, Command
 from surefoot.env import Env
+from surefoot.errors import SurefootError
 from surefoot.robot import Drive
 from surefoot.sim.gap.link import LostReadings
 from surefoot.sim.gap.recipe import Plain
@@ -34,6 +35,7 @@ class Flown:
 
     run: int
     seconds: float
+    """that it was driven"""
     ended: str
     """why the episode ended; `time` where it lasted; empty where it was cut short"""
     error: float | None
@@ -43,13 +45,20 @@ class Flown:
 class LiveRobot:
     """One machine. Its readings are those that formulas of training read, and further ones that a log has."""
 
-    def __init__(self, task: Task, reality: Reality, seed: int = 0):
+    def __init__(self, task: Task, reality: Reality, seed: int = 0, command: tuple[float, ...] = ()):
+        """`command` is what its runs are asked for, to judge them by; empty: zeros."""
+        if len(command) not in (0, len(task.command_names)):
+            names = ", ".join(task.command_names) or "none"
+            raise SurefootError(
+                f"--command: expected {len(task.command_names)} numbers ({names}), found {len(command)}"
+            )
+        self.command = np.array(command or np.zeros(len(task.command_names)))
         self.task, self.seed, self.hash = task, seed, load_robot(task.robot).hash
         fine, self.dt = _finer(task)
         world = reality.world(fine, torque=True)
         world.sense_after_step = True
         own, e = quiet(driven(fine, "control"))
-        self.env = Env(replace(own, rewards={}), world, point(task.params, e), seed)
+        self.env = Env(replace(own, rewards={}, command_every=np.inf), world, point(task.params, e), seed)
         self.columns = LogColumns(Plain(model_of(world)))
         drives = {d.actuator: d for d in world.layout.drives}
         self.drives: list[Drive | None] = [drives.get(name) for name in task.action.names]
@@ -66,6 +75,7 @@ class LiveRobot:
     def reset(self, run: int) -> None:
         self.land()
         self.env.reset(self.seed + run)
+        self.env.command[:] = self.command
         self.run, self.steps, self.ended, self.error = run, 0, "", 0.0
 
     def readings(self) -> dict[str, np.ndarray] | None:
@@ -80,8 +90,9 @@ class LiveRobot:
 
     def advance(self, command: Command | None) -> None:
         self.env.step(self._controls(command)[None])
-        self.steps += 1
-        self._judge()
+        if command is not None:
+            self.steps += 1
+            self._judge()
 
     def land(self) -> None:
         """Note what became of the run that ends here."""

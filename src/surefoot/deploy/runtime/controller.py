@@ -59,7 +59,7 @@ class Controller:
         c = self.contract
         self.driver, self.history = Driver(policy, 1), History(c.observation, 1)
         self.gains = np.array([c.kp, c.kd]) if c.kp else np.zeros((2, len(c.action.names)))
-        self.places = _places(c, parts)
+        self.needs, self.places = needs(c), _places(c, parts)
         self.robot_order = _robot_order(c, tuple(parts.get("control", ())))
         self.readings = _Readings({**parts, "action": c.action.names})
         self.readings.values |= {"gravity": GRAVITY, "time": np.zeros((1, 1))}
@@ -85,8 +85,8 @@ class Controller:
     def step(self, readings: Mapping[str, np.ndarray], command: np.ndarray) -> Period:
         """One period of an episode, `command` being what is asked of the policy."""
         c, own = self.contract, self.readings.values
-        for name, x in readings.items():
-            own[name] = x[None]
+        for name in self.needs:
+            own[name] = readings[name][None]
         own["command"], own["time"] = command[None], np.array([[self.periods / c.rate]])
         frame = c.observation.finish(c.observation.raw(self.readings, 1))
         obs = self.history.push(frame, np.zeros(1, int) if self.periods == 0 else NONE)

@@ -169,7 +169,7 @@ class Run:
         self.controller.begin(begin)
         steps = max(1, round(self.limits.soft_start * self.contract.rate))
 
-        def act(k: int, packet: Packet, late: float) -> None:
+        def act(k: int, packet: Packet, deadline: float, woke: float) -> None:
             s = min(1.0, (self.controller.sent + 1) / steps)  # a period that was missed moves nothing
             target = begin + (3 - 2 * s) * s * s * (home - begin)
             command, _, sound = self.controller.towards(target, packet.readings)
@@ -194,16 +194,15 @@ class Run:
     def _act(self) -> None:
         last = round(self.settings.seconds * self.contract.rate)
 
-        def act(k: int, packet: Packet, late: float) -> None:
+        def act(k: int, packet: Packet, deadline: float, woke: float) -> None:
             t = self.clock.now()
             period = self.controller.step(packet.readings, self.asked)
             if not (period.sound and np.isfinite(period.out).all()):
                 self._on("fault", "the policy's action is not a finite number")
                 return
             self._send(period.command)
-            now = self.clock.now()
             age = self.sanity.age(t)
-            self.recorder.add(t - age, packet, period, self.asked, (age, late, now - t))
+            self.recorder.add(t - age, packet, period, self.asked, (age, woke - deadline, self.clock.now() - woke))
             self.counts.periods += 1
             self.counts.limited += period.limited
             if k + 1 >= last:
@@ -211,12 +210,13 @@ class Run:
 
         self._periods(act, self.states.now)
 
-    def _periods(self, act: Callable[[int, Packet, float], None], state: str) -> None:
-        """Call act(k, newest packet, seconds late) at absolute deadlines for as long as the state lasts."""
+    def _periods(self, act: Callable[[int, Packet, float, float], None], state: str) -> None:
+        """Call act(k, newest packet, deadline, when it woke) at absolute deadlines for as long as the state lasts."""
         start, k = self.sanity.stale_at() - self.sanity.stale + AFTER / self.about.rate, 0
         while self.states.now == state:
             deadline = start + k * self.period
             self.clock.sleep_until(min(deadline, self.sanity.stale_at()))
+            woke = self.clock.now()
             fault = self._hear()
             now = self.clock.now()
             fault = fault or self.sanity.alive(now)
@@ -224,7 +224,7 @@ class Run:
                 self._on("fault", fault) if fault else None
             elif now >= deadline:
                 assert self.sanity.newest is not None
-                act(k, self.sanity.newest, now - deadline)
+                act(k, self.sanity.newest, deadline, woke)
                 k += 1 + self._missed(deadline)
 
     def _missed(self, deadline: float) -> int:

@@ -15,7 +15,7 @@ UNITS = {
     "base_lin_vel": "m/s, world frame", "base_ang_vel": "rad/s, body frame", "temperature": "C", "stamp": "s, robot's clock",
     "age": "s", "late": "s", "compute": "s",
 }  # fmt: skip
-TIMES = ("stamp", "age", "late", "compute")
+TIMES = ("stamp", "age", "late", "compute")  # late: after its deadline; compute: from waking to the command, sent
 
 
 class Recorder:

@@ -42,6 +42,8 @@ class Robot:
     """s without a command after which it sinks down by itself"""
     speed: float = 1.0
     """of its clock; `surefoot run --speed` must be the same"""
+    command: tuple[float, ...] = ()
+    """what `surefoot run` is asked for, to judge its runs by; default: zeros"""
     seed: int = 0
     """seed of starts and noise"""
 
@@ -54,7 +56,10 @@ class Robot:
         task = tasks.resolve(self.task)
         nominal = Reality(0, {}) if self.reality is None else realities(self.reality, task)
         body = LiveRobot(
-            task, reality_of(self.reality or 0, self.ingredient) if self.ingredient else nominal, self.seed
+            task,
+            reality_of(self.reality or 0, self.ingredient) if self.ingredient else nominal,
+            self.seed,
+            self.command,
         )
         transport = self._transport()
         server = Server(body, transport, self.timeout, self.speed)
