@@ -62,12 +62,12 @@ class Still:
         return About({"joint_pos": JOINTS, "joint_vel": JOINTS, "control": (ACTUATOR,)}, self.rate, "still")
 
     def reset(self, run: int) -> None:
-        self.steps, self.at, self.fault, self.kept = 0, int(self.rng.integers(60, 120)), 0.0, None
+        self.steps, self.at, self.fault, self.kept, self.damped = 0, int(self.rng.integers(60, 120)), 0.0, None, False
 
     def readings(self) -> dict[str, np.ndarray] | None:
         self.count += 1
         found = {"joint_pos": 1e-4 * np.sin([self.count, 2.0 * self.count]), "joint_vel": np.zeros(2)}
-        if self.steps < self.at or self.kind not in ("nan", "silent", "frozen"):
+        if self.steps < self.at or self.damped or self.kind not in ("nan", "silent", "frozen"):
             return found
         self.fault = self.fault or time.monotonic()
         self.kept = self.kept or found
@@ -81,6 +81,7 @@ class Still:
 
     def advance(self, command: Command | None) -> None:
         self.steps += command is not None
+        self.damped = command is None  # and well again: it can acknowledge
         assert command is None or np.isfinite([command.target, command.kp, command.kd]).all()
 
 

@@ -105,3 +105,13 @@ def test_what_is_not_finite_keeps_the_last_target_and_lets_go():
         asked = np.array([0.0, bad, 0.0, 0.0])
         made = limit(limits(), asked, q, q, np.full(N, 0.2), np.array([KP, KD]), DT)
         assert np.array_equal(made.target, np.full(N, 0.2)) and not made.kp.any() and not made.sound and made.changed
+
+
+def test_a_rotor_keeps_its_thrust_when_joints_use_up_the_power():
+    own = limits(1.0, gear=2.0)
+    own.gear[3] = 0.0
+    last, v = np.full(N, 0.2), np.array([2.0, 2.0, 0.0, 0.0])
+    made = limit(own, last, np.zeros(N), v, last, np.zeros((2, N)), DT)
+    assert made.target[3] == 0.2 and made.target[0] == pytest.approx(
+        0.2 / 1.6
+    )  # 2 * 0.2 N m * 2 rad/s, twice, under 1 W

@@ -46,44 +46,48 @@ def limit(
 def _limit(
     limits: Limits, asked: np.ndarray, q: np.ndarray, v: np.ndarray, last: np.ndarray, gains: np.ndarray, dt: float
 ) -> Limited:
-    sound = (np.maximum(np.abs(asked), np.maximum(np.abs(q), np.abs(v))) < LARGEST).all(-1)  # False of nan, too
+    sound = np.abs(np.concatenate([asked, q, v], -1)).max(-1) < LARGEST  # False of nan, too
     every = bool(sound.all())
     if not every:
         asked, q, v = (np.where(sound[..., None], x, y) for x, y in ((asked, last), (q, last), (v, 0.0)))
     step = limits.rate * dt
     target = np.minimum(np.maximum(asked, last - step), last + step)
     target = np.minimum(np.maximum(target, limits.low), limits.high)
-    made = _servo(limits, target, q, v, gains) if gains[0].any() else _control(limits, target, v, gains)
-    changed = (made[0] != asked).any(-1) | (made[1] != gains[0]).any(-1)
-    if not every:  # servos hold nothing, they only damp
-        made = made[0], np.where(sound[..., None], made[1], 0.0), np.where(sound[..., None], made[2], 0.0)
-    return Limited(*made, changed | ~sound, sound)
+    kp, kd = gains if asked.ndim == 1 else np.broadcast_to(gains[:, None], (2, *asked.shape))
+    if gains[0].any():
+        target, kp, kd = _servo(limits, target, q, v, kp, kd)
+        changed = ((target != asked) | (kp != gains[0])).any(-1)
+    else:
+        target = _control(limits, target, v)
+        changed = (target != asked).any(-1)
+    if not every:
+        kp, kd = (np.where(sound[..., None], x, 0.0) for x in (kp, kd))
+    return Limited(target, kp, kd, changed | ~sound, sound)
 
 
 def _servo(
-    limits: Limits, target: np.ndarray, q: np.ndarray, v: np.ndarray, gains: np.ndarray
+    limits: Limits, target: np.ndarray, q: np.ndarray, v: np.ndarray, kp: np.ndarray, kd: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    kp = np.where(np.abs(v) >= limits.velocity, 0.0, gains[0])
-    s = _share(limits, kp * (target - q) - gains[1] * v, v)
-    return target, s * kp, s * gains[1]
+    kp = np.where(np.abs(v) >= limits.velocity, 0.0, kp)
+    s = _share(limits, kp * (target - q) - kd * v, v)
+    return target, s * kp, s * kd
 
 
-def _control(
-    limits: Limits, target: np.ndarray, v: np.ndarray, gains: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    gear = limits.gear
-    torque = gear * target
-    torque = np.where((np.abs(v) >= limits.velocity) & (torque * v > 0), 0.0, torque)
-    s = np.where(torque == 0, gear == 0, _share(limits, torque, v))
-    held = np.where(gear == 0, target, np.minimum(np.maximum(s * target, limits.low), limits.high))
-    return held, np.broadcast_to(gains[0], target.shape), np.broadcast_to(gains[1], target.shape)
+def _control(limits: Limits, target: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """0 lies within low..high where there is a gear, so what is shrunk stays within."""
+    torque = limits.gear * target
+    faster = (torque * v > 0) & (np.abs(v) >= limits.velocity)
+    s = _share(limits, np.where(faster, 0.0, torque), v)
+    if limits.power < np.inf:
+        s = np.where(limits.gear == 0, 1.0, s)  # what moves no joint has no share in their power
+    return np.where(faster, 0.0, s * target)
 
 
 def _share(limits: Limits, torque: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """What may remain of each torque, 0 to 1; 0 of one that is too large to be a number."""
+    """What may remain of each torque, 0 to 1."""
     size = np.abs(torque)
     s = np.minimum(1.0, limits.torque / np.maximum(size, TINY))
     if limits.power < np.inf:
         power = (np.minimum(size, limits.torque) * np.abs(v)).sum(-1, keepdims=True)
         s = s * np.minimum(1.0, limits.power / np.maximum(power, TINY))
-    return s if np.isfinite(s).all() else np.where(np.isfinite(s), s, 0.0)
+    return s

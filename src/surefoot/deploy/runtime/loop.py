@@ -39,6 +39,8 @@ FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends
 QUICKEST = 0.01  # s: no stream is called stale before
 UNANSWERED = 5.0  # s of damping without an answer
 AFTER = 0.3  # of the time between two packets: a deadline this long after one meets the next just as well
+WARM = 0.0003  # s of listening before a deadline: a processor that sleeps needs about as long to be fast again
+SHORTEST = 0.002  # s: packets that come more often are heard together
 EVERY, SHOW = 0.005, 0.2  # s between two calls for damping, and between two lines of progress
 
 
@@ -215,9 +217,9 @@ class Run:
         start, k = self.sanity.stale_at() - self.sanity.stale + AFTER / self.about.rate, 0
         while self.states.now == state:
             deadline = start + k * self.period
-            self.clock.sleep_until(min(deadline, self.sanity.stale_at()))
+            fault = self._wait(deadline)
             woke = self.clock.now()
-            fault = self._hear()
+            fault = fault or self._hear()
             now = self.clock.now()
             fault = fault or self.sanity.alive(now)
             if fault or self._stopped():
@@ -226,6 +228,16 @@ class Run:
                 assert self.sanity.newest is not None
                 act(k, self.sanity.newest, deadline, woke)
                 k += 1 + self._missed(deadline)
+
+    def _wait(self, deadline: float) -> str | None:
+        """Until the deadline: hear packets as they come; awake for the last moment. A sentence where the robot must stop."""
+        nap = max(SHORTEST * self.settings.speed, 1 / self.about.rate)
+        while (now := self.clock.now()) < deadline:
+            self.clock.sleep_until(min(deadline - WARM * self.settings.speed, self.sanity.stale_at(), now + nap))
+            fault = self._hear() or self.sanity.alive(self.clock.now())
+            if fault or self.signal:
+                return fault
+        return None
 
     def _missed(self, deadline: float) -> int:
         """Periods that are over before they could be used: they are skipped and counted; too many end the run."""
@@ -264,7 +276,7 @@ class Run:
     # ---- sending
 
     def _send(self, command: Command) -> None:
-        if not self.settings.live:
+        if not self.settings.live or self.signal:
             return
         self.link.send(command)
         self.counts.sent += 1
@@ -312,6 +324,8 @@ def _signals(run: Run) -> Iterator[None]:
 
     def stop(number: int, _: Any) -> None:
         run.signal = f"emergency stop: {signal.Signals(number).name}"
+        if run.states.now in ("soft start", "running"):
+            run.link.damp()  # at once, also in the middle of a period; the loop does the rest
 
     before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
     try:
