@@ -33,6 +33,7 @@ from surefoot.log import Log
 from surefoot.report import Progress, Watch, unwatched
 
 LISTEN = 0.3  # s of readings before anything is sent
+PATIENCE = 1.0  # s for fresh readings
 REACHED = 0.5  # rad or m that a joint may be off its default pose after the soft start
 SETTLE = 1.0  # s that it may take
 FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends less than two packets a period
@@ -112,6 +113,8 @@ class Run:
                 self._drive()
         finally:
             self.link.close()
+            if self.watchdog is not None and self.states.now == "checking":
+                self.watchdog.close()
         return Outcome(self.states, self.counts, self._log(), self.about, self.acknowledged)
 
     def _drive(self) -> None:
@@ -138,14 +141,8 @@ class Run:
         stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST)
         self.sanity = Sanity(self.controller, self.limits, stale, max(0.8 * self.period, 3.5 / self.about.rate))
         self.asked = np.array(self.settings.command or np.zeros(len(self.contract.command_names)), float)
-        until = self.clock.now() + LISTEN
-        while self.clock.now() < until or (self.sanity.newest is None and self.clock.now() < until + 1):
-            self.clock.sleep_until(self.clock.now() + self.period / 2)
-            fault = self._hear()
-            if fault:
-                raise SurefootError(f"robot: {fault}; nothing was sent")
-        if self.sanity.newest is None:
-            raise SurefootError("robot: no readings within 1 s; nothing was sent")
+        self._listen(LISTEN)
+        assert self.sanity.newest is not None
         check_robot(self.contract, self.about, self.sanity.newest, self.asked)
         check_speed(self.controller, self.sanity.newest, self.asked, self.period / self.settings.speed)
         if not self.settings.live:
@@ -153,13 +150,24 @@ class Run:
             return
         silence = self.settings.watchdog or max(3 * self.period / self.settings.speed, 0.05)
         self.watchdog = Watchdog(self.address, silence, self.settings.keys)
+        self._listen(0.0)  # to start a process takes a while, in which packets queue
         self._on("ready", "all checks hold")
+
+    def _listen(self, seconds: float) -> None:
+        """Hear for so long, and until the newest packet is fresh; refused where none is, or one is not sound."""
+        until = self.clock.now() + seconds
+        while (now := self.clock.now()) < until or self.sanity.age(now) > self.sanity.stale:
+            if now > until + PATIENCE * self.settings.speed:
+                raise SurefootError(f"robot: no fresh readings within {PATIENCE:g} s; nothing was sent")
+            self.clock.sleep_until(now + self.period / 4)
+            fault = self._hear()
+            if fault:
+                raise SurefootError(f"robot: {fault}; nothing was sent")
 
     # ---- periods
 
     def _soft_start(self) -> None:
         """Servos move from where they are to the default pose; what is no servo is driven by the policy at once."""
-        self._hear()
         assert self.sanity.newest is not None
         q, _ = self.controller.measured(self.sanity.newest.readings)
         if not self.contract.kp:
