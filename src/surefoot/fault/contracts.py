@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from surefoot.contract import JOINTED, Contract
+from surefoot.contract import Contract
 from surefoot.fault import DEGREES, Exchange, Fault, History, Order, Times, Turn, Unset
 from surefoot.fault.joint_orders import limbs, orders
+from surefoot.short_terms import JOINTED, PARTS
 
 FACTORS = {
     "base_lin_vel": (2.0, 0.5), "base_ang_vel": (0.2, 0.25, 4.0, 5.0), "joint_vel": (0.05, 0.1, 10.0, 20.0),
@@ -53,7 +54,7 @@ def orders_of(w: Contract) -> Iterator[Fault]:
 
 
 def signs_of(w: Contract) -> Iterator[Fault]:
-    for name in (t.name for t in w.terms if t.name not in ("last_action", "command")):
+    for name in (t.name for t in w.terms if t.name not in ("last_action", "command", *PARTS)):
         yield Fault("sign", f"{name} has the opposite sign", (Times((name,)),))
     yield Fault("sign", "actions have the opposite sign", (Times(("action",)),))
 
