@@ -19,6 +19,7 @@ from surefoot.errors import MissingExtra, SurefootError
 LARGEST = 2**20  # bytes of a contract file
 DEEPEST = 100  # levels of nesting of a YAML
 NEEDED = ("joint_ids_map", "step_dt", "default_joint_pos", "actions", "observations")
+WHOLE = "the whole file"
 PYTHON = "tag:yaml.org,2002:python/"
 TUPLE = f"{PYTHON}tuple"
 GYM = "use_gym_history"  # in place of a term: frames together, not terms
@@ -63,12 +64,14 @@ def from_deploy(data: Any, motors: Sequence[str], where: str, ignored: Sequence[
 
 
 def _check_needed(data: Any, where: str, ignored: Sequence[str]) -> None:
+    tagged = {words.split(":")[0].split(".")[0]: words for words in ignored}
+    for name in (WHOLE, *NEEDED):
+        if name in tagged and (data is None or (isinstance(data, Mapping) and data.get(name) is None)):
+            raise SurefootError(
+                f"{where}: {tagged[name]}: expected plain values; a tag that makes an object is not read"
+            )
     if not isinstance(data, Mapping) or any(k not in data for k in NEEDED):
         raise SurefootError(f"{where}: expected a deploy.yaml with {', '.join(NEEDED)}")
-    for name in NEEDED:
-        tagged = [words for words in ignored if words.split(":")[0].split(".")[0] == name]
-        if data[name] is None and tagged:
-            raise SurefootError(f"{where}: {tagged[0]}: expected plain values; a tag that makes an object is not read")
 
 
 def _term(name: Any, body: Any, where: str) -> dict[str, Any]:
@@ -152,7 +155,7 @@ def plain_yaml(data: bytes) -> bytes:
 def _no_objects(node: Any, yaml: Any, at: str, ignored: list[str]) -> Any:
     """The node with null in place of all that a Python tag makes, and lists in place of tuples; refuses a key that comes twice."""
     if node.tag.startswith(PYTHON) and not (node.tag == TUPLE and isinstance(node, yaml.SequenceNode)):
-        ignored.append(f"{at or 'the whole file'}: !!{node.tag.removeprefix('tag:yaml.org,2002:')}"[:200])
+        ignored.append(f"{at or WHOLE}: !!{node.tag.removeprefix('tag:yaml.org,2002:')}"[:200])
         return yaml.ScalarNode("tag:yaml.org,2002:null", "null")
     if isinstance(node, yaml.MappingNode):
         _no_key_twice(node)

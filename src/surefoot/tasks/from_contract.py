@@ -115,7 +115,7 @@ def differences(path: Path, contract: Contract) -> list[str]:
     k = nearest_key(model, contract) if len(ids) == len(contract.joints) else None
     if k is not None:
         at = [int(model.jnt_qposadr[model.joint(j).id]) for j in contract.joints]
-        off, name = float(np.abs(model.key_qpos[k][at] - contract.home).max()), model.key(k).name or k
+        off, name = float(np.abs(model.key_qpos[k][at] - contract.home).max()), model.key(k).name or str(k)
         if off > 0.01:
             found.append(f"home: the contract's is up to {off:.2f} rad from the model's keyframe {name}")
     return found

@@ -147,11 +147,9 @@ def badge(verdict: Verdict) -> Badge:
 
 def blocks(verdict: Verdict) -> tuple[Block, ...]:
     """The checks, the explanation of a failure, and the evidence as plots."""
-    from surefoot.gate.contract_faults import Explanation, sentences
-
     meta, evidence = verdict.meta, verdict.meta["evidence"]
     shown: list[Block] = [Checks(verdict.checks)]
-    shown += [Text(words, "bad") for words in sentences([Explanation(**x) for x in meta["contract_faults"]])]
+    shown += [Text(words, "bad") for words in meta["why"]]
     shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
     shown.append(Text(meta["seeds"]["sentence"], "quiet"))
     rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}
