@@ -123,6 +123,7 @@ def test_one_joint_exchanged_with_its_mirror_image_is_named(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_where_two_things_are_wrong_no_cause_is_named(tmp_path):
     terms = [{"name": t, "scale": -1.0} if t == "projected_gravity" else t for t in json.loads(CONTRACT.read_text())["observation"]]  # fmt: skip
     who = client(tmp_path, latency=0.06, observation=terms)

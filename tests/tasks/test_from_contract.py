@@ -310,3 +310,27 @@ def test_a_humanoid_with_contact_pairs_and_a_gait_phase_reads_as_its_contract_sa
     assert len(obs) == 12 + 3 * len(home) + 4 and robot.model.npair == 8
     assert np.allclose(obs[-4:], [np.cos(angle), -np.cos(angle), np.sin(angle), -np.sin(angle)], atol=1e-6)
     assert np.allclose(obs[12 : 12 + len(home)], env.world.state.q[0, 7:] - home, atol=1e-6)
+
+
+def test_a_model_without_actuators_gets_servos_with_the_contracts_gains(tmp_path):
+    """As mjlab's models are: the framework adds their actuators."""
+    spec = mujoco.MjSpec.from_string(xml())
+    for a in list(spec.actuators):
+        spec.delete(a)
+    for key in list(spec.keys):
+        spec.delete(key)
+    (tmp_path / "bare.xml").write_text(spec.to_xml())
+    with pytest.raises(SurefootError, match="FL_abduction: found no actuator that drives it: give kp and kd"):
+        task_of(tmp_path / "bare.xml", contract())
+    given = contract(kp=21.0, kd=0.7)
+    m = tasks.env(task_of(tmp_path / "bare.xml", given)[0], 1).world.model
+    assert (
+        m.nu == 12
+        and np.allclose(m.actuator_gainprm[:, 0], 21)
+        and np.allclose(m.actuator_biasprm[:, 1:3], [-21, -0.7])
+    )
+    assert motors(tmp_path / "bare.xml") == list(JOINTS)
+    assert differences(tmp_path / "bare.xml", given) == [
+        "actuators: the model has none on FL_abduction and 11 more joints; servos with the contract's gains are added, "
+        "12 of them without a torque limit"
+    ]

@@ -96,8 +96,9 @@ def nearest_key(m: mujoco.MjModel, contract: Contract) -> int | None:
 
 
 def motors(path: Path) -> list[str]:
-    """The driven joints of a model, in the order of its actuators."""
-    return [d.joint for d in Plain(load_robot(Robot.file(path)).model).drives]
+    """The driven joints of a model, in the order of its actuators; of one without actuators, all hinges and slides."""
+    plain = Plain(load_robot(Robot.file(path)).model)
+    return [d.joint for d in plain.drives] or [plain.model.joint(j).name for j in plain.joints]
 
 
 def differences(path: Path, contract: Contract) -> list[str]:
@@ -105,7 +106,12 @@ def differences(path: Path, contract: Contract) -> list[str]:
     model = load_robot(Robot.file(path)).model
     drives = {d.joint: d.number for d in Plain(model).drives}
     ids = [drives[j] for j in contract.joints if j in drives]
-    found = []
+    bare = [j for j in contract.joints if j not in drives]
+    found = (
+        [f"actuators: the model has none on {', '.join(bare)}; servos with the contract's gains are added"]
+        if bare
+        else []
+    )
     for name, column in (("kp", 1), ("kd", 2)):
         own = -model.actuator_biasprm[ids, column]
         if getattr(contract, name) and len(own) == len(contract.joints) and (own > 0).all():
@@ -119,6 +125,13 @@ def differences(path: Path, contract: Contract) -> list[str]:
         if off > 0.01:
             found.append(f"home: the contract's is up to {off:.2f} rad from the model's keyframe {name}")
     return found
+
+
+def _said_of_bare(model: mujoco.MjModel, joints: list[str]) -> str:
+    free = sum(not model.jnt_actfrclimited[model.joint(j).id] for j in joints)
+    which = joints[0] if len(joints) == 1 else f"{joints[0]} and {len(joints) - 1} more joints"
+    limits = f", {free} of them without a torque limit" if free else ""
+    return f"actuators: the model has none on {which}; servos with the contract's gains are added{limits}"
 
 
 def _span(x: np.ndarray) -> str:
@@ -205,16 +218,27 @@ def _fit(contract: Contract, substeps: int, where: str, spec: mujoco.MjSpec) -> 
     for name in contract.joints:
         if name not in names:
             raise unknown("joint", name, names, f"{where}: joints of the contract")
-        if name not in drives:
-            raise SurefootError(f"{where}: joint {name}: found no actuator that drives it")
     spec.option.timestep = 1 / (contract.rate * substeps)
-    _servos(spec, contract, {k: d.actuator for k, d in drives.items()}, where)
+    driven = {k: d.actuator for k, d in drives.items()}
+    _servos(spec, contract, driven | _added(spec, contract, set(drives), where), where)
     for actuator in spec.actuators if contract.latency else ():
         actuator.delay = contract.latency
         actuator.nsample = max(actuator.nsample, math.ceil(contract.latency / spec.option.timestep - 1e-9) + 1)
     _imu(spec, contract, where)
     if not len(Plain(spec.compile()).touching):
         spec.worldbody.add_geom(name="ground of surefoot", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05])
+
+
+def _added(spec: mujoco.MjSpec, contract: Contract, driven: set[str], where: str) -> dict[str, str]:
+    """Motors on the contract's joints that have none, as models have whose actuators a framework adds: joint -> its name."""
+    bare = [j for j in contract.joints if j not in driven]
+    if bare and not contract.kp:
+        raise SurefootError(
+            f"{where}: joint {bare[0]}: found no actuator that drives it: give kp and kd in the contract"
+        )
+    for joint in bare:
+        spec.add_actuator(name=f"servo of {joint}", target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    return {joint: f"servo of {joint}" for joint in bare}
 
 
 def _servos(spec: mujoco.MjSpec, contract: Contract, drives: dict[str, str], where: str) -> None:
