@@ -3,6 +3,7 @@
 import math
 import re
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -100,6 +101,29 @@ def test_a_policy_from_elsewhere_that_stands_passes_without_explanation(stands):
         and not verdict.meta["contract_faults"]
         and set(verdict.meta["parents"]) == {"policy", "model", "contract"}
     )
+
+
+def test_a_policy_with_a_gait_phase_on_a_model_with_contact_pairs_goes_through_every_check(stands):
+    """Feet that collide in pairs alone, torque limits on the joints, a clock of four feet beside two terms: as models of the field."""
+    folder, contract = stands
+    spec = mujoco.MjSpec.from_string(xml())
+    for g in spec.geoms:
+        if g.conaffinity:
+            spec.add_pair(geomname1=g.name, geomname2="floor", friction=[0.8, 0.8, 0.005, 0.0001, 0.0001], condim=3)
+        g.contype = g.conaffinity = 0
+    for a in spec.actuators:
+        a.forcelimited = 0
+        spec.joint(a.target).actfrclimited, spec.joint(a.target).actfrcrange = 1, a.forcerange
+    (folder / "paired.xml").write_text(spec.to_xml())
+    clock = {"period": 0.5, "feet": [0, 3.14, 3.14, 0], "waves": ["sin"], "still": 0.1}
+    wide = {
+        "observation": ["projected_gravity", "phase", "cos_phase", "command_ang_vel", "base_ang_vel"],
+        "phase": clock,
+    }
+    verdict = judged(folder, contract, "paired.xml", **wide)
+    found = {c.name: c for c in verdict.checks}
+    assert verdict.holds and {"torque at its limit", "push margin", "latency margin"} <= set(found)
+    assert 0 < verdict.meta["evidence"]["motion"]["peak"] < 1  # of the joints' limits
 
 
 def test_gains_too_low_to_stand_are_named_with_success_with_and_without(stands):
