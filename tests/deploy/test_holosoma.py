@@ -81,3 +81,33 @@ def test_what_an_early_version_leaves_out_is_asked_for_and_given_by_a_file(tmp_p
 def test_metadata_that_cannot_be_meant_are_refused_by_key(change, message):
     with pytest.raises(SurefootError, match=message):
         read(**change)
+
+
+JUNK = (None, [], {}, "x", -1, 0, True, 1e300, [[1]], {"name": []}, [None], float("nan"))
+
+
+def places(data, at=()):
+    """Paths to every value of nested objects and lists."""
+    yield at
+    for k, v in data.items() if isinstance(data, dict) else enumerate(data[:2]) if isinstance(data, list) else ():
+        yield from places(v, (*at, k))
+
+
+def test_junk_in_any_place_is_read_or_refused_in_words():
+    layout = [{"name": "sin_phase", "dim": 2, "history_length": 1, "scale": 1.0, "clip": [-1, 1]}]
+    whole = METADATA | {"observation_layout": layout, "observation_clip": 100.0, "action_scale": 0.5}
+    tried = 0
+    for base in (METADATA, whole):
+        for at in places(base):
+            for junk in JUNK if at else ():
+                data = json.loads(json.dumps(base))
+                holder = data
+                for k in at[:-1]:
+                    holder = holder[k]
+                holder[at[-1]] = junk
+                tried += 1
+                try:
+                    contract_of(None, {k: json.dumps(v) for k, v in data.items()}, JOINTS, "p.onnx")
+                except SurefootError:
+                    pass
+    assert tried > 1000

@@ -72,7 +72,8 @@ def _layout(data: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
     if not isinstance(terms, Mapping):
         return []
     history = _at(group, "history_length") or 1
-    return [dict(terms[n] or {}) | {"name": n, "history_length": history} for n in sorted(terms)]
+    bodies = {n: dict(body) if isinstance(body, Mapping) else {} for n, body in terms.items()}
+    return [bodies[n] | {"name": n, "history_length": history} for n in sorted(bodies)]
 
 
 def _term(body: Mapping[str, Any], most: Any, where: str) -> dict[str, Any]:
