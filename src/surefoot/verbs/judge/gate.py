@@ -60,7 +60,7 @@ class Gate:
     model: Path | None = None
     """the robot model (.xml) of a policy from elsewhere"""
     contract: Path | None = None
-    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
+    """its contract: JSON, or a deploy.yaml; ONNX files from mjlab and holosoma contain it"""
     command: tuple[float, float, float] | None = None
     """vx, vy, yaw rate to follow, m/s and rad/s, instead of the contract's"""
     task: str = ""
