@@ -16,11 +16,12 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.fault import Fault, on_contract
 from surefoot.fault.contracts import CONTRACT, gains_of, model_gains_of
-from surefoot.gate.runs import Runs, episodes, until_clear
+from surefoot.gate.runs import Runs, until_clear
 from surefoot.gate.statistics.sequential import RateTest
 from surefoot.policy import Policy
 from surefoot.report import Progress, Watch
 from surefoot.task import Task
+from surefoot.tasks.rollout import all_succeed
 from surefoot.verdict import clopper_pearson
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class _Tests:
             return False
         task = replace(task, seconds=min(SHORT, task.seconds), window=min(SHORT / 2, task.window))
         env = tasks.env(task, SCREEN, seed=self.plan.seed, threads=self.plan.threads)
-        return bool(episodes(policy, env).success.all())
+        return all_succeed(policy, env)
 
     def test(self, fault: Fault, contract: Contract) -> Explanation:
         self.watch(Progress(f"testing in full: {fault.words}"))
