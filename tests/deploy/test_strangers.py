@@ -347,6 +347,15 @@ def test_the_example_contract_is_one_of_48_numbers():
     )
 
 
+def test_the_example_contract_with_a_gait_phase_is_one_of_103_numbers():
+    """MuJoCo Playground's G1: 4 x 3, 3 x 29, and cos and sin of two feet."""
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / "contracts" / "g1_joystick.json"
+    c = contract_of(path, {}, [], "p.onnx").contract
+    assert c.obs_dim == 103 and len(c.joints) == 29 and c.terms[-1].formula.waves == ("cos", "sin")
+
+
 def test_modules_beside_a_net_are_not_run_when_it_is_tried(tmp_path, monkeypatch):
     for module in ("numpy", "onnxruntime", "json"):
         (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")

@@ -64,9 +64,9 @@ def _at(data: Any, *names: str) -> Any:
 
 def _layout(data: Mapping[str, Any], config: Any) -> list[dict[str, Any]]:
     """Terms in the order of the net's input."""
-    told = data.get("observation_layout")
-    if isinstance(told, list) and all(isinstance(t, Mapping) and "name" in t for t in told):
-        return [dict(t) for t in told]
+    listed = data.get("observation_layout")
+    if isinstance(listed, list) and all(isinstance(t, Mapping) and "name" in t for t in listed):
+        return [dict(t) for t in listed]
     group = _at(config, "observation", "groups", ACTOR)
     terms = _at(group, "terms")
     if not isinstance(terms, Mapping):
