@@ -21,6 +21,7 @@ NOUNS = {
     "belief",
     "world",
     "observation",
+    "short_terms",
     "noise",
     "blocks",
     "contract",

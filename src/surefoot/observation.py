@@ -24,16 +24,8 @@ from surefoot.rotation import direction, forward_kinematics, matrix, to_body, to
 from surefoot.typed import MOST, known_fields, real, text, whole
 
 LINK = 7  # numbers of a joint in Formula.links
-WIDTHS = {
-    "base_pos": 3,
-    "rotation": 9,
-    "base_lin_vel": 3,
-    "base_ang_vel": 3,
-    "projected_gravity": 3,
-    "clock": 2,
-    "begun": 1,
-    "tip_pos": 3,
-}
+WIDTHS = {"base_pos": 3, "rotation": 9, "base_lin_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "begun": 1, "tip_pos": 3}  # fmt: skip
+WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
 
 
 class Readings(Protocol):
@@ -78,13 +70,24 @@ class Formula:
     frequency: float = 0.0
     """of a clock, Hz"""
     still: float = 0.0
-    """of a clock: it stands still while the command is smaller than this"""
+    """of a clock: it stands still while no command is larger than this; below 0: never"""
+    phases: tuple[float, ...] = ()
+    """of a clock: the phase of each foot at time 0, rad; none: one, which starts at 0"""
+    waves: tuple[str, ...] = ()
+    """of a clock: sin or cos of all phases, in this order; none: sin, cos"""
+    stand: tuple[float, ...] = ()
+    """of a clock: the phases while it stands still, rad; none: all its numbers are 0 then"""
+    parts: tuple[int, ...] = ()
+    """of a command: which columns it takes; none: all"""
     links: tuple[float, ...] = ()
     """of a tip: for each joint a point of its axis, the axis and 1 if it slides, then the tip; all where every joint is at 0"""
 
     def __post_init__(self) -> None:
         if self.kind not in FORMULAS:
             raise unknown("formula", self.kind, FORMULAS)
+        for wave in self.waves:
+            if wave not in WAVES:
+                raise unknown("wave", wave, WAVES)
 
     def __hash__(self) -> int:
         return hash((self.kind, self.frame, self.reading))  # of the names: it is looked up many times a step
@@ -97,12 +100,19 @@ class Formula:
         return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
 
     @property
+    def width(self) -> int | None:
+        """How many numbers it gives; None where its reading decides."""
+        if self.kind == "clock":
+            return len(self.phases or (0.0,)) * len(self.waves or WAVES)
+        return len(self.parts) or None if self.kind == "command" else WIDTHS.get(self.kind)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Readings it takes."""
         fixed = {
             "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
             "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
-            "command": ("command",), "clock": ("time", "command"), "begun": ("time",), "reading": (self.reading,),
+            "command": ("command",), "clock": ("time", "command") if self.still >= 0 else ("time",), "begun": ("time",), "reading": (self.reading,),
             "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
         }  # fmt: skip
         if self.kind in fixed:
@@ -143,11 +153,17 @@ def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
 
 
 def _clock(f: Formula, r: Readings) -> np.ndarray:
-    """sin and cos of the phase; (0, 0) while the command asks to stand."""
-    phase = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1)
-    out = by_column(len(phase), 2)
-    out[:, 0], out[:, 1] = np.sin(phase), np.cos(phase)
-    out *= (np.abs(r.reading("command")).max(1) > f.still)[:, None]
+    """sin and cos of each foot's phase; while the command asks to stand, of the phases it stands in, or 0."""
+    phases = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1, 1) + np.array(f.phases or (0.0,))
+    stands = ~(np.abs(r.reading("command")).max(1) > f.still) if f.still >= 0 else np.zeros(len(phases), bool)
+    if f.stand:
+        phases[stands] = f.stand
+    (n, feet), waves = phases.shape, f.waves or tuple(WAVES)
+    out = by_column(n, len(waves) * feet)
+    for k, wave in enumerate(waves):
+        out[:, k * feet : (k + 1) * feet] = WAVES[wave](phases)
+    if not f.stand:
+        out *= ~stands[:, None]
     return out
 
 
@@ -169,7 +185,7 @@ FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
     "base_ang_vel": _velocity("base_ang_vel", "base"),
     "projected_gravity": lambda f, r: direction(r.reading(f.at("base_quat")), r.reading("gravity")),
     "last_action": _joint("action"),
-    "command": lambda f, r: r.reading("command"),
+    "command": lambda f, r: r.reading("command")[:, f.parts] if f.parts else r.reading("command"),
     "clock": _clock,
     "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
     "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),
@@ -222,15 +238,13 @@ class ObsTerm:
         f = self.formula
         if f is not None and f.kind == "tip_pos" and len(f.links) != LINK * len(f.joints) + 3:
             raise SurefootError(f"{where}: links: expected {LINK} numbers for each joint and 3, found {len(f.links)}")
-        if (
-            f is not None
-            and f.joints
-            and f.kind != "tip_pos"
-            and len(f.joints) * (2 if f.kind == "joint_state" else 1) != self.dim
-        ):
+        columns = 0 if f is None or f.kind == "tip_pos" else len(f.joints) * (2 if f.kind == "joint_state" else 1)
+        if f is not None and columns not in (0, self.dim):
             raise SurefootError(f"{where}: joints: expected {self.dim} columns, found {len(f.joints)} joints")
-        if f is not None and self.dim != WIDTHS.get(f.kind, self.dim):
-            raise SurefootError(f"{where}: dim: expected {WIDTHS[f.kind]} for {f.kind}, found {self.dim}")
+        if f is not None and f.width not in (None, self.dim):
+            raise SurefootError(f"{where}: dim: expected {f.width} for {f.kind}, found {self.dim}")
+        if f is not None and len(f.stand) not in (0, len(f.phases or (0.0,))):
+            raise SurefootError(f"{where}: stand: expected one phase for each foot, found {len(f.stand)}")
         if f is not None and f.kind == "reading" and not f.reading:
             raise SurefootError(f"{where}: reading: found nothing, expected the name of a reading")
         if f is not None and f.kind == "joint_state" and f.offset:
@@ -271,10 +285,12 @@ class ObsTerm:
 
 
 def _typed_formula(name: str, value: Any, where: str) -> Any:
-    if name in ("joints", "offset", "links"):
+    if name in ("joints", "offset", "links", "phases", "waves", "stand", "parts"):
         if not isinstance(value, list | tuple) or len(value) > MOST:
             raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
-        return tuple(text(v, where) if name == "joints" else real(v, where) for v in value)
+        if name == "parts":
+            return tuple(whole(v, 0, MOST, where) for v in value)
+        return tuple(text(v, where) if name in ("joints", "waves") else real(v, where) for v in value)
     return real(value, where) if name in ("frequency", "still") else text(value, where)
 
 
