@@ -23,6 +23,7 @@ from benchmarks import measure, real_logs
 from benchmarks.measure import Row, row, skipped
 from benchmarks.real_logs import MODELS, WHOLE, read, scored
 from benchmarks.servos import sts3250, xl330
+from benchmarks.so101 import so101
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
@@ -171,7 +172,14 @@ def there(part: measure.Part) -> measure.Part:
 
 PARTS = {
     name: there(part)
-    for name, part in (("go2", go2), ("xl330", xl330), ("sts3250", sts3250), ("emps", emps), ("qdd", qdd))
+    for name, part in (
+        ("go2", go2),
+        ("xl330", xl330),
+        ("sts3250", sts3250),
+        ("so101", so101),
+        ("emps", emps),
+        ("qdd", qdd),
+    )
 }
 
 if __name__ == "__main__":

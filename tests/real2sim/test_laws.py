@@ -1,9 +1,12 @@
 """Model structures are chosen by what they predict of motions they were not fitted to."""
 
+import json
+
 import mujoco
 import numpy as np
 import pytest
 
+from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.params import Param, Params
@@ -112,3 +115,25 @@ def test_one_law_or_one_run_cannot_be_compared():
         compare(make, {"coulomb": COULOMB}, [log, log])
     with pytest.raises(SurefootError, match="found one run"):
         compare(make, {"coulomb": COULOMB, "back": RICH}, [log])
+
+
+def test_identify_compares_laws_and_fits_the_one_to_use(tmp_path, capsys):
+    """Dry friction of 0.1 N m: a viscous law cannot hold what it holds at rest."""
+    (tmp_path / "arm.xml").write_text(LIFT)
+    files = [str(log.save(tmp_path / f"{i}.npz")) for i, log in enumerate(motions(COULOMB, [0.05, 0.1])[:4:2])]
+    words = [
+        "--laws",
+        "viscous,coulomb",
+        "--last",
+        "1",
+        "--known-start",
+        "--no-check",
+        "--save",
+        str(tmp_path / "b.json"),
+    ]
+    assert main(["identify", str(tmp_path / "arm.xml"), *files, *words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["laws"]["chosen"] == "coulomb" and [p["name"] for p in facts["params"]] == ["damping", "frictionloss"]
+    assert facts["params"][1]["value"] == pytest.approx(0.1, rel=0.05)
+    assert main(["identify", "arm", files[0], "--laws", "viscous,coulomb", "--no-check"]) == 2
+    assert "expected a model file" in capsys.readouterr().err

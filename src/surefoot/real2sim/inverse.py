@@ -77,11 +77,11 @@ def torques(world: Engine, e: np.ndarray, q: np.ndarray, v: np.ndarray, a: np.nd
     data, found = mujoco.MjData(model), np.empty_like(a)
     for k in range(len(q)):
         data.qpos, data.qvel, data.qacc = q[k], v[k], a[k]
-        if one.friction:
+        if one.rubbing:
             model.dof_frictionloss[:] = 0.0
             mujoco.mj_inverse(model, data)
             gear = (data.qfrc_inverse + data.qfrc_damper - model.dof_armature * a[k])[None]
-            model.dof_frictionloss[:] = one.friction(one.loss, e[None], v[k : k + 1], gear, v[k : k + 1])[0]
+            model.dof_frictionloss[:] = one.rubbing.law(one.rubbing.loss0, e[None], v[k : k + 1], gear, v[k : k + 1])[0]
         mujoco.mj_inverse(model, data)
         found[k] = data.qfrc_inverse
     return found - one.offset(e[None])

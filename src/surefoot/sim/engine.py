@@ -17,6 +17,7 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
+from surefoot.sim.friction import Rubbing
 from surefoot.sim.integrator import Makes
 from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
 from surefoot.sim.offset import Offset
@@ -109,12 +110,7 @@ class Engine(World):
             names.add("sensor_delay")  # set aside while a reset reads its first values
         self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}
         self.nominal: Rows = {f: rows[:1].copy() for f, rows in self.fields.items()}
-        self.loss = (
-            self.fields["dof_frictionloss"].copy() if self.friction else np.zeros((n, 0))
-        )  # before a law adds to it
-        self.rubbing = (
-            friction.Rubbing(self.friction, self.batch, self.fields, model.dof_armature) if self.friction else None
-        )
+        self.rubbing = Rubbing(self.friction, self.batch, self.fields, model.dof_armature) if self.friction else None
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
         self.mover = law.makes(model, self.fields, n) if law.makes else None
         self.senses = model.nsensor > 0
@@ -181,8 +177,7 @@ class Engine(World):
         if self.senses:
             self._sense(ids)
         if self.rubbing:
-            self.batch.forward(ids)
-            self.rubbing.read(self.state.v, ids)
+            self.rubbing.begin(x.e, x.v, ids)
         if self.mover is not None:
             self.mover.begin(ids)
         if self.senses:
@@ -201,8 +196,7 @@ class Engine(World):
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.state.q[:], self.state.v[:] = q, v
         if self.rubbing:
-            self.batch.forward()
-            self.rubbing.read(self.state.v)
+            self.rubbing.begin(self.state.e, self.state.v, np.arange(self.n))
         self.recent.restart()
 
     def _clear(self, ids: np.ndarray) -> None:
@@ -225,7 +219,7 @@ class Engine(World):
         for f, value in rows.items():
             self.fields[f][ids] = value
         if self.rubbing:
-            self.loss[ids] = self.fields["dof_frictionloss"][ids]
+            self.rubbing.loss0[ids] = self.fields["dof_frictionloss"][ids]
         if self.derives:
             self.batch.set_const(ids)
 
@@ -301,7 +295,7 @@ class Engine(World):
         count = steps if self.rubbing is None else 1
         for _ in range(steps // count):
             if self.rubbing:
-                self.rubbing.write(self.loss, self.state.e, self.state.v)
+                self.rubbing.write(self.state.e, self.state.v)
             try:
                 self.batch.step(nstep=count)
             except SimulationError as error:  # the others ran on

@@ -28,6 +28,7 @@ LAWS = {
 }
 SLOW = 0.1  # rad/s: default Stribeck speed
 STILL = 0.01  # rad/s: below it a joint may be at rest
+ROUNDS = 8  # of torque and loss at a start: each leaves at most the law's share of the error
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Rubbing:
     """A law in a batch of simulations: before each step of the engine, the loss that follows from the step before."""
 
     def __init__(self, law: Friction, batch: Batch, fields: Mapping[str, np.ndarray], armature: np.ndarray):
-        self.law, self.loss = law, fields["dof_frictionloss"]
+        self.law, self.batch, self.loss = law, batch, fields["dof_frictionloss"]
+        self.loss0 = self.loss.copy()  # the joints' own, before the law adds to it
         self.armature = fields.get("dof_armature", armature)
         self.motor, self.damper, self.constraint, self.acc = (
             batch.bind(name) for name in ("qfrc_actuator", "qfrc_damper", "qfrc_constraint", "qacc")
@@ -74,9 +76,16 @@ class Rubbing:
         self.gear[ids] = self.motor[ids] + self.damper[ids] - armature * self.acc[ids] + rub
         self.toward[ids] = np.where(moves, v, -rub)
 
-    def write(self, loss0: np.ndarray, e: np.ndarray, v: np.ndarray) -> None:
+    def write(self, e: np.ndarray, v: np.ndarray, ids: np.ndarray | slice = slice(None)) -> None:
         """The loss of the next step."""
-        self.loss[:] = self.law(loss0, e, v, self.gear, self.toward)
+        self.loss[ids] = self.law(self.loss0[ids], e[ids], v[ids], self.gear[ids], self.toward[ids])
+
+    def begin(self, e: np.ndarray, v: np.ndarray, ids: np.ndarray) -> None:
+        """Torque and loss at a start, where each follows from the other: a weight at rest is held from the first step on."""
+        for _ in range(ROUNDS):
+            self.batch.forward(ids)
+            self.read(v, ids)
+            self.write(e, v, ids)
 
 
 def law(model: mujoco.MjModel, params: Params) -> Friction | None:
