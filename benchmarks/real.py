@@ -21,7 +21,7 @@ from scipy.signal import butter, filtfilt
 
 from benchmarks import measure, real_logs
 from benchmarks.measure import Row, row, skipped
-from benchmarks.real_logs import MODELS, WHOLE, read, scored
+from benchmarks.real_logs import MODELS, WHOLE, compared, read, scored
 from benchmarks.servos import sts3250, xl330
 from benchmarks.so101 import so101
 from surefoot.belief import Box
@@ -30,6 +30,7 @@ from surefoot.params import Param, Params
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.identify.param_grammar import learnable
 from surefoot.real2sim.identify.result import Identified
+from surefoot.real2sim.identify.splits import runs
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.preflight import preflight
 from surefoot.sim.engine import Engine
@@ -67,7 +68,21 @@ def axis_fit(log: Log, w: Engine) -> Identified:
     return identify(w, Box.full(AXIS), axis_speeds(log), how, only=("joint_vel",))
 
 
+def axis_laws(quick: bool) -> Iterator[Row]:
+    """Friction laws on a sixth of the log, the fastest, slowest, most and least loaded third left out, at 250 Hz."""
+    log = axis_speeds(read("emps/DATA_EMPS.mat", "emps.json", 250.0))
+    slow = (
+        Param("stiction", "stiction", 2.0, 0.0, 30.0, op="set", unit="N"),
+        Param("stribeck", "stribeck", 0.01, 1e-3, 0.2, op="set", unit="m/s", log=True),
+    )
+    laws = {"coulomb": AXIS, "stribeck": Params((*AXIS, *slow))}
+    how = Identify(horizons=(), last=0.1, starts="known", iterations=1 if quick else 6)
+    make = lambda params, log: Plant(str(MODELS / "emps.xml")).world(params, log)  # noqa: E731
+    yield from compared(make, laws, runs([log]), how, ("joint_vel",), 1e3, "mm/s", quick)
+
+
 def emps(quick: bool) -> Iterator[Row]:
+    yield from axis_laws(quick)
     log = read("emps/DATA_EMPS.mat", "emps.json")
     w, cut = Plant(str(MODELS / "emps.xml")).world(AXIS, log), 4.0 if quick else 0.75 * log.time[-1]
     found = axis_fit(log.slice(0.0, cut), w)
@@ -146,10 +161,22 @@ def qdd_log(name: str, rate: float = 200.0) -> Log:
     log = read(f"qdd_pendulum/{name}_measured.csv", "qdd_measured.json", rate)
     names = {"control": ["motor"], "joint_pos": ["hinge"]}
     columns = {"control": log["joint_torque"].reshape(len(log), 1), "joint_pos": log["joint_pos"]}
-    return Log(log.time, columns, meta={**log.meta, "names": names})
+    return Log(log.time, columns, meta={**log.meta, "names": names, "constants": {"controller": name}})
+
+
+def qdd_laws(quick: bool) -> Iterator[Row]:
+    """Friction laws with each controller left out, and the extremes of speed and load, in windows of 0.5 s."""
+    logs = [qdd_log("pd_identification"), *(qdd_log(f"{name}_swingup").slice(0.05, s) for name, s in SWINGS.items())]
+    laws = {"coulomb": PENDULUM}
+    laws["load"] = Params((*PENDULUM, Param("friction_load", "friction_load", 0.05, 0.0, 0.5, op="set")))
+    laws["back"] = Params((*PENDULUM, Param("friction_back", "friction_back", 0.05, 0.0, 0.9, op="set")))
+    how = Identify(horizons=(), last=0.5, starts="known", iterations=1 if quick else 6)
+    make = lambda params, log: Plant(str(MODELS / "qdd_pendulum.xml")).world(params, log)  # noqa: E731
+    yield from compared(make, laws, logs, how, ("joint_pos",), 1e3, "mrad", quick)
 
 
 def qdd(quick: bool) -> Iterator[Row]:
+    yield from qdd_laws(quick)
     log = qdd_log("pd_identification")
     w = Plant(str(MODELS / "qdd_pendulum.xml")).world(PENDULUM, log)
     how = Identify(

@@ -162,7 +162,7 @@ def informed(world: World, belief: Belief, pieces: Windows, e: np.ndarray) -> np
     noise = tuple(estimate([r], problem.d) for r in problem.raw(z))
     sd = np.sqrt(np.diag(uncertainty(replace(problem, noise=noise), z).cov))
     known = np.ones(len(space.params), bool)
-    known[space.free] = [determined(space, i, s, e[i]) for i, s in zip(np.flatnonzero(space.free), sd)]
+    known[space.free] = [determined(space, int(i), s, e[i]) for i, s in zip(np.flatnonzero(space.free), sd)]
     return known
 
 
