@@ -1,10 +1,12 @@
 """What models identified from other people's robots predict on what they were not fitted to.
 
-    python -m benchmarks.real [--only go2|xl330|sts3250|emps|qdd|so101] [--quick] [--json] [--record]
+    python -m benchmarks.real [--only go2|xl330|gears|sts3250|emps|qdd|so101] [--quick] [--json] [--record]
 
 go2    a quadruped held in the air: fitted on its first 20 s, predicted free from 20 s to the end.
 xl330  a servo that swings a weight, three gains x three motions: friction laws fitted without a gain, a motion or an extreme of
        speed or load, which they then predict (benchmarks/servos.py). sts3250: a larger servo, two motions.
+       gears: what loads the XL330's gears, by inverse dynamics (benchmarks/gears.py).
+so101  an arm of six equal servos: fitted on excitation motions, predicted on four other kinds (benchmarks/so101.py).
 emps   one axis on a ball screw: fitted on the first three quarters, predicted open loop from the first sample to the last.
 qdd    a pendulum under six controllers: fitted on one, predicted on the swing-ups of four others.
 
@@ -20,6 +22,7 @@ import numpy as np
 from scipy.signal import butter, filtfilt
 
 from benchmarks import measure, real_logs
+from benchmarks.gears import gears
 from benchmarks.measure import Row, row, skipped
 from benchmarks.real_logs import MODELS, WHOLE, compared, read, scored
 from benchmarks.servos import sts3250, xl330
@@ -202,6 +205,7 @@ PARTS = {
     for name, part in (
         ("go2", go2),
         ("xl330", xl330),
+        ("gears", gears),
         ("sts3250", sts3250),
         ("so101", so101),
         ("emps", emps),

@@ -67,7 +67,8 @@ def arm(params: Params) -> Engine:
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     for joint, actuator in zip(spec.joints, spec.actuators):
         joint.limited, actuator.ctrllimited, actuator.inheritrange = 0, 0, 0.0
-    return world(spec, params, 0.02)
+    made = world(spec, params, 0.02)
+    return Engine(made.model, params, 1, made.substeps, threads=1)
 
 
 def pieces(log: Log, count: int = PIECES, seconds: float = SECONDS) -> Log:

@@ -34,6 +34,7 @@ def test_unknowns_are_matched_by_what_they_move_in_any_order():
         2e-3, rel=0.1
     )
     assert e["latency"].mean() == pytest.approx(0.01, rel=0.02) and e["latency"].min() >= 0
+    assert found.estimate()[task.params.index("pole_mass")] == pytest.approx(0.2, rel=1e-12)  # as it was fitted
     low, high = task.belief.support()
     i = task.params.index("cart_mass")
     assert e["cart_mass"].min() < low[i] + 0.05 * (high[i] - low[i]) and e["cart_mass"].max() > high[i] - 0.05 * (

@@ -46,9 +46,11 @@ def fit_to(task: Task, belief: Belief, where: str) -> Belief:
             f"{where}: param {belief.params.names[i]}: found about {e[i]:.4g}, expected within the physical bounds of "
             f"{task.name}'s {params.names[places[i]]}, {bounds}"
         )
-    points = task.belief.sample(rng, DRAWS)
+    points, weights = task.belief.sample(rng, DRAWS), np.ones(DRAWS)
     points[:, places] = good
-    return Particles(params, points, np.ones(DRAWS))
+    points[0], weights[0] = task.belief.estimate(), 2.0  # the heaviest point is the estimate
+    points[0, places] = np.clip(belief.estimate(), low, high)
+    return Particles(params, points, weights)
 
 
 Address = tuple[str, str, frozenset[str]]
