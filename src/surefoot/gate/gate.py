@@ -28,9 +28,9 @@ from surefoot.gate.checks import Limits
 from surefoot.gate.contract_faults import Explanation
 from surefoot.gate.motion import measure
 from surefoot.gate.runs import BATCH, Make, Runs, episodes, separation, until_clear
-from surefoot.gate.statistics import needed
-from surefoot.gate.statistics.rare_failures import search
-from surefoot.gate.statistics.sequential import RateTest
+from surefoot.gate.statistics import Estimate, needed
+from surefoot.gate.statistics.rare_failures import search, without_search
+from surefoot.gate.statistics.sequential import RateTest, anytime
 from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.gap.recipe import Plain
@@ -162,7 +162,7 @@ class _Gate:
         for seed in plan.realities:
             yield from self._reality(seed)
         yield from self._motion()
-        yield from self._margins()
+        yield from self._margins(runs)
 
     def _env(self, belief: Belief | None, engine: str) -> Make:
         return lambda n, seed: tasks.env(self.who.task, n, belief, seed, self.plan.threads, engine=engine)
@@ -235,7 +235,14 @@ class _Gate:
             done += len(e)
             return runs.success, runs.margin
 
-        it = search(score, self.belief, plan.seed, *plan.search, level=(1 + plan.level) / 2)
+        known, level = (drawn.e, drawn.success, drawn.margin), (1 + plan.level) / 2
+        most, k, n = round(1 - (plan.claim or self.limits.success), 12), int((~drawn.success).sum()), len(drawn)
+        low, high = anytime(k, n, level)
+        if low > most:  # no search is needed to find failures
+            how = f"drawn from the belief, {k} failures in {n} episodes"
+            it = without_search(known, Estimate(k / n, low, high, n, level, how))
+        else:
+            it = search(score, self.belief, plan.seed, *plan.search, level=level, drawn=known)
         params, names = who.task.params, who.task.params.names
         far = checks.furthest(params, it.worst)
         self.results.separating = self.results.separating or (far[0] if far else names[0])
@@ -243,7 +250,6 @@ class _Gate:
             "rate": it.rate.value, "how": it.rate.how, "episodes": it.episodes, "first": it.first,
             "worst": dict(zip(names, it.worst)), "failures": [dict(zip(names, e)) for e in it.failures[:10]],
         }  # fmt: skip
-        most = round(1 - (plan.claim or self.limits.success), 12)
         return checks.rare_failures(it, drawn, most, plan.level, params)
 
     def _motion(self) -> Iterator[Check]:
@@ -258,17 +264,22 @@ class _Gate:
         }  # fmt: skip
         yield from made
 
-    def _margins(self) -> Iterator[Check]:
+    def _margins(self, nominal: Runs) -> Iterator[Check]:
         who, plan, limits = self.who, self.plan, self.limits
         env = tasks.env(who.task, 1, threads=1)
 
-        def margin(of: Callable[..., margins.Margin], name: str) -> margins.Margin:
-            it = of(who.policy, who.task, plan.per_load, plan.seed, limits.success, self.watch, plan.threads)
+        asked = margins.Asked(
+            who.policy, who.task, plan.per_load, plan.seed, limits.success, self.watch, plan.threads, unloaded=nominal
+        )
+
+        def margin(of: Callable[[margins.Asked], margins.Margin], name: str, limit: float) -> margins.Margin:
+            it = of(replace(asked, limit=limit))
             self.results.evidence[name] = [r.facts() for r in it.rungs]
             return it
 
-        yield checks.latency(margin(margins.latency, "latency"), limits.latency, env.world.dt)
-        yield checks.push(margin(margins.push, "push"), limits.push, Plain(model_of(env.world)).push_point[2])
+        yield checks.latency(margin(margins.latency, "latency", limits.latency), limits.latency, env.world.dt)
+        mass = Plain(model_of(env.world)).push_point[2]
+        yield checks.push(margin(margins.push, "push", limits.push), limits.push, mass)
 
 
 def _facts(check: Check, runs: Runs) -> dict[str, Any]:

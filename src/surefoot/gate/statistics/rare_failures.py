@@ -68,21 +68,32 @@ class _Tried:
 
 
 def search(
-    score: Score, belief: Belief, seed: int, find: int = 100, learn: int = 100, judge: int = 200, level: float = 0.95
+    score: Score,
+    belief: Belief,
+    seed: int,
+    find: int = 100,
+    learn: int = 100,
+    judge: int = 200,
+    level: float = 0.95,
+    drawn: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> Search:
     """Search for worlds where a policy fails: at most `find` episodes to find one, then `learn` and `judge` more.
 
-    If there is none, the remaining episodes are drawn from the belief and bound the failure rate from above.
+    If there is none, the remaining episodes are drawn from the belief and bound the failure rate from above. `drawn`: e,
+    success and margin of worlds that were drawn from the belief before, which the search then need not draw itself.
     """
     if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
         raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
     pool = belief.sample(stream(seed, "worst pool"), POOL)
-    x, rng = _inputs(belief, pool), stream(seed, "worst")
-    tried = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0))
-    used: list[int] = []
+    tried, used, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), [], stream(seed, "worst")
+    if drawn is not None:
+        pool = np.concatenate([drawn[0], pool])[:POOL]
+        used += range(len(drawn[0]))
+        tried.add(drawn[0], lambda _: drawn[1:])
+    x, already = _inputs(belief, pool), len(used)
     guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
     if tried.success.all():
-        return _no_failure(score, belief, tried, learn + judge, level, rng)
+        return _no_failure(score, belief, tried, learn + judge, level, rng, already)
     for _ in range(max(learn // (2 * BATCH), 1)):
         g, _ = _chances(guess, x[:FEWER], tried)
         _drawn(score, pool, g, tried, used, 2 * BATCH, rng)
@@ -91,6 +102,11 @@ def search(
     fail, chosen = _drawn(score, pool, g, tried, used, judge, rng)
     w = 1.0 / (RHO + (1.0 - RHO) * g[chosen] / G)
     return _result(tried, _estimate(w * fail, level))
+
+
+def without_search(drawn: tuple[np.ndarray, np.ndarray, np.ndarray], rate: Estimate) -> Search:
+    """Of worlds drawn from the belief alone, where those say enough about the rate."""
+    return _result(_Tried(*drawn), rate)
 
 
 def _inputs(belief: Belief, pool: np.ndarray) -> np.ndarray:
@@ -106,8 +122,11 @@ def _find(
     score: Score, pool: np.ndarray, x: np.ndarray, tried: _Tried, used: list[int], most: int, rng: np.random.Generator
 ) -> tuple[Surrogate, np.ndarray]:
     """Episodes until the first failure; those of the first two batches are drawn from the belief."""
-    used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
-    tried.add(pool[used], score)
+    if used:
+        most += len(used) - 2 * BATCH
+    else:
+        used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
+        tried.add(pool[used], score)
     guess, start = fit(x[used], tried.margin)
     while tried.success.all() and len(used) < most:
         chosen = _lowest(guess, x, used, min(BATCH, most - len(used)), rng)
@@ -186,10 +205,11 @@ def _result(tried: _Tried, rate: Estimate) -> Search:
 
 
 def _no_failure(
-    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator
+    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator, already: int
 ) -> Search:
     """Nothing failed: the first episodes, drawn from the belief, and the remaining ones bound the rate."""
-    failed = tried.add(belief.sample(rng, left), score)
-    n, k = left + 2 * BATCH, int(failed.sum())
+    more = max(left + 2 * BATCH - max(already, 2 * BATCH), 0)
+    failed = tried.add(belief.sample(rng, more), score) if more else np.zeros(0, bool)
+    n, k = max(already, 2 * BATCH) + more, int(failed.sum())
     how = f"drawn from the belief, {k} failures in {n} episodes"
     return _result(tried, Estimate(k / n, *clopper_pearson(k, n, level), n, level, how))
