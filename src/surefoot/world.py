@@ -152,6 +152,11 @@ class Motion:
     y: Mapping[str, np.ndarray]  # sensor name -> (n, T, dim), read at those states
     diverged: np.ndarray  # (n,) bool: whose later states mean nothing
 
+    def rows(self, at: slice | np.ndarray) -> "Motion":
+        """Of some simulations."""
+        y = {name: a[at] for name, a in self.y.items()}
+        return Motion(self.q[at], self.v[at], self.act[at], y, self.diverged[at])
+
 
 class World(ABC):
     """The step contract. Whoever implements it promises: same calls, same bits, at any thread count."""

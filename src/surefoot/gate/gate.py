@@ -9,6 +9,7 @@ Every world has the same episodes, and stops as soon as its answer is clear. A p
 tested further. After Ctrl-C the verdict has the checks that are done.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -41,6 +42,8 @@ from surefoot.verdict import Check, Verdict
 SEED = 1000  # from which the seeds of the gate's episodes are made
 WORST, SEARCHED = 500, 600  # offsets from the first seed to those of the worst decile and of the search
 TENTH = 0.1
+DRAWN = 200  # worlds drawn from the belief, to find the hardest: a tenth of fewer is too few
+LOADS, RUNGS = 9, 4  # loads of a margin that are usually tried, and how many with all episodes that is worth
 ALL = tuple(range(10))  # realities
 NOMINAL, BELIEF = "nominal", "belief"
 IN_BELIEF = {checks.success_name(BELIEF), checks.WORST_DECILE, checks.RARE_FAILURES}
@@ -164,6 +167,20 @@ class _Gate:
         yield from self._motion()
         yield from self._margins(runs)
 
+    def _show(self, stage: str, words: str, share: float = 0.0) -> None:
+        """Progress of the whole gate, by the episodes that its stages usually take."""
+        plan, drawn = self.plan, min(self.plan.episodes, DRAWN)
+        stages = {NOMINAL: BATCH, BELIEF: drawn, checks.WORST_DECILE: round(TENTH * drawn) * plan.repeats}
+        stages |= {checks.RARE_FAILURES: plan.search[0]}
+        stages |= {f"engine {x}": BATCH for x in plan.engines if x != DEFAULT}
+        stages |= {f"reality {x}": BATCH for x in plan.realities}
+        stages |= {"motion": plan.motion, "latency": RUNGS * plan.per_load, "push": RUNGS * plan.per_load}
+        if not (self.belief.sd() > 0).any():
+            stages |= dict.fromkeys((BELIEF, checks.WORST_DECILE, checks.RARE_FAILURES), 0)
+        names, sizes = list(stages), np.cumsum([0, *stages.values()])
+        at = names.index(stage)
+        self.watch(Progress(words, float((sizes[at] + min(share, 1.0) * (sizes[at + 1] - sizes[at])) / sizes[-1])))
+
     def _env(self, belief: Belief | None, engine: str) -> Make:
         return lambda n, seed: tasks.env(self.who.task, n, belief, seed, self.plan.threads, engine=engine)
 
@@ -176,7 +193,8 @@ class _Gate:
         """Success in one kind of world: yields its check and returns its runs."""
         plan, name = self.plan, checks.success_name(world)
         test = RateTest(limit, level=plan.level, most=plan.episodes)
-        show = lambda share: self.watch(Progress(f"{name}: at most {plan.episodes} episodes", share))  # noqa: E731
+        most = plan.episodes / (DRAWN if world == BELIEF else BATCH)
+        show = lambda share: self._show(world, f"{name}: at most {plan.episodes} episodes", share * most)  # noqa: E731
         runs, decision = until_clear(self.who.policy, make, test, plan.seed, show, early=early)
         check = checks.success(name, runs, decision, limit, plan.level, planned=not early)
         self.results.evidence[world] = _facts(check, runs)
@@ -209,8 +227,8 @@ class _Gate:
         found.evidence[BELIEF]["separation"] = asdict(by) if by else None
         if plan.claim is not None:
             yield checks.claimed(runs, plan.level, plan.claim)
-        while len(runs) < min(plan.episodes, 200):  # a tenth of fewer is too few
-            self.watch(Progress(f"more worlds, to find the hardest: {len(runs)}"))
+        while len(runs) < min(plan.episodes, DRAWN):
+            self._show(BELIEF, f"more worlds, to find the hardest: {len(runs)}", len(runs) / DRAWN)
             runs = runs + episodes(self.who.policy, make(BATCH, plan.seed + len(runs) // BATCH))
         yield self._worst_decile(runs, make)
         yield self._rare_failures(runs)
@@ -218,7 +236,7 @@ class _Gate:
     def _worst_decile(self, runs: Runs, make: Make) -> Check:
         plan = self.plan
         tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
-        self.watch(Progress(f"the hardest {len(tenth)} worlds again"))
+        self._show(checks.WORST_DECILE, f"the hardest {len(tenth)} worlds again")
         e = np.repeat(runs.e[tenth], plan.repeats, 0)
         worst = episodes(self.who.policy, make(len(e), plan.seed + WORST), e)
         self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
@@ -229,7 +247,7 @@ class _Gate:
 
         def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal done
-            self.watch(Progress("searching for rare failures", done / sum(plan.search)))
+            self._show(checks.RARE_FAILURES, "searching for rare failures", done / sum(plan.search))
             seed = plan.seed + SEARCHED + done
             runs = episodes(who.policy, tasks.env(who.task, len(e), self.belief, seed, plan.threads), e)
             done += len(e)
@@ -254,7 +272,7 @@ class _Gate:
 
     def _motion(self) -> Iterator[Check]:
         plan, found = self.plan, self.results
-        self.watch(Progress(f"motion of {plan.motion} episodes"))
+        self._show("motion", f"motion of {plan.motion} episodes")
         it = measure(self.who.policy, tasks.env(self.who.task, plan.motion, self.belief, plan.seed, plan.threads))
         made, skipped = checks.motion(it, self.limits)
         found.skipped |= skipped
@@ -269,11 +287,13 @@ class _Gate:
         env = tasks.env(who.task, 1, threads=1)
 
         asked = margins.Asked(
-            who.policy, who.task, plan.per_load, plan.seed, limits.success, self.watch, plan.threads, unloaded=nominal
+            who.policy, who.task, plan.per_load, plan.seed, limits.success, threads=plan.threads, unloaded=nominal
         )
 
         def margin(of: Callable[[margins.Asked], margins.Margin], name: str, limit: float) -> margins.Margin:
-            it = of(replace(asked, limit=limit))
+            loads = itertools.count()
+            show = lambda p: self._show(name, p.doing, next(loads) / LOADS)  # noqa: E731
+            it = of(replace(asked, limit=limit, watch=show))
             self.results.evidence[name] = [r.facts() for r in it.rungs]
             return it
 
