@@ -47,9 +47,9 @@ UNMOVED = 1e-4  # rad, m, ...: below an encoder's resolution
 NEAR = 0.9  # of what the best edit explains: another that explains as much is reported with it
 FARTHEST = 0.5  # rad: the largest plausible offset
 ONCE = 64  # edits in one rollout
-SCREEN = 4  # pieces on which every edit is tried first
-HOPELESS = 1.25  # times the error without an edit, on those: such an edit is not tried on the others
-BEST = 3  # of each check, by those pieces: tried on the others in any case
+SCREEN = 3  # pieces on whose first half every edit is tried first
+HOPELESS = 1.05  # times the error without an edit, on those: such an edit is not tried on all pieces
+BEST = 3  # of each check, by those pieces: tried on all in any case
 
 
 def preflight(world: World, log: Log, watch: Watch = unwatched) -> Verdict:
@@ -149,8 +149,9 @@ def _edits(case: Case, watch: Watch) -> tuple[list[Check], dict[str, float], str
     watch(Progress("predicting with each fault", 0.6))
     errors = _errors(case, pieces, tried)  # (faults, pieces, columns)
     probes = [f for f in faults if f.guesses]
-    rough = np.array([cost(x) for x in _errors(case, pieces, [f.at(g) for f in probes for g in f.guesses], few)])
-    probes = _steepest(probes, rough.reshape(-1, 2), cost(errors[0][few]))
+    guesses = [PLAIN, *(f.at(g) for f in probes for g in f.guesses)]
+    plain, *rough = (cost(x) for x in _errors(case, pieces, guesses, few))
+    probes = _steepest(probes, np.reshape(rough, (-1, 2)), plain)
     probed = np.array([cost(x) for x in _errors(case, pieces, [f.at(g) for f in probes for g in f.guesses])])
     again = [*_offsets(probes, probed.reshape(-1, 2), cost(errors[0])), *_twins(case, tried, errors)]
     if again:
@@ -171,7 +172,8 @@ def _likely(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray) -
     for k, fault in enumerate(faults, 1):
         at = _columns(case, fault)
         ratio = float(rough[k][:, at].sum()) / max(float(rough[0][:, at].sum()), FINEST**2)
-        kept |= {k} if ratio < HOPELESS**2 or fault.rows else set()
+        usual = fault.rows and _allowed(case, fault)  # the delays that others are compared with
+        kept |= {k} if ratio < HOPELESS**2 or usual else set()
         kinds.setdefault(_called(fault), []).append((float(rough[k][:, _columns(case)].sum()), k))
     kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
     return [[PLAIN, *faults][k] for k in sorted(kept)]
@@ -288,14 +290,14 @@ def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault
 
 
 def _errors(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray | None = None) -> np.ndarray:
-    """(faults, w, columns) mean square error of each piece, or of a few, under each fault, many in one rollout."""
+    """(faults, w, columns) mean square error of each piece under each fault, many in one rollout; or of half of a few."""
     if len(faults) > ONCE:
         return np.concatenate([_errors(case, pieces, faults[i : i + ONCE], few) for i in range(0, len(faults), ONCE)])
-    at = slice(None) if few is None else few
-    whole, pieces = pieces, pieces.some(at)
+    whole, pieces = pieces, pieces if few is None else _halves(pieces, few)
     if not faults:
         return np.zeros((0, len(pieces), _width(case)))
-    each = [_piece(case, whole, edited(case, x)).some(at) for x in faults]
+    each = [_piece(case, whole, edited(case, x)) for x in faults]
+    each = each if few is None else [_halves(x, few) for x in each]
     join = lambda read: np.concatenate([read(x) for x in each])  # noqa: E731
     act = None if pieces.start.act is None else join(lambda x: x.start.act)
     start = Start(join(lambda x: x.start.q), join(lambda x: x.start.v), join(lambda x: x.start.u), act)
@@ -314,6 +316,12 @@ def _piece(case: Case, pieces: Windows, log: Log) -> Windows:
     """The same rows of an edited log."""
     found = windows(case.world, log, pieces.length, _stride(log, pieces.length), case.signals)
     return replace(found, signals=pieces.signals)
+
+
+def _halves(pieces: Windows, few: np.ndarray) -> Windows:
+    """The first half of some pieces."""
+    some, length = pieces.some(few), max(2, pieces.length // 2)
+    return replace(some, length=length, u=some.u[:, :length])
 
 
 def _stride(log: Log, length: int) -> int:
