@@ -115,27 +115,48 @@ class Results:
 
 
 def gate(
-    who: Candidate, belief: Belief, plan: Plan, limits: Limits, watch: Watch = unwatched, again: str = ""
+    who: Candidate,
+    belief: Belief,
+    plan: Plan,
+    limits: Limits,
+    watch: Watch = unwatched,
+    again: str = "",
+    keep: Callable[[Verdict], None] | None = None,
 ) -> Verdict:
-    """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more."""
+    """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more.
+
+    `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
+    """
     began, found = time.monotonic(), Results()
     seeds = training_record.unseen(plan.seed, set(who.trained), plan.seeds)
+    command = again or f"surefoot gate {quote(who.name)}{who.task_flag}"
+
+    def so_far() -> Verdict:
+        meta = _meta(who, plan, limits, found, seeds) | {"seconds": round(time.monotonic() - began, 1)}
+        done = len(found.checks)
+        ended = Check("completed", done, done + 1, False, "stopped before the end; checks that did not run fail")
+        checks_ = (*found.checks, *([ended] if found.interrupted else []))
+        return Verdict(checks_, _next(who, found, command), f"gate of {who.name}", jsonable(meta))
+
+    found.interrupted = True  # until it is over
     try:
         for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch).checks():
             found.checks.append(check)
+            if keep is not None:
+                keep(so_far())
+        found.interrupted = False
     except KeyboardInterrupt:
-        found.interrupted = True
-        done = len(found.checks)
-        found.checks.append(Check("completed", done, done + 1, False, "stopped by hand; checks that did not run fail"))
+        pass
+    return so_far()
+
+
+def _meta(who: Candidate, plan: Plan, limits: Limits, found: Results, seeds: range) -> dict[str, Any]:
     used = training_record.sentence(seeds, set(who.trained))
-    meta = who.facts() | {
-        "seconds": round(time.monotonic() - began, 1), "seed": plan.seed,
-        "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},
+    return who.facts() | {
+        "seed": plan.seed, "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},
         "plan": asdict(plan), "limits": asdict(limits), "level": plan.level, "interrupted": found.interrupted,
         "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults], "evidence": found.evidence,
     }  # fmt: skip
-    next_step = _next(who, found, again or f"surefoot gate {quote(who.name)}{who.task_flag}")
-    return Verdict(tuple(found.checks), next_step, f"gate of {who.name}", jsonable(meta))
 
 
 @dataclass(frozen=True)
