@@ -106,6 +106,7 @@ def test_worlds_that_were_drawn_before_are_not_drawn_again():
     assert found.rate.n == 200 and found.rate.high == pytest.approx(1 - 0.025 ** (1 / 200), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_search_that_knows_drawn_worlds_covers_the_truth_as_one_that_does_not():
     """The analytic rate 0.002 lies within 95 % intervals of 20 searches at least 17 times, by either way."""
     for known in (False, True):

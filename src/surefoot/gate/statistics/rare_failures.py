@@ -80,20 +80,23 @@ def search(
     """Search for worlds where a policy fails: at most `find` episodes to find one, then `learn` and `judge` more.
 
     If there is none, the remaining episodes are drawn from the belief and bound the failure rate from above. `drawn`: e,
-    success and margin of worlds that were drawn from the belief before, which the search then need not draw itself.
+    success and margin of worlds that were drawn from the belief before, which the search then need not draw itself: its first
+    two batches are of them, and where it finds no failure, the others bound the rate. It does not learn from the others: with
+    many episodes whose outcome is partly chance, the surrogate would be too sure, and the interval too narrow.
     """
     if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
         raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
     pool = belief.sample(stream(seed, "worst pool"), POOL)
     tried, used, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), [], stream(seed, "worst")
-    if drawn is not None:
-        pool = np.concatenate([drawn[0], pool])[:POOL]
-        used += range(len(drawn[0]))
-        tried.add(drawn[0], lambda _: drawn[1:])
-    x, already = _inputs(belief, pool), len(used)
+    rest = None
+    if drawn is not None and len(drawn[0]) >= 2 * BATCH:
+        first, rest = (tuple(a[part] for a in drawn) for part in (slice(2 * BATCH), slice(2 * BATCH, None)))
+        pool[: 2 * BATCH], used = first[0], list(range(2 * BATCH))
+        tried.add(first[0], lambda _: first[1:])
+    x = _inputs(belief, pool)
     guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
     if tried.success.all():
-        return _no_failure(score, belief, tried, learn + judge, level, rng, already)
+        return _no_failure(score, belief, tried, learn + judge, level, rng, rest)
     for _ in range(max(learn // (2 * BATCH), 1)):
         g, _ = _chances(guess, x[:FEWER], tried)
         _drawn(score, pool, g, tried, used, 2 * BATCH, rng)
@@ -122,9 +125,7 @@ def _find(
     score: Score, pool: np.ndarray, x: np.ndarray, tried: _Tried, used: list[int], most: int, rng: np.random.Generator
 ) -> tuple[Surrogate, np.ndarray]:
     """Episodes until the first failure; those of the first two batches are drawn from the belief."""
-    if used:
-        most += len(used) - 2 * BATCH
-    else:
+    if not used:
         used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
         tried.add(pool[used], score)
     guess, start = fit(x[used], tried.margin)
@@ -205,11 +206,17 @@ def _result(tried: _Tried, rate: Estimate) -> Search:
 
 
 def _no_failure(
-    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator, already: int
-) -> Search:
+    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator,
+    drawn: tuple[np.ndarray, ...] | None,
+) -> Search:  # fmt: skip
     """Nothing failed: the first episodes, drawn from the belief, and the remaining ones bound the rate."""
-    more = max(left + 2 * BATCH - max(already, 2 * BATCH), 0)
-    failed = tried.add(belief.sample(rng, more), score) if more else np.zeros(0, bool)
-    n, k = max(already, 2 * BATCH) + more, int(failed.sum())
+    n = 2 * BATCH + left
+    failed = np.zeros(0, bool)
+    if drawn is not None:
+        failed, left = tried.add(drawn[0], lambda _: drawn[1:]), max(left - len(drawn[0]), 0)
+        n = 2 * BATCH + len(drawn[0]) + left
+    if left:
+        failed = np.concatenate([failed, tried.add(belief.sample(rng, left), score)])
+    k = int(failed.sum())
     how = f"drawn from the belief, {k} failures in {n} episodes"
     return _result(tried, Estimate(k / n, *clopper_pearson(k, n, level), n, level, how))
