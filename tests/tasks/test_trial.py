@@ -125,7 +125,8 @@ def test_a_divergence_ends_a_trial_and_the_rest_of_it_is_not_judged_elsewhere():
 def test_growing_ranges_and_trials_do_not_go_together():
     with pytest.raises(SurefootError, match="1 episode a world"):
         env = tasks.env(task(2), 8, tasks.resolve("balance").belief, 0)
-        PPO(env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.resolve("balance").belief, env.steps))
+        ranges = ADR().start(tasks.resolve("balance").belief, env.steps, 1000)
+        PPO(env, replace(settings_for("balance"), envs=8), 0, ranges)
 
 
 def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further():
