@@ -93,8 +93,9 @@ class Gate:
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")
-            verdict = gate(who, belief, plan, limits, watch, again)
-            files.write_json(out / "gate.json", verdict.to_json())
+            keep = lambda verdict: files.write_json(out / "gate.json", verdict.to_json())  # noqa: E731
+            verdict = gate(who, belief, plan, limits, watch, again, keep)
+            keep(verdict)
             if self.junit is not None:
                 junit.write(self.junit, verdict)
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
