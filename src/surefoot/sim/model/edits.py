@@ -114,6 +114,17 @@ def add_tip(spec: mujoco.MjSpec, on: str, point: tuple[float, ...], name: str) -
     return f"{name}: a site on {on}"
 
 
+def add_body_sensors(spec: mujoco.MjSpec, bodies: Iterable[str]) -> str:
+    """Place, attitude and velocities of bodies in the world, which only rewards and critics may use."""
+    kinds = {"pos": S.mjSENS_FRAMEPOS, "quat": S.mjSENS_FRAMEQUAT, "lin_vel": S.mjSENS_FRAMELINVEL, "ang_vel": S.mjSENS_FRAMEANGVEL}  # fmt: skip
+    bodies = tuple(bodies)
+    for family, kind in kinds.items():
+        for name in bodies:
+            body(spec, name)
+            spec.add_sensor(name=f"body_{family}/{name}", type=kind, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=name)
+    return f"{len(bodies)} bodies are tracked"
+
+
 def add_joint_sensors(spec: mujoco.MjSpec) -> str:
     """Encoders: position and speed of every hinge and slide."""
     kinds = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)

@@ -114,6 +114,7 @@ class Body:
         drives = {d.joint: d for d in Plain(m).drives}
         self.joints = joints_of(m, legs.joints)
         self.actuators = tuple(drives[j].actuator for j in legs.joints)
+        self.controls = np.array([int(m.actuator_ctrladr[drives[j].number]) for j in legs.joints])
         self.base = m.jnt_qposadr[Plain(m).free], m.jnt_dofadr[Plain(m).free]
         self.q = m.qpos0.copy()
         self.u = np.zeros(m.nu)
