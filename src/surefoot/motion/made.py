@@ -1,7 +1,7 @@
 """Motions made from poses: joints run smoothly from one to the next, and the base goes where the feet stay on the ground.
 
-    q(t) = q_k + (q_k+1 - q_k) s,   s = (1 - cos(pi (t - t_k) / (t_k+1 - t_k))) / 2
-    base: upright; x, y: the mean of the feet stays where it was; z: the lowest point under a foot is at 0
+q(t) = q_k + (q_k+1 - q_k) s,   s = (1 - cos(pi (t - t_k) / (t_k+1 - t_k))) / 2
+base: upright; x, y: the mean of the feet stays where it was; z: the lowest point under a foot is at 0
 """
 
 from collections.abc import Mapping, Sequence

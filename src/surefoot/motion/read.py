@@ -27,13 +27,25 @@ def read_motion(path: str | PathLike[str], joints: Sequence[str], rate: float | 
     """
     where = Path(beside).absolute().parent / path if beside else Path(path)
     names = _joint_names(where)
-    log = Log.read(where, rate=rate)
+    log = _log(where, rate)
     try:
         if list(log.columns) == [str(k) for k in range(len(log.columns))]:
             return _checked(_plain(log, tuple(joints)))
         return _checked(_named(log, tuple(joints), names))
     except SurefootError as error:
         raise SurefootError(f"{where}: {error}") from None
+
+
+def _log(path: Path, rate: float | None) -> Log:
+    try:
+        return Log.read(path, rate=rate)
+    except SurefootError:
+        if rate is not None:
+            raise
+        Log.read(path, rate=1.0)  # raises again where more than the clock is missing
+        raise SurefootError(
+            f"{path}: rate: the file has no clock, expected its rows a second, such as --rate 60"
+        ) from None
 
 
 def _joint_names(path: Path) -> tuple[str, ...]:
