@@ -135,7 +135,11 @@ class Contract:
     def differences(self, other: "Contract", but: Sequence[str] = ("parents", "about", "task", "ports")) -> list[str]:
         """Fields in which two contracts differ, each with what is here and there; noise is no part of a contract's meaning."""
         mine, theirs = self.to_json(), other.to_json()
-        return [f"{k}: {_brief(a)} here, {_brief(b)} there" for k, a, b in _unequal(mine, theirs) if k.split(".")[0] not in but]
+        return [
+            f"{k}: {_brief(a)} here, {_brief(b)} there"
+            for k, a, b in _unequal(mine, theirs)
+            if k.split(".")[0] not in but
+        ]
 
     def with_terms(self, names: Sequence[str], change: Callable[[ObsTerm], ObsTerm]) -> "Contract":
         """The same with some terms of the observation changed."""

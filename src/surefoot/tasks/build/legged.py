@@ -99,7 +99,7 @@ def changes(spec: mujoco.MjSpec, legs: Legged, timing: Timing, ground: Ground) -
     steps: list[Callable[[mujoco.MjSpec], str]] = [
         edits.name_parts, edits.free_base, edits.without_extras, edits.only_drawn, ground.edit,
         lambda s: edits.add_soles(s, legs.feet), lambda s: edits.add_trunk(s, legs.base, legs.trunk),
-        lambda s: edits.add_servos(s, servos), lambda s: edits.add_imu(s, legs.base, legs.imu), edits.add_joint_sensors,
+        lambda s: edits.add_servos(s, servos), lambda s: edits.add_imu(s, legs.base, legs.imu), edits.add_joint_sensors, edits.add_scenery,
         lambda s: edits.step(s, timing),
     ]  # fmt: skip
     return [said for said in (change(spec) for change in steps) if said]

@@ -124,7 +124,7 @@ def changes(spec: mujoco.MjSpec, arm: Arm, timing: Timing) -> list[str]:
     """Makes a model ready for training, in place; says what was changed."""
     servos = {name: Servo(j.kp, j.kd, j.limit, j.armature) for name, j in {**arm.joints, **arm.held}.items()}
     steps: list[Callable[[mujoco.MjSpec], str]] = [
-        edits.name_parts, edits.without_extras, edits.only_drawn, lambda s: edits.add_servos(s, servos), edits.add_joint_sensors,
+        edits.name_parts, edits.without_extras, edits.only_drawn, lambda s: edits.add_servos(s, servos), edits.add_joint_sensors, edits.add_scenery,
         lambda s: edits.add_tip(s, arm.body, arm.point, TIP), lambda s: edits.step(s, timing),
     ]  # fmt: skip
     return [said for said in (change(spec) for change in steps) if said]

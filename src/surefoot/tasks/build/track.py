@@ -41,6 +41,7 @@ from surefoot.world import Start
 L0 = 0.7  # m
 NEAR = 0.1  # of the robot's extent: bodies nearer than this to the one before them are left out
 PART = 1.0  # s
+LIMIT = 10.0  # of an action: a motion may go far from the default pose
 LONGEST = 600.0  # s
 OFF = np.array([0.05, 0.05, 0.01, 0.05, 0.05, 0.2])  # m, rad: how far from the reference the base begins
 SPEED = np.array([0.3, 0.3, 0.1, 0.3, 0.3, 0.5])  # m/s, rad/s
@@ -73,7 +74,7 @@ def track(
         belief=belief,
         substeps=timing.steps,
         seconds=ref.seconds,
-        action=Action(body.actuators, body.joints.home, velocity.action_scale(legs), "rad", limit=velocity.LIMIT),
+        action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
         observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
         rewards=_rewards(body, ref, size),
         ended={
@@ -94,6 +95,12 @@ def track(
         ranges="ramp",
         kind="legged",
     )  # fmt: skip
+
+
+def _scale(legs: Legged) -> np.ndarray:
+    """rad for each unit of action: a quarter of what takes a servo to its limit, 0.05 to 0.5."""
+    reach = np.array([j.limit / j.kp if np.isfinite(j.limit) else 1.0 for j in legs.joints.values()])
+    return np.clip(0.25 * reach, 0.05, 0.5).round(3)
 
 
 def moved(legs: Legged, motion: Log) -> Legged:

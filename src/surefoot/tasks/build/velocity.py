@@ -106,7 +106,7 @@ def velocity(
         belief=belief,
         substeps=timing.steps,
         seconds=20.0,
-        action=Action(body.actuators, body.joints.home, action_scale(legs), "rad", limit=LIMIT),
+        action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
         observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
         rewards=_rewards(body, gait, size) | (_biped_rewards(body, gait) if len(legs.feet) == 2 else {}),
         ended={
@@ -143,7 +143,7 @@ def usual(legs: Legged) -> tuple[tuple[float, float, float], tuple[float, float]
     return command, (round(hz / size.speed, 2), round(high * size.length, 3))
 
 
-def action_scale(legs: Legged) -> np.ndarray:
+def _scale(legs: Legged) -> np.ndarray:
     """rad for each unit of action: 0.7 of what takes a servo to its limit, 0.1 to 0.5."""
     reach = np.array([j.limit / j.kp if np.isfinite(j.limit) else 1.0 for j in legs.joints.values()])
     return np.clip(0.75 * reach, 0.1, 0.5).round(3)

@@ -54,10 +54,13 @@ class Look:
         from surefoot import tasks
         from surefoot.sim.audit import effects
         from surefoot.sim.model.load import load_robot
+        from surefoot.sim.model.vet import scene_warnings
 
         task = tasks.resolve(self.model)
         found = effects(task.params, task_trace(task)) if self.audit else []
-        return load_robot(task.robot), task.belief, found
+        loaded = load_robot(task.robot)
+        loaded.warnings[:] = [w for w in loaded.warnings if w not in scene_warnings(loaded.model)]
+        return loaded, task.belief, found
 
     def _file(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
