@@ -360,3 +360,30 @@ def test_a_strangers_scene_becomes_a_task_that_runs(path):
     m = load_robot(task.robot).model
     pairs = {(int(a), int(b)) for a in range(m.ngeom) for b in range(a) if m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]}  # fmt: skip
     assert len(pairs) <= 9  # soles and trunk with the floor
+
+
+def test_every_unknown_of_a_robot_that_falls_at_once_is_seen_to_act():
+    """Pushes come after two seconds on average, and a biped without a policy lies on the ground by then."""
+    from surefoot.sim.audit import effects
+    from surefoot.verbs.model.look import task_trace
+
+    task = tasks.velocity(Robot.text(biped(), "biped"))
+    assert [f.param.name for f in effects(task.params, task_trace(task)) if not f.acts] == []
+
+
+def test_look_warns_of_no_keyframe_in_a_model_and_not_in_a_task(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("biped.xml").write_text(biped())
+    assert main(["look", "biped.xml", "--audit", "False"]) == 0
+    assert "no keyframe" in capsys.readouterr().out
+    assert main(["new", "velocity", "biped.xml", "--out", "task.py"]) == 0
+    assert "a plane at z = 0 is added" in capsys.readouterr().out
+    assert main(["look", "task.py", "--audit", "False"]) == 0
+    assert "no keyframe" not in capsys.readouterr().out
+
+
+def test_an_arm_is_not_said_to_get_a_floor(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("two.xml").write_text(TWO_LINKS)
+    assert main(["new", "reach", "two.xml", "--out", "task.py"]) == 0
+    assert "floor" not in capsys.readouterr().out

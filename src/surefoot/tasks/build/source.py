@@ -357,6 +357,8 @@ def _timing(chosen: Chosen) -> str:
 def missing(a: Anatomy) -> Iterable[str]:
     """What the model does not tell, and what is done about it."""
     for what, words in a.missing.items():
+        if what == "floor" and not a.legs:
+            continue  # arms and multirotors touch nothing
         yield f"{what}: {words}" + (f"; {ASSUMED[what]}" if what in ASSUMED else "")
 
 
