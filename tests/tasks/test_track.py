@@ -11,6 +11,7 @@ from surefoot import tasks
 from surefoot.cli import main
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
+from surefoot.learn.collect import Collector
 from surefoot.log import Log
 from surefoot.motion.made import from_poses
 from surefoot.robot import Robot
@@ -184,6 +185,23 @@ def test_the_reward_of_the_anchored_targets_is_that_of_a_loop_written_out(env):
         assert np.isclose(
             TASK.rewards["body_pos"].compute(s)[i], np.exp(-np.mean(errors) / (0.3 * size) ** 2), atol=1e-4
         )
+
+
+def test_training_that_is_stopped_goes_on_with_the_same_starts():
+    def collector():
+        return Collector(tasks.env(TASK, 16, TASK.belief, 1, stagger=True))
+
+    def act(obs, t, rows):
+        return np.sin(9.0 * obs["actor"][:, :23] + t), {}  # it falls soon
+
+    whole, first = collector(), collector()
+    for each in (whole, first):
+        each.collect(act, 60)
+    second = collector()
+    second.load(first.save())
+    assert np.array_equal(second.starts.chances, whole.starts.chances) and not np.allclose(whole.starts.chances, 0.5)
+    assert np.array_equal(second.collect(act, 30).reward, whole.collect(act, 30).reward)
+    assert np.array_equal(second.blocks.envs[0].phase, whole.blocks.envs[0].phase)
 
 
 @pytest.fixture
