@@ -189,7 +189,7 @@ def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) 
 
 def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
-    noted += [w for doc in scan.docs for w in xml_warnings(doc)]
+    noted += [*scan.notes, *(w for doc in scan.docs for w in xml_warnings(doc))]
     ranges = _trial(scan, where, scan.growth.reasons) if scan.growth.reasons else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
