@@ -301,9 +301,11 @@ class Env:
 
     def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        clip, rows = self.task.clip, self._rows("start", ids)
-        begins = clip is not None and self.chances is not None
-        episode = clip.begin(rows, k, self.chances) if begins else self.task.episode(rows, k)
+        rows = self._rows("start", ids)
+        if self.task.clip is None or self.chances is None:
+            episode = self.task.episode(rows, k)
+        else:
+            episode = self.task.clip.begin(rows, k, self.chances)
         self.world.reset(ids, e, episode.start)
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0

@@ -539,6 +539,7 @@ def test_the_hash_is_of_the_content_of_every_file_and_not_of_the_place(tmp_path)
         ('ixx="5" iyy="-1" izz="1"', (2, 3, 5)),  # a negative moment counts as nearly 0 first
         ('ixx="0" iyy="0" izz="0"', (1e-6, 1e-6, 1e-6)),  # of 1 kg
         ('ixx="1e-6" ixy="1e-6" ixz="1e-6" iyy="1e-6" iyz="1e-6" izz="1e-6"', (1.5e-6, 1.5e-6, 3e-6)),
+        ('ixx="0" iyy="1" izz="1"', (1e-6, 1, 1)),  # a rod without thickness
         ('ixx="3" iyy="4" izz="5"', (3, 4, 5)),
     ],
 )
@@ -558,6 +559,8 @@ def test_limits_of_a_urdf_s_fixed_and_continuous_joints_mean_nothing(tmp_path):
         load_model(write(tmp_path / "robot.urdf", empty))
     free = load_model(write(tmp_path / "free.urdf", empty.replace("revolute", "continuous"))).model
     assert free.njnt == 1 and not free.jnt_limited[0]
+    far = load_model(write(tmp_path / "far.urdf", urdf(limit='lower="-1e+16" upper="1e+16"'))).model
+    assert far.njnt == 1 and not far.jnt_limited[0]
     assert load_model(write(tmp_path / "fixed.urdf", empty.replace("revolute", "fixed"))).model.njnt == 0
 
 

@@ -15,6 +15,7 @@ from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.links import posed
+from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.tasks.build import reach as reaching
 from surefoot.tasks.build.legged import offsets, read_legged
@@ -387,3 +388,17 @@ def test_an_arm_is_not_said_to_get_a_floor(tmp_path, capsys, monkeypatch):
     Path("two.xml").write_text(TWO_LINKS)
     assert main(["new", "reach", "two.xml", "--out", "task.py"]) == 0
     assert "floor" not in capsys.readouterr().out
+
+
+def test_a_root_link_without_mass_leaves_the_payload_to_the_body_it_carries():
+    inner = re.sub(r'<freejoint/>\s*<geom size=".1" mass="10"/>', '<geom size=".1" mass="10"/>', biped())
+    rooted = inner.replace('<body name="pelvis" pos="0 0 1">', '<body name="base_link" pos="0 0 1"><freejoint/><body name="pelvis">').replace("</body></worldbody>", "</body></body></worldbody>")  # fmt: skip
+    task = tasks.velocity(Robot.text(rooted, "biped"))
+    assert [p.match for p in task.params if p.name == "payload"] == ["pelvis"]
+    tasks.env(task, 2, task.belief).reset()
+
+
+def test_an_arm_that_hangs_below_its_origin_reaches_down_there():
+    hanging = TWO_LINKS.replace('<body name="upper">', '<body name="upper" pos="0 0 -.5">')
+    bolted = reaching.Bolted(reaching.prepared(Robot.text(hanging, "two"), reaching.read_arm(Robot.text(hanging, "two"))[0], Timing()), reaching.read_arm(Robot.text(hanging, "two"))[0])  # fmt: skip
+    assert len(bolted.reachable[1]) > 100 and bolted.reachable[1][:, 2].max() < 0.1

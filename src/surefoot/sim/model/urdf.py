@@ -13,7 +13,10 @@ import numpy as np
 from surefoot.sim.model.modelxml import Node
 
 SMALL = 1e-6  # m^2: least principal moment of a mended inertia, for each kg: a point mass of 1 mm
+LEAST = 1e-14  # kg m^2: MuJoCo takes nothing smaller
 UNLIMITED = ("fixed", "continuous", "floating")  # joints whose limits mean nothing
+ENDS = ("lower", "upper")
+FAR = 1e6  # rad: a limit beyond this is none
 UNREAD = (".dae",)  # meshes that MuJoCo does not read
 SIX = ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")
 SHOWN = 3  # links that a sentence names
@@ -23,10 +26,14 @@ LARGEST = 16 << 20  # bytes of an STL in text that is read
 def mend(root: Node) -> list[str]:
     """Changes a URDF's tree in place; says what was changed."""
     found = [*_inertias(root), *_meshes(root)]
-    for joint in root.walk():
-        if joint.tag == "joint" and joint.attrs.get("type") in UNLIMITED:
-            for limit in (c for c in joint.children if c.tag == "limit"):
-                limit.attrs = {k: v for k, v in limit.attrs.items() if k not in ("lower", "upper")}
+    for joint in (n for n in root.walk() if n.tag == "joint"):
+        for limit in (c for c in joint.children if c.tag == "limit"):
+            if joint.attrs.get("type") == "revolute" and all(
+                abs(x) > FAR for a in ENDS for x in limit.numbers(a) or [0]
+            ):
+                joint.attrs["type"] = "continuous"
+            if joint.attrs.get("type") in UNLIMITED:
+                limit.attrs = {k: v for k, v in limit.attrs.items() if k not in ENDS}
     return found
 
 
@@ -51,7 +58,7 @@ def _mended(node: Node, mass: float) -> bool:
     xx, xy, xz, yy, yz, zz = six
     moments, axes = np.linalg.eigh([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     a, b, c = moments
-    if a >= -1e-9 * abs(c) and a + b >= c * (1 - 1e-6) and c > 0:
+    if a > LEAST and a + b >= c * (1 - 1e-6):
         return False
     a, b, c = np.maximum(moments, SMALL * mass)
     short = max(c - a - b, 0.0) / 2 * (1 + 1e-9)

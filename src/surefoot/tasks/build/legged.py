@@ -128,6 +128,13 @@ class Body:
     def imu(self) -> str:
         return str(self.model.site(self.model.sensor("gyro").objid[0]).name)
 
+    @property
+    def carrier(self) -> str:
+        """The heaviest body of the base: a URDF's root link often has no mass, and carries the one that has."""
+        m = self.model
+        whole = np.flatnonzero(m.body_weldid == m.body_weldid[m.body(self.legs.base).id])
+        return str(m.body(int(whole[m.body_mass[whole].argmax()])).name)
+
     def feet(self) -> np.ndarray:
         """(feet, 3) soles in the base's frame."""
         at = self.data.xpos[self.model.body(self.legs.base).id]

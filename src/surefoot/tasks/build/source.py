@@ -74,9 +74,9 @@ def write(kind: str, robot: Robot, out: Path, motion: MotionFile | None = None) 
     if kind in NEEDS and kind not in kinds:
         better = f"; it fits: surefoot new {kinds[0] if kinds else 'blank'}"
         raise SurefootError(f"robot {robot.name}: {kind}: {NEEDS[kind]}; the model has none{better}")
-    found = _track(robot, out, motion) if motion is not None else KINDS[kind](robot, out)
+    written = _track(robot, out, motion) if motion is not None else KINDS[kind](robot, out)
     mended = tuple(w for w in load_robot(robot).warnings if w.startswith(robot.path))
-    return replace(found, notes=(*mended, *found.notes))
+    return replace(written, notes=(*mended, *written.notes))
 
 
 def _kinds(robot: Robot) -> list[str]:

@@ -116,7 +116,10 @@ def moved(legs: Legged, motion: Log) -> Legged:
 
 def tracked(robot: Robot, legs: Legged) -> tuple[str, ...]:
     """The base, and outwards from it each body that is not close to the one before it, or is the last of its limb."""
-    m = load_robot(robot.edited(edits.name_parts, edits.free_base)).model
+    spec = load_robot(robot).spec
+    edits.name_parts(spec)
+    edits.free_base(spec)
+    m = spec.compile()
     q = m.qpos0.copy()
     for name, j in {**legs.joints, **legs.held}.items():
         q[m.joint(name).qposadr[0]] = j.home
@@ -168,7 +171,7 @@ def reference(body: Body, motion: Log, period: float) -> Reference:
     order = [motion.meta["names"]["joint_pos"].index(j) for j in body.joints.names]
     q[:, body.joints.q] = _at(motion, "joint_pos", t)[:, order].round(5)
     layout = layout_of(m)
-    v = np.gradient(np.zeros((len(t), m.nv)), axis=0)
+    v = np.zeros((len(t), m.nv))
     v[1:-1] = layout.difference(q[:-2], q[2:]) / (2 * period)
     v[0], v[-1] = v[1], v[-2]
     ids = [m.body(name).id for name in family(m, "body_pos")]
@@ -178,7 +181,8 @@ def reference(body: Body, motion: Log, period: float) -> Reference:
         d.qpos[:] = row
         mujoco.mj_kinematics(m, d)
         pos[k], quat[k] = d.xpos[ids], d.xquat[ids]
-    return Reference(period, q, v, pos, quat, np.gradient(pos, period, axis=0), _spin(t, quat))
+    speed = np.asarray(np.gradient(pos, period, axis=0))
+    return Reference(period, q, v, pos, quat, speed, _spin(t, quat))
 
 
 def _at(motion: Log, name: str, t: np.ndarray) -> np.ndarray:

@@ -150,10 +150,11 @@ def _scale(legs: Legged) -> np.ndarray:
 
 
 def unknown_rows(body: Body, mass: float, timing: Timing) -> list[unknowns.Row]:
-    own = float(body.model.body(body.legs.base).mass[0])
+    carrier = body.carrier
+    own = float(body.model.body(carrier).mass[0])
     driven = unknowns.Driven(body.model, body.joints.names, body.actuators)
     return [
-        *unknowns.base(body.legs.base, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
+        *unknowns.base(carrier, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
         *unknowns.wires(timing.period), *unknowns.noise(), *unknowns.push(mass),
     ]  # fmt: skip
 
