@@ -40,7 +40,7 @@ MAY = {
     "tensors": set(),
     "onnx_file": set(),
     "sim": {"tensors", "onnx_file"},
-    "control": set(),
+    "control": {"onnx_file"},
     "deploy": {"control", "onnx_file"},
     "tasks": {"sim", "control"},
     "presets": {"sim"},

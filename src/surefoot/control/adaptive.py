@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from surefoot.contract import Contract
-from surefoot.control.dynamics import Joints, Link, ahead
+from surefoot.control.dynamics import Affine, Joints, Link, ahead, times
 from surefoot.control.observed import Observed, ordered, parted, prefixed
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy, PolicyState
@@ -61,39 +61,43 @@ class Adaptive:
     def width(self) -> int:
         return 2 * len(self.joints.names) + bool(self.tip)
 
-    def spread(self, three: tuple[float, float, float]) -> np.ndarray:
-        """(p,) one number for each parameter."""
+    @cached_property
+    def gains(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gamma and bound, (p,) each."""
         n = len(self.joints.names)
-        return np.repeat(three, [n, n, int(bool(self.tip))])
+        counts = [n, n, int(bool(self.tip))]
+        return np.repeat(self.gain, counts), np.repeat(self.bound, counts)
 
     def init(self, n: int) -> PolicyState:
         """Nothing is known of the load; the reference begins at the first reading."""
         return {"theta": np.zeros((n, self.width)), "reference": np.full((n, len(self.joints.names)), np.nan)}
 
-    def features(self, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """Phi (k, n, p)."""
+    def features(self, q: np.ndarray, v: np.ndarray, a: np.ndarray, x: Affine) -> np.ndarray:
+        """Phi (k, n, p) at accelerations a."""
         k, n = q.shape
-        eye = np.broadcast_to(np.eye(n), (k, n, n))
-        columns = [eye, eye * v[:, None]]
+        Phi = np.zeros((k, n, self.width))
+        at = np.arange(n)
+        Phi[:, at, at], Phi[:, at, n + at] = 1.0, v
         if self.tip:
-            columns.append((self.loaded.inverse(q, v, a) - self.joints.inverse(q, v, a))[..., None])
-        return np.concatenate(columns, 2)
+            Phi[:, :, -1] = self.loaded.inverse(q, v, a) - times(x.M - self.joints.rotor, a) - x.c
+        return Phi
 
     def step(self, s: PolicyState, q: np.ndarray, v: np.ndarray, u: np.ndarray, dt: float) -> tuple[PolicyState, np.ndarray]:
         """One period: state, and (k, n) torques to add to those that the controls u (k, n) of the policy give."""
-        J, first = self.joints, np.isnan(s["reference"])
-        e = np.where(first, 0.0, v - s["reference"])
+        J, theta = self.joints, s["theta"]
+        G, Kp, Kd, effort = J.arrays
+        e = np.where(np.isnan(s["reference"]), 0.0, v - s["reference"])
+        full = G * u - Kp * q - Kd * v
+        asked = np.clip(full, -effort, effort)  # what the actuator gives of it
         x = ahead(J, q, v, dt, self.substeps)
-        model = x.v0 + (x.vu @ u[..., None])[..., 0]
-        Phi = self.features(q, v, (model - v) / dt)
-        effort = np.array(J.effort)
-        asked = np.array(J.gain) * u - np.array(J.kp) * q - np.array(J.kd) * v
-        free = (np.abs(asked + (Phi @ s["theta"][..., None])[..., 0]) < effort).all(1) & (np.abs(e).max(1) > self.dead)
-        moved = s["theta"] - dt * self.spread(self.gain) * (np.swapaxes(Phi, 1, 2) @ e[..., None])[..., 0]
-        limit = self.spread(self.bound)
-        fine = free & np.isfinite(moved).all(1)
-        theta = np.where(fine[:, None], np.clip(moved, -limit, limit), s["theta"])
-        add = np.clip((Phi @ theta[..., None])[..., 0], -effort - asked, effort - asked)
+        model = x.v0 + times(x.vu, u + (asked - full) / G)
+        Phi = self.features(q, v, (model - v) / dt, x)
+        learns = (np.abs(asked + times(Phi, theta)) < effort).all(1) & (np.abs(e).max(1) > self.dead)
+        Gamma, bound = self.gains
+        moved = theta - dt * Gamma * times(np.swapaxes(Phi, 1, 2), e)
+        learns &= np.isfinite(moved).all(1)
+        theta = np.where(learns[:, None], np.clip(moved, -bound, bound), theta)
+        add = np.clip(times(Phi, theta), -effort - asked, effort - asked)
         add = np.where(np.isfinite(add), add, 0.0)
         return {"theta": theta, "reference": model - np.exp(-self.kappa * dt) * e}, add
 

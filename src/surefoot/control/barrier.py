@@ -27,7 +27,7 @@ from functools import cached_property
 
 import numpy as np
 
-from surefoot.control.dynamics import Joints, ahead
+from surefoot.control.dynamics import Joints, ahead, times
 from surefoot.control.observed import Observed, ordered, parted, prefixed
 from surefoot.contract import Contract
 from surefoot.errors import MissingExtra, SurefootError, unknown
@@ -129,8 +129,8 @@ class JointLimits(Barrier):
         q0, v0 = x.q0 + dt * w / 2, x.v0 + w
         A = np.concatenate([-a * x.qu - x.vu, a * x.qu + x.vu, -x.vu, x.vu], 1)  # (k, 4 n, n)
         least = (1 - self.gamma) * self.values(q, v) - self.values(q0, v0)
-        effort, gain = np.array(self.joints.effort), np.array(self.joints.gain)
-        held = np.array(self.joints.kp) * q + np.array(self.joints.kd) * v
+        gain, kp, kd, effort = self.joints.arrays
+        held = kp * q + kd * v
         ends = np.sort(np.stack([(held - effort) / gain, (held + effort) / gain]), 0)
         at = order(self.joints.names, names, "joint limits")
         take = slice(None) if at is None else at
@@ -232,12 +232,12 @@ class Filter:
             fine = np.all([np.isfinite(x.reshape(len(x), -1)).all(1) for x in (found.A, found.b, found.S, found.s, asked)], 0)
         done = np.where(fine, 0, 3)
         u = np.where(fine[:, None], asked, law.control(s["action"]))
-        slack = (found.A @ u[..., None])[..., 0] - found.b
+        slack = times(found.A, u) - found.b
         inside = ((u >= found.low) & (u <= found.high)).all(1) & (slack >= -TOLERANCE).all(1)
         for i in np.flatnonzero(fine & ~inside):
             u[i], done[i] = _nearest(asked[i], found, i, law.scale)
         safe = law.bounded((u - law.offset) / law.scale)
-        predicted = found.s + (found.S @ law.control(safe)[..., None])[..., 0]
+        predicted = found.s + times(found.S, law.control(safe))
         counts = s["done"] + (done[:, None] == np.arange(4))
         return {"action": safe, "w": w, "predicted": predicted, "done": counts}, safe
 

@@ -2,9 +2,13 @@
 
     M(q) q'' + c(q, q') = G u - Kp q - Kd q'          q (n,) rad or m, u (n,) controls, c with gravity, without damping
 
-A servo has G = Kp. `Chain` works out M and c of a fixed base with a tree of links by the recursive Newton-Euler
-algorithm: tau = ID(q, q', q''), M e_j = ID(q, 0, e_j) - ID(q, 0, 0), c = ID(q, q', 0). Links are given where every joint is at 0.
-`constant` takes M as it is and c = 0: legs, of which nobody knows on what they stand.
+A servo has G = Kp. With links on a fixed base, M and c follow from inverse dynamics tau = ID(q, q', q''):
+M e_j = ID(q, 0, e_j) - ID(q, 0, 0) and c = ID(q, q', 0). Without links M is constant and c = 0: legs, of which nobody
+knows on what they stand. ID in homogeneous matrices, with a twist xi of each joint and a pseudo-inertia J of each link, all
+4 x 4, where every joint is at 0:
+
+    T_i = T_p E_i,   E_i = exp(xi_i q_i)        T_i', T_i'' by the product rule, T_base'' = -g
+    tau_i = trace(T_p xi_i T_p^-1 A_i),         A_i = sum over the links j that joint i moves of T_j J_j T_j''^T
 """
 
 from dataclasses import dataclass
@@ -13,7 +17,6 @@ from functools import cached_property
 import numpy as np
 
 from surefoot.errors import SurefootError
-from surefoot.rotation import exp, matrix
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,27 @@ class Link:
     def tensor(self) -> np.ndarray:
         a, b, c, d, e, f = self.inertia
         return np.array([[a, d, e], [d, b, f], [e, f, c]])
+
+    @property
+    def pseudo(self) -> np.ndarray:
+        """J: second, first and zeroth moments of the mass."""
+        I, c = self.tensor, np.array(self.com)
+        J = np.zeros((4, 4))
+        J[:3, :3] = np.trace(I) / 2 * np.eye(3) - I + self.mass * np.outer(c, c)
+        J[:3, 3] = J[3, :3] = self.mass * c
+        J[3, 3] = self.mass
+        return J
+
+    @property
+    def twist(self) -> np.ndarray:
+        """xi: of a unit speed of the joint."""
+        (x, y, z), xi = self.axis, np.zeros((4, 4))
+        if self.slides:
+            xi[:3, 3] = self.axis
+        else:
+            xi[:3, :3] = [[0, -z, y], [z, 0, -x], [-y, x, 0]]
+            xi[:3, 3] = -xi[:3, :3] @ np.array(self.anchor)
+        return xi
 
 
 @dataclass(frozen=True)
@@ -69,6 +93,11 @@ class Joints:
     def rotor(self) -> np.ndarray:
         return np.diag(self.armature)
 
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """gain, kp, kd, effort: (n,) each."""
+        return np.array(self.gain), np.array(self.kp), np.array(self.kd), np.array(self.effort)
+
     def terms(self, q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """M (k, n, n) and c (k, n) of k rows."""
         k, n = q.shape
@@ -86,59 +115,49 @@ class Joints:
         zero = np.zeros_like(q)
         return self.inverse(q, zero, zero)
 
+    @cached_property
+    def matrices(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """xi, xi^2 and J of each link."""
+        return [(xi, xi @ xi, link.pseudo) for link in self.links for xi in (link.twist,)]
+
     def inverse(self, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
         """(k, n) forces of the joints that give accelerations a; without rotors and damping."""
-        k, zero = len(q), np.zeros((len(q), 3))
-        base = _Moving(np.broadcast_to(np.eye(3), (k, 3, 3)), zero, zero, zero, zero - np.array(self.gravity), np.zeros(3))
-        moving: list[_Moving] = []
+        k = len(q)
+        down = np.zeros((4, 4))
+        down[:3, 3] = -np.array(self.gravity)
+        base = _Place(np.eye(4), np.eye(4), np.zeros((4, 4)), down)
+        places: list[_Place] = []
         for i, link in enumerate(self.links):
-            before = base if link.parent < 0 else moving[link.parent]
-            moving.append(_next(before, link, q[:, i], v[:, i], a[:, i]))
+            before = base if link.parent < 0 else places[link.parent]
+            places.append(before.next(link, self.matrices[i], (q[:, i], v[:, i], a[:, i])))
         tau = np.zeros((k, len(self.links)))
         for i in reversed(range(len(self.links))):
-            link, here = self.links[i], moving[i]
-            tau[:, i] = ((here.force if link.slides else here.moment) * here.axis).sum(1)
-            if link.parent >= 0:
-                below = moving[link.parent]
-                below.force += here.force
-                below.moment += here.moment + _cross(here.at - below.at, here.force)
+            parent, here = self.links[i].parent, places[i]
+            tau[:, i] = (here.axis * np.swapaxes(here.A, 1, 2)).sum((-2, -1))
+            if parent >= 0:
+                places[parent].A += here.A
         return tau
 
 
-class _Moving:
-    """A link in motion, k rows: rotation, anchor, angular velocity and acceleration, acceleration of the anchor."""
+class _Place:
+    """A link of k robots: T, its inverse, T', T''; `axis` its joint's twist in the world frame, A of the law above."""
 
-    def __init__(self, R: np.ndarray, at: np.ndarray, w: np.ndarray, dw: np.ndarray, acc: np.ndarray, anchor: np.ndarray):
-        self.R, self.at, self.w, self.dw, self.acc, self.anchor = R, at, w, dw, acc, anchor
-        self.axis = self.force = self.moment = np.zeros_like(at)
+    def __init__(self, T: np.ndarray, back: np.ndarray, rate: np.ndarray, rate2: np.ndarray):
+        self.T, self.back, self.rate, self.rate2 = T, back, rate, rate2
+        self.axis = self.A = np.zeros((4, 4))
 
-
-def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    out = np.empty(np.broadcast_shapes(a.shape, b.shape))
-    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-        out[:, i] = a[:, j] * b[:, k] - a[:, k] * b[:, j]
-    return out
-
-
-def _next(p: _Moving, link: Link, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> _Moving:
-    """A link's motion after that of the one before it, and the force and moment about its anchor that it takes."""
-    anchor, axis = np.array(link.anchor), np.array(link.axis)
-    z = p.R @ axis
-    r = p.R @ (anchor - p.anchor) + (z * q[:, None] if link.slides else 0.0)
-    acc = p.acc + _cross(p.dw, r) + _cross(p.w, _cross(p.w, r))
-    vz, az, wz = z * v[:, None], z * a[:, None], _cross(p.w, z * v[:, None])
-    if link.slides:
-        R, w, dw, acc = p.R, p.w, p.dw, acc + az + 2 * wz
-    else:
-        R, w, dw = p.R @ matrix(exp(axis * q[:, None])), p.w + vz, p.dw + az + wz
-    m = _Moving(R, p.at + r, w, dw, acc, anchor)
-    m.axis = z
-    c = R @ (np.array(link.com) - anchor)
-    inertia = R @ link.tensor @ np.swapaxes(R, 1, 2)
-    turn = lambda x: (inertia @ x[..., None])[..., 0]  # noqa: E731
-    m.force = link.mass * (acc + _cross(dw, c) + _cross(w, _cross(w, c)))
-    m.moment = turn(dw) + _cross(w, turn(w)) + _cross(c, m.force)
-    return m
+    def next(self, link: Link, known: tuple[np.ndarray, ...], moves: tuple[np.ndarray, ...]) -> "_Place":
+        xi, xi2, J = known
+        q, v, a = (x[:, None, None] for x in moves)
+        turn, bend = (q, 0.0) if link.slides else (np.sin(q), 1 - np.cos(q))
+        even, odd = np.eye(4) + bend * xi2, turn * xi
+        E, x = even + odd, self.rate @ xi
+        T = self.T @ E
+        rate = self.rate @ E + (T @ xi) * v
+        out = _Place(T, (even - odd) @ self.back, rate, self.rate2 @ E + (2 * v) * (x @ E) + T @ (xi2 * v**2 + xi * a))
+        out.axis = self.T @ xi @ self.back
+        out.A = T @ J @ np.swapaxes(out.rate2, 1, 2)
+        return out
 
 
 @dataclass(frozen=True)
@@ -149,6 +168,8 @@ class Affine:
     v0: np.ndarray
     qu: np.ndarray  # (k, n, n)
     vu: np.ndarray
+    M: np.ndarray  # (k, n, n) at the start of the period
+    c: np.ndarray  # (k, n)
 
 
 def ahead(joints: Joints, q: np.ndarray, v: np.ndarray, period: float, substeps: int) -> Affine:
@@ -157,14 +178,17 @@ def ahead(joints: Joints, q: np.ndarray, v: np.ndarray, period: float, substeps:
     (M + h Kd) v+ = M v + h (G u - Kp q - c),    q+ = q + h v+
     """
     k, n = q.shape
+    G, Kp, Kd, _ = joints.arrays
     h, M, c = period / substeps, *joints.terms(q, v)
-    inverse = np.linalg.inv(M + h * np.diag(joints.kd))
-    gain, kp = inverse * (h * np.array(joints.gain)), inverse * (h * np.array(joints.kp))
-    keep, drift = inverse @ M, -h * (inverse @ c[..., None])[..., 0]
-    state = Affine(q, v, np.zeros((k, n, n)), np.zeros((k, n, n)))
-    apply = lambda A, x: (A @ x[..., None])[..., 0]  # noqa: E731
+    inverse = np.linalg.inv(M + h * np.diag(Kd))
+    gain, kp, keep, drift = inverse * (h * G), inverse * (h * Kp), inverse @ M, -h * times(inverse, c)
+    q0, v0, qu, vu = q, v, np.zeros((k, n, n)), np.zeros((k, n, n))
     for _ in range(substeps):
-        v0 = apply(keep, state.v0) - apply(kp, state.q0) + drift
-        vu = keep @ state.vu - kp @ state.qu + gain
-        state = Affine(state.q0 + h * v0, v0, state.qu + h * vu, vu)
-    return state
+        v0, vu = times(keep, v0) - times(kp, q0) + drift, keep @ vu - kp @ qu + gain
+        q0, qu = q0 + h * v0, qu + h * vu
+    return Affine(q0, v0, qu, vu, M, c)
+
+
+def times(A: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """A x, row by row: (k, m, n), (k, n) -> (k, m)."""
+    return (A @ x[..., None])[..., 0]

@@ -28,7 +28,7 @@ MASS, MU, GRAVITY = 6.0, 0.4, 9.81  # kg, of the floor, m/s^2
 GRIP = MU * MASS * GRAVITY / 2  # N, of one wheel
 STICK, ACROSS = 60.0, 200.0  # N s/m: how strongly a wheel holds on along and across
 RADIUS, DISK = 0.17, 0.25  # m, of the robot and of a disk
-HALF = np.array([3.5, 2.0])  # m, half of the field's length and width
+HALF = np.array([4.5, 2.0])  # m, half of the field's length and width
 START, GOAL = -2.9, 2.9  # m along the field
 COLUMNS = (-1.7, -0.55, 0.55, 1.7)  # m along the field, of two disks each
 DISKS = 2 * len(COLUMNS)
@@ -72,7 +72,7 @@ def xml() -> str:
   <worldbody>
     <light pos="0 -2 5" dir="0 .3 -1" directional="true" diffuse=".3 .3 .3" specular="0 0 0"/>
     <camera name="above" pos="0 -3.5 6.5" xyaxes="1 0 0 0 .88 .47"/>
-    <geom type="plane" size="4 3 .1" rgba=".9 .9 .87 1"/>
+    <geom type="plane" size="5 3 .1" rgba=".9 .9 .87 1"/>
     {walls}
     <body name="base" pos="0 0 .1">
       <joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/><joint name="yaw" axis="0 0 1"/>
@@ -200,7 +200,7 @@ def course() -> Task:
         observations={"actor": ObsGroup(SEEN), "critic": ObsGroup((*SEEN, *PRIVILEGED))},
         rewards={
             "progress": Reward(2.0, _progress, "speed towards the goal, m/s"),
-            "there": Reward(2.0, lambda s: np.exp(-4.0 * s.once(distance)), "exp(-4 d): at the goal"),
+            "there": Reward(4.0, lambda s: np.exp(-3.0 * s.once(distance)), "exp(-3 d): at the goal"),
             "collision": Reward(-50.0 * COLLISION, lambda s: s.once(collided).astype(float), "touching a disk or a wall, once"),
             "smooth": Reward(-0.05, lambda s: norm2(s.action - s.previous), "change of action squared"),
         },
@@ -208,9 +208,9 @@ def course() -> Task:
         episode=_episode,
         error=distance,
         error_unit="m",
-        tolerance=0.4,
+        tolerance=0.5,
         window=0.5,
         symmetry=_mirrored(),
-        settings={"envs": 256, "steps": 1_500_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh", "kl": 0.02},
+        settings={"envs": 256, "steps": 1_250_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh", "lr": 2e-3, "kl": 0.02},
         kind="wheeled",
     )  # fmt: skip

@@ -1,0 +1,248 @@
+"""The value of a frozen policy: will it reach what it should, without failing before?
+
+    V(o) = gamma max(g', min(l', V(o'))) + (1 - gamma) max(l', g')            reach and avoid; V < 0: it does both
+    V(o) = gamma max(g', V(o')) + (1 - gamma) g'                              avoid alone
+
+    g = +1 where the episode failed, else -1, rising linearly over the SOFT periods before a failure, so that V is smooth
+    l = tanh(log2(error / tolerance)) of the task: below 0 where it is reached
+
+The targets follow the Bellman equation backwards along whole rollouts; where one ran out of time, V of its last observation
+goes on from there, so the net is fitted ROUNDS times. Every episode begins with a while of random driving, after which the policy
+takes over and the samples begin: V is asked about twists and commands that the policy itself would not have chosen.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from surefoot.contract import Contract
+from surefoot.control.observed import Observed
+from surefoot.control.reach_avoid import ReachAvoid, Recovery
+from surefoot.env import Env, Step
+from surefoot.errors import SurefootError
+from surefoot.learn.nets import Tanh, mlp
+from surefoot.learn.nets.export import graph_of
+from surefoot.onnx_file import Graph
+from surefoot.policy import Driver, Policy
+from surefoot.report import Progress, Watch, unwatched
+from surefoot.rng import stream
+
+SOFT = 10  # control periods
+ROUNDS = 2
+BATCH = 1024
+UNSEEN = 1 << 52  # added to a seed: episodes that nothing is learned from
+
+Disturb = Callable[[np.random.Generator, int], np.ndarray]
+"""n -> (n, na) actions of the random driving at the start of episodes"""
+
+
+@dataclass(frozen=True)
+class ValueSettings:
+    """How a value is learned."""
+
+    reach: bool = True
+    """whether the task's error has to come within its tolerance; else only failures count"""
+    gamma: float = 0.9999
+    """discount factor a period"""
+    episodes: int = 4
+    """of each simulation"""
+    wander: float = 3.0
+    """s: longest random driving before the policy takes over; 0: none"""
+    hold: float = 0.3
+    """s for which a random action is held"""
+    hidden: tuple[int, ...] = (64, 64)
+    epochs: int = 8
+    """passes over the samples in each round"""
+    lr: float = 2e-3
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rollouts: rows of what V reads, and what came of them. Time runs along the first axis."""
+
+    x: np.ndarray  # (T, n, width) float32
+    g: np.ndarray  # (T, n) of the state that followed
+    l: np.ndarray  # (T, n) likewise
+    ended: np.ndarray  # (T, n) bool: nothing follows in this episode
+    failed: np.ndarray  # (T, n) bool
+    own: np.ndarray  # (T, n) bool: the policy had taken over
+    last: np.ndarray  # (T, n, width) what V would have read where an episode ran out of time
+
+    @property
+    def after(self) -> np.ndarray:
+        """(T, n, width): what followed each row."""
+        following = np.concatenate([self.x[1:], self.last[-1:]])
+        return np.where(self.ended[..., None], self.last, following)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How V judges states whose outcome is known: shares of all states."""
+
+    sign: float
+    """V has the sign of what came"""
+    false_safe: float
+    """V < 0, and it failed"""
+    of_failures: float
+    """of the states that led to failure, those with V >= 0"""
+    safe: float
+    """states that did not fail: what `always safe` would score"""
+
+
+def guard(
+    policy: Policy,
+    make: Callable[[int], Env],
+    recovery: Recovery,
+    settings: ValueSettings,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> tuple[ReachAvoid, Accuracy]:
+    """The switch of a policy, and how well its value judges episodes that it was not learned from; `make` takes a seed."""
+    terms = tuple(t.name for t in policy.contract.terms if t.formula is None or t.formula.kind != "last_action")
+    watch(Progress("episodes of the policy"))
+    random = driving(recovery, policy.contract)
+    alone = settings if recovery.by == "drive" else replace(settings, wander=0.0)
+    samples = collect(policy, make(seed), terms, alone, seed, random)
+    watch(Progress("learning their value", 0.6))
+    value = learn_value(samples, settings, seed)
+    watch(Progress("episodes to judge it by", 0.9))
+    unseen = replace(settings, wander=0.0, episodes=1)
+    held_out = collect(policy, make(seed + UNSEEN), terms, unseen, seed + UNSEEN, random)
+    return ReachAvoid(value, terms, recovery), accuracy(value, held_out, settings)
+
+
+def driving(recovery: Recovery, contract: Contract) -> Disturb:
+    """Random actions: those that bring about any y of the recovery, or any action at all."""
+    law, (low, high) = contract.action, np.array([recovery.low, recovery.high])
+    if recovery.by == "command":
+        return lambda rng, n: rng.uniform(-1.0, 1.0, (n, len(law.names))) * min(law.limit, 1.0)
+    drive = np.array(recovery.drive).T
+    return lambda rng, n: law.bounded((rng.uniform(low, high, (n, len(low))) @ drive - law.offset) / law.scale)
+
+
+class ValueNet(nn.Module):
+    """(n, width) -> (n, 1) in [-1, 1]."""
+
+    def __init__(self, mean: np.ndarray, sd: np.ndarray, hidden: Sequence[int], seed: int):
+        super().__init__()
+        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
+        self.register_buffer("sd", torch.from_numpy(np.maximum(sd, 1e-3).astype(np.float32)))
+        generator = torch.Generator().manual_seed(seed)
+        self.body = nn.Sequential(mlp(len(mean), hidden, 1, "tanh", 0.1, generator), Tanh())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body((x - self.mean) / self.sd)
+
+
+def collect(policy: Policy, env: Env, terms: Sequence[str], settings: ValueSettings, seed: int, random: Disturb) -> Samples:  # fmt: skip
+    """`episodes` time limits of every simulation of env, under the policy."""
+    observed = Observed(policy.contract)
+    columns, rng = np.concatenate([observed.columns(t) for t in terms]), stream(seed, "reach-avoid")
+    n, dt = env.n, env.world.dt
+    hold = max(1, round(settings.hold / dt))
+    wander = lambda k: rng.integers(0, round(settings.wander / dt) + 1, k)  # noqa: E731
+    obs, drive, takes_over = env.reset(seed)["actor"], Driver(policy, n), wander(n)
+    age, held, wild = np.zeros(n, int), random(rng, n), rng.random(n) < 0.5
+    rows: list[tuple[np.ndarray, ...]] = []
+    for t in range(settings.episodes * env.steps):
+        own, x = age >= takes_over, obs[:, columns]
+        if t % hold == 0:
+            held, wild = random(rng, n), rng.random(n) < 0.5
+        step = env.step(np.where((~own & wild)[:, None], held, drive(obs)))
+        drive.begin(step.final)
+        rows.append((x, own, *_outcome(env, step, columns)))
+        done = step.terminated | step.truncated
+        age = np.where(done, 0, age + 1)
+        takes_over = np.where(done, wander(n), takes_over)
+        obs = step.obs["actor"]
+    x, own, l, ended, failed, last = (np.array(c) for c in zip(*rows))
+    return Samples(x, softened(failed, ended), l, ended, failed, own, last)
+
+
+def _outcome(env: Env, step: Step, columns: np.ndarray) -> tuple[np.ndarray, ...]:
+    """What followed: l, whether the episode ended, whether it failed, and what V would have read."""
+    error = env.task.error(env.moment)
+    done, failed = step.terminated | step.truncated, step.terminated & step.valid
+    reached = np.tanh(np.log2(np.maximum(error, 1e-6) / env.task.tolerance))
+    last = step.obs["actor"][:, columns].copy()
+    if done.any():
+        last[done] = step.last["actor"][:, columns]
+        reached = np.where(done, 1.0, reached)  # the next episode has begun; only V of `last` knows of this one
+    return reached, done, failed, last
+
+
+def softened(failed: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    """g (T, n): 1 at a failure, falling to -1 over SOFT periods before it, within its episode."""
+    g = np.where(failed, 1.0, -1.0)
+    for t in range(len(g) - 2, -1, -1):
+        near = np.where(ended[t], -1.0, g[t + 1] - 2.0 / SOFT)
+        g[t] = np.maximum(g[t], near)
+    return g
+
+
+def targets(s: Samples, bootstrap: np.ndarray, settings: ValueSettings) -> np.ndarray:
+    """V (T, n) by the Bellman equation, backwards; `bootstrap` (T, n) is V after the row, where a rollout was cut."""
+    V, ahead, gamma = np.zeros_like(s.g), bootstrap[-1], settings.gamma
+    for t in range(len(V) - 1, -1, -1):
+        after = np.where(s.ended[t], bootstrap[t], ahead)
+        g, l = s.g[t], s.l[t]
+        if settings.reach:
+            ahead = gamma * np.maximum(g, np.minimum(l, after)) + (1 - gamma) * np.maximum(l, g)
+        else:
+            ahead = gamma * np.maximum(g, after) + (1 - gamma) * g
+        V[t] = ahead
+    return V
+
+
+def learn_value(samples: Samples, settings: ValueSettings, seed: int) -> Graph:
+    """The net, fitted to its own Bellman targets, as onnxruntime runs it."""
+    x = samples.x[samples.own]
+    if len(x) < BATCH:
+        raise SurefootError(f"reach-avoid: expected at least {BATCH} samples, found {len(x)}")
+    net = ValueNet(x.mean(0), x.std(0), settings.hidden, seed)
+    begin = np.full_like(samples.g, 1.0 if settings.reach else -1.0)
+    for k in range(ROUNDS):
+        after = begin if k == 0 else value_of(net, samples.after)
+        _fit(net, x, targets(samples, after, settings)[samples.own], settings, stream(seed, "value", k))
+    return graph_of(net, x.shape[1])
+
+
+@torch.no_grad()
+def value_of(net: ValueNet, x: np.ndarray) -> np.ndarray:
+    return net(torch.from_numpy(x.reshape(-1, x.shape[-1]))).numpy().reshape(x.shape[:-1]).astype(float)
+
+
+def _fit(net: ValueNet, x: np.ndarray, y: np.ndarray, settings: ValueSettings, rng: np.random.Generator) -> None:
+    X, Y = torch.from_numpy(x), torch.from_numpy(y.astype(np.float32))[:, None]
+    optimiser = torch.optim.Adam(net.parameters(), settings.lr)
+    steps = settings.epochs * (len(X) // BATCH)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, max(1, steps))
+    for _ in range(settings.epochs):
+        order = torch.from_numpy(rng.permutation(len(X)))
+        for at in order[: len(X) // BATCH * BATCH].split(BATCH):
+            optimiser.zero_grad()
+            ((net(X[at]) - Y[at]) ** 2).mean().backward()
+            optimiser.step()
+            schedule.step()
+
+
+def accuracy(value: Graph, held_out: Samples, settings: ValueSettings) -> Accuracy:
+    """On rollouts that V was not learned from; those that were cut before their outcome are left out."""
+    unknown = np.where(held_out.failed, 1.0, -1.0 if not settings.reach else 1.0)
+    truth = targets(held_out, unknown, ValueSettings(reach=settings.reach, gamma=1.0))
+    T = len(truth)
+    complete = np.zeros(truth.shape, bool)
+    for t in range(T - 1, -1, -1):
+        complete[t] = held_out.ended[t] | (complete[t + 1] if t + 1 < T else False)
+    at = complete & held_out.own
+    V = value(held_out.x[at])[:, 0]
+    bad, called = truth[at] > 0, V >= 0
+    return Accuracy(
+        float((bad == called).mean()),
+        float((bad & ~called).mean()),
+        float(called[bad].mean()) if bad.any() else 1.0,
+        float((~bad).mean()),
+    )
