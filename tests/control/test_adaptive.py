@@ -84,7 +84,9 @@ def test_a_mass_at_the_tip_is_that_of_the_engine():
     light = joints_of(model)
     model.body_mass[arm.HAND] += 0.7
     heavy = joints_of(model)
-    made = replace(light, links=(light.links[0], with_mass(light.links[1], np.array([arm.UPPER + arm.FORE, 0, 0]), 0.7)))
+    made = replace(
+        light, links=(light.links[0], with_mass(light.links[1], np.array([arm.UPPER + arm.FORE, 0, 0]), 0.7))
+    )
     q, v, a = np.random.default_rng(1).normal(size=(3, 4, 2))
     np.testing.assert_allclose(made.inverse(q, v, a), heavy.inverse(q, v, a), atol=1e-12)
 

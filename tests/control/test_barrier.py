@@ -21,7 +21,9 @@ def test_known_quadratic_programs():
     np.testing.assert_allclose(solve(I, -one, np.array([[-1.0, -1.0]]), np.array([-1.0]), (-INF, INF)), [0.5, 0.5])
     np.testing.assert_allclose(solve(I, -one, *none, (-INF, np.array([0.3, 9.0]))), [0.3, 1.0])
     # min u1^2 + 2 u2^2 with u1 + u2 >= 3: u1 = 2 u2
-    np.testing.assert_allclose(solve(np.diag([2.0, 4.0]), 0 * one, np.ones((1, 2)), np.array([3.0]), (-INF, INF)), [2, 1])
+    np.testing.assert_allclose(
+        solve(np.diag([2.0, 4.0]), 0 * one, np.ones((1, 2)), np.array([3.0]), (-INF, INF)), [2, 1]
+    )
     assert solve(I, -one, np.array([[1.0, 0], [-1, 0]]), np.array([1.0, 0.0]), (-INF, INF)) is None
     assert solve(I, -one, *none, (one, -one)) is None
 

@@ -82,7 +82,9 @@ class Adaptive:
             Phi[:, :, -1] = self.loaded.inverse(q, v, a) - times(x.M - self.joints.rotor, a) - x.c
         return Phi
 
-    def step(self, s: PolicyState, q: np.ndarray, v: np.ndarray, u: np.ndarray, dt: float) -> tuple[PolicyState, np.ndarray]:
+    def step(
+        self, s: PolicyState, q: np.ndarray, v: np.ndarray, u: np.ndarray, dt: float
+    ) -> tuple[PolicyState, np.ndarray]:
         """One period: state, and (k, n) torques to add to those that the controls u (k, n) of the policy give."""
         J, theta = self.joints, s["theta"]
         G, Kp, Kd, effort = J.arrays

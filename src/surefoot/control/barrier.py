@@ -27,9 +27,9 @@ from functools import cached_property
 
 import numpy as np
 
+from surefoot.contract import Contract
 from surefoot.control.dynamics import Joints, ahead, times
 from surefoot.control.observed import Observed, ordered, parted, prefixed
-from surefoot.contract import Contract
 from surefoot.errors import MissingExtra, SurefootError, unknown
 from surefoot.observation import Readings
 from surefoot.policy import Policy, PolicyState
@@ -219,7 +219,9 @@ class Filter:
         action = np.zeros((n, len(contract.action.names)))
         return {"action": action, "w": np.zeros((n, m)), "predicted": np.full((n, m), np.nan), "done": np.zeros((n, 4), np.int64)}  # fmt: skip
 
-    def step(self, s: PolicyState, r: Readings, action: np.ndarray, contract: Contract) -> tuple[PolicyState, np.ndarray]:
+    def step(
+        self, s: PolicyState, r: Readings, action: np.ndarray, contract: Contract
+    ) -> tuple[PolicyState, np.ndarray]:
         """The next state, and (k, na) safe actions. `done` counts periods: passed, changed, recovery, held the last safe action."""
         law, top = contract.action, np.concatenate([b.top for b in self.barriers])
         asked = law.control(law.bounded(action))
@@ -229,7 +231,9 @@ class Filter:
             w = np.clip(w, -LARGEST_ERROR * top, LARGEST_ERROR * top)
             parts = np.split(w, np.cumsum([len(b.top) for b in self.barriers])[:-1], 1)
             found = _joined([b.rows(r, part, contract) for b, part in zip(self.barriers, parts)], contract)
-            fine = np.all([np.isfinite(x.reshape(len(x), -1)).all(1) for x in (found.A, found.b, found.S, found.s, asked)], 0)
+            fine = np.all(
+                [np.isfinite(x.reshape(len(x), -1)).all(1) for x in (found.A, found.b, found.S, found.s, asked)], 0
+            )
         done = np.where(fine, 0, 3)
         u = np.where(fine[:, None], asked, law.control(s["action"]))
         slack = times(found.A, u) - found.b

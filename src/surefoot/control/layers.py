@@ -62,9 +62,14 @@ def to_json(layer: Layer) -> dict[str, Any]:
     return {"kind": "reach_avoid", "value": VALUE, "sha256": files.sha256(layer.value.data)} | rest
 
 
+def located(path: Path) -> Path:
+    """The file that a path means: itself, or the safety.json of a folder."""
+    return Path(path) / NAME if Path(path).is_dir() else Path(path)
+
+
 def read(path: Path) -> tuple[Layer, ...]:
     """The layers in a file, or in the safety.json of a folder."""
-    path = Path(path) / NAME if Path(path).is_dir() else Path(path)
+    path = located(path)
     body = known_fields(files.read_json(path), {"format", "layers"}, {"format", "layers"}, str(path))
     if body["format"] != FORMAT:
         raise SurefootError(f"{path}: format: expected {FORMAT}, found {str(body['format'])[:80]}")
@@ -95,7 +100,9 @@ def _layer(data: Any, path: Path, where: str) -> Layer:
     if kind == "limits":
         body = known_fields(body, {"barriers"}, {"barriers"}, where)
         given = _list(body["barriers"], f"{where}: barriers")
-        kinds = [(_kind(b, BARRIERS, f"{where}: barriers[{i}]"), f"{where}: barriers[{i}]") for i, b in enumerate(given)]
+        kinds = [
+            (_kind(b, BARRIERS, f"{where}: barriers[{i}]"), f"{where}: barriers[{i}]") for i, b in enumerate(given)
+        ]
         return Filter(tuple(record(BARRIERS[name], rest, at) for (name, rest), at in kinds))
     return _reach_avoid(body, path, where)
 
@@ -105,7 +112,9 @@ def _reach_avoid(body: dict[str, Any], path: Path, where: str) -> ReachAvoid:
     body = known_fields(body, known, {"value", "sha256", "terms", "recovery"}, where)
     name = text(body["value"], f"{where}: value")
     if Path(name).name != name or not name.endswith(".onnx"):
-        raise SurefootError(f"{where}: value: expected the name of an ONNX file in the same folder, found {name[:80]!r}")
+        raise SurefootError(
+            f"{where}: value: expected the name of an ONNX file in the same folder, found {name[:80]!r}"
+        )
     net = read_net(path.with_name(name))
     if files.sha256(net.data) != body["sha256"]:
         raise SurefootError(f"{path.with_name(name)}: not the net that {path.name} names (sha256 differs)")

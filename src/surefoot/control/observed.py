@@ -48,7 +48,9 @@ class Observed:
         frames[0, -1] = np.arange(group.frame)
         flat = group.flat(frames)[0]
         where = {int(k): i for i, k in enumerate(flat) if k >= 0}
-        return {t.name: np.array([where[k] for k in range(at.start, at.stop)]) for t, at in zip(group.terms, group.columns)}
+        return {
+            t.name: np.array([where[k] for k in range(at.start, at.stop)]) for t, at in zip(group.terms, group.columns)
+        }
 
     @cached_property
     def names(self) -> tuple[str, ...]:

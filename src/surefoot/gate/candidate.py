@@ -64,8 +64,7 @@ def candidate(
 
 def _worn(who: Candidate, safety: Path) -> Candidate:
     """The same in its safety layers: every check drives the policy as the robot will have it."""
-    worn = layers.read(safety)
-    at = safety / layers.NAME if safety.is_dir() else safety
+    worn, at = layers.read(safety), layers.located(safety)
     parents = who.parents | {"safety": files.sha256(files.read_bytes(at, files.LARGEST_JSON))}
     kinds = ", ".join(layers.to_json(x)["kind"] for x in worn)
     rewire, notes = who.rewire, (*who.notes, f"judged with the safety layers of {at}: {kinds}")

@@ -3,9 +3,15 @@
 import mujoco
 import numpy as np
 
+from surefoot.contract import Contract
+from surefoot.control.barrier import JointLimits
 from surefoot.control.dynamics import Joints, Link
 from surefoot.errors import SurefootError
 from surefoot.sim.layout import FREE, layout_of
+from surefoot.sim.model.load import load_robot
+from surefoot.task import Task
+
+WIDE = 1e6  # rad or m: the limit of a joint that has none
 
 
 def joints_of(model: mujoco.MjModel, actuators: tuple[str, ...] = ()) -> Joints:
@@ -66,3 +72,12 @@ def _link(model: mujoco.MjModel, data: mujoco.MjData, dof: int, parent: int, bod
     inertia = (*np.diag(total).tolist(), total[0, 1].item(), total[0, 2].item(), total[1, 2].item())
     place, axis = data.xanchor[joint].tolist(), data.xaxis[joint].tolist()
     return Link(parent, tuple(place), tuple(axis), slides, mass, tuple(com.tolist()), inertia)
+
+
+def limits_of(task: Task, contract: Contract, speed: float) -> JointLimits:
+    """The model's own ranges of the joints that a policy moves, and one limit of their speeds."""
+    model = load_robot(task.robot).model
+    joints, layout = joints_of(model, contract.action.names), layout_of(model)
+    ends = dict(zip(layout.joints, layout.limits))
+    low, high = zip(*(np.clip(ends[name], -WIDE, WIDE).tolist() for name in joints.names))
+    return JointLimits(joints, low, high, (speed,) * len(joints.names))

@@ -13,6 +13,7 @@ import numpy as np
 
 from surefoot.belief import Box
 from surefoot.contract import Action
+from surefoot.control.reach_avoid import Recovery
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.rng import Draw
@@ -35,6 +36,7 @@ DISKS = 2 * len(COLUMNS)
 RAYS = np.radians(np.linspace(-90, 90, 15))
 SEES = 4.0  # m, the farthest that a ray tells
 COLLISION = 6.0  # reward lost at a collision
+TOLERANCE = 0.5  # m from the goal that counts as there
 
 
 def xml() -> str:
@@ -135,6 +137,10 @@ def _progress(s: Moment) -> np.ndarray:
     return (s.v[:, ROBOT_XY] * away).sum(1) / np.maximum(s.once(distance), 0.3)
 
 
+def _stalled(s: Moment) -> np.ndarray:
+    return ((norm2(s.v[:, ROBOT_XY]) < 0.3**2) & (s.once(distance) > TOLERANCE)).astype(float)
+
+
 def layout(rng: Draw, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(n, DISKS, 2) disks, each in its column and on its side, and (n, 4) more draws from -1 to 1."""
     r = rng.uniform(-1.0, 1.0, (n, 2 * DISKS + 4))
@@ -172,6 +178,12 @@ PRIVILEGED = (
 )
 
 
+RECOVERY = Recovery(
+    (("velocity", 0), ("gyro", 2)), (-0.5, -4.0), (SPEED, 4.0), (11, 9), "drive", tuple(map(tuple, np.linalg.inv(D).tolist()))
+)  # fmt: skip
+"""any twist that the wheels can bring about: u = D^-1 (v, w)"""
+
+
 def _mirrored() -> Symmetry:
     side = np.array([1.0, -1.0, 1.0])
     three, rays, two = np.arange(3), np.arange(len(RAYS))[::-1], np.array([1, 0])
@@ -202,15 +214,17 @@ def course() -> Task:
             "progress": Reward(2.0, _progress, "speed towards the goal, m/s"),
             "there": Reward(4.0, lambda s: np.exp(-3.0 * s.once(distance)), "exp(-3 d): at the goal"),
             "collision": Reward(-50.0 * COLLISION, lambda s: s.once(collided).astype(float), "touching a disk or a wall, once"),
+            "stalled": Reward(-3.0, _stalled, "slower than 0.3 m/s before the goal is near"),
             "smooth": Reward(-0.05, lambda s: norm2(s.action - s.previous), "change of action squared"),
         },
         ended={"collided": lambda s: s.once(collided)},
         episode=_episode,
         error=distance,
         error_unit="m",
-        tolerance=0.5,
+        tolerance=TOLERANCE,
         window=0.5,
         symmetry=_mirrored(),
         settings={"envs": 256, "steps": 1_250_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh", "lr": 2e-3, "kl": 0.02},
         kind="wheeled",
+        recovery=RECOVERY,
     )  # fmt: skip
