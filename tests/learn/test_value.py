@@ -100,27 +100,27 @@ def test_the_fall_of_a_pole_that_nobody_holds_is_foreseen():
     task = tasks.resolve("balance")
     policy = Zero(contract(task, tasks.env(task, 1).world))
     recovery = Recovery((("cart_pole", 1),), (-1.0,), (1.0,), (3,), "drive", ((1.0,),))
-    switch, found = guard(
-        policy, small(task), recovery, ValueSettings(reach=False, episodes=1, wander=0.2, epochs=4), 3
-    )
+    switch, found = guard(policy, small(task), recovery, ValueSettings(reach=False, episodes=1, alone=0.5, epochs=4), 3)
     assert switch.terms == ("cart_pole",) and found.safe < 0.5
     assert found.of_failures > 0.9
-    assert switch.value(np.array([[0, 0, 0.15, 1.0]], np.float32))[0, 0] > 0.8
+    assert switch.value(np.array([[0, 0, 0.15, 1.0]], np.float32))[0, 0] > 0.5
 
 
-def test_rollouts_repeat_with_a_seed_and_samples_begin_when_the_policy_takes_over():
+def test_rollouts_repeat_with_a_seed_and_what_somebody_else_drove_is_no_sample():
     task = tasks.resolve("course")
     policy = Zero(contract(task, tasks.env(task, 1).world))
     recovery = task.recovery
-    settings = ValueSettings(episodes=1, wander=1.0)
+    settings = ValueSettings(episodes=1, alone=1.0)
     runs = [
         collect(policy, small(task)(s), ("velocity", "ray"), settings, s, driving(recovery, policy.contract))
         for s in (1, 1, 2)
     ]
     assert all(np.array_equal(getattr(runs[0], k), getattr(runs[1], k)) for k in vars(runs[0]))
     assert not np.array_equal(runs[0].x, runs[2].x)
-    assert not runs[0].own[0].all() and runs[0].own[50:].sum() > 0 and runs[0].x.shape == (350, 32, 18)
-    assert np.abs(runs[0].x[:50, :, 0]).max() > 0.2  # it was driven
+    assert 0.6 < runs[0].own.mean() < 0.95 and runs[0].x.shape == (350, 32, 18)
+    assert np.abs(runs[0].x[100:, :, 0]).max() > 0.2  # it was driven
+    known = runs[0].known
+    assert not known[~runs[0].own].any() and known[runs[0].ended & runs[0].own].all()
 
 
 def test_too_few_samples_are_refused():

@@ -6,9 +6,9 @@
     g = +1 where the episode failed, else -1, rising linearly over the SOFT periods before a failure, so that V is smooth
     l = tanh(log2(error / tolerance)) of the task: below 0 where it is reached
 
-The targets follow the Bellman equation backwards along whole rollouts; where one ran out of time, V of its last observation
-goes on from there, so the net is fitted ROUNDS times. Every episode begins with a while of random driving, after which the policy
-takes over and the samples begin: V is asked about twists and commands that the policy itself would not have chosen.
+The targets follow the Bellman equation backwards along the rollouts. Now and then somebody else drives at random for a
+moment, so that V also knows twists that the policy itself would not have chosen; a rollout is cut there, and where it runs
+out of time, and V of what follows takes over. Hence the net is fitted ROUNDS times, first to rollouts whose end is known.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 
 SOFT = 10  # control periods
-ROUNDS = 2
+ROUNDS = 3
 BATCH = 1024
 UNSEEN = 1 << 52  # added to a seed: episodes that nothing is learned from
 
@@ -49,12 +49,12 @@ class ValueSettings:
     """discount factor a period"""
     episodes: int = 4
     """of each simulation"""
-    wander: float = 3.0
-    """s: longest random driving before the policy takes over; 0: none"""
-    hold: float = 0.3
-    """s for which a random action is held"""
+    alone: float = 1.5
+    """s for which the policy drives, on average, until it is disturbed; 0: it never is"""
+    burst: float = 0.5
+    """s: longest random driving, of one action"""
     hidden: tuple[int, ...] = (64, 64)
-    epochs: int = 8
+    epochs: int = 5
     """passes over the samples in each round"""
     lr: float = 2e-3
 
@@ -70,6 +70,20 @@ class Samples:
     failed: np.ndarray  # (T, n) bool
     own: np.ndarray  # (T, n) bool: the policy had taken over
     last: np.ndarray  # (T, n, width) what V would have read where an episode ran out of time
+
+    @property
+    def cut(self) -> np.ndarray:
+        """(T, n) bool: the policy does not drive on from here: V of what follows is all that is known."""
+        follows = np.concatenate([self.own[1:], np.zeros_like(self.own[:1])])
+        return self.ended & ~self.failed | ~self.ended & ~follows
+
+    @property
+    def known(self) -> np.ndarray:
+        """(T, n) bool: the policy drove to the end of the episode."""
+        found, cut = self.ended.copy(), self.cut & ~self.ended
+        for t in range(len(found) - 2, -1, -1):
+            found[t] |= found[t + 1] & ~cut[t]
+        return found & self.own
 
     @property
     def after(self) -> np.ndarray:
@@ -102,14 +116,15 @@ def guard(
 ) -> tuple[ReachAvoid, Accuracy]:
     """The switch of a policy, and how well its value judges episodes that it was not learned from; `make` takes a seed."""
     terms = tuple(t.name for t in policy.contract.terms if t.formula is None or t.formula.kind != "last_action")
+    if recovery.by == "command":
+        settings = replace(settings, alone=0.0)  # its commands vary by themselves, and random joints only fall
     watch(Progress("episodes of the policy"))
     random = driving(recovery, policy.contract)
-    alone = settings if recovery.by == "drive" else replace(settings, wander=0.0)
-    samples = collect(policy, make(seed), terms, alone, seed, random)
+    samples = collect(policy, make(seed), terms, settings, seed, random)
     watch(Progress("learning their value", 0.6))
     value = learn_value(samples, settings, seed)
     watch(Progress("episodes to judge it by", 0.9))
-    unseen = replace(settings, wander=0.0, episodes=1)
+    unseen = replace(settings, alone=0.0, episodes=1)
     held_out = collect(policy, make(seed + UNSEEN), terms, unseen, seed + UNSEEN, random)
     return ReachAvoid(value, terms, recovery), accuracy(value, held_out, settings)
 
@@ -138,25 +153,23 @@ class ValueNet(nn.Module):
 
 
 def collect(policy: Policy, env: Env, terms: Sequence[str], settings: ValueSettings, seed: int, random: Disturb) -> Samples:  # fmt: skip
-    """`episodes` time limits of every simulation of env, under the policy."""
+    """`episodes` time limits of every simulation of env, under the policy, disturbed now and then."""
     observed = Observed(policy.contract)
     columns, rng = np.concatenate([observed.columns(t) for t in terms]), stream(seed, "reach-avoid")
     n, dt = env.n, env.world.dt
-    hold = max(1, round(settings.hold / dt))
-    wander = lambda k: rng.integers(0, round(settings.wander / dt) + 1, k)  # noqa: E731
-    obs, drive, takes_over = env.reset(seed)["actor"], Driver(policy, n), wander(n)
-    age, held, wild = np.zeros(n, int), random(rng, n), rng.random(n) < 0.5
+    rate, longest = (dt / settings.alone if settings.alone else 0.0), max(1, round(settings.burst / dt))
+    obs, drive = env.reset(seed)["actor"], Driver(policy, n)
+    left, held = np.zeros(n, int), random(rng, n)
     rows: list[tuple[np.ndarray, ...]] = []
-    for t in range(settings.episodes * env.steps):
-        own, x = age >= takes_over, obs[:, columns]
-        if t % hold == 0:
-            held, wild = random(rng, n), rng.random(n) < 0.5
-        step = env.step(np.where((~own & wild)[:, None], held, drive(obs)))
+    for _ in range(settings.episodes * env.steps):
+        begins = (left == 0) & (rng.random(n) < rate)
+        left = np.where(begins, rng.integers(1, longest + 1, n), left)
+        held = np.where(begins[:, None], random(rng, n), held)
+        own, x = left == 0, obs[:, columns]
+        step = env.step(np.where(own[:, None], drive(obs), held))
         drive.begin(step.final)
         rows.append((x, own, *_outcome(env, step, columns)))
-        done = step.terminated | step.truncated
-        age = np.where(done, 0, age + 1)
-        takes_over = np.where(done, wander(n), takes_over)
+        left = np.where(step.terminated | step.truncated, 0, np.maximum(left - 1, 0))
         obs = step.obs["actor"]
     x, own, l, ended, failed, last = (np.array(c) for c in zip(*rows))
     return Samples(x, softened(failed, ended), l, ended, failed, own, last)
@@ -185,9 +198,9 @@ def softened(failed: np.ndarray, ended: np.ndarray) -> np.ndarray:
 
 def targets(s: Samples, bootstrap: np.ndarray, settings: ValueSettings) -> np.ndarray:
     """V (T, n) by the Bellman equation, backwards; `bootstrap` (T, n) is V after the row, where a rollout was cut."""
-    V, ahead, gamma = np.zeros_like(s.g), bootstrap[-1], settings.gamma
+    V, ahead, gamma, cut = np.zeros_like(s.g), bootstrap[-1], settings.gamma, s.cut | s.ended
     for t in range(len(V) - 1, -1, -1):
-        after = np.where(s.ended[t], bootstrap[t], ahead)
+        after = np.where(cut[t], bootstrap[t], ahead)
         g, l = s.g[t], s.l[t]
         if settings.reach:
             ahead = gamma * np.maximum(g, np.minimum(l, after)) + (1 - gamma) * np.maximum(l, g)
@@ -205,8 +218,8 @@ def learn_value(samples: Samples, settings: ValueSettings, seed: int) -> Graph:
     net = ValueNet(x.mean(0), x.std(0), settings.hidden, seed)
     begin = np.full_like(samples.g, 1.0 if settings.reach else -1.0)
     for k in range(ROUNDS):
-        after = begin if k == 0 else value_of(net, samples.after)
-        _fit(net, x, targets(samples, after, settings)[samples.own], settings, stream(seed, "value", k))
+        after, some = (begin, samples.known) if k == 0 else (value_of(net, samples.after), samples.own)
+        _fit(net, samples.x[some], targets(samples, after, settings)[some], settings, stream(seed, "value", k))
     return graph_of(net, x.shape[1])
 
 
@@ -233,11 +246,7 @@ def accuracy(value: Graph, held_out: Samples, settings: ValueSettings) -> Accura
     """On rollouts that V was not learned from; those that were cut before their outcome are left out."""
     unknown = np.where(held_out.failed, 1.0, -1.0 if not settings.reach else 1.0)
     truth = targets(held_out, unknown, ValueSettings(reach=settings.reach, gamma=1.0))
-    T = len(truth)
-    complete = np.zeros(truth.shape, bool)
-    for t in range(T - 1, -1, -1):
-        complete[t] = held_out.ended[t] | (complete[t + 1] if t + 1 < T else False)
-    at = complete & held_out.own
+    at = held_out.known
     V = value(held_out.x[at])[:, 0]
     bad, called = truth[at] > 0, V >= 0
     return Accuracy(

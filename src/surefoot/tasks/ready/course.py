@@ -33,6 +33,7 @@ HALF = np.array([4.5, 2.0])  # m, half of the field's length and width
 START, GOAL = -2.9, 2.9  # m along the field
 COLUMNS = (-1.7, -0.55, 0.55, 1.7)  # m along the field, of two disks each
 DISKS = 2 * len(COLUMNS)
+TRIES = 6  # places of which a robot that begins between the disks takes the roomiest
 RAYS = np.radians(np.linspace(-90, 90, 15))
 SEES = 4.0  # m, the farthest that a ray tells
 COLLISION = 6.0  # reward lost at a collision
@@ -121,10 +122,7 @@ def distance(s: Moment) -> np.ndarray:
 
 def clearance(s: Moment) -> np.ndarray:
     """(n,) m from the robot's edge to the nearest disk or wall."""
-    xy = s.q[:, ROBOT_XY]
-    disks = s.q[:, DISK_XY].reshape(len(xy), DISKS, 2) - xy[:, None]
-    to_disks = np.sqrt((disks**2).sum(2)).min(1) - DISK
-    return np.minimum(to_disks, (HALF - np.abs(xy)).min(1)) - RADIUS
+    return gap(s.q[:, ROBOT_XY], s.q[:, DISK_XY].reshape(len(s.q), DISKS, 2))
 
 
 def collided(s: Moment) -> np.ndarray:
@@ -141,23 +139,43 @@ def _stalled(s: Moment) -> np.ndarray:
     return ((norm2(s.v[:, ROBOT_XY]) < 0.3**2) & (s.once(distance) > TOLERANCE)).astype(float)
 
 
-def layout(rng: Draw, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """(n, DISKS, 2) disks, each in its column and on its side, and (n, 4) more draws from -1 to 1."""
-    r = rng.uniform(-1.0, 1.0, (n, 2 * DISKS + 4))
+def gap(xy: np.ndarray, disks: np.ndarray) -> np.ndarray:
+    """(n,) m from the edge of a robot at xy (n, 2) to the nearest of the disks (n, DISKS, 2) or walls."""
+    to_disks = np.sqrt(((disks - xy[:, None]) ** 2).sum(2)).min(1) - DISK
+    return np.minimum(to_disks, (HALF - np.abs(xy)).min(1)) - RADIUS
+
+
+def _disks(r: np.ndarray) -> np.ndarray:
+    """(n, DISKS, 2): each in its column and on its side, by numbers r (n, 2 DISKS) from -1 to 1."""
     x = np.repeat(COLUMNS, 2) + 0.25 * r[:, :DISKS]
     side = np.tile([-1.0, 1.0], DISKS // 2)
-    y = side * (HALF[1] / 2 + (HALF[1] / 2 - DISK) * r[:, DISKS : 2 * DISKS])
-    return np.stack([x, y], 2), r[:, 2 * DISKS :]
+    y = side * (HALF[1] / 2 + (HALF[1] / 2 - DISK) * r[:, DISKS:])
+    return np.stack([x, y], 2)
+
+
+def _anywhere(disks: np.ndarray, r: np.ndarray) -> np.ndarray:
+    """(n, 2): of TRIES places by numbers r (n, 2 TRIES), the one with the most room."""
+    places = r.reshape(len(r), TRIES, 2) * np.array([2.6, 1.6])
+    room = np.stack([gap(places[:, k], disks) for k in range(TRIES)], 1)
+    return places[np.arange(len(r)), room.argmax(1)]
 
 
 def _episode(rng: Draw, n: int) -> Episode:
-    """At rest at one end, the goal at the other, the disks between."""
-    disks, r = layout(rng, n)
-    k = len(r)
-    q = np.concatenate(
-        [np.full((k, 1), START), 1.4 * r[:, :1], 0.8 * r[:, 1:2], np.full((k, 1), GOAL), 1.4 * r[:, 2:3], disks.reshape(k, -1)], 1
-    )  # fmt: skip
-    return Episode(Start(q, np.zeros_like(q), np.zeros((k, 3))))
+    """The goal at one end. Half of the robots are at rest at the other; half are anywhere between the disks, and move."""
+    r = rng.uniform(-1.0, 1.0, (n, 2 * DISKS + 2 * TRIES + 6))
+    k, more = len(r), r[:, 2 * DISKS + 2 * TRIES :]
+    disks = _disks(r[:, : 2 * DISKS])
+    far = more[:, 0] < 0
+    line = np.stack([np.full(k, START), 1.4 * more[:, 1]], 1)
+    xy = np.where(far[:, None], line, _anywhere(disks, r[:, 2 * DISKS : -6]))
+    goal = np.stack([np.full(k, GOAL), 1.4 * more[:, 2]], 1)
+    there = np.arctan2(goal[:, 1] - xy[:, 1], goal[:, 0] - xy[:, 0])
+    yaw = np.where(far, 0.8 * more[:, 3], there + 1.2 * more[:, 3])
+    speed = np.where(far, 0.0, 0.6 * (1 + more[:, 4]))
+    q = np.concatenate([xy, yaw[:, None], goal, disks.reshape(k, -1)], 1)
+    v = np.zeros_like(q)
+    v[:, 0], v[:, 1], v[:, YAW] = speed * np.cos(yaw), speed * np.sin(yaw), np.where(far, 0.0, 2.0 * more[:, 5])
+    return Episode(Start(q, v, np.zeros((k, 3))))
 
 
 def _sensor(name: str, dim: int, unit: str, noise: float, scale: float, clip: float) -> ObsTerm:
