@@ -239,7 +239,7 @@ class Filter:
         slack = times(found.A, u) - found.b
         inside = ((u >= found.low) & (u <= found.high)).all(1) & (slack >= -TOLERANCE).all(1)
         for i in np.flatnonzero(fine & ~inside):
-            u[i], done[i] = _nearest(asked[i], found, i, law.scale)
+            u[i], done[i] = _nearest(asked[i], found, int(i), law.scale)
         safe = law.bounded((u - law.offset) / law.scale)
         predicted = found.s + times(found.S, law.control(safe))
         counts = s["done"] + (done[:, None] == np.arange(4))

@@ -141,6 +141,9 @@ def driving(recovery: Recovery, contract: Contract) -> Disturb:
 class ValueNet(nn.Module):
     """(n, width) -> (n, 1) in [-1, 1]."""
 
+    mean: Tensor
+    sd: Tensor
+
     def __init__(self, mean: np.ndarray, sd: np.ndarray, hidden: Sequence[int], seed: int):
         super().__init__()
         self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))

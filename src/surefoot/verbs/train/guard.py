@@ -15,6 +15,7 @@ from surefoot.verbs.arguments import belief_of, chosen, count, products_of, task
 
 if TYPE_CHECKING:
     from surefoot.contract import Contract
+    from surefoot.control.layers import Layer
     from surefoot.control.reach_avoid import Recovery
     from surefoot.task import Task
 
@@ -78,7 +79,7 @@ class Guard:
         flag = task_flag(self.task, policy.contract)
         return Report(f"{self.policy}, guarded", facts, tuple(blocks), f"surefoot eval {quote(str(self.policy))}{flag} --safety {quote(str(path))}")  # fmt: skip
 
-    def _limits(self, task: "Task", contract: "Contract") -> tuple[object, ...]:
+    def _limits(self, task: "Task", contract: "Contract") -> "tuple[Layer, ...]":
         if self.speed is None:
             return ()
         from surefoot.control.barrier import Filter
