@@ -38,6 +38,7 @@ from surefoot.robot import order
 TOLERANCE = 1e-9  # of a barrier's row: what counts as satisfied
 BETA = 0.5  # of the observer of the model's error
 LARGEST_ERROR = 0.5  # of a speed's limit in one period: beyond it, something else is wrong
+FAR = 1e3  # m: nothing ahead
 OWN = "barrier."  # names of its own in a policy's state
 
 
@@ -152,6 +153,8 @@ class BaseLimits(Barrier):
     """rad, of each ray, 0 ahead; none: distances are not limited"""
     clearance: float = 0.0
     """m from the rays' origin that nothing may come closer than"""
+    corridor: bool = False
+    """only what the base would touch if it drove straight on counts, by its distance ahead; else everything in front"""
     alpha: float = 2.0
     gamma: float = 0.5
     velocity: str = "velocity"
@@ -175,6 +178,15 @@ class BaseLimits(Barrier):
     def speeds(self, r: Readings) -> np.ndarray:
         return np.stack([r.reading(self.velocity)[:, 0], r.reading(self.gyro)[:, 2]], 1)
 
+    def _gaps(self, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(k, rays) m left before what each ray sees, and how much of the speed goes there."""
+        cos, sin = np.cos(self.angles), np.sin(self.angles)
+        if not self.corridor:
+            return d - self.clearance, np.maximum(cos, 0.0)
+        across = np.abs(d * sin)
+        edge = np.sqrt(np.maximum(self.clearance**2 - across**2, 0.0))  # of a round base
+        return np.where((across < self.clearance) & (cos > 0), d * cos - edge, FAR), np.ones_like(cos)
+
     def rows(self, r: Readings, w: np.ndarray, contract: Contract) -> Rows:
         dt, y, D, top = 1 / contract.rate, self.speeds(r), np.array(self.drive), self.top
         reach = 1.0 if self.lag == 0 else 1 - np.exp(-dt / self.lag)
@@ -182,8 +194,7 @@ class BaseLimits(Barrier):
         s = (1 - reach) * y + w
         A, now, rest = np.concatenate([-S, S], 1), np.concatenate([top - y, top + y], 1), np.concatenate([top - s, top + s], 1)  # fmt: skip
         if self.angles:
-            gap = r.reading(self.ray) - self.clearance
-            ahead_ = np.maximum(np.cos(self.angles), 0.0)
+            gap, ahead_ = self._gaps(r.reading(self.ray))
             A = np.concatenate([A, -(1 + self.alpha * dt) * ahead_[:, None] * S[:, :1]], 1)
             closing = lambda v: self.alpha * gap - ahead_ * v[:, None]  # noqa: E731
             now = np.concatenate([now, closing(y[:, 0])], 1)

@@ -1,12 +1,15 @@
 """A switch to recovery, as in Agile But Safe: a value V says where the policy will fail, and a recovery takes over there.
 
     V(o) <= threshold:  the policy acts              V(o) in [-1, 1]; below 0: it reaches what it should without failing
-    V(o) >  threshold:  y* = argmin_y  PENALTY relu(V(o[y]) + MARGIN) + sum_j ((y_j - y_asked_j) / width_j)^2
+    V(o) >  threshold:  y* = argmin_y  PENALTY (relu(V(o[y]) + MARGIN) + closing(y)) + sum_j ((y_j - y_asked_j) / width_j)^2
 
 y are some columns of the observation that a controller can bring about: the twist of a base, or the command of a legged
 robot. o[y] is the observation with these columns replaced, y_asked what the policy asks for now. The minimum is taken over a
 grid, one call of the net. The action that brings y about is the policy's own in o[y] where y is its command, or drive y where
 the base follows its controls: wheels, u = D^-1 (v, w).
+
+V says what becomes of the policy that takes over at twist y, not of a robot that keeps it. Where the base has rays, a twist (v, w)
+must therefore also stay clear of what they see: closing = max_i relu(v cos a_i - alpha (d_i - clearance)), in m/s.
 
 How V is learned is in learn/reach_avoid.py.
 """
@@ -43,6 +46,14 @@ class Recovery:
     """command: the policy acts in o[y]; drive: the controls are drive y"""
     drive: tuple[tuple[float, ...], ...] = ()
     """(controls, len(y))"""
+    ray: str = ""
+    """observation term of distances that y[0], a forward speed in m/s, must keep clear of; empty: none"""
+    angles: tuple[float, ...] = ()
+    """rad, of each ray, 0 ahead"""
+    clearance: float = 0.0
+    """m from the rays' origin"""
+    alpha: float = 3.0
+    """1/s: how quickly it may approach"""
 
     def __post_init__(self) -> None:
         n = len(self.columns)
@@ -61,7 +72,15 @@ class Recovery:
         axes = [np.linspace(a, b, k) for a, b, k in zip(self.low, self.high, self.points)]
         return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
 
+    def closing(self, d: np.ndarray) -> np.ndarray:
+        """(n, C) m/s by which each point of the grid is too fast for distances d (n, rays)."""
+        ahead = np.maximum(np.cos(self.angles), 1e-3)
+        most = (self.alpha * (d - self.clearance) / ahead).min(1)  # (n,) forward speed
+        return np.maximum(self.grid[:, 0] - np.maximum(most, 0.0)[:, None], 0.0)
+
     def check(self, contract: Contract) -> None:
+        if self.ray and len(Observed(contract).columns(self.ray)) != len(self.angles):
+            raise SurefootError(f"recovery: angles: expected one for each number of {self.ray}, found {len(self.angles)}")
         for term, k in self.columns:
             if not 0 <= k < len(Observed(contract).columns(term)):
                 raise SurefootError(f"recovery: {term}: expected a column from 0, found {k}")
@@ -117,6 +136,12 @@ class Guarded(Policy):
         some = self.switch.recovery.columns
         return np.array([observed.columns(n)[k] for n, k in some]), np.array([scale(n, k) for n, k in some], float)
 
+    def distances(self, obs: np.ndarray) -> np.ndarray:
+        """(n, rays) m."""
+        name = self.switch.recovery.ray
+        scale = next(t.scale for t in self.contract.terms if t.name == name)
+        return obs[:, Observed(self.contract).columns(name)] / np.asarray(scale, float)
+
     def values(self, obs: np.ndarray) -> np.ndarray:
         """(n,) V."""
         return self.switch.value(obs[:, self.read])[:, 0].astype(float)
@@ -164,4 +189,7 @@ class Guarded(Policy):
         V = self.values(many).reshape(len(obs), len(grid))
         width = np.array(recovery.high) - np.array(recovery.low)
         away = (((grid - asked[:, None]) / width) ** 2).sum(2)
-        return grid[(PENALTY * np.maximum(V + MARGIN, 0.0) + away).argmin(1)]
+        cost = PENALTY * np.maximum(V + MARGIN, 0.0) + away
+        if recovery.ray:
+            cost = cost + PENALTY * recovery.closing(self.distances(obs))
+        return grid[cost.argmin(1)]

@@ -54,8 +54,10 @@ class ValueSettings:
     burst: float = 0.5
     """s: longest random driving, of one action"""
     hidden: tuple[int, ...] = (64, 64)
-    epochs: int = 5
+    epochs: int = 6
     """passes over the samples in each round"""
+    weight: float = 4.0
+    """of a sample that fails over one that does not: failures are rare"""
     lr: float = 2e-3
 
 
@@ -139,20 +141,26 @@ def driving(recovery: Recovery, contract: Contract) -> Disturb:
 
 
 class ValueNet(nn.Module):
-    """(n, width) -> (n, 1) in [-1, 1]."""
+    """(n, width) -> (n, 1) in [-1, 1]. It reads each number twice: as it is, and as sign(x) log(1 + 10 |x|), so that what is
+    near counts as much as what is far."""
 
     mean: Tensor
     sd: Tensor
 
-    def __init__(self, mean: np.ndarray, sd: np.ndarray, hidden: Sequence[int], seed: int):
+    def __init__(self, x: np.ndarray, hidden: Sequence[int], seed: int):
         super().__init__()
-        self.register_buffer("mean", torch.from_numpy(mean.astype(np.float32)))
-        self.register_buffer("sd", torch.from_numpy(np.maximum(sd, 1e-3).astype(np.float32)))
+        both = _both(torch.from_numpy(x))
+        self.register_buffer("mean", both.mean(0))
+        self.register_buffer("sd", both.std(0).clamp(min=1e-3))
         generator = torch.Generator().manual_seed(seed)
-        self.body = nn.Sequential(mlp(len(mean), hidden, 1, "tanh", 0.1, generator), Tanh())
+        self.body = nn.Sequential(mlp(both.shape[1], hidden, 1, "tanh", 0.1, generator), Tanh())
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.body((x - self.mean) / self.sd)
+        return self.body((_both(x) - self.mean) / self.sd)
+
+
+def _both(x: Tensor) -> Tensor:
+    return torch.cat([x, torch.sign(x) * torch.log(1 + 10 * torch.abs(x))], 1)
 
 
 def collect(policy: Policy, env: Env, terms: Sequence[str], settings: ValueSettings, seed: int, random: Disturb) -> Samples:  # fmt: skip
@@ -218,7 +226,7 @@ def learn_value(samples: Samples, settings: ValueSettings, seed: int) -> Graph:
     x = samples.x[samples.own]
     if len(x) < BATCH:
         raise SurefootError(f"reach-avoid: expected at least {BATCH} samples, found {len(x)}")
-    net = ValueNet(x.mean(0), x.std(0), settings.hidden, seed)
+    net = ValueNet(x, settings.hidden, seed)
     begin = np.full_like(samples.g, 1.0 if settings.reach else -1.0)
     for k in range(ROUNDS):
         after, some = (begin, samples.known) if k == 0 else (value_of(net, samples.after), samples.own)
@@ -233,6 +241,7 @@ def value_of(net: ValueNet, x: np.ndarray) -> np.ndarray:
 
 def _fit(net: ValueNet, x: np.ndarray, y: np.ndarray, settings: ValueSettings, rng: np.random.Generator) -> None:
     X, Y = torch.from_numpy(x), torch.from_numpy(y.astype(np.float32))[:, None]
+    W = torch.where(Y > 0, settings.weight, 1.0)
     optimiser = torch.optim.Adam(net.parameters(), settings.lr)
     steps = settings.epochs * (len(X) // BATCH)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.05, max(1, steps))
@@ -240,7 +249,7 @@ def _fit(net: ValueNet, x: np.ndarray, y: np.ndarray, settings: ValueSettings, r
         order = torch.from_numpy(rng.permutation(len(X)))
         for at in order[: len(X) // BATCH * BATCH].split(BATCH):
             optimiser.zero_grad()
-            ((net(X[at]) - Y[at]) ** 2).mean().backward()
+            (W[at] * (net(X[at]) - Y[at]) ** 2).mean().backward()
             optimiser.step()
             schedule.step()
 

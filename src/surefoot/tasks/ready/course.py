@@ -197,9 +197,10 @@ PRIVILEGED = (
 
 
 RECOVERY = Recovery(
-    (("velocity", 0), ("gyro", 2)), (-0.5, -4.0), (SPEED, 4.0), (11, 9), "drive", tuple(map(tuple, np.linalg.inv(D).tolist()))
+    (("velocity", 0), ("gyro", 2)), (-0.5, -4.0), (SPEED, 4.0), (11, 9), "drive", tuple(map(tuple, np.linalg.inv(D).tolist())),
+    ray="ray", angles=tuple(RAYS.tolist()), clearance=RADIUS + 0.02,
 )  # fmt: skip
-"""any twist that the wheels can bring about: u = D^-1 (v, w)"""
+"""any twist that the wheels can bring about, u = D^-1 (v, w), and that stays clear of what the rays see"""
 
 
 def _mirrored() -> Symmetry:
