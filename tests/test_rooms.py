@@ -42,7 +42,7 @@ MAY = {
     "tensors": set(),
     "onnx_file": set(),
     "sim": {"tensors", "onnx_file"},
-    "control": set(),
+    "control": {"onnx_file"},
     "deploy": {"control", "onnx_file"},
     "tasks": {"sim", "control", "motion"},
     "presets": {"sim"},

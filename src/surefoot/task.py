@@ -240,6 +240,8 @@ class Task:
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
+    recovery: Any = None
+    """what may be asked of the robot where its policy is not trusted, a Recovery of control/reach_avoid.py; None: another command"""
 
     def control_order(self, layout: Layout) -> np.ndarray | None:
         """Where among a model's controls each action goes; None where actions are all of them, in that order."""
