@@ -127,7 +127,11 @@ class Contract:
     def differences(self, other: "Contract", but: Sequence[str] = ("parents", "about", "task", "ports")) -> list[str]:
         """Fields in which two contracts differ, each with what is here and there; noise is no part of a contract's meaning."""
         mine, theirs = self.to_json(), other.to_json()
-        return [f"{k}: {a} here, {b} there" for k, a, b in _unequal(mine, theirs) if k.split(".")[0] not in but]
+        return [
+            f"{k}: {_brief(a)} here, {_brief(b)} there"
+            for k, a, b in _unequal(mine, theirs)
+            if k.split(".")[0] not in but
+        ]
 
     def with_terms(self, names: Sequence[str], change: Callable[[ObsTerm], ObsTerm]) -> "Contract":
         """The same with some terms of the observation changed."""
@@ -206,6 +210,13 @@ class Contract:
         contract = Contract(**body)
         contract.check(where)
         return contract
+
+
+def _brief(value: Any) -> str:
+    """In words; a long list by its length and its beginning."""
+    if isinstance(value, list | tuple) and len(value) > 64:
+        return f"{len(value)} numbers, {', '.join(map(str, value[:4]))}, ..."
+    return str(value)
 
 
 def _older(found: Any) -> str:

@@ -5,193 +5,21 @@
 A Formula says how a term follows from what a robot reads, by name, so that a robot's computer works it out as the
 simulator does. A term whose source is a function of the simulator's state is privileged: no robot can compute it.
 
-Readings are columns (n, k) by name: joint_pos, joint_vel (parts are joints), base_pos [m], base_quat (w x y z),
-base_lin_vel [m/s, world frame], base_ang_vel [rad/s, body frame], sensors by their names, `base_ang_vel@site` in the frame
-of a site, command, action (the last one), time [s into the episode], gravity [m/s^2, world frame].
+Formulas and the readings that they take are in formula.py; both modules' names are imported from here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
-from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
-from surefoot.robot import order
-from surefoot.rotation import direction, forward_kinematics, matrix, to_body, to_world
+from surefoot.formula import FORMULAS, LONGEST, Columns, Formula, Readings
 from surefoot.typed import MOST, known_fields, real, text, whole
 
-LINK = 7  # numbers of a joint in Formula.links
-WIDTHS = {"base_pos": 3, "rotation": 9, "base_lin_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "begun": 1, "tip_pos": 3}  # fmt: skip
-WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
-
-
-class Readings(Protocol):
-    """What a robot, a simulator or a log measures at one instant or in each of n rows."""
-
-    def reading(self, name: str) -> np.ndarray:
-        """(n, k) of one column."""
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """Names of its k parts, where they have names."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Readings as plain columns: those of a robot's driver, or of a log."""
-
-    values: Mapping[str, np.ndarray]
-    names: Mapping[str, tuple[str, ...]]
-
-    def reading(self, name: str) -> np.ndarray:
-        if name not in self.values:
-            raise unknown("reading", name, self.values)
-        return self.values[name]
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        return self.names.get(name, ())
-
-
-@dataclass(frozen=True)
-class Formula:
-    """How a term follows from readings; `kind` names an entry of FORMULAS."""
-
-    kind: str
-    joints: tuple[str, ...] = ()
-    """order of its columns, where it has one for each joint"""
-    offset: tuple[float, ...] = ()
-    """subtracted from the reading, such as the default pose"""
-    frame: str = ""
-    """world, base, or the name of a site; empty: the frame the reading is in"""
-    reading: str = ""
-    """the column it takes, where the kind does not say"""
-    frequency: float = 0.0
-    """of a clock, Hz"""
-    still: float = 0.0
-    """of a clock: it stands still while no command is larger than this; below 0: never"""
-    phases: tuple[float, ...] = ()
-    """of a clock: the phase of each foot at time 0, rad; none: one, which starts at 0"""
-    waves: tuple[str, ...] = ()
-    """of a clock: sin or cos of all phases, in this order; none: sin, cos"""
-    stand: tuple[float, ...] = ()
-    """of a clock: the phases while it stands still, rad; none: all its numbers are 0 then"""
-    parts: tuple[int, ...] = ()
-    """of a command: which columns it takes; none: all"""
-    links: tuple[float, ...] = ()
-    """of a tip: for each joint a point of its axis, the axis and 1 if it slides, then the tip; all where every joint is at 0"""
-
-    def __post_init__(self) -> None:
-        if self.kind not in FORMULAS:
-            raise unknown("formula", self.kind, FORMULAS)
-        for wave in self.waves:
-            if wave not in WAVES:
-                raise unknown("wave", wave, WAVES)
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.frame, self.reading))  # of the names: it is looked up many times a step
-
-    def __call__(self, r: Readings) -> np.ndarray:
-        return FORMULAS[self.kind](self, r)
-
-    def at(self, quantity: str) -> str:
-        """The reading of a quantity in this formula's frame."""
-        return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
-
-    @property
-    def width(self) -> int | None:
-        """How many numbers it gives; None where its reading decides."""
-        if self.kind == "clock":
-            return len(self.phases or (0.0,)) * len(self.waves or WAVES)
-        return len(self.parts) or None if self.kind == "command" else WIDTHS.get(self.kind)
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Readings it takes."""
-        fixed = {
-            "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
-            "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
-            "command": ("command",), "clock": ("time", "command") if self.still >= 0 else ("time",), "begun": ("time",), "reading": (self.reading,),
-            "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
-        }  # fmt: skip
-        if self.kind in fixed:
-            return fixed[self.kind]
-        own = "world" if self.kind == "base_lin_vel" else "base"
-        turned = self.frame not in ("", own) and self.at(self.kind) == self.kind
-        return (self.at(self.kind), "base_quat") if turned else (self.at(self.kind),)
-
-
-def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
-    def take(f: Formula, r: Readings) -> np.ndarray:
-        x = r.reading(name)
-        at = order(r.parts(name), f.joints) if f.joints else None
-        return _less_offset(f, x if at is None else x[:, at])
-
-    return take
-
-
-def _joint_state(f: Formula, r: Readings) -> np.ndarray:
-    """Position and speed of each joint in turn; it has no offset."""
-    q, v = (FORMULAS[name](f, r) for name in ("joint_pos", "joint_vel"))
-    out = by_column(len(q), 2 * q.shape[1], q.dtype)
-    out[:, 0::2], out[:, 1::2] = q, v
-    return out
-
-
-def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
-    """A velocity of the base that is read in the frame `own`."""
-
-    def take(f: Formula, r: Readings) -> np.ndarray:
-        x = r.reading(f.at(name))
-        if f.frame in ("", own) or f.at(name) != name:
-            return x
-        turn = to_body if f.frame == "base" else to_world
-        return turn(r.reading("base_quat"), x)
-
-    return take
-
-
-def _clock(f: Formula, r: Readings) -> np.ndarray:
-    """sin and cos of each foot's phase; while the command asks to stand, of the phases it stands in, or 0."""
-    phases = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1, 1) + np.array(f.phases or (0.0,))
-    stands = ~(np.abs(r.reading("command")).max(1) > f.still) if f.still >= 0 else np.zeros(len(phases), bool)
-    if f.stand:
-        phases[stands] = f.stand
-    (n, feet), waves = phases.shape, f.waves or tuple(WAVES)
-    out = by_column(n, len(waves) * feet)
-    for k, wave in enumerate(waves):
-        out[:, k * feet : (k + 1) * feet] = WAVES[wave](phases)
-    if not f.stand:
-        out *= ~stands[:, None]
-    return out
-
-
-def _tip(f: Formula, r: Readings) -> np.ndarray:
-    return forward_kinematics(np.reshape(f.links[:-3], (-1, LINK)), FORMULAS["joint_pos"](f, r), np.array(f.links[-3:]))
-
-
-def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
-    return x - np.array(f.offset) if f.offset else x
-
-
-FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
-    "joint_pos": _joint("joint_pos"),
-    "joint_vel": _joint("joint_vel"),
-    "joint_state": _joint_state,
-    "base_pos": lambda f, r: _less_offset(f, r.reading("base_pos")),
-    "rotation": lambda f, r: matrix(r.reading(f.at("base_quat"))).reshape(-1, 9),
-    "base_lin_vel": _velocity("base_lin_vel", "world"),
-    "base_ang_vel": _velocity("base_ang_vel", "base"),
-    "projected_gravity": lambda f, r: direction(r.reading(f.at("base_quat")), r.reading("gravity")),
-    "last_action": _joint("action"),
-    "command": lambda f, r: r.reading("command")[:, f.parts] if f.parts else r.reading("command"),
-    "clock": _clock,
-    "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
-    "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),
-    "tip_pos": _tip,
-}
-
+__all__ = ["FORMULAS", "Columns", "Formula", "History", "ObsGroup", "ObsTerm", "Readings"]
 
 Source = Formula | Callable[[Any], np.ndarray]
 
@@ -235,22 +63,8 @@ class ObsTerm:
                 raise SurefootError(f"{where}: scale: expected numbers other than 0, found 0")
         if self.clip != np.inf and real(self.clip, f"{where}: clip") <= 0:
             raise SurefootError(f"{where}: clip: expected a number > 0, found {self.clip}")
-        f = self.formula
-        if f is not None and f.kind == "tip_pos" and len(f.links) != LINK * len(f.joints) + 3:
-            raise SurefootError(f"{where}: links: expected {LINK} numbers for each joint and 3, found {len(f.links)}")
-        columns = 0 if f is None or f.kind == "tip_pos" else len(f.joints) * (2 if f.kind == "joint_state" else 1)
-        if f is not None and columns not in (0, self.dim):
-            raise SurefootError(f"{where}: joints: expected {self.dim} columns, found {len(f.joints)} joints")
-        if f is not None and f.width not in (None, self.dim):
-            raise SurefootError(f"{where}: dim: expected {f.width} for {f.kind}, found {self.dim}")
-        if f is not None and len(f.stand) not in (0, len(f.phases or (0.0,))):
-            raise SurefootError(f"{where}: stand: expected one phase for each foot, found {len(f.stand)}")
-        if f is not None and f.kind == "reading" and not f.reading:
-            raise SurefootError(f"{where}: reading: found nothing, expected the name of a reading")
-        if f is not None and f.kind == "joint_state" and f.offset:
-            raise SurefootError(f"{where}: offset: expected none for joint_state, found {len(f.offset)} numbers")
-        if f is not None and len(f.offset) not in (0, self.dim):
-            raise SurefootError(f"{where}: offset: expected {self.dim} numbers, found {len(f.offset)}")
+        if self.formula is not None:
+            self.formula.check(self.dim, where)
 
     def to_json(self) -> dict[str, Any]:
         """Without what only the simulator knows."""
@@ -285,8 +99,9 @@ class ObsTerm:
 
 
 def _typed_formula(name: str, value: Any, where: str) -> Any:
-    if name in ("joints", "offset", "links", "phases", "waves", "stand", "parts"):
-        if not isinstance(value, list | tuple) or len(value) > MOST:
+    if name in ("joints", "offset", "links", "phases", "waves", "stand", "parts", "table"):
+        most = LONGEST if name == "table" else MOST
+        if not isinstance(value, list | tuple) or len(value) > most:
             raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
         if name == "parts":
             return tuple(whole(v, 0, MOST, where) for v in value)
