@@ -35,6 +35,7 @@ READY: dict[str, Callable[[], Task]] = {
     "hover": hover,
     "humanoid": humanoid,
     "walk": walk,
+    "walk-estimate": partial(walk, estimate=True),
     "walk-rough": partial(walk, rough=True),
 }
 

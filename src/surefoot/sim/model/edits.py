@@ -106,6 +106,22 @@ def add_imu(spec: mujoco.MjSpec, base: str, site: str = "") -> str:
     return said
 
 
+def add_accelerometer(spec: mujoco.MjSpec) -> str:
+    """An accelerometer where the gyro is; it costs the engine the bodies' accelerations at every step."""
+    gyro = next(s for s in spec.sensors if s.name == "gyro")
+    spec.add_sensor(name="accelerometer", type=S.mjSENS_ACCELEROMETER, objtype=SITE, objname=gyro.objname)
+    return "accelerometer: a sensor at the gyro's site"
+
+
+def add_torque_sensors(spec: mujoco.MjSpec) -> str:
+    """The torque of each actuator at a joint, as motors report it."""
+    for a in spec.actuators:
+        if a.trntype == mujoco.mjtTrn.mjTRN_JOINT:
+            sensor = spec.add_sensor(name=f"joint_torque/{a.target}", type=S.mjSENS_ACTUATORFRC)
+            sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_ACTUATOR, a.name
+    return "joint_torque: a sensor of each motor"
+
+
 def add_tip(spec: mujoco.MjSpec, on: str, point: tuple[float, ...], name: str) -> str:
     """A site at the end effector, with its place and attitude as sensors."""
     body(spec, on).add_site(name=name, pos=point, size=[0.005, 0.005, 0.005], group=5)

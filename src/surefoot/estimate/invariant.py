@@ -1,0 +1,406 @@
+"""A right-invariant extended Kalman filter: IMU, feet on the ground, position and attitude fixes, air drag.
+
+State: X = (R, v, p, d_1 .. d_k) in SE_{2+k}(3), biases b = (b_g, b_a). R: IMU to world, z up; v, p: of the IMU; d_i: of feet.
+
+    R' = R (w - b_g)^      v' = R (a - b_a) + g      p' = v      d_i' = rolling + slip            w: gyro, a: accelerometer
+    error: X_hat X^-1 = exp(xi),   b_hat - b = zeta
+
+    xi' = A xi + B zeta    A: v <- g^ xi_R,  p <- xi_v        B: R <- -R,  x_i <- -x_i^ R  of b_g;   v <- -R  of b_a
+    a foot in contact:  d_i - p - R h_i(q) = xi_di - xi_p - R J n_q         X_hat <- exp(-K r) X_hat
+
+A and the measurement do not depend on the estimate: that is the invariance, and what is lost in it is the biases' part alone
+(Hartley, Ghaffari, Eustice, Grizzle, 2020). A foot that lands, or that has slipped by more than the gate, is put down anew:
+d_i = p + R h_i, with p's covariance and its own. Heading and place are measured by none of this: their covariance grows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from surefoot.errors import SurefootError, unknown
+from surefoot.estimate import lie
+from surefoot.estimate.abstract import Estimate, Estimator, EstimatorState
+from surefoot.estimate.legs import Leg, Legs
+from surefoot.estimate.settings import Contact, Delay, Noise, Start
+from surefoot.observation import ObsTerm
+from surefoot.rotation import matrix
+
+G = np.array([0.0, 0.0, -9.81])  # m/s^2
+SURE = 1e-6  # rad, m: how well the place and heading are known that define the world's frame
+REST = 3.0  # m/s^2: an accelerometer within this of gravity shows which way is down
+IMU = ("base_ang_vel", "base_lin_acc")
+FORCES = ("foot_force", "joint_torque")
+FIXES = ("base_pos", "base_quat")
+ROT, VEL, POS = slice(0, 3), slice(3, 6), slice(6, 9)
+
+
+@dataclass(frozen=True, eq=False)
+class InvariantFilter(Estimator):
+    """The filter of one kind of robot. Inputs are found by name: IMU, then joint_pos, joint_vel and forces, or fixes."""
+
+    dt: float
+    inputs: tuple[ObsTerm, ...]
+    """base_ang_vel, base_lin_acc (specific force); joint_pos, joint_vel, foot_force or joint_torque; base_pos, base_quat"""
+    legs: tuple[Leg, ...] = ()
+    noise: Noise = Noise()
+    start: Start = Start()
+    contact: Contact = Contact()
+    delay: Delay = Delay()
+    drag: float = 0.0
+    """1/s: air drag / mass, along the IMU's x and y; 0: not used"""
+    base: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """m: origin of the base in the IMU's frame, whose axes are the base's"""
+
+    def __post_init__(self) -> None:
+        have = {t.name: t for t in self.inputs}
+        needs = (*IMU, *(("joint_pos", "joint_vel") if self.legs else ()))
+        for name in needs:
+            if name not in have:
+                raise unknown("input of the estimator", name, have)
+        if self.legs and not any(name in have for name in FORCES):
+            raise SurefootError(f"estimator: inputs: expected {' or '.join(FORCES)}, which tell contacts; found {', '.join(have)}")
+        for leg in self.legs:
+            leg.check("estimator")
+        if not 0 < self.dt < 1:
+            raise SurefootError(f"estimator: dt: expected 0 to 1 s, found {self.dt:g}")
+
+    @cached_property
+    def at(self) -> dict[str, slice]:
+        """Input -> its columns of a frame."""
+        ends = np.cumsum([t.dim for t in self.inputs]).tolist()
+        return {t.name: slice(end - t.dim, end) for t, end in zip(self.inputs, ends)}
+
+    @cached_property
+    def feet(self) -> Legs | None:
+        """None where there are none."""
+        formula = {t.name: t.formula for t in self.inputs}.get("joint_pos")
+        return Legs(self.legs, formula.joints) if self.legs and formula is not None else None
+
+    @cached_property
+    def home(self) -> np.ndarray | float:
+        """What the reading of joint positions is less by."""
+        formula = {t.name: t.formula for t in self.inputs}.get("joint_pos")
+        return np.array(formula.offset) if formula is not None and formula.offset else 0.0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Numbers of xi, and of (xi, zeta)."""
+        M = 9 + 3 * len(self.legs)
+        return M, M + 6
+
+    @cached_property
+    def drift(self) -> np.ndarray:
+        """(1, N, N) exp(A dt), whose part of the biases is blank."""
+        M, N = self.size
+        F, g = np.eye(N), lie.skew(G)
+        F[VEL, ROT], F[POS, ROT], F[POS, VEL] = self.dt * g, 0.5 * self.dt**2 * g, self.dt * lie.EYE
+        return F[None]
+
+    @cached_property
+    def driven(self) -> np.ndarray:
+        """(6,) variances of an IMU's reading."""
+        return np.repeat([self.noise.gyro**2, self.noise.accel**2], 3)
+
+    @cached_property
+    def walk(self) -> np.ndarray:
+        """(N,) variances that a period adds to what nothing drives."""
+        M, N = self.size
+        q = np.zeros(N)
+        q[M:] = np.repeat([self.noise.gyro_walk**2, self.noise.accel_walk**2], 3) * self.dt
+        return q
+
+    # the contract of an estimator
+
+    @property
+    def quantities(self) -> Mapping[str, tuple[int, str]]:
+        own = {
+            "base_lin_vel": (3, "m/s, body frame"), "base_lin_vel_world": (3, "m/s, world frame"), "base_pos": (3, "m, world frame"),
+            "projected_gravity": (3, "unit vector, body frame"), "yaw": (1, "rad"), "gyro_bias": (3, "rad/s"), "accel_bias": (3, "m/s^2"),
+        }  # fmt: skip
+        return own | ({"contact": (len(self.legs), "probability")} if self.legs else {})
+
+    def init(self, n: int) -> EstimatorState:
+        m, N, k = 2 + len(self.legs), self.size[1], len(self.legs)
+        shapes = {"R": (3, 3), "x": (m, 3), "b": (6,), "P": (N, N), "u": (6,), "contact": (k,), "age": ()}
+        return {name: np.zeros((n, *shape)) for name, shape in shapes.items()}
+
+    def step(self, s: EstimatorState, frame: np.ndarray) -> EstimatorState:
+        begun = s["age"] > 0
+        if begun.all():
+            return self._step(s, frame)
+        if not begun.any():
+            return self._begin(frame)
+        first, later = np.flatnonzero(~begun), np.flatnonzero(begun)
+        parts = self._begin(frame[first]), self._step({k: v[later] for k, v in s.items()}, frame[later])
+        out = {k: np.empty_like(v) for k, v in s.items()}
+        for k, v in out.items():
+            v[first], v[later] = parts[0][k], parts[1][k]
+        return out
+
+    def with_inputs(self, inputs: tuple[ObsTerm, ...]) -> "InvariantFilter":
+        return replace(self, inputs=inputs)
+
+    # one period
+
+    def _begin(self, frame: np.ndarray) -> dict[str, np.ndarray]:
+        n, (M, N), k = len(frame), self.size, len(self.legs)
+        u = self._imu(frame)
+        R = self._level(frame, u[:, 3:])
+        x, P = np.zeros((n, 2 + k, 3)), np.zeros((n, N, N))
+        level = self.noise.attitude or self.start.tilt
+        sd = [level, level, self.noise.attitude or SURE, *[self.start.speed] * 3, *[self.noise.position or SURE] * 3, *[0] * 3 * k]
+        P[:, range(N), range(N)] = np.square([*sd, *[self.start.gyro_bias] * 3, *[self.start.accel_bias] * 3])
+        if "base_pos" in self.at:
+            x[:, 1] = frame[:, self.at["base_pos"]] - (R @ np.array(self.base))
+        c = np.zeros((n, k))
+        if self.feet is not None:
+            h, J = self.feet(frame[:, self.at["joint_pos"]] + self.home)
+            c = self._contact(frame, R, J)
+            self._land(x, P, R, h, self._foot_noise(R, J), np.ones((n, k), bool))
+        return {"R": R, "x": x, "b": np.zeros((n, 6)), "P": P, "u": u, "contact": c, "age": np.ones(n)}
+
+    def _step(self, s: EstimatorState, frame: np.ndarray) -> dict[str, np.ndarray]:
+        u = self._imu(frame)
+        w = 0.5 * (s["u"] + u) - s["b"]
+        R, x, P = self._predict(s, w)
+        b, c = s["b"], s["contact"]
+        if self.feet is not None:
+            h, J = self.feet(frame[:, self.at["joint_pos"]] + self.home)
+            c = self._contact(frame, R, J)
+            slip = self._roll(x, R, frame, w, (h, J), s["contact"])
+            R, x, b, P = self._stand(R, x, b, P, (h, J, c, s["contact"], slip))
+        if "base_pos" in self.at or "base_quat" in self.at or self.drag:
+            R, x, b, P = self._fix(R, x, b, P, frame)
+        return {"R": R, "x": x, "b": b, "P": P, "u": u, "contact": c, "age": s["age"] + 1.0}
+
+    def _imu(self, frame: np.ndarray) -> np.ndarray:
+        """(n, 6) gyro and accelerometer."""
+        return np.concatenate([frame[:, self.at[IMU[0]]], frame[:, self.at[IMU[1]]]], 1)
+
+    def _level(self, frame: np.ndarray, acc: np.ndarray) -> np.ndarray:
+        """Attitude at the beginning: as a fix says, or level by an accelerometer that is near rest."""
+        if "base_quat" in self.at:
+            return matrix(frame[:, self.at["base_quat"]])
+        size = np.sqrt((acc * acc).sum(1, keepdims=True))
+        still = np.abs(size + G[2]) < REST
+        return lie.upright(np.where(still, -acc / np.maximum(size, 1e-9), [0.0, 0.0, -1.0]))
+
+    def _predict(self, s: EstimatorState, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """R, x and P after a period at rates w (n, 6), the mean of what was read at its ends, less biases."""
+        dt, (M, _), x = self.dt, self.size, s["x"]
+        half = lie.rotation(0.5 * dt * w[:, :3])
+        mid = s["R"] @ half
+        f = (mid @ w[:, 3:, None])[..., 0] + G
+        F = self.drift.repeat(len(x), 0)
+        B, turn = F[:, :M, M:], -dt * mid
+        B[:, ROT, :3] = turn
+        B[:, 3:, :3] = (x @ lie.SKEW).reshape(len(x), -1, 3) @ turn
+        B[:, VEL, 3:] = turn
+        B[:, POS, 3:] = 0.5 * dt * turn
+        P = F @ s["P"] @ F.transpose(0, 2, 1)
+        P[:, :M, :M] += (B * self.driven) @ B.transpose(0, 2, 1)
+        _diagonal(P)[:] += self.walk
+        new = x.copy()
+        new[:, 1] += dt * x[:, 0] + 0.5 * dt**2 * f
+        new[:, 0] += dt * f
+        return mid @ half, new, P
+
+    # feet
+
+    def _contact(self, frame: np.ndarray, R: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """(n, feet) probability that each bears."""
+        if "foot_force" in self.at:
+            force = frame[:, self.at["foot_force"]]
+        else:
+            force = self._pushed(frame[:, self.at["joint_torque"]], R, J)
+        return 1.0 / (1.0 + np.exp(np.clip((self.contact.least - force) / self.contact.width, -50.0, 50.0)))
+
+    def _pushed(self, torque: np.ndarray, R: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """(n, feet) N upward on each foot, from joint torques: tau = -J^T f, by least squares, legs without weight."""
+        assert self.feet is not None
+        tau, A = torque[:, self.feet.order, None], J[..., :3]  # (n, feet, k, 1), (n, feet, k, 3)
+        At = A.transpose(0, 1, 3, 2)
+        f = -np.linalg.solve(At @ A + 1e-6 * lie.EYE, At @ tau)[..., 0]
+        return (f @ R[:, 2, :, None])[..., 0]
+
+    def _roll(
+        self, x: np.ndarray, R: np.ndarray, frame: np.ndarray, w: np.ndarray, kinematics: tuple[np.ndarray, np.ndarray], was: np.ndarray
+    ) -> np.ndarray:
+        """Feet that are balls roll on, in place; returns (n, feet) m^2/s^2, how fast each seems to slip along any axis.
+
+        A ball's middle moves by (turn rate of its link) x (radius up). What else a bearing foot moves is slip, as far as
+        it is more than joint speeds are wrong by: (|velocity|^2 - 4 sd^2) / 3.
+        """
+        assert self.feet is not None
+        h, J = kinematics
+        speed = (frame[:, self.at["joint_vel"]][:, self.feet.order][:, :, None] @ J)[:, :, 0]  # (n, feet, 6)
+        turn = w[:, None, :3]
+        rolled = ((speed[..., 3:] + turn) @ lie.skew(R[:, 2])) * self.feet.radius[:, None]
+        body = speed[..., :3] - h @ lie.skew(w[:, :3]) - rolled + x[:, :1] @ R  # R^T v + J q' + w x h - roll
+        allowed = 4.0 * self.noise.joint_vel**2 * (J[..., :3] ** 2).sum((-1, -2))
+        x[:, 2:] += (self.dt * (was > 0.5))[..., None] * (rolled @ R.transpose(0, 2, 1))
+        return np.maximum((body * body).sum(-1) - allowed, 0.0) / 3.0
+
+    def _foot_noise(self, R: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """(n, feet, 3, 3) m^2, world frame: what the joints' readings are wrong by at each foot."""
+        W = (self.noise.joint * J[..., :3]) @ R.transpose(0, 2, 1)[:, None]
+        return W.transpose(0, 1, 3, 2) @ W + self.noise.foot**2 * lie.EYE
+
+    def _stand(
+        self, R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, feet: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Correct by the feet that stood before and stand now; those that land, or have slipped, are put down anew."""
+        h, J, c, was, slip = feet
+        k, M, n = len(self.legs), self.size[0], len(x)
+        N, bears = self._foot_noise(R, J), c > 0.5
+        slips = (self.noise.slip**2 + self.noise.free**2 * (1.0 - c) + slip) * self.dt**2
+        _diagonal(P)[:, 9:M] += np.repeat(slips, 3, 1)
+        r = x[:, 2:] - x[:, 1:2] - h @ R.transpose(0, 2, 1)  # (n, feet, 3)
+        HP = P[:, 9:M].reshape(n, k, 3, -1) - P[:, None, POS]
+        S = (HP[..., 9:M].reshape(n, k, 3, k, 3) - HP[..., None, POS]).reshape(n, 3 * k, 3 * k)
+        np.einsum("niaib->niab", S.reshape(n, k, 3, k, 3))[:] += N
+        near = (r * r <= self.contact.gate**2 * _diagonal(S).reshape(n, k, 3)).all(-1)
+        keep = bears & (was > 0.5) & near
+        if not keep.all():
+            on = np.repeat(keep, 3, 1)
+            S = np.where(on[:, :, None] & on[:, None], S, np.eye(3 * k))
+            HP, r = HP * keep[..., None, None], r * keep[..., None]
+        R, x, b, P = _corrected(R, x, b, P, HP.reshape(n, 3 * k, -1), S, r.reshape(n, 3 * k))
+        self._land(x, P, R, h, N, bears & ~keep)
+        return R, x, b, P
+
+    def _land(self, x: np.ndarray, P: np.ndarray, R: np.ndarray, h: np.ndarray, N: np.ndarray, new: np.ndarray) -> None:
+        """Put feet `new` (n, feet) down where they are, in place: xi_d = xi_p + R J n."""
+        for i in np.flatnonzero(new.any(0)):
+            rows, d = np.flatnonzero(new[:, i]), slice(9 + 3 * i, 12 + 3 * i)
+            own, foot = P[rows], R[rows] @ h[rows, i, :, None]
+            own[:, d] = own[:, POS]
+            own[:, :, d] = own[:, :, POS]
+            own[:, d, d] += N[rows, i]
+            P[rows], x[rows, 2 + i] = own, x[rows, 1] + foot[..., 0]
+
+    # fixes and drag
+
+    def _fix(
+        self, R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, frame: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Correct by what measures place, attitude or, through drag, velocity."""
+        for name in (*FIXES, "drag"):
+            if name in self.at or (name == "drag" and self.drag):
+                H, r, N = self.measured(name, R, x, b, frame)
+                HP = H @ P
+                R, x, b, P = _corrected(R, x, b, P, HP, HP @ H.transpose(0, 2, 1) + N, r)
+        return R, x, b, P
+
+    def measured(
+        self, name: str, R: np.ndarray, x: np.ndarray, b: np.ndarray, frame: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """H, residual r = H (xi, zeta) + noise, and the noise's covariance, of one measurement."""
+        n, (M, N) = len(x), self.size
+        if name == "base_pos":
+            place, H = x[:, 1] + R @ np.array(self.base), np.zeros((n, 3, N))
+            H[:, :, ROT], H[:, :, POS] = -lie.skew(place), lie.EYE
+            return H, place - frame[:, self.at[name]], self.noise.position**2 * lie.EYE
+        if name == "base_quat":
+            H, fix = np.zeros((n, 3, N)), matrix(frame[:, self.at[name]])
+            H[:, :, ROT] = lie.EYE
+            return H, lie.log(R @ fix.transpose(0, 2, 1)), self.noise.attitude**2 * lie.EYE
+        H, acc = np.zeros((n, 2, N)), frame[:, self.at[IMU[1]]] - b[:, 3:]
+        H[:, :, VEL], H[:, 0, M + 3], H[:, 1, M + 4] = self.drag * R.transpose(0, 2, 1)[:, :2], -1.0, -1.0
+        r = self.drag * (x[:, :1] @ R)[:, 0, :2] + acc[:, :2]
+        return H, r, self.noise.accel**2 * np.eye(2)
+
+    # what it tells
+
+    def terms(self, s: EstimatorState, names: Sequence[str] = ()) -> dict[str, Estimate]:
+        return {name: TELLS[name](self, s) for name in names or self.quantities}
+
+    def _base_lin_vel(self, s: EstimatorState) -> Estimate:
+        """Of the base's origin, predicted over the delay: error R^T xi_v, and acceleration times what is unknown of it."""
+        R, w = s["R"], s["u"] - s["b"]
+        body = (s["x"][:, :1] @ R)[:, 0]
+        turn = lie.skew(w[:, :3])
+        gain = w[:, 3:] + R[:, 2] * G[2] - (turn @ body[..., None])[..., 0]  # d/dt of R^T v
+        value = body + self.delay.mean * gain
+        if any(self.base):
+            value = value + turn @ np.array(self.base)
+        late = self.delay.sd * gain
+        cov = R.transpose(0, 2, 1) @ s["P"][:, VEL, VEL] @ R + late[:, :, None] * late[:, None]
+        return Estimate(value, cov)
+
+    def _base_lin_vel_world(self, s: EstimatorState) -> Estimate:
+        own = self._base_lin_vel(s)
+        value, R = (s["R"] @ own.value[..., None])[..., 0], s["R"]
+        turned = self._turned(s, value, VEL)
+        return Estimate(value, turned + R @ (own.cov - R.transpose(0, 2, 1) @ s["P"][:, VEL, VEL] @ R) @ R.transpose(0, 2, 1))
+
+    def _base_pos(self, s: EstimatorState) -> Estimate:
+        value = s["x"][:, 1] + s["R"] @ np.array(self.base)
+        return Estimate(value, self._turned(s, value, POS))
+
+    def _turned(self, s: EstimatorState, value: np.ndarray, at: slice) -> np.ndarray:
+        """Covariance of a world vector x: its error is xi_x - x^ xi_R."""
+        H = np.concatenate([-lie.skew(value), np.broadcast_to(lie.EYE, (len(value), 3, 3))], -1)
+        P = np.concatenate([s["P"][:, ROT], s["P"][:, at]], 1)
+        P = np.concatenate([P[:, :, ROT], P[:, :, at]], 2)
+        return np.asarray(H @ P @ H.transpose(0, 2, 1))
+
+    def _projected_gravity(self, s: EstimatorState) -> Estimate:
+        """-R^T z, whose error is R^T z^ xi_R... of length 1: no error along itself."""
+        R = s["R"]
+        H = R.transpose(0, 2, 1) @ lie.skew(np.array([0.0, 0.0, -1.0]))
+        return Estimate(-R[:, 2], H @ s["P"][:, ROT, ROT] @ H.transpose(0, 2, 1))
+
+    def _yaw(self, s: EstimatorState) -> Estimate:
+        """Heading since the beginning; its error is xi_R about z."""
+        return Estimate(np.arctan2(s["R"][:, 1, 0], s["R"][:, 0, 0])[:, None], s["P"][:, 2:3, 2:3])
+
+    def _gyro_bias(self, s: EstimatorState) -> Estimate:
+        M = self.size[0]
+        return Estimate(s["b"][:, :3], s["P"][:, M : M + 3, M : M + 3])
+
+    def _accel_bias(self, s: EstimatorState) -> Estimate:
+        M = self.size[0]
+        return Estimate(s["b"][:, 3:], s["P"][:, M + 3 :, M + 3 :])
+
+    def _bearing(self, s: EstimatorState) -> Estimate:
+        p = s["contact"]
+        return Estimate(p, (p * (1 - p))[..., None] * np.eye(p.shape[1]))
+
+    def to_json(self) -> dict[str, Any]:
+        parts = {k: getattr(self, k).to_json() for k in ("noise", "start", "contact", "delay")}
+        rows = {"inputs": [t.to_json() for t in self.inputs], "legs": [leg.to_json() for leg in self.legs]}
+        return {"kind": "invariant", "dt": self.dt, **rows, **parts, "drag": self.drag, "base": list(self.base)}
+
+
+def _diagonal(P: np.ndarray) -> np.ndarray:
+    """(n, N) view."""
+    return np.einsum("nii->ni", P)
+
+
+def _corrected(
+    R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, HP: np.ndarray, S: np.ndarray, r: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """After a measurement with residual r (n, m): X <- exp(-K r) X, b <- b - K r, P <- P - K H P, kept symmetric."""
+    K = np.linalg.solve(S, HP)  # (n, m, N), transposed
+    xi = -(r[:, None] @ K)[:, 0]
+    P = P - HP.transpose(0, 2, 1) @ K
+    P = 0.5 * (P + P.transpose(0, 2, 1))
+    M = 3 + 3 * x.shape[1]
+    R, x = lie.moved(R, x, xi[:, :3], xi[:, 3:M].reshape(x.shape))
+    return R, x, b + xi[:, M:], P
+
+
+TELLS = {
+    "base_lin_vel": InvariantFilter._base_lin_vel,
+    "base_lin_vel_world": InvariantFilter._base_lin_vel_world,
+    "base_pos": InvariantFilter._base_pos,
+    "projected_gravity": InvariantFilter._projected_gravity,
+    "yaw": InvariantFilter._yaw,
+    "gyro_bias": InvariantFilter._gyro_bias,
+    "accel_bias": InvariantFilter._accel_bias,
+    "contact": InvariantFilter._bearing,
+}
