@@ -47,8 +47,8 @@ class Noise(Numbers):
     """rad"""
     joint_vel: float = 0.5
     """rad/s"""
-    foot: float = 0.002
-    """m: a foot's place beside what the joints are wrong by, such as links that bend"""
+    foot: float = 0.004
+    """m: a foot's place beside what the joints are wrong by: links that bend, ground that gives way"""
     slip: float = 0.05
     """m/s of a foot that bears, drawn anew each period"""
     free: float = 1.0

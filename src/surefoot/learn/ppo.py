@@ -20,7 +20,7 @@ from surefoot.belief import Belief
 from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
-from surefoot.errors import SurefootError
+from surefoot.errors import SurefootError, unknown
 from surefoot.learn.chunks import MOST, Chunks, added
 from surefoot.learn.collect import Collector, Obs, summary
 from surefoot.learn.learner import PolicyLearner, Saved
@@ -34,6 +34,7 @@ from surefoot.learn.nets import (
     adam_state,
     mlp,
     restore_adam,
+    unlikely,
 )
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import Ranges
@@ -87,7 +88,13 @@ class Batch:
 
 
 def actor_net(
-    group: ObsGroup, s: PPOSettings, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
+    group: ObsGroup,
+    s: PPOSettings,
+    outputs: int,
+    mirror: Mirror | None,
+    rng: torch.Generator,
+    last: float = 0.01,
+    estimates: int = 0,
 ) -> Actor:
     """The actor's net: an MLP on its observation, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
@@ -101,9 +108,19 @@ def actor_net(
         if not at:
             raise SurefootError("encoder: e: the actor does not observe e; add --obs.also e")
         reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
-    encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
-    body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, last, rng)
+    encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng, estimates=estimates)
+    body = mlp(len(keeps) + encoder.out.out_features, s.hidden, outputs, s.activation, last, rng)
     return Actor(body, mirror, encoder, keeps, s.activation)
+
+
+def truth_columns(critic: ObsGroup, names: Sequence[str]) -> list[int]:
+    """Where in the critic's observation the newest of what an encoder estimates is."""
+    at = {t.name: columns for t, columns in zip(critic.terms, critic.columns)}
+    for name in names:
+        if name not in at:
+            raise unknown("observation term", name, at, "estimate: the critic")
+    first = (critic.history - 1) * critic.frame
+    return [first + i for name in names for i in range(at[name].start, at[name].stop)]
 
 
 class PPO(PolicyLearner):
@@ -144,7 +161,8 @@ class PPO(PolicyLearner):
             else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
         )
         last = 0.01 if self.upon is None else 0.0
-        self.actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last)
+        self.truth = truth_columns(task.observations["critic"], s.estimate)
+        self.actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last, len(self.truth))
         self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
         self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
         self.see_critic = Normaliser(dims["critic"])
@@ -268,7 +286,8 @@ class PPO(PolicyLearner):
                 )
         else:
             self.rejected = 0
-        return dict(zip(("policy_loss", "value_loss", "entropy", "kl"), mean.tolist())) | {"rejected": self.rejected}
+        names = ("policy_loss", "value_loss", "entropy", *(["estimate_loss"] if len(self.truth) else []), "kl")
+        return dict(zip(names, mean.tolist())) | {"rejected": self.rejected}
 
     def _minibatches(self, r: Batch, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
         s = self.settings
@@ -309,10 +328,14 @@ class PPO(PolicyLearner):
         loss = s.value * value_loss
         if not self.waits:
             loss = loss + policy_loss - s.entropy * entropy
+        known = []
+        if self.actor.encoder is not None and len(self.truth):
+            known = [(unlikely(self.actor.encoder(obs), critic_obs[:, self.truth]) * weight).sum()]
+            loss = loss + known[0]
         gradients = torch.autograd.grad(loss, self.learned, allow_unused=True)
         with torch.no_grad():
             kl = (self.head.kl(old, old_log_sd, out) * weight).sum()
-        return gradients, torch.stack([policy_loss, value_loss, entropy, kl]).detach()
+        return gradients, torch.stack([policy_loss, value_loss, entropy, *known, kl]).detach()
 
     @property
     def waits(self) -> bool:
@@ -339,6 +362,9 @@ class PPO(PolicyLearner):
         """The actor as a policy."""
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
         actor = deepcopy(self.actor)  # learning goes on
+        if actor.encoder is not None and len(self.truth):
+            scale = torch.from_numpy(self.env.task.observations["critic"].scales)[self.truth]
+            actor.encoder.unit.copy_(torch.stack([self.see_critic.mean[self.truth], self.see_critic.sd[self.truth]]) / scale)
         if self.upon is None:
             return PolicyNet(contract, actor, scales)
         return PolicyNet(contract, actor, scales, self.upon.base.net, self.upon.settings.scale)
