@@ -26,14 +26,14 @@ from surefoot.estimate.abstract import Estimate, Estimator, EstimatorState
 from surefoot.estimate.legs import Leg, Legs
 from surefoot.estimate.settings import Contact, Delay, Noise, Start
 from surefoot.observation import ObsTerm
-from surefoot.rotation import matrix
+from surefoot.rotation import from_matrix, matrix
 
 G = np.array([0.0, 0.0, -9.81])  # m/s^2
 SURE = 1e-6  # rad, m: how well the place and heading are known that define the world's frame
 REST = 3.0  # m/s^2: an accelerometer within this of gravity shows which way is down
 IMU = ("base_ang_vel", "base_lin_acc")
 FORCES = ("foot_force", "joint_torque")
-FIXES = ("base_pos", "base_quat")
+FIXES = ("base_pos", "rotation")  # by kind of formula, whatever the term is called
 ROT, VEL, POS = slice(0, 3), slice(3, 6), slice(6, 9)
 
 
@@ -43,7 +43,7 @@ class InvariantFilter(Estimator):
 
     dt: float
     inputs: tuple[ObsTerm, ...]
-    """base_ang_vel, base_lin_acc (specific force); joint_pos, joint_vel, foot_force or joint_torque; base_pos, base_quat"""
+    """base_ang_vel, base_lin_acc (specific force); joint_pos, joint_vel, foot_force or joint_torque; fixes: base_pos, rotation"""
     legs: tuple[Leg, ...] = ()
     noise: Noise = Noise()
     start: Start = Start()
@@ -71,7 +71,8 @@ class InvariantFilter(Estimator):
     def at(self) -> dict[str, slice]:
         """Input -> its columns of a frame."""
         ends = np.cumsum([t.dim for t in self.inputs]).tolist()
-        return {t.name: slice(end - t.dim, end) for t, end in zip(self.inputs, ends)}
+        kinds = [t.formula.kind if t.formula is not None and t.formula.kind in FIXES else t.name for t in self.inputs]
+        return {kind: slice(end - t.dim, end) for kind, t, end in zip(kinds, self.inputs, ends)}
 
     @cached_property
     def feet(self) -> Legs | None:
@@ -172,7 +173,7 @@ class InvariantFilter(Estimator):
             c = self._contact(frame, R, J)
             slip = self._roll(x, R, frame, w, (h, J), s["contact"])
             R, x, b, P = self._stand(R, x, b, P, (h, J, c, s["contact"], slip))
-        if "base_pos" in self.at or "base_quat" in self.at or self.drag:
+        if self.drag or "base_pos" in self.at or "rotation" in self.at:
             R, x, b, P = self._fix(R, x, b, P, frame)
         return {"R": R, "x": x, "b": b, "P": P, "u": u, "contact": c, "age": s["age"] + 1.0}
 
@@ -182,8 +183,8 @@ class InvariantFilter(Estimator):
 
     def _level(self, frame: np.ndarray, acc: np.ndarray) -> np.ndarray:
         """Attitude at the beginning: as a fix says, or level by an accelerometer that is near rest."""
-        if "base_quat" in self.at:
-            return matrix(frame[:, self.at["base_quat"]])
+        if "rotation" in self.at:
+            return matrix(from_matrix(frame[:, self.at["rotation"]].reshape(-1, 3, 3)))
         size = np.sqrt((acc * acc).sum(1, keepdims=True))
         still = np.abs(size + G[2]) < REST
         return lie.upright(np.where(still, -acc / np.maximum(size, 1e-9), [0.0, 0.0, -1.0]))
@@ -304,8 +305,8 @@ class InvariantFilter(Estimator):
             place, H = x[:, 1] + R @ np.array(self.base), np.zeros((n, 3, N))
             H[:, :, ROT], H[:, :, POS] = -lie.skew(place), lie.EYE
             return H, place - frame[:, self.at[name]], self.noise.position**2 * lie.EYE
-        if name == "base_quat":
-            H, fix = np.zeros((n, 3, N)), matrix(frame[:, self.at[name]])
+        if name == "rotation":
+            H, fix = np.zeros((n, 3, N)), frame[:, self.at[name]].reshape(-1, 3, 3)
             H[:, :, ROT] = lie.EYE
             return H, lie.log(R @ fix.transpose(0, 2, 1)), self.noise.attitude**2 * lie.EYE
         H, acc = np.zeros((n, 2, N)), frame[:, self.at[IMU[1]]] - b[:, 3:]

@@ -106,11 +106,14 @@ def add_imu(spec: mujoco.MjSpec, base: str, site: str = "") -> str:
     return said
 
 
-def add_accelerometer(spec: mujoco.MjSpec) -> str:
-    """An accelerometer where the gyro is; it costs the engine the bodies' accelerations at every step."""
-    gyro = next(s for s in spec.sensors if s.name == "gyro")
-    spec.add_sensor(name="accelerometer", type=S.mjSENS_ACCELEROMETER, objtype=SITE, objname=gyro.objname)
-    return "accelerometer: a sensor at the gyro's site"
+def add_accelerometer(spec: mujoco.MjSpec, base: str = "") -> str:
+    """An accelerometer where the gyro is, or in the origin of the base; the engine then works out accelerations at every step."""
+    site = next((s.objname for s in spec.sensors if s.name == "gyro"), "")
+    if not site:
+        site = IMU if not any(s.name == IMU for s in spec.sites) else f"{IMU}_of_base"
+        body(spec, base).add_site(name=site, size=[0.005, 0.005, 0.005], group=5)
+    spec.add_sensor(name="accelerometer", type=S.mjSENS_ACCELEROMETER, objtype=SITE, objname=site)
+    return f"accelerometer: a sensor at {site}"
 
 
 def add_torque_sensors(spec: mujoco.MjSpec) -> str:
