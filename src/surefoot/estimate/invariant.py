@@ -34,6 +34,8 @@ REST = 3.0  # m/s^2: an accelerometer within this of gravity shows which way is 
 IMU = ("base_ang_vel", "base_lin_acc")
 FORCES = ("foot_force", "joint_torque")
 FIXES = ("base_pos", "rotation")  # by kind of formula, whatever the term is called
+ROLLS = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 0]])  # w @ ROLLS = w x (0, 0, 1)
+ONES, THREE = np.ones(3), np.ones(3, bool)
 ROT, VEL, POS = slice(0, 3), slice(3, 6), slice(6, 9)
 
 
@@ -113,6 +115,21 @@ class InvariantFilter(Estimator):
         q[M:] = np.repeat([self.noise.gyro_walk**2, self.noise.accel_walk**2], 3) * self.dt
         return q
 
+    @cached_property
+    def reach(self) -> np.ndarray:
+        """(2, 1) what an acceleration adds to velocity and place in a period."""
+        return np.array([[self.dt], [0.5 * self.dt**2]])
+
+    @cached_property
+    def steady(self) -> float:
+        """Of a foot's noise, what its velocity may show without slip: 4 sd^2 of joint speeds against the sd^2 of joints."""
+        return 4.0 * (self.noise.joint_vel / max(self.noise.joint, 1e-9)) ** 2
+
+    @cached_property
+    def alone(self) -> np.ndarray:
+        """What stands in the innovation's covariance for feet that do not count."""
+        return np.eye(3 * len(self.legs))
+
     # the contract of an estimator
 
     @property
@@ -153,14 +170,14 @@ class InvariantFilter(Estimator):
         x, P = np.zeros((n, 2 + k, 3)), np.zeros((n, N, N))
         level = self.noise.attitude or self.start.tilt
         sd = [level, level, self.noise.attitude or SURE, *[self.start.speed] * 3, *[self.noise.position or SURE] * 3, *[0] * 3 * k]
-        P[:, range(N), range(N)] = np.square([*sd, *[self.start.gyro_bias] * 3, *[self.start.accel_bias] * 3])
+        _diagonal(P)[:] = np.square([*sd, *[self.start.gyro_bias] * 3, *[self.start.accel_bias] * 3])
         if "base_pos" in self.at:
             x[:, 1] = frame[:, self.at["base_pos"]] - (R @ np.array(self.base))
         c = np.zeros((n, k))
         if self.feet is not None:
-            h, J = self.feet(frame[:, self.at["joint_pos"]] + self.home)
-            c = self._contact(frame, R, J)
-            self._land(x, P, R, h, self._foot_noise(R, J), np.ones((n, k), bool))
+            h, J, _ = self._seen(frame, R)
+            c = self._contact(frame, J)
+            self._land(x, P, h, self._foot_noise(J), np.ones((n, k), bool))
         return {"R": R, "x": x, "b": np.zeros((n, 6)), "P": P, "u": u, "contact": c, "age": np.ones(n)}
 
     def _step(self, s: EstimatorState, frame: np.ndarray) -> dict[str, np.ndarray]:
@@ -169,17 +186,17 @@ class InvariantFilter(Estimator):
         R, x, P = self._predict(s, w)
         b, c = s["b"], s["contact"]
         if self.feet is not None:
-            h, J = self.feet(frame[:, self.at["joint_pos"]] + self.home)
-            c = self._contact(frame, R, J)
-            slip = self._roll(x, R, frame, w, (h, J), s["contact"])
-            R, x, b, P = self._stand(R, x, b, P, (h, J, c, s["contact"], slip))
+            R, x, b, P, c = self._stand(R, x, b, P, (s["contact"], w, frame))
         if self.drag or "base_pos" in self.at or "rotation" in self.at:
             R, x, b, P = self._fix(R, x, b, P, frame)
         return {"R": R, "x": x, "b": b, "P": P, "u": u, "contact": c, "age": s["age"] + 1.0}
 
     def _imu(self, frame: np.ndarray) -> np.ndarray:
         """(n, 6) gyro and accelerometer."""
-        return np.concatenate([frame[:, self.at[IMU[0]]], frame[:, self.at[IMU[1]]]], 1)
+        gyro, acc = self.at[IMU[0]], self.at[IMU[1]]
+        if gyro.stop == acc.start:
+            return frame[:, gyro.start : acc.stop]
+        return np.concatenate([frame[:, gyro], frame[:, acc]], 1)
 
     def _level(self, frame: np.ndarray, acc: np.ndarray) -> np.ndarray:
         """Attitude at the beginning: as a fix says, or level by an accelerometer that is near rest."""
@@ -192,96 +209,112 @@ class InvariantFilter(Estimator):
     def _predict(self, s: EstimatorState, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """R, x and P after a period at rates w (n, 6), the mean of what was read at its ends, less biases."""
         dt, (M, _), x = self.dt, self.size, s["x"]
-        half = lie.rotation(0.5 * dt * w[:, :3])
+        n = len(x)
+        half = lie.rotation((0.5 * dt) * w[:, :3])
         mid = s["R"] @ half
-        f = (mid @ w[:, 3:, None])[..., 0] + G
-        F = self.drift.repeat(len(x), 0)
+        f = (mid @ w[:, 3:, None])[:, :, 0] + G
+        F = self.drift.repeat(n, 0)
         B, turn = F[:, :M, M:], -dt * mid
         B[:, ROT, :3] = turn
-        B[:, 3:, :3] = (x @ lie.SKEW).reshape(len(x), -1, 3) @ turn
+        B[:, 3:, :3] = (x @ lie.SKEW).reshape(n, M - 3, 3) @ turn
         B[:, VEL, 3:] = turn
-        B[:, POS, 3:] = 0.5 * dt * turn
+        B[:, POS, 3:] = (0.5 * dt) * turn
         P = F @ s["P"] @ F.transpose(0, 2, 1)
         P[:, :M, :M] += (B * self.driven) @ B.transpose(0, 2, 1)
-        _diagonal(P)[:] += self.walk
+        diagonal = _diagonal(P)
+        diagonal += self.walk
         new = x.copy()
-        new[:, 1] += dt * x[:, 0] + 0.5 * dt**2 * f
-        new[:, 0] += dt * f
+        new[:, :2] += self.reach * f[:, None]
+        new[:, 1] += dt * x[:, 0]
         return mid @ half, new, P
 
     # feet
 
-    def _contact(self, frame: np.ndarray, R: np.ndarray, J: np.ndarray) -> np.ndarray:
-        """(n, feet) probability that each bears."""
+    def _seen(self, frame: np.ndarray, R: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """In the world's frame: feet from the IMU on (n, feet, 3), dh/dq (n, feet, k, 3), and of both it and the axes (n, feet, k, 6)."""
+        assert self.feet is not None
+        out = self.feet.vectors(frame[:, self.at["joint_pos"]] + self.home)
+        n, legs, rows, _ = out.shape
+        world = (out.reshape(n, -1, 3) @ R.transpose(0, 2, 1)).reshape(n, legs, rows, 3)
+        both = world[:, :, 1:].reshape(n, legs, -1, 6)
+        return world[:, :, 0], both[..., :3], both
+
+    def _contact(self, frame: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """(n, feet) probability that each bears: 1 / (1 + exp(-z)) = (1 + tanh(z / 2)) / 2."""
         if "foot_force" in self.at:
             force = frame[:, self.at["foot_force"]]
         else:
-            force = self._pushed(frame[:, self.at["joint_torque"]], R, J)
-        return 1.0 / (1.0 + np.exp(np.clip((self.contact.least - force) / self.contact.width, -50.0, 50.0)))
+            force = self._pushed(frame[:, self.at["joint_torque"]], J)
+        return 0.5 + 0.5 * np.tanh((force - self.contact.least) * (0.5 / self.contact.width))
 
-    def _pushed(self, torque: np.ndarray, R: np.ndarray, J: np.ndarray) -> np.ndarray:
+    def _pushed(self, torque: np.ndarray, J: np.ndarray) -> np.ndarray:
         """(n, feet) N upward on each foot, from joint torques: tau = -J^T f, by least squares, legs without weight."""
         assert self.feet is not None
-        tau, A = torque[:, self.feet.order, None], J[..., :3]  # (n, feet, k, 1), (n, feet, k, 3)
-        At = A.transpose(0, 1, 3, 2)
-        f = -np.linalg.solve(At @ A + 1e-6 * lie.EYE, At @ tau)[..., 0]
-        return (f @ R[:, 2, :, None])[..., 0]
+        tau, Jt = self.feet.ordered(torque)[..., None], J.transpose(0, 1, 3, 2)  # (n, feet, k, 1), (n, feet, 3, k)
+        return -np.linalg.solve(Jt @ J + 1e-6 * lie.EYE, Jt @ tau)[..., 2, 0]
 
-    def _roll(
-        self, x: np.ndarray, R: np.ndarray, frame: np.ndarray, w: np.ndarray, kinematics: tuple[np.ndarray, np.ndarray], was: np.ndarray
-    ) -> np.ndarray:
-        """Feet that are balls roll on, in place; returns (n, feet) m^2/s^2, how fast each seems to slip along any axis.
+    def _moving(
+        self, x: np.ndarray, turn: np.ndarray, frame: np.ndarray, h: np.ndarray, both: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(n, feet, 3) m/s at which feet that are balls roll on, and (n, feet) m^2/s^2 at which they move besides.
 
-        A ball's middle moves by (turn rate of its link) x (radius up). What else a bearing foot moves is slip, as far as
-        it is more than joint speeds are wrong by: (|velocity|^2 - 4 sd^2) / 3.
+        A ball's middle moves by (turn rate of its link) x (radius up). `turn`: the base's turn rate, world frame.
         """
         assert self.feet is not None
-        h, J = kinematics
-        speed = (frame[:, self.at["joint_vel"]][:, self.feet.order][:, :, None] @ J)[:, :, 0]  # (n, feet, 6)
-        turn = w[:, None, :3]
-        rolled = ((speed[..., 3:] + turn) @ lie.skew(R[:, 2])) * self.feet.radius[:, None]
-        body = speed[..., :3] - h @ lie.skew(w[:, :3]) - rolled + x[:, :1] @ R  # R^T v + J q' + w x h - roll
-        allowed = 4.0 * self.noise.joint_vel**2 * (J[..., :3] ** 2).sum((-1, -2))
-        x[:, 2:] += (self.dt * (was > 0.5))[..., None] * (rolled @ R.transpose(0, 2, 1))
-        return np.maximum((body * body).sum(-1) - allowed, 0.0) / 3.0
+        speed = (self.feet.ordered(frame[:, self.at["joint_vel"]])[:, :, None] @ both)[:, :, 0]  # (n, feet, 6)
+        rolls = (speed[..., 3:] + turn) @ ROLLS * self.feet.radius[:, None]
+        slips = speed[..., :3] - h @ (turn @ lie.SKEW).reshape(-1, 3, 3) - rolls + x[:, :1]  # v + J q' + w x h - roll
+        return rolls, slips * slips @ ONES
 
-    def _foot_noise(self, R: np.ndarray, J: np.ndarray) -> np.ndarray:
+    def _foot_noise(self, J: np.ndarray) -> np.ndarray:
         """(n, feet, 3, 3) m^2, world frame: what the joints' readings are wrong by at each foot."""
-        W = (self.noise.joint * J[..., :3]) @ R.transpose(0, 2, 1)[:, None]
-        return W.transpose(0, 1, 3, 2) @ W + self.noise.foot**2 * lie.EYE
+        return self.noise.joint**2 * (J.transpose(0, 1, 3, 2) @ J) + self.noise.foot**2 * lie.EYE
 
     def _stand(
-        self, R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, feet: tuple[np.ndarray, ...]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Correct by the feet that stood before and stand now; those that land, or have slipped, are put down anew."""
-        h, J, c, was, slip = feet
-        k, M, n = len(self.legs), self.size[0], len(x)
-        N, bears = self._foot_noise(R, J), c > 0.5
-        slips = (self.noise.slip**2 + self.noise.free**2 * (1.0 - c) + slip) * self.dt**2
-        _diagonal(P)[:, 9:M] += np.repeat(slips, 3, 1)
-        r = x[:, 2:] - x[:, 1:2] - h @ R.transpose(0, 2, 1)  # (n, feet, 3)
-        HP = P[:, 9:M].reshape(n, k, 3, -1) - P[:, None, POS]
-        S = (HP[..., 9:M].reshape(n, k, 3, k, 3) - HP[..., None, POS]).reshape(n, 3 * k, 3 * k)
-        np.einsum("niaib->niab", S.reshape(n, k, 3, k, 3))[:] += N
-        near = (r * r <= self.contact.gate**2 * _diagonal(S).reshape(n, k, 3)).all(-1)
-        keep = bears & (was > 0.5) & near
-        if not keep.all():
-            on = np.repeat(keep, 3, 1)
-            S = np.where(on[:, :, None] & on[:, None], S, np.eye(3 * k))
-            HP, r = HP * keep[..., None, None], r * keep[..., None]
-        R, x, b, P = _corrected(R, x, b, P, HP.reshape(n, 3 * k, -1), S, r.reshape(n, 3 * k))
-        self._land(x, P, R, h, N, bears & ~keep)
-        return R, x, b, P
+        self, R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, rest: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, ...]:
+        """Correct by the feet that stood before and stand now; those that land, or have slipped, are put down anew.
 
-    def _land(self, x: np.ndarray, P: np.ndarray, R: np.ndarray, h: np.ndarray, N: np.ndarray, new: np.ndarray) -> None:
+        A foot that moves by more than joint speeds are wrong by slips: its variance grows by (|velocity|^2 - 4 sd^2) / 3.
+        """
+        was, w, frame = rest
+        k, M, n, dt2 = len(self.legs), self.size[0], len(x), self.dt**2
+        h, J, both = self._seen(frame, R)
+        N, c, stood = self._foot_noise(J), self._contact(frame, J), was > 0.5
+        rolls, moves = self._moving(x, w[:, None, :3] @ R.transpose(0, 2, 1), frame, h, both)
+        x[:, 2:] += (self.dt * stood)[..., None] * rolls
+        still = N.reshape(n, k, 9)[:, :, ::4] @ ONES - 3.0 * self.noise.foot**2
+        slip = np.maximum(moves - self.steady * still, 0.0)
+        slips = (self.noise.slip**2 * dt2 + (self.noise.free**2 * dt2) * (1.0 - c)) + (dt2 / 3.0) * slip
+        feet = _diagonal(P)[:, 9:M].reshape(n, k, 3)
+        feet += slips[..., None]
+        r = x[:, 2:] - x[:, 1:2] - h  # (n, feet, 3)
+        HP = P[:, 9:M].reshape(n, k, 3, -1) - P[:, None, POS]
+        S = HP[..., 9:M].reshape(n, k, 3, k, 3) - HP[..., None, POS]
+        own = np.einsum("niaib->niab", S)
+        own += N
+        S = S.reshape(n, 3 * k, 3 * k)
+        bears = c > 0.5
+        keep = bears & stood & (r * r <= self.contact.gate**2 * _diagonal(S).reshape(n, k, 3)).all(-1)
+        if not keep.all():
+            on = keep[..., None] & THREE
+            S = np.where(on.reshape(n, -1, 1) & on.reshape(n, 1, -1), S, self.alone)
+            HP, r = HP * on[..., None], r * on
+        R, x, b, P = _corrected(R, x, b, P, HP.reshape(n, 3 * k, -1), S, r.reshape(n, 1, 3 * k))
+        new = bears & ~keep
+        if new.any():
+            self._land(x, P, self._seen(frame, R)[0], N, new)
+        return R, x, b, P, c
+
+    def _land(self, x: np.ndarray, P: np.ndarray, h: np.ndarray, N: np.ndarray, new: np.ndarray) -> None:
         """Put feet `new` (n, feet) down where they are, in place: xi_d = xi_p + R J n."""
         for i in np.flatnonzero(new.any(0)):
             rows, d = np.flatnonzero(new[:, i]), slice(9 + 3 * i, 12 + 3 * i)
-            own, foot = P[rows], R[rows] @ h[rows, i, :, None]
+            own = P[rows]
             own[:, d] = own[:, POS]
             own[:, :, d] = own[:, :, POS]
             own[:, d, d] += N[rows, i]
-            P[rows], x[rows, 2 + i] = own, x[rows, 1] + foot[..., 0]
+            P[rows], x[rows, 2 + i] = own, x[rows, 1] + h[rows, i]
 
     # fixes and drag
 
@@ -293,7 +326,7 @@ class InvariantFilter(Estimator):
             if name in self.at or (name == "drag" and self.drag):
                 H, r, N = self.measured(name, R, x, b, frame)
                 HP = H @ P
-                R, x, b, P = _corrected(R, x, b, P, HP, HP @ H.transpose(0, 2, 1) + N, r)
+                R, x, b, P = _corrected(R, x, b, P, HP, HP @ H.transpose(0, 2, 1) + N, r[:, None])
         return R, x, b, P
 
     def measured(
@@ -378,16 +411,17 @@ class InvariantFilter(Estimator):
 
 
 def _diagonal(P: np.ndarray) -> np.ndarray:
-    """(n, N) view."""
-    return np.einsum("nii->ni", P)
+    """(n, N) view of what is laid out row by row."""
+    n, N, _ = P.shape
+    return P.reshape(n, -1)[:, :: N + 1]
 
 
 def _corrected(
     R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, HP: np.ndarray, S: np.ndarray, r: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """After a measurement with residual r (n, m): X <- exp(-K r) X, b <- b - K r, P <- P - K H P, kept symmetric."""
+    """After a measurement with residual r (n, 1, m): X <- exp(-K r) X, b <- b - K r, P <- P - K H P, kept symmetric."""
     K = np.linalg.solve(S, HP)  # (n, m, N), transposed
-    xi = -(r[:, None] @ K)[:, 0]
+    xi = (-r @ K)[:, 0]
     P = P - HP.transpose(0, 2, 1) @ K
     P = 0.5 * (P + P.transpose(0, 2, 1))
     M = 3 + 3 * x.shape[1]

@@ -107,20 +107,36 @@ class Legs:
         still = np.tile([0.0, 0, 0, 0, 0, 0, 1], (self.deep - len(leg.joints), 1))
         return np.concatenate([still, leg.rows])
 
-    def __call__(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of joint positions (n, joints): feet (n, legs, 3) and (n, legs, k, 6): dh/dq and axis of each joint."""
-        q = q[:, self.order]
+    def ordered(self, x: np.ndarray) -> np.ndarray:
+        """(n, joints) -> (n, legs, k), by leg."""
+        return x.reshape(-1, len(self.legs), self.deep) if self.in_order else x[:, self.order]
+
+    @cached_property
+    def in_order(self) -> bool:
+        return bool(np.array_equal(self.order.ravel(), np.arange(len(self.joints))))
+
+    @cached_property
+    def sliding(self) -> bool:
+        return bool(self.slides.any())
+
+    def vectors(self, q: np.ndarray) -> np.ndarray:
+        """Of joint positions (n, joints): (n, legs, 1 + 2 k, 3) the foot, then each joint's dh/dq and axis."""
+        q = self.ordered(q)
         m = np.empty((*q.shape, 3))
         m[..., 0] = 1.0
         np.cos(q, out=m[..., 1])
         np.sin(q, out=m[..., 2])
-        if self.slides.any():
+        if self.sliding:
             m[:, self.slides, 1], m[:, self.slides, 2] = q[:, self.slides], 0.0
-        z = m[:, :, 0]
+        z, n, legs = m[:, :, 0], len(q), len(self.legs)
         for i in range(1, self.deep):
-            z = (z[..., None] * m[:, :, i, None]).reshape(*z.shape[:2], -1)
-        out = (self.table @ z[..., None])[..., 0]
-        return out[..., :3], out[..., 3:].reshape(*q.shape, 6)
+            z = (z[..., None] * m[:, :, i, None]).reshape(n, legs, -1)
+        return (self.table @ z[..., None]).reshape(n, legs, -1, 3)
+
+    def __call__(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same as feet (n, legs, 3), and (n, legs, k, 6): dh/dq and axis of each joint."""
+        out = self.vectors(q)
+        return out[:, :, 0], out[:, :, 1:].reshape(*out.shape[:2], self.deep, 6)
 
 
 def _table(links: np.ndarray, tip: np.ndarray) -> np.ndarray:

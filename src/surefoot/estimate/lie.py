@@ -19,23 +19,27 @@ def skew(x: np.ndarray) -> np.ndarray:
     return (x @ SKEW).reshape(*x.shape, 3)
 
 
-def exp(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(r) and L(r) of rotation vectors (n, 3): (n, 3, 3) each."""
-    S = skew(r)
-    t2 = (r * r).sum(-1)[:, None, None]
+def _coefficients(r: np.ndarray) -> tuple[np.ndarray, ...]:
+    """S, r r^T, t^2 and t, cos t, A, B of rotation vectors (n, 3); S^2 = r r^T - t^2 I. Every call counts: a robot has one row."""
+    column, row = r[:, :, None], r[:, None]
+    t2 = row @ column
     t = np.sqrt(t2 + 1e-16)  # below 1e-8 the first terms of the series are exact to the last bit or two
-    A = np.sin(t) / t
-    B = 2.0 * (np.sin(0.5 * t) / t) ** 2
-    C = np.where(t > 1e-2, (1.0 - A) / (t * t), 1 / 6 - t2 / 120)
-    S2 = S @ S
-    return EYE + A * S + B * S2, EYE + B * S + C * S2
+    half = np.sin(0.5 * t)
+    double = 2.0 * half * half
+    return (r @ SKEW).reshape(-1, 3, 3), column * row, t2, 1.0 - double, np.sin(t) / t, double / (t * t)
 
 
 def rotation(r: np.ndarray) -> np.ndarray:
-    """exp(r) alone."""
-    S, t = skew(r), np.sqrt((r * r).sum(-1) + 1e-16)[:, None, None]
-    half = np.sin(0.5 * t) / t
-    return EYE + (np.sin(t) / t) * S + (2.0 * half * half) * (S @ S)
+    """exp(r) of rotation vectors (n, 3)."""
+    S, rr, _, cosine, A, B = _coefficients(r)
+    return cosine * EYE + A * S + B * rr
+
+
+def exp(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """exp(r) and L(r) of rotation vectors (n, 3): (n, 3, 3) each."""
+    S, rr, t2, cosine, A, B = _coefficients(r)
+    C = (1.0 - A) / t2 if t2.min() > 1e-4 else np.where(t2 > 1e-4, (1.0 - A) / np.maximum(t2, 1e-16), 1 / 6 - t2 / 120)
+    return cosine * EYE + A * S + B * rr, A * EYE + B * S + C * rr  # 1 - C t^2 = A
 
 
 def log(R: np.ndarray) -> np.ndarray:
