@@ -367,6 +367,11 @@ class ObsGroup:
         found = [name for t in terms if t.formula is not None for name in t.formula.needs]
         return tuple(dict.fromkeys([*found, *(["time"] if self.estimator is not None else [])]))
 
+    def sources(self, term: ObsTerm) -> tuple[ObsTerm, ...]:
+        """The terms that follow from readings and that one follows from: itself, or what its estimator reads."""
+        estimated = term.formula is not None and term.formula.estimate and self.estimator is not None
+        return self.estimator.inputs if estimated and self.estimator is not None else (term,)
+
     @cached_property
     def measured(self) -> "ObsGroup":
         """Its terms, and after them those its estimator reads besides: one sensor's noise is one, whoever reads it."""

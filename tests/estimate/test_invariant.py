@@ -15,7 +15,7 @@ from surefoot.estimate.abstract import begun
 from surefoot.estimate.invariant import G, InvariantFilter
 from surefoot.estimate.kinds import from_json, terms_of
 from surefoot.estimate.legs import Leg
-from surefoot.estimate.settings import Contact, Delay, Noise, Start
+from surefoot.estimate.settings import Contact, Delay, Deviations, Start
 from surefoot.observation import Formula, ObsTerm
 from surefoot.rng import stream
 
@@ -33,10 +33,10 @@ INPUTS = (
 )  # fmt: skip
 FIXES = (ObsTerm("position_error", Formula("base_pos"), 3), ObsTerm("rotation", Formula("rotation"), 9))
 WALKER = InvariantFilter(
-    DT, INPUTS, LEGS, Noise(gyro=0.02, accel=0.1, joint=0.002, foot=0.0, slip=0.005, gyro_walk=1e-5, accel_walk=1e-5)
+    DT, INPUTS, LEGS, Deviations(gyro=0.02, accel=0.1, joint=0.002, foot=0.0, slip=0.005, gyro_walk=1e-5, accel_walk=1e-5)
 )
 FLYER = InvariantFilter(
-    DT, (*INPUTS[:2], *FIXES), noise=Noise(gyro=0.02, accel=0.1, position=0.005, attitude=0.01, gyro_walk=1e-5, accel_walk=1e-5)
+    DT, (*INPUTS[:2], *FIXES), sd=Deviations(gyro=0.02, accel=0.1, position=0.005, attitude=0.01, gyro_walk=1e-5, accel_walk=1e-5)
 )
 
 
@@ -159,7 +159,7 @@ def test_errors_are_the_same_from_any_heading_and_place():
     far = np.outer(np.arange(n), [5.0, -3.0, 0.0])
     truth = Truth(1, T, lively=2.0)
     frames = np.repeat(truth.walked(), n, 1)
-    f = replace(WALKER, start=Start(gyro_bias=0.0, accel_bias=0.0), noise=replace(WALKER.noise, gyro_walk=0, accel_walk=0))
+    f = replace(WALKER, start=Start(gyro_bias=0.0, accel_bias=0.0), sd=replace(WALKER.sd, gyro_walk=0, accel_walk=0))
     s = {k: v.copy() for k, v in f.step(f.init(n), frames[0]).items()}
     xi = np.tile([0.3, -0.2, 0.4, 0.5, 0.2, -0.3], (n, 1))
     s["R"], s["x"][:, :1] = lie.moved(s["R"], s["x"][:, :1], xi[:, :3], xi[:, None, 3:])
@@ -194,7 +194,7 @@ def test_jacobians_of_biases_are_those_of_finite_differences_to_second_order():
             B[:, :, i] = np.concatenate([lie.log(eta), (x1 - x0 @ eta.transpose(0, 2, 1)).reshape(n, 6)], 1) / 1e-6
         P = np.zeros((n, 15, 15))
         P[:, range(9, 15), range(9, 15)] = 1.0
-        quiet = replace(f, noise=replace(f.noise, gyro=0, accel=0, gyro_walk=0, accel_walk=0))
+        quiet = replace(f, sd=replace(f.sd, gyro=0, accel=0, gyro_walk=0, accel_walk=0))
         found = quiet._predict(s | {"P": P}, w)[2][:, :9, 9:]
         off.append(np.abs(found - B).max())
     assert off[0] < 12 * 0.02**2 and off[1] < off[0] / 3.5
@@ -217,12 +217,12 @@ def test_jacobians_of_measurements_are_those_of_finite_differences(name):
 
 def noisy(frames, f, seed):
     rng, sd = stream(seed, "noise"), np.zeros(frames.shape[2])
-    sd[:3], sd[3:6] = f.noise.gyro, f.noise.accel
+    sd[:3], sd[3:6] = f.sd.gyro, f.sd.accel
     if f.legs:
-        sd[6:18] = f.noise.joint
+        sd[6:18] = f.sd.joint
     else:
-        sd[6:9] = f.noise.position
-        turn = lie.exp(f.noise.attitude * rng.normal(size=(frames[..., 0].size, 3)))[0]
+        sd[6:9] = f.sd.position
+        turn = lie.exp(f.sd.attitude * rng.normal(size=(frames[..., 0].size, 3)))[0]
         frames[..., 9:] = (frames[..., 9:].reshape(-1, 3, 3) @ turn).reshape(*frames.shape[:2], 9)
     return frames + sd * rng.normal(size=frames.shape)
 
@@ -231,7 +231,7 @@ def noisy(frames, f, seed):
 def test_errors_are_as_large_as_the_covariance_says(f, made):
     """NEES of velocity and of tilt, averaged over 400 robots that begin as the filter believes, is chi-squared."""
     n, T, start, rng = 400, 200, f.start, stream(6, "start")
-    f = replace(f, noise=replace(f.noise, slip=1e-4))
+    f = replace(f, sd=replace(f.sd, slip=1e-4))
     tilt = lie.exp(rng.normal(size=(n, 3)) * [start.tilt, start.tilt, 0] * (0.0 if not f.legs else 1.0))[0]
     v = rng.normal(size=(n, 3)) * start.speed
     truth = Truth(n, T, start=(tilt, v, np.zeros((n, 3))))
@@ -269,7 +269,7 @@ def test_a_foot_that_slips_is_put_down_anew_and_hardly_misleads():
     slid = np.maximum(np.arange(400) - 200, 0)[:, None] * DT * 0.5
     frames[:, 0, 6:9] += np.einsum("tji,j->ti", truth.R[:, 0], [1.0, 0, 0]) * slid
     frames[200:, 0, 18:21] += np.einsum("tji,j->ti", truth.R[200:, 0], [0.5, 0, 0])
-    wide = replace(WALKER, contact=replace(WALKER.contact, gate=1e6), noise=replace(WALKER.noise, joint_vel=1e3))
+    wide = replace(WALKER, contact=replace(WALKER.contact, gate=1e6), sd=replace(WALKER.sd, joint_vel=1e3))
     off = [np.abs(values(f, run(f, frames), "base_lin_vel") - truth.body)[200:].max() for f in (WALKER, wide)]
     assert off[0] < 0.02 and off[1] > 5 * off[0]
 
@@ -279,7 +279,7 @@ def test_a_ball_foot_that_rolls_is_followed():
     leg = Leg("a", ("pitch",), (0.0, 0, 0, 0, 1, 0, 0, 0, 0, -0.3), radius=0.05)
     f = InvariantFilter(
         DT, (*INPUTS[:2], ObsTerm("joint_pos", Formula("joint_pos", ("pitch",)), 1), ObsTerm("joint_vel", Formula("joint_vel", ("pitch",)), 1),
-             ObsTerm("foot_force", Formula("reading", reading="touch"), 1)), (leg,), Noise(slip=1e-3, joint=1e-3, foot=1e-3), delay=Delay(),
+             ObsTerm("foot_force", Formula("reading", reading="touch"), 1)), (leg,), Deviations(slip=1e-3, joint=1e-3, foot=1e-3), delay=Delay(),
     )  # fmt: skip
     t, rate = DT * np.arange(40), 0.5
     q = rate * (t - 0.4)  # the leg swings back under a base that stays level: hip = ball + 0.3 (sin q, cos q)
@@ -334,8 +334,8 @@ def test_it_is_the_same_out_of_json_and_refused_where_it_cannot_be():
     assert np.array_equal(run(again, frames)[-1]["P"], run(WALKER, frames)[-1]["P"])
     plain = WALKER.to_json()
     for change, said in (
-        ({"kind": "particle"}, "kind"), ({"dt": 0}, "dt: expected 0 to 1 s"), ({"noise": {"gyro": -1}}, "gyro: expected a number from 0"),
-        ({"noise": {"gyr": 1}}, "gyr"), ({"inputs": plain["inputs"][1:]}, "base_ang_vel"), ({"base": [1, 2]}, "base: expected 3 numbers"),
+        ({"kind": "particle"}, "kind"), ({"dt": 0}, "dt: expected 0 to 1 s"), ({"sd": {"gyro": -1}}, "gyro: expected a number from 0"),
+        ({"sd": {"gyr": 1}}, "gyr"), ({"inputs": plain["inputs"][1:]}, "base_ang_vel"), ({"base": [1, 2]}, "base: expected 3 numbers"),
         ({"inputs": plain["inputs"][:-1]}, "foot_force or joint_torque"), ({"legs": 4}, "legs: expected a list"),
     ):  # fmt: skip
         with pytest.raises(SurefootError, match=said):

@@ -92,9 +92,14 @@ def begun(s: EstimatorState, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def over_time(estimator: Estimator, frames: np.ndarray, wanted: Sequence[str], begins: np.ndarray) -> dict[str, np.ndarray]:
-    """Of one robot whose frames (T, width) follow each other: (T, d) of each reading; it begins anew in rows `begins` (T,) bool."""
+    """Of one robot whose frames (T, width) follow each other: (T, d) of each reading; it begins anew in rows `begins` (T,) bool.
+
+    A frame that was lost, or part of it, changes nothing; before the first whole one there is no estimate.
+    """
     s, rows = estimator.init(1), []
+    blank = {w: np.full((1, estimator.quantities[w.partition("/")[2]][0]), np.nan) for w in wanted}
     for frame, begin in zip(frames, begins):
-        s = estimator.step(estimator.init(1) if begin else s, frame[None])
-        rows.append(estimator.readings(s, wanted))
+        s = estimator.init(1) if begin else s
+        s = estimator.step(s, frame[None]) if np.isfinite(frame).all() else s
+        rows.append(estimator.readings(s, wanted) if any(v.any() for v in s.values()) else blank)
     return {w: np.concatenate([r[w] for r in rows]) for w in wanted}

@@ -24,7 +24,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.estimate import lie
 from surefoot.estimate.abstract import Estimate, Estimator, EstimatorState
 from surefoot.estimate.legs import Leg, Legs
-from surefoot.estimate.settings import Contact, Delay, Noise, Start
+from surefoot.estimate.settings import Contact, Delay, Deviations, Start
 from surefoot.observation import ObsTerm
 from surefoot.rotation import from_matrix, matrix
 
@@ -47,7 +47,7 @@ class InvariantFilter(Estimator):
     inputs: tuple[ObsTerm, ...]
     """base_ang_vel, base_lin_acc (specific force); joint_pos, joint_vel, foot_force or joint_torque; fixes: base_pos, rotation"""
     legs: tuple[Leg, ...] = ()
-    noise: Noise = Noise()
+    sd: Deviations = Deviations()
     start: Start = Start()
     contact: Contact = Contact()
     delay: Delay = Delay()
@@ -105,14 +105,14 @@ class InvariantFilter(Estimator):
     @cached_property
     def driven(self) -> np.ndarray:
         """(6,) variances of an IMU's reading."""
-        return np.repeat([self.noise.gyro**2, self.noise.accel**2], 3)
+        return np.repeat([self.sd.gyro**2, self.sd.accel**2], 3)
 
     @cached_property
     def walk(self) -> np.ndarray:
         """(N,) variances that a period adds to what nothing drives."""
         M, N = self.size
         q = np.zeros(N)
-        q[M:] = np.repeat([self.noise.gyro_walk**2, self.noise.accel_walk**2], 3) * self.dt
+        q[M:] = np.repeat([self.sd.gyro_walk**2, self.sd.accel_walk**2], 3) * self.dt
         return q
 
     @cached_property
@@ -123,7 +123,7 @@ class InvariantFilter(Estimator):
     @cached_property
     def steady(self) -> float:
         """Of a foot's noise, what its velocity may show without slip: 4 sd^2 of joint speeds against the sd^2 of joints."""
-        return 4.0 * (self.noise.joint_vel / max(self.noise.joint, 1e-9)) ** 2
+        return 4.0 * (self.sd.joint_vel / max(self.sd.joint, 1e-9)) ** 2
 
     @cached_property
     def alone(self) -> np.ndarray:
@@ -168,8 +168,8 @@ class InvariantFilter(Estimator):
         u = self._imu(frame)
         R = self._level(frame, u[:, 3:])
         x, P = np.zeros((n, 2 + k, 3)), np.zeros((n, N, N))
-        level = self.noise.attitude or self.start.tilt
-        sd = [level, level, self.noise.attitude or SURE, *[self.start.speed] * 3, *[self.noise.position or SURE] * 3, *[0] * 3 * k]
+        level = self.sd.attitude or self.start.tilt
+        sd = [level, level, self.sd.attitude or SURE, *[self.start.speed] * 3, *[self.sd.position or SURE] * 3, *[0] * 3 * k]
         _diagonal(P)[:] = np.square([*sd, *[self.start.gyro_bias] * 3, *[self.start.accel_bias] * 3])
         if "base_pos" in self.at:
             x[:, 1] = frame[:, self.at["base_pos"]] - (R @ np.array(self.base))
@@ -268,7 +268,7 @@ class InvariantFilter(Estimator):
 
     def _foot_noise(self, J: np.ndarray) -> np.ndarray:
         """(n, feet, 3, 3) m^2, world frame: what the joints' readings are wrong by at each foot."""
-        return self.noise.joint**2 * (J.transpose(0, 1, 3, 2) @ J) + self.noise.foot**2 * lie.EYE
+        return self.sd.joint**2 * (J.transpose(0, 1, 3, 2) @ J) + self.sd.foot**2 * lie.EYE
 
     def _stand(
         self, R: np.ndarray, x: np.ndarray, b: np.ndarray, P: np.ndarray, rest: tuple[np.ndarray, ...]
@@ -283,9 +283,9 @@ class InvariantFilter(Estimator):
         N, c, stood = self._foot_noise(J), self._contact(frame, J), was > 0.5
         rolls, moves = self._moving(x, w[:, None, :3] @ R.transpose(0, 2, 1), frame, h, both)
         x[:, 2:] += (self.dt * stood)[..., None] * rolls
-        still = N.reshape(n, k, 9)[:, :, ::4] @ ONES - 3.0 * self.noise.foot**2
+        still = N.reshape(n, k, 9)[:, :, ::4] @ ONES - 3.0 * self.sd.foot**2
         slip = np.maximum(moves - self.steady * still, 0.0)
-        slips = (self.noise.slip**2 * dt2 + (self.noise.free**2 * dt2) * (1.0 - c)) + (dt2 / 3.0) * slip
+        slips = (self.sd.slip**2 * dt2 + (self.sd.free**2 * dt2) * (1.0 - c)) + (dt2 / 3.0) * slip
         feet = _diagonal(P)[:, 9:M].reshape(n, k, 3)
         feet += slips[..., None]
         r = x[:, 2:] - x[:, 1:2] - h  # (n, feet, 3)
@@ -337,15 +337,15 @@ class InvariantFilter(Estimator):
         if name == "base_pos":
             place, H = x[:, 1] + R @ np.array(self.base), np.zeros((n, 3, N))
             H[:, :, ROT], H[:, :, POS] = -lie.skew(place), lie.EYE
-            return H, place - frame[:, self.at[name]], self.noise.position**2 * lie.EYE
+            return H, place - frame[:, self.at[name]], self.sd.position**2 * lie.EYE
         if name == "rotation":
             H, fix = np.zeros((n, 3, N)), frame[:, self.at[name]].reshape(-1, 3, 3)
             H[:, :, ROT] = lie.EYE
-            return H, lie.log(R @ fix.transpose(0, 2, 1)), self.noise.attitude**2 * lie.EYE
+            return H, lie.log(R @ fix.transpose(0, 2, 1)), self.sd.attitude**2 * lie.EYE
         H, acc = np.zeros((n, 2, N)), frame[:, self.at[IMU[1]]] - b[:, 3:]
         H[:, :, VEL], H[:, 0, M + 3], H[:, 1, M + 4] = self.drag * R.transpose(0, 2, 1)[:, :2], -1.0, -1.0
         r = self.drag * (x[:, :1] @ R)[:, 0, :2] + acc[:, :2]
-        return H, r, self.noise.accel**2 * np.eye(2)
+        return H, r, self.sd.accel**2 * np.eye(2)
 
     # what it tells
 
@@ -405,7 +405,7 @@ class InvariantFilter(Estimator):
         return Estimate(p, (p * (1 - p))[..., None] * np.eye(p.shape[1]))
 
     def to_json(self) -> dict[str, Any]:
-        parts = {k: getattr(self, k).to_json() for k in ("noise", "start", "contact", "delay")}
+        parts = {k: getattr(self, k).to_json() for k in ("sd", "start", "contact", "delay")}
         rows = {"inputs": [t.to_json() for t in self.inputs], "legs": [leg.to_json() for leg in self.legs]}
         return {"kind": "invariant", "dt": self.dt, **rows, **parts, "drag": self.drag, "base": list(self.base)}
 

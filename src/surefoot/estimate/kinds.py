@@ -6,11 +6,11 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.estimate.abstract import Estimator
 from surefoot.estimate.invariant import InvariantFilter
 from surefoot.estimate.legs import Leg
-from surefoot.estimate.settings import Contact, Delay, Noise, Start
+from surefoot.estimate.settings import Contact, Delay, Deviations, Start
 from surefoot.observation import Formula, ObsTerm
 from surefoot.typed import known_fields, real
 
-PARTS: dict[str, Any] = {"noise": Noise, "start": Start, "contact": Contact, "delay": Delay}
+PARTS: dict[str, Any] = {"sd": Deviations, "start": Start, "contact": Contact, "delay": Delay}
 MOST = 16  # legs, inputs
 
 

@@ -32,7 +32,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Noise(Numbers):
+class Deviations(Numbers):
     """Of one reading each, and how fast what is constant may change."""
 
     gyro: float = 0.1

@@ -93,7 +93,14 @@ def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int 
     terms = tuple(known[name] for name in names)
     asks = any(t.formula is not None and t.formula.estimate for t in terms)
     actor = ObsGroup(terms, history, estimator=task.estimator if asks else None)
-    return replace(task, observations={**task.observations, "actor": actor}, trial=trial)
+    others = {g: _without_estimates(group, actor) for g, group in task.observations.items()}
+    return replace(task, observations={**others, "actor": actor}, trial=trial)
+
+
+def _without_estimates(group: ObsGroup, actor: ObsGroup) -> ObsGroup:
+    """A group whose estimates are those that the actor has: nobody else asks the estimator."""
+    kept = tuple(t for t in group.terms if t.formula is None or not t.formula.estimate or t.formula.estimate in actor.estimates)
+    return group if len(kept) == len(group.terms) else replace(group, terms=kept, estimator=None)
 
 
 def for_contract(task: Task, contract: Contract) -> Task:

@@ -10,7 +10,7 @@ from surefoot.estimate.abstract import Estimator
 from surefoot.estimate.invariant import InvariantFilter
 from surefoot.estimate.kinds import terms_of
 from surefoot.estimate.legs import Leg
-from surefoot.estimate.settings import Contact, Delay, Noise, Start
+from surefoot.estimate.settings import Contact, Delay, Deviations, Start
 from surefoot.observation import ObsTerm
 from surefoot.sim.anatomy.links import Links, posed
 from surefoot.sim.model import edits
@@ -41,8 +41,8 @@ def legged_filter(body: Body, timing: Timing, contacts: str = "foot_force") -> I
 
 def flight_filter(rates: ObsTerm, at: ObsTerm, turned: ObsTerm, timing: Timing) -> InvariantFilter:
     """Of a multirotor with an IMU in its base's origin, whose place and attitude others measure."""
-    noise = Noise(gyro=rates.noise, accel=0.5, position=at.noise, attitude=turned.noise)
-    return InvariantFilter(timing.period, (rates, obs.base_lin_acc(), at, turned), noise=noise, start=Start(speed=1.0))
+    sd = Deviations(gyro=rates.noise, accel=0.5, position=at.noise, attitude=turned.noise)
+    return InvariantFilter(timing.period, (rates, obs.base_lin_acc(), at, turned), sd=sd, start=Start(speed=1.0))
 
 
 def with_sensors(spec: mujoco.MjSpec) -> None:
