@@ -86,10 +86,14 @@ class Env:
         self.actor = task.observations["actor"]
         self.measured, self.estimator = self.actor.measured, self.actor.estimator
         others = {} if task.estimator is None else {"estimator": ObsGroup(task.estimator.inputs)}
-        self.sensor_errors = SensorErrors(world.params, {**task.observations, **others, "actor": self.measured}, first, n)
+        self.sensor_errors = SensorErrors(
+            world.params, {**task.observations, **others, "actor": self.measured}, first, n
+        )
         self.estimator_state = {} if self.estimator is None else dict(self.estimator.init(n))
         self.estimates = {k: np.zeros((n, t.dim)) for t in self.actor.terms if t.formula and (k := t.formula.estimate)}
-        self.input_columns = _columns(self.measured, [] if self.estimator is None else [t.name for t in self.estimator.inputs])
+        self.input_columns = _columns(
+            self.measured, [] if self.estimator is None else [t.name for t in self.estimator.inputs]
+        )
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]

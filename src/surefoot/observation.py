@@ -358,7 +358,9 @@ class ObsGroup:
     @cached_property
     def estimates(self) -> tuple[str, ...]:
         """Readings of the estimator that terms take."""
-        return tuple(dict.fromkeys(t.formula.estimate for t in self.terms if t.formula is not None and t.formula.estimate))
+        return tuple(
+            dict.fromkeys(t.formula.estimate for t in self.terms if t.formula is not None and t.formula.estimate)
+        )
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
@@ -382,13 +384,17 @@ class ObsGroup:
     def inputs(self, r: Readings) -> np.ndarray:
         """(n, width) what the estimator reads, in units."""
         assert self.estimator is not None
-        return np.concatenate([np.asarray(t.formula(r), float) for t in self.estimator.inputs if t.formula is not None], 1)
+        return np.concatenate(
+            [np.asarray(t.formula(r), float) for t in self.estimator.inputs if t.formula is not None], 1
+        )
 
     def _estimated(self, r: Readings, n: int) -> Readings:
         """Readings with the estimates of rows that follow each other; an episode begins with the first, and at time 0."""
         assert self.estimator is not None
         if n == 1:
-            raise SurefootError("estimate: one row of readings: an estimate follows from those before it; expected a Live group")
+            raise SurefootError(
+                "estimate: one row of readings: an estimate follows from those before it; expected a Live group"
+            )
         begins = np.asarray(r.reading("time")).reshape(-1) == 0.0
         return Also(r, over_time(self.estimator, self.inputs(r), self.estimates, begins))
 
@@ -418,7 +424,9 @@ class ObsGroup:
         own, e = {t.name: t for t in self.terms}, self.estimator
         for t in e.inputs if e is not None else ():
             if t.formula is None or (t.name in own and own[t.name].formula != t.formula):
-                raise SurefootError(f"{where}: estimator: {t.name}: expected the formula that the term of this name has")
+                raise SurefootError(
+                    f"{where}: estimator: {t.name}: expected the formula that the term of this name has"
+                )
         for t in self.terms:
             f = t.formula
             if f is None or not f.estimate:

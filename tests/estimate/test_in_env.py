@@ -165,9 +165,9 @@ def test_estimates_are_chosen_by_name():
 
 
 def test_contacts_from_torques_agree_with_touch_sensors_of_a_standing_robot():
+    from surefoot.sim.model.edits import Timing
     from surefoot.tasks.build.legged import Body, read_legged
     from surefoot.tasks.ready import walk
-    from surefoot.sim.model.edits import Timing
 
     body = Body(TASK.robot, read_legged(Robot.text(walk.xml(), "quadruped"))[0])
     f = legged_filter(body, Timing(steps=4), "joint_torque")

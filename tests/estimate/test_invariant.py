@@ -23,7 +23,11 @@ DT, FEET = 0.02, 4
 CORNERS = np.array([[0.2, 0.15, -0.3], [0.2, -0.15, -0.3], [-0.2, 0.15, -0.3], [-0.2, -0.15, -0.3]])
 NAMES = tuple(f"{foot}{axis}" for foot in range(FEET) for axis in "xyz")
 LEGS = tuple(
-    Leg(str(i), NAMES[3 * i : 3 * i + 3], tuple([*np.hstack([np.zeros((3, 3)), np.eye(3), np.ones((3, 1))]).ravel(), *c]))
+    Leg(
+        str(i),
+        NAMES[3 * i : 3 * i + 3],
+        tuple([*np.hstack([np.zeros((3, 3)), np.eye(3), np.ones((3, 1))]).ravel(), *c]),
+    )
     for i, c in enumerate(CORNERS)
 )
 INPUTS = (
@@ -33,10 +37,15 @@ INPUTS = (
 )  # fmt: skip
 FIXES = (ObsTerm("position_error", Formula("base_pos"), 3), ObsTerm("rotation", Formula("rotation"), 9))
 WALKER = InvariantFilter(
-    DT, INPUTS, LEGS, Deviations(gyro=0.02, accel=0.1, joint=0.002, foot=0.0, slip=0.005, gyro_walk=1e-5, accel_walk=1e-5)
+    DT,
+    INPUTS,
+    LEGS,
+    Deviations(gyro=0.02, accel=0.1, joint=0.002, foot=0.0, slip=0.005, gyro_walk=1e-5, accel_walk=1e-5),
 )
 FLYER = InvariantFilter(
-    DT, (*INPUTS[:2], *FIXES), sd=Deviations(gyro=0.02, accel=0.1, position=0.005, attitude=0.01, gyro_walk=1e-5, accel_walk=1e-5)
+    DT,
+    (*INPUTS[:2], *FIXES),
+    sd=Deviations(gyro=0.02, accel=0.1, position=0.005, attitude=0.01, gyro_walk=1e-5, accel_walk=1e-5),
 )
 
 
@@ -100,7 +109,9 @@ def known(f, truth, frames):
     """The state after the first frame, with the true R, v, p, and feet where they are."""
     s = {k: v.copy() for k, v in f.step(f.init(frames.shape[1]), frames[0]).items()}
     R, v, p = truth.R[0], truth.v[0], truth.p[0]
-    s["x"][:, 2:] = np.einsum("nij,nfj->nfi", R @ s["R"].transpose(0, 2, 1), s["x"][:, 2:] - s["x"][:, 1:2]) + p[:, None]
+    s["x"][:, 2:] = (
+        np.einsum("nij,nfj->nfi", R @ s["R"].transpose(0, 2, 1), s["x"][:, 2:] - s["x"][:, 1:2]) + p[:, None]
+    )
     s["R"], s["x"][:, 0], s["x"][:, 1] = R.copy(), v, p
     return s
 
@@ -124,7 +135,9 @@ def test_an_estimate_from_a_wrong_start_finds_velocity_tilt_and_biases():
     """It begins level, at rest, without biases; the robot moves at 0.4 m/s, and its IMU is off."""
     n, T = 8, 1500
     v = stream(1, "start").uniform(-0.4, 0.4, (n, 3))
-    truth = Truth(n, T, start=(lie.exp(0.08 * stream(1, "tilt").normal(size=(n, 3)) * [1, 1, 0])[0], v, np.zeros((n, 3))))
+    truth = Truth(
+        n, T, start=(lie.exp(0.08 * stream(1, "tilt").normal(size=(n, 3)) * [1, 1, 0])[0], v, np.zeros((n, 3)))
+    )
     frames = truth.walked()
     bias = stream(1, "bias").uniform(-1, 1, (n, 6)) * [0.04, 0.04, 0.04, 0.1, 0.1, 0.1]
     frames[:, :, :6] += bias

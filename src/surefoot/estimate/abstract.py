@@ -18,7 +18,10 @@ from surefoot.errors import unknown
 if TYPE_CHECKING:
     from surefoot.observation import ObsTerm
 
-PREFIX, SPREAD = "estimate/", "spread/"  # of the readings that terms of an observation take: a value, its standard deviations
+PREFIX, SPREAD = (
+    "estimate/",
+    "spread/",
+)  # of the readings that terms of an observation take: a value, its standard deviations
 EstimatorState = Mapping[str, np.ndarray]
 """name -> (n, ...): a row for each of n robots"""
 
@@ -80,7 +83,9 @@ class Estimator(ABC):
             if name not in self.quantities:
                 raise unknown("estimate", name, self.quantities)
         found = self.terms(s, names)
-        return {w: found[n].sd if w.startswith(SPREAD) else found[n].value for w in wanted for n in [w.partition("/")[2]]}
+        return {
+            w: found[n].sd if w.startswith(SPREAD) else found[n].value for w in wanted for n in [w.partition("/")[2]]
+        }
 
 
 def begun(s: EstimatorState, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -91,7 +96,9 @@ def begun(s: EstimatorState, rows: np.ndarray) -> dict[str, np.ndarray]:
     return out
 
 
-def over_time(estimator: Estimator, frames: np.ndarray, wanted: Sequence[str], begins: np.ndarray) -> dict[str, np.ndarray]:
+def over_time(
+    estimator: Estimator, frames: np.ndarray, wanted: Sequence[str], begins: np.ndarray
+) -> dict[str, np.ndarray]:
     """Of one robot whose frames (T, width) follow each other: (T, d) of each reading; it begins anew in rows `begins` (T,) bool.
 
     A frame that was lost, or part of it, changes nothing; before the first whole one there is no estimate.

@@ -63,7 +63,9 @@ class InvariantFilter(Estimator):
             if name not in have:
                 raise unknown("input of the estimator", name, have)
         if self.legs and not any(name in have for name in FORCES):
-            raise SurefootError(f"estimator: inputs: expected {' or '.join(FORCES)}, which tell contacts; found {', '.join(have)}")
+            raise SurefootError(
+                f"estimator: inputs: expected {' or '.join(FORCES)}, which tell contacts; found {', '.join(have)}"
+            )
         for leg in self.legs:
             leg.check("estimator")
         if not 0 < self.dt < 1:
@@ -164,12 +166,19 @@ class InvariantFilter(Estimator):
     # one period
 
     def _begin(self, frame: np.ndarray) -> dict[str, np.ndarray]:
-        n, (M, N), k = len(frame), self.size, len(self.legs)
+        n, N, k = len(frame), self.size[1], len(self.legs)
         u = self._imu(frame)
         R = self._level(frame, u[:, 3:])
         x, P = np.zeros((n, 2 + k, 3)), np.zeros((n, N, N))
         level = self.sd.attitude or self.start.tilt
-        sd = [level, level, self.sd.attitude or SURE, *[self.start.speed] * 3, *[self.sd.position or SURE] * 3, *[0] * 3 * k]
+        sd = [
+            level,
+            level,
+            self.sd.attitude or SURE,
+            *[self.start.speed] * 3,
+            *[self.sd.position or SURE] * 3,
+            *[0] * 3 * k,
+        ]
         _diagonal(P)[:] = np.square([*sd, *[self.start.gyro_bias] * 3, *[self.start.accel_bias] * 3])
         if "base_pos" in self.at:
             x[:, 1] = frame[:, self.at["base_pos"]] - (R @ np.array(self.base))
@@ -369,7 +378,9 @@ class InvariantFilter(Estimator):
         own = self._base_lin_vel(s)
         value, R = (s["R"] @ own.value[..., None])[..., 0], s["R"]
         turned = self._turned(s, value, VEL)
-        return Estimate(value, turned + R @ (own.cov - R.transpose(0, 2, 1) @ s["P"][:, VEL, VEL] @ R) @ R.transpose(0, 2, 1))
+        return Estimate(
+            value, turned + R @ (own.cov - R.transpose(0, 2, 1) @ s["P"][:, VEL, VEL] @ R) @ R.transpose(0, 2, 1)
+        )
 
     def _base_pos(self, s: EstimatorState) -> Estimate:
         value = s["x"][:, 1] + s["R"] @ np.array(self.base)

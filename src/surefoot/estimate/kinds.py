@@ -42,6 +42,10 @@ def terms_of(estimator: Estimator) -> dict[str, ObsTerm]:
     found = {}
     for name, (dim, unit) in estimator.quantities.items():
         clip = 10.0 if name.startswith("base_lin_vel") else float("inf")
-        found[f"{name}_estimate"] = ObsTerm(f"{name}_estimate", Formula("estimate", reading=name), dim, unit, clip=clip, sensed=False)
-        found[f"{name}_spread"] = ObsTerm(f"{name}_spread", Formula("spread", reading=name), dim, f"{unit}, 1 sd", clip=10.0, sensed=False)
+        found[f"{name}_estimate"] = ObsTerm(
+            f"{name}_estimate", Formula("estimate", reading=name), dim, unit, clip=clip, sensed=False
+        )
+        found[f"{name}_spread"] = ObsTerm(
+            f"{name}_spread", Formula("spread", reading=name), dim, f"{unit}, 1 sd", clip=10.0, sensed=False
+        )
     return found

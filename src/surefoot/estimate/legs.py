@@ -9,7 +9,6 @@ the axes of the joints:
 T is found once, from forward kinematics at three values of each joint.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -64,7 +63,9 @@ class Leg:
             raise SurefootError(f"{where}: expected lists of joints and links, found {str(body)[:80]}")
         joints = tuple(text(j, f"{where}: joints") for j in body["joints"])
         links = tuple(real(x, f"{where}: links") for x in body["links"])
-        leg = Leg(text(body["name"], f"{where}: name"), joints, links, real(body.get("radius", 0.0), f"{where}: radius"))
+        leg = Leg(
+            text(body["name"], f"{where}: name"), joints, links, real(body.get("radius", 0.0), f"{where}: radius")
+        )
         leg.check(where)
         return leg
 

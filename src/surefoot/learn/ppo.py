@@ -172,7 +172,13 @@ class PPO(PolicyLearner):
             "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
         })  # fmt: skip
         self.learned = list(self.modules.parameters())
-        self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
+        estimates = self.actor.encoder is not None and len(self.truth) > 0
+        own = (
+            {id(p) for p in self.actor.encoder.parameters()} if estimates and self.actor.encoder is not None else set()
+        )
+        self.apart = [[p for p in self.learned if (id(p) in own) == estimating] for estimating in (False, True)]
+        """what PPO moves, and what learns to estimate: at its own rate, with its own largest gradient"""
+        self.optimiser = torch.optim.Adam([{"params": some} for some in self.apart if some], self.lr, fused=True)
 
     def iterate(self) -> dict[str, float]:
         """One batch and its gradient steps; returns what to log."""
@@ -306,7 +312,8 @@ class PPO(PolicyLearner):
         found = self.chunks.each(lambda part: self._gradient(part, len(part[0]) / len(valid), old_log_sd), parts)
         for p, gradient in zip(self.learned, added(gradients for gradients, _ in found)):
             p.grad = gradient
-        torch.nn.utils.clip_grad_norm_(self.learned, self.settings.clip_gradient)
+        for some in self.apart:
+            torch.nn.utils.clip_grad_norm_(some, self.settings.clip_gradient)
         losses = torch.stack([part for _, part in found]).sum(0)
         self._pace(float(losses[-1]))
         self.optimiser.step()
@@ -355,8 +362,7 @@ class PPO(PolicyLearner):
                 self.lr = max(min(1e-5, s.lr), self.lr / 1.5)
             elif 0 <= kl < wanted / 2:
                 self.lr = min(max(1e-2, s.lr), self.lr * 1.5)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.lr
+        self.optimiser.param_groups[0]["lr"] = self.lr
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The actor as a policy."""
@@ -364,7 +370,9 @@ class PPO(PolicyLearner):
         actor = deepcopy(self.actor)  # learning goes on
         if actor.encoder is not None and len(self.truth):
             scale = torch.from_numpy(self.env.task.observations["critic"].scales)[self.truth]
-            actor.encoder.unit.copy_(torch.stack([self.see_critic.mean[self.truth], self.see_critic.sd[self.truth]]) / scale)
+            actor.encoder.unit.copy_(
+                torch.stack([self.see_critic.mean[self.truth], self.see_critic.sd[self.truth]]) / scale
+            )
         if self.upon is None:
             return PolicyNet(contract, actor, scales)
         return PolicyNet(contract, actor, scales, self.upon.base.net, self.upon.settings.scale)

@@ -145,7 +145,9 @@ class PPOSettings(Batched):
         if not self.hidden or min(self.hidden) < 1:
             raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
         if self.estimate and self.encoder not in ("conv", "gru"):
-            raise SurefootError(f"estimate: expected an encoder of the history (--encoder conv or gru), found {self.encoder}")
+            raise SurefootError(
+                f"estimate: expected an encoder of the history (--encoder conv or gru), found {self.encoder}"
+            )
         low, start, high = self.spread
         if not 0 < low < start < high:
             raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")

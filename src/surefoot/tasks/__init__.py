@@ -99,7 +99,9 @@ def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int 
 
 def _without_estimates(group: ObsGroup, actor: ObsGroup) -> ObsGroup:
     """A group whose estimates are those that the actor has: nobody else asks the estimator."""
-    kept = tuple(t for t in group.terms if t.formula is None or not t.formula.estimate or t.formula.estimate in actor.estimates)
+    kept = tuple(
+        t for t in group.terms if t.formula is None or not t.formula.estimate or t.formula.estimate in actor.estimates
+    )
     return group if len(kept) == len(group.terms) else replace(group, terms=kept, estimator=None)
 
 

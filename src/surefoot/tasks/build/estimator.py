@@ -76,7 +76,9 @@ def _leg(body: Body, name: str, on: str, site: str, radius: float) -> Leg:
     own = [j for j in chain if m.joint(j).name in body.joints.names]
     at = d.site(body.imu)
     R, p = at.xmat.reshape(3, 3), at.xpos
-    rows = [[*(d.xanchor[j] - p) @ R, *d.xaxis[j] @ R, float(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE)] for j in own]
+    rows = [
+        [*(d.xanchor[j] - p) @ R, *d.xaxis[j] @ R, float(m.jnt_type[j] == mujoco.mjtJoint.mjJNT_SLIDE)] for j in own
+    ]
     foot = (d.site(site).xpos - p) @ R
     round_ = len([f for f in body.legs.feet if f.name == name and len(f.points) == 1]) == 1
     links = tuple(np.concatenate([*rows, foot]).round(9).tolist())

@@ -42,7 +42,9 @@ def tip_pos(joints: Joints, links: tuple[float, ...], noise: float = 0.001) -> O
 
 def base_lin_acc(noise: float = 0.1) -> ObsTerm:
     """What an accelerometer reads: (0, 0, 9.81) when level and at rest."""
-    return ObsTerm("base_lin_acc", Formula("reading", reading="accelerometer"), 3, "m/s^2, body frame", noise, 0.1, 100.0)
+    return ObsTerm(
+        "base_lin_acc", Formula("reading", reading="accelerometer"), 3, "m/s^2, body frame", noise, 0.1, 100.0
+    )
 
 
 def foot_force(feet: int, noise: float = 1.0) -> ObsTerm:
