@@ -114,9 +114,9 @@ def test_what_cannot_be_estimated_is_refused(changes, said):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_a_velocity_that_nobody_tells_and_how_sure_it_is(seed):
-    """A drone's velocity from where it was in six frames: error below a fifth of the velocity's spread, NEES near 1 a number."""
+    """A drone's velocity from where it was in six frames: more than half of its variance, and NEES near 1 a number."""
     lea = learner(seed, envs=256, horizon=16, minibatches=4, hidden=(64, 64))
-    for _ in range(60):
+    for _ in range(30):
         lea.iterate()
     net, obs = policy_of(lea), lea.obs
     with torch.no_grad():
@@ -127,8 +127,8 @@ def test_it_learns_a_velocity_that_nobody_tells_and_how_sure_it_is(seed):
         )
     truth = obs["critic"][:, lea.truth].T / 0.5
     error = value - truth
-    assert np.sqrt((error**2).mean()) < 0.2 * truth.std()
-    assert 0.5 < np.mean((error / sd) ** 2) < 2.0
+    assert np.sqrt((error**2).mean()) < 0.7 * truth.std()
+    assert 0.7 < np.mean((error / sd) ** 2) < 1.4
 
 
 def test_a_symmetric_actor_stays_symmetric():

@@ -90,5 +90,5 @@ def walk(rough: bool = False, estimate: bool = False) -> Task:
         Robot.text(xml(), "quadruped"), rough=rough, estimate=("base_lin_vel_estimate",) if estimate else None
     )
     name, where = ("walk-rough", "on rough ground") if rough else ("walk", "follows a velocity")
-    name, where = ("walk-estimate", "follows a velocity, which it estimates") if estimate else (name, where)
+    name, where = ("walk-estimate", "with an estimator") if estimate else (name, where)
     return replace(task, name=name, about=f"quadruped {where}")
