@@ -20,7 +20,7 @@ import numpy as np
 
 from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
-from surefoot.estimate.abstract import PREFIX, SPREAD, Estimator, EstimatorState, begun, over_time
+from surefoot.estimate.abstract import PREFIX, SPREAD, Estimator, EstimatorState, begun, over_time, stepped
 from surefoot.robot import order
 from surefoot.rotation import direction, forward_kinematics, matrix, to_body, to_world
 from surefoot.typed import MOST, known_fields, real, text, whole
@@ -513,6 +513,6 @@ class Live:
         if e is not None:
             if len(fresh):
                 self.begin(fresh)
-            self.state = e.step(self.state, self.group.inputs(r))
+            self.state = stepped(e, self.state, self.group.inputs(r))
             r = Also(r, e.readings(self.state, self.group.estimates))
         return self.history.push(self.group.finish(self.group.raw(r, self.n)), fresh)

@@ -11,7 +11,7 @@ from scipy.stats import chi2
 
 from surefoot.errors import SurefootError
 from surefoot.estimate import lie
-from surefoot.estimate.abstract import begun
+from surefoot.estimate.abstract import begun, stepped
 from surefoot.estimate.invariant import G, InvariantFilter
 from surefoot.estimate.kinds import from_json, terms_of
 from surefoot.estimate.legs import Leg
@@ -338,6 +338,17 @@ def test_many_rows_are_as_one_each_and_begin_by_themselves():
         alone = [WALKER.step(s, frame[i : i + 1]) for i, s in enumerate(alone)]
     for k, v in together.items():
         assert np.allclose(v, np.concatenate([s[k] for s in alone]), atol=1e-10), k
+
+
+def test_a_lost_reading_changes_nothing_and_stays_nowhere():
+    frames = Truth(3, 20).walked()
+    s = run(WALKER, frames[:10])[-1]
+    frames[10, 1, 4] = np.nan
+    lost = stepped(WALKER, s, frames[10])
+    for k, v in lost.items():
+        assert np.array_equal(v[1], s[k][1]) and np.isfinite(v).all()
+    assert (lost["age"] == [11, 10, 11]).all()
+    assert np.array_equal(lost["P"][0], WALKER.step(s, np.nan_to_num(frames[10]))["P"][0])
 
 
 def test_it_is_the_same_out_of_json_and_refused_where_it_cannot_be():

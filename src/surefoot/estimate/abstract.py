@@ -96,6 +96,18 @@ def begun(s: EstimatorState, rows: np.ndarray) -> dict[str, np.ndarray]:
     return out
 
 
+def stepped(estimator: Estimator, s: EstimatorState, frame: np.ndarray) -> EstimatorState:
+    """The state after a frame; rows of which something was lost stay as they are, so that one bad reading does not stay in it."""
+    whole = np.isfinite(frame).all(1)
+    if whole.all():
+        return estimator.step(s, frame)
+    out, rows = {k: v.copy() for k, v in s.items()}, np.flatnonzero(whole)
+    if len(rows):
+        for k, v in estimator.step({k: v[rows] for k, v in s.items()}, frame[rows]).items():
+            out[k][rows] = v
+    return out
+
+
 def over_time(
     estimator: Estimator, frames: np.ndarray, wanted: Sequence[str], begins: np.ndarray
 ) -> dict[str, np.ndarray]:
@@ -107,6 +119,6 @@ def over_time(
     blank = {w: np.full((1, estimator.quantities[w.partition("/")[2]][0]), np.nan) for w in wanted}
     for frame, begin in zip(frames, begins):
         s = estimator.init(1) if begin else s
-        s = estimator.step(s, frame[None]) if np.isfinite(frame).all() else s
+        s = stepped(estimator, s, frame[None])
         rows.append(estimator.readings(s, wanted) if any(v.any() for v in s.values()) else blank)
     return {w: np.concatenate([r[w] for r in rows]) for w in wanted}
