@@ -1,11 +1,11 @@
 """State estimation on the walking quadruped: how far off, how honest, how fast, and what a policy makes of it.
 
-    python -m benchmarks.estimate [--only filter|step|policies] [--quick] [--json] [--record]
+    python -m benchmarks.estimate [--only filter|step|told|policies] [--quick] [--json] [--record]
 
 A policy that walks drives robots drawn from the task's belief: sensor noise, gyro and accelerometer bias, latency, friction,
 pushes. Every filter gets the same readings. Errors are those of the base's velocity, half a second into an episode and later.
 Policies are trained into runs/estimate (or the folder that SUREFOOT_RUNS names) where they are not there yet; each takes a
-quarter of an hour and more. `policies` judges four of them in the same worlds, which no training saw.
+quarter of an hour and more. `told` tells one of them the truth and the estimate in turn; `policies` judges four of them in the same worlds, which no training saw.
 """
 
 import os
@@ -207,6 +207,28 @@ def many(f: InvariantFilter, quick: bool) -> Row:
     return row(f"step, {n} rows: each", spent, "us of CPU")
 
 
+def told(quick: bool) -> Iterator[Row]:
+    """One policy that learned with the true velocity, in the same worlds: told the truth, the filter's estimate, and nothing."""
+    own, task, error = policy("true"), tasks.resolve("walk-estimate"), {}
+    sources = {
+        "the truth": quantities.base_lin_vel,
+        "the estimate": Formula("estimate", reading="base_lin_vel"),
+        "nothing": lambda s: 0.0 * quantities.base_lin_vel(s),
+    }
+    for name, source in sources.items():
+        actor = tasks.for_contract(task, own.contract).observations["actor"]
+        terms = tuple(replace(t, source=source) if t.name == "base_lin_vel" else t for t in actor.terms)
+        group = replace(actor, terms=terms, estimator=task.estimator if name == "the estimate" else None)
+        alone = replace(task, observations={"actor": group}, symmetry=None)
+        found = evaluate(own, tasks.env(alone, 8 if quick else 100, task.belief, JUDGED))
+        error[name] = float(np.nanmean(found.error))
+        note = f"{found.rate:.2f} succeed; ended: {found.reasons}"
+        yield row(f"told {name}: velocity error", error[name], "m/s", note=note)
+    ratio = error["the estimate"] / error["the truth"]
+    yield row("the estimate / the truth: velocity error", ratio, "ratio", at_most=1.05)
+    yield row("the estimate / nothing: velocity error", error["the estimate"] / error["nothing"], "ratio", at_most=1.0)
+
+
 def policies(quick: bool) -> Iterator[Row]:
     """Policies that are told nothing of their velocity, the truth, the filter's estimate, or learn to estimate it."""
     task, error = tasks.resolve("walk-estimate"), {}
@@ -242,5 +264,8 @@ def estimated(own: bundle.OnnxPolicy, env: Env) -> Iterator[Row]:
 
 if __name__ == "__main__":
     measure.main(
-        "estimate", __doc__.split("\n")[0], {"filter": filter_, "step": step, "policies": policies}, ("policies",)
+        "estimate",
+        __doc__.split("\n")[0],
+        {"filter": filter_, "step": step, "told": told, "policies": policies},
+        ("policies",),
     )

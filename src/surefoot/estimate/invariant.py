@@ -148,12 +148,11 @@ class InvariantFilter(Estimator):
         return {name: np.zeros((n, *shape)) for name, shape in shapes.items()}
 
     def step(self, s: EstimatorState, frame: np.ndarray) -> EstimatorState:
-        begun = s["age"] > 0
-        if begun.all():
+        if s["age"].all():
             return self._step(s, frame)
-        if not begun.any():
+        if not s["age"].any():
             return self._begin(frame)
-        first, later = np.flatnonzero(~begun), np.flatnonzero(begun)
+        first, later = np.flatnonzero(s["age"] == 0), np.flatnonzero(s["age"])
         parts = self._begin(frame[first]), self._step({k: v[later] for k, v in s.items()}, frame[later])
         out = {k: np.empty_like(v) for k, v in s.items()}
         for k, v in out.items():
@@ -309,10 +308,11 @@ class InvariantFilter(Estimator):
             on = keep[..., None] & THREE
             S = np.where(on.reshape(n, -1, 1) & on.reshape(n, 1, -1), S, self.alone)
             HP, r = HP * on[..., None], r * on
+        before = R
         R, x, b, P = _corrected(R, x, b, P, HP.reshape(n, 3 * k, -1), S, r.reshape(n, 1, 3 * k))
         new = bears & ~keep
         if new.any():
-            self._land(x, P, self._seen(frame, R)[0], N, new)
+            self._land(x, P, h @ before @ R.transpose(0, 2, 1), N, new)
         return R, x, b, P, c
 
     def _land(self, x: np.ndarray, P: np.ndarray, h: np.ndarray, N: np.ndarray, new: np.ndarray) -> None:

@@ -6,6 +6,9 @@
 A pose with velocities and points is X = (R, x_1 .. x_m) in SE_m(3), and exp(r, y_1 .. y_m) X = (exp(r) R, exp(r) x_i + L(r) y_i).
 """
 
+import math
+from typing import Any
+
 import numpy as np
 
 SKEW = np.zeros((3, 9))  # x @ SKEW is x^, row by row
@@ -19,27 +22,32 @@ def skew(x: np.ndarray) -> np.ndarray:
     return (x @ SKEW).reshape(*x.shape, 3)
 
 
-def _coefficients(r: np.ndarray) -> tuple[np.ndarray, ...]:
-    """S, r r^T, t^2 and t, cos t, A, B of rotation vectors (n, 3); S^2 = r r^T - t^2 I. Every call counts: a robot has one row."""
-    column, row = r[:, :, None], r[:, None]
-    t2 = row @ column
+def _series(r: np.ndarray) -> tuple[Any, Any, Any, Any]:
+    """cos t, A, B, C of rotation vectors (n, 3): (n, 1, 1), or plain numbers of a single row, which a robot has no time to waste on."""
+    if len(r) == 1:
+        x, y, z = r[0].tolist()
+        t2 = x * x + y * y + z * z
+        t = math.sqrt(t2 + 1e-16)
+        A, half = math.sin(t) / t, math.sin(0.5 * t)
+        return 1.0 - 2.0 * half * half, A, 2.0 * half * half / (t * t), (1.0 - A) / t2 if t2 > 1e-4 else 1 / 6 - t2 / 120
+    t2 = np.einsum("ni,ni->n", r, r)[:, None, None]
     t = np.sqrt(t2 + 1e-16)  # below 1e-8 the first terms of the series are exact to the last bit or two
-    half = np.sin(0.5 * t)
-    double = 2.0 * half * half
-    return (r @ SKEW).reshape(-1, 3, 3), column * row, t2, 1.0 - double, np.sin(t) / t, double / (t * t)
+    A, half = np.sin(t) / t, np.sin(0.5 * t)
+    C = np.where(t2 > 1e-4, (1.0 - A) / np.maximum(t2, 1e-16), 1 / 6 - t2 / 120)
+    return 1.0 - 2.0 * half * half, A, 2.0 * half * half / (t * t), C
 
 
 def rotation(r: np.ndarray) -> np.ndarray:
     """exp(r) of rotation vectors (n, 3)."""
-    S, rr, _, cosine, A, B = _coefficients(r)
-    return cosine * EYE + A * S + B * rr
+    cosine, A, B, _ = _series(r)
+    return cosine * EYE + A * skew(r) + B * (r[:, :, None] * r[:, None])
 
 
 def exp(r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(r) and L(r) of rotation vectors (n, 3): (n, 3, 3) each."""
-    S, rr, t2, cosine, A, B = _coefficients(r)
-    C = (1.0 - A) / t2 if t2.min() > 1e-4 else np.where(t2 > 1e-4, (1.0 - A) / np.maximum(t2, 1e-16), 1 / 6 - t2 / 120)
-    return cosine * EYE + A * S + B * rr, A * EYE + B * S + C * rr  # 1 - C t^2 = A
+    """exp(r) and L(r) of rotation vectors (n, 3): (n, 3, 3) each; S^2 = r r^T - t^2 I, and 1 - C t^2 = A."""
+    S, rr = skew(r), r[:, :, None] * r[:, None]
+    cosine, A, B, C = _series(r)
+    return cosine * EYE + A * S + B * rr, A * EYE + B * S + C * rr
 
 
 def log(R: np.ndarray) -> np.ndarray:
