@@ -19,6 +19,7 @@ NOUNS = {
     "params",
     "special",
     "belief",
+    "estimate",
     "world",
     "formula",
     "observation",
