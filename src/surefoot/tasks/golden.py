@@ -48,6 +48,6 @@ def recorder(env: Env | Blocks) -> Recorder:
 
 
 def _readings(group: ObsGroup, now: Moment, also: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
-    needs = [n for t in group.terms if t.formula is not None for n in t.formula.needs] + list(also)
+    needs = dict.fromkeys([*group.needs, *also])
     raw = {t.name: np.array(t.source(now)[0], float) for t in group.terms if t.formula is None and t.source is not None}
-    return {"readings": {n: np.array(now.reading(n)[0], float) for n in dict.fromkeys(needs)}, "raw": raw}
+    return {"readings": {n: np.array(now.reading(n)[0], float) for n in needs}, "raw": raw}

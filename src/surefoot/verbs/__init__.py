@@ -58,6 +58,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Write a bundle for a robot's computer: policy, contract, limits, verdict, golden vectors; all checked.",
             ("runs/hover", "runs/hover --best --out hover.zip --limit torque=20,power=300"),
         ),
+        "guard": Verb(
+            "Learn where a policy will fail, and write the safety layers that it wears: recovery, and limits of joints.",
+            ("runs/walk", "runs/arm --speed 4 --out runs/arm/safe"),
+        ),
         "cross": Verb(
             "The whole story: train, fail in a hidden reality, train over a belief, succeed; with a page of evidence.",
             ("hover", "balance --reality 3 --steps 100000"),
