@@ -127,6 +127,7 @@ class Engine(World):
         )
         self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
         self.blank = self.batch.state[0].copy()
+        self.awake: np.ndarray | None = None  # simulations to advance; None: all
         self.warned, self.stopped, self.diverged = np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool)
         self.state = self._views()
         self.held: dict[tuple[str, ...], np.ndarray] = {}  # names of bodies -> the model's numbers of them
@@ -256,6 +257,9 @@ class Engine(World):
         self.recent.keep(self.state.wrench if held else None)
         self.v_before = self.state.v.copy() if self.explicit else None
 
+    def rest(self, ids: np.ndarray) -> None:
+        self.awake = np.setdiff1d(np.arange(self.n), ids) if len(ids) else None
+
     def advance(self) -> None:
         """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
         self.diverged = np.zeros(self.n, bool)
@@ -297,7 +301,7 @@ class Engine(World):
             if self.rubbing:
                 self.rubbing.write(self.state.e, self.state.v)
             try:
-                self.batch.step(nstep=count)
+                self.batch.step(self.awake, nstep=count)
             except SimulationError as error:  # the others ran on
                 self.diverged[error.ids] = True
             if self.rubbing:

@@ -13,7 +13,7 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
 from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
+from surefoot.verbs.robot.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.identify import Identify as How
@@ -84,6 +84,9 @@ class Identify:
             blocks += (Text(f"belief: {self.save}"),)
         if self.save_model:
             blocks += self._model(self.save_model, found)
+        if found.interrupted:
+            words = "stopped before the end: the values are the best so far"
+            return Report(title, facts, blocks, self._again(), Badge(words, False), INTERRUPTED)
         return Report(title, facts, blocks, self._next(about, found.white))
 
     def _check_arguments(self) -> None:
@@ -104,12 +107,16 @@ class Identify:
     def _next(self, about: str, white: bool) -> str:
         """Replay what was fitted, or find what is missing; where nothing was saved, first keep it."""
         if self.save is None:
-            words = f" --learn {quote(','.join(self.learn))}" if self.learn else ""
-            words += f" --laws {quote(','.join(self.laws))}" if self.laws else ""
-            about = asked(self.model, self.logs, self.mapping, self.machine)
-            return f"surefoot identify {about}{words} --save {quote(f'{self.logs[0].stem}-belief.json')}"
+            return self._again()
         lacks = not white and tasks.is_reference(self.model) and self.machine == Machine()
         return f"surefoot {'missing' if lacks else 'replay'} {about} --belief {quote(str(self.save))}"
+
+    def _again(self) -> str:
+        """The same fit, with its belief saved."""
+        words = f" --learn {quote(','.join(self.learn))}" if self.learn else ""
+        words += f" --laws {quote(','.join(self.laws))}" if self.laws else ""
+        about = asked(self.model, self.logs, self.mapping, self.machine)
+        return f"surefoot identify {about}{words} --save {quote(str(self.save or f'{self.logs[0].stem}-belief.json'))}"
 
     def _model(self, out: Path, found: "Identified") -> tuple[Block, ...]:
         """The model file as it was driven, free again where its base was fixed, with the fitted numbers."""
