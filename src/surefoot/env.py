@@ -11,7 +11,7 @@ import numpy as np
 
 from surefoot.arrays import by_column, column_copy
 from surefoot.belief import Belief
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import SurefootError
 from surefoot.noise import SensorErrors
 from surefoot.observation import History, ObsGroup
 from surefoot.rng import Rows
@@ -32,6 +32,7 @@ class Episodes:
     reason: list[str]
     e: np.ndarray  # (k, ne)
     began: np.ndarray  # the env's count of steps when each began
+    phase: np.ndarray  # s into its reference motion when each ended
 
     def of(self, envs: np.ndarray) -> "Episodes":
         """Those of some envs, of which envs (n,) is true."""
@@ -72,6 +73,7 @@ class Env:
         self.task, self.world, self.belief, self.seed, self.stagger = task, world, belief, seed, stagger
         n, na = world.n, len(task.action.names)
         self.n, self.first, self.steps = n, first, round(task.seconds / world.dt)
+        self.span = max(1, round(min(task.window, task.seconds) / world.dt))  # at the end: where the error counts
         self.counter = 0
         self.age = np.zeros(n, np.int64)  # control periods into the episode
         self.action, self.previous = column_copy(np.zeros((n, na))), column_copy(np.zeros((n, na)))
@@ -81,7 +83,7 @@ class Env:
         self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
         self.histories = {g: History(group, n) for g, group in task.observations.items()}
-        self.order = control_order(task, world)
+        self.order = task.control_order(world.layout)
         self.layout = replace(world.layout, actions=task.action.names)
         self.actor = task.observations["actor"]
         self.measured, self.estimator = self.actor.measured, self.actor.estimator
@@ -98,6 +100,7 @@ class Env:
         self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
         self.reward_sums = np.zeros(len(task.rewards))  # of each weighted term over all envs, since someone set it to 0
+        self.chances: np.ndarray | None = None  # of beginning in each part of the task's clip; None: at its beginning
         self.checked = False  # whether the task's functions were
         self.diverged = 0
         self.not_finite: Counter[str] = Counter()  # terms that made sound simulations count as diverged
@@ -199,7 +202,7 @@ class Env:
         bad = self._odd(terms, frames, bad)
         self.reward_sums += (terms[:, ~bad] if bad.any() else terms).sum(1)
         reward, terminated, why = self._judge(now, reward, bad)
-        truncated = (self.age >= self.steps) & ~terminated
+        truncated = self._out_of_time() & ~terminated
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
@@ -218,6 +221,13 @@ class Env:
                 frames[g][changed] = frame
         obs = self._observe(self._transmitted(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
+
+    def _out_of_time(self) -> np.ndarray:
+        """(n,) bool: at the time limit, or at the end of the reference motion."""
+        late = self.age >= self.steps
+        if self.task.clip is None:
+            return late
+        return late | (self.phase + (self.age + 0.5) * self.world.dt > self.task.clip.seconds)
 
     def _odd(self, terms: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
         """Who diverged: also whose numbers are not finite, though the engine saw nothing wrong."""
@@ -266,24 +276,34 @@ class Env:
 
     def _measure(self, now: Moment) -> None:
         """The episode's error so far, over its last `window` seconds."""
-        task = self.task
-        span = max(1, round(min(task.window, task.seconds) / self.world.dt))
-        counts = self.age > self.steps - span
+        counts = self.age > self.steps - self.span
         if not counts.any():
             return
-        error = np.where(counts, task.error(now), 0.0)
-        self.error = np.maximum(self.error, error) if task.measure == "max" else self.error + error / span
+        error = np.where(counts, self.task.error(now), 0.0)
+        self.error = np.maximum(self.error, error) if self.task.measure == "max" else self.error + error / self.span
+
+    def _errors(self, ids: np.ndarray) -> np.ndarray:
+        """Of episodes that ended; one that began late in a reference motion counts over the time that it had."""
+        if self.task.clip is None or self.task.measure == "max":
+            return self.error[ids]
+        return self.error[ids] * self.span / np.clip(self.age[ids] - self.steps + self.span, 1, self.span)
 
     def _finish(self, ids: np.ndarray, terminated: np.ndarray, why: dict[str, np.ndarray]) -> Episodes:
         ids = ids[~self.partial[ids]]
         reason = np.full(len(ids), "time", object)
         for name, hit in reversed(why.items()):
             reason[hit[ids]] = name  # the first that holds
-        failed = terminated[ids]
-        error = np.where(failed, np.nan, self.error[ids])
-        success = ~failed & (self.error[ids] <= self.task.tolerance)
-        began, e = self.counter - self.age[ids], self.world.state.e[ids]
-        return Episodes(self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began)
+        failed, errors = terminated[ids], self._errors(ids)
+        error = np.where(failed, np.nan, errors)
+        success = ~failed & (errors <= self.task.tolerance)
+        began, e, phase = (
+            self.counter - self.age[ids],
+            self.world.state.e[ids],
+            (self.phase + self.age * self.world.dt)[ids],
+        )
+        return Episodes(
+            self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began, phase
+        )
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
         """New e and Episode in envs ids, which no other env's draws move."""
@@ -298,7 +318,11 @@ class Env:
 
     def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        episode = self.task.episode(self._rows("start", ids), k)
+        rows = self._rows("start", ids)
+        if self.task.clip is None or self.chances is None:
+            episode = self.task.episode(rows, k)
+        else:
+            episode = self.task.clip.begin(rows, k, self.chances)
         self.world.reset(ids, e, episode.start)
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
@@ -428,14 +452,3 @@ def _columns(group: ObsGroup, names: Sequence[str]) -> np.ndarray:
     """Where in a frame the named terms are, one after the other."""
     at = {t.name: columns for t, columns in zip(group.terms, group.columns)}
     return np.concatenate([np.arange(at[n].start, at[n].stop) for n in names] or [np.zeros(0, int)])
-
-
-def control_order(task: Task, world: World) -> np.ndarray | None:
-    """Where among the model's controls each action goes; None where actions are all of them, in that order."""
-    names, have = task.action.names, world.layout.actuators
-    if names == have or not have:
-        return None
-    for name in names:
-        if name not in have:
-            raise unknown("actuator", name, have, f"task {task.name}: action")
-    return np.array([have.index(name) for name in names], int)

@@ -113,6 +113,7 @@ OWN_READINGS: dict[str, Callable[[Moment], np.ndarray]] = {
     "action": lambda s: s.action,
     "command": lambda s: s.command,
     "time": lambda s: s.time[:, None],
+    "phase": lambda s: s.phase[:, None],
     "gravity": lambda s: s.x.gravity,
 }
 
@@ -184,6 +185,19 @@ class Episode:
 
 
 @dataclass(frozen=True)
+class Clip:
+    """A reference motion that episodes follow to its end. Training begins anywhere in it, evaluation at its beginning."""
+
+    about: str
+    """which motion: its name, length and hash"""
+    seconds: float
+    parts: int
+    """equal parts of the motion; training begins more often in those where episodes fail"""
+    begin: Callable[[Draw, int, np.ndarray], Episode]
+    """draws n rows, each in a part that is drawn with these probabilities (parts,)"""
+
+
+@dataclass(frozen=True)
 class Task:
     """What a robot is asked to do: what is observed, rewarded, commanded and ended, and what counts as success."""
 
@@ -214,6 +228,8 @@ class Task:
     command_names: tuple[str, ...] = ()
     command_every: float = np.inf
     """seconds after which a new command is drawn"""
+    clip: Clip | None = None
+    """the reference motion that is followed; an episode ends with it, in time"""
     reward_floor: float = -np.inf
     explicit: bool = False
     """textbook Euler, q' = q + h v, in place of the engine's integrator"""
@@ -230,8 +246,20 @@ class Task:
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
+    recovery: Any = None
+    """what may be asked of the robot where its policy is not trusted, a Recovery of control/reach_avoid.py; None: another command"""
     estimator: Estimator | None = None
     """state estimator that its actor may have terms of: NAME_estimate, NAME_spread"""
+
+    def control_order(self, layout: Layout) -> np.ndarray | None:
+        """Where among a model's controls each action goes; None where actions are all of them, in that order."""
+        names, have = self.action.names, layout.actuators
+        if names == have or not have:
+            return None
+        for name in names:
+            if name not in have:
+                raise unknown("actuator", name, have, f"task {self.name}: action")
+        return np.array([have.index(name) for name in names], int)
 
 
 def quiet(task: Task) -> tuple[Task, np.ndarray]:

@@ -25,6 +25,7 @@ from surefoot.task import Task, memory
 from surefoot.tasks.build.hover import Flyer, hover
 from surefoot.tasks.build.legged import Joint, Legged
 from surefoot.tasks.build.reach import Arm, reach
+from surefoot.tasks.build.track import track
 from surefoot.tasks.build.velocity import velocity
 from surefoot.tasks.known import recall
 from surefoot.tasks.registry import is_reference, named, names, resolve
@@ -34,7 +35,7 @@ from surefoot.world import Term
 
 __all__ = [
     "Arm", "Flyer", "Foot", "Joint", "Legged", "ObsOverride", "Rotor", "Timing", "hover", "is_reference", "named", "names",
-    "reach", "resolve", "velocity",
+    "reach", "resolve", "track", "velocity",
 ]  # fmt: skip
 
 

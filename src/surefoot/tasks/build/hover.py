@@ -119,7 +119,13 @@ def prepared(robot: Robot, timing: Timing) -> Robot:
 
 def changes(spec: mujoco.MjSpec, timing: Timing) -> list[str]:
     """Makes a model ready for training, in place; says what was changed."""
-    said = [edits.name_parts(spec), edits.without_extras(spec), edits.only_drawn(spec), edits.step(spec, timing)]
+    said = [
+        edits.name_parts(spec),
+        edits.without_extras(spec),
+        edits.only_drawn(spec),
+        edits.add_scenery(spec),
+        edits.step(spec, timing),
+    ]
     return [x for x in said if x]
 
 

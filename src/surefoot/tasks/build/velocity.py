@@ -103,7 +103,7 @@ def velocity(
     estimator = None if estimate is None else legged_filter(body, timing)
     gait = Gait(hz, high, offsets(body.feet()), tuple(f.radius for f in legs.feet), ground=ground)
     mass = float(body.model.body_mass.sum())
-    belief = unknowns.belief(_unknowns(body, mass, timing, estimate is not None), ranges or {})
+    belief = unknowns.belief(unknown_rows(body, mass, timing, estimate is not None), ranges or {})
     actor, critic = _observations(body, gait, belief.params, estimated(estimator, estimate or ()))
     return Task(
         name=f"{robot.name}-velocity" + ("-rough" if rough else ""),
@@ -157,11 +157,13 @@ def _scale(legs: Legged) -> np.ndarray:
     return np.clip(0.75 * reach, 0.1, 0.5).round(3)
 
 
-def _unknowns(body: Body, mass: float, timing: Timing, imu: bool) -> list[unknowns.Row]:
-    own = float(body.model.body(body.legs.base).mass[0])
+def unknown_rows(body: Body, mass: float, timing: Timing, imu: bool = False) -> list[unknowns.Row]:
+    """What is unknown of a robot with legs; `imu`: it also reads an accelerometer."""
+    carrier = body.carrier
+    own = float(body.model.body(carrier).mass[0])
     driven = unknowns.Driven(body.model, body.joints.names, body.actuators)
     return [
-        *unknowns.base(body.legs.base, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
+        *unknowns.base(carrier, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
         *unknowns.wires(timing.period, unknowns.PROPRIOCEPTION + ("|accelerometer" if imu else "")), *unknowns.noise(), *unknowns.push(mass),
         *(unknowns.accelerometer() if imu else ()),
     ]  # fmt: skip
