@@ -87,7 +87,8 @@ def search(
     if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
         raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
     pool = belief.sample(stream(seed, "worst pool"), POOL)
-    tried, used, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), [], stream(seed, "worst")
+    tried, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), stream(seed, "worst")
+    used: list[int] = []
     rest = None
     if drawn is not None and len(drawn[0]) >= 2 * BATCH:
         first, rest = (tuple(a[part] for a in drawn) for part in (slice(2 * BATCH), slice(2 * BATCH, None)))
