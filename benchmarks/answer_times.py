@@ -81,10 +81,10 @@ def fit_errors(here: dict[str, Any], there: dict[str, Any]) -> Iterator[Row]:
 
 
 def same_checks(here: dict[str, Any], there: dict[str, Any]) -> Iterator[Row]:
-    other = {c["name"]: c["holds"] for c in there["checks"]}
-    same = [c["holds"] == other.get(c["name"]) for c in here["checks"]]
-    note = ", ".join(c["name"] for c, ok in zip(here["checks"], same) if not ok)
-    yield row("checks with the same answer", float(np.mean(same)), "of checks", at_least=1.0, note=note)
+    one, other = ({c["name"]: c["holds"] for c in x["checks"]} for x in (here, there))
+    same = {name: one.get(name) == other.get(name) for name in one | other}
+    note = ", ".join(name for name, ok in same.items() if not ok)
+    yield row("checks with the same answer", float(np.mean([*same.values()])), "of checks", at_least=1.0, note=note)
     for name in ("latency margin", "push margin"):
         found = [next((c["value"] for c in x["checks"] if c["name"] == name), None) for x in (here, there)]
         if None not in found:
