@@ -22,6 +22,7 @@ NOUNS = {
     "world",
     "formula",
     "observation",
+    "short_terms",
     "noise",
     "blocks",
     "contract",

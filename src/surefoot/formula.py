@@ -20,19 +20,10 @@ from surefoot.robot import order
 from surefoot.rotation import conjugate, direction, forward_kinematics, matrix, product, slerp, to_body, to_world
 
 LINK = 7  # numbers of a joint in Formula.links
-WIDTHS = {
-    "base_pos": 3,
-    "rotation": 9,
-    "base_lin_vel": 3,
-    "base_ang_vel": 3,
-    "projected_gravity": 3,
-    "clock": 2,
-    "begun": 1,
-    "tip_pos": 3,
-    "reference_rotation": 6,
-}
+WIDTHS = {"base_pos": 3, "rotation": 9, "base_lin_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "begun": 1, "tip_pos": 3, "reference_rotation": 6}  # fmt: skip
 REFERENCES = {"reference_joints": 0, "reference_rotation": 4}  # numbers in a row of the table; 0: one a joint
 LONGEST = 1_000_000  # numbers of a reference motion: ten minutes of 33 joints at 50 Hz
+WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
 
 
 class Readings(Protocol):
@@ -77,7 +68,15 @@ class Formula:
     frequency: float = 0.0
     """of a clock, or of the rows of a reference motion, Hz"""
     still: float = 0.0
-    """of a clock: it stands still while the command is smaller than this"""
+    """of a clock: it stands still while no command is larger than this; below 0: never"""
+    phases: tuple[float, ...] = ()
+    """of a clock: the phase of each foot at time 0, rad; none: one, which starts at 0"""
+    waves: tuple[str, ...] = ()
+    """of a clock: sin or cos of all phases, in this order; none: sin, cos"""
+    stand: tuple[float, ...] = ()
+    """of a clock: the phases while it stands still, rad; none: all its numbers are 0 then"""
+    parts: tuple[int, ...] = ()
+    """of a command: which columns it takes; none: all"""
     links: tuple[float, ...] = ()
     """of a tip: for each joint a point of its axis, the axis and 1 if it slides, then the tip; all where every joint is at 0"""
     table: tuple[float, ...] = ()
@@ -86,6 +85,9 @@ class Formula:
     def __post_init__(self) -> None:
         if self.kind not in FORMULAS:
             raise unknown("formula", self.kind, FORMULAS)
+        for wave in self.waves:
+            if wave not in WAVES:
+                raise unknown("wave", wave, WAVES)
 
     def __hash__(self) -> int:
         return hash((self.kind, self.frame, self.reading))  # of the names: it is looked up many times a step
@@ -98,12 +100,19 @@ class Formula:
         return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
 
     @property
+    def width(self) -> int | None:
+        """How many numbers it gives; None where its reading decides."""
+        if self.kind == "clock":
+            return len(self.phases or (0.0,)) * len(self.waves or WAVES)
+        return len(self.parts) or None if self.kind == "command" else WIDTHS.get(self.kind)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Readings it takes."""
         fixed = {
             "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
             "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
-            "command": ("command",), "clock": ("time", "command"), "begun": ("time",), "reading": (self.reading,),
+            "command": ("command",), "clock": ("time", "command") if self.still >= 0 else ("time",), "begun": ("time",), "reading": (self.reading,),
             "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
             "reference_joints": ("phase",), "reference_rotation": ("phase", self.at("base_quat")),
         }  # fmt: skip
@@ -115,15 +124,17 @@ class Formula:
 
     def check(self, dim: int, where: str) -> None:
         """Whether its parts fit each other and a term of `dim` columns."""
-        each = {"joint_state": 2, "reference_joints": 2}.get(self.kind, 1)
+        each = {"joint_state": 2, "reference_joints": 2, "tip_pos": 0}.get(self.kind, 1)
         if self.kind == "tip_pos" and len(self.links) != LINK * len(self.joints) + 3:
             raise SurefootError(
                 f"{where}: links: expected {LINK} numbers for each joint and 3, found {len(self.links)}"
             )
-        if self.joints and self.kind != "tip_pos" and len(self.joints) * each != dim:
+        if len(self.joints) * each not in (0, dim):
             raise SurefootError(f"{where}: joints: expected {dim} columns, found {len(self.joints)} joints")
-        if dim != WIDTHS.get(self.kind, dim):
-            raise SurefootError(f"{where}: dim: expected {WIDTHS[self.kind]} for {self.kind}, found {dim}")
+        if self.width not in (None, dim):
+            raise SurefootError(f"{where}: dim: expected {self.width} for {self.kind}, found {dim}")
+        if len(self.stand) not in (0, len(self.phases or (0.0,))):
+            raise SurefootError(f"{where}: stand: expected one phase for each foot, found {len(self.stand)}")
         if self.kind == "reading" and not self.reading:
             raise SurefootError(f"{where}: reading: found nothing, expected the name of a reading")
         if self.kind == "joint_state" and self.offset:
@@ -172,11 +183,17 @@ def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
 
 
 def _clock(f: Formula, r: Readings) -> np.ndarray:
-    """sin and cos of the phase; (0, 0) while the command asks to stand."""
-    phase = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1)
-    out = by_column(len(phase), 2)
-    out[:, 0], out[:, 1] = np.sin(phase), np.cos(phase)
-    out *= (np.abs(r.reading("command")).max(1) > f.still)[:, None]
+    """sin and cos of each foot's phase; while the command asks to stand, of the phases it stands in, or 0."""
+    phases = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1, 1) + np.array(f.phases or (0.0,))
+    stands = ~(np.abs(r.reading("command")).max(1) > f.still) if f.still >= 0 else np.zeros(len(phases), bool)
+    if f.stand:
+        phases[stands] = f.stand
+    (n, feet), waves = phases.shape, f.waves or tuple(WAVES)
+    out = by_column(n, len(waves) * feet)
+    for k, wave in enumerate(waves):
+        out[:, k * feet : (k + 1) * feet] = WAVES[wave](phases)
+    if not f.stand:
+        out *= ~stands[:, None]
     return out
 
 
@@ -228,7 +245,7 @@ FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
     "base_ang_vel": _velocity("base_ang_vel", "base"),
     "projected_gravity": lambda f, r: direction(r.reading(f.at("base_quat")), r.reading("gravity")),
     "last_action": _joint("action"),
-    "command": lambda f, r: r.reading("command"),
+    "command": lambda f, r: r.reading("command")[:, f.parts] if f.parts else r.reading("command"),
     "clock": _clock,
     "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
     "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),

@@ -99,11 +99,13 @@ class ObsTerm:
 
 
 def _typed_formula(name: str, value: Any, where: str) -> Any:
-    if name in ("joints", "offset", "links", "table"):
+    if name in ("joints", "offset", "links", "table", "phases", "waves", "stand", "parts"):
         most = LONGEST if name == "table" else MOST
         if not isinstance(value, list | tuple) or len(value) > most:
             raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
-        return tuple(text(v, where) if name == "joints" else real(v, where) for v in value)
+        if name == "parts":
+            return tuple(whole(v, 0, MOST, where) for v in value)
+        return tuple(text(v, where) if name in ("joints", "waves") else real(v, where) for v in value)
     return real(value, where) if name in ("frequency", "still") else text(value, where)
 
 

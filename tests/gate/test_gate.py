@@ -103,6 +103,8 @@ def test_over_a_belief_it_names_the_worlds_it_fails_in(runs):
     assert lines["worst decile"].value <= lines["success, belief"].value
     by = verdict.meta["evidence"]["belief"]["separation"]
     assert (by["unknown"], by["side"]) == ("latency", "high") and by["auc"] > 0.7
+    assert verdict.meta["why"][0].startswith("success, belief: latency separates failures from successes: ")
+    assert 0.0 < by["at"] < 0.08 and by["beyond"] < lines["success, belief"].value < by["within"]
     assert verdict.next_step == f"surefoot sweep {runs / 'good'} --over latency"
     low, high = lines["rare failures"].low, lines["rare failures"].high
     assert low <= 1 - lines["success, belief"].value <= high or lines["rare failures"].value > 0.1

@@ -10,7 +10,7 @@ from surefoot.belief import point
 from surefoot.gate.margins import Push, climb, latency, push
 from surefoot.gate.runs import Runs, Separation, separation
 from surefoot.learn.nets.policy_net import linear
-from surefoot.params import Params
+from surefoot.params import Param, Params
 from surefoot.policy import Zero
 from surefoot.sim.engine import Engine
 from surefoot.sim.gap.recipe import Plain
@@ -109,5 +109,16 @@ def test_the_unknown_that_separates_failures_is_named():
     rng = np.random.default_rng(0)
     e = rng.random((200, 3))
     runs = Runs(e[:, 1] < 0.8, 0.8 - e[:, 1], np.ones(200, bool), np.zeros(200), e, {})
-    assert separation(runs, ["a", "b", "c"]) == Separation("b", "high", 1.0)
+    cut = (e[runs.success, 1].max() + e[~runs.success, 1].min()) / 2
+    by = separation(runs, ["a", "b", "c"])
+    assert by == Separation("b", "high", 1.0, pytest.approx(cut), 0.0, 1.0)
+    params = Params((Param("b", "mass", 0.5, 0.0, 1.0, op="set", unit="kg"),))
+    words = (
+        f"b separates failures from successes: 0 % succeed where it is above {cut:.3g} kg, 100 % elsewhere (AUC 1.00)"
+    )
+    assert by.sentence(params) == words
+    low = separation(replace(runs, success=e[:, 2] > 0.3), ["a", "b", "c"])
+    assert (low.unknown, low.side, low.beyond, low.within) == ("c", "low", 0.0, 1.0) and low.at == pytest.approx(
+        0.3, abs=0.02
+    )
     assert separation(replace(runs, success=np.ones(200, bool)), ["a", "b", "c"]) is None

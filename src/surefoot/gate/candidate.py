@@ -57,6 +57,7 @@ def candidate(
 ) -> Candidate:
     """A policy and its task; `model` and a contract for one from elsewhere."""
     path, given = Path(path), (model, contract_file, command)
+    bundle.refuse_torch(path)
     if path.suffix != ".onnx":
         _refuse_foreign(path, given)
         return _ours(path, bundle.load(path), task)

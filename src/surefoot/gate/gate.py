@@ -25,9 +25,9 @@ from surefoot.errors import SurefootError
 from surefoot.gate import checks, contract_faults, margins, training_record
 from surefoot.gate.candidate import Candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.contract_faults import Explanation
+from surefoot.gate.contract_faults import Explained
 from surefoot.gate.motion import measure
-from surefoot.gate.runs import BATCH, Make, Runs, episodes, separation, until_clear
+from surefoot.gate.runs import BATCH, Make, Runs, Separation, episodes, separation, until_clear
 from surefoot.gate.statistics import needed
 from surefoot.gate.statistics.rare_failures import search
 from surefoot.gate.statistics.sequential import RateTest
@@ -103,9 +103,11 @@ class Results:
     checks: list[Check] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    contract_faults: list[Explanation] = field(default_factory=list)
+    contract_faults: Explained = Explained()
     failed_realities: list[int] = field(default_factory=list)
     """seeds"""
+    separation: Separation | None = None
+    """of failures from successes over the belief"""
     separating: str = ""
     """the unknown that separates failures from successes over the belief, else the one furthest from nominal in the worst world"""
     interrupted: bool = False
@@ -129,7 +131,7 @@ def gate(
         "seconds": round(time.monotonic() - began, 1), "seed": plan.seed,
         "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},
         "plan": asdict(plan), "limits": asdict(limits), "level": plan.level, "interrupted": found.interrupted,
-        "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults], "evidence": found.evidence,
+        "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults.found], "why": _why(who, found), "evidence": found.evidence,
     }  # fmt: skip
     next_step = _next(who, found, again or f"surefoot gate {quote(who.name)}{who.task_flag}")
     return Verdict(tuple(found.checks), next_step, f"gate of {who.name}", jsonable(meta))
@@ -205,7 +207,7 @@ class _Gate:
         make = self._env(self.belief, DEFAULT)
         runs = yield from self._success(BELIEF, make, self.limits.success, early=plan.claim is None)
         by = separation(runs, params.names)
-        found.separating = by.unknown if by else ""
+        found.separation, found.separating = by, by.unknown if by else ""
         found.evidence[BELIEF]["separation"] = asdict(by) if by else None
         if plan.claim is not None:
             yield checks.claimed(runs, plan.level, plan.claim)
@@ -269,6 +271,18 @@ class _Gate:
 
         yield checks.latency(margin(margins.latency, "latency"), limits.latency, env.world.dt)
         yield checks.push(margin(margins.push, "push"), limits.push, Plain(model_of(env.world)).push_point[2])
+
+
+def _why(who: Candidate, found: Results) -> list[str]:
+    """Why it fails, in sentences: a fault of the contract where the nominal world fails, an unknown where only the belief does."""
+    failed = [c.name for c in found.checks if not c.holds and c.name in IN_BELIEF]
+    if not failed:
+        return found.contract_faults.sentences()
+    if found.separation is None:
+        return [
+            f"{failed[0]}: no single unknown separates failures from successes; the worlds in which it fails are on the page"
+        ]
+    return [f"{failed[0]}: {found.separation.sentence(who.task.params)}"]
 
 
 def _facts(check: Check, runs: Runs) -> dict[str, Any]:

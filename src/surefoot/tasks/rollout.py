@@ -90,6 +90,23 @@ def evaluate(
     return trials(policy, env, watch, e)[-1]
 
 
+def all_succeed(policy: Policy, env: Env) -> bool:
+    """Whether the first episode of every env succeeds; stops at the first that does not."""
+    obs, drive, ended = env.reset(), Driver(policy, env.n), np.zeros(env.n, bool)
+    for _ in range(env.steps):
+        step = env.step(drive(obs["actor"]))
+        drive.begin(step.final)
+        obs = step.obs
+        if step.episodes is not None:
+            new = ~ended[step.episodes.ids]
+            if not step.episodes.success[new].all():
+                return False
+            ended[step.episodes.ids] = True
+        if ended.all():
+            return True
+    return bool(ended.all())
+
+
 def trials(
     policy: Policy,
     env: Env,

@@ -60,7 +60,7 @@ class Gate:
     model: Path | None = None
     """the robot model (.xml) of a policy from elsewhere"""
     contract: Path | None = None
-    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
+    """its contract: JSON, or a deploy.yaml; ONNX files from mjlab and holosoma contain it"""
     command: tuple[float, float, float] | None = None
     """vx, vy, yaw rate to follow, m/s and rad/s, instead of the contract's"""
     task: str = ""
@@ -147,11 +147,9 @@ def badge(verdict: Verdict) -> Badge:
 
 def blocks(verdict: Verdict) -> tuple[Block, ...]:
     """The checks, the explanation of a failure, and the evidence as plots."""
-    from surefoot.gate.contract_faults import Explanation, sentences
-
     meta, evidence = verdict.meta, verdict.meta["evidence"]
     shown: list[Block] = [Checks(verdict.checks)]
-    shown += [Text(words, "bad") for words in sentences([Explanation(**x) for x in meta["contract_faults"]])]
+    shown += [Text(words, "bad") for words in meta["why"]]
     shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
     shown.append(Text(meta["seeds"]["sentence"], "quiet"))
     rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}
