@@ -80,7 +80,7 @@ def go1(quick: bool) -> Iterator[Row]:
     yield row("at its own contract: success", found.rate, "of episodes", at_least=0.9)
     yield row("at its own contract, vx = 1.0: speed", speed, "m/s", at_least=0.98, note="1.02 in its makers' own loop")
     said("latency margin")
-    late = margins.latency(who.policy, who.task, 4 if quick else 50, 1000, 0.9, lambda _: None)
+    late = margins.latency(margins.Asked(who.policy, who.task, 4 if quick else 50, 1000, 0.9))
     note = f"breaks at {1000 * late.failing:.0f} ms; half fall at {1000 * (late.falls or np.nan):.0f} ms; at most 40 is asked, too"
     yield row("latency margin", 1000 * (late.tolerated or 0.0), "ms", at_least=20 - 1e-6, note=note)
     if not quick:

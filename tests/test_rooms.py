@@ -19,6 +19,7 @@ NOUNS = {
     "params",
     "special",
     "belief",
+    "estimate",
     "world",
     "formula",
     "observation",
@@ -42,9 +43,9 @@ MAY = {
     "tensors": set(),
     "onnx_file": set(),
     "sim": {"tensors", "onnx_file"},
-    "control": set(),
+    "control": {"onnx_file"},
     "deploy": {"control", "onnx_file"},
-    "tasks": {"sim", "control", "motion"},
+    "tasks": {"sim", "control", "motion", "deploy"},
     "presets": {"sim"},
     "learn": {"tensors", "onnx_file", "sim", "control", "tasks", "deploy"},
     "motion": {"formats", "sim", "control"},
@@ -125,7 +126,11 @@ def test_verbs_neither_print_nor_draw():
 
 
 def test_deploy_needs_neither_mujoco_nor_torch_and_sim_no_torch():
-    for room_, banned in (("deploy", {"mujoco", "torch"}), ("onnx_file", {"mujoco", "torch"}), ("sim", {"torch"})):
+    for room_, banned in (
+        ("deploy", {"mujoco", "torch", "scipy", "rich", "tyro"}),
+        ("onnx_file", {"mujoco", "torch"}),
+        ("sim", {"torch"}),
+    ):
         for path in (SOURCE / room_).rglob("*.py"):
             assert not {m.split(".")[0] for m in imports(path)} & banned, path.name
 

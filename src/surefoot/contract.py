@@ -48,7 +48,7 @@ class Action:
     def bounded(self, a: np.ndarray) -> np.ndarray:
         if self.choices:
             return 2.0 * np.asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
-        return np.clip(np.asarray(a, float), -self.limit, self.limit)
+        return np.minimum(np.maximum(np.asarray(a, float), -self.limit), self.limit)  # np.clip takes 5 us more
 
     def check(self, where: str) -> None:
         n = len(self.names)

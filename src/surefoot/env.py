@@ -4,7 +4,7 @@ step: action -> control -> world -> reward, ends -> observations        pipeline
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from surefoot.arrays import by_column, column_copy
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
 from surefoot.noise import SensorErrors
-from surefoot.observation import History
+from surefoot.observation import History, ObsGroup
 from surefoot.rng import Rows
 from surefoot.task import Moment, Task
 from surefoot.task_check import check_groups, check_start, check_terms, in_task_words, not_finite
@@ -85,7 +85,17 @@ class Env:
         self.histories = {g: History(group, n) for g, group in task.observations.items()}
         self.order = task.control_order(world.layout)
         self.layout = replace(world.layout, actions=task.action.names)
-        self.sensor_errors = SensorErrors(world.params, task.observations, first, n)
+        self.actor = task.observations["actor"]
+        self.measured, self.estimator = self.actor.measured, self.actor.estimator
+        others = {} if task.estimator is None else {"estimator": ObsGroup(task.estimator.inputs)}
+        self.sensor_errors = SensorErrors(
+            world.params, {**task.observations, **others, "actor": self.measured}, first, n
+        )
+        self.estimator_state = {} if self.estimator is None else dict(self.estimator.init(n))
+        self.estimates = {k: np.zeros((n, t.dim)) for t in self.actor.terms if t.formula and (k := t.formula.estimate)}
+        self.input_columns = _columns(
+            self.measured, [] if self.estimator is None else [t.name for t in self.estimator.inputs]
+        )
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
@@ -109,7 +119,8 @@ class Env:
     def _moment(self, x: State) -> Moment:
         time = self.age * self.world.dt
         more = self.layout, self.reference, self.phase + time
-        return Moment(x, self.action, self.previous, self.command, time, self.reward, *more)
+        now = x, self.action, self.previous, self.command, time, self.reward
+        return Moment(*now, *more, estimates=self.estimates)
 
     @property
     def chance(self) -> Chance:
@@ -144,13 +155,18 @@ class Env:
             return self.begin_at(
                 Rows(self.seed, "age", 0, self.first + np.arange(self.n)).integers(0, self.steps, self.n)
             )
-        return self._observe(self._transmitted(self._frames()), np.arange(self.n))
+        return self._begin_observing()
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
         self.phase -= self.age * self.world.dt  # the state is that of the phase drawn, whatever the age
-        return self._observe(self._transmitted(self._frames()), np.arange(self.n))
+        return self._begin_observing()
+
+    def _begin_observing(self) -> dict[str, np.ndarray]:
+        """The first observations of episodes that begin everywhere."""
+        everyone = np.arange(self.n)
+        return self._observe(self._transmitted(self._frames(self.moment, begun=everyone)), everyone)
 
     def step(self, action: np.ndarray) -> Step:
         self.begin(action)
@@ -200,7 +216,8 @@ class Env:
             self._begin(np.flatnonzero(final))
         changed = np.flatnonzero(done | self._recommand())
         if len(changed):
-            for g, frame in self._frames(self._moment(self.world.state).rows(changed), changed).items():
+            again = self._moment(self.world.state).rows(changed)
+            for g, frame in self._frames(again, changed, np.flatnonzero(done[changed])).items():
                 frames[g][changed] = frame
         obs = self._observe(self._transmitted(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
@@ -350,26 +367,54 @@ class Env:
             g: a if np.isfinite(a).all() else np.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0) for g, a in seen.items()
         }
 
-    def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """One frame of each group, of all envs or of ids; a group with the actor's terms has the actor's frame."""
-        now = now or self.moment
-        actor = self._frame("actor", now, ids)
-        return {g: actor if g in self.alike else self._frame(g, now, ids) for g in self.task.observations}
+    def _frames(
+        self, now: Moment, ids: np.ndarray | None = None, begun: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """One frame of each group, of all envs or of ids; a group with the actor's terms has the actor's frame.
 
-    def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
-        """One frame of a group; the actor's as its sensors would measure it."""
+        `begun`: which of these rows begin an episode; without, a control period has passed.
+        """
+        actor = self._frame(self.measured, self.sensed(now, ids) if self.senses else now)
+        self.sensor_errors.add(actor, now.x.e, ids, (self.seed, self.counter))
+        if self.estimator is not None:
+            now = replace(now, estimates=self._estimate(actor, ids, begun))
+            for t, at in zip(self.actor.terms, self.actor.columns):
+                if t.formula is not None and t.formula.estimate:
+                    actor[:, at] = now.estimates[t.formula.estimate]
+        actor = self.actor.finish(actor[:, : self.actor.frame])
+        rest = [g for g in self.task.observations if g not in self.alike]
+        return dict.fromkeys(self.alike, actor) | {g: self._finished(g, now) for g in rest}
+
+    def _finished(self, g: str, now: Moment) -> np.ndarray:
         group = self.task.observations[g]
-        if g == "actor" and self.senses:
-            now = self.sensed(now, ids)
+        return group.finish(self._frame(group, now))
+
+    def _frame(self, group: ObsGroup, now: Moment) -> np.ndarray:
+        """One frame of a group, in the terms' units."""
         frame = by_column(len(now.q), group.frame, np.float32)
         with np.errstate(over="ignore"):  # readings of what diverged
             for t, at in zip(group.terms, group.columns):
                 if t.source is None:
                     raise SurefootError(f"task {self.task.name}: {t.name}: no simulator knows how to compute it")
-                frame[:, at] = now.once(t.source)
-        if g == "actor":
-            self.sensor_errors.add(frame, now.x.e, ids, (self.seed, self.counter))
-        return group.finish(frame)
+                estimated = t.formula is not None and bool(t.formula.estimate)  # not kept: it is made from this frame
+                frame[:, at] = t.source(now) if estimated else now.once(t.source)
+        return frame
+
+    def _estimate(self, frame: np.ndarray, ids: np.ndarray | None, begun: np.ndarray | None) -> dict[str, np.ndarray]:
+        """What the state estimator makes of a measured frame: of a period that has passed, or of rows that begin."""
+        e, inputs = self.estimator, frame[:, self.input_columns].astype(float)
+        assert e is not None
+        with np.errstate(all="ignore"):  # of what diverged
+            if begun is None:
+                self.estimator_state = dict(e.step(self.estimator_state, inputs))
+                self.estimates = e.readings(self.estimator_state, self.actor.estimates)
+            elif len(begun):
+                rows, first = begun if ids is None else ids[begun], e.step(e.init(len(begun)), inputs[begun])
+                for k, v in self.estimator_state.items():
+                    v[rows] = first[k]
+                for k, v in e.readings(first, self.actor.estimates).items():
+                    self.estimates[k][rows] = v
+        return self.estimates if ids is None else {k: v[ids] for k, v in self.estimates.items()}
 
     def _transmitted(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
         """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
@@ -385,6 +430,8 @@ class Env:
         """All that load() needs to go on with the same bits."""
         own = {k: getattr(self, k).copy() for k in OWN}
         own |= {f"frames.{g}": h.frames.copy() for g, h in self.histories.items()}
+        own |= {f"estimator.{k}": v.copy() for k, v in self.estimator_state.items()}
+        own |= {f"estimated.{k}": v.copy() for k, v in self.estimates.items()}
         own |= {"counter": np.array(self.counter), "diverged": np.array(self.diverged)}
         return own | {f"world.{k}": v for k, v in self.world.save().items()}
 
@@ -394,6 +441,14 @@ class Env:
             setattr(self, k, column_copy(saved[k]) if saved[k].ndim == 2 else saved[k].copy())
         for g, history in self.histories.items():
             history.frames = saved[f"frames.{g}"].copy()
+        self.estimator_state = {k: saved[f"estimator.{k}"].copy() for k in self.estimator_state}
+        self.estimates = {k: saved[f"estimated.{k}"].copy() for k in self.estimates}
         self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
         self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
         return {g: h.group.flat(h.frames) for g, h in self.histories.items()}
+
+
+def _columns(group: ObsGroup, names: Sequence[str]) -> np.ndarray:
+    """Where in a frame the named terms are, one after the other."""
+    at = {t.name: columns for t, columns in zip(group.terms, group.columns)}
+    return np.concatenate([np.arange(at[n].start, at[n].stop) for n in names] or [np.zeros(0, int)])

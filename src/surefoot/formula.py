@@ -4,7 +4,8 @@ or one robot.
 Readings are columns (n, k) by name: joint_pos, joint_vel (parts are joints), base_pos [m], base_quat (w x y z),
 base_lin_vel [m/s, world frame], base_ang_vel [rad/s, body frame], sensors by their names, `base_ang_vel@site` in the frame
 of a site, command, action (the last one), time [s into the episode], phase [s into a reference motion], gravity [m/s^2, world
-frame].
+frame]. What a state estimator makes of them is read likewise: estimate/base_lin_vel, and spread/base_lin_vel for its standard
+deviations (estimate/).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,14 +17,25 @@ import numpy as np
 
 from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
+from surefoot.estimate.abstract import PREFIX, SPREAD
 from surefoot.robot import order
 from surefoot.rotation import conjugate, direction, forward_kinematics, matrix, product, slerp, to_body, to_world
 
 LINK = 7  # numbers of a joint in Formula.links
-WIDTHS = {"base_pos": 3, "rotation": 9, "base_lin_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "begun": 1, "tip_pos": 3, "reference_rotation": 6}  # fmt: skip
+ESTIMATED = ("estimate", "spread")  # kinds of formula that an estimator answers
+WIDTHS = {
+    "base_pos": 3,
+    "rotation": 9,
+    "base_lin_vel": 3,
+    "base_ang_vel": 3,
+    "projected_gravity": 3,
+    "begun": 1,
+    "tip_pos": 3,
+    "reference_rotation": 6,
+}
 REFERENCES = {"reference_joints": 0, "reference_rotation": 4}  # numbers in a row of the table; 0: one a joint
-LONGEST = 1_000_000  # numbers of a reference motion: ten minutes of 33 joints at 50 Hz
 WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
+LONGEST = 1_000_000  # numbers of a reference motion: ten minutes of 33 joints at 50 Hz
 
 
 class Readings(Protocol):
@@ -100,6 +112,11 @@ class Formula:
         return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
 
     @property
+    def estimate(self) -> str:
+        """The reading of a state estimator that it takes; empty: none."""
+        return {"estimate": PREFIX, "spread": SPREAD}[self.kind] + self.reading if self.kind in ESTIMATED else ""
+
+    @property
     def width(self) -> int | None:
         """How many numbers it gives; None where its reading decides."""
         if self.kind == "clock":
@@ -108,13 +125,14 @@ class Formula:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Readings it takes."""
+        """Readings it takes, of the robot."""
         fixed = {
             "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
             "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
             "command": ("command",), "clock": ("time", "command") if self.still >= 0 else ("time",), "begun": ("time",), "reading": (self.reading,),
             "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
             "reference_joints": ("phase",), "reference_rotation": ("phase", self.at("base_quat")),
+            "estimate": (), "spread": (),
         }  # fmt: skip
         if self.kind in fixed:
             return fixed[self.kind]
@@ -135,7 +153,7 @@ class Formula:
             raise SurefootError(f"{where}: dim: expected {self.width} for {self.kind}, found {dim}")
         if len(self.stand) not in (0, len(self.phases or (0.0,))):
             raise SurefootError(f"{where}: stand: expected one phase for each foot, found {len(self.stand)}")
-        if self.kind == "reading" and not self.reading:
+        if self.kind in ("reading", *ESTIMATED) and not self.reading:
             raise SurefootError(f"{where}: reading: found nothing, expected the name of a reading")
         if self.kind == "joint_state" and self.offset:
             raise SurefootError(f"{where}: offset: expected none for joint_state, found {len(self.offset)} numbers")
@@ -252,4 +270,6 @@ FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
     "tip_pos": _tip,
     "reference_joints": _reference_joints,
     "reference_rotation": _reference_rotation,
+    "estimate": lambda f, r: r.reading(f.estimate),
+    "spread": lambda f, r: r.reading(f.estimate),
 }

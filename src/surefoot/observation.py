@@ -8,7 +8,7 @@ simulator does. A term whose source is a function of the simulator's state is pr
 Formulas and the readings that they take are in formula.py; both modules' names are imported from here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal
@@ -16,10 +16,11 @@ from typing import Any, Literal
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
+from surefoot.estimate.abstract import Estimator, EstimatorState, begun, over_time, stepped
 from surefoot.formula import FORMULAS, LONGEST, Columns, Formula, Readings
 from surefoot.typed import MOST, known_fields, real, text, whole
 
-__all__ = ["FORMULAS", "Columns", "Formula", "History", "ObsGroup", "ObsTerm", "Readings"]
+__all__ = ["FORMULAS", "Columns", "Formula", "History", "Live", "ObsGroup", "ObsTerm", "Readings"]
 
 Source = Formula | Callable[[Any], np.ndarray]
 
@@ -99,7 +100,7 @@ class ObsTerm:
 
 
 def _typed_formula(name: str, value: Any, where: str) -> Any:
-    if name in ("joints", "offset", "links", "table", "phases", "waves", "stand", "parts"):
+    if name in ("joints", "offset", "links", "phases", "waves", "stand", "parts", "table"):
         most = LONGEST if name == "table" else MOST
         if not isinstance(value, list | tuple) or len(value) > most:
             raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
@@ -119,6 +120,8 @@ class ObsGroup:
     """of a history: all terms of a frame together, or all frames of a term together"""
     newest: Literal["last", "first"] = "last"
     """where in a history the newest frame is"""
+    estimator: Estimator | None = None
+    """makes the terms that are estimates"""
 
     @cached_property
     def frame(self) -> int:
@@ -173,8 +176,52 @@ class ObsGroup:
         flat = frames.reshape(len(frames), -1)
         return flat if self.taken is None else flat[:, self.taken]
 
+    @cached_property
+    def estimates(self) -> tuple[str, ...]:
+        """Readings of the estimator that terms take."""
+        return tuple(
+            dict.fromkeys(t.formula.estimate for t in self.terms if t.formula is not None and t.formula.estimate)
+        )
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """Readings of the robot that its terms and their estimator take."""
+        terms = (*self.terms, *(self.estimator.inputs if self.estimator is not None else ()))
+        found = [name for t in terms if t.formula is not None for name in t.formula.needs]
+        return tuple(dict.fromkeys([*found, *(["time"] if self.estimator is not None else [])]))
+
+    def sources(self, term: ObsTerm) -> tuple[ObsTerm, ...]:
+        """The terms that follow from readings and that one follows from: itself, or what its estimator reads."""
+        estimated = term.formula is not None and term.formula.estimate and self.estimator is not None
+        return self.estimator.inputs if estimated and self.estimator is not None else (term,)
+
+    @cached_property
+    def measured(self) -> "ObsGroup":
+        """Its terms, and after them those its estimator reads besides: one sensor's noise is one, whoever reads it."""
+        own = {t.name for t in self.terms}
+        more = self.estimator.inputs if self.estimator is not None else ()
+        return ObsGroup((*self.terms, *(t for t in more if t.name not in own)))
+
+    def inputs(self, r: Readings) -> np.ndarray:
+        """(n, width) what the estimator reads, in units."""
+        assert self.estimator is not None
+        return np.concatenate(
+            [np.asarray(t.formula(r), float) for t in self.estimator.inputs if t.formula is not None], 1
+        )
+
+    def _estimated(self, r: Readings, n: int) -> Readings:
+        """Readings with the estimates of rows that follow each other; an episode begins with the first, and at time 0."""
+        assert self.estimator is not None
+        if n == 1:
+            raise SurefootError(
+                "estimate: one row of readings: an estimate follows from those before it; expected a Live group"
+            )
+        begins = np.asarray(r.reading("time")).reshape(-1) == 0.0
+        return Also(r, over_time(self.estimator, self.inputs(r), self.estimates, begins))
+
     def raw(self, r: Readings, n: int) -> np.ndarray:
-        """(n, frame) float32 in the terms' units; nan where a term has no formula."""
+        """(n, frame) float32 in the terms' units; nan where a term has no formula. Estimates are made over rows in time."""
+        r = self._estimated(r, n) if self.estimates and not isinstance(r, Also) else r
         out = np.full((n, self.frame), np.nan, np.float32)
         for t, at in zip(self.terms, self.columns):
             if t.formula is not None:
@@ -192,14 +239,34 @@ class ObsGroup:
             t.check(f"{where}: observation")
             if t.history > self.history:
                 raise SurefootError(f"{where}: observation: {t.name}: history: expected at most {self.history} frames")
+        self._check_estimates(f"{where}: observation")
+
+    def _check_estimates(self, where: str) -> None:
+        own, e = {t.name: t for t in self.terms}, self.estimator
+        for t in e.inputs if e is not None else ():
+            if t.formula is None or (t.name in own and own[t.name].formula != t.formula):
+                raise SurefootError(
+                    f"{where}: estimator: {t.name}: expected the formula that the term of this name has"
+                )
+        for t in self.terms:
+            f = t.formula
+            if f is None or not f.estimate:
+                continue
+            if e is None:
+                raise SurefootError(f"{where}: {t.name}: an estimate, and found no estimator that makes it")
+            if f.reading not in e.quantities:
+                raise unknown("estimate", f.reading, e.quantities, f"{where}: {t.name}")
+            if t.dim != e.quantities[f.reading][0]:
+                raise SurefootError(f"{where}: {t.name}: dim: expected {e.quantities[f.reading][0]}, found {t.dim}")
 
     def to_json(self) -> dict[str, Any]:
         rest = {"history": self.history, "layout": self.layout, "newest": self.newest}
-        return {"terms": [t.to_json() for t in self.terms], **rest}
+        made = {} if self.estimator is None else {"estimator": self.estimator.to_json()}
+        return {"terms": [t.to_json() for t in self.terms], **rest, **made}
 
     @staticmethod
     def from_json(data: Any, where: str) -> "ObsGroup":
-        body = known_fields(data, {"terms", "history", "layout", "newest"}, {"terms"}, where)
+        body = known_fields(data, {"terms", "history", "layout", "newest", "estimator"}, {"terms"}, where)
         if not isinstance(body["terms"], list) or len(body["terms"]) > MOST:
             raise SurefootError(f"{where}: terms: expected a list of terms, found {str(body['terms'])[:80]}")
         for name, choices in (("layout", ("frames", "terms")), ("newest", ("last", "first"))):
@@ -207,7 +274,26 @@ class ObsGroup:
                 raise unknown(name, str(body[name]), choices, where)
         terms = tuple(ObsTerm.from_json(t, f"{where}: terms[{i}]") for i, t in enumerate(body["terms"]))
         whole(body.get("history", 1), 1, MOST, f"{where}: history")
+        made = body.pop("estimator", None)
+        if made is not None:
+            from surefoot.estimate.kinds import from_json  # which reads terms
+
+            body["estimator"] = from_json(made, f"{where}: estimator")
         return ObsGroup(**body | {"terms": terms})
+
+
+@dataclass(frozen=True)
+class Also:
+    """Readings with some more, which an estimator has made of them."""
+
+    readings: Readings
+    more: Mapping[str, np.ndarray]
+
+    def reading(self, name: str) -> np.ndarray:
+        return self.more[name] if name in self.more else self.readings.reading(name)
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return self.readings.parts(name)
 
 
 class History:
@@ -229,3 +315,25 @@ class History:
     def next(self, frame: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The observations of rows ids with this frame, without taking it in."""
         return self.group.flat(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))
+
+
+class Live:
+    """A group at work on n robots, period by period: readings -> estimates -> terms -> clip, scale -> history."""
+
+    def __init__(self, group: ObsGroup, n: int = 1):
+        self.group, self.n, self.history = group, n, History(group, n)
+        self.state: EstimatorState = {} if group.estimator is None else group.estimator.init(n)
+
+    def begin(self, rows: np.ndarray) -> None:
+        """Rows (numbers, or a mask) begin an episode with the next readings."""
+        self.state = begun(self.state, rows)
+
+    def __call__(self, r: Readings, fresh: np.ndarray) -> np.ndarray:
+        """(n, dim) the observation; rows `fresh` (numbers) begin an episode."""
+        e = self.group.estimator
+        if e is not None:
+            if len(fresh):
+                self.begin(fresh)
+            self.state = stepped(e, self.state, self.group.inputs(r))
+            r = Also(r, e.readings(self.state, self.group.estimates))
+        return self.history.push(self.group.finish(self.group.raw(r, self.n)), fresh)

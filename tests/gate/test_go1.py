@@ -53,7 +53,7 @@ def test_at_its_own_contract_it_walks_at_the_speed_seen_elsewhere(tmp_path):
 
 def test_its_latency_margin_is_between_20_and_40_ms(tmp_path):
     who = client(tmp_path)
-    found = margins.latency(who.policy, who.task, 10, 1000, 0.9, lambda _: None, threads=1)
+    found = margins.latency(margins.Asked(who.policy, who.task, 10, 1000, 0.9, threads=1))
     assert found.tolerated is not None and 0.02 - 1e-9 <= found.tolerated <= 0.04 and found.failing <= 0.04
 
 

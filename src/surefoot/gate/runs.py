@@ -47,6 +47,10 @@ class Runs:
         margin = np.where(lasted, near, found.lengths / env.steps - 2.0)
         return Runs(found.success, margin, lasted, found.error, found.e, found.reasons)
 
+    def first(self, n: int) -> "Runs":
+        """The first n of them; why they ended is not known of a part."""
+        return Runs(*(getattr(self, k)[:n] for k in ("success", "margin", "lasted", "error", "e")), reasons={})
+
     def __add__(self, other: "Runs") -> "Runs":
         join = lambda k: np.concatenate([getattr(self, k), getattr(other, k)])  # noqa: E731
         reasons = Counter(self.reasons) + Counter(other.reasons)

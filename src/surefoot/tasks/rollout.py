@@ -123,6 +123,7 @@ def trials(
     nth = np.zeros(n, int)  # episodes ended in each env
     obs, drive = env.reset(e=e), Driver(policy, n)
     met = env.world.state.e.copy()
+    over = 0
     for t in range(k * env.steps):
         step = env.step(drive(obs["actor"]))
         drive.begin(step.final)
@@ -141,4 +142,8 @@ def trials(
                     nth[i] = k
         if (nth >= k).all():
             break
+        if (nth >= k).sum() > over:
+            over = int((nth >= k).sum())
+            env.world.rest(np.flatnonzero(nth >= k))
+    env.world.rest(np.zeros(0, int))
     return [Evaluation(*row[:-1], dict(row[-1]), met) for row in zip(returns, success, error, lengths, reasons)]

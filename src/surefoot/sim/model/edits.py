@@ -123,6 +123,25 @@ def add_imu(spec: mujoco.MjSpec, base: str, site: str = "") -> str:
     return said
 
 
+def add_accelerometer(spec: mujoco.MjSpec, base: str = "") -> str:
+    """An accelerometer where the gyro is, or in the origin of the base; the engine then works out accelerations at every step."""
+    site = next((s.objname for s in spec.sensors if s.name == "gyro"), "")
+    if not site:
+        site = IMU if not any(s.name == IMU for s in spec.sites) else f"{IMU}_of_base"
+        body(spec, base).add_site(name=site, size=[0.005, 0.005, 0.005], group=5)
+    spec.add_sensor(name="accelerometer", type=S.mjSENS_ACCELEROMETER, objtype=SITE, objname=site)
+    return f"accelerometer: a sensor at {site}"
+
+
+def add_torque_sensors(spec: mujoco.MjSpec) -> str:
+    """The torque of each actuator at a joint, as motors report it."""
+    for a in spec.actuators:
+        if a.trntype == mujoco.mjtTrn.mjTRN_JOINT:
+            sensor = spec.add_sensor(name=f"joint_torque/{a.target}", type=S.mjSENS_ACTUATORFRC)
+            sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_ACTUATOR, a.name
+    return "joint_torque: a sensor of each motor"
+
+
 def add_tip(spec: mujoco.MjSpec, on: str, point: tuple[float, ...], name: str) -> str:
     """A site at the end effector, with its place and attitude as sensors."""
     body(spec, on).add_site(name=name, pos=point, size=[0.005, 0.005, 0.005], group=5)
