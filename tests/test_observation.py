@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.errors import SurefootError
-from surefoot.observation import ESTIMATED, FORMULAS, Columns, Formula, History, ObsGroup, ObsTerm
+from surefoot.formula import ESTIMATED
+from surefoot.observation import FORMULAS, Columns, Formula, History, ObsGroup, ObsTerm
 from surefoot.robot import Layout
 from surefoot.sim.layout import layout_of
 from surefoot.task import Moment
