@@ -14,12 +14,12 @@ from surefoot.deploy.limits import Limits
 from surefoot.deploy.links import Command
 from surefoot.deploy.runtime.limiter import limit
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import History
+from surefoot.observation import Live
 from surefoot.policy import Driver, Policy
 from surefoot.robot import order
 
 GRAVITY = np.array([[0.0, 0.0, -9.81]])
-OWN = ("action", "command", "time", "gravity")  # readings that the runtime makes itself
+OWN = ("action", "command", "time", "phase", "gravity")  # readings that the runtime makes itself
 NONE = np.zeros(0, int)
 
 
@@ -57,7 +57,7 @@ class Controller:
     def __init__(self, policy: Policy, limits: Limits, parts: Mapping[str, tuple[str, ...]]):
         self.contract, self.limits = policy.contract, limits
         c = self.contract
-        self.driver, self.history = Driver(policy, 1), History(c.observation, 1)
+        self.driver, self.observe = Driver(policy, 1), Live(c.observation)
         self.gains = np.array([c.kp, c.kd]) if c.kp else np.zeros((2, len(c.action.names)))
         self.needs, self.places = needs(c), _places(c, parts)
         self.robot_order = _robot_order(c, tuple(parts.get("control", ())))
@@ -88,8 +88,8 @@ class Controller:
         for name in self.needs:
             own[name] = readings[name][None]
         own["command"], own["time"] = command[None], np.array([[self.periods / c.rate]])
-        frame = c.observation.finish(c.observation.raw(self.readings, 1))
-        obs = self.history.push(frame, np.zeros(1, int) if self.periods == 0 else NONE)
+        own["phase"] = own["time"]  # a reference motion begins with the episode
+        obs = self.observe(self.readings, np.zeros(1, int) if self.periods == 0 else NONE)
         out = self.driver(obs)
         action = c.action.bounded(out)
         control = c.action.control(action)[0]
@@ -122,8 +122,7 @@ def needs(contract: Contract) -> list[str]:
     lost = [t.name for t in contract.terms if t.formula is None]
     if lost:
         raise SurefootError(f"observation: {', '.join(lost)}: no robot measures it; expected terms with a formula")
-    found = [n for t in contract.terms if t.formula is not None for n in t.formula.needs]
-    found += ["joint_pos", "joint_vel"] if contract.joints else []
+    found = [*contract.observation.needs, *(("joint_pos", "joint_vel") if contract.joints else ())]
     return [n for n in dict.fromkeys(found) if n not in OWN]
 
 
