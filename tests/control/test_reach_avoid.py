@@ -49,9 +49,9 @@ class Ahead(Policy):
         return s, np.ones((len(obs), 2), np.float32)
 
 
-def switch(**more):
+def switch(threshold=-0.05):
     recovery = Recovery((("velocity", 0),), (0.0,), (2.0,), (21,), "drive", ((1.0,), (1.0,)))
-    return ReachAvoid(graph_of(Closing(), 2), ("velocity", "ray"), recovery, **more)
+    return ReachAvoid(graph_of(Closing(), 2), ("velocity", "ray"), recovery, threshold)
 
 
 def seen(v, d):
@@ -102,7 +102,7 @@ def test_a_recovery_by_command_lets_the_policy_act_on_another_command():
             return torch.tanh(x - 1.0)
 
     recovery = Recovery((("command", 0),), (-1.0,), (1.0,), (201,))
-    policy = Guarded(c, Obeys(), ReachAvoid(graph_of(Fast(), 1), ("command",), recovery))
+    policy = Guarded(c, Obeys(), ReachAvoid(graph_of(Fast(), 1), ("command",), recovery, -0.05))
     assert policy(np.array([[0.2]], np.float32))[0, 0] == pytest.approx(0.1)
     asked = policy(np.array([[1.8]], np.float32))[0, 0]
     assert asked == pytest.approx(0.44, abs=1e-6)  # tanh(2 y - 1) <= -0.1 where y <= 0.4498
