@@ -6,10 +6,13 @@ import pytest
 from surefoot import tasks
 from surefoot.errors import SurefootError
 from surefoot.observation import Columns, Formula, ObsTerm
-from surefoot.robot import Robot
+from surefoot.robot import Layout, Robot
 from surefoot.rotation import from_axis_angle
 from surefoot.sim.anatomy.links import posed
-from surefoot.tasks.terms import rewards
+from surefoot.task import Moment
+from surefoot.tasks.terms import observations, quantities, rewards, terminations
+from surefoot.tasks.terms.quantities import Gait, Joints
+from surefoot.world import State
 
 CRANE = """<mujoco model="crane"><compiler angle="radian"/><worldbody>
   <body name="mast" pos=".1 .2 .3" euler=".1 .2 .3"><joint name="slew" axis="0 0 1" pos=".02 0 0" range="-2 2"/><geom size=".05" mass="1"/>
@@ -67,3 +70,92 @@ def test_a_base_that_sinks_costs_the_square_of_its_share():
     q = np.zeros((2, 7))
     q[:, 2] = 0.9, 0.6
     assert rewards.low_base(Rows(q), 0.8) == pytest.approx([0.0, 0.0625])
+
+
+def moment(q, v=None, command=None, action=None, previous=None, time=0.0, **y):
+    """A real moment of a robot with a free base; rows of q decide how many."""
+    n = len(q)
+    v, command = np.zeros((n, 6)) if v is None else v, np.zeros((n, 3)) if command is None else command
+    action = np.zeros((n, 2)) if action is None else action
+    none = np.zeros((n, 0))
+    x = State(np.full(n, time), q, v, none, none, y, none, np.array([[0, 0, -9.81]]), np.zeros((n, 6)))
+    layout = Layout(("free",), (), (), base=(0, 0))
+    return Moment(x, action, action if previous is None else previous, command, np.full(n, time), np.zeros(n), layout)
+
+
+def at(quat, n=1):
+    return np.tile([0.0, 0, 1, *quat], (n, 1))
+
+
+def test_velocities_are_compared_in_the_frame_of_the_base():
+    """Headed to the world's y at 1 m/s along it: vx = 1 in the base's frame."""
+    yaw = from_axis_angle(np.array([[0.0, 0, 1]]), np.array([np.pi / 2]))[0]
+    v = np.array([[0.0, 1, 0, 0, 0, 0.5]])
+    s = moment(at(yaw), v, np.array([[1.0, 0, 0.5]]))
+    assert quantities.base_lin_vel(s)[0] == pytest.approx([1, 0, 0], abs=1e-12)
+    assert rewards.track_lin_vel_xy(s) == pytest.approx([1.0]) and rewards.track_ang_vel_z(s) == pytest.approx([1.0])
+    off = moment(at(yaw), v, np.array([[0.75, 0, 0.15]]))
+    assert quantities.lin_vel_error(off) == pytest.approx([0.25])
+    assert rewards.track_lin_vel_xy(off, 0.25) == pytest.approx([np.exp(-1)])
+    assert rewards.track_ang_vel_z(off, 0.35) == pytest.approx([np.exp(-1)])
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.4, 1.0, 1.2])
+def test_tilt_is_its_cosine_its_squared_sine_and_an_end_beyond_60_degrees(tilt):
+    axis = np.array([[np.cos(0.7), np.sin(0.7), 0]])
+    s = moment(at(from_axis_angle(axis, np.array([tilt]))[0]))
+    assert quantities.uprightness(s) == pytest.approx([np.cos(tilt)])
+    assert rewards.upright(s) == pytest.approx([np.cos(tilt)])
+    assert rewards.flat_orientation(s) == pytest.approx([np.sin(tilt) ** 2])
+    assert terminations.bad_orientation(s)[0] == (tilt > np.pi / 3)
+
+
+def test_a_base_ends_an_episode_below_its_least_height_alone():
+    q = at([1, 0, 0, 0], 2)
+    q[:, 2] = 0.21, 0.19
+    assert terminations.low_base(moment(q), 0.2).tolist() == [False, True]
+
+
+def test_squares_of_speeds_and_of_changes_of_action():
+    v = np.array([[0, 0, -0.5, 3, 4, 9.0]])
+    s = moment(at([1, 0, 0, 0]), v, action=np.array([[1.0, -1]]), previous=np.array([[0.0, 1]]))
+    assert rewards.lin_vel_z(s) == pytest.approx([0.25])
+    assert rewards.ang_vel_xy(s) == pytest.approx([25.0])
+    assert rewards.action_rate(s) == pytest.approx([5.0])
+
+
+def test_feet_of_a_trot_swing_in_turn_and_stand_still_without_a_command():
+    """At a quarter of a stride the first foot is at the top of its swing and the other in stance."""
+    gait = Gait(2.0, 0.1, (0.0, 0.5), (0.02, 0.02))
+    up = np.array([[0, 0, 0.12, 0, 0, 0.02]])
+    s = moment(at([1, 0, 0, 0]), command=np.array([[1.0, 0, 0]]), time=0.125, foot_pos=up, touch=np.array([[0.0, 9]]))
+    assert gait.lift(s)[0] == pytest.approx([1.0, 0.0], abs=1e-9)
+    assert gait.clearance(s)[0] == pytest.approx([0.1, 0.0], abs=1e-12)
+    assert rewards.feet_gait(s, gait, 0.03) == pytest.approx([1.0])
+    assert rewards.feet_air_time(s, gait) == pytest.approx([0.5])
+    stand = moment(at([1, 0, 0, 0]), time=0.125, foot_pos=up, touch=np.array([[0.0, 9]]))
+    assert gait.lift(stand).tolist() == [[0, 0]]
+    assert rewards.feet_gait(stand, gait, 0.03) == pytest.approx([(2 + np.exp(-((0.1 / 0.03) ** 2)) - 0) / 4])
+
+
+def test_feet_that_slide_and_land_cost_the_square_of_their_speed():
+    gait = Gait(2.0, 0.1, (0.0, 0.5), (0.0, 0.0))
+    near = np.array([[0, 0, 0.001, 0, 0, 0.5]])
+    moving = np.array([[3.0, 4, -0.2, 1, 1, -7]])
+    s = moment(at([1, 0, 0, 0]), foot_pos=near, foot_vel=moving, touch=np.array([[9.0, 0]]))
+    assert rewards.feet_slide(s, gait) == pytest.approx([25.0])  # the other foot is in the air
+    assert rewards.feet_landing(s, gait, 0.01) == pytest.approx([0.04])
+    assert rewards.foot_clearance(s, gait) == pytest.approx([0.099**2 * 5 + 0.4**2 * np.sqrt(2)])
+
+
+def test_joints_cost_what_they_are_beyond_the_margin_of_their_range():
+    joints = Joints(
+        ("a", "b"), slice(7, 9), slice(6, 8), np.array([0.1, 0.0]), np.array([-1.0, -1]), np.array([1.0, 1])
+    )
+    q = np.concatenate([at([1, 0, 0, 0]), [[0.4, 1.05]]], 1)
+    s = moment(q, np.array([[0, 0, 0, 0, 0, 0, 2.0, 1]]))
+    assert rewards.joint_pos_limits(s, joints) == pytest.approx([0.1])
+    assert rewards.default_pose(s, joints, np.array([1.0, 0])) == pytest.approx([np.exp(-0.09)])
+    assert rewards.joint_vel(s, joints) == pytest.approx([5.0])
+    term = observations.joint_pos(joints)
+    assert term.formula.offset == (0.1, 0.0) and term.dim == 2

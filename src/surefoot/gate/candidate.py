@@ -87,6 +87,7 @@ def _bare(
     seconds: float | None,
 ) -> Candidate:
     path, given = Path(path), (model, contract_file, command)
+    bundle.refuse_torch(path)
     if path.suffix != ".onnx":
         _refuse_foreign(path, given)
         return _ours(path, bundle.load(path), task)

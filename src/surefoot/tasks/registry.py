@@ -37,6 +37,7 @@ READY: dict[str, Callable[[], Task]] = {
     "hover": hover,
     "humanoid": humanoid,
     "walk": walk,
+    "walk-estimate": partial(walk, estimate=True),
     "walk-rough": partial(walk, rough=True),
 }
 

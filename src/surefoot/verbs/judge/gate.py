@@ -60,7 +60,7 @@ class Gate:
     model: Path | None = None
     """the robot model (.xml) of a policy from elsewhere"""
     contract: Path | None = None
-    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
+    """its contract: JSON, or a deploy.yaml; ONNX files from mjlab and holosoma contain it"""
     command: tuple[float, float, float] | None = None
     """vx, vy, yaw rate to follow, m/s and rad/s, instead of the contract's"""
     task: str = ""
@@ -99,8 +99,9 @@ class Gate:
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")
-            verdict = gate(who, belief, plan, limits, watch, again)
-            files.write_json(out / "gate.json", verdict.to_json())
+            keep = lambda verdict: files.write_json(out / "gate.json", verdict.to_json())  # noqa: E731
+            verdict = gate(who, belief, plan, limits, watch, again, keep)
+            keep(verdict)
             if self.junit is not None:
                 junit.write(self.junit, verdict)
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
@@ -160,11 +161,9 @@ def badge(verdict: Verdict) -> Badge:
 
 def blocks(verdict: Verdict) -> tuple[Block, ...]:
     """The checks, the explanation of a failure, and the evidence as plots."""
-    from surefoot.gate.contract_faults import Explanation, sentences
-
     meta, evidence = verdict.meta, verdict.meta["evidence"]
     shown: list[Block] = [Checks(verdict.checks)]
-    shown += [Text(words, "bad") for words in sentences([Explanation(**x) for x in meta["contract_faults"]])]
+    shown += [Text(words, "bad") for words in meta["why"]]
     shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
     shown.append(Text(meta["seeds"]["sentence"], "quiet"))
     rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}
