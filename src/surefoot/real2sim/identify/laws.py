@@ -3,7 +3,7 @@
     err(l, s): rms error on the runs that split s leaves out, of law l fitted to the others, in spreads of each signal
     best = argmin_l mean_s log err(l, s)
 
-A simpler law is used in place of the best if the mean difference of log err is within one standard error over the splits. It
+A simpler law is used in place of the best if the mean difference of log err is within 2 %, or one standard error over the splits. It
 is also used if the best has more than 1.25 times its error on some split, and nowhere gains as much: a law that fails on one
 kind of motion it has not seen fails on others. The error where a law was fitted says little: more unknowns always lower it.
 """
@@ -26,6 +26,7 @@ from surefoot.real2sim.replay import longest_window, stable_length, windows
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine
 
+MARGIN = 0.02  # of the error: less of a difference is none, however sure it is
 UNSAFE = 1.25  # times a simpler law's error on some split
 FIRST = 0.1  # of its range: where a further unknown starts from when the others start from a simpler law's fit
 FRICTION = {
@@ -203,7 +204,9 @@ def choose(laws: Sequence[Law], parts: Sequence[Split]) -> tuple[str, str, str, 
     best = at = int(np.argmin(logs.mean(1)))
     alike = [k for k in range(len(laws)) if k != best and _alike(logs[k] - logs[best])]
     why = ["it predicts what was left out best"]
-    while simpler := next(((k, words) for k in range(at) if (words := _instead(logs, names, at, k, parts))), None):
+    sizes = [len(x.params) for x in laws]
+    fewer = lambda: (k for k in range(len(laws)) if sizes[k] < sizes[at])  # noqa: E731
+    while simpler := next(((k, words) for k in fewer() if (words := _instead(logs, names, at, k, parts))), None):
         at = simpler[0]
         why.append(simpler[1])
     rest = [names[k] for k in alike if at == best]
@@ -213,8 +216,8 @@ def choose(laws: Sequence[Law], parts: Sequence[Split]) -> tuple[str, str, str, 
 
 
 def _alike(more: np.ndarray) -> bool:
-    """Whether a law's log error exceeds another's by no more than one standard error over the splits (S,)."""
-    return len(more) < 2 or bool(more.mean() <= more.std(ddof=1) / np.sqrt(len(more)))
+    """Whether a law's log error exceeds another's by no more than 2 %, or one standard error over the splits (S,)."""
+    return len(more) < 2 or bool(more.mean() <= max(MARGIN, more.std(ddof=1) / np.sqrt(len(more))))
 
 
 def _instead(logs: np.ndarray, names: list[str], at: int, k: int, parts: Sequence[Split]) -> str:
