@@ -1,10 +1,11 @@
 """How much CPU time it takes to get an answer, here and in another checkout of surefoot, and whether the answers agree.
 
-python -m benchmarks.answer_times --against PATH [--only preflight|explore|arm|go2|go1|humanoid] [--rounds 1] [--json] [--record]
+python -m benchmarks.answer_times --against PATH [--only preflight|explore|arm|so101|go2|go1|humanoid] [--rounds 1] [--json] [--record]
 
 preflight  of 40 s of a quadruped held in the air: 12 joints
 explore    of a pendulum, 3 unknowns, motions of 2 s
 arm        identify of a two-link arm, 4 unknowns, 500 rows, encoders with noise
+so101      identify of a real arm of six joints, 4 unknowns, 500 rows
 go2        identify of the quadruped, 11 unknowns, the first 8 s of its log
 go1        gate of a walking quadruped, by a policy from elsewhere
 humanoid   gate of a humanoid of 23 joints that stands, by a policy from elsewhere
@@ -15,6 +16,7 @@ The quadruped's log and the models of others are no part of the project (docs/re
 """
 
 import argparse
+import csv
 import json
 import os
 import subprocess
@@ -32,7 +34,7 @@ from rich.console import Console
 
 from benchmarks import measure
 from benchmarks.measure import Row, row, said, skipped
-from benchmarks.real import DATA, MAPS, MODELS
+from benchmarks.real_logs import DATA, MAPS, MODELS
 from surefoot import tasks
 from surefoot.log import Log
 from surefoot.rng import stream
@@ -44,6 +46,7 @@ GOAL = 1 / 3
 LEGS = [f"{leg}_{part}_joint" for leg in ("FL", "FR", "RL", "RR") for part in ("hip", "thigh", "calf")]
 UNKNOWNS = "armature:kinds,damping:kinds,frictionloss:kinds,delay=0..0.02,stop_high:calf_joint"
 ARM = ("fore_mass", "payload", "shoulder_damping", "elbow_damping")
+RENAMED = {"push borne": "push margin"}  # checks of earlier versions
 STIFF = 10  # joints before the waist keep the model's gains
 
 
@@ -79,10 +82,10 @@ def fit_errors(here: dict[str, Any], there: dict[str, Any]) -> Iterator[Row]:
 
 
 def same_checks(here: dict[str, Any], there: dict[str, Any]) -> Iterator[Row]:
-    other = {c["name"]: c["holds"] for c in there["checks"]}
-    same = [c["holds"] == other.get(c["name"]) for c in here["checks"]]
-    note = ", ".join(c["name"] for c, ok in zip(here["checks"], same) if not ok)
-    yield row("checks with the same answer", float(np.mean(same)), "of checks", at_least=1.0, note=note)
+    one, other = ({RENAMED.get(c["name"], c["name"]): c["holds"] for c in x["checks"]} for x in (here, there))
+    same = {name: one.get(name) == other.get(name) for name in one | other}
+    note = ", ".join(name for name, ok in same.items() if not ok)
+    yield row("checks with the same answer", float(np.mean([*same.values()])), "of checks", at_least=1.0, note=note)
     for name in ("latency margin", "push margin"):
         found = [next((c["value"] for c in x["checks"] if c["name"] == name), None) for x in (here, there)]
         if None not in found:
@@ -123,6 +126,22 @@ def arm(folder: Path) -> Case:
     names = {"control": list(world.layout.actuators), "joint_pos": list(world.layout.joints)}
     path = Log(t, {"control": u, "joint_pos": q}, meta={"names": names}).save(folder / "arm.npz")
     return Case(["identify", "arm", str(path), "--learn", ",".join(ARM), "--no-check"], fit_errors)
+
+
+def so101(folder: Path) -> Case:
+    """The first 500 rows of a real arm's multisine, on an even clock; six joints share each unknown."""
+    path = DATA / "so101" / "multisine"
+    names = (path / "joint_list.txt").read_text().split()
+    tables = [list(csv.DictReader((path / name).open())) for name in ("control.csv", "state_motor.csv")]
+    u, q = (np.array([json.loads(r["positions"]) for r in rows]) for rows in tables)
+    time = 1e-6 * np.array([float(r["timestamp"]) for r in tables[1]])
+    even = 0.02 * np.arange(500)
+    u, q = (np.stack([np.interp(time[0] + even, time, x) for x in a.T], 1) for a in (u, q))
+    columns = {"control": u, "joint_pos": q}
+    log = Log(even, columns, meta={"names": dict.fromkeys(columns, names)}).save(folder / "so101.npz")
+    model = OTHERS / "menagerie" / "trs_so_arm100" / "so_arm100.xml"
+    words = ["identify", str(model), str(log), "--learn", "armature,damping,frictionloss,delay=0..0.1", "--no-check"]
+    return Case(words, fit_errors)
 
 
 def preflight(folder: Path) -> Case:
@@ -179,10 +198,19 @@ def humanoid(folder: Path) -> Case:
     return Case([*words, "--out", str(folder / "gate")], same_checks)
 
 
-CASES = {"preflight": preflight, "explore": explore, "arm": arm, "go2": go2, "go1": go1, "humanoid": humanoid}
+CASES = {
+    "preflight": preflight,
+    "explore": explore,
+    "arm": arm,
+    "so101": so101,
+    "go2": go2,
+    "go1": go1,
+    "humanoid": humanoid,
+}
 NEEDS = {
     "go2": DATA / "go2_in_air",
     "preflight": DATA / "go2_in_air",
+    "so101": DATA / "so101",
     "go1": OTHERS.parent / "policies" / "go1_joystick.onnx",
     "humanoid": OTHERS / "menagerie" / "booster_t1",
 }

@@ -132,8 +132,8 @@ def climb(run: Run, unit: float, most: float, bar: float, n: int, first: int = 1
     up = _Climb(run, unit, max(int(most / unit + 1e-9), 1), bar, n)
     if up.passes(0, n):
         begun = min(first, up.top)
-        ends = (begun, None) if up.passes(begun, few) else (0, begun)
-        up.confirmed(*up.between(*ends, few))
+        good, bad = (begun, None) if up.passes(begun, few) else (0, begun)
+        up.confirmed(*up.between(good, bad, few))
     return Margin(tuple(up.rungs[k] for k in sorted(up.rungs)), bar)
 
 

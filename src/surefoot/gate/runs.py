@@ -49,7 +49,7 @@ class Runs:
 
     def first(self, n: int) -> "Runs":
         """The first n of them; why they ended is not known of a part."""
-        return Runs(*(getattr(self, k)[:n] for k in ("success", "margin", "lasted", "error", "e")), reasons={})
+        return Runs(self.success[:n], self.margin[:n], self.lasted[:n], self.error[:n], self.e[:n], {})
 
     def __add__(self, other: "Runs") -> "Runs":
         join = lambda k: np.concatenate([getattr(self, k), getattr(other, k)])  # noqa: E731

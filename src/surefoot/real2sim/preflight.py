@@ -174,7 +174,8 @@ def _likely(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray) -
         ratio = float(rough[k][:, at].sum()) / max(float(rough[0][:, at].sum()), FINEST**2)
         usual = fault.rows and _allowed(case, fault)  # the delays that others are compared with
         kept |= {k} if ratio < HOPELESS**2 or usual else set()
-        kinds.setdefault(_called(fault), []).append((float(rough[k][:, _columns(case)].sum()), k))
+        if not usual:
+            kinds.setdefault(_called(fault), []).append((float(rough[k][:, _columns(case)].sum()), k))
     kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
     return [[PLAIN, *faults][k] for k in sorted(kept)]
 

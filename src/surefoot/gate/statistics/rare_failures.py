@@ -87,12 +87,13 @@ def search(
     if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
         raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
     pool = belief.sample(stream(seed, "worst pool"), POOL)
-    tried, used, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), [], stream(seed, "worst")
+    tried, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), stream(seed, "worst")
+    used: list[int] = []
     rest = None
     if drawn is not None and len(drawn[0]) >= 2 * BATCH:
         first, rest = (tuple(a[part] for a in drawn) for part in (slice(2 * BATCH), slice(2 * BATCH, None)))
         pool[: 2 * BATCH], used = first[0], list(range(2 * BATCH))
-        tried.add(first[0], lambda _: first[1:])
+        tried.add(first[0], lambda _: (first[1], first[2]))
     x = _inputs(belief, pool)
     guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
     if tried.success.all():
@@ -213,7 +214,7 @@ def _no_failure(
     n = 2 * BATCH + left
     failed = np.zeros(0, bool)
     if drawn is not None:
-        failed, left = tried.add(drawn[0], lambda _: drawn[1:]), max(left - len(drawn[0]), 0)
+        failed, left = tried.add(drawn[0], lambda _: (drawn[1], drawn[2])), max(left - len(drawn[0]), 0)
         n = 2 * BATCH + len(drawn[0]) + left
     if left:
         failed = np.concatenate([failed, tried.add(belief.sample(rng, left), score)])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
+from scipy.special import chdtrc  # of chi2: scipy.stats takes a second to import
 
 LAGS = 10
 WHITE = 1e-6  # probability, over all channels, of calling white noise coloured: missing physics lies far beyond it
@@ -75,6 +75,8 @@ def shared(noise: Sequence[Noise], raw: Sequence[np.ndarray], J: Sequence[np.nda
 
 def _alike(noise: tuple[Noise, ...], raw: Sequence[np.ndarray], J: Sequence[np.ndarray], i: int) -> tuple[Noise, ...]:
     """With one autocorrelation in log i, where the likelihood falls by less than the saved parameters are worth (BIC)."""
+    from scipy.optimize import minimize_scalar
+
     rho, count = noise[i].rho, raw[i].shape[0] * raw[i].shape[1]
     coloured = rho != 0.0
     if coloured.sum() < 2:
@@ -84,7 +86,7 @@ def _alike(noise: tuple[Noise, ...], raw: Sequence[np.ndarray], J: Sequence[np.n
         return (*noise[:i], _scaled(noise, raw, J, i, np.where(coloured, x, 0.0)), *noise[i + 1 :])
 
     ends = max(float(rho[coloured].min()) - 0.2, -LARGEST), min(float(rho[coloured].max()) + 0.2, LARGEST)
-    one = having(optimize.minimize_scalar(lambda x: _cost(having(x), raw, J), bounds=ends, options={"xatol": 1e-3}).x)
+    one = having(minimize_scalar(lambda x: _cost(having(x), raw, J), bounds=ends, options={"xatol": 1e-3}).x)
     spared = (coloured.sum() - 1) * np.log(count * coloured.sum())  # the Bayesian information criterion's price of each
     return one if _cost(one, raw, J) < _cost(noise, raw, J) + spared else noise
 
@@ -149,7 +151,7 @@ def _lags(whitened: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         c = np.asarray(top) / np.maximum(power, 1e-300)
         statistic += count * (count + 2) * np.square(c) / max(count - lag, 1)
         largest = np.maximum(largest, np.abs(c))
-    return stats.chi2.sf(statistic, LAGS), largest
+    return chdtrc(LAGS, statistic), largest
 
 
 def all_white(noise: Sequence[Noise], residuals: Sequence[np.ndarray]) -> bool:

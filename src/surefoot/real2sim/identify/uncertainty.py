@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 
 from surefoot.belief import Gaussian
 from surefoot.real2sim.identify.fit import Problem, Space
@@ -99,7 +99,7 @@ def _agree(problem: Problem, J: np.ndarray, r: np.ndarray) -> bool:
         seen = values > 1e-9 * max(float(values.max()), 1e-30)
         total += float(np.square(g @ vectors[:, seen]) @ (1 / values[seen]))
         rank += int(seen.sum())
-    return rank <= 0 or bool(stats.chi2.sf(total, rank) > WHITE)
+    return rank <= 0 or bool(chdtrc(rank, total) > WHITE)
 
 
 def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndarray:
