@@ -277,15 +277,16 @@ def same(b: manifest.Bundle, quick: bool) -> Iterator[Row]:
     said(f"{episodes} episodes over UDP")
     job = [sys.executable, "-m", "surefoot", "robot", TASK, "--runs", str(episodes), "--speed", f"{SPEED:g}", "--port", str(port), "--json"]  # fmt: skip
     process = subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    worst = 0.0
+    worst, stopped = 0.0, []
     for _ in range(episodes):
         o = drive(b, f"udp://127.0.0.1:{port}", Settings(live=True, seconds=task.seconds + 0.2, speed=SPEED))
         worst = max(worst, difference(b, o))
+        stopped += [] if o.good else [o.states.cause.why]
     facts = json.loads(process.communicate(timeout=60)[0])
     good = int(facts["success"])
     low, high = clopper_pearson(good, len(facts["runs"]))
     yield row("success in process", 100 * inside.rate, "%", note=f"{episodes} episodes, {100 * inside.interval[0]:.1f} to {100 * inside.interval[1]:.1f}")  # fmt: skip
-    yield row("success over UDP", 100 * good / len(facts["runs"]), "%", at_least=100 * inside.interval[0], note=f"{len(facts['runs'])} episodes, {100 * low:.1f} to {100 * high:.1f}; goal: within the other's interval")  # fmt: skip
+    yield row("success over UDP", 100 * good / len(facts["runs"]), "%", at_least=100 * inside.interval[0], note=f"{len(facts['runs'])} episodes, {100 * low:.1f} to {100 * high:.1f}; goal: within the other's interval; the runtime ended {len(stopped)} early{': ' + stopped[0] if stopped else ''}")  # fmt: skip
     yield row("actions on the same readings, largest difference", worst, "", at_most=1e-5)
 
 

@@ -152,7 +152,7 @@ class Run:
     def _check(self) -> None:
         self.controller = Controller(self.bundle.policy, self.limits, self.about.parts)
         often = self.about.rate >= 2 * self.contract.rate * 0.99
-        stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST)
+        stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST * self.settings.speed)
         self.sanity = Sanity(self.controller, self.limits, stale, max(0.8 * self.period, 3.5 / self.about.rate))
         self.asked = np.array(self.settings.command or np.zeros(len(self.contract.command_names)), float)
         self._listen(LISTEN)
