@@ -80,7 +80,9 @@ class Recovery:
 
     def check(self, contract: Contract) -> None:
         if self.ray and len(Observed(contract).columns(self.ray)) != len(self.angles):
-            raise SurefootError(f"recovery: angles: expected one for each number of {self.ray}, found {len(self.angles)}")
+            raise SurefootError(
+                f"recovery: angles: expected one for each number of {self.ray}, found {len(self.angles)}"
+            )
         for term, k in self.columns:
             if not 0 <= k < len(Observed(contract).columns(term)):
                 raise SurefootError(f"recovery: {term}: expected a column from 0, found {k}")

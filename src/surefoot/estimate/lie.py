@@ -29,7 +29,12 @@ def _series(r: np.ndarray) -> tuple[Any, Any, Any, Any]:
         t2 = x * x + y * y + z * z
         t = math.sqrt(t2 + 1e-16)
         A, half = math.sin(t) / t, math.sin(0.5 * t)
-        return 1.0 - 2.0 * half * half, A, 2.0 * half * half / (t * t), (1.0 - A) / t2 if t2 > 1e-4 else 1 / 6 - t2 / 120
+        return (
+            1.0 - 2.0 * half * half,
+            A,
+            2.0 * half * half / (t * t),
+            (1.0 - A) / t2 if t2 > 1e-4 else 1 / 6 - t2 / 120,
+        )
     t2 = np.einsum("ni,ni->n", r, r)[:, None, None]
     t = np.sqrt(t2 + 1e-16)  # below 1e-8 the first terms of the series are exact to the last bit or two
     A, half = np.sin(t) / t, np.sin(0.5 * t)
