@@ -209,7 +209,9 @@ def many(f: InvariantFilter, quick: bool) -> Row:
 
 def told(quick: bool) -> Iterator[Row]:
     """One policy that learned with the true velocity, in the same worlds: told the truth, the filter's estimate, and nothing."""
-    own, task, error = policy("true"), tasks.resolve("walk-estimate"), {}
+    own, task = policy("true"), tasks.resolve("walk-estimate")
+    error: dict[str, float] = {}
+    gained: dict[str, float] = {}  # of all episodes: those that fall soon have the smallest errors
     sources = {
         "the truth": quantities.base_lin_vel,
         "the estimate": Formula("estimate", reading="base_lin_vel"),
@@ -221,28 +223,34 @@ def told(quick: bool) -> Iterator[Row]:
         group = replace(actor, terms=terms, estimator=task.estimator if name == "the estimate" else None)
         alone = replace(task, observations={"actor": group}, symmetry=None)
         found = evaluate(own, tasks.env(alone, 8 if quick else 100, task.belief, JUDGED))
-        error[name] = float(np.nanmean(found.error))
+        error[name], gained[name] = float(np.nanmean(found.error)), float(found.returns.mean())
         note = f"{found.rate:.2f} succeed; ended: {found.reasons}"
-        yield row(f"told {name}: velocity error", error[name], "m/s", note=note)
+        yield row(f"told {name}: velocity error of episodes that last", error[name], "m/s", note=note)
+        yield row(f"told {name}: return", gained[name], "")
     ratio = error["the estimate"] / error["the truth"]
     yield row("the estimate / the truth: velocity error", ratio, "ratio", at_most=1.05)
-    yield row("the estimate / nothing: velocity error", error["the estimate"] / error["nothing"], "ratio", at_most=1.0)
+    yield row("the estimate / the truth: return", gained["the estimate"] / gained["the truth"], "ratio", at_least=0.95)
+    yield row("the estimate / nothing: return", gained["the estimate"] / gained["nothing"], "ratio", at_least=1.0)
 
 
 def policies(quick: bool) -> Iterator[Row]:
     """Policies that are told nothing of their velocity, the truth, the filter's estimate, or learn to estimate it."""
-    task, error = tasks.resolve("walk-estimate"), {}
+    task = tasks.resolve("walk-estimate")
+    error: dict[str, float] = {}
+    gained: dict[str, float] = {}
     for kind in KINDS:
         own = policy(kind)
         env = tasks.env(tasks.for_contract(task, own.contract), 8 if quick else 200, task.belief, JUDGED)
         found = evaluate(own, env)
-        error[kind] = float(np.nanmean(found.error))
+        error[kind], gained[kind] = float(np.nanmean(found.error)), float(found.returns.mean())
         yield row(f"{kind}: velocity error", error[kind], "m/s", note=f"{own.about.get('about', {})}"[:200])
         yield row(f"{kind}: success", found.rate, "share", note="{:.3f} to {:.3f}".format(*found.interval))
+        yield row(f"{kind}: return", gained[kind], "")
         if kind == "learned":
             yield from estimated(own, env)
     yield row("estimate / true: velocity error", error["estimate"] / error["true"], "ratio", at_most=1.05)
     yield row("estimate / neither: velocity error", error["estimate"] / error["neither"], "ratio", at_most=1.0)
+    yield row("estimate / neither: return", gained["estimate"] / gained["neither"], "ratio", at_least=1.0)
     yield row("learned / true: velocity error", error["learned"] / error["true"], "ratio")
 
 

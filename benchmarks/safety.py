@@ -7,26 +7,32 @@ filter    The two-link arm of the task `arm`, without sensor noise, driven by fu
           control period. True model: the filter has the robot's numbers. Then masses, damping, friction, rotor inertia and
           servo gains are each drawn within 20 %, and the filter keeps the nominal ones. Return: a policy trained with the
           task's settings, in its nominal world, with and without the filter.
-course    A policy trained by PPO on `course`, its reach-avoid value, and the two together on the same unseen episodes, over
-          the task's belief. Speed: distance to the goal over the time to it, of episodes that arrive with both.
+course    A policy trained by PPO on `course`, alone, with its reach-avoid switch, with limits by its rays, and with both, on
+          the same unseen episodes over the task's belief. Speed: distance to the goal over the time to it, of episodes that
+          arrive in both. An episode counts until it arrives.
 adaptive  The same arm with motors at 1 kHz: two sines, a payload of 1 kg that becomes 1.5 kg at t = 2 s.
 """
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import mujoco
 import numpy as np
 
+import surefoot as sf
 from benchmarks import measure
 from benchmarks.lessons import JUDGED, learned
 from benchmarks.measure import Row, row, said
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.contract import Contract
+from surefoot.control import layers
 from surefoot.control.adaptive import Adaptive
-from surefoot.control.barrier import Filter, Filtered, JointLimits
+from surefoot.control.barrier import BaseLimits, Filter, Filtered, JointLimits
+from surefoot.control.reach_avoid import ReachAvoid
+from surefoot.deploy import bundle
 from surefoot.env import Env
 from surefoot.policy import Driver, Policy, PolicyState
 from surefoot.rng import stream
@@ -40,6 +46,8 @@ from surefoot.verdict import clopper_pearson
 
 LIMITS = {"low": (-1.2, -0.2), "high": (1.2, 2.2), "speed": (4.0, 5.0)}
 HELD = 15  # control periods
+RUNS = Path("build/safety")
+SEEDS = 3
 
 
 @dataclass(frozen=True)
@@ -177,44 +185,70 @@ def journey(policy: Policy, n: int, seed: int) -> Journey:
     return Journey(reached, collided, recovering / periods)
 
 
+def agile(seed: int, quick: bool) -> Policy:
+    """A policy trained with the task's settings; one that an earlier run of this script left in RUNS is used again."""
+    task, folder = tasks.resolve("course"), RUNS / f"course-{seed}"
+    if quick:
+        return learned(task, task.belief, seed, 16384)[0]
+    if not (folder / bundle.NAME).exists():
+        sf.train("course", folder, seed=seed, change={"learner_threads": 1}, threads=1, resume_if_same=True)
+    return bundle.load(folder)
+
+
+def contenders(policy: Policy, switch: ReachAvoid) -> dict[str, Policy]:
+    """The same policy alone, with the switch, with limits of the base by its rays, and with both."""
+    rays, drive = tuple(course_task.RAYS.tolist()), tuple(map(tuple, course_task.D.tolist()))
+    limits = Filter((BaseLimits(drive, 0.05, 2.0, 14.0, rays, course_task.RADIUS + 0.04, corridor=True, alpha=3.0),))
+    worn = {"alone": (), "switch": (switch,), "limits": (limits,), "switch and limits": (switch, limits)}
+    return {name: layers.wear(policy, some) for name, some in worn.items()}
+
+
 def course(quick: bool) -> Iterator[Row]:
     import torch
 
-    from surefoot.control.reach_avoid import Guarded
     from surefoot.learn.reach_avoid import ValueSettings, guard
 
     torch.set_num_threads(1)
-    task, n, found = tasks.resolve("course"), 32 if quick else 600, []
-    for seed in range(1 if quick else 3):
-        policy, _, _ = learned(task, task.belief, seed, 16384 if quick else task.settings["steps"])
+    task, n, found, judged = tasks.resolve("course"), 32 if quick else 300, [], []
+    for seed in range(1 if quick else SEEDS):
+        policy = agile(seed, quick)
         make = lambda s: tasks.env(task, 64 if quick else 256, task.belief, s, threads=1)  # noqa: E731
-        switch, judged = guard(policy, make, task.recovery, ValueSettings(), seed)
-        alone = journey(policy, n, JUDGED)
-        both = journey(Guarded(policy.contract, policy, switch), n, JUDGED)
-        found.append((alone, both, judged))
-        hits = [int(np.isfinite(j.collided).sum()) for j in (alone, both)]
-        said(f"seed {seed}: collisions {hits} of {n}, sign {judged}")
-    yield from _course_rows(found, n)
+        switch, value = guard(policy, make, task.recovery, ValueSettings(), seed)
+        said(f"seed {seed}: {value}")
+        found.append({name: journey(p, n, JUDGED + 1) for name, p in contenders(policy, switch).items()})
+        judged.append(value)
+        said(
+            f"seed {seed}: collisions { ({k: int(np.isfinite(j.collided).sum()) for k, j in found[-1].items()}) } of {n}"
+        )
+    for name in found[0]:
+        yield from _course_rows([f["alone"] for f in found], [f[name] for f in found], name, n)
+    share = lambda k: [100 * getattr(value, k) for value in judged]  # noqa: E731
+    yield row("value: right sign, unseen states", share("sign"), "%", at_least=90)
+    yield row("value: calls safe what fails, of all states", share("false_safe"), "%", at_most=5)
+    yield row("value: of states that fail, called unsafe", share("of_failures"), "%")
+    yield row("`always safe` would have the right sign in", share("safe"), "%")
 
 
-def _course_rows(found: list, n: int) -> Iterator[Row]:
-    rate = lambda which: np.array([100 * np.isfinite(f[which].collided).mean() for f in found])  # noqa: E731
-    arrives = lambda which: [100 * np.isfinite(f[which].reached).mean() for f in found]  # noqa: E731
-    yield row("agile alone: collisions", rate(0), "%", note=f"{n} episodes a seed")
-    yield row("with the switch: collisions", rate(1), "%")
-    yield row("collisions avoided", 100 * (1 - rate(1) / rate(0)), "%", at_least=60)
-    yield row("agile alone: reaches the goal", arrives(0), "%")
-    yield row("with the switch: reaches the goal", arrives(1), "%")
+def _course_rows(alone: list[Journey], own: list[Journey], name: str, n: int) -> Iterator[Row]:
+    rate = lambda runs: np.array([100 * np.isfinite(j.collided).mean() for j in runs])  # noqa: E731
+    yield row(
+        f"{name}: collisions",
+        rate(own),
+        "%",
+        note=f"{n} episodes of each of {len(own)} policies" if name == "alone" else "",
+    )
+    yield row(f"{name}: reaches the goal", [100 * np.isfinite(j.reached).mean() for j in own], "%")
+    if name == "alone":
+        return
+    goal = name == "switch"
+    yield row(f"{name}: collisions avoided", 100 * (1 - rate(own) / rate(alone)), "%", at_least=60 if goal else None)
     loss = []
-    for alone, both, _ in found:
-        arrive = np.isfinite(alone.reached) & np.isfinite(both.reached)
-        loss.append(100 * (1 - alone.reached[arrive].mean() / both.reached[arrive].mean()))
-    yield row("speed lost", loss, "%", at_most=20)
-    yield row("time in recovery", [100 * f[1].recovering for f in found], "%")
-    yield row("value: right sign, unseen states", [100 * f[2].sign for f in found], "%", at_least=90)
-    yield row("value: calls safe what fails, of all states", [100 * f[2].false_safe for f in found], "%", at_most=5)
-    yield row("value: of states that fail, called unsafe", [100 * f[2].of_failures for f in found], "%")
-    yield row("`always safe` would have the right sign in", [100 * f[2].safe for f in found], "%")
+    for a, b in zip(alone, own):
+        both = np.isfinite(a.reached) & np.isfinite(b.reached)
+        loss.append(100 * (1 - a.reached[both].mean() / b.reached[both].mean()))
+    yield row(f"{name}: speed lost", loss, "%", at_most=20 if goal else None)
+    if "switch" in name:
+        yield row(f"{name}: time in recovery", [100 * j.recovering for j in own], "%")
 
 
 def arm_with_motors() -> mujoco.MjModel:

@@ -84,7 +84,7 @@ def test_verbs_take_the_name_and_write_nothing_into_the_package(tmp_path, monkey
     assert (tmp_path / "runs" / "shipped-balance" / "gate.json").is_file()
     page = Sweep((name,), "cart_mass", points=2, episodes=2).run(unwatched).page
     assert page == Path("runs/shipped-balance/sweep-cart_mass.html")
-    assert Export(name).run(unwatched).facts["onnx"] == "balance.onnx"
+    assert Export(name).run(unwatched).facts["bundle"] == "balance-bundle"
     assert content(shipped.HOME / "balance") == before
 
 

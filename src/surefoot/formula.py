@@ -142,12 +142,12 @@ class Formula:
 
     def check(self, dim: int, where: str) -> None:
         """Whether its parts fit each other and a term of `dim` columns."""
-        each = {"joint_state": 2, "reference_joints": 2}.get(self.kind, 1)
+        each = {"joint_state": 2, "reference_joints": 2, "tip_pos": 0}.get(self.kind, 1)
         if self.kind == "tip_pos" and len(self.links) != LINK * len(self.joints) + 3:
             raise SurefootError(
                 f"{where}: links: expected {LINK} numbers for each joint and 3, found {len(self.links)}"
             )
-        if self.joints and self.kind != "tip_pos" and len(self.joints) * each != dim:
+        if len(self.joints) * each not in (0, dim):
             raise SurefootError(f"{where}: joints: expected {dim} columns, found {len(self.joints)} joints")
         if self.width not in (None, dim):
             raise SurefootError(f"{where}: dim: expected {self.width} for {self.kind}, found {dim}")

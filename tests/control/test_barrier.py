@@ -72,6 +72,18 @@ def test_what_is_safe_passes_as_it_is():
     assert np.array_equal(a, asked) and s["done"].tolist() == [[1, 0, 0, 0]]
 
 
+def test_a_corridor_counts_only_what_a_straight_drive_would_touch():
+    """A point 1 m away at 30 degrees is 0.5 m aside: it slows a base of radius 0.6 m, and not one of 0.4 m."""
+    c, slowed = wheels(), []
+    for radius in (0.6, 0.4):
+        limits = replace(CART, angles=(np.pi / 6,), clearance=radius, corridor=True)
+        filter = Filter((limits,))
+        _, a = filter.step(filter.init(1, c), seen(0.0, 0.0, 1.0), np.array([[5.0, 0.0]]), c)
+        slowed.append(a[0, 0])
+    ahead = np.cos(np.pi / 6) - np.sqrt(0.6**2 - 0.5**2)  # what is left before a round base touches it
+    assert slowed == pytest.approx([0.5 * 2.0 * ahead / (1 + 2.0 * 0.02), 5.0])
+
+
 def sliders(names=("a", "b"), effort=20.0, rate=50.0):
     joints = Joints(names, (1.0, 1.0), (0.0, 0.0), (0.0, 0.0), (effort, effort), (1.0, 2.0))
     return JointLimits(joints, (-1.0, -0.5), (1.0, 0.5), (2.0, 1.0), alpha=4.0, gamma=0.5, margin=0.0, substeps=1)

@@ -1,6 +1,7 @@
 """The switch and its files: values by hand, a grid whose best point is known, and layers that are read as they were written."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,9 +50,9 @@ class Ahead(Policy):
         return s, np.ones((len(obs), 2), np.float32)
 
 
-def switch(**more):
+def switch(threshold=-0.05):
     recovery = Recovery((("velocity", 0),), (0.0,), (2.0,), (21,), "drive", ((1.0,), (1.0,)))
-    return ReachAvoid(graph_of(Closing(), 2), ("velocity", "ray"), recovery, **more)
+    return ReachAvoid(graph_of(Closing(), 2), ("velocity", "ray"), recovery, threshold)
 
 
 def seen(v, d):
@@ -102,10 +103,27 @@ def test_a_recovery_by_command_lets_the_policy_act_on_another_command():
             return torch.tanh(x - 1.0)
 
     recovery = Recovery((("command", 0),), (-1.0,), (1.0,), (201,))
-    policy = Guarded(c, Obeys(), ReachAvoid(graph_of(Fast(), 1), ("command",), recovery))
+    policy = Guarded(c, Obeys(), ReachAvoid(graph_of(Fast(), 1), ("command",), recovery, -0.05))
     assert policy(np.array([[0.2]], np.float32))[0, 0] == pytest.approx(0.1)
     asked = policy(np.array([[1.8]], np.float32))[0, 0]
     assert asked == pytest.approx(0.44, abs=1e-6)  # tanh(2 y - 1) <= -0.1 where y <= 0.4498
+
+
+def test_a_recovery_with_rays_takes_no_speed_that_closes_in_too_fast():
+    """V is safe at any speed here; 0.6 m ahead and a clearance of 0.2 m allow 3 (0.6 - 0.2) = 1.2 m/s."""
+
+    class Alarm(nn.Module):
+        def forward(self, x):
+            return torch.tanh(x[:, :1] * 0 - 1.0)
+
+    plain = switch()
+    recovery = replace(plain.recovery, ray="ray", angles=(0.0,), clearance=0.2)
+    policy = Guarded(contract(), Ahead(), ReachAvoid(graph_of(Alarm(), 2), plain.terms, recovery, -0.9))
+    a = policy(seen(1.0, 0.6))
+    np.testing.assert_allclose(a, [[0.6, 0.6]], atol=1e-6)  # of 2 m/s
+    assert policy(seen(1.0, 5.0)).tolist() == [[1.0, 1.0]]
+    with pytest.raises(SurefootError, match="angles: expected one for each number of ray, found 2"):
+        Guarded(contract(), Ahead(), replace(plain, recovery=replace(recovery, angles=(0.0, 1.0))))
 
 
 @pytest.mark.parametrize("change, words", [

@@ -222,6 +222,35 @@ def test_the_watchdog_damps_when_the_runtime_cannot(how):
             child.wait()
 
 
+KEYS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from fake_robot import bundle
+from surefoot.deploy.runtime import loop
+loop.QUICKEST = 5.0
+done = loop.drive(bundle(), sys.argv[2], loop.Settings(live=True, seconds=60, misses=1000, watchdog=5.0, keys=True))
+print(done.states.cause.why)
+"""
+
+
+def test_any_key_is_an_emergency_stop():
+    """In a terminal of its own: the watchdog reads the key, damps the robot, and tells the runtime."""
+    with served(Legs()) as (server, address):
+        spawn = "import pty, sys; pty.spawn([sys.executable, '-c', *sys.argv[1:]])"
+        job = [sys.executable, "-c", spawn, KEYS, str(Path(__file__).parent), address]
+        child = subprocess.Popen(job, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        until = time.monotonic() + 60
+        while "driven" not in modes(server) and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        child.stdin.write(b"x")
+        child.stdin.flush()
+        while "damping" not in modes(server) and time.monotonic() < until:
+            time.sleep(0.01)
+        out, _ = child.communicate(timeout=60)
+        assert modes(server) == ["driven", "damping"] and b"a key was pressed" in out
+
+
 def test_a_wire_that_delays_and_loses_is_borne():
     with served(Legs(), lambda t: Impaired(t, 0.004, 0.002, 0.02, seed=1)) as (server, address):
         done = drive(bundle(), address, live(1.0))

@@ -75,6 +75,29 @@ def test_terms_in_the_frame_of_a_site_are_rebuilt_from_base_and_joints(tmp_path,
     assert rebuild(own, tasks.env(task, 1).world, lost).missing == ("base_lin_vel", "base_ang_vel")
 
 
+def test_a_gait_phase_and_histories_of_different_lengths_are_rebuilt(tmp_path):
+    """A clock that stands below a command of 0.1, a command in two terms, and one to four frames of a term, terms together."""
+    terms = [
+        {"name": "joint_pos", "history": 4},
+        {"name": "phase", "history": 2},
+        "command_lin_vel",
+        "command_ang_vel",
+        "cos_phase",
+    ]
+    clock = {"period": 0.7, "feet": [0, 3.1], "still": 0.1, "stand": 3.1}
+    short = SHORT | {"observation": terms, "phase": clock, "layout": "terms"}
+    for vx in (0.5, 0.05):
+        given = Contract.from_json(short | {"commands": {"vx": [vx, vx]}})
+        task, _ = task_of(quadruped(tmp_path / "q.xml"), given)
+        own = contract(task, tasks.env(task, 1).world)
+        log = driven(task, Random(own, 1))
+        found = rebuild(own, tasks.env(task, 1).world, as_a_driver_writes_it(log))
+        assert found.missing == () and found.observations().shape[1] == 4 * 12 + 2 * 4 + 3 + 2
+        np.testing.assert_allclose(found.observations(), log["observation"], atol=1e-4)
+        moves = np.ptp(found.observations()[:, 48:56], axis=0) > 0.5
+        assert moves.all() if vx > 0.1 else not moves.any()
+
+
 TASK_FILE = """
 from dataclasses import replace
 

@@ -60,7 +60,7 @@ def test_where_the_simple_law_is_true_it_is_chosen_although_the_rich_one_fits_no
 
 
 def law(name, *errors):
-    return Law(name, Params(), np.array(errors), tuple(errors), 0.0)
+    return Law(name, {"simple": COULOMB, "rich": RICH}[name], np.array(errors), tuple(errors), 0.0)
 
 
 PARTS = [Split("kp", str(k), (k,)) for k in range(4)]
@@ -76,6 +76,10 @@ def test_a_law_that_fails_on_one_kind_gives_way_although_it_is_best_in_the_mean(
     more = [law("simple", *[1.0] * 11, 1.0), law("rich", *[0.66] * 11, 1.7)]
     best, chosen, why, _ = choose(more, [Split("kp", str(k), (k,)) for k in range(12)])
     assert (best, chosen) == ("rich", "simple") and "with kp 11 left out it has 1.7 times the error of simple" in why
+
+
+def test_a_law_that_wins_everywhere_by_less_than_two_percent_is_not_worth_its_unknowns():
+    assert choose([law("simple", 1, 2, 1, 1), law("rich", 0.99, 1.98, 0.99, 0.99)], PARTS)[:2] == ("rich", "simple")
 
 
 def test_a_law_that_wins_everywhere_is_chosen():

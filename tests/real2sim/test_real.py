@@ -105,7 +105,9 @@ def test_a_gap_in_what_is_kept_aside_does_not_lose_the_fit():
     assert found.e[0] == pytest.approx(0.12, rel=0.05)
 
 
-@pytest.mark.parametrize("part", ["qdd", "emps", "xl330", "sts3250"])
+@pytest.mark.parametrize(
+    "part", ["qdd", "emps", "xl330", "gears", "sts3250", pytest.param("so101", marks=pytest.mark.slow)]
+)
 def test_each_part_of_the_benchmark_runs_small(real_data, part, monkeypatch):
     monkeypatch.setattr(real_logs, "DATA", real_data)
     rows = list(real.PARTS[part](True))
@@ -127,3 +129,12 @@ def test_the_go2_is_predicted_better_once_its_calves_have_their_stop(real_data, 
     without[-1] = 0.0
     assert real.scored(w, log, e).rmse < 0.027 < real.scored(w, log, without).rmse
     assert real.scored(real.go2_plant(()), log).rmse > 0.06
+
+
+def test_the_xl330s_gears_are_loaded_by_what_they_pass_on(real_data, monkeypatch):
+    """Not by motor minus external torque: with a motion left out, that predicts the torque no better than no law does."""
+    monkeypatch.setattr(real_logs, "DATA", real_data)
+    found = {r.name: r for r in real.PARTS["gears"](False)}
+    error = lambda name: found[f"{name}: torque error, motion left out"]  # noqa: E731
+    back, old = error("the same, where the weight drives the motor"), error("motor minus external torque")
+    assert back.high < 0.5 * old.high and back.value < 0.6 * old.value

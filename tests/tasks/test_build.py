@@ -402,3 +402,22 @@ def test_an_arm_that_hangs_below_its_origin_reaches_down_there():
     hanging = TWO_LINKS.replace('<body name="upper">', '<body name="upper" pos="0 0 -.5">')
     bolted = reaching.Bolted(reaching.prepared(Robot.text(hanging, "two"), reaching.read_arm(Robot.text(hanging, "two"))[0], Timing()), reaching.read_arm(Robot.text(hanging, "two"))[0])  # fmt: skip
     assert len(bolted.reachable[1]) > 100 and bolted.reachable[1][:, 2].max() < 0.1
+
+
+def test_a_range_that_ends_at_a_physical_bound_is_written_so_that_it_can_be_read():
+    from surefoot.params import Param
+    from surefoot.tasks.build.source import _within
+
+    p = Param("payload", "mass", 0.0, -0.7 * 0.1, 1 / 3, "base", "add", "kg")
+    assert (_within(-0.7 * 0.1, p), _within(1 / 3, p), _within(0.12345, p)) == (
+        "-0.06999999999999999",
+        "0.333",
+        "0.123",
+    )
+
+
+def test_feet_one_behind_the_other_are_not_rewarded_for_their_distance_sideways():
+    line = biped().replace('pos="0 0.1 0"', 'pos="0.1 0 0"').replace('pos="0 -0.1 0"', 'pos="-0.1 0 0"')
+    task = tasks.velocity(Robot.text(line, "line"))
+    assert "low_base" in task.rewards and "feet_near" not in task.rewards
+    assert "feet_near" in tasks.velocity(Robot.text(biped(), "biped")).rewards

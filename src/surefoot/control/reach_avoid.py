@@ -98,7 +98,7 @@ class ReachAvoid:
     terms: tuple[str, ...]
     """of the observation, newest frame: what V reads"""
     recovery: Recovery
-    threshold: float = -0.05
+    threshold: float = -0.4
 
     def check(self, contract: Contract) -> None:
         known = {t.name: t.dim for t in contract.terms}

@@ -61,7 +61,8 @@ class Explained:
         if self.tried and not passes:
             return [
                 f"no cause found: none of {self.tried} single changes of the contract, or of the model's gains, makes it pass. "
-                "Perhaps two things are wrong, or the model is another robot's: compare both term by term (docs/gate.md)"
+                "Perhaps two things are wrong, the model is another robot's, or the policy fails by itself: compare contract and "
+                "training term by term (docs/gate.md)"
             ]
         return [
             f"it passes if, in the contract, {f.change}: success {100 * f.success:.0f} % "

@@ -56,7 +56,7 @@ class ValueSettings:
     hidden: tuple[int, ...] = (64, 64)
     epochs: int = 6
     """passes over the samples in each round"""
-    weight: float = 4.0
+    weight: float = 1.5
     """of a sample that fails over one that does not: failures are rare"""
     lr: float = 2e-3
 

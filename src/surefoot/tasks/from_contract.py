@@ -107,11 +107,7 @@ def differences(path: Path, contract: Contract) -> list[str]:
     drives = {d.joint: d.number for d in Plain(model).drives}
     ids = [drives[j] for j in contract.joints if j in drives]
     bare = [j for j in contract.joints if j not in drives]
-    found = (
-        [f"actuators: the model has none on {', '.join(bare)}; servos with the contract's gains are added"]
-        if bare
-        else []
-    )
+    found = [_said_of_bare(model, bare)] if bare else []
     for name, column in (("kp", 1), ("kd", 2)):
         own = -model.actuator_biasprm[ids, column]
         if getattr(contract, name) and len(own) == len(contract.joints) and (own > 0).all():

@@ -85,16 +85,16 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("runs/hover", "runs/hover --in mujoco,bullet --reality all --limit latency=2"),
             "policy best belief range in reality episodes claim limit out junit",
         ),
+        "bundle": Verb(
+            "Work out everything in a bundle again; exit code 1 names the file and field that differ.",
+            ("check runs/hover/bundle", "check hover.zip --key key.pub"),
+        ),
         "doctor": Verb(
             "Find out why a policy failed on its robot: a log against contract, timing and model; ranked causes.",
             ("runs/hover fall.npz", "runs/hover fall.npz --task hover"),
         ),
     },
     "robot": {
-        "bundle": Verb(
-            "Work out everything in a bundle again; exit code 1 names the file and field that differ.",
-            ("check runs/hover/bundle", "check hover.zip --key key.pub"),
-        ),
         "robot": Verb(
             "Simulate a robot in a process of its own, in real time, for `surefoot run` to drive.",
             ("balance", "hover --reality 3 --latency 0.005 --loss 0.01"),

@@ -6,13 +6,10 @@ Any doubt ends in damping, which is sent until the robot acknowledges it: by thi
 alone when this one cannot. A dry run does all but send.
 """
 
-import gc
-import signal
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,15 +21,17 @@ from surefoot.deploy.runtime.checks import check_robot, check_speed
 from surefoot.deploy.runtime.clock import Clock
 from surefoot.deploy.runtime.controller import Controller
 from surefoot.deploy.runtime.priority import RUNTIME, real_time
-from surefoot.deploy.runtime.recorder import Recorder
+from surefoot.deploy.runtime.recorder import TIMES, Recorder
 from surefoot.deploy.runtime.sanity import Sanity
 from surefoot.deploy.runtime.states import Event, States
+from surefoot.deploy.runtime.surroundings import shown, signals, undisturbed
 from surefoot.deploy.runtime.watchdog import Watchdog
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.report import Progress, Watch, unwatched
 
 LISTEN = 0.3  # s of readings before anything is sent
+PATIENCE = 1.0  # s for fresh readings
 REACHED = 0.5  # rad or m that a joint may be off its default pose after the soft start
 SETTLE = 1.0  # s that it may take
 FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends less than two packets a period
@@ -41,7 +40,7 @@ UNANSWERED = 5.0  # s of damping without an answer
 AFTER = 0.3  # of the time between two packets: a deadline this long after one meets the next just as well
 WARM = 0.0003  # s of listening before a deadline: a processor that sleeps needs about as long to be fast again
 SHORTEST = 0.002  # s: packets that come more often are heard together
-EVERY, SHOW = 0.005, 0.2  # s between two calls for damping, and between two lines of progress
+EVERY = 0.005  # s between two calls for damping
 
 
 @dataclass(frozen=True)
@@ -107,11 +106,14 @@ class Run:
 
     def __call__(self, watch: Watch = unwatched) -> Outcome:
         self.about = self.link.open()
+        self.recorder = Recorder(self.contract, self.about)
         try:
-            with _signals(self), _undisturbed(), _shown(self, watch), real_time(RUNTIME) as self.real_time:
+            with signals(self._stop), undisturbed(), shown(self.progress, watch), real_time(RUNTIME) as self.real_time:
                 self._drive()
         finally:
             self.link.close()
+            if self.watchdog is not None and self.states.now == "checking":
+                self.watchdog.close()
         return Outcome(self.states, self.counts, self._log(), self.about, self.acknowledged)
 
     def _drive(self) -> None:
@@ -129,23 +131,32 @@ class Run:
             if self.states.now == "damping":
                 self._damp()
 
+    def _stop(self, what: str) -> None:
+        """An emergency stop, at any instant: damping is asked for at once, and the loop does the rest."""
+        self.signal = f"emergency stop: {what}"
+        if self.states.now in ("soft start", "running"):
+            self.link.damp()
+
+    def progress(self) -> Progress:
+        """Where the run is, with the numbers of its last period."""
+        c, rows = self.counts, self.recorder.rows[-1:]
+        seconds, state = c.periods / self.contract.rate, self.states.now
+        metrics = {"state": state, "live": self.settings.live, "seconds": seconds}
+        metrics |= {"periods": c.periods, "missed": c.missed, "limited": c.limited}
+        for _, _, period, _, times in rows:
+            metrics |= dict(zip(TIMES, times)) | {"target": period.command.target.tolist()}
+        return Progress(f"{state}  {seconds:6.1f} s", min(1.0, seconds / self.settings.seconds), metrics)
+
     # ---- checking
 
     def _check(self) -> None:
         self.controller = Controller(self.bundle.policy, self.limits, self.about.parts)
-        self.recorder = Recorder(self.contract, self.about)
         often = self.about.rate >= 2 * self.contract.rate * 0.99
         stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST)
         self.sanity = Sanity(self.controller, self.limits, stale, max(0.8 * self.period, 3.5 / self.about.rate))
         self.asked = np.array(self.settings.command or np.zeros(len(self.contract.command_names)), float)
-        until = self.clock.now() + LISTEN
-        while self.clock.now() < until or (self.sanity.newest is None and self.clock.now() < until + 1):
-            self.clock.sleep_until(self.clock.now() + self.period / 2)
-            fault = self._hear()
-            if fault:
-                raise SurefootError(f"robot: {fault}; nothing was sent")
-        if self.sanity.newest is None:
-            raise SurefootError("robot: no readings within 1 s; nothing was sent")
+        self._listen(LISTEN)
+        assert self.sanity.newest is not None
         check_robot(self.contract, self.about, self.sanity.newest, self.asked)
         check_speed(self.controller, self.sanity.newest, self.asked, self.period / self.settings.speed)
         if not self.settings.live:
@@ -153,13 +164,24 @@ class Run:
             return
         silence = self.settings.watchdog or max(3 * self.period / self.settings.speed, 0.05)
         self.watchdog = Watchdog(self.address, silence, self.settings.keys)
+        self._listen(0.0)  # to start a process takes a while, in which packets queue
         self._on("ready", "all checks hold")
+
+    def _listen(self, seconds: float) -> None:
+        """Hear for so long, and until the newest packet is fresh; refused where none is, or one is not sound."""
+        until = self.clock.now() + seconds
+        while (now := self.clock.now()) < until or self.sanity.age(now) > self.sanity.stale:
+            if now > until + PATIENCE * self.settings.speed:
+                raise SurefootError(f"robot: no fresh readings within {PATIENCE:g} s; nothing was sent")
+            self.clock.sleep_until(now + self.period / 4)
+            fault = self._hear()
+            if fault:
+                raise SurefootError(f"robot: {fault}; nothing was sent")
 
     # ---- periods
 
     def _soft_start(self) -> None:
         """Servos move from where they are to the default pose; what is no servo is driven by the policy at once."""
-        self._hear()
         assert self.sanity.newest is not None
         q, _ = self.controller.measured(self.sanity.newest.readings)
         if not self.contract.kp:
@@ -289,12 +311,14 @@ class Run:
         if self.watchdog is not None:
             self.watchdog.damped()
         while time.monotonic() - began < UNANSWERED:
-            self.link.send(self.controller.damping())
-            self.link.damp()
-            time.sleep(EVERY)
-            while self.link.read() is not None:
-                pass
-            known = self.link.acknowledged()
+            known: bool | None = False
+            with suppress(Exception):  # of a link: try again
+                self.link.send(self.controller.damping())
+                self.link.damp()
+                time.sleep(EVERY)
+                while self.link.read() is not None:
+                    pass
+                known = self.link.acknowledged()
             if known or (known is None and time.monotonic() - began > 1.0):
                 self.acknowledged = True
                 self._on("acknowledged", "by the robot" if known else "the robot cannot say")
@@ -313,71 +337,6 @@ class Run:
             "parents": {**self.bundle.manifest.parents, "manifest": self.bundle.sha256}, "facts": dict(self.about.facts),
         }  # fmt: skip
         return self.recorder.log(meta)
-
-
-@contextmanager
-def _signals(run: Run) -> Iterator[None]:
-    """Ctrl-C, terminate and hangup are emergency stops."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, _: Any) -> None:
-        run.signal = f"emergency stop: {signal.Signals(number).name}"
-        if run.states.now in ("soft start", "running"):
-            run.link.damp()  # at once, also in the middle of a period; the loop does the rest
-
-    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
-    try:
-        yield
-    finally:
-        for n, handler in before.items():
-            signal.signal(n, handler)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No collection of garbage between two deadlines."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()
-
-
-@contextmanager
-def _shown(run: Run, watch: Watch) -> Iterator[None]:
-    """Progress from a thread of its own: a terminal that hangs must not hold up the robot."""
-    done = threading.Event()
-
-    def show() -> None:
-        while not done.wait(SHOW):
-            watch(progress(run))
-
-    thread = threading.Thread(target=show, daemon=True)
-    if watch is not unwatched:
-        thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        if thread.is_alive():
-            thread.join(2 * SHOW)
-
-
-def progress(run: Run) -> Progress:
-    """Where a run is, with the numbers of its last period."""
-    c, rows = run.counts, run.recorder.rows[-1:] if hasattr(run, "recorder") else []
-    seconds = c.periods / run.contract.rate
-    metrics = {"state": run.states.now, "live": run.settings.live, "seconds": seconds, "periods": c.periods, "missed": c.missed, "limited": c.limited}  # fmt: skip
-    if rows:
-        _, _, age, late, compute = rows[0][0], rows[0][1], *rows[0][4][1:]
-        metrics |= {"age": age, "late": late, "compute": compute}
-        metrics |= {"target": rows[0][2].command.target.tolist()}
-    return Progress(f"{run.states.now}  {seconds:6.1f} s", min(1.0, seconds / run.settings.seconds), metrics)
 
 
 def drive(bundle: Bundle, address: str, settings: Settings, watch: Watch = unwatched) -> Outcome:

@@ -137,6 +137,7 @@ def _readings(contract: Contract, world: World, log: Log, motion: dict[str, np.n
     own = {
         "action": np.where(first, 0.0, action[np.maximum(rows - 1, 0)]),
         "time": (log.time - log.time[begins])[:, None],
+        "phase": (log.time - log.time[begins])[:, None],  # a reference motion begins with its episode
         "gravity": model_of(world).opt.gravity[None],
     }
     names = {"action": contract.action.names}

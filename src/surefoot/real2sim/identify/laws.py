@@ -3,7 +3,7 @@
     err(l, s): rms error on the runs that split s leaves out, of law l fitted to the others, in spreads of each signal
     best = argmin_l mean_s log err(l, s)
 
-A simpler law is used in place of the best if the mean difference of log err is within one standard error over the splits. It
+A simpler law is used in place of the best if the mean difference of log err is within 2 %, or one standard error over the splits. It
 is also used if the best has more than 1.25 times its error on some split, and nowhere gains as much: a law that fails on one
 kind of motion it has not seen fails on others. The error where a law was fitted says little: more unknowns always lower it.
 """
@@ -26,6 +26,7 @@ from surefoot.real2sim.replay import longest_window, stable_length, windows
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.engine import Engine
 
+MARGIN = 0.02  # of the error: less of a difference is none, however sure it is
 UNSAFE = 1.25  # times a simpler law's error on some split
 FIRST = 0.1  # of its range: where a further unknown starts from when the others start from a simpler law's fit
 FRICTION = {
@@ -105,27 +106,53 @@ def compare(
     if len(logs) < 2:
         raise SurefootError("laws: found one run, expected at least two: one to fit, one to predict")
     s = replace(settings or Identify(), hold=0.0, rounds=0)
-    order = sorted(laws, key=lambda name: len(laws[name]))
-    parts = tuple(left_out) if left_out is not None else splits(make(laws[order[0]], logs[0]), logs)
-    done: dict[str, list[tuple[float, float, float, np.ndarray]]] = {name: [] for name in order}
-    signal = ""
+    order = {name: laws[name] for name in sorted(laws, key=lambda name: len(laws[name]))}
+    parts = tuple(left_out) if left_out is not None else splits(make(next(iter(order.values())), logs[0]), logs)
+    rows = []
     for i, split in enumerate(parts):
-        fits: dict[str, tuple[Params, np.ndarray]] = {}
-        inside = [log for k, log in enumerate(logs) if k not in split.out]
-        for j, name in enumerate(order):
-            share = (i * len(order) + j) / (len(parts) * len(order))
-            watch(Progress(f"law {name} without {split.name}", share))
-            found = _fit(make, _started(laws[name], fits), joined(inside), s, only)
-            fits[name] = laws[name], found.e
-            worlds = [make(laws[name], log) for log in joined(logs)]
-            out = joined([logs[k] for k in split.out])
-            error, rmse, signal = _predicted(worlds, logs, out, found.e, s, only)
-            done[name].append((error, rmse, found.fit[signal][1], found.e))
-    each = []
-    for name, rows in done.items():
-        errors, rmses, fitted, fits_ = zip(*rows)
-        each.append(Law(name, laws[name], np.array(errors), rmses, float(np.mean(fitted)), fits_))
-    return Comparison(tuple(each), parts, signal, *choose(each, parts))
+        share = lambda j: (i + j / len(order)) / len(parts)  # noqa: B023, E731
+        told = lambda name, j: watch(Progress(f"law {name} without {split.name}", share(j)))  # noqa: B023, E731
+        rows.append(_without(make, order, logs, split, (s, only), told))
+    each = [_law(name, order[name], [row[name] for row in rows]) for name in order]
+    return Comparison(tuple(each), parts, next(iter(rows[0].values())).signal, *choose(each, parts))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Of one law on one split."""
+
+    error: float
+    """in spreads of each signal"""
+    rmse: float
+    signal: str
+    fitted: float
+    e: np.ndarray
+
+
+def _without(
+    make: Make,
+    laws: Mapping[str, Params],
+    logs: Sequence[Log],
+    split: Split,
+    how: tuple[Identify, tuple[str, ...]],
+    told: Callable[[str, int], None],
+) -> dict[str, Prediction]:
+    """Each law fitted to what a split leaves in, and judged on what it leaves out."""
+    fits: dict[str, tuple[Params, np.ndarray]] = {}
+    found: dict[str, Prediction] = {}
+    inside, out = joined([x for k, x in enumerate(logs) if k not in split.out]), joined([logs[k] for k in split.out])
+    for j, (name, params) in enumerate(laws.items()):
+        told(name, j)
+        fit = _fit(make, _started(params, fits), inside, *how)
+        fits[name] = params, fit.e
+        error, rmse, signal = _predicted([make(params, log) for log in joined(logs)], logs, out, fit.e, *how)
+        found[name] = Prediction(error, rmse, signal, fit.fit[signal][1], fit.e)
+    return found
+
+
+def _law(name: str, params: Params, each: list[Prediction]) -> Law:
+    errors, fitted = np.array([x.error for x in each]), float(np.mean([x.fitted for x in each]))
+    return Law(name, params, errors, tuple(x.rmse for x in each), fitted, tuple(x.e for x in each))
 
 
 def _fit(make: Make, params: Params, logs: list[Log], s: Identify, only: tuple[str, ...]) -> Identified:
@@ -150,10 +177,10 @@ def _predicted(
     worlds: list[Engine], logs: Sequence[Log], out: list[Log], e: np.ndarray, s: Identify, only: tuple[str, ...]
 ) -> tuple[float, float, str]:
     """Error on logs that were left out: in spreads of each channel over all logs, and of the first signal in its unit."""
-    by_rate = {round(1 / w.dt, 3): (w, log) for w, log in zip(worlds, joined(logs))}
+    pairs = list(zip(worlds, joined(logs)))
     total, squares, size = [], 0.0, 0
     for log in out:
-        world, every = by_rate[round(log.rate, 3)]
+        world, every = min(pairs, key=lambda pair: abs(pair[0].dt * log.rate - 1))  # noqa: B023
         case = Case(world, windows(world, log, _length(world, log, e, s, only), only=only), s.starts == "estimated")
         spread = scales(Case(world, windows(world, every, 1, only=only), False)).s
         errors, first = refitted(case, e), case.pieces.signals[0]
@@ -177,7 +204,9 @@ def choose(laws: Sequence[Law], parts: Sequence[Split]) -> tuple[str, str, str, 
     best = at = int(np.argmin(logs.mean(1)))
     alike = [k for k in range(len(laws)) if k != best and _alike(logs[k] - logs[best])]
     why = ["it predicts what was left out best"]
-    while simpler := next(((k, words) for k in range(at) if (words := _instead(logs, names, at, k, parts))), None):
+    sizes = [len(x.params) for x in laws]
+    fewer = lambda: (k for k in range(len(laws)) if sizes[k] < sizes[at])  # noqa: E731
+    while simpler := next(((k, words) for k in fewer() if (words := _instead(logs, names, at, k, parts))), None):
         at = simpler[0]
         why.append(simpler[1])
     rest = [names[k] for k in alike if at == best]
@@ -187,8 +216,8 @@ def choose(laws: Sequence[Law], parts: Sequence[Split]) -> tuple[str, str, str, 
 
 
 def _alike(more: np.ndarray) -> bool:
-    """Whether a law's log error exceeds another's by no more than one standard error over the splits (S,)."""
-    return len(more) < 2 or bool(more.mean() <= more.std(ddof=1) / np.sqrt(len(more)))
+    """Whether a law's log error exceeds another's by no more than 2 %, or one standard error over the splits (S,)."""
+    return len(more) < 2 or bool(more.mean() <= max(MARGIN, more.std(ddof=1) / np.sqrt(len(more))))
 
 
 def _instead(logs: np.ndarray, names: list[str], at: int, k: int, parts: Sequence[Split]) -> str:

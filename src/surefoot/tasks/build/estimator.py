@@ -12,6 +12,7 @@ from surefoot.estimate.kinds import terms_of
 from surefoot.estimate.legs import Leg
 from surefoot.estimate.settings import Contact, Delay, Deviations, Start
 from surefoot.observation import ObsTerm
+from surefoot.robot import Edit
 from surefoot.sim.anatomy.links import Links, posed
 from surefoot.sim.model import edits
 from surefoot.sim.model.edits import Timing
@@ -49,6 +50,15 @@ def with_sensors(spec: mujoco.MjSpec) -> None:
     """What the filter reads beside gyro and encoders."""
     edits.add_accelerometer(spec)
     edits.add_torque_sensors(spec)
+
+
+def accelerometer_at(base: str) -> Edit:
+    """An edit that adds one in the origin of the base."""
+
+    def edit(spec: mujoco.MjSpec) -> None:
+        edits.add_accelerometer(spec, base)
+
+    return edit
 
 
 def estimated(estimator: Estimator | None, names: Sequence[str]) -> tuple[ObsTerm, ...]:

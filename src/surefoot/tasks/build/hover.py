@@ -8,7 +8,6 @@ pitch, undoes within RIGHTED seconds at full torque, at most 90 degrees and 1 ra
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import mujoco
 import numpy as np
@@ -27,7 +26,7 @@ from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.tasks.build import unknowns
-from surefoot.tasks.build.estimator import estimated, flight_filter
+from surefoot.tasks.build.estimator import accelerometer_at, estimated, flight_filter
 from surefoot.tasks.terms import observations as obs
 from surefoot.tasks.terms import quantities as of
 from surefoot.tasks.terms import rewards
@@ -72,7 +71,7 @@ def hover(
     """
     flyer = flyer or read_flyer(robot)[0]
     robot = prepared(robot, timing)
-    robot = robot if estimate is None else robot.edited(partial(edits.add_accelerometer, base=flyer.base))
+    robot = robot if estimate is None else robot.edited(accelerometer_at(flyer.base))
     thrown = Thrown(robot, flyer)
     belief = unknowns.belief(_unknowns(thrown, timing), ranges or {})
     n = len(flyer.rotors)

@@ -15,6 +15,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.motion.read import read_motion
+from surefoot.params import Param
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.study import Anatomy, study
 from surefoot.sim.model import edits
@@ -342,10 +343,16 @@ def _ranges(task: Task) -> list[str]:
     """What the model may be wrong about, and the range that is trained over."""
     low, high = task.belief.support(1.0)
     rows = [
-        f"    {_quoted(p.name)}: ({low[i]:.3g}, {high[i]:.3g}),  # {p.unit + ', ' if p.unit else ''}{p.about}"
+        f"    {_quoted(p.name)}: ({_within(low[i], p)}, {_within(high[i], p)}),  # {p.unit + ', ' if p.unit else ''}{p.about}"
         for i, p in enumerate(task.params)
     ]
     return ["# what the model may be wrong about: the range that is trained over", "RANGES = {", *rows, "}", "", ""]
+
+
+def _within(x: float, p: Param) -> str:
+    """Three digits, or all of them where three would lie beyond the physical bounds."""
+    short = f"{x:.3g}"
+    return short if p.low <= float(short) <= p.high else repr(float(x))
 
 
 def _timing(chosen: Chosen) -> str:

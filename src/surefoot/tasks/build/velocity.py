@@ -208,6 +208,8 @@ def _biped_rewards(body: Body, gait: Gait) -> dict[str, Reward]:
         "feet_near": Reward(-1.0, partial(rewards.feet_near, least=apart), f"feet nearer to each other than {apart:.2f} m sideways"),
         "low_base": Reward(-6.0, partial(rewards.low_base, least=height, ground=gait.ground), f"base lower than {height:.2f} m"),
     }  # fmt: skip
+    if apart < 0.01 * body.legs.length:
+        del more["feet_near"]  # one behind the other
     if any(n is None for n in normals):
         return more
     return more | {

@@ -91,7 +91,7 @@ def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:
 
 
 def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> "Trace":
-    """States and the actor's observations of an episode under small random actions, as a function of e.
+    """States and the actor's observations of an episode under random actions, small at first and then large, as a function of e.
 
     Nothing ends an episode: a robot that falls at once lies there, and what happens later, such as pushes, still acts on it.
     A row that diverges would begin again with another e, so it stands still from there on.
@@ -104,10 +104,12 @@ def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> "Trace":
         env.reset(e=e)
         rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
         seen: list[np.ndarray] = []
-        for _ in range(round(min(seconds, task.seconds) / env.world.dt)):
+        steps = round(min(seconds, task.seconds) / env.world.dt)
+        for t in range(steps):
             shape = (env.n, 1 if task.action.choices else len(task.action.names))
+            size = 0.3 if 2 * t < steps else 1.0  # a limit of torque acts where much is asked for
             step = env.step(
-                rng.integers(0, task.action.choices, shape) if task.action.choices else rng.uniform(-0.3, 0.3, shape)
+                rng.integers(0, task.action.choices, shape) if task.action.choices else rng.uniform(-size, size, shape)
             )
             now = np.concatenate([env.world.state.q, env.world.state.v, step.obs["actor"]], 1)
             alive &= ~(step.terminated | step.truncated)

@@ -59,19 +59,7 @@ class Identify:
         from surefoot.real2sim.identify import identify
         from surefoot.real2sim.identify.laws import words_of
 
-        if not self.logs:
-            raise SurefootError("identify: expected at least one log")
-        if self.how not in ("least-squares", "cma"):
-            raise unknown("way", self.how, ["least-squares", "cma"], "--how")
-        reads = (*self.logs, self.mapping, self.model)
-        if self.save:
-            files.check_writable(self.save, "--save", ".json", reads)
-        if self.save_model:
-            files.check_writable(self.save_model, "--save-model", ".xml", reads)
-            if tasks.is_reference(self.model):
-                raise SurefootError(f"--save-model: {self.model} is a task, expected a model file")
-        if self.last is not None and not self.last > 0:
-            raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
+        self._check_arguments()
         logs = [read(file, self.mapping, watch) for file in self.logs]
         if self.check:
             for file, log in zip(self.logs, logs):
@@ -100,6 +88,21 @@ class Identify:
             words = "stopped before the end: the values are the best so far"
             return Report(title, facts, blocks, self._again(), Badge(words, False), INTERRUPTED)
         return Report(title, facts, blocks, self._next(about, found.white))
+
+    def _check_arguments(self) -> None:
+        if not self.logs:
+            raise SurefootError("identify: expected at least one log")
+        if self.how not in ("least-squares", "cma"):
+            raise unknown("way", self.how, ["least-squares", "cma"], "--how")
+        reads = (*self.logs, self.mapping, self.model)
+        if self.save:
+            files.check_writable(self.save, "--save", ".json", reads)
+        if self.save_model:
+            files.check_writable(self.save_model, "--save-model", ".xml", reads)
+            if tasks.is_reference(self.model):
+                raise SurefootError(f"--save-model: {self.model} is a task, expected a model file")
+        if self.last is not None and not self.last > 0:
+            raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
 
     def _next(self, about: str, white: bool) -> str:
         """Replay what was fitted, or find what is missing; where nothing was saved, first keep it."""

@@ -32,7 +32,7 @@ class Guard:
     """its task, where that is a file or a module"""
     reach: bool = False
     """also count as failure what does not come within the task's tolerance in time; else only what ends an episode early"""
-    threshold: float = -0.05
+    threshold: float = -0.4
     """value in [-1, 1] above which the recovery takes over"""
     speed: float | None = None
     """also keep the joints within the model's ranges and below this speed, rad/s or m/s"""
