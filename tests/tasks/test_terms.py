@@ -159,3 +159,20 @@ def test_joints_cost_what_they_are_beyond_the_margin_of_their_range():
     assert rewards.joint_vel(s, joints) == pytest.approx([5.0])
     term = observations.joint_pos(joints)
     assert term.formula.offset == (0.1, 0.0) and term.dim == 2
+
+
+def test_feet_that_stay_on_the_ground_under_a_base_at_the_commanded_speed_are_where_they_should_be():
+    """At the middle of a stance the foot is under its hip; at its ends v / (4 f) before and behind; also on a turned heading."""
+    gait, feet = Gait(2.0, 0.1, (0.0, 0.5), (0.0, 0.0)), np.array([[0.0, 0.1, -1], [0.0, -0.1, -1]])
+    yaw = from_axis_angle(np.array([[0.0, 0, 1]]), np.array([np.pi / 2]))[0]
+    command = np.array([[0.8, 0.0, 0.0]])
+    place = lambda t, foot: rewards.feet_placement(  # noqa: E731
+        moment(at(yaw), command=command, time=t, foot_pos=foot), gait, feet, 0.1
+    )
+    # headed to the world's y: the left foot is at -x; at t = 0 the first foot leaves the ground behind, the other lands ahead
+    ends = np.array([[-0.1, -0.1, 0, 0.1, 0.1, 0]])
+    assert place(0.0, ends) == pytest.approx([1.0])
+    assert place(0.125, np.array([[-0.1, 0, 0, 0.1, 0, 0]])) == pytest.approx([1.0])  # both pass below the hips
+    assert place(0.0, ends + [[0, 0.1, 0, 0, 0, 0]]) == pytest.approx([(1 + np.exp(-1)) / 2])
+    still = moment(at(yaw), time=0.0, foot_pos=np.array([[-0.1, 0, 0, 0.1, 0, 0]]))
+    assert rewards.feet_placement(still, gait, feet, 0.1) == pytest.approx([1.0])

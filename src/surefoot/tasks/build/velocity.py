@@ -64,7 +64,7 @@ QUADRUPED = Style(
 # that is worth more than the 0.65 of it which standing still earns, the other. In the nominal world both take a quarter of
 # the steps that the whole ranges take, and what was learned there bears the ranges soon.
 BIPED = Style(
-    (0.7, 0.3, 0.7), (1.8, 0.06), (0.45, 0.5), (2.5, 4.0), (0.06, 0.12),
+    (0.7, 0.3, 0.7), (1.8, 0.06), (0.45, 0.9), (2.5, 3.0), (0.06, 0.12),
     LEARN | {"envs": 256, "steps": 20_000_000, "spread": (0.05, 0.35, 1.0)}, "ramp",
 )  # fmt: skip
 
@@ -183,9 +183,10 @@ def _observations(
 def _rewards(body: Body, gait: Gait, size: Size) -> dict[str, Reward]:
     L, joints, (along, about) = size.length, body.joints, style(body.legs).track
     follow, step = style(body.legs).weights
+    turn = 0.8 if len(body.legs.feet) == 2 else 0.5
     return {
         "track_lin_vel_xy": Reward(follow, partial(rewards.track_lin_vel_xy, sigma=along), "follow the commanded vx, vy"),
-        "track_ang_vel_z": Reward(follow / 2, partial(rewards.track_ang_vel_z, sigma=about), "follow the commanded yaw rate"),
+        "track_ang_vel_z": Reward(follow * turn, partial(rewards.track_ang_vel_z, sigma=about), "follow the commanded yaw rate"),
         "feet_gait": Reward(step, partial(rewards.feet_gait, gait=gait, sigma=0.03 * L), f"feet swing to {gait.height:g} m and stand, as the clock says"),
         "default_pose": Reward(0.4, partial(rewards.default_pose, joints=joints, weight=_prior(body)), "joints near the default pose"),
         "flat_orientation": Reward(-4.0, rewards.flat_orientation, "roll and pitch"),
@@ -205,6 +206,7 @@ def _biped_rewards(body: Body, gait: Gait) -> dict[str, Reward]:
     normals = [f.normal for f in body.legs.feet]
     more = {
         "alive": Reward(0.25, rewards.alive, "for every step"),
+        "feet_placement": Reward(2.0, partial(rewards.feet_placement, gait=gait, feet=feet, sigma=0.15 * body.legs.length), "feet land where the commanded velocity takes them"),
         "feet_near": Reward(-1.0, partial(rewards.feet_near, least=apart), f"feet nearer to each other than {apart:.2f} m sideways"),
         "low_base": Reward(-6.0, partial(rewards.low_base, least=height, ground=gait.ground), f"base lower than {height:.2f} m"),
     }  # fmt: skip

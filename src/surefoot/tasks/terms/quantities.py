@@ -100,6 +100,12 @@ class Gait:
         turn = np.round([np.cos(a), np.sin(a)], 12)  # sin(a + p) = (sin a, cos a) . (cos p, sin p)
         return np.maximum(s.once(self.clock) @ turn, 0.0)
 
+    def swing(self, s: Moment) -> np.ndarray:
+        """(n, feet) -cos phase_i: -1 where a foot leaves the ground, 1 where it lands, and back while it stands; 0 when standing."""
+        a = 2 * np.pi * np.array(self.offsets)
+        turn = np.round([np.sin(a), -np.cos(a)], 12)  # -cos(a + p) = (sin a, -cos a) . (sin p, cos p)
+        return s.once(self.clock) @ turn
+
     def touch(self, s: Moment) -> np.ndarray:
         """(n, feet) bool: which feet bear on the ground."""
         return s.y["touch"] > 0.5

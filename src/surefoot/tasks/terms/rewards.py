@@ -86,6 +86,22 @@ def feet_gait(s: Moment, gait: Gait, sigma: float) -> np.ndarray:
     return (height + contact) @ np.full(lift.shape[1], 0.5 / lift.shape[1])
 
 
+def feet_placement(s: Moment, gait: Gait, feet: np.ndarray, sigma: float) -> np.ndarray:
+    """exp(-d^2 / sigma^2), mean over feet, d from where a foot should be under the base as the command is followed.
+
+    Raibert: a foot that stands for half a stride and stays where it is goes through p_i + v_i / (4 f) (-cos phase_i) below a
+    base that moves as commanded; v_i = (vx - w y_i, vy + w x_i). `feet` (feet, 3) are p_i in the base's frame; heading frame.
+    """
+    foot, p, q = s.y["foot_pos"].reshape(len(s.q), -1, 3), of.base_pos(s), of.base_quat(s)
+    yaw = np.arctan2(2 * (q[:, 1] * q[:, 2] + q[:, 0] * q[:, 3]), 1 - 2 * (q[:, 2] ** 2 + q[:, 3] ** 2))[:, None]
+    dx, dy, c, sn = foot[:, :, 0] - p[:, :1], foot[:, :, 1] - p[:, 1:2], np.cos(yaw), np.sin(yaw)
+    vx, vy, w = (s.command[:, k : k + 1] for k in range(3))
+    step = s.once(gait.swing) / (4 * gait.frequency)
+    x = c * dx + sn * dy - feet[:, 0] - step * (vx - w * feet[:, 1])
+    y = c * dy - sn * dx - feet[:, 1] - step * (vy + w * feet[:, 0])
+    return np.exp(-(x**2 + y**2) / sigma**2).mean(1)
+
+
 def foot_clearance(s: Moment, gait: Gait) -> np.ndarray:
     """Squared error of each swinging foot's height, weighted by its horizontal speed."""
     v = s.y["foot_vel"].reshape(len(s.q), -1, 3)
