@@ -6,9 +6,7 @@ driver.py decides, work.py carries out, journal.py keeps every stage on disk, ro
 """
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from surefoot.cross.driver import Driver, Step, drive
 from surefoot.cross.journal import Budget, Journal, Stage

@@ -76,11 +76,14 @@ class HiddenRobot:
         return record(self.task, self.reality, how, seconds, seed, watch, observation=isinstance(how, Policy))
 
     def trial(self, policy: Policy, episodes: int, seed: int) -> Rate:
+        return Rate.of(evaluate(policy, self.env(episodes, seed)))
+
+    def env(self, n: int, seed: int) -> Env:
+        """n copies of the robot, each from another start."""
         own, e = quiet(self.task)
-        world = self.reality.world(own, episodes, threads=0)
+        world = self.reality.world(own, n, threads=0)
         world.sense_after_step = True  # as the robot of a log is read
-        env = Env(own, world, point(own.params, self.reality.values(own, e)), seed)
-        return Rate.of(evaluate(policy, env))
+        return Env(own, world, point(own.params, self.reality.values(own, e)), seed)
 
     def reveal(self) -> dict[str, Any]:
         return self.reality.to_json()

@@ -58,8 +58,9 @@ class Question:
     """env steps of the first training; default: the task's own"""
 
     def asked(self) -> dict[str, Any]:
-        return {"task": self.task.name, "robot": self.robot, "budget": str(self.budget), "seed": self.seed,
-                "episodes": self.episodes, "steps": self.steps}  # fmt: skip
+        """What may not change on the way; a budget may grow."""
+        return {"task": self.task.name, "robot": self.robot, "seed": self.seed, "episodes": self.episodes,
+                "steps": self.steps}  # fmt: skip
 
     @property
     def located(self) -> tuple[str, Task]:
