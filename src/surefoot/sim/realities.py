@@ -30,10 +30,9 @@ BEYOND = (0.1, 0.5)  # how far, as a share of the belief's range
 LACKING = (1, 2)  # ingredients of a hidden robot
 STRUCTURE = (
     "stiction", "backlash", "series_elasticity", "flexible_links", "cable_drag", "saturation", "heating", "air_drag", "wind",
-    "ground_effect", "soft_ground", "action_jitter", "dropped_packets", "sensor_bias", "sensor_drift", "encoder_offset",
-    "imu_misalignment",
+    "ground_effect", "soft_ground", "action_jitter", "dropped_packets", "imu_misalignment",
 )  # fmt: skip
-"""ingredients that no number of a belief describes"""
+"""ingredients that no number of a belief describes; a sensor that is off needs calibration, no policy gets around it"""
 NOT_PHYSICS = ("noise", "bias", "push", "pull", "task")
 """targets of unknowns that are not properties of the machine"""
 
