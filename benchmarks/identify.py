@@ -105,7 +105,7 @@ def bound(w: Engine, log: Log, noise: Noisy) -> np.ndarray:
     """(3, 3) the covariance below which no unbiased estimate goes."""
     space = Space.of(Box.full(PARAMS), DT)
     problem = Problem(space, (Case(w, windows(w, log), False),), (noise.noise,))
-    J = problem.jacobian(space.z(TRUTH), np.zeros(0)) / (space.high - space.low)
+    J = problem.jacobian(space.z(TRUTH)) / (space.high - space.low)
     return np.linalg.inv(J.T @ J)
 
 

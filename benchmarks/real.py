@@ -1,9 +1,12 @@
 """What models identified from other people's robots predict on what they were not fitted to.
 
-    python -m benchmarks.real [--only go2|xl330|emps|qdd] [--quick] [--json] [--record]
+    python -m benchmarks.real [--only go2|xl330|gears|sts3250|emps|qdd|so101] [--quick] [--json] [--record]
 
 go2    a quadruped held in the air: fitted on its first 20 s, predicted free from 20 s to the end.
-xl330  a servo that swings a weight, three gains x three motions: fitted on two thirds, predicted on the third left out.
+xl330  a servo that swings a weight, three gains x three motions: friction laws fitted without a gain, a motion or an extreme of
+       speed or load, which they then predict (benchmarks/servos.py). sts3250: a larger servo, two motions.
+       gears: what loads the XL330's gears, by inverse dynamics (benchmarks/gears.py).
+so101  an arm of six equal servos: fitted on excitation motions, predicted on four other kinds (benchmarks/so101.py).
 emps   one axis on a ball screw: fitted on the first three quarters, predicted open loop from the first sample to the last.
 qdd    a pendulum under six controllers: fitted on one, predicted on the swing-ups of four others.
 
@@ -11,41 +14,29 @@ The logs are no part of the project: $SUREFOOT_REAL_DATA, else ../shared/data; t
 Every fit sees joint positions (emps: speeds) of its own part alone. docs/real-logs.md says what came out.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import mujoco
 import numpy as np
 from scipy.signal import butter, filtfilt
 
-from benchmarks import measure
+from benchmarks import measure, real_logs
+from benchmarks.gears import gears
 from benchmarks.measure import Row, row, skipped
+from benchmarks.real_logs import MODELS, WHOLE, compared, read, scored
+from benchmarks.servos import sts3250, xl330
+from benchmarks.so101 import so101
 from surefoot.belief import Box
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.identify.param_grammar import learnable
 from surefoot.real2sim.identify.result import Identified
+from surefoot.real2sim.identify.splits import runs
 from surefoot.real2sim.plant import Plant, world
 from surefoot.real2sim.preflight import preflight
-from surefoot.real2sim.replay import Score, replay
 from surefoot.sim.engine import Engine
-
-ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("SUREFOOT_REAL_DATA") or ROOT.parent / "shared" / "data")
-MODELS, MAPS = ROOT / "examples" / "models", ROOT / "examples" / "logs"
-WHOLE = Identify(horizons=(), last=60.0, longest=60.0, starts="known", hold=0.0, rounds=0, iterations=8)
-"""one free prediction of the whole log, as it will be judged"""
-
-
-def read(path: str, mapping: str, rate: float | None = None) -> Log:
-    return Log.read(DATA / path, MAPS / mapping, rate=rate)
-
-
-def scored(w: Engine, log: Log, e: np.ndarray | None = None, resync: int | None = None) -> Score:
-    return replay(w, log, e, resync, only=("joint_pos",)).scores[0]
 
 
 def sureness(name: str, found: Identified, where: str) -> Row:
@@ -80,7 +71,21 @@ def axis_fit(log: Log, w: Engine) -> Identified:
     return identify(w, Box.full(AXIS), axis_speeds(log), how, only=("joint_vel",))
 
 
+def axis_laws(quick: bool) -> Iterator[Row]:
+    """Friction laws on a sixth of the log, the fastest, slowest, most and least loaded third left out, at 250 Hz."""
+    log = axis_speeds(read("emps/DATA_EMPS.mat", "emps.json", 250.0))
+    slow = (
+        Param("stiction", "stiction", 2.0, 0.0, 30.0, op="set", unit="N"),
+        Param("stribeck", "stribeck", 0.01, 1e-3, 0.2, op="set", unit="m/s", log=True),
+    )
+    laws = {"coulomb": AXIS, "stribeck": Params((*AXIS, *slow))}
+    how = Identify(horizons=(), last=0.1, starts="known", iterations=1 if quick else 6)
+    make = lambda params, log: Plant(str(MODELS / "emps.xml")).world(params, log)  # noqa: E731
+    yield from compared(make, laws, runs([log]), how, ("joint_vel",), 1e3, "mm/s", quick)
+
+
 def emps(quick: bool) -> Iterator[Row]:
+    yield from axis_laws(quick)
     log = read("emps/DATA_EMPS.mat", "emps.json")
     w, cut = Plant(str(MODELS / "emps.xml")).world(AXIS, log), 4.0 if quick else 0.75 * log.time[-1]
     found = axis_fit(log.slice(0.0, cut), w)
@@ -105,7 +110,7 @@ SDK = [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8]  # FR FL RR RL
 
 def go2_plant(words: tuple[str, ...], timestep: float = 0.0025) -> Engine:
     """Held in the air, its legs free of each other."""
-    spec = Plant(str(DATA.parent / "models" / "unitree_go2.xml"), True, 20.0, 0.5, timestep).spec()
+    spec = Plant(str(real_logs.DATA.parent / "models" / "unitree_go2.xml"), True, 20.0, 0.5, timestep).spec()
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     return world(spec, learnable(spec.compile(), words) if words else Params(), 0.005)
 
@@ -144,71 +149,6 @@ def go2(quick: bool) -> Iterator[Row]:
         yield row("columns as they are: passed", float(plain.holds), "of 1", at_least=1.0)
 
 
-# xl330: see examples/models/servo_pendulum.xml
-
-SERVO = (
-    Param("gain", "strength", 1.0, 0.3, 3.0, match="goal|hold", log=True),
-    Param("limit", "tendon_limit", 1.0, 0.3, 3.0, match="wire", log=True),
-    Param("back_emf", "strength", 1.0, 0.1, 10.0, match="back_emf", log=True),
-    Param("arm", "mass", 0.03, 0.005, 0.1, match="arm", op="set", unit="kg", log=True),
-    Param("armature", "armature", 0.0015, 1e-4, 0.02, op="set", unit="kg m^2", log=True),
-    Param("damping", "damping", 0.001, 1e-4, 0.2, op="set", unit="N m s/rad", log=True),
-    Param("frictionloss", "frictionloss", 0.08, 1e-3, 0.3, op="set", unit="N m", log=True),
-)  # fmt: skip
-LOAD = (
-    Param("friction_load", "friction_load", 0.25, 0.0, 0.8, op="set"),
-    Param("stiction", "stiction", 0.005, 0.0, 0.2, op="set", unit="N m"),
-)  # fmt: skip
-SERVO_RATE = 100.0  # Hz: the goals are slow, and the engine closes the loop at each of its own steps
-GAINS, MOTIONS = (100, 400, 800), ("sin_sin", "lift_and_drop", "up_and_down")
-
-
-def servo_log(path: str) -> Log:
-    """What the servo was told, as the model's three controls: kp goal on, kp on, on."""
-    log = read(path, "servo_pendulum.json", SERVO_RATE)
-    kp, on = log.meta["constants"]["kp"], (log["torque_enable"].ravel() > 0.5).astype(float)
-    u = np.stack([kp * log["control"].ravel() * on, kp * on, on], 1)
-    names = {"control": ["goal", "hold", "back_emf"], "joint_pos": ["hinge"]}
-    return Log(log.time, {"control": u, "joint_pos": log["joint_pos"]}, meta={**log.meta, "names": names})
-
-
-def servo(params: Params, mass: float = 0.49, length: float = 0.1) -> Engine:
-    spec = mujoco.MjSpec.from_file(str(MODELS / "servo_pendulum.xml"))
-    spec.geom("weight").mass, spec.body("weight").pos = mass, [0, 0, -length]
-    arm = spec.body("arm")
-    arm.ipos, arm.inertia = [0, 0, -length / 2], [arm.mass * length**2 / 12] * 2 + [1e-6]
-    return world(spec, params, 1 / SERVO_RATE)
-
-
-def servo_fits(logs: list[Log], how: Identify) -> dict[str, tuple[Engine, np.ndarray]]:
-    """Coulomb and viscous friction; and begun with an eighth of that, the rest from what the gears carry and Stribeck's."""
-    less = (replace(p, nominal=p.nominal / 8) if p.name == "frictionloss" else p for p in SERVO)
-    found = {}
-    for name, params in {"Coulomb-viscous": Params(SERVO), "load": Params((*less, *LOAD))}.items():
-        w = servo(params)
-        found[name] = w, identify(w, Box.full(params), logs, how, only=("joint_pos",)).e
-    return found
-
-
-def xl330(quick: bool) -> Iterator[Row]:
-    logs = {(k, m): servo_log(f"xl330_pendulum/raw/kp{k}_{m}.json") for k in GAINS for m in MOTIONS}
-    if quick:
-        logs = {key: log.slice(0, 0.5) for key, log in logs.items()}
-    how = replace(WHOLE, iterations=1) if quick else replace(WHOLE, how="cma")  # what sticks has many minima
-    splits = [f"gain {k}" for k in GAINS] + [f"motion {m}" for m in MOTIONS]
-    errors: dict[str, list[float]] = {"Coulomb-viscous": [], "load": []}
-    for split in splits[:1] if quick else splits:
-        out = {key for key in logs if split.split()[1] in map(str, key)}
-        for name, (w, e) in servo_fits([log for key, log in logs.items() if key not in out], how).items():
-            errors[name].append(1e3 * float(np.mean([scored(w, logs[key], e).mae for key in sorted(out)])))
-            yield row(f"{split} unseen, {name}: mean absolute error", errors[name][-1], "mrad")
-            measure.said(f"{split} unseen, {name}: {errors[name][-1]:.1f} mrad")
-    yield row("Coulomb-viscous: mean absolute error, unseen", errors["Coulomb-viscous"], "mrad")
-    yield row("load: mean absolute error, unseen", errors["load"], "mrad", at_most=66.0)
-    worst = float(np.max(np.array(errors["load"]) / np.array(errors["Coulomb-viscous"])))
-    yield row("load / Coulomb-viscous, worst split", worst, "ratio", at_most=1.0)
-
-
 # qdd: the measured torque turns a pendulum
 
 PENDULUM = Params((
@@ -224,10 +164,22 @@ def qdd_log(name: str, rate: float = 200.0) -> Log:
     log = read(f"qdd_pendulum/{name}_measured.csv", "qdd_measured.json", rate)
     names = {"control": ["motor"], "joint_pos": ["hinge"]}
     columns = {"control": log["joint_torque"].reshape(len(log), 1), "joint_pos": log["joint_pos"]}
-    return Log(log.time, columns, meta={**log.meta, "names": names})
+    return Log(log.time, columns, meta={**log.meta, "names": names, "constants": {"controller": name}})
+
+
+def qdd_laws(quick: bool) -> Iterator[Row]:
+    """Friction laws with each controller left out, and the extremes of speed and load, in windows of 0.5 s."""
+    logs = [qdd_log("pd_identification"), *(qdd_log(f"{name}_swingup").slice(0.05, s) for name, s in SWINGS.items())]
+    laws = {"coulomb": PENDULUM}
+    laws["load"] = Params((*PENDULUM, Param("friction_load", "friction_load", 0.05, 0.0, 0.5, op="set")))
+    laws["back"] = Params((*PENDULUM, Param("friction_back", "friction_back", 0.05, 0.0, 0.9, op="set")))
+    how = Identify(horizons=(), last=0.5, starts="known", iterations=1 if quick else 6)
+    make = lambda params, log: Plant(str(MODELS / "qdd_pendulum.xml")).world(params, log)  # noqa: E731
+    yield from compared(make, laws, logs, how, ("joint_pos",), 1e3, "mrad", quick)
 
 
 def qdd(quick: bool) -> Iterator[Row]:
+    yield from qdd_laws(quick)
     log = qdd_log("pd_identification")
     w = Plant(str(MODELS / "qdd_pendulum.xml")).world(PENDULUM, log)
     how = Identify(
@@ -244,11 +196,22 @@ def qdd(quick: bool) -> Iterator[Row]:
 
 def there(part: measure.Part) -> measure.Part:
     """A part, or one row that says what it would need."""
-    missing = skipped("real logs", f"neither $SUREFOOT_REAL_DATA nor {DATA}")
-    return lambda quick: part(quick) if DATA.is_dir() else [missing]
+    missing = skipped("real logs", f"neither $SUREFOOT_REAL_DATA nor {real_logs.DATA}")
+    return lambda quick: part(quick) if real_logs.DATA.is_dir() else [missing]
 
 
-PARTS = {name: there(part) for name, part in (("go2", go2), ("xl330", xl330), ("emps", emps), ("qdd", qdd))}
+PARTS = {
+    name: there(part)
+    for name, part in (
+        ("go2", go2),
+        ("xl330", xl330),
+        ("gears", gears),
+        ("sts3250", sts3250),
+        ("so101", so101),
+        ("emps", emps),
+        ("qdd", qdd),
+    )
+}
 
 if __name__ == "__main__":
     measure.main("real", __doc__.split("\n")[0], PARTS)

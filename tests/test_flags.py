@@ -148,7 +148,7 @@ def test_flags_win_over_a_settings_file_and_the_file_over_the_task(tmp_path):
     ("[student]\nhistry = 3", "did you mean history?"),
     ("seed = 1979-05-27", "my.toml: seed: expected a whole number"),
     ("lr = -1", "my.toml: lr: expected a finite number >= 0"),
-    ("ranges = 'adrr'", "my.toml: ranges: expected fixed, widen, adr, doraemon"),
+    ("ranges = 'adrr'", "my.toml: ranges: expected task, fixed, ramp, widen, adr, doraemon"),
     ("settings = 3", "no setting matches 'settings'"),
     ("steps = ", "my.toml: expected TOML: Invalid value"),
     ("task = 'evil.py'", "my.toml: task: found 'evil.py', expected one of arm, balance"),

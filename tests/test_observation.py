@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surefoot.errors import SurefootError
+from surefoot.formula import ESTIMATED
 from surefoot.observation import FORMULAS, Columns, Formula, History, ObsGroup, ObsTerm
 from surefoot.robot import Layout
 from surefoot.sim.layout import layout_of
@@ -52,7 +53,8 @@ def made(seed=0, n=N):
     action, command = rng.standard_normal((n, 2)), rng.standard_normal((n, 3))
     command[1] = 0.0
     time, layout = np.r_[0.0, rng.uniform(0.1, 9.0, n - 1)], replace(layout_of(MODEL), actions=ACTIONS)
-    return Moment(x, action, 0 * action, command, time, np.zeros(n), layout), engines
+    phase = rng.uniform(0.0, 0.5, n)
+    return Moment(x, action, 0 * action, command, time, np.zeros(n), layout, phase=phase), engines
 
 
 ROBOT, ENGINES = made()
@@ -152,6 +154,57 @@ def test_the_last_action_is_told_in_the_order_asked_for():
     assert np.array_equal(Formula("last_action")(ROBOT), ROBOT.action)
 
 
+# ---- reference motions
+
+
+def at_phase(*phase, **more):
+    return Columns({"phase": np.array(phase)[:, None], **more}, {})
+
+
+def test_the_joints_of_a_motion_at_constant_speed_are_on_the_line_between_its_rows():
+    line = np.outer(np.arange(6) / 50, [0.5, -2.0]) + [0.1, 0.2]
+    f = Formula("reference_joints", ("a", "b"), (0.1, 0.2), frequency=50.0, table=tuple(line.ravel()))
+    found = f(at_phase(0.0, 0.02, 0.031, 0.1, 7.0))
+    t = np.array([0.0, 0.02, 0.031, 0.1, 0.1])  # it stays in its last row
+    assert np.allclose(found[:, :2], np.outer(t, [0.5, -2.0]), atol=1e-12)
+    assert np.allclose(found[:, 2:], [0.5, -2.0])
+
+
+def yaw(angle):
+    return np.stack([np.cos(angle / 2), 0 * angle, 0 * angle, np.sin(angle / 2)], -1)
+
+
+def test_the_attitude_of_a_motion_is_seen_from_the_base():
+    turning = yaw(np.arange(5) * 0.1)  # 0.1 rad each row
+    f = Formula("reference_rotation", frequency=10.0, table=tuple(turning.ravel()))
+    base, phase = np.array([0.0, 0.3, -0.2]), np.array([0.0, 0.2, 0.25])
+    a = phase - base  # 10 rows a second, 0.1 rad each: the motion's heading is its phase
+    expected = np.stack([np.cos(a), -np.sin(a), np.sin(a), np.cos(a), 0 * a, 0 * a], 1)
+    assert np.allclose(f(at_phase(*phase, base_quat=yaw(base))), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"table": (0.0, 1.0, 2.0)}, "table: expected at least two rows of 2, found 3 numbers"),
+        ({"table": (0.0, 1.0)}, "table: expected at least two rows of 2, found 2 numbers"),
+        ({"frequency": 0.0}, "frequency: expected the table's rows in a second, found 0"),
+        ({"joints": ("a",)}, "joints: expected 4 columns, found 1 joints"),
+        ({"offset": (0.0,)}, "offset: expected 4 numbers, found 1"),
+    ],
+)
+def test_a_reference_whose_numbers_do_not_fit_is_refused(change, said):
+    f = Formula("reference_joints", ("a", "b"), frequency=50.0, table=(0.0, 1.0, 2.0, 3.0))
+    ObsTerm("reference_joints", f, 4).check("here")
+    with pytest.raises(SurefootError, match=said):
+        ObsTerm("reference_joints", replace(f, **change), 4).check("here")
+
+
+def test_a_reference_goes_into_a_contract_and_comes_back_with_the_same_bits():
+    t = ObsTerm("reference_joints", EVERY["reference_joints"], 4)
+    assert ObsTerm.from_json(t.to_json(), "here") == t
+
+
 # ---- the same from simulator, log and robot
 
 EVERY = {
@@ -160,18 +213,21 @@ EVERY = {
     "clock": Formula("clock", frequency=1.3, still=0.05), "begun": Formula("begun"), "command": Formula("command"),
     "last_action": Formula("last_action", ("b", "a")),
     "tip_pos": Formula("tip_pos", ("hip", "knee"), links=(0.1, 0, 0.2, 0, 1, 0, 0, 0.3, 0, 0, 0, 0, 1, 0, 0.5, 0.1, 0.2)),
+    "reference_joints": Formula("reference_joints", ("hip", "knee"), frequency=10.0, table=tuple(np.sin(np.arange(12.0)))),
+    "reference_rotation": Formula("reference_rotation", frame="imu", frequency=4.0, table=(1, 0, 0, 0, 0.6, 0, 0, 0.8, 0.8, 0.6, 0, 0)),
 }  # fmt: skip
 
 
 def test_every_kind_of_formula_is_among_them():
-    assert {f.kind for f in EVERY.values()} == set(FORMULAS)
+    """But for those that an estimator answers, which has a state (tests/estimate)."""
+    assert {f.kind for f in EVERY.values()} == set(FORMULAS) - set(ESTIMATED)
 
 
 def logged(moment, formula):
     """What a log holds of the readings a formula says it needs; joints in another order than the model's."""
     values = {name: np.array(moment.reading(name)) for name in formula.needs}
     names = {name: moment.parts(name) for name in formula.needs if moment.parts(name)}
-    for name in names if formula.joints else ():
+    for name in names if formula.joints else ():  # a reference's joints are its own
         values[name], names[name] = values[name][:, ::-1], names[name][::-1]
     return Columns(values, names)
 

@@ -19,8 +19,11 @@ NOUNS = {
     "params",
     "special",
     "belief",
+    "estimate",
     "world",
+    "formula",
     "observation",
+    "short_terms",
     "noise",
     "blocks",
     "contract",
@@ -40,12 +43,12 @@ MAY = {
     "tensors": set(),
     "onnx_file": set(),
     "sim": {"tensors", "onnx_file"},
-    "control": set(),
+    "control": {"onnx_file"},
     "deploy": {"control", "onnx_file"},
-    "tasks": {"sim", "control"},
+    "tasks": {"sim", "control", "motion", "deploy"},
     "presets": {"sim"},
     "learn": {"tensors", "onnx_file", "sim", "control", "tasks", "deploy"},
-    "motion": {"sim", "control", "tasks"},
+    "motion": {"formats", "sim", "control"},
     "real2sim": {"formats", "tensors", "onnx_file", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "doctor": {"formats", "sim", "control", "tasks", "real2sim", "gate"},
@@ -123,7 +126,11 @@ def test_verbs_neither_print_nor_draw():
 
 
 def test_deploy_needs_neither_mujoco_nor_torch_and_sim_no_torch():
-    for room_, banned in (("deploy", {"mujoco", "torch"}), ("onnx_file", {"mujoco", "torch"}), ("sim", {"torch"})):
+    for room_, banned in (
+        ("deploy", {"mujoco", "torch", "scipy", "rich", "tyro"}),
+        ("onnx_file", {"mujoco", "torch"}),
+        ("sim", {"torch"}),
+    ):
         for path in (SOURCE / room_).rglob("*.py"):
             assert not {m.split(".")[0] for m in imports(path)} & banned, path.name
 

@@ -90,3 +90,29 @@ def test_arguments_that_are_right_are_taken_as_they_are(capsys):
     """Escapes are for what is shown; a file may be called so."""
     assert main(["log", "b\x1b\n.csv"]) == 2
     assert capsys.readouterr().err.startswith(r"error: b\x1b")
+
+
+def test_a_run_on_a_robot_is_drawn_with_its_state_clock_and_targets(monkeypatch):
+    for name, value in (("TERM", "xterm"), ("FORCE_COLOR", "1"), ("LINES", "40"), ("COLUMNS", "100")):
+        monkeypatch.setenv(name, value)
+    say = Plain()
+    say.file = io.StringIO()
+    line = Line(say)
+    numbers = {"age": 0.004, "late": 0.0001, "compute": 0.00012, "target": [0.25, -1.0]}
+    about = {"state": "running", "live": True, "seconds": 3.2, "periods": 160, "missed": 1, "limited": 7}
+    line(Progress("running", 0.32, about | numbers))
+    line.end()
+    out = say.file.getvalue()
+    for words in (
+        "running",
+        "3.2 s",
+        "160",
+        "missed 1",
+        "limited 7",
+        "compute 0.12 ms",
+        "readings 4.00 ms old",
+        "0.250",
+        "emergency stop",
+    ):
+        assert words in out
+    assert line.dashboard is None

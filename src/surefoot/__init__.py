@@ -23,7 +23,8 @@ PUBLIC = {
         "Param": "params:Param", "Params": "params:Params", "Belief": "belief:Belief", "Box": "belief:Box", "point": "belief:point",
     },
     "tasks": {
-        "velocity": "tasks:velocity", "reach": "tasks:reach", "hover": "tasks:hover", "resolve": "tasks:resolve",
+        "velocity": "tasks:velocity", "reach": "tasks:reach", "hover": "tasks:hover", "track": "tasks:track",
+        "read_motion": "motion.read:read_motion", "resolve": "tasks:resolve",
         "make_env": "tasks:env", "make_world": "sim.simulate:make_world", "simulate": "sim.simulate:simulate",
         "audit": "sim.audit:audit",
     },

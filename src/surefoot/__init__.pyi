@@ -11,6 +11,7 @@ from surefoot.errors import SurefootError as SurefootError
 from surefoot.learn.settings import Judging as Judging
 from surefoot.learn.settings import PPOSettings as PPOSettings
 from surefoot.log import Log as Log
+from surefoot.motion.read import read_motion as read_motion
 from surefoot.params import Param as Param
 from surefoot.params import Params as Params
 from surefoot.policy import Policy as Policy
@@ -26,6 +27,7 @@ from surefoot.tasks import env as make_env
 from surefoot.tasks import hover as hover
 from surefoot.tasks import reach as reach
 from surefoot.tasks import resolve as resolve
+from surefoot.tasks import track as track
 from surefoot.tasks import velocity as velocity
 from surefoot.tasks.record import record as record
 from surefoot.verbs.script import Run as Run

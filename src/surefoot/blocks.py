@@ -142,6 +142,14 @@ class Blocks:
         self._set("belief", belief)
 
     @property
+    def chances(self) -> np.ndarray | None:
+        return self.envs[0].chances
+
+    @chances.setter
+    def chances(self, chances: np.ndarray | None) -> None:
+        self._set("chances", chances)
+
+    @property
     def on_divergence(self) -> OnDivergence | None:
         return self.envs[0].on_divergence
 

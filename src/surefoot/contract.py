@@ -5,7 +5,7 @@ and nearly always this: joint order, scales, frames, units, default pose, rate, 
     control = offset + scale * clip(action, +-limit)        torque = kp (control - q) - kd v  where the actuator is a servo
 
 People write contracts by hand, too, for policies that move joints to positions: a short form names terms by the field's
-names (base_ang_vel, projected_gravity, joint_pos, joint_vel, last_action, command) and is expanded here into the same noun.
+names (short_terms.py) and is expanded here into the same noun.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,20 +15,12 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import Formula, ObsGroup, ObsTerm
-from surefoot.typed import MOST, known_fields, real, text, whole
+from surefoot.observation import ObsGroup, ObsTerm
+from surefoot.short_terms import Setting, clock_of, short_terms
+from surefoot.typed import MOST, known_fields, real, row, text, texts, whole
 
 FORMAT = 2
 COMMANDS = ("vx", "vy", "yaw_rate")  # m/s, m/s, rad/s
-WIDTHS = {"base_lin_vel": 3, "base_ang_vel": 3, "projected_gravity": 3, "command": 3}
-JOINTED = ("joint_pos", "joint_vel", "last_action")  # a column for each joint
-UNITS = {"base_lin_vel": "m/s", "base_ang_vel": "rad/s", "projected_gravity": "unit vector", "joint_pos": "rad", "joint_vel": "rad/s"}  # fmt: skip
-ALIASES = {
-    "velocity_commands": "command", "base_velocity": "command", "commands": "command", "joint_pos_rel": "joint_pos",
-    "joint_vel_rel": "joint_vel", "dof_pos": "joint_pos", "dof_vel": "joint_vel", "actions": "last_action",
-    "gyro": "base_ang_vel", "ang_vel": "base_ang_vel", "lin_vel": "base_lin_vel", "gravity": "projected_gravity",
-    "gravity_vec": "projected_gravity", "gravity_orientation": "projected_gravity",
-}  # fmt: skip
 RATES = (1.0, 1e4)  # Hz
 LARGEST = 1e6  # of an action's limit, and of any control
 
@@ -56,7 +48,7 @@ class Action:
     def bounded(self, a: np.ndarray) -> np.ndarray:
         if self.choices:
             return 2.0 * np.asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
-        return np.clip(np.asarray(a, float), -self.limit, self.limit)
+        return np.minimum(np.maximum(np.asarray(a, float), -self.limit), self.limit)  # np.clip takes 5 us more
 
     def check(self, where: str) -> None:
         n = len(self.names)
@@ -135,7 +127,11 @@ class Contract:
     def differences(self, other: "Contract", but: Sequence[str] = ("parents", "about", "task", "ports")) -> list[str]:
         """Fields in which two contracts differ, each with what is here and there; noise is no part of a contract's meaning."""
         mine, theirs = self.to_json(), other.to_json()
-        return [f"{k}: {a} here, {b} there" for k, a, b in _unequal(mine, theirs) if k.split(".")[0] not in but]
+        return [
+            f"{k}: {_brief(a)} here, {_brief(b)} there"
+            for k, a, b in _unequal(mine, theirs)
+            if k.split(".")[0] not in but
+        ]
 
     def with_terms(self, names: Sequence[str], change: Callable[[ObsTerm], ObsTerm]) -> "Contract":
         """The same with some terms of the observation changed."""
@@ -216,6 +212,13 @@ class Contract:
         return contract
 
 
+def _brief(value: Any) -> str:
+    """In words; a long list by its length and its beginning."""
+    if isinstance(value, list | tuple) and len(value) > 64:
+        return f"{len(value)} numbers, {', '.join(map(str, value[:4]))}, ..."
+    return str(value)
+
+
 def _older(found: Any) -> str:
     return "; an earlier version of surefoot wrote it: train or export the policy again" if found == 1 else ""
 
@@ -237,7 +240,7 @@ def _unequal(a: Any, b: Any, at: str = "") -> list[tuple[str, Any, Any]]:
 
 SHORT = {
     "joints", "home", "observation", "rate", "action_scale", "action_offset", "action_limit", "frame", "layout", "newest",
-    "kp", "kd", "latency", "commands", "input", "output", "about",
+    "kp", "kd", "latency", "commands", "phase", "input", "output", "about",
 }  # fmt: skip
 
 
@@ -254,7 +257,8 @@ def from_short(data: Mapping[str, Any], where: str) -> Contract:
     scale = each("action_scale", body["action_scale"], 1, len(joints))
     limit = real(body.get("action_limit", 100.0), f"{where}: action_limit")
     words = {k: text(body.get(k, ""), f"{where}: {k}") for k in ("frame", "input", "output", "about")}
-    terms = _short_terms(body["observation"], joints, home, words["frame"], f"{where}: observation")
+    clock = None if body.get("phase") is None else clock_of(body["phase"], f"{where}: phase")
+    terms = short_terms(body["observation"], Setting(joints, home, words["frame"], clock), f"{where}: observation")
     history = max((t.history for t in terms), default=1)
     group = {"layout": body.get("layout", "frames"), "newest": body.get("newest", "last"), "history": history}
     for name, choices in (("layout", ("frames", "terms")), ("newest", ("last", "first"))):
@@ -268,47 +272,6 @@ def from_short(data: Mapping[str, Any], where: str) -> Contract:
     )  # fmt: skip
     found.check(where)
     return found
-
-
-def short_names() -> list[str]:
-    return [*WIDTHS, *JOINTED]
-
-
-def _short_terms(
-    data: Any, joints: tuple[str, ...], home: tuple[float, ...], frame: str, where: str
-) -> tuple[ObsTerm, ...]:
-    if not isinstance(data, list) or not data or len(data) > MOST:
-        raise SurefootError(
-            f"{where}: expected a list of terms, some of {', '.join(short_names())}; found {str(data)[:80]}"
-        )
-    return tuple(_short_term(x, joints, home, frame, f"{where}[{i}]") for i, x in enumerate(data))
-
-
-def _short_term(data: Any, joints: tuple[str, ...], home: tuple[float, ...], frame: str, where: str) -> ObsTerm:
-    """A name alone, or an object with more than that."""
-    body = {"name": data} if isinstance(data, str) else data
-    body = known_fields(body, {"name", "scale", "clip", "history", "joints"}, {"name"}, where)
-    name = ALIASES.get(text(body["name"], f"{where}: name"), body["name"])
-    if name not in short_names():
-        raise unknown("term", name, short_names(), where)
-    where = f"{where}: {name}"
-    own = texts(body.get("joints", []), f"{where}: joints") or joints
-    if sorted(own) != sorted(joints):
-        lost = [j for j in own if j not in joints]
-        if lost:
-            raise unknown("joint", lost[0], joints, f"{where}: joints")
-        raise SurefootError(f"{where}: joints: expected each of {', '.join(joints)} once")
-    scale = row(body.get("scale", 1.0), f"{where}: scale")
-    clip = np.inf if body.get("clip") is None else real(body["clip"], f"{where}: clip")
-    history = whole(body.get("history", 1), 1, MOST, f"{where}: history")
-    if name in JOINTED:
-        offset = tuple(home[joints.index(j)] for j in own) if name == "joint_pos" else ()
-        formula, dim = Formula(name, own, offset), len(joints)
-    else:
-        base = {"base_lin_vel": frame or "base", "base_ang_vel": frame, "projected_gravity": frame}
-        formula, dim = Formula(name, frame=base.get(name, "")), WIDTHS[name]
-    sensed = name not in ("last_action", "command")
-    return ObsTerm(name, formula, dim, UNITS.get(name, ""), 0.0, scale[0] if len(scale) == 1 else scale, clip, sensed, history)  # fmt: skip
 
 
 def _commands(data: Any, where: str) -> tuple[tuple[float, float], ...]:
@@ -334,20 +297,6 @@ def _each(values: tuple[float, ...], n: int, sizes: Sequence[int], where: str) -
     if len(values) not in sizes:
         raise SurefootError(f"{where}: expected one for each of {n} joints, found {len(values)} numbers")
     return values * n if len(values) == 1 and n > 1 and 1 in sizes else values
-
-
-def row(value: Any, where: str) -> tuple[float, ...]:
-    """A number, or a list of numbers."""
-    values = list(value) if isinstance(value, list | tuple) else [value]
-    if len(values) > MOST:
-        raise SurefootError(f"{where}: expected at most {MOST} numbers, found {len(values)}")
-    return tuple(real(v, where) for v in values)
-
-
-def texts(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or len(value) > MOST:
-        raise SurefootError(f"{where}: expected a list of names, found {str(value)[:80]}")
-    return tuple(text(v, where) for v in value)
 
 
 def numbers(values: Any, lengths: tuple[int, ...], where: str, how: str) -> None:

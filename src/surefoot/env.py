@@ -4,16 +4,16 @@ step: action -> control -> world -> reward, ends -> observations        pipeline
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from surefoot.arrays import by_column, column_copy
 from surefoot.belief import Belief
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import SurefootError
 from surefoot.noise import SensorErrors
-from surefoot.observation import History
+from surefoot.observation import History, ObsGroup
 from surefoot.rng import Rows
 from surefoot.task import Moment, Task
 from surefoot.task_check import check_groups, check_start, check_terms, in_task_words, not_finite
@@ -32,6 +32,7 @@ class Episodes:
     reason: list[str]
     e: np.ndarray  # (k, ne)
     began: np.ndarray  # the env's count of steps when each began
+    phase: np.ndarray  # s into its reference motion when each ended
 
     def of(self, envs: np.ndarray) -> "Episodes":
         """Those of some envs, of which envs (n,) is true."""
@@ -72,6 +73,7 @@ class Env:
         self.task, self.world, self.belief, self.seed, self.stagger = task, world, belief, seed, stagger
         n, na = world.n, len(task.action.names)
         self.n, self.first, self.steps = n, first, round(task.seconds / world.dt)
+        self.span = max(1, round(min(task.window, task.seconds) / world.dt))  # at the end: where the error counts
         self.counter = 0
         self.age = np.zeros(n, np.int64)  # control periods into the episode
         self.action, self.previous = column_copy(np.zeros((n, na))), column_copy(np.zeros((n, na)))
@@ -81,13 +83,24 @@ class Env:
         self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
         self.histories = {g: History(group, n) for g, group in task.observations.items()}
-        self.order = control_order(task, world)
+        self.order = task.control_order(world.layout)
         self.layout = replace(world.layout, actions=task.action.names)
-        self.sensor_errors = SensorErrors(world.params, task.observations, first, n)
+        self.actor = task.observations["actor"]
+        self.measured, self.estimator = self.actor.measured, self.actor.estimator
+        others = {} if task.estimator is None else {"estimator": ObsGroup(task.estimator.inputs)}
+        self.sensor_errors = SensorErrors(
+            world.params, {**task.observations, **others, "actor": self.measured}, first, n
+        )
+        self.estimator_state = {} if self.estimator is None else dict(self.estimator.init(n))
+        self.estimates = {k: np.zeros((n, t.dim)) for t in self.actor.terms if t.formula and (k := t.formula.estimate)}
+        self.input_columns = _columns(
+            self.measured, [] if self.estimator is None else [t.name for t in self.estimator.inputs]
+        )
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
         self.reward_sums = np.zeros(len(task.rewards))  # of each weighted term over all envs, since someone set it to 0
+        self.chances: np.ndarray | None = None  # of beginning in each part of the task's clip; None: at its beginning
         self.checked = False  # whether the task's functions were
         self.diverged = 0
         self.not_finite: Counter[str] = Counter()  # terms that made sound simulations count as diverged
@@ -106,7 +119,8 @@ class Env:
     def _moment(self, x: State) -> Moment:
         time = self.age * self.world.dt
         more = self.layout, self.reference, self.phase + time
-        return Moment(x, self.action, self.previous, self.command, time, self.reward, *more)
+        now = x, self.action, self.previous, self.command, time, self.reward
+        return Moment(*now, *more, estimates=self.estimates)
 
     @property
     def chance(self) -> Chance:
@@ -141,13 +155,18 @@ class Env:
             return self.begin_at(
                 Rows(self.seed, "age", 0, self.first + np.arange(self.n)).integers(0, self.steps, self.n)
             )
-        return self._observe(self._transmitted(self._frames()), np.arange(self.n))
+        return self._begin_observing()
 
     def begin_at(self, ages: np.ndarray) -> dict[str, np.ndarray]:
         """Make the episodes just begun as old as `ages` control periods; their return and success go unreported."""
         self.age[:], self.partial[:] = ages, True
         self.phase -= self.age * self.world.dt  # the state is that of the phase drawn, whatever the age
-        return self._observe(self._transmitted(self._frames()), np.arange(self.n))
+        return self._begin_observing()
+
+    def _begin_observing(self) -> dict[str, np.ndarray]:
+        """The first observations of episodes that begin everywhere."""
+        everyone = np.arange(self.n)
+        return self._observe(self._transmitted(self._frames(self.moment, begun=everyone)), everyone)
 
     def step(self, action: np.ndarray) -> Step:
         self.begin(action)
@@ -183,7 +202,7 @@ class Env:
         bad = self._odd(terms, frames, bad)
         self.reward_sums += (terms[:, ~bad] if bad.any() else terms).sum(1)
         reward, terminated, why = self._judge(now, reward, bad)
-        truncated = (self.age >= self.steps) & ~terminated
+        truncated = self._out_of_time() & ~terminated
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
@@ -197,10 +216,18 @@ class Env:
             self._begin(np.flatnonzero(final))
         changed = np.flatnonzero(done | self._recommand())
         if len(changed):
-            for g, frame in self._frames(self._moment(self.world.state).rows(changed), changed).items():
+            again = self._moment(self.world.state).rows(changed)
+            for g, frame in self._frames(again, changed, np.flatnonzero(done[changed])).items():
                 frames[g][changed] = frame
         obs = self._observe(self._transmitted(frames), np.flatnonzero(final))
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
+
+    def _out_of_time(self) -> np.ndarray:
+        """(n,) bool: at the time limit, or at the end of the reference motion."""
+        late = self.age >= self.steps
+        if self.task.clip is None:
+            return late
+        return late | (self.phase + (self.age + 0.5) * self.world.dt > self.task.clip.seconds)
 
     def _odd(self, terms: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
         """Who diverged: also whose numbers are not finite, though the engine saw nothing wrong."""
@@ -249,24 +276,34 @@ class Env:
 
     def _measure(self, now: Moment) -> None:
         """The episode's error so far, over its last `window` seconds."""
-        task = self.task
-        span = max(1, round(min(task.window, task.seconds) / self.world.dt))
-        counts = self.age > self.steps - span
+        counts = self.age > self.steps - self.span
         if not counts.any():
             return
-        error = np.where(counts, task.error(now), 0.0)
-        self.error = np.maximum(self.error, error) if task.measure == "max" else self.error + error / span
+        error = np.where(counts, self.task.error(now), 0.0)
+        self.error = np.maximum(self.error, error) if self.task.measure == "max" else self.error + error / self.span
+
+    def _errors(self, ids: np.ndarray) -> np.ndarray:
+        """Of episodes that ended; one that began late in a reference motion counts over the time that it had."""
+        if self.task.clip is None or self.task.measure == "max":
+            return self.error[ids]
+        return self.error[ids] * self.span / np.clip(self.age[ids] - self.steps + self.span, 1, self.span)
 
     def _finish(self, ids: np.ndarray, terminated: np.ndarray, why: dict[str, np.ndarray]) -> Episodes:
         ids = ids[~self.partial[ids]]
         reason = np.full(len(ids), "time", object)
         for name, hit in reversed(why.items()):
             reason[hit[ids]] = name  # the first that holds
-        failed = terminated[ids]
-        error = np.where(failed, np.nan, self.error[ids])
-        success = ~failed & (self.error[ids] <= self.task.tolerance)
-        began, e = self.counter - self.age[ids], self.world.state.e[ids]
-        return Episodes(self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began)
+        failed, errors = terminated[ids], self._errors(ids)
+        error = np.where(failed, np.nan, errors)
+        success = ~failed & (errors <= self.task.tolerance)
+        began, e, phase = (
+            self.counter - self.age[ids],
+            self.world.state.e[ids],
+            (self.phase + self.age * self.world.dt)[ids],
+        )
+        return Episodes(
+            self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began, phase
+        )
 
     def _begin(self, ids: np.ndarray, e: np.ndarray | None = None) -> None:
         """New e and Episode in envs ids, which no other env's draws move."""
@@ -281,7 +318,11 @@ class Env:
 
     def _place(self, ids: np.ndarray, e: np.ndarray) -> None:
         k = len(ids)
-        episode = self.task.episode(self._rows("start", ids), k)
+        rows = self._rows("start", ids)
+        if self.task.clip is None or self.chances is None:
+            episode = self.task.episode(rows, k)
+        else:
+            episode = self.task.clip.begin(rows, k, self.chances)
         self.world.reset(ids, e, episode.start)
         self.age[ids], self.returns[ids], self.error[ids], self.partial[ids] = 0, 0.0, 0.0, False
         self.action[ids], self.previous[ids] = 0.0, 0.0
@@ -326,26 +367,54 @@ class Env:
             g: a if np.isfinite(a).all() else np.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0) for g, a in seen.items()
         }
 
-    def _frames(self, now: Moment | None = None, ids: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """One frame of each group, of all envs or of ids; a group with the actor's terms has the actor's frame."""
-        now = now or self.moment
-        actor = self._frame("actor", now, ids)
-        return {g: actor if g in self.alike else self._frame(g, now, ids) for g in self.task.observations}
+    def _frames(
+        self, now: Moment, ids: np.ndarray | None = None, begun: np.ndarray | None = None
+    ) -> dict[str, np.ndarray]:
+        """One frame of each group, of all envs or of ids; a group with the actor's terms has the actor's frame.
 
-    def _frame(self, g: str, now: Moment, ids: np.ndarray | None = None) -> np.ndarray:
-        """One frame of a group; the actor's as its sensors would measure it."""
+        `begun`: which of these rows begin an episode; without, a control period has passed.
+        """
+        actor = self._frame(self.measured, self.sensed(now, ids) if self.senses else now)
+        self.sensor_errors.add(actor, now.x.e, ids, (self.seed, self.counter))
+        if self.estimator is not None:
+            now = replace(now, estimates=self._estimate(actor, ids, begun))
+            for t, at in zip(self.actor.terms, self.actor.columns):
+                if t.formula is not None and t.formula.estimate:
+                    actor[:, at] = now.estimates[t.formula.estimate]
+        actor = self.actor.finish(actor[:, : self.actor.frame])
+        rest = [g for g in self.task.observations if g not in self.alike]
+        return dict.fromkeys(self.alike, actor) | {g: self._finished(g, now) for g in rest}
+
+    def _finished(self, g: str, now: Moment) -> np.ndarray:
         group = self.task.observations[g]
-        if g == "actor" and self.senses:
-            now = self.sensed(now, ids)
+        return group.finish(self._frame(group, now))
+
+    def _frame(self, group: ObsGroup, now: Moment) -> np.ndarray:
+        """One frame of a group, in the terms' units."""
         frame = by_column(len(now.q), group.frame, np.float32)
         with np.errstate(over="ignore"):  # readings of what diverged
             for t, at in zip(group.terms, group.columns):
                 if t.source is None:
                     raise SurefootError(f"task {self.task.name}: {t.name}: no simulator knows how to compute it")
-                frame[:, at] = now.once(t.source)
-        if g == "actor":
-            self.sensor_errors.add(frame, now.x.e, ids, (self.seed, self.counter))
-        return group.finish(frame)
+                estimated = t.formula is not None and bool(t.formula.estimate)  # not kept: it is made from this frame
+                frame[:, at] = t.source(now) if estimated else now.once(t.source)
+        return frame
+
+    def _estimate(self, frame: np.ndarray, ids: np.ndarray | None, begun: np.ndarray | None) -> dict[str, np.ndarray]:
+        """What the state estimator makes of a measured frame: of a period that has passed, or of rows that begin."""
+        e, inputs = self.estimator, frame[:, self.input_columns].astype(float)
+        assert e is not None
+        with np.errstate(all="ignore"):  # of what diverged
+            if begun is None:
+                self.estimator_state = dict(e.step(self.estimator_state, inputs))
+                self.estimates = e.readings(self.estimator_state, self.actor.estimates)
+            elif len(begun):
+                rows, first = begun if ids is None else ids[begun], e.step(e.init(len(begun)), inputs[begun])
+                for k, v in self.estimator_state.items():
+                    v[rows] = first[k]
+                for k, v in e.readings(first, self.actor.estimates).items():
+                    self.estimates[k][rows] = v
+        return self.estimates if ids is None else {k: v[ids] for k, v in self.estimates.items()}
 
     def _transmitted(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
         """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
@@ -361,6 +430,8 @@ class Env:
         """All that load() needs to go on with the same bits."""
         own = {k: getattr(self, k).copy() for k in OWN}
         own |= {f"frames.{g}": h.frames.copy() for g, h in self.histories.items()}
+        own |= {f"estimator.{k}": v.copy() for k, v in self.estimator_state.items()}
+        own |= {f"estimated.{k}": v.copy() for k, v in self.estimates.items()}
         own |= {"counter": np.array(self.counter), "diverged": np.array(self.diverged)}
         return own | {f"world.{k}": v for k, v in self.world.save().items()}
 
@@ -370,17 +441,14 @@ class Env:
             setattr(self, k, column_copy(saved[k]) if saved[k].ndim == 2 else saved[k].copy())
         for g, history in self.histories.items():
             history.frames = saved[f"frames.{g}"].copy()
+        self.estimator_state = {k: saved[f"estimator.{k}"].copy() for k in self.estimator_state}
+        self.estimates = {k: saved[f"estimated.{k}"].copy() for k in self.estimates}
         self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
         self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
         return {g: h.group.flat(h.frames) for g, h in self.histories.items()}
 
 
-def control_order(task: Task, world: World) -> np.ndarray | None:
-    """Where among the model's controls each action goes; None where actions are all of them, in that order."""
-    names, have = task.action.names, world.layout.actuators
-    if names == have or not have:
-        return None
-    for name in names:
-        if name not in have:
-            raise unknown("actuator", name, have, f"task {task.name}: action")
-    return np.array([have.index(name) for name in names], int)
+def _columns(group: ObsGroup, names: Sequence[str]) -> np.ndarray:
+    """Where in a frame the named terms are, one after the other."""
+    at = {t.name: columns for t, columns in zip(group.terms, group.columns)}
+    return np.concatenate([np.arange(at[n].start, at[n].stop) for n in names] or [np.zeros(0, int)])

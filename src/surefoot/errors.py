@@ -10,7 +10,8 @@ EXTRAS = {
     "mujoco": "sim", "scipy": "sim", "cma": "sim", "matplotlib": "sim", "torch": "train", "tensorboard": "train",
     "onnx": "export", "onnxruntime": "export", "yaml": "export", "viser": "play", "PIL": "play", "msgspec": "play",
     "websockets": "play", "gymnasium": "gym", "sbi": "sbi", "pybullet": "bullet", "rsl_rl": "rsl", "pyarrow": "logs",
-    "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign", "wandb": "wandb",
+    "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign", "wandb": "wandb", "daqp": "control",
+    "zmq": "zmq", "cyclonedds": "unitree",
 }  # fmt: skip
 """packages that are not always there, and the extra that brings each"""
 

@@ -5,177 +5,22 @@
 A Formula says how a term follows from what a robot reads, by name, so that a robot's computer works it out as the
 simulator does. A term whose source is a function of the simulator's state is privileged: no robot can compute it.
 
-Readings are columns (n, k) by name: joint_pos, joint_vel (parts are joints), base_pos [m], base_quat (w x y z),
-base_lin_vel [m/s, world frame], base_ang_vel [rad/s, body frame], sensors by their names, `base_ang_vel@site` in the frame
-of a site, command, action (the last one), time [s into the episode], gravity [m/s^2, world frame].
+Formulas and the readings that they take are in formula.py; both modules' names are imported from here.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
-from surefoot.arrays import by_column
 from surefoot.errors import SurefootError, unknown
-from surefoot.robot import order
-from surefoot.rotation import direction, forward_kinematics, matrix, to_body, to_world
+from surefoot.estimate.abstract import Estimator, EstimatorState, begun, over_time, stepped
+from surefoot.formula import FORMULAS, LONGEST, Columns, Formula, Readings
 from surefoot.typed import MOST, known_fields, real, text, whole
 
-LINK = 7  # numbers of a joint in Formula.links
-WIDTHS = {
-    "base_pos": 3,
-    "rotation": 9,
-    "base_lin_vel": 3,
-    "base_ang_vel": 3,
-    "projected_gravity": 3,
-    "clock": 2,
-    "begun": 1,
-    "tip_pos": 3,
-}
-
-
-class Readings(Protocol):
-    """What a robot, a simulator or a log measures at one instant or in each of n rows."""
-
-    def reading(self, name: str) -> np.ndarray:
-        """(n, k) of one column."""
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        """Names of its k parts, where they have names."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Readings as plain columns: those of a robot's driver, or of a log."""
-
-    values: Mapping[str, np.ndarray]
-    names: Mapping[str, tuple[str, ...]]
-
-    def reading(self, name: str) -> np.ndarray:
-        if name not in self.values:
-            raise unknown("reading", name, self.values)
-        return self.values[name]
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        return self.names.get(name, ())
-
-
-@dataclass(frozen=True)
-class Formula:
-    """How a term follows from readings; `kind` names an entry of FORMULAS."""
-
-    kind: str
-    joints: tuple[str, ...] = ()
-    """order of its columns, where it has one for each joint"""
-    offset: tuple[float, ...] = ()
-    """subtracted from the reading, such as the default pose"""
-    frame: str = ""
-    """world, base, or the name of a site; empty: the frame the reading is in"""
-    reading: str = ""
-    """the column it takes, where the kind does not say"""
-    frequency: float = 0.0
-    """of a clock, Hz"""
-    still: float = 0.0
-    """of a clock: it stands still while the command is smaller than this"""
-    links: tuple[float, ...] = ()
-    """of a tip: for each joint a point of its axis, the axis and 1 if it slides, then the tip; all where every joint is at 0"""
-
-    def __post_init__(self) -> None:
-        if self.kind not in FORMULAS:
-            raise unknown("formula", self.kind, FORMULAS)
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.frame, self.reading))  # of the names: it is looked up many times a step
-
-    def __call__(self, r: Readings) -> np.ndarray:
-        return FORMULAS[self.kind](self, r)
-
-    def at(self, quantity: str) -> str:
-        """The reading of a quantity in this formula's frame."""
-        return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Readings it takes."""
-        fixed = {
-            "joint_pos": ("joint_pos",), "joint_vel": ("joint_vel",), "joint_state": ("joint_pos", "joint_vel"),
-            "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
-            "command": ("command",), "clock": ("time", "command"), "begun": ("time",), "reading": (self.reading,),
-            "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
-        }  # fmt: skip
-        if self.kind in fixed:
-            return fixed[self.kind]
-        own = "world" if self.kind == "base_lin_vel" else "base"
-        turned = self.frame not in ("", own) and self.at(self.kind) == self.kind
-        return (self.at(self.kind), "base_quat") if turned else (self.at(self.kind),)
-
-
-def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
-    def take(f: Formula, r: Readings) -> np.ndarray:
-        x = r.reading(name)
-        at = order(r.parts(name), f.joints) if f.joints else None
-        return _less_offset(f, x if at is None else x[:, at])
-
-    return take
-
-
-def _joint_state(f: Formula, r: Readings) -> np.ndarray:
-    """Position and speed of each joint in turn; it has no offset."""
-    q, v = (FORMULAS[name](f, r) for name in ("joint_pos", "joint_vel"))
-    out = by_column(len(q), 2 * q.shape[1], q.dtype)
-    out[:, 0::2], out[:, 1::2] = q, v
-    return out
-
-
-def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
-    """A velocity of the base that is read in the frame `own`."""
-
-    def take(f: Formula, r: Readings) -> np.ndarray:
-        x = r.reading(f.at(name))
-        if f.frame in ("", own) or f.at(name) != name:
-            return x
-        turn = to_body if f.frame == "base" else to_world
-        return turn(r.reading("base_quat"), x)
-
-    return take
-
-
-def _clock(f: Formula, r: Readings) -> np.ndarray:
-    """sin and cos of the phase; (0, 0) while the command asks to stand."""
-    phase = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1)
-    out = by_column(len(phase), 2)
-    out[:, 0], out[:, 1] = np.sin(phase), np.cos(phase)
-    out *= (np.abs(r.reading("command")).max(1) > f.still)[:, None]
-    return out
-
-
-def _tip(f: Formula, r: Readings) -> np.ndarray:
-    return forward_kinematics(np.reshape(f.links[:-3], (-1, LINK)), FORMULAS["joint_pos"](f, r), np.array(f.links[-3:]))
-
-
-def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
-    return x - np.array(f.offset) if f.offset else x
-
-
-FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
-    "joint_pos": _joint("joint_pos"),
-    "joint_vel": _joint("joint_vel"),
-    "joint_state": _joint_state,
-    "base_pos": lambda f, r: _less_offset(f, r.reading("base_pos")),
-    "rotation": lambda f, r: matrix(r.reading(f.at("base_quat"))).reshape(-1, 9),
-    "base_lin_vel": _velocity("base_lin_vel", "world"),
-    "base_ang_vel": _velocity("base_ang_vel", "base"),
-    "projected_gravity": lambda f, r: direction(r.reading(f.at("base_quat")), r.reading("gravity")),
-    "last_action": _joint("action"),
-    "command": lambda f, r: r.reading("command"),
-    "clock": _clock,
-    "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
-    "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),
-    "tip_pos": _tip,
-}
-
+__all__ = ["FORMULAS", "Columns", "Formula", "History", "Live", "ObsGroup", "ObsTerm", "Readings"]
 
 Source = Formula | Callable[[Any], np.ndarray]
 
@@ -219,24 +64,8 @@ class ObsTerm:
                 raise SurefootError(f"{where}: scale: expected numbers other than 0, found 0")
         if self.clip != np.inf and real(self.clip, f"{where}: clip") <= 0:
             raise SurefootError(f"{where}: clip: expected a number > 0, found {self.clip}")
-        f = self.formula
-        if f is not None and f.kind == "tip_pos" and len(f.links) != LINK * len(f.joints) + 3:
-            raise SurefootError(f"{where}: links: expected {LINK} numbers for each joint and 3, found {len(f.links)}")
-        if (
-            f is not None
-            and f.joints
-            and f.kind != "tip_pos"
-            and len(f.joints) * (2 if f.kind == "joint_state" else 1) != self.dim
-        ):
-            raise SurefootError(f"{where}: joints: expected {self.dim} columns, found {len(f.joints)} joints")
-        if f is not None and self.dim != WIDTHS.get(f.kind, self.dim):
-            raise SurefootError(f"{where}: dim: expected {WIDTHS[f.kind]} for {f.kind}, found {self.dim}")
-        if f is not None and f.kind == "reading" and not f.reading:
-            raise SurefootError(f"{where}: reading: found nothing, expected the name of a reading")
-        if f is not None and f.kind == "joint_state" and f.offset:
-            raise SurefootError(f"{where}: offset: expected none for joint_state, found {len(f.offset)} numbers")
-        if f is not None and len(f.offset) not in (0, self.dim):
-            raise SurefootError(f"{where}: offset: expected {self.dim} numbers, found {len(f.offset)}")
+        if self.formula is not None:
+            self.formula.check(self.dim, where)
 
     def to_json(self) -> dict[str, Any]:
         """Without what only the simulator knows."""
@@ -271,10 +100,13 @@ class ObsTerm:
 
 
 def _typed_formula(name: str, value: Any, where: str) -> Any:
-    if name in ("joints", "offset", "links"):
-        if not isinstance(value, list | tuple) or len(value) > MOST:
+    if name in ("joints", "offset", "links", "phases", "waves", "stand", "parts", "table"):
+        most = LONGEST if name == "table" else MOST
+        if not isinstance(value, list | tuple) or len(value) > most:
             raise SurefootError(f"{where}: expected a list, found {str(value)[:80]}")
-        return tuple(text(v, where) if name == "joints" else real(v, where) for v in value)
+        if name == "parts":
+            return tuple(whole(v, 0, MOST, where) for v in value)
+        return tuple(text(v, where) if name in ("joints", "waves") else real(v, where) for v in value)
     return real(value, where) if name in ("frequency", "still") else text(value, where)
 
 
@@ -288,6 +120,8 @@ class ObsGroup:
     """of a history: all terms of a frame together, or all frames of a term together"""
     newest: Literal["last", "first"] = "last"
     """where in a history the newest frame is"""
+    estimator: Estimator | None = None
+    """makes the terms that are estimates"""
 
     @cached_property
     def frame(self) -> int:
@@ -342,8 +176,52 @@ class ObsGroup:
         flat = frames.reshape(len(frames), -1)
         return flat if self.taken is None else flat[:, self.taken]
 
+    @cached_property
+    def estimates(self) -> tuple[str, ...]:
+        """Readings of the estimator that terms take."""
+        return tuple(
+            dict.fromkeys(t.formula.estimate for t in self.terms if t.formula is not None and t.formula.estimate)
+        )
+
+    @cached_property
+    def needs(self) -> tuple[str, ...]:
+        """Readings of the robot that its terms and their estimator take."""
+        terms = (*self.terms, *(self.estimator.inputs if self.estimator is not None else ()))
+        found = [name for t in terms if t.formula is not None for name in t.formula.needs]
+        return tuple(dict.fromkeys([*found, *(["time"] if self.estimator is not None else [])]))
+
+    def sources(self, term: ObsTerm) -> tuple[ObsTerm, ...]:
+        """The terms that follow from readings and that one follows from: itself, or what its estimator reads."""
+        estimated = term.formula is not None and term.formula.estimate and self.estimator is not None
+        return self.estimator.inputs if estimated and self.estimator is not None else (term,)
+
+    @cached_property
+    def measured(self) -> "ObsGroup":
+        """Its terms, and after them those its estimator reads besides: one sensor's noise is one, whoever reads it."""
+        own = {t.name for t in self.terms}
+        more = self.estimator.inputs if self.estimator is not None else ()
+        return ObsGroup((*self.terms, *(t for t in more if t.name not in own)))
+
+    def inputs(self, r: Readings) -> np.ndarray:
+        """(n, width) what the estimator reads, in units."""
+        assert self.estimator is not None
+        return np.concatenate(
+            [np.asarray(t.formula(r), float) for t in self.estimator.inputs if t.formula is not None], 1
+        )
+
+    def _estimated(self, r: Readings, n: int) -> Readings:
+        """Readings with the estimates of rows that follow each other; an episode begins with the first, and at time 0."""
+        assert self.estimator is not None
+        if n == 1:
+            raise SurefootError(
+                "estimate: one row of readings: an estimate follows from those before it; expected a Live group"
+            )
+        begins = np.asarray(r.reading("time")).reshape(-1) == 0.0
+        return Also(r, over_time(self.estimator, self.inputs(r), self.estimates, begins))
+
     def raw(self, r: Readings, n: int) -> np.ndarray:
-        """(n, frame) float32 in the terms' units; nan where a term has no formula."""
+        """(n, frame) float32 in the terms' units; nan where a term has no formula. Estimates are made over rows in time."""
+        r = self._estimated(r, n) if self.estimates and not isinstance(r, Also) else r
         out = np.full((n, self.frame), np.nan, np.float32)
         for t, at in zip(self.terms, self.columns):
             if t.formula is not None:
@@ -361,14 +239,34 @@ class ObsGroup:
             t.check(f"{where}: observation")
             if t.history > self.history:
                 raise SurefootError(f"{where}: observation: {t.name}: history: expected at most {self.history} frames")
+        self._check_estimates(f"{where}: observation")
+
+    def _check_estimates(self, where: str) -> None:
+        own, e = {t.name: t for t in self.terms}, self.estimator
+        for t in e.inputs if e is not None else ():
+            if t.formula is None or (t.name in own and own[t.name].formula != t.formula):
+                raise SurefootError(
+                    f"{where}: estimator: {t.name}: expected the formula that the term of this name has"
+                )
+        for t in self.terms:
+            f = t.formula
+            if f is None or not f.estimate:
+                continue
+            if e is None:
+                raise SurefootError(f"{where}: {t.name}: an estimate, and found no estimator that makes it")
+            if f.reading not in e.quantities:
+                raise unknown("estimate", f.reading, e.quantities, f"{where}: {t.name}")
+            if t.dim != e.quantities[f.reading][0]:
+                raise SurefootError(f"{where}: {t.name}: dim: expected {e.quantities[f.reading][0]}, found {t.dim}")
 
     def to_json(self) -> dict[str, Any]:
         rest = {"history": self.history, "layout": self.layout, "newest": self.newest}
-        return {"terms": [t.to_json() for t in self.terms], **rest}
+        made = {} if self.estimator is None else {"estimator": self.estimator.to_json()}
+        return {"terms": [t.to_json() for t in self.terms], **rest, **made}
 
     @staticmethod
     def from_json(data: Any, where: str) -> "ObsGroup":
-        body = known_fields(data, {"terms", "history", "layout", "newest"}, {"terms"}, where)
+        body = known_fields(data, {"terms", "history", "layout", "newest", "estimator"}, {"terms"}, where)
         if not isinstance(body["terms"], list) or len(body["terms"]) > MOST:
             raise SurefootError(f"{where}: terms: expected a list of terms, found {str(body['terms'])[:80]}")
         for name, choices in (("layout", ("frames", "terms")), ("newest", ("last", "first"))):
@@ -376,7 +274,26 @@ class ObsGroup:
                 raise unknown(name, str(body[name]), choices, where)
         terms = tuple(ObsTerm.from_json(t, f"{where}: terms[{i}]") for i, t in enumerate(body["terms"]))
         whole(body.get("history", 1), 1, MOST, f"{where}: history")
+        made = body.pop("estimator", None)
+        if made is not None:
+            from surefoot.estimate.kinds import from_json  # which reads terms
+
+            body["estimator"] = from_json(made, f"{where}: estimator")
         return ObsGroup(**body | {"terms": terms})
+
+
+@dataclass(frozen=True)
+class Also:
+    """Readings with some more, which an estimator has made of them."""
+
+    readings: Readings
+    more: Mapping[str, np.ndarray]
+
+    def reading(self, name: str) -> np.ndarray:
+        return self.more[name] if name in self.more else self.readings.reading(name)
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        return self.readings.parts(name)
 
 
 class History:
@@ -398,3 +315,25 @@ class History:
     def next(self, frame: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The observations of rows ids with this frame, without taking it in."""
         return self.group.flat(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))
+
+
+class Live:
+    """A group at work on n robots, period by period: readings -> estimates -> terms -> clip, scale -> history."""
+
+    def __init__(self, group: ObsGroup, n: int = 1):
+        self.group, self.n, self.history = group, n, History(group, n)
+        self.state: EstimatorState = {} if group.estimator is None else group.estimator.init(n)
+
+    def begin(self, rows: np.ndarray) -> None:
+        """Rows (numbers, or a mask) begin an episode with the next readings."""
+        self.state = begun(self.state, rows)
+
+    def __call__(self, r: Readings, fresh: np.ndarray) -> np.ndarray:
+        """(n, dim) the observation; rows `fresh` (numbers) begin an episode."""
+        e = self.group.estimator
+        if e is not None:
+            if len(fresh):
+                self.begin(fresh)
+            self.state = stepped(e, self.state, self.group.inputs(r))
+            r = Also(r, e.readings(self.state, self.group.estimates))
+        return self.history.push(self.group.finish(self.group.raw(r, self.n)), fresh)

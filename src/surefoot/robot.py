@@ -32,6 +32,19 @@ def kind_of(name: str) -> str:
     return SIDES.sub("", name)
 
 
+def mirror_of(name: str) -> str:
+    """The same joint or body of the other side: FR_hip of FL_hip; empty where the name has no side."""
+    found = SIDES.search(name)
+    if found is None:
+        return ""
+    word = found.group()
+    for a, b in (("left", "right"), ("right", "left"), ("L", "R"), ("R", "L"), ("l", "r"), ("r", "l")):
+        at = word.rfind(a)
+        if at >= 0 and word[at + len(a) :] in ("", "_"):
+            return name[: found.start()] + word[:at] + b + word[at + len(a) :] + name[found.end() :]
+    return ""
+
+
 Edit = Callable[[Any], None]
 """changes the engine's editable model (MuJoCo: an MjSpec) in place; the same result at every call"""
 

@@ -7,10 +7,12 @@ folder of that name. `make policies` makes them again.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from surefoot import files
-from surefoot.verdict import Verdict
+
+if TYPE_CHECKING:  # `surefoot --help` lists names and does not wait for numpy
+    from surefoot.verdict import Verdict
 
 HOME = Path(__file__).parent / "policies"
 POLICY = "policy.onnx"
@@ -42,8 +44,10 @@ def shadows(given: Path | str) -> str:
     return f"{given} is in the current directory and is used, not the policy that ships with surefoot under this name"
 
 
-def verdict(name: str) -> Verdict:
+def verdict(name: str) -> "Verdict":
     """What the gate said of it."""
+    from surefoot.verdict import Verdict
+
     path = HOME / name / "gate.json"
     return Verdict.from_json(files.read_json(path), str(path))
 

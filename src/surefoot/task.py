@@ -14,6 +14,7 @@ import numpy as np
 from surefoot.belief import Belief
 from surefoot.contract import Action
 from surefoot.errors import unknown
+from surefoot.estimate.abstract import Estimator
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Params
 from surefoot.rng import Draw
@@ -35,6 +36,7 @@ class Moment:
     reference: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64))  # (n,) which motion is followed
     phase: np.ndarray = field(default_factory=lambda: np.zeros(1))  # (n,) s into that motion
     known: dict[Callable[["Moment"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False)
+    estimates: Mapping[str, np.ndarray] = field(default_factory=dict)  # reading of the state estimator -> (n, k)
 
     def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
         """f(self), worked out a single time for what several rewards and observations share; not to be written to."""
@@ -50,12 +52,16 @@ class Moment:
         part = State(x.time[ids], x.q[ids], x.v[ids], x.u[ids], x.act[ids], y, e, gravity, wrench)
         action, previous, command = self.action[ids], self.previous[ids], self.command[ids]
         reference, phase = (a[ids] if len(a) > 1 else a for a in (self.reference, self.phase))
-        return Moment(part, action, previous, command, self.time[ids], self.reward[ids], self.layout, reference, phase)
+        known = {k: v[ids] for k, v in self.estimates.items()}
+        now = part, action, previous, command, self.time[ids], self.reward[ids], self.layout, reference, phase
+        return Moment(*now, estimates=known)
 
     def reading(self, name: str) -> np.ndarray:
         """(n, k) what the robot's sensors tell by that name (observation.py lists them)."""
         if name in OWN_READINGS:
             return OWN_READINGS[name](self)
+        if name in self.estimates:
+            return self.estimates[name]
         sensor = self.layout.sensors.get(name, name)
         if sensor in self.x.y:
             return self.x.y[sensor]
@@ -107,6 +113,7 @@ OWN_READINGS: dict[str, Callable[[Moment], np.ndarray]] = {
     "action": lambda s: s.action,
     "command": lambda s: s.command,
     "time": lambda s: s.time[:, None],
+    "phase": lambda s: s.phase[:, None],
     "gravity": lambda s: s.x.gravity,
 }
 
@@ -178,6 +185,19 @@ class Episode:
 
 
 @dataclass(frozen=True)
+class Clip:
+    """A reference motion that episodes follow to its end. Training begins anywhere in it, evaluation at its beginning."""
+
+    about: str
+    """which motion: its name, length and hash"""
+    seconds: float
+    parts: int
+    """equal parts of the motion; training begins more often in those where episodes fail"""
+    begin: Callable[[Draw, int, np.ndarray], Episode]
+    """draws n rows, each in a part that is drawn with these probabilities (parts,)"""
+
+
+@dataclass(frozen=True)
 class Task:
     """What a robot is asked to do: what is observed, rewarded, commanded and ended, and what counts as success."""
 
@@ -208,6 +228,8 @@ class Task:
     command_names: tuple[str, ...] = ()
     command_every: float = np.inf
     """seconds after which a new command is drawn"""
+    clip: Clip | None = None
+    """the reference motion that is followed; an episode ends with it, in time"""
     reward_floor: float = -np.inf
     explicit: bool = False
     """textbook Euler, q' = q + h v, in place of the engine's integrator"""
@@ -224,11 +246,27 @@ class Task:
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
+    recovery: Any = None
+    """what may be asked of the robot where its policy is not trusted, a Recovery of control/reach_avoid.py; None: another command"""
+    estimator: Estimator | None = None
+    """state estimator that its actor may have terms of: NAME_estimate, NAME_spread"""
+
+    def control_order(self, layout: Layout) -> np.ndarray | None:
+        """Where among a model's controls each action goes; None where actions are all of them, in that order."""
+        names, have = self.action.names, layout.actuators
+        if names == have or not have:
+            return None
+        for name in names:
+            if name not in have:
+                raise unknown("actuator", name, have, f"task {self.name}: action")
+        return np.array([have.index(name) for name in names], int)
 
 
 def quiet(task: Task) -> tuple[Task, np.ndarray]:
     """The task with its actor alone, without its own noise, and the nominal e that adds none."""
     actor = task.observations["actor"]
-    actor = replace(actor, terms=tuple(replace(t, noise=0.0) for t in actor.terms))
-    e = np.array([p.low if p.target == "noise" else p.nominal for p in task.params])
-    return replace(task, observations={"actor": actor}, symmetry=None), e
+    still = lambda terms: tuple(replace(t, noise=0.0) for t in terms)  # noqa: E731
+    e = actor.estimator
+    actor = replace(actor, terms=still(actor.terms), estimator=None if e is None else e.with_inputs(still(e.inputs)))
+    nominal = np.array([p.low if p.target == "noise" else p.nominal for p in task.params])
+    return replace(task, observations={"actor": actor}, symmetry=None), nominal

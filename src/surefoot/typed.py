@@ -45,6 +45,20 @@ def text(value: Any, where: str) -> str:
     return value
 
 
+def row(value: Any, where: str) -> tuple[float, ...]:
+    """A number, or a list of numbers."""
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    if len(values) > MOST:
+        raise SurefootError(f"{where}: expected at most {MOST} numbers, found {len(values)}")
+    return tuple(real(v, where) for v in values)
+
+
+def texts(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST:
+        raise SurefootError(f"{where}: expected a list of names, found {str(value)[:80]}")
+    return tuple(text(v, where) for v in value)
+
+
 def record(
     kind: type[Any], value: Any, where: str, kinds: Mapping[str, Any] | None = None, readers: Readers | None = None
 ) -> Any:

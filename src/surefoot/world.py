@@ -152,6 +152,11 @@ class Motion:
     y: Mapping[str, np.ndarray]  # sensor name -> (n, T, dim), read at those states
     diverged: np.ndarray  # (n,) bool: whose later states mean nothing
 
+    def rows(self, at: slice | np.ndarray) -> "Motion":
+        """Of some simulations."""
+        y = {name: a[at] for name, a in self.y.items()}
+        return Motion(self.q[at], self.v[at], self.act[at], y, self.diverged[at])
+
 
 class World(ABC):
     """The step contract. Whoever implements it promises: same calls, same bits, at any thread count."""
@@ -201,6 +206,9 @@ class World(ABC):
         self.begin(u, chance)
         self.advance()
         return self.end()
+
+    def rest(self, ids: np.ndarray) -> None:  # noqa: B027
+        """From now on nobody looks at simulations ids: a world that can leave them as they are saves their time."""
 
     @abstractmethod
     def begin(self, u: np.ndarray, chance: Chance) -> None:

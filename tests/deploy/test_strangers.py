@@ -265,7 +265,10 @@ def test_a_deploy_yaml_is_a_contract_with_gains_in_the_order_of_the_motors(tmp_p
     "text, message",
     [
         ("a: &a [x]\nb: [*a, *a]\n", "alias"),
-        ("joint_ids_map: !!python/object/apply:os.system ['true']\n", "expected YAML"),
+        (
+            DEPLOY.replace("[2, 0, 1]", "!!python/object/apply:os.system ['true']"),
+            "joint_ids_map: !!python/object/apply:os.system: expected plain",
+        ),
         ("a: [1, 2\n", "expected YAML"),
         ("a: 1\n", "expected a deploy.yaml with"),
         (DEPLOY.replace("[2, 0, 1]", "[2, 0, 9]"), "expected motors 0..2"),
@@ -277,6 +280,40 @@ def test_a_hostile_or_broken_deploy_yaml_is_refused(tmp_path, text, message):
     (tmp_path / "deploy.yaml").write_text(text)
     with pytest.raises(SurefootError, match=message):
         contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx")
+
+
+def test_python_tags_of_a_deploy_yaml_are_not_read_and_said_and_the_rest_is(tmp_path):
+    """As Isaac Lab's dump has them: slices make objects, tuples are lists."""
+    pytest.importorskip("yaml", reason="needs the export extra")
+    slices = "joint_ids: !!python/object/apply:builtins.slice [null, null, null]"
+    text = DEPLOY.replace("joint_ids: null", slices).replace("[0.1, 0.2, 0.3]\n", "!!python/tuple [0.1, 0.2, 0.3]\n", 1)
+    phase = "  gait_phase: {params: {period: 0.8}, clip: null, scale: [1.0, 1.0], history_length: 2}\n"
+    (tmp_path / "deploy.yaml").write_text(text + phase)
+    found = contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p.onnx")
+    tag = "actions.JointPositionAction.joint_ids: !!python/object/apply:builtins.slice"
+    assert found.notes[0] == f"ignored, as it would make a Python object: {tag}"
+    assert found.contract.home == (0.1, 0.2, 0.3) and found.contract.obs_dim == 15 + 15 + 3 + 4
+    assert found.contract.terms[-1].formula == Formula(
+        "clock", frequency=1.25, still=-1.0, phases=(0.0,), waves=("sin", "cos")
+    )
+
+
+def test_a_history_of_whole_frames_is_known_by_its_switch(tmp_path):
+    pytest.importorskip("yaml", reason="needs the export extra")
+    (tmp_path / "deploy.yaml").write_text(DEPLOY + "  use_gym_history: true\n")
+    assert contract_of(tmp_path / "deploy.yaml", {}, ["a", "b", "c"], "p").contract.observation.layout == "frames"
+
+
+def test_a_file_of_torchs_is_refused_in_words_that_say_how_to_convert_it(tmp_path):
+    from surefoot.gate.candidate import candidate
+
+    (tmp_path / "policy.pt").write_bytes(b"PK")
+    for load in (bundle.load, lambda p: candidate(p, model=tmp_path / "robot.xml")):
+        with pytest.raises(SurefootError, match="may run code, expected ONNX") as refused:
+            load(tmp_path / "policy.pt")
+        assert "torch.onnx.export(torch.jit.load('policy.pt').eval(), (torch.zeros(1, N),), 'policy.onnx'" in str(
+            refused.value
+        )
 
 
 def test_gains_of_fewer_motors_than_the_map_names_are_left_to_the_model():
@@ -310,6 +347,15 @@ def test_the_example_contract_is_one_of_48_numbers():
     )
 
 
+def test_the_example_contract_with_a_gait_phase_is_one_of_103_numbers():
+    """MuJoCo Playground's G1: 4 x 3, 3 x 29, and cos and sin of two feet."""
+    from pathlib import Path
+
+    path = Path(__file__).parents[2] / "examples" / "contracts" / "g1_joystick.json"
+    c = contract_of(path, {}, [], "p.onnx").contract
+    assert c.obs_dim == 103 and len(c.joints) == 29 and c.terms[-1].formula.waves == ("cos", "sin")
+
+
 def test_modules_beside_a_net_are_not_run_when_it_is_tried(tmp_path, monkeypatch):
     for module in ("numpy", "onnxruntime", "json"):
         (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -336,7 +382,7 @@ def test_pipes_and_devices_are_neither_nets_nor_contracts(tmp_path):
         ("[" * 50_000, "c.yaml: found 50000 levels of nesting, expected at most 100"),
         ("- " * 5000, "expected YAML, found maximum recursion depth"),
         ("a: 1\nb:\n  rate: 1\n  rate: 2\n", "found the key 'rate' twice in one object"),
-        ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
+        ("!!python/object/apply:os.system ['true']", "the whole file: !!python/object/apply:os.system: expected plain"),
         ("a: &x [1]\nb: *x", "found an alias"),
         ("a: " + "9" * 5000, "expected YAML"),
         ("x" * 2_000_000, "found 2000000 bytes, expected at most 1048576"),

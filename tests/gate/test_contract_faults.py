@@ -1,19 +1,21 @@
 """When a policy from elsewhere fails in the nominal world, the fault of its contract is named, with evidence."""
 
 import math
+import re
 
+import mujoco
 import numpy as np
 import pytest
 
 from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.fault import on_contract
-from surefoot.fault.contracts import CONTRACT, delays_of, orders_of, poses_of
-from surefoot.fault.joint_orders import limbs, orders
+from surefoot.fault.contracts import CONTRACT, delays_of, orders_of, pairs_of, poses_of
+from surefoot.fault.joint_orders import limbs, mirrored_pairs, orders
 from surefoot.gate import contract_faults
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.contract_faults import Explanation, sentences
+from surefoot.gate.contract_faults import Explained, Explanation, hypotheses
 from surefoot.gate.gate import Plan, gate
 from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
@@ -84,11 +86,11 @@ def stands(tmp_path_factory):
     return folder, contract
 
 
-def judged(folder, contract, **change):
+def judged(folder, contract, model="robot.xml", **change):
     import json
 
     (folder / "c.json").write_text(json.dumps(contract | {"rate": 50, "action_scale": 0.5} | change))
-    who = candidate(folder / "p.onnx", model=folder / "robot.xml", contract_file=folder / "c.json", seconds=3.0)
+    who = candidate(folder / "p.onnx", model=folder / model, contract_file=folder / "c.json", seconds=3.0)
     return gate(who, tasks.nominal(who.task), PLAN, Limits(success=0.8, push=0.0, cost_of_transport=100.0))
 
 
@@ -101,12 +103,35 @@ def test_a_policy_from_elsewhere_that_stands_passes_without_explanation(stands):
     )
 
 
+def test_a_policy_with_a_gait_phase_on_a_model_with_contact_pairs_goes_through_every_check(stands):
+    """Feet that collide in pairs alone, torque limits on the joints, a clock of four feet beside two terms: as models of the field."""
+    folder, contract = stands
+    spec = mujoco.MjSpec.from_string(xml())
+    for g in spec.geoms:
+        if g.conaffinity:
+            spec.add_pair(geomname1=g.name, geomname2="floor", friction=[0.8, 0.8, 0.005, 0.0001, 0.0001], condim=3)
+        g.contype = g.conaffinity = 0
+    for a in spec.actuators:
+        a.forcelimited = 0
+        spec.joint(a.target).actfrclimited, spec.joint(a.target).actfrcrange = 1, a.forcerange
+    (folder / "paired.xml").write_text(spec.to_xml())
+    clock = {"period": 0.5, "feet": [0, 3.14, 3.14, 0], "waves": ["sin"], "still": 0.1}
+    wide = {
+        "observation": ["projected_gravity", "phase", "cos_phase", "command_ang_vel", "base_ang_vel"],
+        "phase": clock,
+    }
+    verdict = judged(folder, contract, "paired.xml", **wide)
+    found = {c.name: c for c in verdict.checks}
+    assert verdict.holds and {"torque at its limit", "push margin", "latency margin"} <= set(found)
+    assert 0 < verdict.meta["evidence"]["motion"]["peak"] < 1  # of the joints' limits
+
+
 def test_gains_too_low_to_stand_are_named_with_success_with_and_without(stands):
     verdict = judged(*stands, kp=1.0)
     best = verdict.meta["contract_faults"][0]
     assert not verdict.holds and best["kind"] == "gain" and best["change"] == "kp is the model's own"
     assert best["passes"] and best["success"] == 1.0 and best["without"] == 0.0 and best["low"] > 0.8
-    assert "it passes if, in the contract, kp is the model's own: success 100 %" in sentences([Explanation(**best)])[0]
+    assert "it passes if, in the contract, kp is the model's own: success 100 %" in verdict.meta["why"][0]
     assert verdict.next_step.startswith("surefoot gate ")  # again, once the contract is corrected
     assert "kp: the contract's are 0.0286 times the model's" in verdict.meta["notes"][0]
 
@@ -115,5 +140,59 @@ def test_without_an_explanation_none_passes(stands, monkeypatch):
     """With a command to walk, a net that stands fails under every contract."""
     monkeypatch.setattr(contract_faults, "CONTRACT", (delays_of, poses_of))
     verdict = judged(*stands, commands={"vx": [1.0, 1.0]})
-    assert not verdict.holds and not any(f["passes"] for f in verdict.meta["contract_faults"])
+    assert not verdict.holds and not verdict.meta["contract_faults"]
+    assert verdict.meta["why"][0].startswith("no cause found: none of 1 single changes")
     assert verdict.next_step.startswith("surefoot gate ")
+
+
+def test_a_change_that_passes_short_episodes_alone_is_no_cause():
+    nearly = Explanation("gain", "kp is 2 times as large", False, 0.7, 0.6, 0.8, 50, 0.0)
+    (words,) = Explained((nearly,), 90).sentences()
+    assert "no cause found: none of 90" in words and "kp" not in words
+    assert Explained().sentences() == []  # nothing was tried
+
+
+def test_gains_that_the_contract_leaves_to_the_model_are_searched_by_factor(stands):
+    _, contract = stands
+    given = Contract.from_json(contract | {"rate": 50, "action_scale": 0.5})
+    own = Contract.from_json(contract | {"rate": 50, "action_scale": 0.5, "kp": 8.0, "kd": 0.5})
+    tried = {fault.words: on_contract(fault, base) for fault, base in hypotheses(given, own)}
+    assert tried["kp is 4 times the model's"].kp == (32.0,) * 12
+    assert tried["kp is 4 times the model's"].kd == own.kd  # the model's, in place of nothing
+    named = Contract.from_json(contract | {"rate": 50, "action_scale": 0.5, "kp": 8.0})
+    words = [fault.words for fault, _ in hypotheses(named, own)]
+    assert "kp is 4 times as large" in words and "kd is 2 times the model's" in words
+    assert not any(w.startswith("kp") and "times the model's" in w for w in words)
+
+
+def test_gains_too_low_in_the_model_are_named(stands):
+    """Its legs give way at kp 12 and below and hold at 35; the contract says nothing of gains."""
+    folder, contract = stands
+    weak = re.sub(r'kp="[\d.]+"', 'kp="12"', xml())
+    (folder / "robot_weak.xml").write_text(weak)
+    verdict = judged(folder, contract, model="robot_weak.xml")
+    best = verdict.meta["contract_faults"][0]
+    assert not verdict.holds and best["passes"] and best["kind"] == "gain" and "times the model's" in best["change"]
+
+
+def test_one_joint_and_its_mirror_image_exchanged_are_put_right():
+    """Six pairs of twelve joints; in the net's order the numbers of home stay where they are in the list."""
+    assert [names for names, _ in mirrored_pairs(JOINTS)][:2] == ["FL_abduction and FR_abduction", "FL_hip and FR_hip"]
+    assert len(list(mirrored_pairs(JOINTS))) == 6 and not list(mirrored_pairs(("waist_yaw", "left_knee")))
+    short = {"home": STAND.tolist(), "rate": 50, "action_scale": 0.5, "observation": ["joint_pos", "joint_vel"]}
+    wrong = [*JOINTS[3:4], *JOINTS[1:3], *JOINTS[0:1], *JOINTS[4:]]  # FL and FR abduction exchanged
+    right, given = (Contract.from_json(short | {"joints": list(j)}) for j in (JOINTS, wrong))
+    back = {fault.words: on_contract(fault, given) for fault in pairs_of(given)}
+    fixed = back["FR_abduction and FL_abduction are exchanged in joints, for observation and action"]
+    assert not fixed.differences(right)
+
+
+def test_a_phase_in_another_order_is_among_the_faults():
+    short = {"joints": list(JOINTS), "home": STAND.tolist(), "rate": 50, "action_scale": 0.5, "observation": ["phase"]}
+    clock = {"frequency": 1.5, "feet": [0, 3.0], "waves": ["cos", "sin"]}
+    given, swapped = (
+        Contract.from_json(short | {"phase": clock | {"waves": w}}) for w in (["cos", "sin"], ["sin", "cos"])
+    )
+    tried = {fault.words: on_contract(fault, given) for kind in CONTRACT for fault in kind(given)}
+    assert not tried["waves of phase are sin then cos"].differences(swapped)
+    assert tried["the feet of phase are in the other order"].terms[0].formula.phases == (3.0, 0.0)

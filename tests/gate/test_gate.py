@@ -99,10 +99,12 @@ def test_over_a_belief_it_names_the_worlds_it_fails_in(runs):
     belief = Box.ranges(who.task.params, {"latency": (0.0, 0.08), "cart_mass": (0.9, 1.1)})
     verdict = judged(runs / "good", belief=belief)
     lines = {c.name: c for c in verdict.checks}
-    assert not lines["success, belief"].holds and not lines["worst decile"].holds and not lines["rare failures"].holds
+    assert not lines["success, belief"].holds and not lines["worst decile"].holds
     assert lines["worst decile"].value <= lines["success, belief"].value
     by = verdict.meta["evidence"]["belief"]["separation"]
     assert (by["unknown"], by["side"]) == ("latency", "high") and by["auc"] > 0.7
+    assert verdict.meta["why"][0].startswith("success, belief: latency separates failures from successes: ")
+    assert 0.0 < by["at"] < 0.08 and by["beyond"] < lines["success, belief"].value < by["within"]
     assert verdict.next_step == f"surefoot sweep {runs / 'good'} --over latency"
     low, high = lines["rare failures"].low, lines["rare failures"].high
     assert low <= 1 - lines["success, belief"].value <= high or lines["rare failures"].value > 0.1
@@ -268,3 +270,43 @@ def test_the_next_command_names_what_failed(runs):
     assert _next(who, Results([over], separating="two words"), again).endswith("--over 'two words'")
     strange = replace(who, given=object())
     assert _next(strange, Results([Check("success, nominal", 1, 0.9, True, "")]), again) == f"{again} --reality all"
+
+
+def test_a_gate_that_is_killed_leaves_the_checks_that_were_done(runs):
+    """After each check the verdict is that of a gate which ends there; the last of them has all but the end."""
+    kept = []
+    verdict = gate(
+        short(candidate(runs / "good")), tasks.nominal(tasks.resolve("balance")), QUICK, Limits(), keep=kept.append
+    )
+    assert [len(v.checks) for v in kept] == [n + 1 for n in range(1, len(verdict.checks) + 1)]
+    assert all(v.checks[-1].name == "completed" and not v.holds and v.meta["interrupted"] for v in kept)
+    assert kept[-1].checks[:-1] == verdict.checks and not verdict.meta["interrupted"]
+
+
+def test_the_whole_gate_says_how_much_of_it_is_done(runs):
+    shares = []
+    gate(
+        short(candidate(runs / "good")),
+        tasks.resolve("balance").belief,
+        QUICK,
+        Limits(),
+        lambda p: shares.append(p.share),
+    )
+    assert shares == sorted(shares) and shares[0] < 0.2 and 0.8 < shares[-1] <= 1.0
+
+
+def test_an_episode_that_has_ended_is_not_simulated_further_and_changes_no_other():
+    """Poles that nobody holds fall at different times; all numbers are those of stepping every pole to the last fall."""
+    from surefoot.policy import Driver, Zero
+
+    task = tasks.resolve("balance")
+    policy = Zero(contract(task, tasks.env(task, 1).world))
+    found = evaluate(policy, tasks.env(task, 12, task.belief, 3, threads=1))
+    env = tasks.env(task, 12, task.belief, 3, threads=1)
+    obs, drive, lengths = env.reset(), Driver(policy, 12), np.zeros(12)
+    for _ in range(int(found.lengths.max())):
+        step = env.step(drive(obs["actor"]))
+        obs = step.obs
+        for i, n in zip(*(step.episodes.ids, step.episodes.lengths) if step.episodes is not None else ((), ())):
+            lengths[i] = lengths[i] or n
+    assert np.array_equal(lengths, found.lengths) and np.ptp(lengths) > 5

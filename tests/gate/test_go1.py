@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -28,10 +29,10 @@ pytestmark = pytest.mark.skipif(
 LEFT_RIGHT = [3, 4, 5, 0, 1, 2, 9, 10, 11, 6, 7, 8]
 
 
-def client(tmp_path, **change):
+def client(tmp_path, model=MODEL, **change):
     data = json.loads(CONTRACT.read_text()) | change
     (tmp_path / "c.json").write_text(json.dumps(data))
-    return candidate(POLICY, model=MODEL, contract_file=tmp_path / "c.json")
+    return candidate(POLICY, model=model, contract_file=tmp_path / "c.json")
 
 
 def held_back(who):
@@ -52,7 +53,7 @@ def test_at_its_own_contract_it_walks_at_the_speed_seen_elsewhere(tmp_path):
 
 def test_its_latency_margin_is_between_20_and_40_ms(tmp_path):
     who = client(tmp_path)
-    found = margins.latency(who.policy, who.task, 10, 1000, 0.9, lambda _: None, threads=1)
+    found = margins.latency(margins.Asked(who.policy, who.task, 10, 1000, 0.9, threads=1))
     assert found.tolerated is not None and 0.02 - 1e-9 <= found.tolerated <= 0.04 and found.failing <= 0.04
 
 
@@ -100,6 +101,35 @@ def test_other_mistakes_are_named_too(tmp_path, change, kind):
             }
     best = held_back(client(tmp_path, **change))
     assert best["passes"] and best["kind"] == kind
+
+
+@pytest.mark.slow
+def test_gains_wrong_in_the_model_are_named(tmp_path):
+    """Its servos have 0.35 of their stiffness; the contract says nothing of gains."""
+    spec = mujoco.MjSpec.from_file(str(MODEL))
+    for a in spec.actuators:
+        a.gainprm[0], a.biasprm[1] = 0.35 * a.gainprm[0], 0.35 * a.biasprm[1]
+    (tmp_path / "weak.xml").write_text(spec.to_xml())
+    best = held_back(client(tmp_path, tmp_path / "weak.xml"))
+    assert best["passes"] and best["kind"] == "gain" and "times the model's" in best["change"]
+
+
+@pytest.mark.slow
+def test_one_joint_exchanged_with_its_mirror_image_is_named(tmp_path):
+    joints = json.loads(CONTRACT.read_text())["joints"]
+    joints[2], joints[5] = joints[5], joints[2]
+    best = held_back(client(tmp_path, joints=joints))
+    assert best["passes"] and "FL_calf_joint and FR_calf_joint are exchanged in joints" in best["change"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_where_two_things_are_wrong_no_cause_is_named(tmp_path):
+    terms = [{"name": t, "scale": -1.0} if t == "projected_gravity" else t for t in json.loads(CONTRACT.read_text())["observation"]]  # fmt: skip
+    who = client(tmp_path, latency=0.06, observation=terms)
+    verdict = gate(who, tasks.nominal(who.task), PLAN, Limits(success=BAR))
+    assert not any(f["passes"] for f in verdict.meta["contract_faults"])
+    assert len(verdict.meta["why"]) == 1 and verdict.meta["why"][0].startswith("no cause found: none of ")
 
 
 @pytest.mark.slow

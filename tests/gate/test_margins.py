@@ -7,10 +7,10 @@ import pytest
 
 from surefoot import tasks
 from surefoot.belief import point
-from surefoot.gate.margins import Push, climb, latency, push
+from surefoot.gate.margins import Asked, Push, climb, latency, push
 from surefoot.gate.runs import Runs, Separation, separation
 from surefoot.learn.nets.policy_net import linear
-from surefoot.params import Params
+from surefoot.params import Param, Params
 from surefoot.policy import Zero
 from surefoot.sim.engine import Engine
 from surefoot.sim.gap.recipe import Plain
@@ -24,26 +24,45 @@ def outcome(good: int, n: int = 10) -> Runs:
     return Runs(ok, np.where(ok, 1.0, -1.5), ok, np.where(ok, 0.0, np.nan), np.zeros((n, 1)), {})
 
 
+@pytest.mark.parametrize("first", [1, 6])
 @pytest.mark.parametrize("breaks", [1, 2, 3, 7, 13, 40])
-def test_a_climb_ends_just_below_what_breaks_it(breaks):
+def test_a_climb_ends_just_below_what_breaks_it(breaks, first):
     """Loads of 0.5; at `breaks` steps and above nothing succeeds."""
     tried = []
 
-    def run(load):
-        tried.append(load)
-        return outcome(0 if load >= 0.5 * breaks - 1e-9 else 10)
+    def run(load, n):
+        tried.append(n)
+        return outcome(0 if load >= 0.5 * breaks - 1e-9 else n, n)
 
-    found = climb(run, 0.5, 50.0, 0.9)
+    found = climb(run, 0.5, 50.0, 0.9, 40, first)
     assert found.tolerated < 0.5 * breaks - 1e-9 <= found.failing
     assert found.failing - found.tolerated <= max(0.5, 0.1 * found.tolerated) + 1e-9  # a step, or a tenth
-    assert found.falls == found.failing and len(tried) <= 2 + 2 * np.log2(breaks + 1) + 1
+    assert found.falls == found.failing and len(tried) <= 6 + 2 * np.log2(breaks + 1)
+    assert (
+        sorted(tried)[-4:].count(40) <= 3
+    )  # without load, and the two between which it breaks; the others have a quarter
 
 
 def test_what_never_breaks_is_told_so_and_what_fails_unloaded_bears_nothing():
-    never = climb(lambda load: outcome(10), 1.0, 20.0, 0.9)
+    never = climb(lambda load, n: outcome(n, n), 1.0, 20.0, 0.9, 40)
     assert never.tolerated == 20.0 and never.failing == np.inf and never.falls is None
-    hopeless = climb(lambda load: outcome(5), 1.0, 20.0, 0.9)
+    hopeless = climb(lambda load, n: outcome(n // 2, n), 1.0, 20.0, 0.9, 40)
     assert hopeless.tolerated is None and hopeless.failing == 0.0 and len(hopeless.rungs) == 1
+
+
+@pytest.mark.parametrize("first", [1, 3, 6, 12])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_margin_is_that_of_all_episodes_where_a_quarter_of_them_misleads(seed, first):
+    """Each of 40 episodes breaks at a load of its own: the margin is where the fifth of them does, by sorting."""
+    breaks = np.random.default_rng(seed).integers(1, 30, 40)
+
+    def run(load, n):
+        ok = load < breaks[:n]
+        return Runs(ok, np.where(ok, 1.0, -1.5), ok, np.where(ok, 0.0, np.nan), np.zeros((n, 1)), {})
+
+    found, exact = climb(run, 1.0, 50.0, 0.9, 40, first), int(np.sort(breaks)[4]) - 1  # 36 of 40 are 90 %
+    assert found.tolerated <= exact < found.failing and found.failing - found.tolerated <= max(1, exact // 10)
+    assert all(r.n == 40 for r in found.rungs if r.load in (found.tolerated, found.failing))
 
 
 BALL = '<mujoco><option gravity="0 0 0"/><worldbody><body name="ball"><freejoint/><geom size=".1" mass="2"/></body></worldbody></mujoco>'
@@ -77,7 +96,7 @@ def hand():
 def test_the_latency_margin_is_where_an_evaluation_with_that_latency_breaks():
     """By another route: the task's own unknown `latency`, set to the delays that are tolerated and not."""
     task, policy, _ = hand()
-    found = latency(policy, task, 20, 5, 0.9, lambda _: None, threads=1)
+    found = latency(Asked(policy, task, 20, 5, 0.9, threads=1))
     assert found.tolerated is not None and found.failing == pytest.approx(
         found.tolerated + 0.02
     )  # an engine step of 20 ms
@@ -92,7 +111,7 @@ def test_a_policy_that_observes_e_has_a_latency_margin_and_does_not_observe_the_
     task = tasks.resolve("balance")
     teacher = tasks.with_override(replace(task, seconds=0.1, window=0.1), tasks.ObsOverride(also=("e",)))
     policy = Zero(contract(teacher, tasks.env(teacher, 1).world))
-    found = latency(policy, teacher, 2, 5, 0.5, lambda _: None, threads=1)
+    found = latency(Asked(policy, teacher, 2, 5, 0.5, threads=1))
     assert found.rungs[0].rate == 1.0 and policy.contract.obs_dim == 4 + len(task.params)
 
 
@@ -100,8 +119,8 @@ def test_a_cart_is_pushed_along_its_rail_and_a_better_law_tolerates_more():
     task, policy, c = hand()
     body, axes, mass = Plain(tasks.env(task, 1).world.model).push_point
     assert body == "cart" and np.allclose(np.abs(axes), [[1, 0, 0]]) and mass == pytest.approx(1.1)
-    strong = push(policy, task, 16, 5, 0.9, lambda _: None, threads=1)
-    nobody = push(Zero(c), task, 16, 5, 0.9, lambda _: None, threads=1)
+    strong = push(Asked(policy, task, 16, 5, 0.9, threads=1, limit=0.3))
+    nobody = push(Asked(Zero(c), task, 16, 5, 0.9, threads=1, limit=0.3))
     assert strong.tolerated is not None and strong.tolerated > 0.2 and nobody.tolerated is None
 
 
@@ -109,5 +128,16 @@ def test_the_unknown_that_separates_failures_is_named():
     rng = np.random.default_rng(0)
     e = rng.random((200, 3))
     runs = Runs(e[:, 1] < 0.8, 0.8 - e[:, 1], np.ones(200, bool), np.zeros(200), e, {})
-    assert separation(runs, ["a", "b", "c"]) == Separation("b", "high", 1.0)
+    cut = (e[runs.success, 1].max() + e[~runs.success, 1].min()) / 2
+    by = separation(runs, ["a", "b", "c"])
+    assert by == Separation("b", "high", 1.0, pytest.approx(cut), 0.0, 1.0)
+    params = Params((Param("b", "mass", 0.5, 0.0, 1.0, op="set", unit="kg"),))
+    words = (
+        f"b separates failures from successes: 0 % succeed where it is above {cut:.3g} kg, 100 % elsewhere (AUC 1.00)"
+    )
+    assert by.sentence(params) == words
+    low = separation(replace(runs, success=e[:, 2] > 0.3), ["a", "b", "c"])
+    assert (low.unknown, low.side, low.beyond, low.within) == ("c", "low", 0.0, 1.0) and low.at == pytest.approx(
+        0.3, abs=0.02
+    )
     assert separation(replace(runs, success=np.ones(200, bool)), ["a", "b", "c"]) is None

@@ -140,7 +140,7 @@ def urdf() -> Iterator[Case]:
     mesh = '<mesh filename="{}"/>'
     yield one("sound", robot(), "accept")
     for name, content in {
-        "mass nan": robot("nan"), "inertia triangle": robot(inertia='ixx="1" iyy="1" izz="5"'), "damping -1": robot(damping="-1"),
+        "mass nan": robot("nan"), "inertia nan": robot(inertia='ixx="nan" iyy="1" izz="5"'), "damping -1": robot(damping="-1"),
         "mesh up": robot(geometry=mesh.format("../outside/secret.obj")), "mesh package": robot(geometry=mesh.format("package://x/y.obj")), "mesh package up": robot(geometry=mesh.format("package://../outside/secret.obj")), "mesh forged": robot(geometry=mesh.format(f"a&#10;{FORGED}")),
         "entity bomb": BOMB + ']><robot name="&i;"/>', "loop of links": robot().replace("</robot>", '<joint name="j" type="fixed"><parent link="tip"/><child link="base"/></joint></robot>'), "xacro": robot(pre='<xacro:include filename="/etc/passwd"/>').replace("<robot", '<robot xmlns:xacro="x"').replace("revolute", "${type}"), "1e5 attributes": robot(pre="<x" + "".join(f' a{k}="1"' for k in range(10**5)) + "/>").replace("revolute", "warp"), "deep": '<robot name="r">' + "<link>" * 100_000,
         "name escape in a defect": robot("-1").replace("tip", "a&#27;b"), "axis 0": robot().replace("0 0 1", "0 0 0"),

@@ -23,8 +23,10 @@ def log(tmp_path):
 
 def test_dropo_writes_a_belief_of_the_tasks_unknowns(log, capsys):
     small = "--dropo.draws 4 --dropo.rounds 2 --dropo.population 5 --dropo.windows 3 --window 5".split()
-    assert main(["believe", "balance", str(log), "--learn", "cart_mass", *small, "--json"]) == 0
+    code = main(["believe", "balance", str(log), "--learn", "cart_mass", *small, "--json"])
     facts = json.loads(capsys.readouterr().out)
+    assert code == (0 if facts["examination"]["holds"] else 1)
+    assert {c["name"] for c in facts["examination"]["checks"]} >= {"search has converged", "restarts agree"}
     found = Belief.from_json(files.read_json(log.with_name("log-dropo.json")))
     assert isinstance(found, Truncated) and found.params.names == tasks.resolve("balance").params.names
     assert [u["name"] for u in facts["unknowns"]] == ["cart_mass"] and np.count_nonzero(found.sd() > 1e-12) == 1

@@ -1,6 +1,6 @@
 """DROPO finds what the masses are, and believes less where the model is wrong."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -10,7 +10,8 @@ from scipy import stats
 from surefoot.belief import Box, Truncated, point
 from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.real2sim.infer.dropo import Dropo, dropo, likelihood, thinned
+from surefoot.params import Param, Params
+from surefoot.real2sim.infer.dropo import Dropo, dropo, examine, likelihood, thinned
 from surefoot.real2sim.plant import world
 from surefoot.real2sim.replay import windows
 from surefoot.rng import stream
@@ -18,7 +19,7 @@ from surefoot.sim.engine import Engine
 from surefoot.tasks.ready.arm import MIDDLE, PARAMS, xml
 from surefoot.world import Chance, OnForce, Start
 
-SMALL = Dropo(draws=16, rounds=18, population=9, windows=10)
+SMALL = Dropo(draws=16, rounds=18, population=9, windows=10, restarts=1)
 MASSES = PARAMS.only(["upper_mass", "fore_mass"])
 PRIOR = Box.ranges(MASSES, {"upper_mass": (0.75, 3.0), "fore_mass": (0.5, 2.0)})
 TRUE = np.array([2.1, 1.35])  # kg
@@ -106,3 +107,28 @@ def test_a_log_that_holds_fewer_than_three_windows_is_refused():
     short = moved(steps=2)  # and the row it begins with
     with pytest.raises(SurefootError, match="found 3 rows, expected at least 31: 3 windows of 10 control periods"):
         dropo(machine(), PRIOR, short, 10, SMALL)
+
+
+HIDDEN = Param("hidden", "damping", 1e-4, 1e-6, 1e-2, match="shoulder", op="set", unit="N m s/rad", log=True)
+
+
+def test_what_the_log_does_not_determine_keeps_its_range_and_the_rest_is_found():
+    """A damping of at most 0.01 N m s/rad beside servos of 4: its effect is far below the noise."""
+    params = Params((*MASSES, HIDDEN))
+    w = world(mujoco.MjSpec.from_string(xml()), params, 0.02)
+    prior = Box(params, [0.75, 0.5, 1e-6], [3.0, 2.0, 1e-2])
+    found = examine(w, prior, moved(), 8, replace(SMALL, restarts=2))
+    assert found.belief.mean()[:2] == pytest.approx(TRUE, rel=0.05)
+    assert found.belief.spread[2] > 0.2 * np.log(1e4)  # of a range of four decades; the largest spread is a quarter
+    checks = {c.name: c for c in found.checks}
+    assert (
+        checks["as wide as the log's information"].holds
+        and "hidden" in checks["as wide as the log's information"].evidence
+    )
+    assert checks["restarts agree"].holds
+
+
+def test_a_search_that_was_stopped_early_is_said():
+    found = examine(machine(), PRIOR, moved(), 8, Dropo(draws=8, rounds=4, population=6, windows=6))
+    (settled,) = [c for c in found.checks if c.name == "search has converged"]
+    assert not settled.holds and settled.value > settled.limit and "--dropo.rounds" in settled.evidence

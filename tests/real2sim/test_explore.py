@@ -25,7 +25,7 @@ from surefoot.real2sim.excite.excitation import (
 )
 from surefoot.real2sim.excite.excited_robot import excited_robot
 from surefoot.real2sim.excite.explore import Explore, design, explore, meter_for, outside
-from surefoot.real2sim.excite.fisher import information, meter, posterior, score
+from surefoot.real2sim.excite.fisher import information, informed, meter, posterior, score
 from surefoot.real2sim.plant import Plant
 from surefoot.sim.model.load import load_string
 from surefoot.world import Chance, Start
@@ -313,3 +313,16 @@ def test_a_spline_passes_its_knots_is_exact_for_a_parabola_within_and_rests_at_i
     ends = np.diff(spline(parabola, 50_001))[[0, -1]] / (5 / 50_000)
     assert np.abs(ends).max() < 0.01  # of slopes of 2 and 7 that a parabola would have there
     np.testing.assert_allclose(spline(np.full((2, 3, 5), 0.7), 9), 0.7)
+
+
+def test_information_and_limits_come_from_the_same_motions():
+    world, limits = machine(load_string(ARM).spec, LINKS, 50.0), Limits(seconds=1.0, speed=3.0)
+    at = meter_for(world, Box.full(LINKS), {"joint_pos": 0.002})
+    range_, within = control_range(world.model, at.start.u[0], limits), guard(world.model, limits)
+    time = np.arange(51) * 0.02
+    u = Shape().controls(np.random.default_rng(0).random((6, 14)), range_, time)
+    z = np.random.default_rng(1).random((2, 3))
+    F, over = informed(at, u[:, :-1], z, within)
+    np.testing.assert_allclose(F, information(at, u[:, :-1], z, central=False), rtol=1e-12)
+    np.testing.assert_allclose(over, outside(at, within, u, z), rtol=1e-12)
+    assert (over > 0).any()

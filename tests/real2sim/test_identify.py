@@ -65,7 +65,7 @@ def test_intervals_are_as_wide_as_the_noise_makes_them():
     found = identify(w, Box.full(PARAMS), log, QUICK)
     space = Space.of(Box.full(PARAMS), 0.01)
     J = Problem(space, (Case(w, windows(w, log), False),), (Noise(np.array(noise), np.zeros(2)),)).jacobian(
-        space.z(TRUTH), np.zeros(0)
+        space.z(TRUTH)
     )
     sd_y = np.sqrt(np.diag(np.linalg.inv(J.T @ J))) * [np.log(4.0), np.log(25.0), 0.049]
     assert np.sqrt(np.diag(found.belief.cov)) == pytest.approx(sd_y, rel=0.15)
@@ -335,3 +335,36 @@ def test_masses_and_a_motor_that_may_all_be_larger_together_are_told_by_their_ra
     assert all(p.low < x < p.high for p, x in zip(found.params, truth))
     assert len(found.combinations) == 1 and "mass" in found.combinations[0] and "strength" in found.combinations[0]
     assert found.e[1] / found.e[0] == pytest.approx(1.2, rel=0.01)
+
+
+def test_one_sided_differences_are_the_central_ones_to_first_order():
+    w, space = pendulum(), Space.of(Box.full(PARAMS), 0.01)
+    log = recorded(w, TRUTH)
+    noise = (Noise(np.ones(2), np.zeros(2)),)
+    problem = Problem(space, (Case(w, windows(w, log, 50), True),), noise, step=1e-5)  # starts are unknowns, too
+    p = np.concatenate([[0.3, 1.0, 0.6], np.zeros(problem.size - 3)])  # one unknown is at its bound
+    r = problem.residual(p[:, None])
+    J, one = problem.jacobian(p), problem.jacobian(p, r)
+    np.testing.assert_allclose(one, J, atol=2e-4 * np.abs(J).max())
+    some = problem.jacobian(p, r, np.array([True, False, True]))
+    assert not some[:, 1].any() and np.array_equal(some[:, [0, 2, 3]], one[:, [0, 2, 3]])
+
+
+def test_a_fit_says_how_much_of_it_is_done_and_never_less_than_before():
+    shares = []
+    identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH, noise=(0.01, 0.05)), QUICK, watch=lambda p: shares.append(p.share))  # fmt: skip
+    known = [s for s in shares if s is not None]
+    assert len(known) > 4 and known == sorted(known) and known[0] == 0.0 and known[-1] <= 1.0
+
+
+def test_a_fit_that_is_stopped_has_the_best_values_so_far():
+    """Stopped in the last stage, where windows of 0.3 s have already found the unknowns to a few percent."""
+
+    def stop(p):
+        if "whole log" in p.doing:
+            raise KeyboardInterrupt
+
+    found = identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), QUICK, watch=stop)
+    assert found.interrupted and found.facts()["interrupted"] and not found.fault
+    assert found.e == pytest.approx(TRUTH, rel=0.05) and found.fit["joint_pos"][1] < 0.2 * found.fit["joint_pos"][0]
+    assert not identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), QUICK).interrupted

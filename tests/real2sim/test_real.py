@@ -4,7 +4,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from benchmarks import real
+from benchmarks import real, real_logs
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
 from surefoot.log import Log
@@ -48,7 +48,7 @@ def test_what_sticks_under_half_its_friction_hardly_creeps():
 def test_a_tendon_limit_bounds_all_that_pulls_on_it():
     """The servo's model: torque at full duty, times what is learned, balances the same multiple of gravity's sine."""
     params = Params((Param("limit", "tendon_limit", 1.0, 0.1, 3.0, match="wire"),))
-    xml = (real.MODELS / "servo_pendulum.xml").read_text().replace('frictionloss="0.08"', "")
+    xml = (real_logs.MODELS / "servo_pendulum.xml").read_text().replace('frictionloss="0.08"', "")
     lift = (0.49 * 0.1 + 0.03 * 0.05) * 9.81
     for scale in (0.3, 0.6):
         q = settled(xml, params, [scale], [800 * 1.5, 800.0, 1.0], 4.0).q[0, -1, 0]
@@ -56,7 +56,7 @@ def test_a_tendon_limit_bounds_all_that_pulls_on_it():
 
 
 def test_a_motor_that_is_off_neither_pulls_nor_brakes():
-    xml = (real.MODELS / "servo_pendulum.xml").read_text()
+    xml = (real_logs.MODELS / "servo_pendulum.xml").read_text()
     free = (
         xml.split("<tendon>")[0] + "<actuator>" + "".join(f'<motor name="{n}" joint="hinge" gear="0"/>' for n in "abc")
     )
@@ -105,9 +105,9 @@ def test_a_gap_in_what_is_kept_aside_does_not_lose_the_fit():
     assert found.e[0] == pytest.approx(0.12, rel=0.05)
 
 
-@pytest.mark.parametrize("part", ["qdd", "emps", "xl330"])
+@pytest.mark.parametrize("part", ["qdd", "emps", "xl330", "sts3250"])
 def test_each_part_of_the_benchmark_runs_small(real_data, part, monkeypatch):
-    monkeypatch.setattr(real, "DATA", real_data)
+    monkeypatch.setattr(real_logs, "DATA", real_data)
     rows = list(real.PARTS[part](True))
     assert rows and all(np.isfinite(r.value) for r in rows)
 
@@ -119,7 +119,7 @@ def go2_model(real_data):
 
 def test_the_go2_is_predicted_better_once_its_calves_have_their_stop(real_data, monkeypatch):
     """Fitted on 20 s (benchmarks/real.py); here 4 s that it did not see. The model as shipped: above 0.06 rad."""
-    monkeypatch.setattr(real, "DATA", real_data)
+    monkeypatch.setattr(real_logs, "DATA", real_data)
     go2_model(real_data)
     log, w = real.go2_log().slice(24.0, 28.0), real.go2_plant((*real.SHARED, real.STOP))
     e = np.array([0.1, 0.316, 1.906, 0.0916, 0.0937, 0.0478, 0.466, 0.419, 2.99, 0.0, -0.113])

@@ -1,6 +1,7 @@
 """What the verbs between a log and its model say and write, on the command line."""
 
 import json
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -236,3 +237,21 @@ def test_a_log_of_another_robot_is_told_by_the_joints_of_both(here, capsys, mode
     for words in ("replay", "preflight", "identify", "missing"):
         error = ask(capsys, f"{words} {model} other.npz", 2)["error"]
         assert error.startswith(f"other.npz: found the joints wheel; {has}: is it a log of another robot?")
+
+
+def test_an_identification_that_is_stopped_keeps_what_it_has(here):
+    """Ctrl-C during the last stage: the best values so far are saved, and the exit code says that it was stopped."""
+    from surefoot.belief import Belief
+    from surefoot.verbs.robot.identify import Identify
+
+    def stop(p):
+        if "whole log" in p.doing:
+            raise KeyboardInterrupt
+
+    swung(pendulum(PENDULUM.replace(".05", ".4"))).save(here / "damped.npz")
+    words = Identify("p.xml", (Path("damped.npz"),), ("damping",), check=False, save=Path("b.json"))
+    report = words.run(stop)
+    assert report.code == 130 and report.facts["interrupted"] and "best so far" in report.badge.words
+    assert report.next == "surefoot identify p.xml damped.npz --learn damping --save b.json"
+    kept = Belief.from_json(json.loads(Path("b.json").read_text()), "b.json")
+    assert kept.estimate() == pytest.approx([8.0], rel=0.1)

@@ -138,8 +138,8 @@ def test_next_commands_lead_on(here, capsys):
         '{"columns": {"joint_pos": {"from": "joint_pos", "names": ["hinge"]}, "control": {"from": "control"}}}'
     )
 
-    def after(words):
-        assert main(shlex.split(words)) == 0
+    def after(words, code=0):
+        assert main(shlex.split(words)) == code
         return capsys.readouterr().out.strip().split("next: surefoot ")[1].replace("\n", " ")
 
     given = "p.xml heavy.npz --map m.json"
@@ -149,9 +149,8 @@ def test_next_commands_lead_on(here, capsys):
     assert after(f"{kept} --no-check") == f"replay {given} --belief heavy-belief.json"
     assert after(f"replay {given} --belief heavy-belief.json") == f"missing {given} --belief heavy-belief.json"
     few = "--dropo.rounds 2 --dropo.population 4 --dropo.draws 4"
-    assert (
-        after(f"believe {given} --learn armature --no-check --save d.json {few}") == f"replay {given} --belief d.json"
-    )
+    dropo = f"believe {given} --learn armature --no-check --save d.json {few}"
+    assert after(dropo, 1) == f"replay {given} --belief d.json"  # 2 rounds do not tell whether it has converged
 
 
 @pytest.mark.parametrize(

@@ -350,7 +350,7 @@ def test_an_impossible_model_is_refused_by_element_and_field(tmp_path, name):
 IMPOSSIBLE_URDF = {
     "mass nan": (urdf(mass="nan"), "link 'base'", "value"),
     "mass negative": (urdf(mass="-1"), "link 'base'", "value"),
-    "inertia triangle": (urdf(inertia='ixx="1" iyy="1" izz="5"'), "link 'base'", "ixx"),
+    "inertia nan": (urdf(inertia='ixx="nan" iyy="1" izz="5"'), "link 'base'", "ixx"),
     "limit swapped": (urdf(limit='lower="1" upper="-1"'), "limit of joint 'wrist'", "lower"),
     "limit empty": (urdf(limit='lower="0" upper="0"'), "limit of joint 'wrist'", "lower"),
     "damping": (urdf(damping="-1"), "dynamics of joint 'wrist'", "damping"),
@@ -530,6 +530,49 @@ def test_the_hash_is_of_the_content_of_every_file_and_not_of_the_place(tmp_path)
         changed.write_text(changed.read_text().replace(old, new))
         hashes.add(load_model(path).hash)
     assert len(hashes) == 1 + len(changes)
+
+
+@pytest.mark.parametrize(
+    "six, moments",
+    [
+        ('ixx="1" iyy="1" izz="5"', (2.5, 2.5, 5)),  # raised until a + b = c
+        ('ixx="5" iyy="-1" izz="1"', (2, 3, 5)),  # a negative moment counts as nearly 0 first
+        ('ixx="0" iyy="0" izz="0"', (1e-6, 1e-6, 1e-6)),  # of 1 kg
+        ('ixx="1e-6" ixy="1e-6" ixz="1e-6" iyy="1e-6" iyz="1e-6" izz="1e-6"', (1.5e-6, 1.5e-6, 3e-6)),
+        ('ixx="0" iyy="1" izz="1"', (1e-6, 1, 1)),  # a rod without thickness
+        ('ixx="3" iyy="4" izz="5"', (3, 4, 5)),
+    ],
+)
+def test_an_impossible_inertia_of_a_urdf_becomes_the_nearest_possible_one(tmp_path, six, moments):
+    xml = urdf(inertia=six)
+    xml = xml.replace(' ixy="0" ixz="0" iyz="0"', "") if "ixy" in six else xml
+    loaded = load_model(write(tmp_path / "robot.urdf", xml))
+    found = np.sort(loaded.model.body_inertia[loaded.model.body("base").id])
+    assert np.allclose(found, np.sort(moments), rtol=1e-5)
+    said = [w for w in loaded.warnings if "inertia of base" in w]
+    assert len(said) == (moments != (3, 4, 5)) and all("no body can have it" in w for w in said)
+
+
+def test_limits_of_a_urdf_s_fixed_and_continuous_joints_mean_nothing(tmp_path):
+    empty = urdf(limit='lower="0" upper="0"')
+    with pytest.raises(SurefootError, match="is not below upper"):
+        load_model(write(tmp_path / "robot.urdf", empty))
+    free = load_model(write(tmp_path / "free.urdf", empty.replace("revolute", "continuous"))).model
+    assert free.njnt == 1 and not free.jnt_limited[0]
+    far = load_model(write(tmp_path / "far.urdf", urdf(limit='lower="-1e+16" upper="1e+16"'))).model
+    assert far.njnt == 1 and not far.jnt_limited[0]
+    assert load_model(write(tmp_path / "fixed.urdf", empty.replace("revolute", "fixed"))).model.njnt == 0
+
+
+def test_meshes_of_a_urdf_that_mujoco_cannot_read_are_left_out_and_text_stl_is_read(tmp_path):
+    corners = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
+    faces = [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)]
+    rows = [f"facet normal 0 0 0\nouter loop\n{''.join(f'vertex {x} {y} {z} ' + chr(10) for x, y, z in (corners[i] for i in face))}endloop\nendfacet" for face in faces]  # fmt: skip
+    write(tmp_path / "text.stl", "solid t\n" + "\n".join(rows) + "\nendsolid t\n")
+    loaded = load_model(write(tmp_path / "stl.urdf", urdf(geometry='<mesh filename="text.stl"/>')))
+    assert loaded.model.nmesh == 1 and loaded.model.mesh_facenum[0] == 4
+    loaded = load_model(write(tmp_path / "dae.urdf", urdf(geometry='<mesh filename="hull.DAE"/>')))
+    assert loaded.model.nmesh == 0 and any("1 shapes left out" in w for w in loaded.warnings)
 
 
 def test_urdf_finds_packages_inside_the_asset_root_and_nowhere_else(tmp_path):

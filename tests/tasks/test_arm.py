@@ -188,7 +188,7 @@ def test_a_pull_moves_a_hand_that_nobody_steers():
 def test_the_pull_grows_as_a_policy_copes_and_stops_where_it_does_not():
     """A stand-in for a policy that bears 12 N: of the range up to 30 N, ADR's upper edge ends within a step of it."""
     task, at = tasks.resolve("arm"), tasks.resolve("arm").params.index("pull")
-    ranges = ADR(step=0.1).start(task.belief, 10)
+    ranges = ADR(step=0.1).start(task.belief, 10, 4000)
     assert ranges.belief.high[at] == 0.0
     rng = np.random.default_rng(0)
     for k in range(400):

@@ -15,6 +15,7 @@ from surefoot.cli import main
 from surefoot.errors import SurefootError
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.links import posed
+from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.tasks.build import reach as reaching
 from surefoot.tasks.build.legged import offsets, read_legged
@@ -360,3 +361,44 @@ def test_a_strangers_scene_becomes_a_task_that_runs(path):
     m = load_robot(task.robot).model
     pairs = {(int(a), int(b)) for a in range(m.ngeom) for b in range(a) if m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]}  # fmt: skip
     assert len(pairs) <= 9  # soles and trunk with the floor
+
+
+def test_every_unknown_of_a_robot_that_falls_at_once_is_seen_to_act():
+    """Pushes come after two seconds on average, and a biped without a policy lies on the ground by then."""
+    from surefoot.sim.audit import effects
+    from surefoot.verbs.model.look import task_trace
+
+    task = tasks.velocity(Robot.text(biped(), "biped"))
+    assert [f.param.name for f in effects(task.params, task_trace(task)) if not f.acts] == []
+
+
+def test_look_warns_of_no_keyframe_in_a_model_and_not_in_a_task(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("biped.xml").write_text(biped())
+    assert main(["look", "biped.xml", "--audit", "False"]) == 0
+    assert "no keyframe" in capsys.readouterr().out
+    assert main(["new", "velocity", "biped.xml", "--out", "task.py"]) == 0
+    assert "a plane at z = 0 is added" in capsys.readouterr().out
+    assert main(["look", "task.py", "--audit", "False"]) == 0
+    assert "no keyframe" not in capsys.readouterr().out
+
+
+def test_an_arm_is_not_said_to_get_a_floor(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("two.xml").write_text(TWO_LINKS)
+    assert main(["new", "reach", "two.xml", "--out", "task.py"]) == 0
+    assert "floor" not in capsys.readouterr().out
+
+
+def test_a_root_link_without_mass_leaves_the_payload_to_the_body_it_carries():
+    inner = re.sub(r'<freejoint/>\s*<geom size=".1" mass="10"/>', '<geom size=".1" mass="10"/>', biped())
+    rooted = inner.replace('<body name="pelvis" pos="0 0 1">', '<body name="base_link" pos="0 0 1"><freejoint/><body name="pelvis">').replace("</body></worldbody>", "</body></body></worldbody>")  # fmt: skip
+    task = tasks.velocity(Robot.text(rooted, "biped"))
+    assert [p.match for p in task.params if p.name == "payload"] == ["pelvis"]
+    tasks.env(task, 2, task.belief).reset()
+
+
+def test_an_arm_that_hangs_below_its_origin_reaches_down_there():
+    hanging = TWO_LINKS.replace('<body name="upper">', '<body name="upper" pos="0 0 -.5">')
+    bolted = reaching.Bolted(reaching.prepared(Robot.text(hanging, "two"), reaching.read_arm(Robot.text(hanging, "two"))[0], Timing()), reaching.read_arm(Robot.text(hanging, "two"))[0])  # fmt: skip
+    assert len(bolted.reachable[1]) > 100 and bolted.reachable[1][:, 2].max() < 0.1

@@ -214,3 +214,123 @@ def test_where_contract_and_model_disagree_is_said(model):
     assert differences(model, contract()) == []
     said = differences(model, contract(kp=2 * KP, kd=0.6))
     assert said == ["kp: the contract's are 2 times the model's; the contract's are used"]
+
+
+# ---- models as the field has them: feet that touch the floor by contact pairs, limits on joints
+
+
+def paired(path, text=None):
+    """A model whose geoms collide with nothing but in pairs of a foot and the floor."""
+    spec = mujoco.MjSpec.from_string(text or xml())
+    if "floor" not in [g.name for g in spec.geoms]:
+        spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05])
+    spec.compile()
+    feet = [g for g in spec.geoms if g.conaffinity and g.name != "floor"]
+    for k, g in enumerate(feet):
+        g.name = g.name or f"foot {k}"
+        spec.add_pair(geomname1=g.name, geomname2="floor", friction=[0.6, 0.6, 0.005, 0.0001, 0.0001], condim=3)
+    for g in spec.geoms:
+        g.contype = g.conaffinity = 0
+    path.write_text(spec.to_xml())
+    return path
+
+
+def test_feet_in_contact_pairs_stand_on_the_models_own_floor(tmp_path):
+    """No second floor; friction is an unknown and acts; without the pairs the robot would fall through."""
+    from surefoot.policy import Zero
+    from surefoot.sim.audit import effects
+    from surefoot.tasks import rollout
+    from surefoot.verbs.model.look import task_trace
+
+    task, robot = task_of(paired(tmp_path / "q.xml"), contract(commands={}))
+    names = [robot.model.geom(i).name for i in range(robot.model.ngeom)]
+    assert [n for n in names if "floor" in n or "ground" in n] == ["floor"] and robot.model.npair == 4
+    short = replace(task, seconds=2.0, window=1.0)
+    env = tasks.env(short, 2, seed=1)
+    assert rollout.evaluate(Zero(rollout.contract(short, env.world)), env).success.all()
+    acts = {f.param.name: f.acts for f in effects(task.params, task_trace(task, seconds=1.0))}
+    assert acts["friction"]
+
+
+def test_without_a_keyframe_it_starts_with_its_feet_on_the_ground(tmp_path):
+    text = paired(tmp_path / "q.xml").read_text()
+    start, end = text.index("<keyframe>"), text.index("</keyframe>") + len("</keyframe>")
+    (tmp_path / "bare.xml").write_text(text[:start] + text[end:])
+    robot = task_of(tmp_path / "bare.xml", contract())[1]
+    d = mujoco.MjData(robot.model)
+    d.qpos[:] = robot.standing[0]
+    mujoco.mj_forward(robot.model, d)
+    soles = [d.geom_xpos[g][2] - robot.model.geom_size[g, 0] for g in robot.model.pair_geom1]
+    assert min(soles) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_of_several_keyframes_the_one_in_the_contracts_pose_is_the_start(tmp_path):
+    key = f'<key name="low" qpos="0 0 .2 1 0 0 0 {" ".join(["0"] * 12)}"/>'
+    (tmp_path / "q.xml").write_text(xml().replace("<keyframe>", f"<keyframe>{key}"))
+    high, low = (task_of(tmp_path / "q.xml", contract(home=h))[1] for h in (STAND.tolist(), [0.0] * 12))
+    assert low.standing[0][2] == pytest.approx(0.2) and high.standing[0][2] > 0.25
+    assert not differences(tmp_path / "q.xml", contract(home=[0.0] * 12))
+
+
+def test_torque_limits_may_be_the_joints(tmp_path):
+    spec = mujoco.MjSpec.from_string(xml())
+    for a in spec.actuators:
+        a.forcelimited, limit = 0, a.forcerange[1]
+        spec.joint(a.target).actfrclimited, spec.joint(a.target).actfrcrange = 1, [-limit, limit]
+    (tmp_path / "q.xml").write_text(spec.to_xml())
+    task, robot = task_of(tmp_path / "q.xml", contract())
+    own = {d.joint: d.limit for d in tasks.env(task, 1).world.layout.drives}
+    assert "torque_limit" in task.params.names
+    assert own == {d.joint: d.limit for d in tasks.env(task_of(paired(tmp_path / "p.xml"), contract())[0], 1).world.layout.drives}  # fmt: skip
+
+
+def test_a_humanoid_with_contact_pairs_and_a_gait_phase_reads_as_its_contract_says(tmp_path):
+    """The phase of both feet at 0.1 s, with cos first, beside 100 other numbers."""
+    from surefoot.tasks.ready import humanoid_model as humanoid
+
+    home = [humanoid.stand(j) for j in humanoid.JOINTS]
+    terms = [
+        "base_lin_vel",
+        "base_ang_vel",
+        "projected_gravity",
+        "command",
+        "joint_pos",
+        "joint_vel",
+        "last_action",
+        "phase",
+    ]
+    short = SHORT | {"joints": list(humanoid.JOINTS), "home": home, "observation": terms}
+    short |= {"phase": {"frequency": 1.5, "feet": [0, np.pi], "waves": ["cos", "sin"]}}
+    task, robot = task_of(paired(tmp_path / "h.xml", humanoid.xml()), Contract.from_json(short))
+    env = tasks.env(task, 1, seed=2)
+    env.reset(2)
+    for _ in range(5):
+        obs = env.step(np.zeros((1, len(home)))).obs["actor"][0]
+    angle = 2 * np.pi * 1.5 * 0.1
+    assert len(obs) == 12 + 3 * len(home) + 4 and robot.model.npair == 8
+    assert np.allclose(obs[-4:], [np.cos(angle), -np.cos(angle), np.sin(angle), -np.sin(angle)], atol=1e-6)
+    assert np.allclose(obs[12 : 12 + len(home)], env.world.state.q[0, 7:] - home, atol=1e-6)
+
+
+def test_a_model_without_actuators_gets_servos_with_the_contracts_gains(tmp_path):
+    """As mjlab's models are: the framework adds their actuators."""
+    spec = mujoco.MjSpec.from_string(xml())
+    for a in list(spec.actuators):
+        spec.delete(a)
+    for key in list(spec.keys):
+        spec.delete(key)
+    (tmp_path / "bare.xml").write_text(spec.to_xml())
+    with pytest.raises(SurefootError, match="FL_abduction: found no actuator that drives it: give kp and kd"):
+        task_of(tmp_path / "bare.xml", contract())
+    given = contract(kp=21.0, kd=0.7)
+    m = tasks.env(task_of(tmp_path / "bare.xml", given)[0], 1).world.model
+    assert (
+        m.nu == 12
+        and np.allclose(m.actuator_gainprm[:, 0], 21)
+        and np.allclose(m.actuator_biasprm[:, 1:3], [-21, -0.7])
+    )
+    assert motors(tmp_path / "bare.xml") == list(JOINTS)
+    assert differences(tmp_path / "bare.xml", given) == [
+        "actuators: the model has none on FL_abduction and 11 more joints; servos with the contract's gains are added, "
+        "12 of them without a torque limit"
+    ]

@@ -111,7 +111,7 @@ def test_a_file_is_trained_and_the_command_printed_next_finds_it_again(file, tmp
     assert main(["train", "mine.py", *small, "--out", "r"]) == 0
     for _ in range(2):  # eval, and what eval says is next
         step = capsys.readouterr().out.strip().splitlines()[-1].removeprefix("next: surefoot ")
-        assert "--task mine.py" in step
+        assert "--task" not in step  # it is found by the hash of its text
         if step.startswith("eval"):
             assert main([*shlex.split(step), "--episodes", "4"]) == 0
     assert main(["export", "r"]) == 0

@@ -17,7 +17,7 @@ from surefoot.learn.train import settings_for
 from surefoot.params import Param
 from surefoot.policy import Zero
 from surefoot.tasks import ObsOverride
-from surefoot.tasks.rollout import contract, evaluate, trials
+from surefoot.tasks.rollout import all_succeed, contract, evaluate, trials
 
 
 def task(k: int = 3, history: int = 4):
@@ -125,7 +125,8 @@ def test_a_divergence_ends_a_trial_and_the_rest_of_it_is_not_judged_elsewhere():
 def test_growing_ranges_and_trials_do_not_go_together():
     with pytest.raises(SurefootError, match="1 episode a world"):
         env = tasks.env(task(2), 8, tasks.resolve("balance").belief, 0)
-        PPO(env, replace(settings_for("balance"), envs=8), 0, ADR().start(tasks.resolve("balance").belief, env.steps))
+        ranges = ADR().start(tasks.resolve("balance").belief, env.steps, 1000)
+        PPO(env, replace(settings_for("balance"), envs=8), 0, ranges)
 
 
 def test_returns_flow_from_one_episode_of_a_trial_into_the_next_and_no_further():
@@ -171,3 +172,17 @@ def test_trials_of_nothing_and_terms_that_are_not_there_are_refused():
         tasks.with_override(tasks.resolve("balance"), ObsOverride(trial=0))
     with pytest.raises(SurefootError, match="base_lin_vel"):
         tasks.with_override(tasks.resolve("hover"), ObsOverride(only=("base_linvel",)))
+
+
+def test_whether_all_succeed_is_known_at_the_first_failure():
+    from surefoot.learn.nets.policy_net import linear
+
+    pole = replace(tasks.resolve("balance"), seconds=3.0, window=1.0)
+    make = lambda: tasks.env(pole, 6, seed=4)  # noqa: E731
+    c = contract(pole, make().world)
+    for policy in (linear(c, {"cart_pole": [[1.0, 2.0, 30.0, 6.0]]}), Zero(c)):
+        env, found = make(), evaluate(policy, make())
+        assert all_succeed(policy, env) == found.success.all()
+        first = found.lengths[~found.success].min() if not found.success.all() else found.lengths.max()
+        assert env.world.state.time.max() <= first * env.world.dt + 1e-6
+    assert not found.success.any()  # of the one that does nothing

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text as Styled
 
+from surefoot.cli.dashboard import Dashboard
 from surefoot.report import Block, Checks, Note, Progress, Report, Table, Text, plain
 
 WIDEST = 40  # columns that a word of a table may take
@@ -103,6 +104,7 @@ class Line:
         self.shown = 0.0 if say.is_terminal else time.monotonic()  # what is over at once needs no line in a file
         self.first: tuple[float, float] | None = None  # time and value of the first share
         self.judged = ""
+        self.dashboard: Dashboard | None = None  # of a run on a robot
         self.recent: deque[tuple[float, float, float]] = deque()  # episodes, return, success of each batch
 
     def __call__(self, p: Progress) -> None:
@@ -110,9 +112,12 @@ class Line:
             self.end()
             self.say.print(_indented(p.doing), highlight=False, soft_wrap=True)
             return
+        if "state" in p.metrics and self.say.is_terminal:
+            self.dashboard = self.dashboard or Dashboard(self.say)
+            return self.dashboard(p)
         left = self.left(p.share)
         percent = f"  {100 * p.share:3.0f} %" if p.share is not None and not p.metrics else ""
-        words = self._learning(p) if p.metrics else p.doing
+        words = self._learning(p) if "steps" in p.metrics else p.doing
         self._text(f"{words}{percent}{left}", bool(p.metrics) and p.share == 1)
 
     def _learning(self, p: Progress) -> str:
@@ -160,6 +165,9 @@ class Line:
         return f"  {(now - self.first[0]) / (share - self.first[1]) * (1 - share):4.0f} s left"
 
     def end(self) -> None:
+        if self.dashboard is not None:
+            self.dashboard.end()
+            self.dashboard = None
         if self.open:
             self.open = False
             with suppress(OSError):  # a terminal that has closed: what is said next finds out

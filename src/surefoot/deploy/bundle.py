@@ -26,6 +26,7 @@ from surefoot.typed import known_fields
 
 NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
 BEST = "best.onnx"  # of a run that was judged while it trained
+TORCH = (".pt", ".pth", ".jit", ".ckpt")  # whose loading may run code
 GOLDEN = 1e-4  # how far a runtime's numbers may be from the golden ones, relative to their size
 CARD = {"format", "contract", "golden", "net", "weights", "about"}
 FORMAT = 2
@@ -145,9 +146,25 @@ def find(path: str | PathLike[str]) -> Path:
     if not path.exists():
         near = nearest(str(path), shipped.names())
         raise SurefootError(f"{path}: no policy here; a run writes {NAME} when it ends or is saved{near}")
+    refuse_torch(path)
     if path.suffix != ".onnx":
         raise SurefootError(f"{path}: found {_kind(path)}, expected a run's folder or its {NAME}")
     return path
+
+
+def refuse_torch(path: Path) -> None:
+    """A file of torch's runs code when it is loaded; the words say how to convert it."""
+    if path.suffix not in TORCH:
+        return
+    convert = (
+        f"import torch; torch.onnx.export(torch.jit.load({path.name!r}).eval(), (torch.zeros(1, N),), "
+        f"{path.with_suffix('.onnx').name!r}, dynamo=False)"
+    )
+    raise SurefootError(
+        f"{path}: found a file of torch's, which may run code, expected ONNX. If it is TorchScript, convert it where you trust "
+        f"it, with N the length of its observation:\n  {convert}\n"
+        "A net that keeps a memory inside (LSTM, GRU) loses it that way; a checkpoint of weights alone is exported by its trainer"
+    )
 
 
 def is_one(path: Path) -> bool:

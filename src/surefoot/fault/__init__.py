@@ -100,7 +100,16 @@ class Unset:
     names: Names
 
 
-Edit = Order | Times | Plus | Turn | Inverse | Chain | Exchange | Late | History | Unset
+@dataclass(frozen=True)
+class Clock:
+    """In a contract: a gait clock with other waves, or other phases of its feet."""
+
+    name: str
+    waves: Names = ()
+    phases: tuple[float, ...] = ()
+
+
+Edit = Order | Times | Plus | Turn | Inverse | Chain | Exchange | Late | History | Unset | Clock
 
 
 @dataclass(frozen=True)
@@ -223,6 +232,9 @@ def _written(edit: Edit, w: Contract) -> Contract:
         other = {edit.a: edit.b, edit.b: edit.a}
         own = {t.name: t for t in w.terms}
         return replace(w, observation=replace(group, terms=tuple(own[other.get(t.name, t.name)] for t in w.terms)))
+    if isinstance(edit, Clock):
+        change = {k: v for k in ("waves", "phases") if (v := getattr(edit, k))}
+        return w.with_terms((edit.name,), lambda t: _formula(t, **change))
     if isinstance(edit, History):
         group = replace(group, layout=edit.layout or group.layout, newest=edit.newest or group.newest)
         return replace(w, observation=group)

@@ -6,14 +6,16 @@ from typing import Literal
 
 import numpy as np
 
-from surefoot.contract import JOINTED, Contract
-from surefoot.fault import DEGREES, Exchange, Fault, History, Order, Times, Turn, Unset
-from surefoot.fault.joint_orders import limbs, orders
+from surefoot.contract import Contract
+from surefoot.fault import DEGREES, Clock, Exchange, Fault, History, Order, Times, Turn, Unset
+from surefoot.fault.joint_orders import limbs, mirrored_pairs, orders
+from surefoot.observation import Formula
+from surefoot.short_terms import JOINTED, PARTS
 
 FACTORS = {
     "base_lin_vel": (2.0, 0.5), "base_ang_vel": (0.2, 0.25, 4.0, 5.0), "joint_vel": (0.05, 0.1, 10.0, 20.0),
     "joint_pos": (DEGREES, 1 / DEGREES), "command": (2.0, 0.5), "action": (0.25, 0.5, 2.0, 4.0),
-    "kp": (0.5, 0.7, 1.4, 2.0), "kd": (0.5, 0.7, 1.4, 2.0),
+    "kp": (0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.25, 4.0), "kd": (0.5, 2.0, 0.25, 4.0),
 }  # fmt: skip
 """by which numbers of a contract are often off: ratios of scales that frameworks use"""
 
@@ -28,8 +30,18 @@ def delays_of(w: Contract) -> Iterator[Fault]:
 def gains_of(w: Contract) -> Iterator[Fault]:
     for name in (n for n in ("kp", "kd") if getattr(w, n)):
         yield Fault("gain", f"{name} is the model's own", (Unset((name,)),))
+    yield from _factors(w, "{} is {:g} times as large")
+
+
+def model_gains_of(w: Contract) -> Iterator[Fault]:
+    """Gains that a contract leaves to the model; `w` has the model's in their place."""
+    yield from _factors(w, "{} is {:g} times the model's")
+
+
+def _factors(w: Contract, words: str) -> Iterator[Fault]:
+    for name in (n for n in ("kp", "kd") if any(getattr(w, n))):
         for by in FACTORS[name]:
-            yield Fault("gain", f"{name} is {by:g} times as large", (Times((name,), by=by),))
+            yield Fault("gain", words.format(name, by), (Times((name,), by=by),))
 
 
 def orders_of(w: Contract) -> Iterator[Fault]:
@@ -52,8 +64,22 @@ def orders_of(w: Contract) -> Iterator[Fault]:
             yield Fault("order", words, (Order(("action", "last_action"), joints=joints),))
 
 
+def pairs_of(w: Contract) -> Iterator[Fault]:
+    """One joint and its mirror image exchanged: in the net's order, in what it reads, or in what it moves."""
+    terms = [t for t in w.terms if t.formula is not None and t.name in JOINTED and t.name != "last_action"]
+    read = tuple(t.name for t in terms)
+    for names, joints in mirrored_pairs(w.joints):
+        words = f"{names} are exchanged in joints, for observation and action"
+        yield Fault("order", words, (Order(("action", *JOINTED), joints=joints),))
+        if read:
+            words = f"{names} are exchanged in actions, not in observations"
+            yield Fault("order", words, (Order(("action", "last_action"), joints=joints),))
+    for names, joints in mirrored_pairs(terms[0].formula.joints) if terms and terms[0].formula is not None else ():
+        yield Fault("order", f"{names} are exchanged in {' and '.join(read)}", (Order(read, joints=joints),))
+
+
 def signs_of(w: Contract) -> Iterator[Fault]:
-    for name in (t.name for t in w.terms if t.name not in ("last_action", "command")):
+    for name in (t.name for t in w.terms if t.name not in ("last_action", "command", *PARTS)):
         yield Fault("sign", f"{name} has the opposite sign", (Times((name,)),))
     yield Fault("sign", "actions have the opposite sign", (Times(("action",)),))
 
@@ -81,6 +107,9 @@ def layouts_of(w: Contract) -> Iterator[Fault]:
     for a, b in itertools.combinations(w.terms, 2):
         if a.dim * (a.history or w.history) == b.dim * (b.history or w.history):
             yield Fault("order", f"{a.name} and {b.name} are exchanged", (Exchange(a.name, b.name),))
+    for t in w.terms:
+        if t.formula is not None and t.formula.kind == "clock" and t.dim > 1:
+            yield from _clocks_of(t.name, t.formula)
     if w.history > 1:
         layout: Literal["frames", "terms"] = "terms" if w.observation.layout == "frames" else "frames"
         yield Fault("history", f"layout is {layout}", (History(layout=layout),))
@@ -90,4 +119,12 @@ def layouts_of(w: Contract) -> Iterator[Fault]:
         yield Fault("rate", f"rate is {by * w.rate:g} Hz instead of {w.rate:g}", (Times(("rate",), by=by),))
 
 
-CONTRACT = (delays_of, gains_of, orders_of, signs_of, scales_of, poses_of, layouts_of)
+def _clocks_of(name: str, f: Formula) -> Iterator[Fault]:
+    if len(f.waves) > 1:
+        waves = tuple(reversed(f.waves))
+        yield Fault("order", f"waves of {name} are {' then '.join(waves)}", (Clock(name, waves=waves),))
+    if f.phases != f.phases[::-1]:
+        yield Fault("order", f"the feet of {name} are in the other order", (Clock(name, phases=f.phases[::-1]),))
+
+
+CONTRACT = (delays_of, gains_of, orders_of, pairs_of, signs_of, scales_of, poses_of, layouts_of)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from surefoot.fault import Fault, Names, Order, Times, swapped
-from surefoot.robot import kind_of
+from surefoot.robot import kind_of, mirror_of
 
 FEW = 6  # motors: of more, only those of one kind are tried as exchanged
 MOST_LIMBS = 4  # whose every order is tried; of more, only exchanges of two
@@ -59,3 +59,11 @@ def orders(joints: Sequence[str], by_kind: bool = True) -> Iterator[tuple[str, N
     across = tuple(joints[limb[k]] for k in range(len(own[keys[0]])) for limb in own.values()) if own else ()
     if by_kind and len(across) == len(joints) and across != tuple(joints):
         yield "all first joints, all second joints, ...", across
+
+
+def mirrored_pairs(joints: Sequence[str]) -> Iterator[tuple[str, Names]]:
+    """(name, joints) with one joint and its mirror image exchanged."""
+    for i, name in enumerate(joints):
+        j = joints.index(mirror_of(name)) if mirror_of(name) in joints else -1
+        if j > i:
+            yield f"{name} and {joints[j]}", tuple(joints[k] for k in swapped(len(joints), i, j))

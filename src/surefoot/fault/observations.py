@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from surefoot.contract import JOINTED
 from surefoot.fault import (  # fmt: skip
     DEGREES,
     JOINTS,
@@ -24,6 +23,7 @@ from surefoot.fault import (  # fmt: skip
 )
 from surefoot.fault.joint_orders import exchanges, signs
 from surefoot.observation import ObsGroup
+from surefoot.short_terms import JOINTED
 
 MOST_PAIRS = 300
 LAGS = 5  # periods: the oldest observation or action that is tried

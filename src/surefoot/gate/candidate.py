@@ -7,6 +7,7 @@ from typing import Any
 
 from surefoot import files, tasks
 from surefoot.contract import Contract
+from surefoot.control import layers
 from surefoot.deploy import bundle, foreign
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
@@ -54,9 +55,39 @@ def candidate(
     contract_file: Path | None = None,
     command: tuple[float, ...] | None = None,
     seconds: float | None = None,
+    safety: Path | None = None,
 ) -> Candidate:
-    """A policy and its task; `model` and a contract for one from elsewhere."""
+    """A policy and its task; `model` and a contract for one from elsewhere; `safety`: the layers it wears."""
+    found = _bare(path, task, model, contract_file, command, seconds)
+    return found if safety is None else _worn(found, safety)
+
+
+def _worn(who: Candidate, safety: Path) -> Candidate:
+    """The same in its safety layers: every check drives the policy as the robot will have it."""
+    worn, at = layers.read(safety), layers.located(safety)
+    parents = who.parents | {"safety": files.sha256(files.read_bytes(at, files.LARGEST_JSON))}
+    kinds = ", ".join(layers.to_json(x)["kind"] for x in worn)
+    rewire, notes = who.rewire, (*who.notes, f"judged with the safety layers of {at}: {kinds}")
+
+    def again(given: Contract) -> tuple[Policy, Task]:
+        assert rewire is not None
+        policy, task = rewire(given)
+        return layers.wear(policy, worn), task
+
+    policy = layers.wear(who.policy, worn)
+    return replace(who, policy=policy, parents=parents, notes=notes, rewire=None if rewire is None else again)
+
+
+def _bare(
+    path: Path,
+    task: str | Task,
+    model: Path | None,
+    contract_file: Path | None,
+    command: tuple[float, ...] | None,
+    seconds: float | None,
+) -> Candidate:
     path, given = Path(path), (model, contract_file, command)
+    bundle.refuse_torch(path)
     if path.suffix != ".onnx":
         _refuse_foreign(path, given)
         return _ours(path, bundle.load(path), task)

@@ -184,7 +184,7 @@ def push(found: Margin, speed: float, mass: float) -> Check:
 
 
 def _margin(name: str, found: Margin, factor: float, limit: float, unit: str, what: str) -> Check:
-    n, bar = found.rungs[0].n, f"{100 * found.bar:g} %"
+    n, bar = found.whole[0].n, f"{100 * found.bar:g} %"
     if found.tolerated is None:
         note = f"without load {100 * found.rungs[0].rate:.0f} % of {n} episodes succeed"
         return Check(name, 0.0, limit, False, note, 0.0, 0.0, unit)

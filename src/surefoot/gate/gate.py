@@ -9,6 +9,7 @@ Every world has the same episodes, and stops as soon as its answer is clear. A p
 tested further. After Ctrl-C the verdict has the checks that are done.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -25,12 +26,12 @@ from surefoot.errors import SurefootError
 from surefoot.gate import checks, contract_faults, margins, training_record
 from surefoot.gate.candidate import Candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.contract_faults import Explanation
+from surefoot.gate.contract_faults import Explained
 from surefoot.gate.motion import measure
-from surefoot.gate.runs import BATCH, Make, Runs, episodes, separation, until_clear
-from surefoot.gate.statistics import needed
-from surefoot.gate.statistics.rare_failures import search
-from surefoot.gate.statistics.sequential import RateTest
+from surefoot.gate.runs import BATCH, Make, Runs, Separation, episodes, separation, until_clear
+from surefoot.gate.statistics import Estimate, needed
+from surefoot.gate.statistics.rare_failures import search, without_search
+from surefoot.gate.statistics.sequential import RateTest, anytime
 from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.gap.recipe import Plain
@@ -41,6 +42,8 @@ from surefoot.verdict import Check, Verdict
 SEED = 1000  # from which the seeds of the gate's episodes are made
 WORST, SEARCHED = 500, 600  # offsets from the first seed to those of the worst decile and of the search
 TENTH = 0.1
+DRAWN = 200  # worlds drawn from the belief, to find the hardest: a tenth of fewer is too few
+LOADS, RUNGS = 9, 4  # loads of a margin that are usually tried, and how many with all episodes that is worth
 ALL = tuple(range(10))  # realities
 NOMINAL, BELIEF = "nominal", "belief"
 IN_BELIEF = {checks.success_name(BELIEF), checks.WORST_DECILE, checks.RARE_FAILURES}
@@ -103,36 +106,59 @@ class Results:
     checks: list[Check] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    contract_faults: list[Explanation] = field(default_factory=list)
+    contract_faults: Explained = Explained()
     failed_realities: list[int] = field(default_factory=list)
     """seeds"""
+    separation: Separation | None = None
+    """of failures from successes over the belief"""
     separating: str = ""
     """the unknown that separates failures from successes over the belief, else the one furthest from nominal in the worst world"""
     interrupted: bool = False
 
 
 def gate(
-    who: Candidate, belief: Belief, plan: Plan, limits: Limits, watch: Watch = unwatched, again: str = ""
+    who: Candidate,
+    belief: Belief,
+    plan: Plan,
+    limits: Limits,
+    watch: Watch = unwatched,
+    again: str = "",
+    keep: Callable[[Verdict], None] | None = None,
 ) -> Verdict:
-    """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more."""
+    """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more.
+
+    `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
+    """
     began, found = time.monotonic(), Results()
     seeds = training_record.unseen(plan.seed, set(who.trained), plan.seeds)
+    command = again or f"surefoot gate {quote(who.name)}{who.task_flag}"
+
+    def so_far() -> Verdict:
+        meta = _meta(who, plan, limits, found, seeds) | {"seconds": round(time.monotonic() - began, 1)}
+        done = len(found.checks)
+        ended = Check("completed", done, done + 1, False, "stopped before the end; checks that did not run fail")
+        checks_ = (*found.checks, *([ended] if found.interrupted else []))
+        return Verdict(checks_, _next(who, found, command), f"gate of {who.name}", jsonable(meta))
+
+    found.interrupted = True  # until it is over
     try:
         for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch).checks():
             found.checks.append(check)
+            if keep is not None:
+                keep(so_far())
+        found.interrupted = False
     except KeyboardInterrupt:
-        found.interrupted = True
-        done = len(found.checks)
-        found.checks.append(Check("completed", done, done + 1, False, "stopped by hand; checks that did not run fail"))
+        pass
+    return so_far()
+
+
+def _meta(who: Candidate, plan: Plan, limits: Limits, found: Results, seeds: range) -> dict[str, Any]:
     used = training_record.sentence(seeds, set(who.trained))
-    meta = who.facts() | {
-        "seconds": round(time.monotonic() - began, 1), "seed": plan.seed,
-        "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},
+    return who.facts() | {
+        "seed": plan.seed, "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},
         "plan": asdict(plan), "limits": asdict(limits), "level": plan.level, "interrupted": found.interrupted,
-        "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults], "evidence": found.evidence,
+        "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults.found], "why": _why(who, found), "evidence": found.evidence,
     }  # fmt: skip
-    next_step = _next(who, found, again or f"surefoot gate {quote(who.name)}{who.task_flag}")
-    return Verdict(tuple(found.checks), next_step, f"gate of {who.name}", jsonable(meta))
 
 
 @dataclass(frozen=True)
@@ -162,7 +188,21 @@ class _Gate:
         for seed in plan.realities:
             yield from self._reality(seed)
         yield from self._motion()
-        yield from self._margins()
+        yield from self._margins(runs)
+
+    def _show(self, stage: str, words: str, share: float = 0.0) -> None:
+        """Progress of the whole gate, by the episodes that its stages usually take."""
+        plan, drawn = self.plan, min(self.plan.episodes, DRAWN)
+        stages = {NOMINAL: BATCH, BELIEF: drawn, checks.WORST_DECILE: round(TENTH * drawn) * plan.repeats}
+        stages |= {checks.RARE_FAILURES: plan.search[0]}
+        stages |= {f"engine {x}": BATCH for x in plan.engines if x != DEFAULT}
+        stages |= {f"reality {x}": BATCH for x in plan.realities}
+        stages |= {"motion": plan.motion, "latency": RUNGS * plan.per_load, "push": RUNGS * plan.per_load}
+        if not (self.belief.sd() > 0).any():
+            stages |= dict.fromkeys((BELIEF, checks.WORST_DECILE, checks.RARE_FAILURES), 0)
+        names, sizes = list(stages), np.cumsum([0, *stages.values()])
+        at = names.index(stage)
+        self.watch(Progress(words, float((sizes[at] + min(share, 1.0) * (sizes[at + 1] - sizes[at])) / sizes[-1])))
 
     def _env(self, belief: Belief | None, engine: str) -> Make:
         return lambda n, seed: tasks.env(self.who.task, n, belief, seed, self.plan.threads, engine=engine)
@@ -176,7 +216,8 @@ class _Gate:
         """Success in one kind of world: yields its check and returns its runs."""
         plan, name = self.plan, checks.success_name(world)
         test = RateTest(limit, level=plan.level, most=plan.episodes)
-        show = lambda share: self.watch(Progress(f"{name}: at most {plan.episodes} episodes", share))  # noqa: E731
+        most = plan.episodes / (DRAWN if world == BELIEF else BATCH)
+        show = lambda share: self._show(world, f"{name}: at most {plan.episodes} episodes", share * most)  # noqa: E731
         runs, decision = until_clear(self.who.policy, make, test, plan.seed, show, early=early)
         check = checks.success(name, runs, decision, limit, plan.level, planned=not early)
         self.results.evidence[world] = _facts(check, runs)
@@ -205,12 +246,12 @@ class _Gate:
         make = self._env(self.belief, DEFAULT)
         runs = yield from self._success(BELIEF, make, self.limits.success, early=plan.claim is None)
         by = separation(runs, params.names)
-        found.separating = by.unknown if by else ""
+        found.separation, found.separating = by, by.unknown if by else ""
         found.evidence[BELIEF]["separation"] = asdict(by) if by else None
         if plan.claim is not None:
             yield checks.claimed(runs, plan.level, plan.claim)
-        while len(runs) < min(plan.episodes, 200):  # a tenth of fewer is too few
-            self.watch(Progress(f"more worlds, to find the hardest: {len(runs)}"))
+        while len(runs) < min(plan.episodes, DRAWN):
+            self._show(BELIEF, f"more worlds, to find the hardest: {len(runs)}", len(runs) / DRAWN)
             runs = runs + episodes(self.who.policy, make(BATCH, plan.seed + len(runs) // BATCH))
         yield self._worst_decile(runs, make)
         yield self._rare_failures(runs)
@@ -218,7 +259,7 @@ class _Gate:
     def _worst_decile(self, runs: Runs, make: Make) -> Check:
         plan = self.plan
         tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
-        self.watch(Progress(f"the hardest {len(tenth)} worlds again"))
+        self._show(checks.WORST_DECILE, f"the hardest {len(tenth)} worlds again")
         e = np.repeat(runs.e[tenth], plan.repeats, 0)
         worst = episodes(self.who.policy, make(len(e), plan.seed + WORST), e)
         self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
@@ -229,13 +270,20 @@ class _Gate:
 
         def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             nonlocal done
-            self.watch(Progress("searching for rare failures", done / sum(plan.search)))
+            self._show(checks.RARE_FAILURES, "searching for rare failures", done / sum(plan.search))
             seed = plan.seed + SEARCHED + done
             runs = episodes(who.policy, tasks.env(who.task, len(e), self.belief, seed, plan.threads), e)
             done += len(e)
             return runs.success, runs.margin
 
-        it = search(score, self.belief, plan.seed, *plan.search, level=(1 + plan.level) / 2)
+        known, level = (drawn.e, drawn.success, drawn.margin), (1 + plan.level) / 2
+        most, k, n = round(1 - (plan.claim or self.limits.success), 12), int((~drawn.success).sum()), len(drawn)
+        low, high = anytime(k, n, level)
+        if low > most:  # no search is needed to find failures
+            how = f"drawn from the belief, {k} failures in {n} episodes"
+            it = without_search(known, Estimate(k / n, low, high, n, level, how))
+        else:
+            it = search(score, self.belief, plan.seed, *plan.search, level=level, drawn=known)
         params, names = who.task.params, who.task.params.names
         far = checks.furthest(params, it.worst)
         self.results.separating = self.results.separating or (far[0] if far else names[0])
@@ -243,12 +291,11 @@ class _Gate:
             "rate": it.rate.value, "how": it.rate.how, "episodes": it.episodes, "first": it.first,
             "worst": dict(zip(names, it.worst)), "failures": [dict(zip(names, e)) for e in it.failures[:10]],
         }  # fmt: skip
-        most = round(1 - (plan.claim or self.limits.success), 12)
         return checks.rare_failures(it, drawn, most, plan.level, params)
 
     def _motion(self) -> Iterator[Check]:
         plan, found = self.plan, self.results
-        self.watch(Progress(f"motion of {plan.motion} episodes"))
+        self._show("motion", f"motion of {plan.motion} episodes")
         it = measure(self.who.policy, tasks.env(self.who.task, plan.motion, self.belief, plan.seed, plan.threads))
         made, skipped = checks.motion(it, self.limits)
         found.skipped |= skipped
@@ -258,17 +305,36 @@ class _Gate:
         }  # fmt: skip
         yield from made
 
-    def _margins(self) -> Iterator[Check]:
+    def _margins(self, nominal: Runs) -> Iterator[Check]:
         who, plan, limits = self.who, self.plan, self.limits
         env = tasks.env(who.task, 1, threads=1)
 
-        def margin(of: Callable[..., margins.Margin], name: str) -> margins.Margin:
-            it = of(who.policy, who.task, plan.per_load, plan.seed, limits.success, self.watch, plan.threads)
+        asked = margins.Asked(
+            who.policy, who.task, plan.per_load, plan.seed, limits.success, threads=plan.threads, unloaded=nominal
+        )
+
+        def margin(of: Callable[[margins.Asked], margins.Margin], name: str, limit: float) -> margins.Margin:
+            loads = itertools.count()
+            show = lambda p: self._show(name, p.doing, next(loads) / LOADS)  # noqa: E731
+            it = of(replace(asked, limit=limit, watch=show))
             self.results.evidence[name] = [r.facts() for r in it.rungs]
             return it
 
-        yield checks.latency(margin(margins.latency, "latency"), limits.latency, env.world.dt)
-        yield checks.push(margin(margins.push, "push"), limits.push, Plain(model_of(env.world)).push_point[2])
+        yield checks.latency(margin(margins.latency, "latency", limits.latency), limits.latency, env.world.dt)
+        mass = Plain(model_of(env.world)).push_point[2]
+        yield checks.push(margin(margins.push, "push", limits.push), limits.push, mass)
+
+
+def _why(who: Candidate, found: Results) -> list[str]:
+    """Why it fails, in sentences: a fault of the contract where the nominal world fails, an unknown where only the belief does."""
+    failed = [c.name for c in found.checks if not c.holds and c.name in IN_BELIEF]
+    if not failed:
+        return found.contract_faults.sentences()
+    if found.separation is None:
+        return [
+            f"{failed[0]}: no single unknown separates failures from successes; the worlds in which it fails are on the page"
+        ]
+    return [f"{failed[0]}: {found.separation.sentence(who.task.params)}"]
 
 
 def _facts(check: Check, runs: Runs) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """Margins: how much added delay, or how large a push, a policy tolerates.
 
-The load is doubled until success falls below the bar, then bisected: `tolerated` is the largest load tried at which at
-least `bar` of the episodes succeed, `failing` the smallest at which fewer do. All loads have the same episodes. The search
-assumes that more is worse: for a policy that tolerates 40 ms and not 30 either may be the result.
+The load grows from a first one until success falls below the bar, and is then bisected, with a quarter of the episodes.
+The two loads between which it breaks are run with all of them; where one turns out otherwise, its neighbours are, too.
+`tolerated` is the largest load at which at least `bar` of all episodes succeed, `failing` the smallest at which fewer do.
+All loads have the same episodes. The search assumes that more is worse: for a policy that tolerates 40 ms and not 30 either
+may be the result.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from surefoot.gate.runs import Runs, episodes
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.policy import Policy
-from surefoot.report import Progress, Watch
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.task import Task
@@ -28,6 +30,8 @@ LASTS = 0.1  # s of a push
 SPEED = 0.05  # m/s: step of the pushes, as impulse / mass
 FASTEST = 6.4  # m/s: largest push, as impulse / mass
 BETWEEN = (0.2, 0.5)  # of an episode: when the push may come
+QUARTER, LEAST = 4, 8  # of the episodes, to find where it breaks; at least so many
+FASTER = 4  # times the load that passed is tried next
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,25 @@ class Rung:
 @dataclass(frozen=True)
 class Margin:
     rungs: tuple[Rung, ...]
-    """loads in order"""
+    """loads in order; some have a quarter of the episodes"""
     bar: float
+
+    @property
+    def whole(self) -> list[Rung]:
+        """The rungs with all episodes, which the margin is made of."""
+        most = max(r.n for r in self.rungs)
+        return [r for r in self.rungs if r.n == most]
 
     @property
     def tolerated(self) -> float | None:
         """The largest load below every failing one; None where it fails without load."""
-        good = [r.load for r in self.rungs if r.rate >= self.bar and r.load < self.failing]
+        good = [r.load for r in self.whole if r.rate >= self.bar and r.load < self.failing]
         return max(good) if good else None
 
     @property
     def failing(self) -> float:
         """The smallest load that fails; infinite where none does."""
-        return min((r.load for r in self.rungs if r.rate < self.bar), default=float("inf"))
+        return min((r.load for r in self.whole if r.rate < self.bar), default=float("inf"))
 
     @property
     def falls(self) -> float | None:
@@ -71,30 +81,91 @@ class Margin:
         return min((r.load for r in self.rungs if 2 * r.lasted <= r.n), default=None)
 
 
-def climb(run: Callable[[float], Runs], unit: float, most: float, bar: float) -> Margin:
-    """Loads 0, 1, 2, 4, ... units until one fails, then between the last two, to a unit or a tenth."""
-    rungs: dict[int, Rung] = {}
+Run = Callable[[float, int], Runs]
+"""load, n -> n episodes under it"""
 
-    def passes(k: int) -> bool:
-        found = run(k * unit)
-        rungs[k] = Rung(k * unit, len(found), int(found.success.sum()), int(found.lasted.sum()))
-        return rungs[k].rate >= bar
 
-    top, good, bad = max(int(most / unit + 1e-9), 1), 0, None
-    if passes(0):
-        step = 1
-        while bad is None and good < top:
-            step = min(step, top)
-            good, bad = (step, None) if passes(step) else (good, step)
-            step *= 2
+@dataclass
+class _Climb:
+    """Loads are whole numbers of units, up to `top`."""
+
+    run: Run
+    unit: float
+    top: int
+    bar: float
+    n: int
+    rungs: dict[int, Rung] = field(default_factory=dict)
+
+    def passes(self, k: int, n: int) -> bool:
+        """Whether enough of n episodes succeed at load k; what is known of as many is not run again."""
+        if k not in self.rungs or self.rungs[k].n < n:
+            found = self.run(k * self.unit, n)
+            self.rungs[k] = Rung(k * self.unit, len(found), int(found.success.sum()), int(found.lasted.sum()))
+        return self.rungs[k].rate >= self.bar
+
+    def between(self, good: int, bad: int | None, n: int) -> tuple[int, int | None]:
+        """Up from `good` until one fails, then between the last two, to a unit or a tenth."""
+        while bad is None and good < self.top:
+            tried = min(FASTER * max(good, 1), self.top)
+            good, bad = (tried, None) if self.passes(tried, n) else (good, tried)
         while bad is not None and bad - good > max(1, good // 10):
             middle = (good + bad) // 2
-            good, bad = (middle, bad) if passes(middle) else (good, middle)
-    return Margin(tuple(rungs[k] for k in sorted(rungs)), bar)
+            good, bad = (middle, bad) if self.passes(middle, n) else (good, middle)
+        return good, bad
+
+    def confirmed(self, good: int, bad: int | None) -> None:
+        """All episodes at the two loads between which it breaks, until both are what they seemed."""
+        while True:
+            if not self.passes(good, self.n):
+                good, bad = max(k for k, r in self.rungs.items() if k < good and r.rate >= self.bar), good
+            elif bad is not None and self.passes(bad, self.n):
+                good, bad = bad, min((k for k, r in self.rungs.items() if k > bad and r.rate < self.bar), default=None)
+            elif good < self.top and (bad is None or bad - good > max(1, good // 10)):
+                good, bad = self.between(good, bad, self.n)
+            else:
+                return
 
 
-def latency(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Watch, threads: int = 0) -> Margin:
+def climb(run: Run, unit: float, most: float, bar: float, n: int, first: int = 1) -> Margin:
+    """The load between 0 and `most` at which success falls below the bar; `first` units are tried first."""
+    few = max(min(LEAST, n), n // QUARTER)
+    up = _Climb(run, unit, max(int(most / unit + 1e-9), 1), bar, n)
+    if up.passes(0, n):
+        begun = min(first, up.top)
+        ends = (begun, None) if up.passes(begun, few) else (0, begun)
+        up.confirmed(*up.between(*ends, few))
+    return Margin(tuple(up.rungs[k] for k in sorted(up.rungs)), bar)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Whose margin is asked for, and how."""
+
+    policy: Policy
+    task: Task
+    n: int
+    """episodes"""
+    seed: int
+    bar: float
+    watch: Watch = unwatched
+    threads: int = 0
+    limit: float = 1.0
+    """the margin that is asked for, which is tried first: control periods of delay, m/s of a push"""
+    unloaded: Runs | None = None
+    """the same episodes without load, if they have been run: of the nominal world, from the same seed"""
+
+    def climb(self, run: Run, unit: float, most: float, first: float) -> Margin:
+        def known(load: float, n: int) -> Runs:
+            if load == 0 and self.unloaded is not None and len(self.unloaded) >= n:
+                return self.unloaded.first(n)
+            return run(load, n)
+
+        return climb(known, unit, most, self.bar, self.n, max(1, round(first / unit)))
+
+
+def latency(of: Asked) -> Margin:
     """Delay added between policy and motors in the nominal world, in multiples of the engine's timestep."""
+    task = of.task
     own = sum(p.high for p in task.params if p.target == "action_delay")
     late = Param("added latency", "action_delay", 0.0, 0.0, LATEST + own, op="add", unit="s", about="added by the gate")
     params = Params((*task.params, late))
@@ -102,12 +173,12 @@ def latency(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Wa
     world = tasks.env(task, 1).world
     h = world.dt / world.substeps
 
-    def run(delay: float) -> Runs:
-        watch(Progress(f"latency margin: {1000 * delay:.0f} ms"))
+    def run(delay: float, n: int) -> Runs:
+        of.watch(Progress(f"latency margin: {1000 * delay:.0f} ms"))
         e = np.append(task.params.nominal, max(delay - 0.25 * h, 0.0))  # safely within its timestep
-        return episodes(policy, tasks.env(wide, n, point(params, e), seed, threads))
+        return episodes(of.policy, tasks.env(wide, n, point(params, e), of.seed, of.threads))
 
-    return climb(run, h, LATEST, bar)
+    return of.climb(run, h, LATEST, of.limit * world.dt)
 
 
 def _own(task: Task) -> ObsGroup:
@@ -117,16 +188,17 @@ def _own(task: Task) -> ObsGroup:
     return replace(actor, terms=tuple(map(own, actor.terms)))
 
 
-def push(policy: Policy, task: Task, n: int, seed: int, bar: float, watch: Watch, threads: int = 0) -> Margin:
+def push(of: Asked) -> Margin:
     """One push in each episode of the nominal world, N s."""
+    task = of.task
     body, axes, mass = Plain(model_of(tasks.env(task, 1).world)).push_point
 
-    def run(impulse: float) -> Runs:
-        watch(Progress(f"push margin: {impulse:.3g} N s"))
+    def run(impulse: float, n: int) -> Runs:
+        of.watch(Progress(f"push margin: {impulse:.3g} N s"))
         terms = (Push(body, impulse, axes, task.seconds),)
-        return episodes(policy, tasks.env(task, n, seed=seed, threads=threads, terms=terms))
+        return episodes(of.policy, tasks.env(task, n, seed=of.seed, threads=of.threads, terms=terms))
 
-    return climb(run, SPEED * mass, FASTEST * mass, bar)
+    return of.climb(run, SPEED * mass, FASTEST * mass, of.limit * mass)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from surefoot.env import Env
 from surefoot.gate.statistics.sequential import Decision, RateTest
+from surefoot.params import Params
 from surefoot.policy import Policy
 from surefoot.tasks.rollout import Evaluation, evaluate
 
@@ -45,6 +46,10 @@ class Runs:
         near = 1.0 - np.minimum(np.where(lasted, found.error, 0.0) / env.task.tolerance, 2.0)
         margin = np.where(lasted, near, found.lengths / env.steps - 2.0)
         return Runs(found.success, margin, lasted, found.error, found.e, found.reasons)
+
+    def first(self, n: int) -> "Runs":
+        """The first n of them; why they ended is not known of a part."""
+        return Runs(*(getattr(self, k)[:n] for k in ("success", "margin", "lasted", "error", "e")), reasons={})
 
     def __add__(self, other: "Runs") -> "Runs":
         join = lambda k: np.concatenate([getattr(self, k), getattr(other, k)])  # noqa: E731
@@ -93,6 +98,21 @@ class Separation:
     unknown: str
     side: Literal["high", "low"]
     auc: float
+    at: float
+    """the value beyond which the largest share of the failures and the smallest of the successes are"""
+    beyond: float
+    """success rate beyond it"""
+    within: float
+    """success rate on the other side"""
+
+    def sentence(self, params: Params) -> str:
+        p = params[self.unknown]
+        unit = f" {p.unit}" if p.unit else " times nominal" if p.op == "scale" else ""
+        return (
+            f"{p.name} separates failures from successes: {100 * self.beyond:.0f} % succeed where it is "
+            f"{'above' if self.side == 'high' else 'below'} {self.at:.3g}{unit}, {100 * self.within:.0f} % elsewhere "
+            f"(AUC {self.auc:.2f})"
+        )
 
 
 def separation(runs: Runs, names: list[str], least: float = 0.7) -> Separation | None:
@@ -103,5 +123,12 @@ def separation(runs: Runs, names: list[str], least: float = 0.7) -> Separation |
     failed, passed = runs.e[bad][:, None], runs.e[~bad][None]
     above = (failed > passed).mean((0, 1)) + 0.5 * (failed == passed).mean((0, 1))
     i = int(np.argmax(np.abs(above - 0.5)))
-    auc = max(float(above[i]), 1 - float(above[i]))
-    return Separation(names[i], "high" if above[i] > 0.5 else "low", auc) if auc >= least else None
+    auc, high = max(float(above[i]), 1 - float(above[i])), bool(above[i] > 0.5)
+    if auc < least:
+        return None
+    x = np.unique(runs.e[:, i])
+    cuts = (x[1:] + x[:-1]) / 2
+    out = (runs.e[:, i] > cuts[:, None]) == high  # (cuts, n): beyond the cut
+    k = int(np.argmax(out[:, bad].mean(1) - out[:, ~bad].mean(1)))
+    rate = lambda mask: float(runs.success[mask].mean())  # noqa: E731
+    return Separation(names[i], "high" if high else "low", auc, float(cuts[k]), rate(out[k]), rate(~out[k]))

@@ -15,6 +15,7 @@ import numpy as np
 
 from surefoot.blocks import Blocks
 from surefoot.env import Env, Episodes, Step
+from surefoot.learn.starts import Starts
 
 Obs = Mapping[str, np.ndarray]
 Act = Callable[[Obs, int, slice], tuple[np.ndarray, Mapping[str, np.ndarray]]]
@@ -40,9 +41,13 @@ class Collector:
 
     def __init__(self, env: Env | Blocks):
         self.blocks = env if isinstance(env, Blocks) else Blocks([env])
+        clip = self.blocks.task.clip
+        self.starts = Starts(clip) if clip is not None else None
+        """where in a reference motion episodes begin"""
+        self._aim()
         self.obs = self.blocks.reset()
         self.terms: dict[str, float] = {}
-        """reward/NAME -> mean of this weighted term over the last rollout, a second"""
+        """reward/NAME -> mean of this weighted term over the last rollout, a second; and facts about where episodes begin"""
 
     def collect(self, act: Act, horizon: int, groups: Sequence[str] = ()) -> Rollout:
         """Act for `horizon` periods, going on where the last call ended; keeps the observations of `groups`."""
@@ -67,18 +72,30 @@ class Collector:
         self.obs = {g: np.concatenate([o[g] for o in now]) for g in self.obs}
         mean = np.sum([env.reward_sums for env in blocks.envs], 0) / (T * blocks.n * blocks.world.dt)
         self.terms = {f"reward/{name}": float(value) for name, value in zip(blocks.task.rewards, mean)}
+        if self.starts is not None:
+            self.starts.tell(r.episodes, T)
+            self._aim()
+            self.terms |= self.starts.facts()
         return r
+
+    def _aim(self) -> None:
+        if self.starts is not None:
+            self.blocks.chances = self.starts.chances
 
     def reset(self, seed: int) -> None:
         self.obs = self.blocks.reset(seed)
 
     def save(self) -> dict[str, np.ndarray]:
-        return {f"env.{k}": v for k, v in self.blocks.save().items()}
+        own = self.starts.save() if self.starts is not None else {}
+        return {f"env.{k}": v for k, v in self.blocks.save().items()} | {f"starts.{k}": v for k, v in own.items()}
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Go on from what save() gave, here among other arrays."""
         own = {k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")}
         self.obs = self.blocks.load(own)
+        if self.starts is not None:
+            self.starts.load({k.removeprefix("starts."): v for k, v in arrays.items() if k.startswith("starts.")})
+            self._aim()
 
 
 def _acted(r: Rollout, t: int, rows: slice, answer: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> np.ndarray:

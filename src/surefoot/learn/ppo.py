@@ -20,7 +20,7 @@ from surefoot.belief import Belief
 from surefoot.blocks import Blocks
 from surefoot.contract import Contract
 from surefoot.env import Env, Episodes
-from surefoot.errors import SurefootError
+from surefoot.errors import SurefootError, unknown
 from surefoot.learn.chunks import MOST, Chunks, added
 from surefoot.learn.collect import Collector, Obs, summary
 from surefoot.learn.learner import PolicyLearner, Saved
@@ -34,6 +34,7 @@ from surefoot.learn.nets import (
     adam_state,
     mlp,
     restore_adam,
+    unlikely,
 )
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ranges import Ranges
@@ -87,7 +88,13 @@ class Batch:
 
 
 def actor_net(
-    group: ObsGroup, s: PPOSettings, outputs: int, mirror: Mirror | None, rng: torch.Generator, last: float = 0.01
+    group: ObsGroup,
+    s: PPOSettings,
+    outputs: int,
+    mirror: Mirror | None,
+    rng: torch.Generator,
+    last: float = 0.01,
+    estimates: int = 0,
 ) -> Actor:
     """The actor's net: an MLP on its observation, or on part of that and a latent of the rest; `last` as mlp has it."""
     if s.encoder == "none":
@@ -101,9 +108,19 @@ def actor_net(
         if not at:
             raise SurefootError("encoder: e: the actor does not observe e; add --obs.also e")
         reads, keeps, kind = everything[-1, at[0]], np.delete(everything, at[0], 1).ravel(), "mlp"
-    encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng)
-    body = mlp(len(keeps) + s.latent, s.hidden, outputs, s.activation, last, rng)
+    encoder = Encoder(kind, reads, group.history, s.latent, s.activation, rng, estimates=estimates)
+    body = mlp(len(keeps) + encoder.out.out_features, s.hidden, outputs, s.activation, last, rng)
     return Actor(body, mirror, encoder, keeps, s.activation)
+
+
+def truth_columns(critic: ObsGroup, names: Sequence[str]) -> list[int]:
+    """Where in the critic's observation the newest of what an encoder estimates is."""
+    at = {t.name: columns for t, columns in zip(critic.terms, critic.columns)}
+    for name in names:
+        if name not in at:
+            raise unknown("observation term", name, at, "estimate: the critic")
+    first = (critic.history - 1) * critic.frame
+    return [first + i for name in names for i in range(at[name].start, at[name].stop)]
 
 
 class PPO(PolicyLearner):
@@ -144,7 +161,8 @@ class PPO(PolicyLearner):
             else Gaussian(len(task.action.names), s.spread[0], s.spread[2], s.spread[1])
         )
         last = 0.01 if self.upon is None else 0.0
-        self.actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last)
+        self.truth = truth_columns(task.observations["critic"], s.estimate)
+        self.actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last, len(self.truth))
         self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
         self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
         self.see_critic = Normaliser(dims["critic"])
@@ -154,7 +172,13 @@ class PPO(PolicyLearner):
             "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
         })  # fmt: skip
         self.learned = list(self.modules.parameters())
-        self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
+        estimates = self.actor.encoder is not None and len(self.truth) > 0
+        own = (
+            {id(p) for p in self.actor.encoder.parameters()} if estimates and self.actor.encoder is not None else set()
+        )
+        self.apart = [[p for p in self.learned if (id(p) in own) == estimating] for estimating in (False, True)]
+        """what PPO moves, and what learns to estimate: at its own rate, with its own largest gradient"""
+        self.optimiser = torch.optim.Adam([{"params": some} for some in self.apart if some], self.lr, fused=True)
 
     def iterate(self) -> dict[str, float]:
         """One batch and its gradient steps; returns what to log."""
@@ -268,7 +292,8 @@ class PPO(PolicyLearner):
                 )
         else:
             self.rejected = 0
-        return dict(zip(("policy_loss", "value_loss", "entropy", "kl"), mean.tolist())) | {"rejected": self.rejected}
+        names = ("policy_loss", "value_loss", "entropy", *(["estimate_loss"] if len(self.truth) else []), "kl")
+        return dict(zip(names, mean.tolist())) | {"rejected": self.rejected}
 
     def _minibatches(self, r: Batch, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
         s = self.settings
@@ -287,7 +312,8 @@ class PPO(PolicyLearner):
         found = self.chunks.each(lambda part: self._gradient(part, len(part[0]) / len(valid), old_log_sd), parts)
         for p, gradient in zip(self.learned, added(gradients for gradients, _ in found)):
             p.grad = gradient
-        torch.nn.utils.clip_grad_norm_(self.learned, self.settings.clip_gradient)
+        for some in self.apart:
+            torch.nn.utils.clip_grad_norm_(some, self.settings.clip_gradient)
         losses = torch.stack([part for _, part in found]).sum(0)
         self._pace(float(losses[-1]))
         self.optimiser.step()
@@ -309,10 +335,14 @@ class PPO(PolicyLearner):
         loss = s.value * value_loss
         if not self.waits:
             loss = loss + policy_loss - s.entropy * entropy
+        known = []
+        if self.actor.encoder is not None and len(self.truth):
+            known = [(unlikely(self.actor.encoder(obs), critic_obs[:, self.truth]) * weight).sum()]
+            loss = loss + known[0]
         gradients = torch.autograd.grad(loss, self.learned, allow_unused=True)
         with torch.no_grad():
             kl = (self.head.kl(old, old_log_sd, out) * weight).sum()
-        return gradients, torch.stack([policy_loss, value_loss, entropy, kl]).detach()
+        return gradients, torch.stack([policy_loss, value_loss, entropy, *known, kl]).detach()
 
     @property
     def waits(self) -> bool:
@@ -332,13 +362,17 @@ class PPO(PolicyLearner):
                 self.lr = max(min(1e-5, s.lr), self.lr / 1.5)
             elif 0 <= kl < wanted / 2:
                 self.lr = min(max(1e-2, s.lr), self.lr * 1.5)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.lr
+        self.optimiser.param_groups[0]["lr"] = self.lr
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The actor as a policy."""
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
         actor = deepcopy(self.actor)  # learning goes on
+        if actor.encoder is not None and len(self.truth):
+            scale = torch.from_numpy(self.env.task.observations["critic"].scales)[self.truth]
+            actor.encoder.unit.copy_(
+                torch.stack([self.see_critic.mean[self.truth], self.see_critic.sd[self.truth]]) / scale
+            )
         if self.upon is None:
             return PolicyNet(contract, actor, scales)
         return PolicyNet(contract, actor, scales, self.upon.base.net, self.upon.settings.scale)

@@ -122,6 +122,8 @@ class PPOSettings(Batched):
     """actor: none; or a latent encodes the privileged e (`--obs.also e`), or the history (conv, gru)"""
     latent: int = 8
     """size of an encoder's latent"""
+    estimate: tuple[str, ...] = ()
+    """the critic's terms, such as base_lin_vel, that the encoder (conv, gru) learns to estimate, with their variance, in place of a latent"""
     spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
     """standard deviation of the actions: least, at the start, largest"""
     symmetric: bool = True
@@ -142,6 +144,10 @@ class PPOSettings(Batched):
                 raise SurefootError(f"{name}: expected more than 0: nothing would be learned")
         if not self.hidden or min(self.hidden) < 1:
             raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
+        if self.estimate and self.encoder not in ("conv", "gru"):
+            raise SurefootError(
+                f"estimate: expected an encoder of the history (--encoder conv or gru), found {self.encoder}"
+            )
         low, start, high = self.spread
         if not 0 < low < start < high:
             raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")

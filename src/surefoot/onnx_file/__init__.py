@@ -59,9 +59,13 @@ class Graph:
 
 def read(path: Path, given: str = "", wanted: str = "") -> Graph:
     """The net in a file; `given` and `wanted` name its input and output where it has several."""
-    path = Path(path)
-    model, graph = _opened(files.read_bytes(path, LARGEST), str(path), given, wanted)
-    answered = _trial(_batched(model, graph.names), (graph.width, graph.wide, graph.names[1]), str(path))
+    return graph_in(files.read_bytes(Path(path), LARGEST), str(path), given, wanted)
+
+
+def graph_in(data: bytes, where: str, given: str = "", wanted: str = "") -> Graph:
+    """The net in the bytes of a file; `where` it is from begins every error."""
+    model, graph = _opened(data, where, given, wanted)
+    answered = _trial(_batched(model, graph.names), (graph.width, graph.wide, graph.names[1]), where)
     alone = replace(graph, session=_session(model.SerializeToString()), rows=True)
     if 3 not in answered:
         return alone

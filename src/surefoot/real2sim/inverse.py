@@ -62,13 +62,13 @@ def _stretch(world: Engine, log: Log, e: np.ndarray, rows: np.ndarray, width: in
         v[:, speeds], a[:, speeds] = filtered(q[:, places], 1), filtered(q[:, places], 2)
     q[:, places] = filtered(q[:, places], 0)
     given = filtered(given, 0)
-    return torques(world, e, q, v, a, given), given
+    return torques(world, e, q, v, a), given
 
 
-def torques(world: Engine, e: np.ndarray, q: np.ndarray, v: np.ndarray, a: np.ndarray, motor: np.ndarray) -> np.ndarray:
+def torques(world: Engine, e: np.ndarray, q: np.ndarray, v: np.ndarray, a: np.ndarray) -> np.ndarray:
     """(T, nv) torque of the motors at states q (T, nq), v and accelerations a (T, nv).
 
-    `motor` (T, nv), the measured one, is what loads gears whose friction has a law.
+    Gears whose friction has a law carry what moves the links: M a + c without the rotors' part.
     """
     one = sized(world, 1)
     assert isinstance(one, Engine)
@@ -77,12 +77,11 @@ def torques(world: Engine, e: np.ndarray, q: np.ndarray, v: np.ndarray, a: np.nd
     data, found = mujoco.MjData(model), np.empty_like(a)
     for k in range(len(q)):
         data.qpos, data.qvel, data.qacc = q[k], v[k], a[k]
-        if one.friction and one.loss is not None:
-            mujoco.mj_fwdPosition(model, data)
-            mujoco.mj_fwdVelocity(model, data)
-            model.dof_frictionloss[:] = one.friction(
-                one.loss, e[None], v[k : k + 1], motor[k : k + 1], data.qfrc_bias[None]
-            )[0]
+        if one.rubbing:
+            model.dof_frictionloss[:] = 0.0
+            mujoco.mj_inverse(model, data)
+            gear = (data.qfrc_inverse + data.qfrc_damper - model.dof_armature * a[k])[None]
+            model.dof_frictionloss[:] = one.rubbing.law(one.rubbing.loss0, e[None], v[k : k + 1], gear, v[k : k + 1])[0]
         mujoco.mj_inverse(model, data)
         found[k] = data.qfrc_inverse
     return found - one.offset(e[None])

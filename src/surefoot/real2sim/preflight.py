@@ -29,7 +29,8 @@ from surefoot.real2sim.signals import (
     names_in,
     refuse_empty,
 )
-from surefoot.real2sim.streams import GAIN, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.real2sim.streams import FINEST, GAIN, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.layout import model_of
 from surefoot.verdict import Check, Verdict
 from surefoot.world import Motion, Start, World
@@ -46,9 +47,12 @@ UNMOVED = 1e-4  # rad, m, ...: below an encoder's resolution
 NEAR = 0.9  # of what the best edit explains: another that explains as much is reported with it
 FARTHEST = 0.5  # rad: the largest plausible offset
 ONCE = 64  # edits in one rollout
+SCREEN = 3  # pieces on whose first half every edit is tried first
+HOPELESS = 1.05  # times the error without an edit, on those: such an edit is not tried on all pieces
+BEST = 3  # of each check, by those pieces: tried on all in any case
 
 
-def preflight(world: World, log: Log) -> Verdict:
+def preflight(world: World, log: Log, watch: Watch = unwatched) -> Verdict:
     """The checks of a log, failed ones first; passes when all hold."""
     for name in JOINTS:
         if name in log.columns:
@@ -56,7 +60,7 @@ def preflight(world: World, log: Log) -> Verdict:
     first = [*standing(world, log), *stamps(log), *attitude(world, log), *speeds(world, log)]
     unchecked, edits, offsets = _why_not(world, log), list[Check](), dict[str, float]()
     if not unchecked and all(c.holds for c in first if c.name in STANDING):  # else edits mean nothing
-        edits, offsets, unchecked = _edits(case(world, log))
+        edits, offsets, unchecked = _edits(case(world, log), watch)
     checks = [*first, *edits, *_limits(world, log, offsets)]  # prediction is stronger evidence than a range
     bad = [c for c in checks if not c.holds]
     next_ = "correct the mapping: " + bad[0].evidence if bad else ""
@@ -130,7 +134,7 @@ def _limits(world: World, log: Log, offsets: dict[str, float]) -> Iterator[Check
             yield Check(f"range of {layout.joints[j]}", over, margin, over <= margin, words, unit="rad")
 
 
-def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
+def _edits(case: Case, watch: Watch) -> tuple[list[Check], dict[str, float], str]:
     """What each edit explains, joint offsets that explain most, and a warning where the model predicts too badly."""
     world, log = case.world, case.log
     longest = min(SECONDS, stable_length(world, log, world.params.nominal, SECONDS, grown=2.0))
@@ -138,10 +142,16 @@ def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
     pieces = windows(world, log, length, _stride(log, length), case.signals)
     pieces = replace(pieces, signals=tuple(_circled(log, s) for s in pieces.signals))
     faults, main = list(possible_faults(case)), _columns(case)
-    tried = [PLAIN, *(f for f in faults if not f.guesses)]
+    cost = lambda x: float(x[..., main].sum())  # noqa: E731
+    few = np.unique(np.linspace(0, len(pieces) - 1, SCREEN).round().astype(int))
+    watch(Progress("predicting with each fault", 0.1))
+    tried = _likely(case, pieces, [f for f in faults if not f.guesses], few)
+    watch(Progress("predicting with each fault", 0.6))
     errors = _errors(case, pieces, tried)  # (faults, pieces, columns)
     probes = [f for f in faults if f.guesses]
-    cost = lambda x: float(x[..., main].sum())  # noqa: E731
+    guesses = [PLAIN, *(f.at(g) for f in probes for g in f.guesses)]
+    plain, *rough = (cost(x) for x in _errors(case, pieces, guesses, few))
+    probes = _steepest(probes, np.reshape(rough, (-1, 2)), plain)
     probed = np.array([cost(x) for x in _errors(case, pieces, [f.at(g) for f in probes for g in f.guesses])])
     again = [*_offsets(probes, probed.reshape(-1, 2), cost(errors[0])), *_twins(case, tried, errors)]
     if again:
@@ -153,6 +163,27 @@ def _edits(case: Case) -> tuple[list[Check], dict[str, float], str]:
     lost = (f"the model predicts {' and '.join(_main(case.signals))} worse than a constant would, under every "
             "edit: it can hardly judge this log") if best > still else ""  # fmt: skip
     return *_reported(found, case.names), lost
+
+
+def _likely(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray) -> list[Fault]:
+    """No fault, and those worth trying on all pieces: on a few of them not much worse than none, or the best of its check."""
+    rough = _errors(case, pieces, [PLAIN, *faults], few)
+    kept, kinds = {0}, dict[str, list[tuple[float, int]]]()
+    for k, fault in enumerate(faults, 1):
+        at = _columns(case, fault)
+        ratio = float(rough[k][:, at].sum()) / max(float(rough[0][:, at].sum()), FINEST**2)
+        usual = fault.rows and _allowed(case, fault)  # the delays that others are compared with
+        kept |= {k} if ratio < HOPELESS**2 or usual else set()
+        kinds.setdefault(_called(fault), []).append((float(rough[k][:, _columns(case)].sum()), k))
+    kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
+    return [[PLAIN, *faults][k] for k in sorted(kept)]
+
+
+def _steepest(probes: list[Fault], cost: np.ndarray, plain: float) -> list[Fault]:
+    """The offsets that would lower the cost most, by the parabola through its values at -OFFSET, 0 and OFFSET."""
+    bend = np.maximum(cost.sum(1) - 2 * plain, 1e-12)
+    falls = np.square(cost[:, 0] - cost[:, 1]) / bend
+    return [probes[i] for i in sorted(np.argsort(-falls)[:BEST])]
 
 
 def _circled(log: Log, signal: Signal) -> Signal:
@@ -258,13 +289,15 @@ def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault
     yield from (twin for _, twin in sorted(found, key=lambda f: -f[0])[:PIECES])
 
 
-def _errors(case: Case, pieces: Windows, faults: list[Fault]) -> np.ndarray:
-    """(faults, w, columns) mean square error of each piece under each fault, many in one rollout."""
+def _errors(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray | None = None) -> np.ndarray:
+    """(faults, w, columns) mean square error of each piece under each fault, many in one rollout; or of half of a few."""
     if len(faults) > ONCE:
-        return np.concatenate([_errors(case, pieces, faults[i : i + ONCE]) for i in range(0, len(faults), ONCE)])
+        return np.concatenate([_errors(case, pieces, faults[i : i + ONCE], few) for i in range(0, len(faults), ONCE)])
+    whole, pieces = pieces, pieces if few is None else _halves(pieces, few)
     if not faults:
         return np.zeros((0, len(pieces), _width(case)))
-    each = [_piece(case, pieces, edited(case, x)) for x in faults]
+    each = [_piece(case, whole, edited(case, x)) for x in faults]
+    each = each if few is None else [_halves(x, few) for x in each]
     join = lambda read: np.concatenate([read(x) for x in each])  # noqa: E731
     act = None if pieces.start.act is None else join(lambda x: x.start.act)
     start = Start(join(lambda x: x.start.q), join(lambda x: x.start.v), join(lambda x: x.start.u), act)
@@ -283,6 +316,12 @@ def _piece(case: Case, pieces: Windows, log: Log) -> Windows:
     """The same rows of an edited log."""
     found = windows(case.world, log, pieces.length, _stride(log, pieces.length), case.signals)
     return replace(found, signals=pieces.signals)
+
+
+def _halves(pieces: Windows, few: np.ndarray) -> Windows:
+    """The first half of some pieces."""
+    some, length = pieces.some(few), max(2, pieces.length // 2)
+    return replace(some, length=length, u=some.u[:, :length])
 
 
 def _stride(log: Log, length: int) -> int:

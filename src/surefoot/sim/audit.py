@@ -141,7 +141,8 @@ def unknowns(model: mujoco.MjModel) -> Params:
         rows.append(Param("strength", "strength", 1.0, 0.8, 1.2, about="every actuator's force, as a multiple"))
     if model.nu and all(model.actuator(i).name for i in range(model.nu)):
         rows.append(Param("latency", "action_delay", 0.0, 0.0, 0.04, op="set", unit="s", about="from command to motor"))
-    touching = [model.geom(i).name for i in np.flatnonzero(model.geom_contype | model.geom_conaffinity)]
+    paired = np.isin(np.arange(model.ngeom), [*model.pair_geom1, *model.pair_geom2])
+    touching = [model.geom(i).name for i in np.flatnonzero(model.geom_contype | model.geom_conaffinity | paired)]
     surfaces, about = "|".join(re.escape(n) for n in touching if n), "every surface's sliding friction, as a multiple"
     if surfaces:
         rows.append(Param("friction", "friction", 1.0, 0.4, 1.5, surfaces, log=True, about=about))

@@ -17,6 +17,7 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
+from surefoot.sim.friction import Rubbing
 from surefoot.sim.integrator import Makes
 from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
 from surefoot.sim.offset import Offset
@@ -109,7 +110,7 @@ class Engine(World):
             names.add("sensor_delay")  # set aside while a reset reads its first values
         self.fields: Rows = {f: self.batch.expand(f) for f in sorted(names)}
         self.nominal: Rows = {f: rows[:1].copy() for f, rows in self.fields.items()}
-        self.loss = self.fields["dof_frictionloss"].copy() if self.friction else None  # before the law adds to it
+        self.rubbing = Rubbing(self.friction, self.batch, self.fields, model.dof_armature) if self.friction else None
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
         self.mover = law.makes(model, self.fields, n) if law.makes else None
         self.senses = model.nsensor > 0
@@ -126,6 +127,7 @@ class Engine(World):
         )
         self.batch.reset(stage=mujoco.mjtStage.mjSTAGE_NONE)
         self.blank = self.batch.state[0].copy()
+        self.awake: np.ndarray | None = None  # simulations to advance; None: all
         self.warned, self.stopped, self.diverged = np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool)
         self.state = self._views()
         self.held: dict[tuple[str, ...], np.ndarray] = {}  # names of bodies -> the model's numbers of them
@@ -175,6 +177,8 @@ class Engine(World):
             self._remember_controls(ids)
         if self.senses:
             self._sense(ids)
+        if self.rubbing:
+            self.rubbing.begin(x.e, x.v, ids)
         if self.mover is not None:
             self.mover.begin(ids)
         if self.senses:
@@ -192,6 +196,8 @@ class Engine(World):
 
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.state.q[:], self.state.v[:] = q, v
+        if self.rubbing:
+            self.rubbing.begin(self.state.e, self.state.v, np.arange(self.n))
         self.recent.restart()
 
     def _clear(self, ids: np.ndarray) -> None:
@@ -213,8 +219,8 @@ class Engine(World):
             write(rows, self.state.e[ids, i])
         for f, value in rows.items():
             self.fields[f][ids] = value
-        if self.loss is not None:
-            self.loss[ids] = self.fields["dof_frictionloss"][ids]
+        if self.rubbing:
+            self.rubbing.loss0[ids] = self.fields["dof_frictionloss"][ids]
         if self.derives:
             self.batch.set_const(ids)
 
@@ -248,11 +254,11 @@ class Engine(World):
                 self.applied[:] += self.offset(self.state.e)
         held = self._hold(u, chance)
         self.state.u[:] = u
-        if self.friction and self.loss is not None:
-            motor, bias = self.batch.bind("qfrc_actuator"), self.batch.bind("qfrc_bias")
-            self.fields["dof_frictionloss"][:] = self.friction(self.loss, self.state.e, self.state.v, motor, bias)
         self.recent.keep(self.state.wrench if held else None)
         self.v_before = self.state.v.copy() if self.explicit else None
+
+    def rest(self, ids: np.ndarray) -> None:
+        self.awake = np.setdiff1d(np.arange(self.n), ids) if len(ids) else None
 
     def advance(self) -> None:
         """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
@@ -290,10 +296,16 @@ class Engine(World):
             self.readings[:] = self.raw
 
     def _mujoco(self, steps: int) -> None:
-        try:
-            self.batch.step(nstep=steps)
-        except SimulationError as error:  # the others ran on
-            self.diverged[error.ids] = True
+        count = steps if self.rubbing is None else 1
+        for _ in range(steps // count):
+            if self.rubbing:
+                self.rubbing.write(self.state.e, self.state.v)
+            try:
+                self.batch.step(self.awake, nstep=count)
+            except SimulationError as error:  # the others ran on
+                self.diverged[error.ids] = True
+            if self.rubbing:
+                self.rubbing.read(self.state.v)
 
     def with_(self, n: int, terms: tuple[Term, ...] | None = None) -> "Engine":
         terms = self.terms if terms is None else terms
@@ -366,6 +378,8 @@ class Engine(World):
         if self.mover is not None:
             self.mover.begin(np.arange(self.n))  # what it remembers of its contacts is not kept, so it must not count
         memory = {f"memory{k}": a.copy() for k, a in enumerate(self.state.memory.values())}
+        if self.rubbing:
+            memory |= {"gear": self.rubbing.gear.copy(), "toward": self.rubbing.toward.copy()}
         return {"state": self.batch.state.copy(), "e": self.state.e.copy()} | memory
 
     def load(self, saved: Mapping[str, np.ndarray]) -> None:
@@ -377,6 +391,8 @@ class Engine(World):
         self.batch.state[:] = saved["state"]
         for k, memory in enumerate(self.state.memory.values()):
             memory[:] = saved[f"memory{k}"]
+        if self.rubbing:
+            self.rubbing.gear[:], self.rubbing.toward[:] = saved["gear"], saved["toward"]
         if self.mover is not None:
             self.mover.begin(everyone)
         self.recent.restart()

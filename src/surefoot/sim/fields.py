@@ -6,7 +6,7 @@ shape, denser), a position servo's bias follows its gain. A Param's op combines 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mujoco
 import numpy as np
@@ -87,6 +87,29 @@ def force_limit(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None
     high = combine(rows["actuator_forcerange"][:, ids, 1], value, op)
     rows["actuator_forcerange"][:, ids, 1] = high
     rows["actuator_forcerange"][:, ids, 0] = -high
+
+
+def paired_friction(pairs: np.ndarray) -> Write:
+    """Sliding friction of geoms, and of the contact pairs with one of them, which have their own."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        column("geom_friction", 0)(rows, ids, value, op)
+        old = rows["pair_friction"][:, pairs, :2]
+        rows["pair_friction"][:, pairs, :2] = combine(old, value[..., None], op)
+
+    return write
+
+
+def joint_force_limit(joints: np.ndarray, gear: np.ndarray) -> Write:
+    """Largest force of actuators, and of all actuators on a joint (`actuatorfrcrange`), where the joint limits it."""
+
+    def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+        force_limit(rows, ids, value, op)
+        high = combine(rows["jnt_actfrcrange"][:, joints, 1], value if op == "scale" else value * gear, op)
+        rows["jnt_actfrcrange"][:, joints, 1] = high
+        rows["jnt_actfrcrange"][:, joints, 0] = -high
+
+    return write
 
 
 def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
@@ -348,7 +371,21 @@ def writer(model: mujoco.MjModel, param: Param) -> Writer:
         free = [names[i] for i in ids if not model.jnt_limited[i]]
         raise SurefootError(f"{where}: target {param.target}: expected joints with a range, {', '.join(free)} has none")
     _check_buffers(model, param, np.array(ids))
-    return Writer(param, target, np.array(ids))
+    return Writer(param, _in_model(model, param.target, target, np.array(ids)), np.array(ids))
+
+
+def _in_model(model: mujoco.MjModel, name: str, target: Target, ids: np.ndarray) -> Target:
+    """With the further fields in which this model has the quantity: friction of contact pairs, force limits of joints."""
+    if name == "friction":
+        pairs = np.flatnonzero(np.isin(model.pair_geom1, ids) | np.isin(model.pair_geom2, ids))
+        return replace(target, fields=("geom_friction", "pair_friction"), write=paired_friction(pairs)) if len(pairs) else target  # fmt: skip
+    if name == "force_limit":
+        on_joint = [i for i in ids if model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_JOINT]
+        gear = {int(model.actuator_trnid[i, 0]): abs(float(model.actuator_gear[i, 0])) for i in on_joint}
+        joints = [j for j in gear if model.jnt_actfrclimited[j]]
+        write = joint_force_limit(np.array(joints, int), np.array([gear[j] for j in joints]))
+        return replace(target, fields=(*target.fields, "jnt_actfrcrange"), write=write) if joints else target
+    return target
 
 
 def _dofs(model: mujoco.MjModel, joints: list[int], target: str) -> list[int]:

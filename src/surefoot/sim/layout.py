@@ -82,18 +82,21 @@ def drives_of(model: mujoco.MjModel) -> tuple[Drive, ...]:
         if on_joint and m.jnt_type[j] in (HINGE, SLIDE):
             kp, kd = (-m.actuator_biasprm[i, 1:3]).tolist() if m.actuator_biastype[i] == AFFINE else (0.0, 0.0)
             servo = bool(kp > 0 and kp == m.actuator_gainprm[i, 0])
-            gear, dof, limit = float(m.actuator_gear[i, 0]), int(m.jnt_dofadr[j]), _limit(m, i, k, servo)
+            gear, dof, limit = float(m.actuator_gear[i, 0]), int(m.jnt_dofadr[j]), _limit(m, i, j, servo)
             found.append(Drive(m.actuator(i).name, i, k, m.joint(j).name, dof, gear, limit, servo, kp, kd))
     return tuple(found)
 
 
-def _limit(m: mujoco.MjModel, i: int, k: int, servo: bool) -> float | None:
-    """Largest force of actuator i, whose control is k."""
+def _limit(m: mujoco.MjModel, i: int, j: int, servo: bool) -> float | None:
+    """Largest force of actuator i on joint j: its own limit, a motor's control at its end, or the joint's `actuatorfrcrange`."""
+    found, k, gear = list[float](), int(m.actuator_ctrladr[i]), abs(float(m.actuator_gear[i, 0]))
     if m.actuator_forcelimited[i]:
-        return float(np.abs(m.actuator_forcerange[i]).max())
-    if servo or not m.actuator_ctrllimited[k]:
-        return None
-    return float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0]))
+        found.append(float(np.abs(m.actuator_forcerange[i]).max()))
+    elif not servo and m.actuator_ctrllimited[k]:
+        found.append(float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0])))
+    if m.jnt_actfrclimited[j] and gear:
+        found.append(float(np.abs(m.jnt_actfrcrange[j]).max()) / gear)
+    return min(found, default=None)
 
 
 def _sensors(model: mujoco.MjModel, joints: list[int]) -> dict[str, str]:

@@ -49,8 +49,8 @@ class SimulatedRobot:
         world = reality.world(task, torque=True)
         world.sense_after_step = True  # else readings of its joints would be a timestep older than its base's
         own, e = quiet(task)
-        self._env = Env(_driven(own, drive), world, point(task.params, reality.values(task, e)), seed)
-        self._columns = _Columns(Plain(model_of(world)))
+        self._env = Env(driven(own, drive), world, point(task.params, reality.values(task, e)), seed)
+        self._columns = LogColumns(Plain(model_of(world)))
         self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation
         self._rows: list[dict[str, Any]] = []
@@ -123,7 +123,7 @@ class SimulatedRobot:
         return found | ({"command": self._env.command[0].copy()} if self._env.command.shape[1] else {})
 
 
-class _Columns:
+class LogColumns:
     """The log's columns of a model: from its sensors where it has one, else from the state as it is sensed."""
 
     def __init__(self, plain: Plain):
@@ -167,7 +167,7 @@ def _place(plain: Plain, j: int, kind: mujoco.mjtSensor, address: int) -> tuple[
     return (plain.model.sensor(own[0]).name if own else "", address)
 
 
-def _driven(task: Task, drive: str) -> Task:
+def driven(task: Task, drive: str) -> Task:
     """The task as it is driven: by its actions, or by controls, when nothing ends it."""
     if drive == "action":
         return task

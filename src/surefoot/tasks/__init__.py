@@ -11,6 +11,7 @@ from surefoot.belief import Belief, Box, point
 from surefoot.contract import Contract
 from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
+from surefoot.estimate.kinds import terms_of
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
 from surefoot.sim import engines
@@ -24,6 +25,7 @@ from surefoot.task import Task, memory
 from surefoot.tasks.build.hover import Flyer, hover
 from surefoot.tasks.build.legged import Joint, Legged
 from surefoot.tasks.build.reach import Arm, reach
+from surefoot.tasks.build.track import track
 from surefoot.tasks.build.velocity import velocity
 from surefoot.tasks.known import recall
 from surefoot.tasks.registry import is_reference, named, names, resolve
@@ -33,7 +35,7 @@ from surefoot.world import Term
 
 __all__ = [
     "Arm", "Flyer", "Foot", "Joint", "Legged", "ObsOverride", "Rotor", "Timing", "hover", "is_reference", "named", "names",
-    "reach", "resolve", "velocity",
+    "reach", "resolve", "track", "velocity",
 ]  # fmt: skip
 
 
@@ -82,14 +84,26 @@ def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int 
     A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
     """
     known = {t.name: t for t in memory(len(task.action.names))}
+    known |= {} if task.estimator is None else terms_of(task.estimator)
     known |= {t.name: t for group in reversed(list(task.observations.values())) for t in group.terms}
     for name in names:
         if name not in known:
             raise unknown("observation term", name, known, f"task {task.name}")
     if not 1 <= history <= MOST:
         raise SurefootError(f"history: expected 1 to {MOST} frames, found {history}")
-    actor = ObsGroup(tuple(known[name] for name in names), history)
-    return replace(task, observations={**task.observations, "actor": actor}, trial=trial)
+    terms = tuple(known[name] for name in names)
+    asks = any(t.formula is not None and t.formula.estimate for t in terms)
+    actor = ObsGroup(terms, history, estimator=task.estimator if asks else None)
+    others = {g: _without_estimates(group, actor) for g, group in task.observations.items()}
+    return replace(task, observations={**others, "actor": actor}, trial=trial)
+
+
+def _without_estimates(group: ObsGroup, actor: ObsGroup) -> ObsGroup:
+    """A group whose estimates are those that the actor has: nobody else asks the estimator."""
+    kept = tuple(
+        t for t in group.terms if t.formula is None or not t.formula.estimate or t.formula.estimate in actor.estimates
+    )
+    return group if len(kept) == len(group.terms) else replace(group, terms=kept, estimator=None)
 
 
 def for_contract(task: Task, contract: Contract) -> Task:

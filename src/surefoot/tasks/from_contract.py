@@ -75,11 +75,10 @@ class Fitted:
 
     @cached_property
     def standing(self) -> tuple[np.ndarray, np.ndarray]:
-        """q and u at home: of the keyframe called home, or the first, or as the model begins."""
+        """q and u at home: of the keyframe with the joints nearest to it, or as the model begins."""
         m = self.model
-        names = [m.key(i).name for i in range(m.nkey)]
-        k = names.index("home") if "home" in names else 0
-        q, u = (m.key_qpos[k].copy(), m.key_ctrl[k].copy()) if m.nkey else (m.qpos0.copy(), np.zeros(m.nu))
+        k = nearest_key(m, self.contract)
+        q, u = (m.qpos0.copy(), np.zeros(m.nu)) if k is None else (m.key_qpos[k].copy(), m.key_ctrl[k].copy())
         q[self.joints()[0]] = self.contract.home
         u[self.actuators] = self.contract.action.offset
         if not m.nkey:
@@ -87,9 +86,19 @@ class Fitted:
         return q, u
 
 
+def nearest_key(m: mujoco.MjModel, contract: Contract) -> int | None:
+    """The keyframe whose joints are nearest to the contract's home; of equal ones that called home, or the first."""
+    if not m.nkey:
+        return None
+    at = [int(m.jnt_qposadr[m.joint(j).id]) for j in contract.joints]
+    off = np.abs(m.key_qpos[:, at] - contract.home).max(1).round(6)
+    return min(range(m.nkey), key=lambda k: (off[k], m.key(k).name != "home"))
+
+
 def motors(path: Path) -> list[str]:
-    """The driven joints of a model, in the order of its actuators."""
-    return [d.joint for d in Plain(load_robot(Robot.file(path)).model).drives]
+    """The driven joints of a model, in the order of its actuators; of one without actuators, all hinges and slides."""
+    plain = Plain(load_robot(Robot.file(path)).model)
+    return [d.joint for d in plain.drives] or [plain.model.joint(j).name for j in plain.joints]
 
 
 def differences(path: Path, contract: Contract) -> list[str]:
@@ -97,20 +106,32 @@ def differences(path: Path, contract: Contract) -> list[str]:
     model = load_robot(Robot.file(path)).model
     drives = {d.joint: d.number for d in Plain(model).drives}
     ids = [drives[j] for j in contract.joints if j in drives]
-    found = []
+    bare = [j for j in contract.joints if j not in drives]
+    found = (
+        [f"actuators: the model has none on {', '.join(bare)}; servos with the contract's gains are added"]
+        if bare
+        else []
+    )
     for name, column in (("kp", 1), ("kd", 2)):
         own = -model.actuator_biasprm[ids, column]
         if getattr(contract, name) and len(own) == len(contract.joints) and (own > 0).all():
             ratio = np.array(getattr(contract, name)) / own
             if not np.allclose(ratio, 1, atol=0.02):
                 found.append(f"{name}: the contract's are {_span(ratio)} times the model's; the contract's are used")
-    names = [model.key(i).name for i in range(model.nkey)]
-    if "home" in names and len(ids) == len(contract.joints):
+    k = nearest_key(model, contract) if len(ids) == len(contract.joints) else None
+    if k is not None:
         at = [int(model.jnt_qposadr[model.joint(j).id]) for j in contract.joints]
-        off = float(np.abs(model.key_qpos[names.index("home")][at] - contract.home).max())
+        off, name = float(np.abs(model.key_qpos[k][at] - contract.home).max()), model.key(k).name or str(k)
         if off > 0.01:
-            found.append(f"home: the contract's is up to {off:.2f} rad from the model's keyframe home")
+            found.append(f"home: the contract's is up to {off:.2f} rad from the model's keyframe {name}")
     return found
+
+
+def _said_of_bare(model: mujoco.MjModel, joints: list[str]) -> str:
+    free = sum(not model.jnt_actfrclimited[model.joint(j).id] for j in joints)
+    which = joints[0] if len(joints) == 1 else f"{joints[0]} and {len(joints) - 1} more joints"
+    limits = f", {free} of them without a torque limit" if free else ""
+    return f"actuators: the model has none on {which}; servos with the contract's gains are added{limits}"
 
 
 def _span(x: np.ndarray) -> str:
@@ -197,16 +218,27 @@ def _fit(contract: Contract, substeps: int, where: str, spec: mujoco.MjSpec) -> 
     for name in contract.joints:
         if name not in names:
             raise unknown("joint", name, names, f"{where}: joints of the contract")
-        if name not in drives:
-            raise SurefootError(f"{where}: joint {name}: found no actuator that drives it")
     spec.option.timestep = 1 / (contract.rate * substeps)
-    _servos(spec, contract, {k: d.actuator for k, d in drives.items()}, where)
+    driven = {k: d.actuator for k, d in drives.items()}
+    _servos(spec, contract, driven | _added(spec, contract, set(drives), where), where)
     for actuator in spec.actuators if contract.latency else ():
         actuator.delay = contract.latency
         actuator.nsample = max(actuator.nsample, math.ceil(contract.latency / spec.option.timestep - 1e-9) + 1)
     _imu(spec, contract, where)
     if not len(Plain(spec.compile()).touching):
         spec.worldbody.add_geom(name="ground of surefoot", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 0.05])
+
+
+def _added(spec: mujoco.MjSpec, contract: Contract, driven: set[str], where: str) -> dict[str, str]:
+    """Motors on the contract's joints that have none, as models have whose actuators a framework adds: joint -> its name."""
+    bare = [j for j in contract.joints if j not in driven]
+    if bare and not contract.kp:
+        raise SurefootError(
+            f"{where}: joint {bare[0]}: found no actuator that drives it: give kp and kd in the contract"
+        )
+    for joint in bare:
+        spec.add_actuator(name=f"servo of {joint}", target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+    return {joint: f"servo of {joint}" for joint in bare}
 
 
 def _servos(spec: mujoco.MjSpec, contract: Contract, drives: dict[str, str], where: str) -> None:
@@ -245,7 +277,10 @@ def _lift(m: mujoco.MjModel, q: np.ndarray) -> float:
     data = mujoco.MjData(m)
     data.qpos[:] = q
     mujoco.mj_kinematics(m, data)
-    low = [data.geom_xpos[g][2] - m.geom_rbound[g] for g in range(m.ngeom) if m.body_weldid[m.geom_bodyid[g]]]
+    low = []
+    for g in (int(g) for g in Plain(m).touching if m.body_weldid[m.geom_bodyid[g]]):
+        down = data.geom_xmat[g].reshape(3, 3)[2]  # height of a point of the shape's own frame
+        low.append(data.geom_xpos[g][2] + down @ m.geom_aabb[g, :3] - np.abs(down) @ m.geom_aabb[g, 3:])
     return -min(low, default=0.0)
 
 
@@ -278,7 +313,7 @@ def unknowns(robot: Fitted) -> tuple[Params, dict[str, tuple[float, float]]]:
         (Param("kp", "kp", 1.0, 0.4, 2.0, servos, about="servos' stiffness, as a multiple"), (0.9, 1.1), True),
         (Param("kd", "kd", 1.0, 0.3, 3.0, servos, about="servos' damping, as a multiple"), (0.8, 1.2), (m.actuator_biasprm[driven, 2] < 0).all()),
         (Param("joint_damping", "damping", 1.0, 0.3, 3.0, joints, about="joints' damping, as a multiple"), (0.8, 1.2), (m.dof_damping[dofs] > 0).any()),
-        (Param("torque_limit", "force_limit", 1.0, 0.4, 1.2, servos, about="largest torque, as a multiple"), (0.9, 1.0), m.actuator_forcelimited[driven].all()),
+        (Param("torque_limit", "force_limit", 1.0, 0.4, 1.2, servos, about="largest torque, as a multiple"), (0.9, 1.0), all(d.limit is not None for d in plain.drives if d.number in driven)),
         (Param("armature", "armature", 1.0, 0.4, 2.5, joints, log=True, about="rotor inertia, as a multiple"), (0.7, 1.4), (m.dof_armature[dofs] > 0).any()),
         (Param("joint_friction", "frictionloss", 1.0, 0.0, 4.0, joints, about="dry joint friction, as a multiple"), (0.5, 1.5), (m.dof_frictionloss[dofs] > 0).any()),
         (Param("latency", "action_delay", latency, 0.0, 0.1 + latency, op="set", unit="s", about="from action to motor"), (latency, latency + 0.01), True),

@@ -1,5 +1,6 @@
 """Golden vectors of a task: some seconds of its nominal robot, without noise, driven by a policy from the start of an episode."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,16 @@ class Recorder:
         """`env` is one simulation of `quiet(task)`."""
         self.group, self.env = task.observations["actor"], env
 
-    def __call__(self, policy: Policy) -> dict[str, Any]:
-        """Observations (T, obs_dim) and the readings they came from, by name."""
-        rows = int(np.clip(NUMBERS // (self.group.dim + self.group.frame), 4, ROWS))
+    def __call__(
+        self, policy: Policy, most: int = ROWS, numbers: int = NUMBERS, also: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Observations (T, obs_dim) and the readings they came from, by name, and `also` further ones; at most `most` periods."""
+        rows = int(np.clip(numbers // (self.group.dim + self.group.frame), 4, most))
         obs, drive = self.env.reset(0)["actor"], Driver(policy, 1)
         rows_obs, seen = [], []
         for _ in range(min(rows, self.env.steps - 1)):
             rows_obs.append(obs[0].copy())
-            seen.append(_readings(self.group, self.env.sensed()))
+            seen.append(_readings(self.group, self.env.sensed(), also))
             step = self.env.step(drive(obs))
             if step.terminated[0] or step.truncated[0]:
                 break
@@ -44,7 +47,7 @@ def recorder(env: Env | Blocks) -> Recorder:
     return Recorder(env.task, Env(task, env.world.with_(1), point(task.params, e)))
 
 
-def _readings(group: ObsGroup, now: Moment) -> dict[str, dict[str, np.ndarray]]:
-    needs = [n for t in group.terms if t.formula is not None for n in t.formula.needs]
+def _readings(group: ObsGroup, now: Moment, also: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:
+    needs = dict.fromkeys([*group.needs, *also])
     raw = {t.name: np.array(t.source(now)[0], float) for t in group.terms if t.formula is None and t.source is not None}
-    return {"readings": {n: np.array(now.reading(n)[0], float) for n in dict.fromkeys(needs)}, "raw": raw}
+    return {"readings": {n: np.array(now.reading(n)[0], float) for n in needs}, "raw": raw}

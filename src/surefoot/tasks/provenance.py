@@ -110,6 +110,7 @@ def _numbers(task: Task, timestep: float) -> dict[str, Any]:
     found |= {k: str(getattr(task, k)) for k in ("reward_floor", "command_every")}  # JSON has no infinity
     found |= {f"weight of reward {k}": float(r.weight) for k, r in task.rewards.items()}
     found |= {"ends when": list(task.ended), "commands": list(task.command_names)}
+    found |= {"reference motion": task.clip.about} if task.clip is not None else {}
     found |= {"action scale": task.action.scale.tolist(), "action offset": task.action.offset.tolist()}
     if isinstance(task.belief, Box):
         found |= {f"range of {p.name}": [a, b] for p, a, b in zip(task.belief.params, task.belief.low.tolist(), task.belief.high.tolist())}  # fmt: skip

@@ -20,6 +20,7 @@ from surefoot.task_check import check_groups
 from surefoot.tasks.ready.arm import arm
 from surefoot.tasks.ready.balance import balance
 from surefoot.tasks.ready.balance_camera import balance_camera
+from surefoot.tasks.ready.course import course
 from surefoot.tasks.ready.hover import hover
 from surefoot.tasks.ready.humanoid import humanoid
 from surefoot.tasks.ready.walk import walk
@@ -32,9 +33,11 @@ READY: dict[str, Callable[[], Task]] = {
     "balance": balance,
     "balance-discrete": partial(balance, discrete=True),
     "balance-camera": balance_camera,
+    "course": course,
     "hover": hover,
     "humanoid": humanoid,
     "walk": walk,
+    "walk-estimate": partial(walk, estimate=True),
     "walk-rough": partial(walk, rough=True),
 }
 

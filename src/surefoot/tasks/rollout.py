@@ -90,6 +90,23 @@ def evaluate(
     return trials(policy, env, watch, e)[-1]
 
 
+def all_succeed(policy: Policy, env: Env) -> bool:
+    """Whether the first episode of every env succeeds; stops at the first that does not."""
+    obs, drive, ended = env.reset(), Driver(policy, env.n), np.zeros(env.n, bool)
+    for _ in range(env.steps):
+        step = env.step(drive(obs["actor"]))
+        drive.begin(step.final)
+        obs = step.obs
+        if step.episodes is not None:
+            new = ~ended[step.episodes.ids]
+            if not step.episodes.success[new].all():
+                return False
+            ended[step.episodes.ids] = True
+        if ended.all():
+            return True
+    return bool(ended.all())
+
+
 def trials(
     policy: Policy,
     env: Env,
@@ -106,6 +123,7 @@ def trials(
     nth = np.zeros(n, int)  # episodes ended in each env
     obs, drive = env.reset(e=e), Driver(policy, n)
     met = env.world.state.e.copy()
+    over = 0
     for t in range(k * env.steps):
         step = env.step(drive(obs["actor"]))
         drive.begin(step.final)
@@ -124,4 +142,8 @@ def trials(
                     nth[i] = k
         if (nth >= k).all():
             break
+        if (nth >= k).sum() > over:
+            over = int((nth >= k).sum())
+            env.world.rest(np.flatnonzero(nth >= k))
+    env.world.rest(np.zeros(0, int))
     return [Evaluation(*row[:-1], dict(row[-1]), met) for row in zip(returns, success, error, lengths, reasons)]

@@ -55,8 +55,12 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("runs/hover", "runs/hover --record hover.gif --seconds 4"),
         ),
         "export": Verb(
-            "Write a policy as one ONNX file with its contract inside, and check it against the trained net.",
-            ("runs/hover", "runs/hover --best --out hover.onnx"),
+            "Write a bundle for a robot's computer: policy, contract, limits, verdict, golden vectors; all checked.",
+            ("runs/hover", "runs/hover --best --out hover.zip --limit torque=20,power=300"),
+        ),
+        "guard": Verb(
+            "Learn where a policy will fail, and write the safety layers that it wears: recovery, and limits of joints.",
+            ("runs/walk", "runs/arm --speed 4 --out runs/arm/safe"),
         ),
         "cross": Verb(
             "The whole loop: train, try on a hidden robot, diagnose, treat, train again until it works; with a page of evidence.",
@@ -87,6 +91,18 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
     },
     "robot": {
+        "bundle": Verb(
+            "Work out everything in a bundle again; exit code 1 names the file and field that differ.",
+            ("check runs/hover/bundle", "check hover.zip --key key.pub"),
+        ),
+        "robot": Verb(
+            "Simulate a robot in a process of its own, in real time, for `surefoot run` to drive.",
+            ("balance", "hover --reality 3 --latency 0.005 --loss 0.01"),
+        ),
+        "run": Verb(
+            "Run a bundle's policy on a robot, with limiter, watchdog, emergency stop and log; dry unless --live.",
+            ("balance-bundle --link udp://127.0.0.1:9870", "hover.zip --link udp://127.0.0.1:9870 --live --seconds 20"),
+        ),
         "record": Verb(
             "Record a log on a simulated robot with hidden physics, playing a policy, a plan or random controls.",
             ("hover --reality 3 --policy runs/hover", "arm --ingredient stiction=0.5,sensor_noise=0.2 --tell"),

@@ -46,6 +46,18 @@ def _named_belief(task: Task, name: str, watch: Watch, flag: str) -> Belief:
         there = ", ".join(["task", "nominal", "a JSON file", *presets.fitting(task)])
         near = nearest(name, ["task", "nominal", *presets.PRESETS])
         raise SurefootError(f"{flag}: no belief matches '{name}'; there are {there}{near}")
+    return _from_file(task, name)
+
+
+def _from_file(task: Task, name: str) -> Belief:
+    """A belief of the task's own unknowns, or one of a model file's, whose unknowns are found by their address."""
+    data = files.read_json(Path(name))
+    if isinstance(data, dict) and "params" in data:
+        belief = Belief.from_json(data, name)
+        if belief.params.names != task.params.names:
+            from surefoot.tasks.addressed import fit_to
+
+            return fit_to(task, belief, name)
     return Belief.read(name, task.params)
 
 

@@ -132,9 +132,10 @@ def judge(
 
 
 def export(policy: Run | Where, out: Where | None = None, sign: Where | None = None) -> Path:
-    """The policy as one ONNX file with its contract inside, checked against torch on 1024 observations; signed with a key."""
+    """A bundle for a robot's computer (a folder or .zip), or one ONNX file (.onnx), checked against torch; signed with a key."""
     verb = Export(Path(policy), out=None if out is None else Path(out), sign=None if sign is None else Path(sign))
-    return Path(verb.run(unwatched).facts["onnx"])
+    facts = verb.run(unwatched).facts
+    return Path(facts.get("bundle", facts["onnx"]))
 
 
 def rehearse(

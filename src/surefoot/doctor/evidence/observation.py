@@ -89,7 +89,7 @@ def rebuild(contract: Contract, world: World, log: Log) -> Rebuilt:
     action = measured(log, "action").astype(float)
     readings = _readings(contract, world, log, motion, begins)
     group = contract.observation
-    known = [_computable(t, readings) for t in group.terms]
+    known = [all(_computable(x, readings) for x in group.sources(t)) for t in group.terms]
     terms = tuple(t if k else replace(t, source=None) for t, k in zip(group.terms, known))
     raw = replace(group, terms=terms).raw(readings, len(log)).astype(float)
     missing = tuple(t.name for t, at in zip(terms, group.columns) if not np.isfinite(raw[:, at]).any())
@@ -146,8 +146,7 @@ def _readings(contract: Contract, world: World, log: Log, motion: dict[str, np.n
     found = _sensors(world, log, motion, names) | motion
     found |= {"command": measured(log, "command")} if "command" in log.columns else {}
     found |= {reading: found[sensor] for reading, sensor in world.layout.sensors.items() if sensor in found}
-    needs = (name for t in contract.terms if t.formula is not None for name in t.formula.needs)
-    sites = sorted({name for name in needs if "@" in name and name not in found})
+    sites = sorted({name for name in contract.observation.needs if "@" in name and name not in found})
     found |= site_readings(model_of(world), world.layout, motion, names.get("joint_pos", ()), sites)
     return Columns({k: _held(v, begins) for k, v in found.items()} | own, names)
 

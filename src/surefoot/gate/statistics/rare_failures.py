@@ -68,21 +68,35 @@ class _Tried:
 
 
 def search(
-    score: Score, belief: Belief, seed: int, find: int = 100, learn: int = 100, judge: int = 200, level: float = 0.95
+    score: Score,
+    belief: Belief,
+    seed: int,
+    find: int = 100,
+    learn: int = 100,
+    judge: int = 200,
+    level: float = 0.95,
+    drawn: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> Search:
     """Search for worlds where a policy fails: at most `find` episodes to find one, then `learn` and `judge` more.
 
-    If there is none, the remaining episodes are drawn from the belief and bound the failure rate from above.
+    If there is none, the remaining episodes are drawn from the belief and bound the failure rate from above. `drawn`: e,
+    success and margin of worlds that were drawn from the belief before, which the search then need not draw itself: its first
+    two batches are of them, and where it finds no failure, the others bound the rate. It does not learn from the others: with
+    many episodes whose outcome is partly chance, the surrogate would be too sure, and the interval too narrow.
     """
     if find < 2 * BATCH or min(learn, judge) < BATCH or not 0 < level < 1:
         raise SurefootError(f"search: expected find >= {2 * BATCH}, learn and judge >= {BATCH}, level between 0 and 1")
     pool = belief.sample(stream(seed, "worst pool"), POOL)
-    x, rng = _inputs(belief, pool), stream(seed, "worst")
-    tried = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0))
-    used: list[int] = []
+    tried, used, rng = _Tried(np.zeros((0, pool.shape[1])), np.zeros(0, bool), np.zeros(0)), [], stream(seed, "worst")
+    rest = None
+    if drawn is not None and len(drawn[0]) >= 2 * BATCH:
+        first, rest = (tuple(a[part] for a in drawn) for part in (slice(2 * BATCH), slice(2 * BATCH, None)))
+        pool[: 2 * BATCH], used = first[0], list(range(2 * BATCH))
+        tried.add(first[0], lambda _: first[1:])
+    x = _inputs(belief, pool)
     guess, start = _find(score, pool, x[:FEWER], tried, used, find, rng)
     if tried.success.all():
-        return _no_failure(score, belief, tried, learn + judge, level, rng)
+        return _no_failure(score, belief, tried, learn + judge, level, rng, rest)
     for _ in range(max(learn // (2 * BATCH), 1)):
         g, _ = _chances(guess, x[:FEWER], tried)
         _drawn(score, pool, g, tried, used, 2 * BATCH, rng)
@@ -91,6 +105,11 @@ def search(
     fail, chosen = _drawn(score, pool, g, tried, used, judge, rng)
     w = 1.0 / (RHO + (1.0 - RHO) * g[chosen] / G)
     return _result(tried, _estimate(w * fail, level))
+
+
+def without_search(drawn: tuple[np.ndarray, np.ndarray, np.ndarray], rate: Estimate) -> Search:
+    """Of worlds drawn from the belief alone, where those say enough about the rate."""
+    return _result(_Tried(*drawn), rate)
 
 
 def _inputs(belief: Belief, pool: np.ndarray) -> np.ndarray:
@@ -106,8 +125,9 @@ def _find(
     score: Score, pool: np.ndarray, x: np.ndarray, tried: _Tried, used: list[int], most: int, rng: np.random.Generator
 ) -> tuple[Surrogate, np.ndarray]:
     """Episodes until the first failure; those of the first two batches are drawn from the belief."""
-    used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
-    tried.add(pool[used], score)
+    if not used:
+        used += rng.choice(len(x), 2 * BATCH, replace=False).tolist()
+        tried.add(pool[used], score)
     guess, start = fit(x[used], tried.margin)
     while tried.success.all() and len(used) < most:
         chosen = _lowest(guess, x, used, min(BATCH, most - len(used)), rng)
@@ -186,10 +206,17 @@ def _result(tried: _Tried, rate: Estimate) -> Search:
 
 
 def _no_failure(
-    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator
-) -> Search:
+    score: Score, belief: Belief, tried: _Tried, left: int, level: float, rng: np.random.Generator,
+    drawn: tuple[np.ndarray, ...] | None,
+) -> Search:  # fmt: skip
     """Nothing failed: the first episodes, drawn from the belief, and the remaining ones bound the rate."""
-    failed = tried.add(belief.sample(rng, left), score)
-    n, k = left + 2 * BATCH, int(failed.sum())
+    n = 2 * BATCH + left
+    failed = np.zeros(0, bool)
+    if drawn is not None:
+        failed, left = tried.add(drawn[0], lambda _: drawn[1:]), max(left - len(drawn[0]), 0)
+        n = 2 * BATCH + len(drawn[0]) + left
+    if left:
+        failed = np.concatenate([failed, tried.add(belief.sample(rng, left), score)])
+    k = int(failed.sum())
     how = f"drawn from the belief, {k} failures in {n} episodes"
     return _result(tried, Estimate(k / n, *clopper_pearson(k, n, level), n, level, how))

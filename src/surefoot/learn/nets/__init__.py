@@ -17,6 +17,7 @@ from surefoot.task import Mirror
 CLIP = 10.0  # largest magnitude of a normalised observation
 MOST_WEIGHTS = 1 << 27  # of one net: 0.5 GB
 STRIDE = 2  # of an encoder's convolutions
+SURE, UNSURE = -8.0, 4.0  # log variance of an estimate, in units of what it estimates
 
 
 def _tanh(x: Tensor) -> Tensor:
@@ -185,9 +186,14 @@ class Categorical(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Columns `reads` of a normalised observation -> a latent: by an MLP, or by convolutions or a GRU over frames."""
+    """Columns `reads` of a normalised observation -> a latent: by an MLP, or by convolutions or a GRU over frames.
+
+    One that `estimates` k quantities has as its latent their means and log variances, normalised; `unit` takes them to
+    the quantities' own units. It learns from what is true, by maximum likelihood; the actor's gradients stop at it.
+    """
 
     reads: Tensor
+    unit: Tensor
 
     def __init__(
         self,
@@ -198,9 +204,13 @@ class Encoder(nn.Module):
         activation: str,
         seed: torch.Generator,
         width: int = 64,
+        estimates: int = 0,
     ):
         super().__init__()
-        self.kind, self.frames, self.width = kind, frames, width
+        self.kind, self.frames, self.width, self.estimates = kind, frames, width, estimates
+        if estimates:
+            latent = 2 * estimates
+            self.register_buffer("unit", torch.stack([torch.zeros(estimates), torch.ones(estimates)]))
         self.register_buffer("reads", torch.from_numpy(np.asarray(reads, np.int64)))
         self.act = ACTIVATIONS[activation]()
         self.each, self.convs = nn.ModuleList(), nn.ModuleList()
@@ -228,6 +238,17 @@ class Encoder(nn.Module):
                 self.out.weight *= 0.01
 
     def forward(self, z: Tensor) -> Tensor:
+        if not self.estimates:
+            return self._encoded(z)
+        mean, log_var = self._encoded(z).chunk(2, 1)
+        return torch.cat([mean, log_var.clamp(SURE, UNSURE)], 1)
+
+    def in_units(self, latent: Tensor) -> Tensor:
+        """(n, 2 k) estimates and their standard deviations."""
+        mean, log_var = latent.chunk(2, 1)
+        return torch.cat([self.unit[0] + self.unit[1] * mean, self.unit[1] * (0.5 * log_var).exp()], 1)
+
+    def _encoded(self, z: Tensor) -> Tensor:
         x = z[:, self.reads]
         if self.kind != "mlp":
             x = x.reshape(-1, self.frames, len(self.reads) // self.frames)
@@ -283,7 +304,16 @@ class Actor(nn.Module):
 
     def inputs(self, obs: Tensor) -> Tensor:
         """Of the body."""
-        return obs if self.encoder is None else torch.cat([obs[:, self.keeps], self.encoder(obs)], 1)
+        if self.encoder is None:
+            return obs
+        latent = self.encoder(obs)
+        return torch.cat([obs[:, self.keeps], latent.detach() if self.encoder.estimates else latent], 1)
+
+
+def unlikely(latent: Tensor, truth: Tensor) -> Tensor:
+    """(n,) -log N(truth; mean, var), less a constant, of means and log variances side by side."""
+    mean, log_var = latent.chunk(2, 1)
+    return 0.5 * ((truth - mean).square() * (-log_var).exp() + log_var).sum(1)
 
 
 class BoundedActor(nn.Module):

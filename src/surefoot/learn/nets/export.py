@@ -25,7 +25,7 @@ TOLERANCE = 1e-5  # of onnxruntime's answers from torch's, relative to their siz
 
 
 class _Exported(nn.Module):
-    """What the file computes: actions, and the latent where there is an encoder."""
+    """What the file computes: actions, and the latent where there is an encoder, or what it estimates, in units."""
 
     def __init__(self, net: PolicyNet):
         super().__init__()
@@ -33,12 +33,16 @@ class _Exported(nn.Module):
 
     def forward(self, obs: Tensor) -> Any:
         encoder = self.net.actor.encoder
-        return self.net(obs) if encoder is None else (self.net(obs), encoder(self.net.normalised(obs)))
+        if encoder is None:
+            return self.net(obs)
+        latent = encoder(self.net.normalised(obs))
+        return self.net(obs), encoder.in_units(latent) if encoder.estimates else latent
 
 
 def onnx_bytes(net: PolicyNet) -> bytes:
     """A policy as ONNX."""
-    names = ["actions"] + ["latent"] * (net.actor.encoder is not None)
+    encoder = net.actor.encoder
+    names = ["actions"] + ([] if encoder is None else ["estimate" if encoder.estimates else "latent"])
     return to_onnx(_Exported(net), net.contract.obs_dim, names)
 
 

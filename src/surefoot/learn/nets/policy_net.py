@@ -86,7 +86,7 @@ class PolicyNet(nn.Module, Policy):
             "sizes": [linear[0].in_features, *(m.out_features for m in linear)], "activation": a.activation,
             "mirrored": a.mirrored, "scale": self.scale,
             "encoder": None if e is None else {"kind": e.kind, "reads": len(e.reads), "frames": e.frames, "latent": e.out.out_features,
-                                               "width": e.width, "keeps": len(a.keeps)},
+                                               "width": e.width, "keeps": len(a.keeps), "estimates": e.estimates},
         }  # fmt: skip
         return found | (
             {} if self.base is None else {"base": self.base.spec(), "base_contract": self.base.contract.to_json()}
@@ -132,9 +132,8 @@ def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet
     encoder, keeps = None, None
     if e is not None:
         reads, keeps = np.zeros(int(e["reads"]), np.int64), np.zeros(int(e["keeps"]), np.int64)
-        encoder = Encoder(
-            e["kind"], reads, int(e["frames"]), int(e["latent"]), spec["activation"], seed, int(e["width"])
-        )
+        more = int(e["width"]), int(e.get("estimates", 0))
+        encoder = Encoder(e["kind"], reads, int(e["frames"]), int(e["latent"]), spec["activation"], seed, *more)
     base = None
     if "base" in spec:
         base = _shell(spec["base"], Contract.from_json(spec["base_contract"], f"{where}: base"), f"{where}: base")

@@ -8,7 +8,7 @@ at many more e and made smaller until it keeps every limit there, too.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ from surefoot.real2sim.excite.excitation import (
     home,
     settled,
 )
-from surefoot.real2sim.excite.fisher import Meter, information, meter, played, posterior, score, slopes
+from surefoot.real2sim.excite.fisher import Meter, information, informed, meter, played, posterior, score, slopes
 from surefoot.real2sim.identify.uncertainty import determined
 from surefoot.real2sim.replay import repeated
 from surefoot.report import Progress, Watch, unwatched
@@ -40,6 +40,7 @@ from surefoot.world import Start, World
 BROKEN = 1e6  # a motion that breaks a limit costs more than any that does not
 SMALLER = 0.9  # factor on the chosen motion until it keeps every limit
 LEAST = 0.05  # of the chosen motion: below this there is none
+BETTER = 3  # times the motions that the search wants: these are simulated at all samples of e
 FIRST, SPREAD = 4, 0.2  # rounds' worth of motions in the first draw; spread of the search around the best of them
 NOISE = {"joint_pos": 0.002}  # rad: a good encoder behind a gear
 
@@ -135,11 +136,12 @@ def explore(to: Design, watch: Watch = unwatched) -> Explored:
     z = space.z(to.belief.sample(stream(s.seed, "explore"), s.samples))
     _check_at_rest(to, z)
     many = space.z(to.belief.sample(stream(s.seed, "verify"), s.verify))
-    cost = _cost(to, z, np.concatenate([z, many[: s.wary]]), watch)
+    rule = CEM(0.15, 0.05)
+    cost = _Race(to, z, many[: s.wary], watch, max(2, round(rule.elite * s.population)))
     rng = stream(s.seed, "explore search")
     first = to.shape.drawn(rng, FIRST * s.population, len(to.range.home), float(to.time[-1]))
-    x0 = first[np.argmin(cost(first))]  # the cost has many local minima: start from the best of many draws
-    found = minimise(cost, x0, SPREAD, CEM(0.15, 0.05), s.iterations, s.population, rng, (0.0, 1.0))
+    x0 = first[np.argmin(cost(first, 1))]  # the cost has many local minima: start from the best of many draws
+    found = minimise(cost, x0, SPREAD, rule, s.iterations, s.population, rng, (0.0, 1.0))
     if found.cost >= BROKEN / 2:
         raise SurefootError(
             f"explore: none of {s.iterations * s.population} motions kept the limits; "
@@ -158,26 +160,63 @@ def _check_at_rest(to: Design, z: np.ndarray) -> None:
         raise SurefootError(f"explore: even to hold still breaks a limit: {name} is {used[name]:.3g} of its limit")
 
 
-def _cost(to: Design, z: np.ndarray, wary: np.ndarray, watch: Watch) -> Callable[[np.ndarray], np.ndarray]:
-    """Minus the score at samples z, of motions that keep the limits at samples `wary`, which cost less: no derivatives."""
-    at, s = to.meter, to.settings
-    done, best = 0, -math.inf
+@dataclass
+class _Race:
+    """Minus the score of motions, for a search that only wants its best few, so that others need fewer simulations:
 
-    def cost(x: np.ndarray) -> np.ndarray:
-        nonlocal done, best
-        u = to.controls(x)
-        broken = outside(at, to.guard, u, wary)
-        fine = np.flatnonzero(broken == 0)
-        value = np.full(len(x), -math.inf)
-        if len(fine):
-            found = score(at, information(at, u[fine, :-1], z, central=False), s.objective)  # (n, m)
-            value[fine] = found.mean(1) if s.over == "mean" else found.min(1)
-        done, best = done + 1, max(best, float(value.max()))
-        words = f"round {done} of {s.iterations + 1}: {len(fine)} of {len(x)} motions keep the limits, best {best:.4g}"
-        watch(Progress(words, done / (s.iterations + 1)))
-        return np.where(broken == 0, -value, BROKEN * (1 + np.minimum(broken, BROKEN)))
+    every motion is simulated at the first sample of e, the better ones at all of them, and the best, in their order, at
+    further samples `wary` until `needed` of them keep the limits there, too. The others rank behind, by what is known.
+    """
 
-    return cost
+    to: Design
+    z: np.ndarray  # (m, d)
+    wary: np.ndarray  # (k, d)
+    watch: Watch
+    needed: int
+    done: int = 0
+    best: float = -math.inf
+
+    def __call__(self, x: np.ndarray, needed: int | None = None) -> np.ndarray:
+        needed, s = needed or self.needed, self.to.settings
+        u = self.to.controls(x)
+        first, cost = self._scored(u, self.z[:1])
+        kept = np.argsort(cost, kind="stable")[: max(BETTER * needed, len(x) // 4)]
+        kept = kept[cost[kept] < BROKEN / 2]
+        value = first[:, 0]
+        if len(kept) and len(self.z) > 1:
+            rest, more = self._scored(u[kept], self.z[1:])
+            every = np.concatenate([first[kept], rest], 1)
+            value[kept] = every.mean(1) if s.over == "mean" else every.min(1)
+            cost[kept] = np.where(more < BROKEN / 2, -value[kept], more)
+            others = np.setdiff1d(np.flatnonzero(cost < BROKEN / 2), kept)
+            if len(others):
+                cost[others] += max(float(-value[kept].min() - cost[others].min()), 0.0) + 1.0
+        self._wary(u, cost, needed)
+        fine = cost < BROKEN / 2
+        self.done, self.best = self.done + 1, max(self.best, float(-cost.min()) if fine.any() else -math.inf)
+        words = f"round {self.done} of {s.iterations + 1}: {fine.sum()} of {len(x)} motions keep the limits, best {self.best:.4g}"
+        self.watch(Progress(words, self.done / (s.iterations + 1)))
+        return cost
+
+    def _scored(self, u: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, m) scores at samples z, and (n,) costs by their mean or worst; at least BROKEN where a limit is broken."""
+        s = self.to.settings
+        F, over = informed(self.to.meter, u[:, :-1], z, self.to.guard)
+        value = score(self.to.meter, F, s.objective)
+        return value, np.where(over > 0, _broken(over), -(value.mean(1) if s.over == "mean" else value.min(1)))
+
+    def _wary(self, u: np.ndarray, cost: np.ndarray, needed: int) -> None:
+        """Costs of the best motions that break a limit at further samples become those of broken ones."""
+        order, good = [k for k in np.argsort(cost, kind="stable") if cost[k] < BROKEN / 2], 0
+        while order and good < needed:
+            some, order = order[:needed], order[needed:]
+            over = outside(self.to.meter, self.to.guard, u[some], self.wary)
+            cost[some] = np.where(over > 0, _broken(over), cost[some])
+            good += int((over == 0).sum())
+
+
+def _broken(over: np.ndarray) -> np.ndarray:
+    return BROKEN * (1 + np.minimum(over, BROKEN))
 
 
 def outside(at: Meter, within: Guard, u: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ complement): F_zz - F_zx F_xx^-1 F_xz.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -82,6 +82,20 @@ def information(at: Meter, u: np.ndarray, z: np.ndarray, starts: bool = False, c
         _of_motion(at, motion, plan, (len(motion.q) // len(plan.e), len(z)))
         for motion in played(at, u, plan.e, plan.start)
     ])  # fmt: skip
+
+
+def informed(
+    at: Meter, u: np.ndarray, z: np.ndarray, over: Callable[[Motion], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """information by one-sided differences, and (n,) how far the same motions are `over` their limits at the worst z."""
+    plan = _differences(at, z, 0, central=False)
+    F, far = [], []
+    for motion in played(at, u, plan.e, plan.start):
+        n = len(motion.q) // len(plan.e)
+        F.append(_of_motion(at, motion, plan, (n, len(z))))
+        plain = motion.rows(slice(None, None, plan.rows))  # the first row of each sample is not moved
+        far.append(np.where(plain.diverged, np.inf, over(plain)).reshape(n, len(z)).max(1))
+    return np.concatenate(F), np.concatenate(far)
 
 
 def played(at: Meter, u: np.ndarray, e: np.ndarray, start: Start) -> Iterator[Motion]:

@@ -14,29 +14,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from mujoco import minimize
 
 from surefoot.belief import Belief
 from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.identify.fit import Case, Problem, Space, scales
-from surefoot.real2sim.identify.noise import Noise, all_white, estimate, shared
+from surefoot.real2sim.identify.noise import Noise, all_white, colour, estimate, shared
 from surefoot.real2sim.identify.result import Identified, answer
+from surefoot.real2sim.identify.solve import CLOSE, FINE, Solver
 from surefoot.real2sim.replay import longest_window, stable_length, windows
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.world import World
 
-SUITED = 3  # iterations of the other unknowns at each delay that is tried
-FINE = 1e-5  # finite difference, as a fraction of a range, where the cost is smooth
-LADDER, STIFFEST = (
-    10**0.5,
-    1e5,
-)  # factor of the solver's damping after a step that fails, and where it gives up: with columns of unit
-# length, a step is then 1e-5 of the gradient. The solver's own 10^0.1 and 1e8 try 140 steps of which none is better, at each kink
 FEWEST = 20  # rows: fewer are mostly noise
 MOST_STARTS = 192  # unknown initial states in one problem; beyond it, windows start as measured
+LESS = 0.9  # of the autocorrelation that was left: as long as rounds leave less, the noise explains more
+THIN = 2  # a part of the windows is enough to find a delay
 
 
 @dataclass(frozen=True)
@@ -90,15 +85,38 @@ def identify(
     z = np.clip(space.z(belief.estimate()), 0.02, 0.98)  # off the bounds, where central differences have two sides
     if s.how == "cma":
         z = _by_cma(space, worlds, fitted, only, s, z, watch)
-    for i, horizon in enumerate(s.horizons):
-        problem = _problem(space, worlds, fitted, only, horizon, False, s.enough)
-        z = _stepped(problem, z, wide=i == 0)
-        z = _solve(problem, z, max(4, s.iterations // 4), watch, f"windows of {horizon:g} s")[: len(z)]
-    problem, p = _last(space, worlds, fitted, only, s, z, watch)
+    solver = Solver(watch, len(s.horizons) + 3)
+    try:
+        problem, p = _fitted(solver, space, (worlds, fitted, only), s, z)
+    except KeyboardInterrupt:
+        if solver.reached is None:
+            raise
+        problem, p = _so_far(*solver.reached)
+        interrupted = True
+    else:
+        interrupted = False
     found = answer(problem, p, belief.estimate(), (worlds, held_out, only), watch)
+    found = replace(found, interrupted=interrupted)
     if warn and found.fault:
         warnings.warn(f"identify: {found.fault}: do not use this belief", stacklevel=2)
     return found
+
+
+def _fitted(
+    solver: Solver, space: Space, data: tuple[list[World], list[Log], tuple[str, ...]], s: Identify, z: np.ndarray
+) -> tuple[Problem, np.ndarray]:
+    """Stages of growing windows, then the last one."""
+    for i, horizon in enumerate(s.horizons):
+        problem = _problem(space, *data, horizon, False, s.enough)
+        few = _problem(space, *data, horizon, False, s.enough / THIN)
+        z = solver.stepped(few, z, wide=i == 0)
+        z = solver.solve(problem, z, max(4, s.iterations // 4), f"windows of {horizon:g} s")[: len(z)]
+    return _last(solver, space, data, s, z)
+
+
+def _so_far(problem: Problem, p: np.ndarray) -> tuple[Problem, np.ndarray]:
+    """A fit that was stopped: what is left to fit counts as model error."""
+    return replace(problem, noise=_model_error(tuple(scales(c) for c in problem.cases), problem.raw(p))), p
 
 
 def _paired(world: Any, log: Any, belief: Belief) -> tuple[list[World], list[Log]]:
@@ -139,96 +157,58 @@ def _problem(
     for w, x in zip(worlds, logs):
         most = longest_window(w, x, only)
         length = most if horizon is None else int(np.clip(round(horizon / w.dt), 1, most))
-        skip = 1 if enough is None else max(1, int((len(x) - 1) * w.dt / enough))
+        skip = 1 if enough is None else max(1, int((len(x) - 1) * w.dt / enough + 0.05))
         cases.append(Case(w, windows(w, x, length, min(length * skip, len(x) - 1), only), free))
     return Problem(space, tuple(cases), tuple(scales(c) for c in cases))
 
 
-def _solve(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what: str) -> np.ndarray:
-    """Box-constrained least squares from p; z within its bounds, starts free. Unknowns that act in steps stay fixed:
-
-    a staircase has no useful gradient, and the solver would stop for all the others.
-    """
-    full = np.zeros(problem.size)
-    full[: len(p)] = p
-    moves = np.ones(problem.size, bool)
-    moves[: problem.d] = problem.space.grain == 0
-    low, high = (
-        np.full(problem.size, -1e3),
-        np.full(problem.size, 1e3),
-    )  # finite, as the solver wants it: no start moves as far
-    low[: problem.d], high[: problem.d] = 0.0, 1.0
-
-    def filled(x: np.ndarray) -> np.ndarray:
-        """(size, m) from what moves (., m)."""
-        out = np.tile(full[:, None], (1, x.shape[1]))
-        out[moves] = x
-        return out
-
-    watch(Progress(f"fitting {what}"))
-    if not moves.any():
-        return full
-    found, _ = minimize.least_squares(
-        full[moves],
-        lambda x: problem.residual(filled(x)),
-        (low[moves], high[moves]),
-        lambda x, r: problem.jacobian(filled(np.reshape(x, (-1, 1)))[:, 0], r)[:, moves],
-        max_iter=iterations,
-        verbose=0,
-        xtol=1e-7,
-        x_scale="jac",
-        mu_factor=LADDER,
-        mu_max=STIFFEST,
-    )
-    full[moves] = np.asarray(found).ravel()
-    return full
-
-
-def _polished(problem: Problem, p: np.ndarray, iterations: int, watch: Watch, what: str) -> np.ndarray:
-    """_solve, then again with fine differences: wide ones smooth over kinks of the cost, fine ones converge between them."""
-    first = _solve(problem, p, iterations, watch, what)
-    again = _solve(replace(problem, step=FINE), first, iterations, watch, what)
-    return min(again, first, key=lambda q: _cost(problem, q))
-
-
-def _cost(problem: Problem, p: np.ndarray) -> float:
-    return float(np.square(problem.residual(p[:, None])).sum())
-
-
 def _last(
-    space: Space, worlds: list[World], logs: list[Log], only: tuple[str, ...], s: Identify, z: np.ndarray, watch: Watch
+    solver: Solver, space: Space, data: tuple[list[World], list[Log], tuple[str, ...]], s: Identify, z: np.ndarray
 ) -> tuple[Problem, np.ndarray]:
-    """The last stage: estimate the noise from the residuals and refit, until the noise no longer changes."""
+    """The last stage: estimate the noise from the residuals and refit, until the noise no longer changes.
+
+    Where the residuals are no noise, the model lacks physics: another metric does not change that, and one round shows it.
+    """
+    worlds, logs, only = data
     horizon = s.last
     if horizon is None:
         longest = max(longest_window(w, x, only) * w.dt for w, x in zip(worlds, logs))
         stable = min(s.longest, *(stable_length(w, x, space.e(z), s.longest, only) for w, x in zip(worlds, logs)))
         horizon = stable if stable < longest else None
-    problem = _problem(space, worlds, logs, only, horizon, s.starts == "estimated")
+    problem = _problem(space, *data, horizon, s.starts == "estimated")
     if problem.size - problem.d > MOST_STARTS:
-        problem = _problem(space, worlds, logs, only, horizon, False)
-    z = _stepped(problem, z, wide=not s.horizons)
-    p = _polished(problem, z, s.iterations, watch, "the whole log" if horizon is None else f"windows of {horizon:g} s")
-    plain, began = problem, p
+        problem = _problem(space, *data, horizon, False)
+    z = solver.stepped(problem, z, wide=not s.horizons)
+    words = "the whole log" if horizon is None else f"windows of {horizon:g} s"
+    p = solver.solve(problem, z, s.iterations, words, CLOSE)
+    plain, began, left = problem, p, np.inf
     for k in range(s.rounds):
-        raw = problem.raw(p)
+        raw, before = problem.raw(p), problem.noise
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
-        if not all_white(noise, raw):  # a noisy channel may still distort the others
+        white = all_white(noise, raw)
+        if not white:
+            if colour(noise, raw) > LESS * left:
+                break
+            left = colour(noise, raw)  # a noisy channel may still distort the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
         elif any(n.rho.any() for n in noise) and all(np.isfinite(r).all() for r in raw):
             noise = shared(noise, raw, problem.jacobians(p))
-        settled = k and all(np.allclose(a.s, b.s, rtol=0.01) and np.allclose(a.rho, b.rho, atol=0.01)
-                            for a, b in zip(noise, problem.noise))  # fmt: skip
         problem = replace(problem, noise=noise)
-        if settled:
+        if k and _alike(noise, before):
             break
-        p = _polished(problem, p, s.iterations, watch, f"in the noise's metric, round {k + 1}")
+        words = f"in the noise's metric, round {k + 1}"
+        p = (solver.polished if white else solver.solve)(problem, p, s.iterations, words)
     raw = problem.raw(p)
     if not s.rounds:
         problem = replace(problem, noise=tuple(estimate([r], _freedom(problem)) for r in raw))
     if not all_white(problem.noise, raw):
+        began = solver.solve(replace(plain, step=FINE), began, s.iterations, "between kinks", CLOSE)
         return replace(plain, noise=_model_error(plain.noise, plain.raw(began))), began
-    return problem, p
+    return problem, p if s.rounds else solver.polished(problem, p, s.iterations, "to the end")
+
+
+def _alike(a: tuple[Noise, ...], b: tuple[Noise, ...]) -> bool:
+    return all(np.allclose(x.s, y.s, rtol=0.01) and np.allclose(x.rho, y.rho, atol=0.01) for x, y in zip(a, b))
 
 
 def _model_error(scales: tuple[Noise, ...], raw: list[np.ndarray]) -> tuple[Noise, ...]:
@@ -243,25 +223,6 @@ def _model_error(scales: tuple[Noise, ...], raw: list[np.ndarray]) -> tuple[Nois
 
 def _freedom(problem: Problem) -> int:
     return problem.size // len(problem.cases)
-
-
-def _stepped(problem: Problem, z: np.ndarray, wide: bool) -> np.ndarray:
-    """z with each unknown that acts in whole timesteps, such as a delay, at its best value, found by trying them.
-
-    All values, or only the neighbours of the current one (not `wide`), are compared by the cost after a few iterations
-    of the other unknowns.
-    """
-    quiet = lambda _: None  # noqa: E731
-    for k in np.flatnonzero(problem.space.grain):
-        grain = problem.space.grain[k]
-        last = int(1 / grain + 1e-9)
-        at = round(z[k] / grain)
-        places = np.arange(last + 1) if wide else np.arange(max(at - 1, 0), min(at + 1, last) + 1)
-        tried = np.tile(z, (len(places), 1))
-        tried[:, k] = grain * places
-        fits = [_solve(problem, one, SUITED, quiet, "") for one in tried]
-        z = min(fits, key=lambda p: _cost(problem, p))[: problem.d]
-    return z
 
 
 def _by_cma(

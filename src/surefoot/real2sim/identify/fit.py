@@ -185,35 +185,55 @@ class Problem:
         """(w, rows, C, size) of each case, in the units of its signals."""
         plain = replace(self, noise=tuple(Noise(np.ones_like(n.s), np.zeros_like(n.rho)) for n in self.noise))
         shapes = [(len(c.pieces), c.rows, c.channels) for c in self.cases]
-        parts = np.split(plain.jacobian(p, np.zeros(0)), np.cumsum([np.prod(x) for x in shapes])[:-1])
+        parts = np.split(plain.jacobian(p), np.cumsum([np.prod(x) for x in shapes])[:-1])
         return [part.reshape(*shape, self.size) for part, shape in zip(parts, shapes)]
 
-    def jacobian(self, p: np.ndarray, _: np.ndarray) -> np.ndarray:
-        """(nr, size) by central differences; all of them, for all windows, in one rollout of each case."""
+    def jacobian(self, p: np.ndarray, r: np.ndarray | None = None, some: np.ndarray | None = None) -> np.ndarray:
+        """(nr, size) by central differences; given the residual r at p, by one-sided ones, which cost half.
+
+        All of them, for all windows, are one rollout of each case. Only the columns `some` (d,) bool of z are computed.
+        """
         p = np.ravel(p)
-        blocks, z = [], p[: self.d]
-        steps = self.space.steps(self.step)
-        up, down = np.minimum(z + steps, 1.0), np.maximum(z - steps, 0.0)
-        for case, noise, dx, at in self.split(p):
-            d, nx, w = self.d, case.nx, len(case.pieces)
-            zs = np.tile(z, (2 * (d + nx), 1))
-            zs[np.arange(d), np.arange(d)], zs[d + np.arange(d), np.arange(d)] = up, down
-            moves = None
-            if dx is not None:
-                moves = np.tile(dx, (2 * (d + nx), 1, 1))
-                for k in range(nx):
-                    moves[2 * d + k, :, k] += self.dx_scale
-                    moves[2 * d + nx + k, :, k] -= self.dx_scale
-            r = _finite(noise.whiten(case.errors(self.space.e(zs), moves)))  # (2 (d + nx), w, rows, C)
-            block = np.zeros((w, case.rows * case.channels, self.size))
-            dz = ((r[:d] - r[d : 2 * d]).reshape(d, w, -1).T / (up - down)).transpose(1, 0, 2)  # (w, rows C, d)
-            block[:, :, :d] = dz
-            if nx:
-                both = (r[2 * d : 2 * d + nx] - r[2 * d + nx :]).reshape(nx, w, -1) / (2 * self.dx_scale)
-                for i in range(w):
-                    block[i, :, at + i * nx : at + (i + 1) * nx] = both[:, i].T
+        z, at, blocks, row = p[: self.d], np.arange(self.d) if some is None else np.flatnonzero(some), [], 0
+        up, down = self._sides(z, r is None)
+        for case, noise, dx, first in self.split(p):
+            k, nx, w, height = len(at), case.nx, len(case.pieces), case.rows * case.channels
+            ends = [(up, self.dx_scale)] + [(down, -self.dx_scale)] * (r is None)
+            zs, moves = zip(*(self._moved(z, dx, at, *end) for end in ends))
+            e = self.space.e(np.concatenate(zs))
+            found = _finite(noise.whiten(case.errors(e, None if dx is None else np.concatenate(moves))))
+            found = found.reshape(len(ends), k + nx, w, height)
+            here = found[1] if r is None else np.ravel(r)[row : row + w * height].reshape(w, height)
+            span = np.concatenate([(up - down)[at], np.full(nx, (1 + (r is None)) * self.dx_scale)])
+            slopes = (found[0] - here) / span[:, None, None]  # (k + nx, w, rows C)
+            block = np.zeros((w, height, self.size))
+            block[:, :, at] = np.moveaxis(slopes[:k], 0, -1)
+            for i in range(w):
+                block[i, :, first + i * nx : first + (i + 1) * nx] = slopes[k:, i].T
             blocks.append(block.reshape(-1, self.size))
+            row += w * height
         return np.concatenate(blocks)
+
+    def _sides(self, z: np.ndarray, central: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(d,) the two values of z that make each difference: on both sides of z, or z and one inside the bounds."""
+        steps = self.space.steps(self.step)
+        if central:
+            return np.minimum(z + steps, 1.0), np.maximum(z - steps, 0.0)
+        return np.where(z + steps <= 1.0, z + steps, z - steps), z
+
+    def _moved(
+        self, z: np.ndarray, dx: np.ndarray | None, at: np.ndarray, ends: np.ndarray, step: float
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """z (k + nx, d) with one of the columns `at` at its end in each row, then dx with one start moved by a step."""
+        k, nx = len(at), 0 if dx is None else dx.shape[1]
+        zs = np.tile(z, (k + nx, 1))
+        zs[np.arange(k), at] = ends[at]
+        if dx is None:
+            return zs, None
+        moves = np.tile(dx, (k + nx, 1, 1))
+        for j in range(nx):
+            moves[k + j, :, j] += step
+        return zs, moves
 
 
 def _finite(r: np.ndarray) -> np.ndarray:

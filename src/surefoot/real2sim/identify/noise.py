@@ -134,6 +134,12 @@ def _whitened(noise: Noise, J: np.ndarray) -> np.ndarray:
 
 def is_white(whitened: list[np.ndarray]) -> bool:
     """The Ljung-Box test over the first lags of every channel; a small autocorrelation passes, too."""
+    p, largest = _lags(whitened)
+    return not bool(((p < WHITE / len(p)) & (largest > COLOURED)).any())
+
+
+def _lags(whitened: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(C,) of each channel: how likely white noise has such autocorrelations, and the largest of them."""
     channels = whitened[0].shape[-1]
     power = sum(np.square(r).sum((0, 1)) for r in whitened)
     count = sum(r.shape[0] * r.shape[1] for r in whitened)
@@ -143,10 +149,14 @@ def is_white(whitened: list[np.ndarray]) -> bool:
         c = np.asarray(top) / np.maximum(power, 1e-300)
         statistic += count * (count + 2) * np.square(c) / max(count - lag, 1)
         largest = np.maximum(largest, np.abs(c))
-    p = stats.chi2.sf(statistic, LAGS)
-    return not bool(((p < WHITE / channels) & (largest > COLOURED)).any())
+    return stats.chi2.sf(statistic, LAGS), largest
 
 
 def all_white(noise: Sequence[Noise], residuals: Sequence[np.ndarray]) -> bool:
     """Whether each log's residuals (w, T, C) are white once whitened by its noise."""
     return all(is_white([n.whiten(r)]) for n, r in zip(noise, residuals))
+
+
+def colour(noise: Sequence[Noise], residuals: Sequence[np.ndarray]) -> float:
+    """The largest autocorrelation that is left in the whitened residuals of any log."""
+    return max(float(_lags([n.whiten(r)])[1].max()) for n, r in zip(noise, residuals))

@@ -27,7 +27,7 @@ SHORT = {"delay": "action_delay", "latency": "action_delay", "coulomb": "frictio
 SHAPE = "shape"
 FREE = {  # target -> search range where the model has 0, and unit
     "armature": (1e-4, 0.1, "kg m^2"), "damping": (1e-3, 5.0, "N m s/rad"), "frictionloss": (0.0, 2.0, "N m"),
-    "action_delay": (0.0, 0.04, "s"), "friction_load": (0.0, 0.5, ""), "stiction": (0.0, 1.0, "N m"),
+    "action_delay": (0.0, 0.04, "s"), "friction_load": (0.0, 0.5, ""), "friction_back": (0.0, 0.95, ""), "stiction": (0.0, 1.0, "N m"),
     "stribeck": (0.02, 2.0, "rad/s"), "encoder_offset": (-0.2, 0.2, "rad"), "com_x": (-0.1, 0.1, "m"),
     "com_y": (-0.1, 0.1, "m"), "com_z": (-0.1, 0.1, "m"), "stop_low": (-0.2, 0.2, "rad"), "stop_high": (-0.2, 0.2, "rad"), "motor_time": (0.001, 0.1, "s"),
     "torque_offset": (-0.5, 0.5, "N m"),

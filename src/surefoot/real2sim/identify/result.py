@@ -54,6 +54,8 @@ class Identified:
     held_out: dict[str, tuple[float, float]] = field(default_factory=dict)
     """the same on the held-out part"""
     cost: float = float("nan")
+    interrupted: bool = False
+    """whether the fit was stopped before its end: the values are the best so far"""
 
     @property
     def e(self) -> np.ndarray:
@@ -74,7 +76,7 @@ class Identified:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "fault": self.fault, "params": [vars(p) for p in self.params], "combinations": list(self.combinations), "white": self.white,
+            "fault": self.fault, "interrupted": self.interrupted, "params": [vars(p) for p in self.params], "combinations": list(self.combinations), "white": self.white,
             "noise": list(self.noise), "fit": self.fit, "held_out": self.held_out, "belief": self.belief.to_json(),
         }  # fmt: skip
 

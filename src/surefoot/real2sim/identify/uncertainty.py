@@ -35,7 +35,7 @@ class Uncertainty:
 
 def uncertainty(problem: Problem, p: np.ndarray) -> Uncertainty:
     """Of a fit that ended at p."""
-    J, raw = problem.jacobian(p, np.zeros(0)), problem.raw(p)
+    J, raw = problem.jacobian(p), problem.raw(p)
     r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
     J, r = _without_starts(problem, J, r)
     white = all_white(problem.noise, raw) and _agree(problem, J, r)

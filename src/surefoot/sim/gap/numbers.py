@@ -71,27 +71,33 @@ def slippery_ground(recipe: Recipe, s: float) -> None:
 
 
 def _friction(recipe: Recipe, factors: np.ndarray) -> None:
-    geoms, own = recipe.plain.touching, recipe.plain.model.geom_friction[:, 0]
-    for g, f in zip(geoms, factors):
-        recipe.record(f"friction of {recipe.plain.geom(g)}", own[g] * f, "", own[g])
+    """A contact pair has its own friction, with the factor of its geom that moves."""
+    plain, geoms = recipe.plain, recipe.plain.touching
+    of, paired = dict(zip(geoms.tolist(), factors)), {g: p for p, g in plain.ground_pairs.items()}
+    own = {g: float(plain.model.pair_friction[paired[g], 0] if g in paired else plain.model.geom_friction[g, 0]) for g in of}  # fmt: skip
+    for g, f in of.items():
+        recipe.record(f"friction of {plain.geom(g)}", own[g] * f, "", own[g])
 
     def tune(m: mujoco.MjModel) -> None:
         m.geom_friction[geoms, 0] *= factors
+        for p, g in plain.ground_pairs.items():
+            m.pair_friction[p, :2] *= of[g]
 
     recipe.tunes.append(tune)
 
 
 def soft_ground(recipe: Recipe, s: float) -> None:
     """Contacts yield: their time constant grows by 4^s, and the depth under a load by its square."""
-    geoms = recipe.plain.touching
+    geoms, pairs = recipe.plain.touching, recipe.plain.ground_pairs
     recipe.record("factor of contacts' time constant", SOFT**s)
 
     def tune(m: mujoco.MjModel) -> None:
-        for g in geoms:
-            if m.geom_solref[g, 0] > 0:
-                m.geom_solref[g, 0] *= SOFT**s
-            else:  # solref is minus stiffness and minus damping
-                m.geom_solref[g] *= (SOFT ** (-2 * s), SOFT**-s)
+        for field, which in ((m.geom_solref, geoms), (m.pair_solref, pairs)):
+            for i in which:
+                if field[i, 0] > 0:
+                    field[i, 0] *= SOFT**s
+                else:  # solref is minus stiffness and minus damping
+                    field[i] *= (SOFT ** (-2 * s), SOFT**-s)
 
     recipe.tunes.append(tune)
 

@@ -81,10 +81,20 @@ class Plain:
         m = self.model
         if m.opt.disableflags & int(mujoco.mjtDisableBit.mjDSBL_CONTACT):
             return np.array([], int)
-        ground = [g for g in range(m.ngeom) if m.body_weldid[m.geom_bodyid[g]] == 0]
+        moves = m.body_weldid[m.geom_bodyid] != 0
+        ground = np.flatnonzero(~moves)
         meets = lambda a, b: m.geom_contype[a] & m.geom_conaffinity[b] or m.geom_contype[b] & m.geom_conaffinity[a]  # noqa: E731
-        pairs = [(g, b) for g in ground for b in range(m.ngeom) if m.body_weldid[m.geom_bodyid[b]] and meets(g, b)]
+        pairs = [(g, b) for g in ground for b in np.flatnonzero(moves) if meets(g, b)]
+        pairs += [(a, b) for a, b in zip(m.pair_geom1, m.pair_geom2) if moves[a] != moves[b]]
         return np.unique(np.array(pairs, int))
+
+    @cached_property
+    def ground_pairs(self) -> dict[int, int]:
+        """Contact pairs with the ground -> the geom of it that moves."""
+        m = self.model
+        moves = m.body_weldid[m.geom_bodyid] != 0
+        rows = enumerate(zip(m.pair_geom1.tolist(), m.pair_geom2.tolist()))
+        return {i: (a if moves[a] else b) for i, (a, b) in rows if moves[a] != moves[b]}
 
     @cached_property
     def push_point(self) -> tuple[str, np.ndarray, float]:

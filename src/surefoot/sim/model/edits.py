@@ -95,6 +95,23 @@ def add_floor(spec: mujoco.MjSpec) -> str:
     return "" if planes else "floor: a plane at z = 0"
 
 
+def add_scenery(spec: mujoco.MjSpec) -> str:
+    """For pictures: a sky and a light where the model has none, and squares on a floor of one colour."""
+    if not any(t.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX for t in spec.textures):
+        sky = {"rgb1": [0.92, 0.95, 1.0], "rgb2": [0.62, 0.74, 0.88], "width": 64, "height": 384}
+        spec.add_texture(name="surefoot/sky", type=mujoco.mjtTexture.mjTEXTURE_SKYBOX, builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT, **sky)  # fmt: skip
+    if not len(spec.lights):
+        spec.worldbody.add_light(pos=[0, 0, 4], dir=[0.2, 0.1, -1], type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.7, 0.7, 0.7])  # fmt: skip
+    for g in spec.worldbody.geoms:
+        if g.name == FLOOR and g.type == GEOM.mjGEOM_PLANE and not g.material:
+            grid = {"rgb1": [0.62, 0.68, 0.62], "rgb2": [0.52, 0.58, 0.52], "width": 256, "height": 256}
+            spec.add_texture(name="surefoot/grid", type=mujoco.mjtTexture.mjTEXTURE_2D, builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER, **grid)  # fmt: skip
+            made = spec.add_material(name="surefoot/grid", texrepeat=[1, 1], texuniform=True)
+            made.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "surefoot/grid"
+            g.material, g.rgba = "surefoot/grid", [1, 1, 1, 1]
+    return ""
+
+
 def add_imu(spec: mujoco.MjSpec, base: str, site: str = "") -> str:
     """A gyro and an attitude at the model's site, or at one that is added in the base's origin."""
     said = "" if site else f"imu: a site in the origin of {base}"
@@ -106,12 +123,42 @@ def add_imu(spec: mujoco.MjSpec, base: str, site: str = "") -> str:
     return said
 
 
+def add_accelerometer(spec: mujoco.MjSpec, base: str = "") -> str:
+    """An accelerometer where the gyro is, or in the origin of the base; the engine then works out accelerations at every step."""
+    site = next((s.objname for s in spec.sensors if s.name == "gyro"), "")
+    if not site:
+        site = IMU if not any(s.name == IMU for s in spec.sites) else f"{IMU}_of_base"
+        body(spec, base).add_site(name=site, size=[0.005, 0.005, 0.005], group=5)
+    spec.add_sensor(name="accelerometer", type=S.mjSENS_ACCELEROMETER, objtype=SITE, objname=site)
+    return f"accelerometer: a sensor at {site}"
+
+
+def add_torque_sensors(spec: mujoco.MjSpec) -> str:
+    """The torque of each actuator at a joint, as motors report it."""
+    for a in spec.actuators:
+        if a.trntype == mujoco.mjtTrn.mjTRN_JOINT:
+            sensor = spec.add_sensor(name=f"joint_torque/{a.target}", type=S.mjSENS_ACTUATORFRC)
+            sensor.objtype, sensor.objname = mujoco.mjtObj.mjOBJ_ACTUATOR, a.name
+    return "joint_torque: a sensor of each motor"
+
+
 def add_tip(spec: mujoco.MjSpec, on: str, point: tuple[float, ...], name: str) -> str:
     """A site at the end effector, with its place and attitude as sensors."""
     body(spec, on).add_site(name=name, pos=point, size=[0.005, 0.005, 0.005], group=5)
     for family, kind in (("pos", S.mjSENS_FRAMEPOS), ("quat", S.mjSENS_FRAMEQUAT)):
         spec.add_sensor(name=f"{name}_{family}", type=kind, objtype=SITE, objname=name)
     return f"{name}: a site on {on}"
+
+
+def add_body_sensors(spec: mujoco.MjSpec, bodies: Iterable[str]) -> str:
+    """Place, attitude and velocities of bodies in the world, which only rewards and critics may use."""
+    kinds = {"pos": S.mjSENS_FRAMEPOS, "quat": S.mjSENS_FRAMEQUAT, "lin_vel": S.mjSENS_FRAMELINVEL, "ang_vel": S.mjSENS_FRAMEANGVEL}  # fmt: skip
+    bodies = tuple(bodies)
+    for family, kind in kinds.items():
+        for name in bodies:
+            body(spec, name)
+            spec.add_sensor(name=f"body_{family}/{name}", type=kind, objtype=mujoco.mjtObj.mjOBJ_XBODY, objname=name)
+    return f"{len(bodies)} bodies are tracked"
 
 
 def add_joint_sensors(spec: mujoco.MjSpec) -> str:

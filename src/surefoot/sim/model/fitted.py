@@ -18,7 +18,8 @@ from surefoot.sim.engine import compile_for
 from surefoot.sim.fields import TARGETS, Rows, writer
 
 ATTRIBUTES = {  # field of the compiled model -> attribute of a spec's element, where their names differ
-    "jnt_range": "range", "geom_friction": "friction", "tendon_actfrcrange": "actfrcrange", "sensor_delay": "delay",
+    "jnt_range": "range", "geom_friction": "friction", "pair_friction": "friction", "tendon_actfrcrange": "actfrcrange",
+    "jnt_actfrcrange": "actfrcrange", "sensor_delay": "delay",
 }  # fmt: skip
 INERTIAL = ("body_mass", "body_inertia", "body_ipos", "body_iquat")
 
@@ -26,7 +27,7 @@ INERTIAL = ("body_mass", "body_inertia", "body_ipos", "body_iquat")
 def write_fitted(spec: mujoco.MjSpec, params: Params, e: np.ndarray) -> list[str]:
     """Changes the spec in place; returns the names of unknowns that MJCF cannot have."""
     model = compile_for(spec.copy(), params)
-    wide = {f for p in params if p.target in TARGETS for f in TARGETS[p.target].fields}
+    wide = {f for p in params if p.target in TARGETS for f in writer(model, p).target.fields}
     wide |= set(INERTIAL) if any(f.startswith("body_") for f in wide) else set()
     rows: Rows = {f: _field(model, f)[None].copy() for f in wide}
     before = {f: x.copy() for f, x in rows.items()}
@@ -73,7 +74,7 @@ def _elements(spec: mujoco.MjSpec, model: mujoco.MjModel, name: str, value: np.n
     attribute = ATTRIBUTES.get(name, own)
     found: dict[str, tuple[Any, Callable[[int], int]]] = {
         "dof": (spec.joints, lambda i: int(model.jnt_dofadr[i])), "jnt": (spec.joints, int), "geom": (spec.geoms, int),
-        "actuator": (spec.actuators, int), "tendon": (spec.tendons, int), "sensor": (spec.sensors, int),
+        "pair": (spec.pairs, int), "actuator": (spec.actuators, int), "tendon": (spec.tendons, int), "sensor": (spec.sensors, int),
     }  # fmt: skip
     before = _field(model, name)
     elements, place = found[kind]

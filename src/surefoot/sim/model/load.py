@@ -189,7 +189,7 @@ def vet_model(model: mujoco.MjModel, where: str = "model", strict: bool = True) 
 
 def _load(scan: Scan, where: str, strict: bool) -> Loaded:
     noted = _judge([p for doc in scan.docs for p in xml_problems(doc)], where, strict)
-    noted += [w for doc in scan.docs for w in xml_warnings(doc)]
+    noted += [*scan.notes, *(w for doc in scan.docs for w in xml_warnings(doc))]
     ranges = _trial(scan, where, scan.growth.reasons) if scan.growth.reasons else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -197,11 +197,23 @@ def _load(scan: Scan, where: str, strict: bool) -> Loaded:
         if scan.docs[0].tag == "robot":  # MuJoCo would melt a URDF's base into the world, its mass with it
             spec.compiler.fusestatic = False
         _settle_ranges(scan, where, spec, ranges)
-        model = _translate(where, spec.compile, spec)
+        model = _compiled(where, spec, scan.docs[0].tag == "robot")
     _check_sizes(model, where)
     noted += [" ".join(str(w.message).split()) for w in caught]
     noted += vet_model(model, where, strict)
     return Loaded((model, spec), where, scan.hash, list(dict.fromkeys(noted)), scan.seen)
+
+
+def _compiled(where: str, spec: mujoco.MjSpec, urdf: bool) -> mujoco.MjModel:
+    """A URDF's links have masses of their own, so that a mesh without a volume is taken as a shell."""
+    try:
+        return _translate(where, spec.compile, spec)
+    except SurefootError:
+        if not urdf or not len(spec.meshes):
+            raise
+        for mesh in spec.meshes:
+            mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        return _translate(where, spec.compile, spec)
 
 
 def _check_sizes(model: mujoco.MjModel, where: str) -> None:

@@ -20,6 +20,7 @@ from surefoot import files
 from surefoot.errors import SurefootError, unknown
 from surefoot.sim.model.growth import MAX_PIXELS, TRIAL_BYTES, Growth, check_counts
 from surefoot.sim.model.modelxml import MAX_DEPTH, MAX_ELEMENTS, MAX_XML_BYTES, Node, parse_xml, text
+from surefoot.sim.model.urdf import binary_stl, mend
 
 MAX_FILES = 2_000
 MAX_TOTAL_BYTES = 256 << 20
@@ -39,6 +40,7 @@ class Scan:
     weights: dict[str, float] = field(default_factory=dict)  # real path of a model -> elements once expanded
     data: dict[str, bytes] = field(default_factory=dict)  # real path -> content of an asset
     packed: dict[str, str] = field(default_factory=dict)  # real path of a nested model -> its name in models
+    notes: list[str] = field(default_factory=list)  # what was mended
     elements: int = 0
     size: int = 0
 
@@ -82,6 +84,8 @@ def _document(scan: Scan, path: str, chain: tuple[str, ...]) -> float:
     home = os.path.dirname(path)
     if root.tag != "robot":  # MuJoCo expands no includes in a URDF
         _splice(scan, root, home)
+    else:
+        scan.notes += mend(root)
     scan.docs.append(root)
     dirs, strip = _asset_dirs(scan, root, home)
     nested: dict[str, float] = {}
@@ -290,7 +294,8 @@ def _asset(scan: Scan, node: Node, attr: str, path: str) -> None:
     """Read, check and pack one file; the element then names the packed one."""
     real = os.path.realpath(path)
     if real not in scan.data:
-        scan.data[real] = _read(scan, path)
+        data = _read(scan, path)
+        scan.data[real] = binary_stl(data) if path.lower().endswith(".stl") else data
         if len(scan.data[real]) > TRIAL_BYTES:
             scan.growth.reasons.append(f"{path} of {len(scan.data[real])} bytes")
     problem = _header_problem(scan.data[real], path.lower().rsplit(".", 1)[-1], node.attrs.get("content_type", ""))

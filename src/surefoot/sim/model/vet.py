@@ -210,14 +210,21 @@ def model_warnings(m: mujoco.MjModel) -> list[str]:
     looks = (
         (not 1e-3 <= mass <= 1e3, f"total mass is {mass:.4g} kg, expected 0.001 to 1000: check units and densities"),
         (len(m.actuator_trntype) == 0, "no actuators: nothing can be commanded"),
-        (m.nkey == 0, "no keyframe: add one with the standing pose and the controls that hold it"),
         (dt > 0.01, f"timestep {dt:g} s is long for {integrator(m)}: contacts and servos want 0.005 s or less"),
+    )
+    return [text for wrong, text in looks if wrong] + scene_warnings(m) + _joint_warnings(m) + _servo_warnings(m)
+
+
+def scene_warnings(m: mujoco.MjModel) -> list[str]:
+    """What a model file lacks before a robot can stand in it; a task says itself how episodes begin and what collides."""
+    looks = (
+        (m.nkey == 0, "no keyframe: add one with the standing pose and the controls that hold it"),
         (
             not _can_touch(m),
             "no two geoms can touch (contype, conaffinity): add a floor, or nothing ever makes contact",
         ),
     )
-    return [text for wrong, text in looks if wrong] + _joint_warnings(m) + _servo_warnings(m)
+    return [text for wrong, text in looks if wrong]
 
 
 def integrator(m: mujoco.MjModel) -> str:

@@ -6,8 +6,9 @@ How hard it is thrown follows from what its controls can do: the tilt and the tu
 pitch, undoes within RIGHTED seconds at full torque, at most 90 degrees and 1 rad/s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import mujoco
 import numpy as np
@@ -26,6 +27,7 @@ from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Episode, Moment, Reward, Task
 from surefoot.tasks.build import unknowns
+from surefoot.tasks.build.estimator import estimated, flight_filter
 from surefoot.tasks.terms import observations as obs
 from surefoot.tasks.terms import quantities as of
 from surefoot.tasks.terms import rewards
@@ -61,20 +63,28 @@ def hover(
     flyer: Flyer | None = None,
     timing: Timing = Timing(steps=4),  # noqa: B008
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    estimate: Sequence[str] | None = None,
 ) -> Task:
-    """The task of coming to rest at the goal, 1 m above where the model begins."""
+    """The task of coming to rest at the goal, 1 m above where the model begins.
+
+    `estimate`: what the actor observes of a state estimator in place of a measured velocity, such as
+    base_lin_vel_world_estimate; None: the robot has none.
+    """
     flyer = flyer or read_flyer(robot)[0]
     robot = prepared(robot, timing)
+    robot = robot if estimate is None else robot.edited(partial(edits.add_accelerometer, base=flyer.base))
     thrown = Thrown(robot, flyer)
     belief = unknowns.belief(_unknowns(thrown, timing), ranges or {})
     n = len(flyer.rotors)
-    actor = (
+    at, turned = (
         ObsTerm("position_error", Formula("base_pos"), 3, "m, world frame", noise=0.002, clip=3.0),
         ObsTerm("rotation", Formula("rotation"), 9, "body to world, row by row", noise=0.002),
-        ObsTerm("base_lin_vel", Formula("base_lin_vel", frame="world"), 3, "m/s, world frame", 0.01, 0.5, 10.0),
-        ObsTerm("base_ang_vel", Formula("base_ang_vel"), 3, "rad/s, body frame", 0.02, 0.1, 40.0),
-        obs.last_action(n),
     )
+    speed = ObsTerm("base_lin_vel", Formula("base_lin_vel", frame="world"), 3, "m/s, world frame", 0.01, 0.5, 10.0)
+    rates = ObsTerm("base_ang_vel", Formula("base_ang_vel"), 3, "rad/s, body frame", 0.02, 0.1, 40.0)
+    estimator = None if estimate is None else flight_filter(rates, at, turned, timing)
+    actor = (at, turned, *(estimated(estimator, estimate) if estimate else (speed,)), rates, obs.last_action(n))
+    critic = (*actor, *((speed,) if estimate else ()), *thrown.lags(), obs.unknowns(len(belief.params)))
     return Task(
         name=f"{robot.name}-hover",
         about=f"{robot.name}, thrown, comes to rest at the goal",
@@ -84,7 +94,7 @@ def hover(
         substeps=timing.steps,
         seconds=5.0,
         action=Action(tuple(r.actuator for r in flyer.rotors), thrown.hover, thrown.scale, "control"),
-        observations={"actor": ObsGroup(actor, history=3), "critic": ObsGroup((*actor, *thrown.lags(), obs.unknowns(len(belief.params))))},
+        observations={"actor": ObsGroup(actor, history=3, estimator=estimator if estimate else None), "critic": ObsGroup(critic)},
         rewards=_rewards(),
         ended={"flew away": lambda s: s.once(distance) > FAR},
         episode=thrown.starts,
@@ -94,6 +104,7 @@ def hover(
         window=1.0,
         settings={"envs": 512, "steps": 2_000_000, "horizon": 16, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "kl": 0.02, "spread": (0.1, 0.5, 1.0)},
         kind="quadrotor",
+        estimator=estimator,
     )  # fmt: skip
 
 
@@ -108,7 +119,13 @@ def prepared(robot: Robot, timing: Timing) -> Robot:
 
 def changes(spec: mujoco.MjSpec, timing: Timing) -> list[str]:
     """Makes a model ready for training, in place; says what was changed."""
-    said = [edits.name_parts(spec), edits.without_extras(spec), edits.only_drawn(spec), edits.step(spec, timing)]
+    said = [
+        edits.name_parts(spec),
+        edits.without_extras(spec),
+        edits.only_drawn(spec),
+        edits.add_scenery(spec),
+        edits.step(spec, timing),
+    ]
     return [x for x in said if x]
 
 

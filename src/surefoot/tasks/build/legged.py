@@ -99,7 +99,7 @@ def changes(spec: mujoco.MjSpec, legs: Legged, timing: Timing, ground: Ground) -
     steps: list[Callable[[mujoco.MjSpec], str]] = [
         edits.name_parts, edits.free_base, edits.without_extras, edits.only_drawn, ground.edit,
         lambda s: edits.add_soles(s, legs.feet), lambda s: edits.add_trunk(s, legs.base, legs.trunk),
-        lambda s: edits.add_servos(s, servos), lambda s: edits.add_imu(s, legs.base, legs.imu), edits.add_joint_sensors,
+        lambda s: edits.add_servos(s, servos), lambda s: edits.add_imu(s, legs.base, legs.imu), edits.add_joint_sensors, edits.add_scenery,
         lambda s: edits.step(s, timing),
     ]  # fmt: skip
     return [said for said in (change(spec) for change in steps) if said]
@@ -114,6 +114,7 @@ class Body:
         drives = {d.joint: d for d in Plain(m).drives}
         self.joints = joints_of(m, legs.joints)
         self.actuators = tuple(drives[j].actuator for j in legs.joints)
+        self.controls = np.array([int(m.actuator_ctrladr[drives[j].number]) for j in legs.joints])
         self.base = m.jnt_qposadr[Plain(m).free], m.jnt_dofadr[Plain(m).free]
         self.q = m.qpos0.copy()
         self.u = np.zeros(m.nu)
@@ -126,6 +127,13 @@ class Body:
     @property
     def imu(self) -> str:
         return str(self.model.site(self.model.sensor("gyro").objid[0]).name)
+
+    @property
+    def carrier(self) -> str:
+        """The heaviest body of the base: a URDF's root link often has no mass, and carries the one that has."""
+        m = self.model
+        whole = np.flatnonzero(m.body_weldid == m.body_weldid[m.body(self.legs.base).id])
+        return str(m.body(int(whole[m.body_mass[whole].argmax()])).name)
 
     def feet(self) -> np.ndarray:
         """(feet, 3) soles in the base's frame."""

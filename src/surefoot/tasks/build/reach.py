@@ -124,7 +124,7 @@ def changes(spec: mujoco.MjSpec, arm: Arm, timing: Timing) -> list[str]:
     """Makes a model ready for training, in place; says what was changed."""
     servos = {name: Servo(j.kp, j.kd, j.limit, j.armature) for name, j in {**arm.joints, **arm.held}.items()}
     steps: list[Callable[[mujoco.MjSpec], str]] = [
-        edits.name_parts, edits.without_extras, edits.only_drawn, lambda s: edits.add_servos(s, servos), edits.add_joint_sensors,
+        edits.name_parts, edits.without_extras, edits.only_drawn, lambda s: edits.add_servos(s, servos), edits.add_joint_sensors, edits.add_scenery,
         lambda s: edits.add_tip(s, arm.body, arm.point, TIP), lambda s: edits.step(s, timing),
     ]  # fmt: skip
     return [said for said in (change(spec) for change in steps) if said]
@@ -170,20 +170,21 @@ class Bolted:
         middle, half = (self.low + self.high) / 2, INNER * (self.high - self.low) / 2
         d = posed(m, self.q)
         floor = min(0.0, lowest(m, d, [g for link in tree.robot for g in tree.geoms(link)]))
-        angles: list[np.ndarray] = []
-        places: list[np.ndarray] = []
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        below: list[tuple[np.ndarray, np.ndarray]] = []
         for _ in range(10 * PLACES):
             d.qpos[self.joints.q] = middle + half * rng.uniform(-1, 1, len(middle))
             mujoco.mj_kinematics(m, d)
+            quat = np.zeros(4)
+            mujoco.mju_mat2Quat(quat, d.site(TIP).xmat)
+            one = d.qpos[self.joints.q].copy(), np.concatenate([d.site(TIP).xpos, quat])
             if _above(d, tree, floor):
-                quat = np.zeros(4)
-                mujoco.mju_mat2Quat(quat, d.site(TIP).xmat)
-                angles.append(d.qpos[self.joints.q].copy())
-                places.append(np.concatenate([d.site(TIP).xpos, quat]))
-            if len(angles) == PLACES:
+                found.append(one)
+            elif len(below) < PLACES:
+                below.append(one)
+            if len(found) == PLACES:
                 break
-        if not angles:
-            raise SurefootError(f"robot {self.name}: reach: found no pose above the floor, expected some")
+        angles, places = zip(*(found or below))  # one that hangs below its origin stands on something
         return np.array(angles), np.array(places)
 
     @property

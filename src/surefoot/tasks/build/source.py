@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 
 from surefoot.errors import SurefootError
+from surefoot.motion.read import read_motion
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.study import Anatomy, study
 from surefoot.sim.model import edits
@@ -22,7 +23,7 @@ from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
 from surefoot.sim.model.modelxml import UNPRINTED
 from surefoot.task import Task
-from surefoot.tasks.build import blank, hover, legged, reach, velocity
+from surefoot.tasks.build import blank, hover, legged, reach, track, velocity
 from surefoot.tasks.build.ground import FLAT
 from surefoot.tasks.build.legged import Joint
 
@@ -34,7 +35,7 @@ ASSUMED = {
     "armature": "1.5e-4 kg m^2 for each N m of the limit is assumed: give your drives' rotor inertia",
     "kp": "kp = armature (2 pi 10 Hz)^2, damping ratio 2: give your servos' gains",
 }
-FITS = {"legged": "velocity", "arm": "reach", "multirotor": "hover"}
+FITS = {"legged": ("velocity", "track"), "arm": ("reach",), "multirotor": ("hover",)}
 
 
 @dataclass(frozen=True)
@@ -49,32 +50,49 @@ class Written:
     """what training changes in the model, in sentences"""
     missing: tuple[str, ...] = ()
     """what the model does not say, and what is assumed"""
+    notes: tuple[str, ...] = ()
+    """what a person should look at"""
 
 
-def write(kind: str, robot: Robot, out: Path) -> Written:
+@dataclass(frozen=True)
+class MotionFile:
+    """A motion for the robot to follow."""
+
+    path: Path
+    rate: float | None = None
+    """rows a second, where the file has no clock"""
+
+
+def write(kind: str, robot: Robot, out: Path, motion: MotionFile | None = None) -> Written:
     """The task file of a kind for a robot; paths in it start at the folder of `out`."""
-    if kind not in KINDS:
-        raise SurefootError(f"kind: expected {', '.join(KINDS)}, found {kind}")
+    if kind not in (*KINDS, "track"):
+        raise SurefootError(f"kind: expected {', '.join((*KINDS, 'track'))}, found {kind}")
+    if (kind == "track") != (motion is not None):
+        found = "found none: give --motion FILE" if motion is None else f"found {motion.path}, expected none for {kind}"
+        raise SurefootError(f"motion: {found}")
     kinds = _kinds(robot) if kind in NEEDS else []
     if kind in NEEDS and kind not in kinds:
         better = f"; it fits: surefoot new {kinds[0] if kinds else 'blank'}"
         raise SurefootError(f"robot {robot.name}: {kind}: {NEEDS[kind]}; the model has none{better}")
-    return KINDS[kind](robot, out)
+    written = _track(robot, out, motion) if motion is not None else KINDS[kind](robot, out)
+    mended = tuple(w for w in load_robot(robot).warnings if w.startswith(robot.path))
+    return replace(written, notes=(*mended, *written.notes))
 
 
 def _kinds(robot: Robot) -> list[str]:
     """Kinds of task that a model fits: as it is, and with its base set free."""
     spec = load_robot(robot).spec
     edits.name_parts(spec)
-    found = [FITS.get(study(spec.compile()).kind)]
+    found = [*FITS.get(study(spec.compile()).kind, ())]
     if edits.free_base(spec):
         with suppress(ValueError):  # a base without mass cannot be set free
-            found.append(FITS.get(study(spec.compile()).kind))
-    return [kind for kind in found if kind]
+            found += FITS.get(study(spec.compile()).kind, ())
+    return found
 
 
 NEEDS = {
     "velocity": "expected chains of two joints or more that end at the ground, on a base that can move",
+    "track": "expected chains of two joints or more that end at the ground, on a base that can move",
     "reach": "expected a base that is bolted down and two joints or more",
     "hover": "expected actuators at sites of a free body that can lift it",
 }
@@ -89,6 +107,24 @@ def _velocity(robot: Robot, out: Path) -> Written:
     command, stride = velocity.usual(legs)
     lines = [
         *_head(robot, out, "velocity", "follows a commanded velocity (vx, vy, yaw rate)", (*BUILT, "from surefoot.tasks import Foot, Joint, Legged, Timing")),
+        *_legs(legs, a),
+        *_ranges(task),
+        "def task() -> Task:",
+        "    return tasks.velocity(",
+        "        ROBOT,",
+        "        LEGS,",
+        f"        command={command},  # largest vx [m/s], vy [m/s] and yaw rate [rad/s], by the length of the legs",
+        f"        stride={stride},  # Hz, and m that feet are lifted, by the length of the legs",
+        f"        timing={_timing(chosen)}",
+        "        ranges=RANGES,",
+        "    )",
+    ]  # fmt: skip
+    return _written(lines, a, said)
+
+
+def _legs(legs: legged.Legged, a: Anatomy) -> list[str]:
+    """Tables of joints and feet, and the robot made of them."""
+    return [
         *_joints("JOINTS", legs.joints, a),
         *(_joints("HELD", legs.held, a) if legs.held else ()),
         "FEET = (",
@@ -104,18 +140,46 @@ def _velocity(robot: Robot, out: Path) -> Written:
         f"    trunk={legs.trunk},  # m, centre and half sizes of a box around the shapes of {legs.base}",
         *(["    held=HELD,"] if legs.held else []),
         ")",
+    ]  # fmt: skip
+
+
+def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
+    every, a = legged.read_legged(robot, "free")
+    motion = read_motion(file.path, (*every.joints, *every.held), file.rate)
+    legs = track.moved(every, motion)
+    bodies = track.tracked(robot, legs)
+    change = lambda spec, timing: track.ready(spec, legs, timing, bodies)  # noqa: E731
+    body = legged.Body(track.prepared(robot, legs, Timing(), bodies), legs)
+    chosen, said = _stepping(robot, change, body.q, body.u)
+    task = track.track(robot, motion, legs, bodies, chosen.timing)
+    path = os.path.relpath(file.path, out.absolute().parent)
+    rate = f", rate={file.rate:g}" if file.rate else ""
+    imports = ("from surefoot.motion.read import read_motion", "from surefoot.tasks import Foot, Joint, Legged, Timing")
+    lines = [
+        *_head(robot, out, "track", "follows a reference motion", (*BUILT[:1], imports[0], *BUILT[1:], imports[1])),
+        *_legs(legs, a),
+        f"# the motion in this robot's joints: {task.clip.about if task.clip else ''}",
+        f"MOTION = read_motion({_quoted(path)}, {'(*JOINTS, *HELD)' if legs.held else 'tuple(JOINTS)'}{rate}, beside=__file__)",
+        "# bodies that are compared with the motion's: the base, and outwards each that is not close to the one before it",
+        f"BODIES = ({', '.join(map(_quoted, bodies))},)",
         *_ranges(task),
         "def task() -> Task:",
-        "    return tasks.velocity(",
+        "    return tasks.track(",
         "        ROBOT,",
+        "        MOTION,",
         "        LEGS,",
-        f"        command={command},  # largest vx [m/s], vy [m/s] and yaw rate [rad/s], by the length of the legs",
-        f"        stride={stride},  # Hz, and m that feet are lifted, by the length of the legs",
+        "        bodies=BODIES,",
         f"        timing={_timing(chosen)}",
         "        ranges=RANGES,",
         "    )",
-    ]  # fmt: skip
-    return _written(lines, a, said)
+    ]
+    found = _written(lines, a, said)
+    checks = (*motion.meta["notes"], *track.doubts(body, track.reference(body, motion, chosen.timing.period)))
+    held = f"{len(legs.held)} joints held; " if legs.held else ""
+    about = (
+        f"{a.mass:.3g} kg; {len(legs.joints)} joints follow the motion; {held}{len(bodies)} bodies are compared with it"
+    )
+    return replace(found, about=about, notes=tuple(f"motion: {words}" for words in checks))
 
 
 def _reach(robot: Robot, out: Path) -> Written:
@@ -265,7 +329,7 @@ def _joints(name: str, rows: Mapping[str, Joint], a: Anatomy) -> list[str]:
         f"{name} = {{",
     ]
     for joint, j in rows.items():
-        numbers = f"{j.home:g}, {j.kp:g}, {j.kd:g}, {_end(j.limit)}"
+        numbers = f"{j.home + 0.0:g}, {j.kp:g}, {j.kd:g}, {_end(j.limit)}"
         more = f", {_quoted(j.mirror)}" if j.mirror else ""
         more += f", armature={j.armature:g}" if j.armature else ""
         lines.append(
@@ -295,6 +359,8 @@ def _timing(chosen: Chosen) -> str:
 def missing(a: Anatomy) -> Iterable[str]:
     """What the model does not tell, and what is done about it."""
     for what, words in a.missing.items():
+        if what == "floor" and not a.legs:
+            continue  # arms and multirotors touch nothing
         yield f"{what}: {words}" + (f"; {ASSUMED[what]}" if what in ASSUMED else "")
 
 

@@ -85,6 +85,10 @@ def noise(bias: str = "base_ang_vel") -> list[Row]:
     return [*rows, (Param("gyro_bias", "bias", 0.0, -0.3, 0.3, bias, "set", "rad/s", about="constant gyro offset"), (-0.05, 0.05))]  # fmt: skip
 
 
+def accelerometer() -> list[Row]:
+    return [(Param("accel_bias", "bias", 0.0, -1.0, 1.0, "base_lin_acc", "set", "m/s^2", about="constant accelerometer offset"), (-0.2, 0.2))]  # fmt: skip
+
+
 def push(mass: float) -> list[Row]:
     said = f"sideways pushes, as a multiple of {SHOVE * mass:.3g} N for {SHOVED:g} s"
     return [(Param("push", "push", 0.0, 0.0, 3.0, op="set", about=said), (0.0, 1.0))]

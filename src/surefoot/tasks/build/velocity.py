@@ -8,7 +8,7 @@ Numbers that depend on size are scaled from a quadruped with legs of L0 = 0.426 
 speeds with sqrt(L / L0), frequencies with sqrt(L0 / L), forces with the mass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from surefoot.sim.events import Push
 from surefoot.sim.model.edits import Timing
 from surefoot.task import Episode, Reward, Symmetry, Task
 from surefoot.tasks.build import unknowns
+from surefoot.tasks.build.estimator import estimated, legged_filter, with_sensors
 from surefoot.tasks.build.ground import Ground
 from surefoot.tasks.build.legged import Body, Legged, mirrored_feet, mirrored_joints, offsets, prepared, read_legged
 from surefoot.tasks.terms import observations as obs
@@ -87,17 +88,23 @@ def velocity(
     timing: Timing = Timing(steps=4),  # noqa: B008
     ranges: Mapping[str, tuple[float, float]] | None = None,
     rough: bool = False,
+    estimate: Sequence[str] | None = None,
 ) -> Task:
-    """The task of following a commanded velocity. `command`: largest vx, vy, yaw rate; `stride`: Hz and height in m."""
+    """The task of following a commanded velocity. `command`: largest vx, vy, yaw rate; `stride`: Hz and height in m.
+
+    `estimate`: what the actor observes of a state estimator, such as base_lin_vel_estimate; None: the robot has none.
+    """
     legs = legs or read_legged(robot)[0]
     fastest, (hz, high) = command or usual(legs)[0], stride or usual(legs)[1]
     size, ground = Size(legs.length / L0), Ground(rough)
     robot = prepared(robot, legs, timing, ground)
+    robot = robot if estimate is None else robot.edited(with_sensors)
     body = Body(robot, legs)
+    estimator = None if estimate is None else legged_filter(body, timing)
     gait = Gait(hz, high, offsets(body.feet()), tuple(f.radius for f in legs.feet), ground=ground)
     mass = float(body.model.body_mass.sum())
-    belief = unknowns.belief(_unknowns(body, mass, timing), ranges or {})
-    actor, critic = _observations(body, gait, belief.params)
+    belief = unknowns.belief(unknown_rows(body, mass, timing, estimate is not None), ranges or {})
+    actor, critic = _observations(body, gait, belief.params, estimated(estimator, estimate or ()))
     return Task(
         name=f"{robot.name}-velocity" + ("-rough" if rough else ""),
         about=f"{robot.name} follows a commanded velocity" + (" over rough ground" if rough else ""),
@@ -107,7 +114,7 @@ def velocity(
         substeps=timing.steps,
         seconds=20.0,
         action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
-        observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
+        observations={"actor": ObsGroup(actor, estimator=estimator if estimate else None), "critic": ObsGroup(critic)},
         rewards=_rewards(body, gait, size) | (_biped_rewards(body, gait) if len(legs.feet) == 2 else {}),
         ended={
             "fell": terminations.bad_orientation,
@@ -128,6 +135,7 @@ def velocity(
         settings=dict(style(legs).settings),
         ranges=style(legs).ranges,
         kind="legged",
+        estimator=estimator,
     )  # fmt: skip
 
 
@@ -149,19 +157,24 @@ def _scale(legs: Legged) -> np.ndarray:
     return np.clip(0.75 * reach, 0.1, 0.5).round(3)
 
 
-def _unknowns(body: Body, mass: float, timing: Timing) -> list[unknowns.Row]:
-    own = float(body.model.body(body.legs.base).mass[0])
+def unknown_rows(body: Body, mass: float, timing: Timing, imu: bool = False) -> list[unknowns.Row]:
+    """What is unknown of a robot with legs; `imu`: it also reads an accelerometer."""
+    carrier = body.carrier
+    own = float(body.model.body(carrier).mass[0])
     driven = unknowns.Driven(body.model, body.joints.names, body.actuators)
     return [
-        *unknowns.base(body.legs.base, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
-        *unknowns.wires(timing.period), *unknowns.noise(), *unknowns.push(mass),
+        *unknowns.base(carrier, mass, own, body.legs.length), *unknowns.ground("sole/.*"), *driven.servos(),
+        *unknowns.wires(timing.period, unknowns.PROPRIOCEPTION + ("|accelerometer" if imu else "")), *unknowns.noise(), *unknowns.push(mass),
+        *(unknowns.accelerometer() if imu else ()),
     ]  # fmt: skip
 
 
-def _observations(body: Body, gait: Gait, params: Params) -> tuple[tuple[ObsTerm, ...], tuple[ObsTerm, ...]]:
+def _observations(
+    body: Body, gait: Gait, params: Params, estimates: tuple[ObsTerm, ...]
+) -> tuple[tuple[ObsTerm, ...], tuple[ObsTerm, ...]]:
     actor = (
         obs.base_ang_vel(body.imu), obs.projected_gravity(body.imu), obs.command(3, "m/s, m/s, rad/s"), obs.joint_pos(body.joints),
-        obs.joint_vel(body.joints), obs.last_action(len(body.joints.names)), obs.gait_clock(gait),
+        obs.joint_vel(body.joints), obs.last_action(len(body.joints.names)), obs.gait_clock(gait), *estimates,
     )  # fmt: skip
     more = (obs.base_lin_vel(), obs.base_height(gait.ground), obs.clearance(gait), obs.touch(gait), obs.unknowns(len(params)))  # fmt: skip
     return actor, (*actor, *more)
@@ -251,9 +264,10 @@ def _symmetry(body: Body, params: Params) -> Symmetry | None:
         return None
     signs = {
         "base_ang_vel": [-1, 1, -1], "projected_gravity": [1, -1, 1], "command": [1, -1, -1], "gait_clock": [-1, -1],
-        "base_lin_vel": [1, -1, 1], "base_height": [1], "e": [-1 if p.name in ("com_y", "slope_x") else 1 for p in params],
+        "base_lin_vel": [1, -1, 1], "base_lin_vel_estimate": [1, -1, 1], "base_lin_vel_spread": [1, 1, 1], "base_height": [1],
+        "projected_gravity_estimate": [1, -1, 1], "projected_gravity_spread": [1, 1, 1], "e": [-1 if p.name in ("com_y", "slope_x") else 1 for p in params],
     }  # fmt: skip
     terms = {name: (np.arange(len(sign)), np.array(sign, float)) for name, sign in signs.items()}
     feet = mirrored_feet(body.feet())
-    terms |= dict.fromkeys(("touch", "clearance"), (feet, np.ones(len(feet))))
+    terms |= dict.fromkeys(("touch", "clearance", "contact_estimate", "contact_spread"), (feet, np.ones(len(feet))))
     return Symmetry(terms | dict.fromkeys(("joint_pos", "joint_vel", "last_action"), legs), legs)

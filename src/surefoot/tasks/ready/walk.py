@@ -84,7 +84,11 @@ def xml() -> str:
 """
 
 
-def walk(rough: bool = False) -> Task:
-    task = velocity(Robot.text(xml(), "quadruped"), rough=rough)
+def walk(rough: bool = False, estimate: bool = False) -> Task:
+    """With `estimate`, the actor also observes its base velocity, as a state estimator has it."""
+    task = velocity(
+        Robot.text(xml(), "quadruped"), rough=rough, estimate=("base_lin_vel_estimate",) if estimate else None
+    )
     name, where = ("walk-rough", "on rough ground") if rough else ("walk", "follows a velocity")
+    name, where = ("walk-estimate", "with an estimator") if estimate else (name, where)
     return replace(task, name=name, about=f"quadruped {where}")

@@ -40,6 +40,23 @@ def tip_pos(joints: Joints, links: tuple[float, ...], noise: float = 0.001) -> O
     return ObsTerm("tip_pos", Formula("tip_pos", joints.names, links=links), 3, "m in the base's frame", noise)
 
 
+def base_lin_acc(noise: float = 0.1) -> ObsTerm:
+    """What an accelerometer reads: (0, 0, 9.81) when level and at rest."""
+    return ObsTerm(
+        "base_lin_acc", Formula("reading", reading="accelerometer"), 3, "m/s^2, body frame", noise, 0.1, 100.0
+    )
+
+
+def foot_force(feet: int, noise: float = 1.0) -> ObsTerm:
+    """How hard each foot is pushed, by its touch sensor."""
+    return ObsTerm("foot_force", Formula("reading", reading="touch"), feet, "N", noise, 0.01)
+
+
+def joint_torque(joints: Joints, noise: float = 0.3) -> ObsTerm:
+    """What motors report, from their currents."""
+    return ObsTerm("joint_torque", Formula("reading", reading="joint_torque"), len(joints.names), "N m", noise, 0.1)
+
+
 def gait_clock(gait: Gait) -> ObsTerm:
     """(0, 0) when standing."""
     return ObsTerm("gait_clock", gait.clock, 2, "sin, cos")

@@ -37,7 +37,7 @@ class Doctor:
     model: Path | None = None
     """the robot model (.xml) of a policy from elsewhere"""
     contract: Path | None = None
-    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
+    """its contract: JSON, or a deploy.yaml; ONNX files from mjlab and holosoma contain it"""
     task: str = ""
     """another task that the policy's contract fits; default: its own"""
     belief: str = ""

@@ -31,6 +31,8 @@ class Eval:
     """threads of the physics; 0: every core"""
     engine: Annotated[str, arg(name="in")] = "mujoco"
     """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name is answered with all of them)"""
+    safety: Path | None = None
+    """safety layers that the policy wears (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     terms: tuple[Path, ...] = ()
     """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
 
@@ -38,6 +40,7 @@ class Eval:
         if self.best:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
+        from surefoot.control import layers
         from surefoot.deploy import bundle
         from surefoot.gate.training_record import changed
         from surefoot.sim import engines
@@ -51,8 +54,10 @@ class Eval:
         inside = tasks.learned(task, self.terms)
         env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
         since = changed(self.policy, policy, task, self.task)
-        first, *rest = found = trials(policy, env, seconds(watch, task))
+        worn = policy if self.safety is None else layers.wear(policy, layers.read(self.safety))
+        first, *rest = found = trials(worn, env, seconds(watch, task))
         asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
+        asked |= {} if self.safety is None else {"safety": str(self.safety)}
         facts = asked | ({"ranges": list(self.range)} if self.range else {}) | first.to_json() | {"changed": since}
         if rest:
             facts["trial"] = [x.to_json() for x in found]

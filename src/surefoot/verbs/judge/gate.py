@@ -60,11 +60,13 @@ class Gate:
     model: Path | None = None
     """the robot model (.xml) of a policy from elsewhere"""
     contract: Path | None = None
-    """its contract: JSON, or a deploy.yaml; an ONNX file from mjlab contains it"""
+    """its contract: JSON, or a deploy.yaml; ONNX files from mjlab and holosoma contain it"""
     command: tuple[float, float, float] | None = None
     """vx, vy, yaw rate to follow, m/s and rad/s, instead of the contract's"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
+    safety: Path | None = None
+    """safety layers that the policy wears (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     out: Path | None = None
     """folder for gate.html and gate.json; default: beside the policy"""
     junit: Path | None = None
@@ -87,23 +89,35 @@ class Gate:
         files.check_writable(page, "--out")
         if self.junit is not None:
             files.check_writable(self.junit, "--junit")
-        who = candidate(self.policy, self.task, self.model, self.contract, self.command)
-        flags = (f" --{k} {quote(str(v))}" for k, v in (("model", self.model), ("contract", self.contract)) if v)
+        who = candidate(self.policy, self.task, self.model, self.contract, self.command, safety=self.safety)
+        flags = (
+            f" --{k} {quote(str(v))}"
+            for k, v in (("model", self.model), ("contract", self.contract), ("safety", self.safety))
+            if v
+        )
         again = f"surefoot gate {quote(str(self.policy))}{''.join(flags)}{who.task_flag}"
         belief = belief_of(who.task, self.belief, watch, ranges=self.range)
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")
-            verdict = gate(who, belief, plan, limits, watch, again)
-            files.write_json(out / "gate.json", verdict.to_json())
+            keep = lambda verdict: files.write_json(out / "gate.json", verdict.to_json())  # noqa: E731
+            verdict = gate(who, belief, plan, limits, watch, again, keep)
+            keep(verdict)
             if self.junit is not None:
                 junit.write(self.junit, verdict)
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
-        about = hashes(policy=self.policy, model=self.model, contract=self.contract)
+        about = hashes(policy=self.policy, model=self.model, contract=self.contract, safety=self._layers)
         about |= {"task": who.task.name, "seed": str(plan.seed)}
         facts = verdict.to_json() | {"page": str(page)}
         notes = (Note(words, True) for words in who.notes)
         shown = (*notes, *blocks(verdict)), verdict.next_step, badge(verdict), code, page
         return Report(verdict.title, facts, *shown, picture=portrait(who.task), sources=about)
+
+    @property
+    def _layers(self) -> Path | None:
+        """The file that --safety means."""
+        from surefoot.control import layers
+
+        return None if self.safety is None else layers.located(self.safety)
 
     def _plan(self) -> Any:
         from surefoot.gate.gate import ALL, Plan
@@ -147,11 +161,9 @@ def badge(verdict: Verdict) -> Badge:
 
 def blocks(verdict: Verdict) -> tuple[Block, ...]:
     """The checks, the explanation of a failure, and the evidence as plots."""
-    from surefoot.gate.contract_faults import Explanation, sentences
-
     meta, evidence = verdict.meta, verdict.meta["evidence"]
     shown: list[Block] = [Checks(verdict.checks)]
-    shown += [Text(words, "bad") for words in sentences([Explanation(**x) for x in meta["contract_faults"]])]
+    shown += [Text(words, "bad") for words in meta["why"]]
     shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
     shown.append(Text(meta["seeds"]["sentence"], "quiet"))
     rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}

@@ -1,7 +1,7 @@
 """surefoot look: parts of a robot, its unknowns with units and ranges, and whether each of them acts."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -54,10 +54,13 @@ class Look:
         from surefoot import tasks
         from surefoot.sim.audit import effects
         from surefoot.sim.model.load import load_robot
+        from surefoot.sim.model.vet import scene_warnings
 
         task = tasks.resolve(self.model)
         found = effects(task.params, task_trace(task)) if self.audit else []
-        return load_robot(task.robot), task.belief, found
+        loaded = load_robot(task.robot)
+        loaded.warnings[:] = [w for w in loaded.warnings if w not in scene_warnings(loaded.model)]
+        return loaded, task.belief, found
 
     def _file(self) -> tuple["Loaded", Belief, list["Effect"]]:
         from surefoot import tasks
@@ -90,13 +93,14 @@ def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:
 def task_trace(task: Task, seconds: float = 4.0, seed: int = 0) -> "Trace":
     """States and the actor's observations of an episode under small random actions, as a function of e.
 
-    A row that fails would begin again with another e, so it stands still from there on.
+    Nothing ends an episode: a robot that falls at once lies there, and what happens later, such as pushes, still acts on it.
+    A row that diverges would begin again with another e, so it stands still from there on.
     """
 
     from surefoot import tasks
 
     def trace(e: np.ndarray) -> np.ndarray:
-        env = tasks.env(task, len(e), seed=seed)
+        env = tasks.env(replace(task, ended={}), len(e), seed=seed)
         env.reset(e=e)
         rng, alive = stream(seed, "audit"), np.ones(env.n, bool)
         seen: list[np.ndarray] = []

@@ -15,20 +15,24 @@ from surefoot.robot import Robot
 
 @dataclass(frozen=True)
 class New:
-    kind: Positional[Literal["velocity", "reach", "hover", "blank"]]
+    kind: Positional[Literal["velocity", "reach", "hover", "track", "blank"]]
     """velocity: anything with legs follows a commanded velocity; reach: an arm brings its end effector to a place; hover: a
-    multirotor comes to rest at a place; blank: any robot with actuators, reward and success left for you to fill in"""
+    multirotor comes to rest at a place; track: anything with legs follows a motion (--motion); blank: any robot with actuators, reward and success left for you to fill in"""
     model: Positional[str]
     """a model file (.xml MJCF, .urdf); a scene file that includes the robot is best"""
     out: Path | None = None
     """the task file to write; without it ROBOT_KIND.py in this folder"""
+    motion: Path | None = None
+    """of track: the motion to follow, in the robot's own joints (.npz, .csv)"""
+    rate: float | None = None
+    """rows a second of a motion that has no clock"""
     asset_root: str = ""
     """folder that meshes and includes may come from, if they lie outside the model's own"""
     overwrite: bool = False
     """write over a file that is there"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.tasks.build.source import write
+        from surefoot.tasks.build.source import MotionFile, write
 
         if not Path(self.model).is_file():
             raise SurefootError(f"{self.model}: no such model file")
@@ -36,14 +40,18 @@ class New:
         out = self.out or Path(f"{_plain(robot.name)}_{self.kind}.py")
         if out.exists() and not self.overwrite:
             raise SurefootError(f"{out}: is there already; expected another --out, or --overwrite")
-        found = write(self.kind, robot, out)
+        if self.motion is not None and not self.motion.is_file():
+            raise SurefootError(f"{self.motion}: no such motion file")
+        motion = MotionFile(self.motion, self.rate) if self.motion is not None else None
+        found = write(self.kind, robot, out, motion)
         files.write(out, found.text.encode(errors="backslashreplace"))  # a path may hold bytes that are no text
         facts = {
-            "kind": self.kind, "robot": robot.name, "file": str(out), **found.facts, "changes": list(found.changes), "missing": list(found.missing),
+            "kind": self.kind, "robot": robot.name, "file": str(out), **found.facts, "changes": list(found.changes), "missing": list(found.missing), "notes": list(found.notes),
         }  # fmt: skip
         blocks: tuple[Block, ...] = (
             Text(f"{out}: {found.about}"),
             *(Note(f"for training: {said}") for said in found.changes),
+            *(Note(words) for words in found.notes),
             *(Note(f"not in the model: {said}", True) for said in found.missing),
         )
         return Report(f"{robot.name}: {self.kind}", facts, blocks, f"surefoot train {shlex.quote(str(out))} --out run")

@@ -12,7 +12,7 @@ from surefoot import files, tasks
 from surefoot.belief import Belief, Box
 from surefoot.log import Log
 from surefoot.real2sim.identify.param_grammar import learnable
-from surefoot.real2sim.infer.dropo import Dropo, dropo
+from surefoot.real2sim.infer.dropo import Dropo, examine
 from surefoot.real2sim.infer.sbi import NPE, experiment, learn
 from surefoot.real2sim.infer.sbi import checked as tested
 from surefoot.report import Block, Checks, Column, Progress, Report, Table, Text, Watch
@@ -67,7 +67,8 @@ class Believe:
         about = asked(self.model, self.log, self.mapping, self.machine)
         verb = f"train {quote(self.model)}" if tasks.is_reference(self.model) else f"replay {about}"
         following = f"surefoot {verb} --belief {quote(str(out))}"
-        code = FAILED if facts.get("calibration", {}).get("holds") is False else 0
+        doubtful = any(facts.get(k, {}).get("holds") is False for k in ("calibration", "examination"))
+        code = FAILED if doubtful else 0
         blocks = (_table(facts["unknowns"]), *notes, Text(f"belief: {out}"))
         return Report(f"p(e) of {self.model} from {self.log}", facts, blocks, following, code=code)
 
@@ -87,7 +88,10 @@ class Believe:
 
     def _dropo(self, world: World, prior: Box, log: Log, watch: Watch) -> tuple[Belief, dict[str, Any], list[Block]]:
         length = 10 if self.window is None else self.window
-        return dropo(world, prior, log, length, self.dropo, self.seed, watch=watch), {"window": length}, []
+        found = examine(world, prior, log, length, self.dropo, self.seed, watch=watch)
+        checks = {"holds": all(c.holds for c in found.checks), "checks": [c.to_json() for c in found.checks]}
+        shown = Checks(found.checks, "may its width be trusted?")
+        return found.belief, {"window": length, "examination": checks}, [shown]
 
     def _sbi(self, world: World, prior: Box, log: Log, watch: Watch) -> tuple[Belief, dict[str, Any], list[Block]]:
         noise = numbers(self.noise, "--noise", "joint_pos=0.001")

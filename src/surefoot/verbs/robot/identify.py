@@ -13,9 +13,11 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
 from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
+from surefoot.verbs.robot.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
+    from surefoot.real2sim.identify import Identify as How
+    from surefoot.real2sim.identify.laws import Comparison
     from surefoot.real2sim.identify.result import Identified, Learned
     from surefoot.sim.engine import Engine
 
@@ -41,6 +43,9 @@ class Identify:
     """window length of the last stage, s; default: the whole log, up to 20 s, shorter where the motion is unstable"""
     known_start: bool = False
     """each log starts exactly in the state of its first row"""
+    laws: tuple[str, ...] = ()
+    """friction laws to compare on motions left out, such as coulomb,stribeck,load,back; the one to use is then fitted. Also
+    coulomb:kinds, or words of --learn joined by +"""
     machine: Machine = Machine()
     check: bool = True
     """run preflight on the logs first"""
@@ -52,6 +57,7 @@ class Identify:
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
         from surefoot.real2sim.identify import identify
+        from surefoot.real2sim.identify.laws import words_of
 
         if not self.logs:
             raise SurefootError("identify: expected at least one log")
@@ -64,38 +70,50 @@ class Identify:
             files.check_writable(self.save_model, "--save-model", ".xml", reads)
             if tasks.is_reference(self.model):
                 raise SurefootError(f"--save-model: {self.model} is a task, expected a model file")
-        logs = [read(file, self.mapping, watch) for file in self.logs]
-        worlds, belief = self._unknowns(logs)
-        if self.check:
-            for file, world, log in zip(self.logs, worlds, logs):
-                checked(world, log, file, watch)
         if self.last is not None and not self.last > 0:
             raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
+        logs = [read(file, self.mapping, watch) for file in self.logs]
+        if self.check:
+            for file, log in zip(self.logs, logs):
+                checked(self.machine.world(self.model, None, log), log, file, watch)
         starts = "known" if self.known_start else "estimated"
         how = How(hold=self.hold, how=self.how, last=self.last, starts=starts)  # type: ignore[arg-type]
         with naming(*self.logs):
+            compared = self._compared(logs, how, watch) if self.laws else None
+            worlds, belief = self._unknowns(logs, words_of(compared.chosen) if compared else ())
             found = identify(worlds, belief, logs, how, self.signals, watch, warn=False)
         title = f"{self.model} from {', '.join(map(str, self.logs))}"
         blocks: tuple[Block, ...] = (_params(found), *map(Text, _remarks(found)))
+        facts = _facts(found) | ({"laws": compared.facts()} if compared else {})
+        if compared:
+            blocks = (_laws(compared), Note(f"law: {compared.chosen}; {compared.why}"), *blocks)
         about = asked(self.model, self.logs[0], self.mapping, self.machine)
         if found.fault:
             words = f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else "")
-            return Report(title, _facts(found), blocks, self._instead(about), Badge(words, False), FAILED)
+            return Report(title, facts, blocks, self._instead(about), Badge(words, False), FAILED)
         if self.save:
             found.belief.write(self.save)
             blocks += (Text(f"belief: {self.save}"),)
         if self.save_model:
             blocks += self._model(self.save_model, found)
-        return Report(title, _facts(found), blocks, self._next(about, found.white))
+        if found.interrupted:
+            words = "stopped before the end: the values are the best so far"
+            return Report(title, facts, blocks, self._again(), Badge(words, False), INTERRUPTED)
+        return Report(title, facts, blocks, self._next(about, found.white))
 
     def _next(self, about: str, white: bool) -> str:
         """Replay what was fitted, or find what is missing; where nothing was saved, first keep it."""
         if self.save is None:
-            words = f" --learn {quote(','.join(self.learn))}" if self.learn else ""
-            about = asked(self.model, self.logs, self.mapping, self.machine)
-            return f"surefoot identify {about}{words} --save {quote(f'{self.logs[0].stem}-belief.json')}"
+            return self._again()
         lacks = not white and tasks.is_reference(self.model) and self.machine == Machine()
         return f"surefoot {'missing' if lacks else 'replay'} {about} --belief {quote(str(self.save))}"
+
+    def _again(self) -> str:
+        """The same fit, with its belief saved."""
+        words = f" --learn {quote(','.join(self.learn))}" if self.learn else ""
+        words += f" --laws {quote(','.join(self.laws))}" if self.laws else ""
+        about = asked(self.model, self.logs, self.mapping, self.machine)
+        return f"surefoot identify {about}{words} --save {quote(str(self.save or f'{self.logs[0].stem}-belief.json'))}"
 
     def _model(self, out: Path, found: "Identified") -> tuple[Block, ...]:
         """The model file as it was driven, free again where its base was fixed, with the fitted numbers."""
@@ -116,11 +134,29 @@ class Identify:
         """Where no number explains a log: of a task, the missing physics; of a model, a more informative motion."""
         return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
-    def _unknowns(self, logs: list[Log]) -> tuple[list["Engine"], Belief]:
+    def _compared(self, logs: list[Log], how: "How", watch: Watch) -> "Comparison":
+        """The laws on what they were not fitted to; few logs are cut into pieces."""
+        from surefoot.real2sim.identify.laws import compare, words_of
+        from surefoot.real2sim.identify.param_grammar import learnable
+        from surefoot.real2sim.identify.splits import runs
+
+        if tasks.is_reference(self.model):
+            raise SurefootError(f"--laws: {self.model} is a task, whose unknowns are its own; expected a model file")
+        model = self.machine.world(self.model, None, logs[0]).model
+        laws = {law: learnable(model, self._words(words_of(law))) for law in dict.fromkeys(self.laws)}
+        make = lambda params, log: self.machine.world(self.model, params, log)  # noqa: E731
+        return compare(make, laws, runs(logs), how, self.signals, watch)
+
+    def _words(self, law: tuple[str, ...]) -> tuple[str, ...]:
+        """The words of --learn and those of a law; a target that a law has is not learned twice."""
+        own = {word.partition("=")[0].partition(":")[0] for word in law}
+        return (*(w for w in self.learn if w.partition("=")[0].partition(":")[0] not in own), *law)
+
+    def _unknowns(self, logs: list[Log], law: tuple[str, ...] = ()) -> tuple[list["Engine"], Belief]:
         from surefoot.real2sim.excite.excited_robot import chosen_params
         from surefoot.real2sim.identify.param_grammar import learnable
 
-        words, plain = self.learn, self.machine.world(self.model, None, logs[0])
+        words, plain = self._words(law), self.machine.world(self.model, None, logs[0])
         if tasks.is_reference(self.model):
             task = tasks.resolve(self.model)
             params = chosen_params(task.params, words)
@@ -130,6 +166,23 @@ class Identify:
         else:
             params = learnable(plain.model, words or ("armature:kinds", "damping:kinds", "frictionloss:kinds", "delay"))
         return [self.machine.world(self.model, params, x) for x in logs], Box.full(params)
+
+
+def _laws(found: "Comparison") -> Table:
+    """Errors of the first signal: where fitted, and on what was left out."""
+    rows = []
+    for law in found.laws:
+        worst = int(np.argmax(law.rmse))
+        mark = "to use" if law.name == found.chosen else "not told apart" if law.name in found.alike else ""
+        left = float(np.exp(np.log(law.rmse).mean()))
+        rows.append(
+            [law.name, len(law.params), law.fitted, left, f"{law.rmse[worst]:.4g} ({found.splits[worst].name})", mark]
+        )
+    number = lambda name: Column(name, form=".4g")  # noqa: E731
+    head = ["law", Column("unknowns", form="d"), number("fitted"), number("left out"), "worst left out", ""]
+    return Table.of(
+        head, rows, f"laws: error of {found.signal}, with {len(found.splits)} groups of motions left out in turn"
+    )
 
 
 def _learned(found: "Identified") -> list[bool]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from surefoot.sim.engine import Engine
     from surefoot.world import Term
 
-FAILED = 1
+FAILED, INTERRUPTED = 1, 130
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def checked(world: "Engine", log: Log, file: Path, watch: Watch) -> None:
 
     watch(Progress(f"preflight of {file}"))
     with naming(file):
-        checks = preflight(world, log).checks
+        checks = preflight(world, log, watch).checks
     bad = [c for c in checks if not c.holds and c.name != "gaps"]
     if bad:
         raise SurefootError(

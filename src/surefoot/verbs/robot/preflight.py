@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from surefoot.report import Badge, Block, Note, Progress, Report, Table, Text, Watch
+from surefoot.report import Badge, Block, Note, Report, Table, Text, Watch
 from surefoot.verbs.robot.machine import FAILED, Machine, asked, naming, read
 
 
@@ -25,9 +25,8 @@ class Preflight:
 
         log = read(self.log, self.mapping, watch)
         world = self.machine.world(self.model, None, log)
-        watch(Progress("predicting with each fault"))
         with naming(self.log):
-            verdict = preflight(world, log)
+            verdict = preflight(world, log, watch)
         shown = [c for c in verdict.checks if not c.holds or c.unit == "gain"]
         rows = [[c.name, "PASS" if c.holds else "FAIL", c.evidence] for c in shown]
         strong = [i for i, c in enumerate(shown) if not c.holds]

@@ -1,18 +1,21 @@
-"""surefoot export: a policy's ONNX file, checked against the net it came from."""
+"""surefoot export: a policy for a robot's computer, checked against the net it came from: a bundle, or its ONNX file alone."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tyro.conf import Positional
 
 from surefoot import files, shipped
+from surefoot.errors import SurefootError
 from surefoot.report import Block, Note, Report, Text, Watch
-from surefoot.verbs.arguments import chosen
+from surefoot.verbs.arguments import chosen, numbers
 
 if TYPE_CHECKING:
+    from surefoot.contract import Contract
     from surefoot.learn.nets.policy_net import PolicyNet
+    from surefoot.task import Task
 
 
 @dataclass(frozen=True)
@@ -22,49 +25,102 @@ class Export:
     best: bool = False
     """of a run's policies, the best that --judge-every kept, not the last"""
     out: Path | None = None
-    """the file; default: policy.onnx beside the policy; of a shipped one, <task>.onnx here"""
+    """a folder or a .zip for the bundle, or a .onnx for that file alone; default: the folder `bundle` beside the policy; of a
+    shipped one, <task>-bundle here"""
+    limit: tuple[str, ...] = ()
+    """limits of the bundle in place of the model's, for all joints alike: torque=20,velocity=15,rate=10,power=300,tilt=0.8,
+    temperature=70,soft_start=3"""
     task: str = ""
     """its task, where that is a file or a module: to say what has changed since training"""
     sign: Path | None = None
-    """private ed25519 key (PEM) to sign the file with"""
+    """private ed25519 key (PEM) to sign with: the .onnx, the .zip, or the manifest of a folder"""
 
     def run(self, watch: Watch) -> Report:
         if self.best:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot import tasks
-        from surefoot.deploy import bundle, sign
+        from surefoot.deploy import bundle
         from surefoot.learn.nets.export import load_net, onnx_difference
-        from surefoot.tasks.known import recall, task_flag
 
         net, own = load_net(self.policy), bundle.find(self.policy)
-        worst, unseen = onnx_difference(net, own), tasks.privileged(net.contract)
-        usual = Path(f"{own.parent.name}.onnx") if shipped.is_shipped(own) else own
-        out, signature = self.out or usual, None
+        worst, unseen, since = onnx_difference(net, own), tasks.privileged(net.contract), self._changed(net)
+        out = self.out or self._usual(own, unseen)
+        facts: dict[str, Any] = {
+            "largest_difference": worst, "privileged": unseen, "signature": None, "contract": net.contract.to_json(),
+            "changed": since,
+        }  # fmt: skip
+        blocks = [*self._bundle(out, facts)] if out.suffix != ".onnx" else [*self._onnx(own, out, facts)]
+        blocks.insert(1, Text(f"its answers differ from torch by at most {worst:.1e} on 1024 observations"))
+        blocks += [Note(words, True) for words in since]
+        if unseen:
+            blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
+        passed = facts.get("verdict") == "PASS"
+        following = f"surefoot bundle check {quote(str(out))}" if passed else self._gate(net.contract)
+        return Report(f"{self.policy}, exported", facts, tuple(blocks), following)
+
+    def _usual(self, own: Path, unseen: list[str]) -> Path:
+        """Where it goes if nobody says: what no robot can run stays an ONNX file."""
+        if unseen:
+            return Path(f"{own.parent.name}.onnx") if shipped.is_shipped(own) else own
+        return Path(f"{own.parent.name}-bundle") if shipped.is_shipped(own) else own.parent / "bundle"
+
+    def _onnx(self, own: Path, out: Path, facts: dict[str, Any]) -> list[Block]:
+        from surefoot.deploy import bundle, sign
+
+        if self.limit:
+            raise SurefootError("--limit: a bundle has limits, an ONNX file has none; leave out --out FILE.onnx")
         if out != own or self.sign:
             with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
                 files.clear_parts(out.parent, out.name + ".*")
                 if out != own:
                     files.write(out, files.read_bytes(own, bundle.LARGEST))
-                signature = sign.sign(out, self.sign) if self.sign else None
-        size, since = out.stat().st_size, self._changed(net)
-        facts = {
-            "onnx": str(out), "bytes": size, "largest_difference": worst, "privileged": unseen,
-            "signature": str(signature) if signature else None, "contract": net.contract.to_json(), "changed": since,
+                facts["signature"] = str(sign.sign(out, self.sign)) if self.sign else None
+        facts |= {"onnx": str(out), "bytes": out.stat().st_size}
+        signed: list[Block] = [Text(f"signed: {facts['signature']}")] if self.sign else []
+        return [Text(f"{out}: {facts['bytes']} bytes"), *signed]
+
+    def _bundle(self, out: Path, facts: dict[str, Any]) -> list[Block]:
+        from surefoot.deploy import bundle, manifest, sign
+        from surefoot.verbs.train.bundled import bundled
+
+        if out.suffix == ".zip":
+            files.check_writable(out, "--out", ".zip")
+        elif out.is_dir() and any(p.name not in (*manifest.LARGEST, f"{manifest.MANIFEST}.sig") for p in out.iterdir()):
+            raise SurefootError(f"--out: {out}: found other files there; expected a new folder, or one with a bundle")
+        limits = numbers(self.limit, "--limit", "torque=20")
+        policy = bundle.load(self.policy)
+        made, why = bundled(self.policy, policy, self._task(policy.contract), limits)
+        with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
+            manifest.write(out, made)
+            facts["signature"] = str(sign.sign(manifest.signed_file(out), self.sign)) if self.sign else None
+        found = manifest.read(out)
+        facts |= {
+            "bundle": str(out), "onnx": str(out if out.suffix == ".zip" else out / bundle.NAME),
+            "bytes": sum(map(len, made.values())), "golden_seconds": len(found.golden.obs) / policy.contract.rate,
+            "golden_differences": dict(found.worst), "limits": found.manifest.limits.to_json(),
+            "verdict": "PASS" if found.passed else "none" if found.manifest.verdict is None else "FAIL",
         }  # fmt: skip
-        blocks: list[Block] = [
-            Text(f"{out}: {size} bytes, differs from torch by at most {worst:.1e} on 1024 observations")
-        ]
-        if signature:
-            blocks.append(Text(f"signed: {signature}"))
-        blocks += [Note(words, True) for words in since]
-        if unseen:
-            blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
-        known = net.contract.task in tasks.names() or recall(net.contract.parents)
-        task = task_flag(self.task, net.contract) or (
-            "" if known else " --task FILE.py"
-        )  # what a stranger's run names is code
-        following = f"surefoot gate {quote(str(self.policy))}{task}"
-        return Report(f"{self.policy} as ONNX", facts, tuple(blocks), following)
+        words = f"{out}: {facts['bytes']} bytes, {facts['golden_seconds']:g} s of golden vectors, verdict {facts['verdict']}"
+        blocks: list[Block] = [Text(words)]
+        blocks += [Text(f"signed: {facts['signature']}")] if self.sign else []
+        return [*blocks, *([Note(f"{why}: `surefoot run --live` refuses the bundle", True)] if why else [])]
+
+    def _task(self, contract: "Contract") -> "Task":
+        from surefoot import tasks
+
+        try:
+            return tasks.of(contract, self.task)
+        except SurefootError as error:
+            raise SurefootError(f"{self.policy}: a bundle has limits of the robot's model: {error}") from None
+
+    def _gate(self, contract: "Contract") -> str:
+        from surefoot import tasks
+        from surefoot.tasks.known import recall, task_flag
+
+        known = contract.task in tasks.names() or recall(contract.parents)
+        # what a stranger's run names is code
+        task = task_flag(self.task, contract) or ("" if known else " --task FILE.py")
+        return f"surefoot gate {quote(str(self.policy))}{task}"
 
     def _changed(self, policy: "PolicyNet") -> list[str]:
         """Of its task and model since training; a task that is code is imported only where the user names it."""

@@ -1,0 +1,179 @@
+"""A robot that speaks ROS 2 messages over DDS, without a ROS 2 installation: ros2://eth0?domain=0
+
+    reads  joint_states (sensor_msgs/JointState: joint_pos, joint_vel, joint_torque) and imu (sensor_msgs/Imu: base_quat, base_ang_vel)
+    writes commands (std_msgs/Float64MultiArray): blocks target, kp, kd of n numbers each, named in layout.dim; kp = 0 is damping
+
+`?states=`, `?imu=` and `?commands=` are other names of the topics; `?rate=` is how often joint_states comes, 200 Hz where nobody
+says. Joints are in the order of JointState.name. A node on the robot takes the commands, and must damp when they stop: a
+message has no acknowledgement here, so the watchdog goes on for some seconds.
+"""
+
+import time
+from dataclasses import dataclass
+from dataclasses import field as field_
+
+import cyclonedds.idl as idl
+import cyclonedds.idl.annotations as annotate
+import cyclonedds.idl.types as types
+import numpy as np
+
+from surefoot.deploy.links import About, Command, Mode, Packet
+from surefoot.deploy.links.dds import Place, reader, writer
+from surefoot.errors import SurefootError
+
+PATIENCE, SINK = 5.0, 3.0
+BLOCKS = ("target", "kp", "kd")
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class Time_(idl.IdlStruct, typename="builtin_interfaces.msg.dds_.Time_"):
+    sec: types.int32 = 0
+    nanosec: types.uint32 = 0
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class Header_(idl.IdlStruct, typename="std_msgs.msg.dds_.Header_"):
+    stamp: Time_ = field_(default_factory=Time_)
+    frame_id: str = ""
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class JointState_(idl.IdlStruct, typename="sensor_msgs.msg.dds_.JointState_"):
+    header: Header_ = field_(default_factory=Header_)
+    name: types.sequence[str] = field_(default_factory=list)
+    position: types.sequence[types.float64] = field_(default_factory=list)
+    velocity: types.sequence[types.float64] = field_(default_factory=list)
+    effort: types.sequence[types.float64] = field_(default_factory=list)
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class Quaternion_(idl.IdlStruct, typename="geometry_msgs.msg.dds_.Quaternion_"):
+    x: types.float64 = 0.0
+    y: types.float64 = 0.0
+    z: types.float64 = 0.0
+    w: types.float64 = 1.0
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class Vector3_(idl.IdlStruct, typename="geometry_msgs.msg.dds_.Vector3_"):
+    x: types.float64 = 0.0
+    y: types.float64 = 0.0
+    z: types.float64 = 0.0
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class Imu_(idl.IdlStruct, typename="sensor_msgs.msg.dds_.Imu_"):
+    header: Header_ = field_(default_factory=Header_)
+    orientation: Quaternion_ = field_(default_factory=Quaternion_)
+    orientation_covariance: types.array[types.float64, 9] = field_(default_factory=lambda: [0.0] * 9)
+    angular_velocity: Vector3_ = field_(default_factory=Vector3_)
+    angular_velocity_covariance: types.array[types.float64, 9] = field_(default_factory=lambda: [0.0] * 9)
+    linear_acceleration: Vector3_ = field_(default_factory=Vector3_)
+    linear_acceleration_covariance: types.array[types.float64, 9] = field_(default_factory=lambda: [0.0] * 9)
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class MultiArrayDimension_(idl.IdlStruct, typename="std_msgs.msg.dds_.MultiArrayDimension_"):
+    label: str = ""
+    size: types.uint32 = 0
+    stride: types.uint32 = 0
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class MultiArrayLayout_(idl.IdlStruct, typename="std_msgs.msg.dds_.MultiArrayLayout_"):
+    dim: types.sequence[MultiArrayDimension_] = field_(default_factory=list)
+    data_offset: types.uint32 = 0
+
+
+@dataclass
+@annotate.final
+@annotate.autoid("sequential")
+class Float64MultiArray_(idl.IdlStruct, typename="std_msgs.msg.dds_.Float64MultiArray_"):
+    layout: MultiArrayLayout_ = field_(default_factory=MultiArrayLayout_)
+    data: types.sequence[types.float64] = field_(default_factory=list)
+
+
+class Ros2Link:
+    def __init__(self, rest: str):
+        self.place = Place(rest, ("states", "imu", "commands", "rate"))
+        self.topics = {k: f"rt/{self.place.words.get(k, usual)}" for k, usual in (("states", "joint_states"), ("imu", "imu"), ("commands", "commands"))}  # fmt: skip
+        self.sequence, self.stamp, self.mode = 0, -1.0, "held"
+        self.names: tuple[str, ...] = ()
+        self.imu = Imu_()
+
+    def open(self) -> About:
+        self.participant = self.place.participant()
+        self.states = reader(self.participant, self.topics["states"], JointState_)
+        self.imus = reader(self.participant, self.topics["imu"], Imu_)
+        self.commands = writer(self.participant, self.topics["commands"], Float64MultiArray_)
+        until = time.monotonic() + PATIENCE
+        while self.read() is None:
+            if time.monotonic() > until:
+                raise SurefootError(
+                    f"--link: ros2://{self.place.interface}: no {self.topics['states']} within {PATIENCE:g} s"
+                )
+            time.sleep(0.01)
+        try:
+            rate = float(self.place.words.get("rate", "200"))
+        except ValueError:
+            raise SurefootError(f"--link: rate: expected a number, found {self.place.words['rate'][:80]!r}") from None
+        parts = {k: self.names for k in ("joint_pos", "joint_vel", "joint_torque", "control")}
+        return About(parts, rate, "ros2")
+
+    def read(self) -> Packet | None:
+        while (m := self.imus.take_next()) is not None:
+            self.imu = m if isinstance(m, Imu_) else self.imu
+        while (s := self.states.take_next()) is not None:
+            n = len(s.name) if isinstance(s, JointState_) else 0
+            if not n or not len(s.position) == len(s.velocity) == n:
+                continue
+            self.names = self.names or tuple(s.name)
+            if tuple(s.name) != self.names:
+                continue
+            stamp = s.header.stamp.sec + 1e-9 * s.header.stamp.nanosec
+            self.sequence += 1 if stamp > self.stamp else -1 if stamp < self.stamp else 0
+            self.stamp = max(stamp, self.stamp)
+            q, w = self.imu.orientation, self.imu.angular_velocity
+            readings = {
+                "joint_pos": np.array(s.position), "joint_vel": np.array(s.velocity),
+                "joint_torque": np.array(s.effort if len(s.effort) == n else [0.0] * n),
+                "base_quat": np.array([q.w, q.x, q.y, q.z]), "base_ang_vel": np.array([w.x, w.y, w.z]),
+            }  # fmt: skip
+            mode: Mode = "driven" if self.mode == "driven" else "held"
+            return Packet(self.sequence, stamp, readings, mode)
+        return None
+
+    def send(self, command: Command) -> None:
+        self.mode = "held" if command.mode == "damping" else "driven"
+        self._write(command.target, command.kp, command.kd)
+
+    def damp(self) -> None:
+        nothing = np.zeros(len(self.names))
+        self._write(nothing, nothing, np.full(len(nothing), SINK))
+
+    def acknowledged(self) -> bool | None:
+        return None
+
+    def close(self) -> None:
+        self.states = self.imus = self.commands = self.participant = None
+
+    def _write(self, *blocks: np.ndarray) -> None:
+        n = len(blocks[0])
+        dims = [MultiArrayDimension_(name, n, n) for name in BLOCKS]
+        self.commands.write(Float64MultiArray_(MultiArrayLayout_(dims), np.concatenate(blocks).tolist()))

@@ -1,0 +1,247 @@
+"""A bundle: all that a robot's computer needs to run a policy, in a folder or a zip of three files.
+
+    policy.onnx      the net, its contract and a second of golden vectors (deploy/bundle.py)
+    golden.json      seconds of its nominal robot: readings -> observation -> action -> control -> command, limited
+    manifest.json    hashes of both, the belief it was trained over, the gate's verdict, limits, parents; sealed, written last
+
+Reading a bundle works everything out again by the code that drives the robot (runtime/controller.py). What was changed, what
+belongs to another policy and what cannot be computed is refused by file and field.
+"""
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import surefoot
+from surefoot import files, shipped
+from surefoot.belief import Belief
+from surefoot.deploy import bundle, sign
+from surefoot.deploy.bundle import Golden, OnnxPolicy
+from surefoot.deploy.limits import Limits
+from surefoot.deploy.runtime.controller import OWN, Controller, needs
+from surefoot.errors import SurefootError, nearest
+from surefoot.onnx_file import graph_in
+from surefoot.policy import Policy
+from surefoot.typed import known_fields
+from surefoot.verdict import Verdict
+
+FORMAT = 1
+MANIFEST, GOLDEN = "manifest.json", "golden.json"
+LARGEST = {bundle.NAME: bundle.LARGEST, GOLDEN: files.LARGEST_JSON, MANIFEST: files.LARGEST_JSON}
+FIELDS = {"format", "files", "limits", "belief", "verdict", "wears", "parents", "about"}
+CLOSE = 1e-5  # of a command from the golden one, relative to its size
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle says of its policy beyond the contract."""
+
+    limits: Limits
+    belief: Belief | None = None
+    """p(e) it was trained over"""
+    verdict: Verdict | None = None
+    """of the gate, about this very file"""
+    wears: tuple[Mapping[str, Any], ...] = ()
+    """filters and estimators that the policy was judged with, each {"name", "settings"}"""
+    parents: Mapping[str, str] = field(default_factory=dict)
+    """hashes of the files it was made from"""
+
+    def to_json(self, hashes: Mapping[str, str]) -> dict[str, Any]:
+        return files.seal({
+            "format": FORMAT, "files": dict(hashes), "limits": self.limits.to_json(),
+            "belief": self.belief.to_json() if self.belief else None, "verdict": self.verdict.to_json() if self.verdict else None,
+            "wears": [dict(w) for w in self.wears], "parents": dict(self.parents), "about": {"surefoot": surefoot.__version__},
+        })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was read: every number in it was worked out again."""
+
+    path: Path
+    policy: Policy
+    manifest: Manifest
+    golden: Golden
+    commands: np.ndarray  # (T, na) golden targets, after the limiter
+    worst: Mapping[str, float]
+    """largest difference from the golden numbers: observation, action, control, command"""
+    sha256: str
+    """of the manifest"""
+
+    @property
+    def passed(self) -> bool:
+        return self.manifest.verdict is not None and self.manifest.verdict.holds
+
+
+def contents(policy: Policy, onnx: bytes, manifest: Manifest, golden: Golden) -> dict[str, bytes]:
+    """The files of a bundle; `golden` is of this policy."""
+    needs(policy.contract)
+    commands = _replayed(policy, manifest.limits, golden)["command"]
+    rows = [[float(f"{v:.9g}") for v in row] for row in commands]
+    vectors = json.dumps(golden.to_json() | {"command": rows}, allow_nan=False).encode()
+    hashes = {bundle.NAME: files.sha256(onnx), GOLDEN: files.sha256(vectors)}
+    body = (json.dumps(manifest.to_json(hashes), indent=2, allow_nan=False) + "\n").encode()
+    return {bundle.NAME: onnx, GOLDEN: vectors, MANIFEST: body}
+
+
+def write(path: Path, made: Mapping[str, bytes]) -> Path:
+    """Write a folder, the manifest last; or a zip, where the path ends in .zip. Equal contents give equal bytes."""
+    if path.suffix != ".zip":
+        for name, data in made.items():
+            files.write(path / name, data)
+        return path
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:
+        for name, data in made.items():
+            z.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    files.write(path, out.getvalue())
+    return path
+
+
+def read(path: Path, key: Path | None = None) -> Bundle:
+    """A bundle, all of it checked; the error names the file and the field that is not as it was written.
+
+    With a public key, the owner of the key must have signed it.
+    """
+    if key is not None:
+        sign.verify(signed_file(path), key)
+    found = read_files(path)
+    body = files.check_seal(files.parse_json(found[MANIFEST], f"{path}: {MANIFEST}"), f"{path}: {MANIFEST}")
+    known_fields(body, FIELDS, FIELDS, f"{path}: {MANIFEST}")
+    if body["format"] != FORMAT:
+        raise SurefootError(f"{path}: {MANIFEST}: format: expected {FORMAT}, found {str(body['format'])[:80]}")
+    hashes = _check_hashes(body["files"], found, path)
+    policy = bundle.ours(path / bundle.NAME, graph_in(found[bundle.NAME], f"{path}: {bundle.NAME}"))
+    manifest = _manifest(body, policy, hashes, f"{path}: {MANIFEST}")
+    golden, commands = _golden(found[GOLDEN], f"{path}: {GOLDEN}")
+    golden.check(policy.contract, policy.graph(golden.obs.astype(np.float32)), f"{path}: {GOLDEN}")
+    wanted = {"observation": golden.obs, "control": golden.control, "command": commands}
+    if not policy.contract.action.choices:
+        wanted["action"] = golden.out
+    worst = _compare(_replayed(policy, manifest.limits, golden), wanted, f"{path}: {GOLDEN}")
+    return Bundle(path, policy, manifest, golden, commands, worst, files.sha256(found[MANIFEST]))
+
+
+def signed_file(path: Path) -> Path:
+    """What a signature of a bundle is about: the zip, or the manifest, which has the hashes of the rest."""
+    return path if path.suffix == ".zip" else path / MANIFEST
+
+
+def read_files(path: Path) -> dict[str, bytes]:
+    """The three files of a folder or a zip, of bounded size; nothing is written anywhere."""
+    if path.is_file() and path.suffix == ".zip":
+        return _unzipped(path)
+    if not path.is_dir():
+        more = "; `surefoot export` makes a bundle of a run" if path.exists() or path.name in shipped.names() else ""
+        raise SurefootError(f"{path}: no bundle here; expected a folder or a .zip with {', '.join(LARGEST)}{more}")
+    for name in LARGEST:
+        if not (path / name).is_file():
+            words = f"{path / name}: no such file; expected a bundle: surefoot export RUN makes one"
+            raise SurefootError(words)
+    return {name: files.read_bytes(path / name, largest) for name, largest in LARGEST.items()}
+
+
+def _unzipped(path: Path) -> dict[str, bytes]:
+    data = files.read_bytes(path, bundle.LARGEST + 2 * files.LARGEST_JSON)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as z:
+            names = [info.filename for info in z.infolist()[:16]]
+            for name in names:
+                if name not in LARGEST:
+                    raise SurefootError(
+                        f"{path}: {name[:80]!r}: expected only {', '.join(LARGEST)}{nearest(name, LARGEST)}"
+                    )
+            if sorted(names) != sorted(LARGEST) or len(z.infolist()) != len(LARGEST):
+                raise SurefootError(f"{path}: found {', '.join(names)}; expected {', '.join(LARGEST)}, each once")
+            return {name: _entry(z, name, path) for name in LARGEST}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
+        if isinstance(error, SurefootError):
+            raise
+        raise SurefootError(f"{path}: a broken zip: {' '.join(str(error).split())[:200]}") from None
+
+
+def _entry(z: zipfile.ZipFile, name: str, path: Path) -> bytes:
+    largest = LARGEST[name]
+    with z.open(name) as f:
+        data = f.read(largest + 1)
+    if len(data) > largest:
+        raise SurefootError(f"{path}: {name}: found more than {largest} bytes")
+    return data
+
+
+def _check_hashes(said: Any, found: Mapping[str, bytes], path: Path) -> dict[str, str]:
+    names = {bundle.NAME, GOLDEN}
+    hashes = known_fields(said, names, names, f"{path}: {MANIFEST}: files")
+    for name in sorted(names):
+        if hashes[name] != files.sha256(found[name]):
+            raise SurefootError(f"{path}: {name}: not the file that {MANIFEST} was written for (files: sha256 differs)")
+    return hashes
+
+
+def _manifest(body: Mapping[str, Any], policy: OnnxPolicy, hashes: Mapping[str, str], where: str) -> Manifest:
+    limits = Limits.from_json(body["limits"], len(policy.contract.action.names), f"{where}: limits")
+    belief = None if body["belief"] is None else Belief.from_json(body["belief"], f"{where}: belief")
+    verdict = None if body["verdict"] is None else Verdict.from_json(body["verdict"], f"{where}: verdict")
+    if verdict is not None and judged(verdict) != hashes[bundle.NAME]:
+        raise SurefootError(f"{where}: verdict: it is about another policy; gate this one and export it again")
+    wears, parents = body["wears"], body["parents"]
+    if not isinstance(wears, list) or not all(isinstance(w, dict) and isinstance(w.get("name"), str) for w in wears):
+        raise SurefootError(f"{where}: wears: expected a list of objects with names, found {str(wears)[:80]}")
+    if wears:
+        raise SurefootError(f"{where}: wears: {wears[0]['name'][:80]}: this version of surefoot does not know it")
+    if not isinstance(parents, dict) or not all(isinstance(v, str) for v in parents.values()):
+        raise SurefootError(f"{where}: parents: expected names with hashes, found {str(parents)[:80]}")
+    return Manifest(limits, belief, verdict, (), parents)
+
+
+def judged(verdict: Verdict) -> str:
+    """Hash of the policy that a verdict is about."""
+    parents = verdict.meta.get("parents")
+    return str(parents.get("policy", "")) if isinstance(parents, dict) else ""
+
+
+def _golden(data: bytes, where: str) -> tuple[Golden, np.ndarray]:
+    body = files.parse_json(data, where)
+    known_fields(body, {*bundle.fields_of(Golden), "command"}, {"command"}, where)
+    commands = body.pop("command")
+    golden = Golden.from_json(body, where)
+    try:
+        table = np.array(commands, float)
+    except (TypeError, ValueError):
+        raise SurefootError(f"{where}: command: expected a table of numbers") from None
+    if table.shape != golden.control.shape or not np.isfinite(table).all():
+        raise SurefootError(f"{where}: command: expected finite numbers of shape {golden.control.shape}")
+    return golden, table
+
+
+def _replayed(policy: Policy, limits: Limits, golden: Golden) -> dict[str, np.ndarray]:
+    """What the runtime makes of golden readings; the action before the first is zero, the target before it the default."""
+    parts = {k: v for k, v in golden.parts.items() if k != "action"} | {"control": policy.contract.action.names}
+    controller = Controller(policy, limits, parts)
+    rows: dict[str, list[np.ndarray]] = {k: [] for k in ("observation", "action", "control", "command")}
+    for k in range(len(golden.obs)):
+        own = {name: x[k] for name, x in golden.readings.items() if name not in OWN}
+        period = controller.step(own, golden.readings["command"][k] if "command" in golden.readings else np.zeros(0))
+        for name, x in zip(rows, (period.obs, period.out, period.control, period.command.target)):
+            rows[name].append(x)
+    return {k: np.array(v) for k, v in rows.items()}
+
+
+def _compare(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], where: str) -> dict[str, float]:
+    worst = {}
+    for name, x in wanted.items():
+        off = np.abs(found[name] - x) / np.maximum(1.0, np.abs(x))
+        worst[name] = float(off.max())
+        if not worst[name] <= CLOSE:
+            row = int(off.max(1).argmax())
+            raise SurefootError(
+                f"{where}: {name}: the runtime computes other numbers, off by {worst[name]:.2g} in row {row}, expected within {CLOSE:g}"
+            )
+    return worst

@@ -1,0 +1,385 @@
+"""A run of a policy on a robot: check, soft start, drive at absolute deadlines, damp, and leave a log.
+
+    deadline_k = start + k / rate        each period: packets -> sanity -> controller -> limiter -> send, heartbeat, record
+
+Any doubt ends in damping, which is sent until the robot acknowledges it: by this process, and by the watchdog's, which does it
+alone when this one cannot. A dry run does all but send.
+"""
+
+import gc
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from surefoot.deploy.links import About, Command, Link, Packet, make
+from surefoot.deploy.manifest import Bundle
+from surefoot.deploy.runtime.checks import check_robot, check_speed
+from surefoot.deploy.runtime.clock import Clock
+from surefoot.deploy.runtime.controller import Controller
+from surefoot.deploy.runtime.priority import RUNTIME, real_time
+from surefoot.deploy.runtime.recorder import Recorder
+from surefoot.deploy.runtime.sanity import Sanity
+from surefoot.deploy.runtime.states import Event, States
+from surefoot.deploy.runtime.watchdog import Watchdog
+from surefoot.errors import SurefootError
+from surefoot.log import Log
+from surefoot.report import Progress, Watch, unwatched
+
+LISTEN = 0.3  # s of readings before anything is sent
+REACHED = 0.5  # rad or m that a joint may be off its default pose after the soft start
+SETTLE = 1.0  # s that it may take
+FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends less than two packets a period
+QUICKEST = 0.01  # s: no stream is called stale before
+UNANSWERED = 5.0  # s of damping without an answer
+AFTER = 0.3  # of the time between two packets: a deadline this long after one meets the next just as well
+WARM = 0.0003  # s of listening before a deadline: a processor that sleeps needs about as long to be fast again
+SHORTEST = 0.002  # s: packets that come more often are heard together
+EVERY, SHOW = 0.005, 0.2  # s between two calls for damping, and between two lines of progress
+
+
+@dataclass(frozen=True)
+class Settings:
+    live: bool = False
+    """send commands; else everything but that"""
+    seconds: float = 20.0
+    command: tuple[float, ...] = ()
+    """what is asked of the policy, one number for each of the contract's command_names; empty: zeros"""
+    misses: int = 3
+    """deadlines in a row, or within a second, that may be missed; 1 % of a second's where that is more"""
+    watchdog: float | None = None
+    """s of silence after which the watchdog damps; default: three periods, at least 0.05 s"""
+    keys: bool = False
+    """any key of the terminal is an emergency stop"""
+    speed: float = 1.0
+    """of the clock, for rehearsals with a robot that runs at the same"""
+
+
+@dataclass
+class Counts:
+    """What happened in a run, by number."""
+
+    periods: int = 0
+    limited: int = 0
+    missed: int = 0
+    sent: int = 0
+    packets: Counter[str] = field(default_factory=Counter)
+
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"packets": dict(self.packets)}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    states: States
+    counts: Counts
+    log: Log | None
+    about: About
+    acknowledged: bool
+
+    @property
+    def good(self) -> bool:
+        """It ran for its time and the robot says that it is damped."""
+        return self.states.cause.event == "done" and self.acknowledged
+
+
+class Run:
+    """One run on one robot."""
+
+    def __init__(self, bundle: Bundle, address: str, settings: Settings):
+        self.bundle, self.address, self.settings = bundle, address, settings
+        self.contract, self.limits = bundle.policy.contract, bundle.manifest.limits
+        self.period, self.clock = 1 / self.contract.rate, Clock(settings.speed)
+        self.states, self.counts = States(), Counts()
+        self.recent: deque[float] = deque()  # deadlines missed in the last second
+        self.link: Link = make(address)
+        self.watchdog: Watchdog | None = None
+        self.signal = ""
+        self.in_row = 0
+        self.real_time = False
+        self.acknowledged = not settings.live
+
+    def __call__(self, watch: Watch = unwatched) -> Outcome:
+        self.about = self.link.open()
+        try:
+            with _signals(self), _undisturbed(), _shown(self, watch), real_time(RUNTIME) as self.real_time:
+                self._drive()
+        finally:
+            self.link.close()
+        return Outcome(self.states, self.counts, self._log(), self.about, self.acknowledged)
+
+    def _drive(self) -> None:
+        self._check()
+        try:
+            if self.states.now == "soft start":
+                self._soft_start()
+            if self.states.now in ("running", "dry"):
+                self._act()
+        except Exception as error:  # a defect, here or in a link: the robot comes first
+            self._on("fault", f"{type(error).__name__}: {error}")
+        finally:
+            if self.states.now in ("soft start", "running"):
+                self._on("stop", "interrupted")
+            if self.states.now == "damping":
+                self._damp()
+
+    # ---- checking
+
+    def _check(self) -> None:
+        self.controller = Controller(self.bundle.policy, self.limits, self.about.parts)
+        self.recorder = Recorder(self.contract, self.about)
+        often = self.about.rate >= 2 * self.contract.rate * 0.99
+        stale = max((FRESH if often else FRESH + 1) * self.period, QUICKEST)
+        self.sanity = Sanity(self.controller, self.limits, stale, max(0.8 * self.period, 3.5 / self.about.rate))
+        self.asked = np.array(self.settings.command or np.zeros(len(self.contract.command_names)), float)
+        until = self.clock.now() + LISTEN
+        while self.clock.now() < until or (self.sanity.newest is None and self.clock.now() < until + 1):
+            self.clock.sleep_until(self.clock.now() + self.period / 2)
+            fault = self._hear()
+            if fault:
+                raise SurefootError(f"robot: {fault}; nothing was sent")
+        if self.sanity.newest is None:
+            raise SurefootError("robot: no readings within 1 s; nothing was sent")
+        check_robot(self.contract, self.about, self.sanity.newest, self.asked)
+        check_speed(self.controller, self.sanity.newest, self.asked, self.period / self.settings.speed)
+        if not self.settings.live:
+            self._on("dry", "nothing is sent")
+            return
+        silence = self.settings.watchdog or max(3 * self.period / self.settings.speed, 0.05)
+        self.watchdog = Watchdog(self.address, silence, self.settings.keys)
+        self._on("ready", "all checks hold")
+
+    # ---- periods
+
+    def _soft_start(self) -> None:
+        """Servos move from where they are to the default pose; what is no servo is driven by the policy at once."""
+        self._hear()
+        assert self.sanity.newest is not None
+        q, _ = self.controller.measured(self.sanity.newest.readings)
+        if not self.contract.kp:
+            self.controller.begin(self.controller.start())
+            self._on("reached", "no servos to move")
+            return
+        home = np.clip(np.array(self.contract.home), self.limits.low, self.limits.high)
+        begin = np.clip(q, self.limits.low, self.limits.high)
+        self.controller.begin(begin)
+        steps = max(1, round(self.limits.soft_start * self.contract.rate))
+
+        def act(k: int, packet: Packet, deadline: float, woke: float) -> None:
+            s = min(1.0, (self.controller.sent + 1) / steps)  # a period that was missed moves nothing
+            target = begin + (3 - 2 * s) * s * s * (home - begin)
+            command, _, sound = self.controller.towards(target, packet.readings)
+            self._send(command) if sound else self._on("fault", "a target is not a finite number")
+            if s == 1.0 and self.states.now == "soft start":
+                self._reached(home, packet, self.controller.sent - steps > SETTLE * self.contract.rate)
+
+        self._periods(act, "soft start")
+
+    def _reached(self, home: np.ndarray, packet: Packet, late: bool) -> None:
+        off = np.abs(self.controller.measured(packet.readings)[0] - home)
+        i = int(off.argmax())
+        if off[i] > REACHED and late:
+            what = f"{self.contract.joints[i]} is {off[i]:.2f} off its default pose"
+            self._on("fault", f"soft start: {what}, expected within {REACHED:g}")
+        elif off[i] <= REACHED:
+            sent = self.controller.sent
+            self.controller.begin(home)
+            self.controller.sent = sent
+            self._on("reached", "default pose")
+
+    def _act(self) -> None:
+        last = round(self.settings.seconds * self.contract.rate)
+
+        def act(k: int, packet: Packet, deadline: float, woke: float) -> None:
+            t = self.clock.now()
+            period = self.controller.step(packet.readings, self.asked)
+            if not (period.sound and np.isfinite(period.out).all()):
+                self._on("fault", "the policy's action is not a finite number")
+                return
+            self._send(period.command)
+            age = self.sanity.age(t)
+            self.recorder.add(t - age, packet, period, self.asked, (age, woke - deadline, self.clock.now() - woke))
+            self.counts.periods += 1
+            self.counts.limited += period.limited
+            if k + 1 >= last:
+                self._on("done", f"{self.settings.seconds:g} s")
+
+        self._periods(act, self.states.now)
+
+    def _periods(self, act: Callable[[int, Packet, float, float], None], state: str) -> None:
+        """Call act(k, newest packet, deadline, when it woke) at absolute deadlines for as long as the state lasts."""
+        start, k = self.sanity.stale_at() - self.sanity.stale + AFTER / self.about.rate, 0
+        while self.states.now == state:
+            deadline = start + k * self.period
+            fault = self._wait(deadline)
+            woke = self.clock.now()
+            fault = fault or self._hear()
+            now = self.clock.now()
+            fault = fault or self.sanity.alive(now)
+            if fault or self._stopped():
+                self._on("fault", fault) if fault else None
+            elif now >= deadline:
+                assert self.sanity.newest is not None
+                act(k, self.sanity.newest, deadline, woke)
+                k += 1 + self._missed(deadline)
+
+    def _wait(self, deadline: float) -> str | None:
+        """Until the deadline: hear packets as they come; awake for the last moment. A sentence where the robot must stop."""
+        nap = max(SHORTEST * self.settings.speed, 1 / self.about.rate)
+        while (now := self.clock.now()) < deadline:
+            self.clock.sleep_until(min(deadline - WARM * self.settings.speed, self.sanity.stale_at(), now + nap))
+            fault = self._hear() or self.sanity.alive(self.clock.now())
+            if fault or self.signal:
+                return fault
+        return None
+
+    def _missed(self, deadline: float) -> int:
+        """Periods that are over before they could be used: they are skipped and counted; too many end the run."""
+        now = self.clock.now()
+        behind = int((now - deadline) / self.period)
+        self.counts.missed += behind
+        self.in_row = self.in_row + behind if behind else 0
+        self.recent.extend([now] * behind)
+        while self.recent and self.recent[0] < now - 1.0:
+            self.recent.popleft()
+        most = max(self.settings.misses, 0.01 * self.contract.rate)
+        if self.settings.live and (self.in_row >= self.settings.misses or len(self.recent) > most):
+            self._on("fault", f"deadlines missed: {self.in_row} in a row, {len(self.recent)} within a second")
+        return behind
+
+    def _hear(self) -> str | None:
+        """Take in all packets that have come; a sentence where the robot must stop."""
+        while (packet := self.link.read()) is not None:
+            fault = self.sanity.take(packet, self.clock.now())
+            if fault:
+                return fault
+        return None
+
+    def _stopped(self) -> bool:
+        """Whether somebody pulled the brake: a signal, a key, the watchdog, or the robot itself."""
+        alarm = self.watchdog.alarm() if self.watchdog is not None else None
+        mode = self.sanity.newest.mode if self.sanity.newest is not None else "held"
+        if self.signal or alarm:
+            return self._on("stop", self.signal or f"watchdog: {alarm}")
+        if mode == "stopped":
+            return self._on("stop", "emergency stop of the robot")
+        if mode == "damping" and self.settings.live:
+            return self._on("fault", "the robot went into damping by itself")
+        return False
+
+    # ---- sending
+
+    def _send(self, command: Command) -> None:
+        if not self.settings.live or self.signal:
+            return
+        self.link.send(command)
+        self.counts.sent += 1
+        if self.watchdog is not None:
+            self.watchdog.beat()
+
+    def _damp(self) -> None:
+        """Until the robot says so; then the watchdog may go. It goes on alone where the robot does not answer."""
+        began = time.monotonic()
+        if self.watchdog is not None:
+            self.watchdog.damped()
+        while time.monotonic() - began < UNANSWERED:
+            self.link.send(self.controller.damping())
+            self.link.damp()
+            time.sleep(EVERY)
+            while self.link.read() is not None:
+                pass
+            known = self.link.acknowledged()
+            if known or (known is None and time.monotonic() - began > 1.0):
+                self.acknowledged = True
+                self._on("acknowledged", "by the robot" if known else "the robot cannot say")
+                break
+        if self.watchdog is not None:
+            self.watchdog.close() if self.acknowledged else self.watchdog.leave()
+
+    def _on(self, event: Event, why: str) -> bool:
+        return self.states.on(event, why, self.clock.now())
+
+    def _log(self) -> Log | None:
+        self.counts.packets = self.sanity.counts
+        changes = [vars(c) for c in self.states.changes]
+        meta = {
+            "bundle": self.bundle.sha256, "live": self.settings.live, "real_time": self.real_time, "counts": self.counts.to_json(), "states": changes,
+            "parents": {**self.bundle.manifest.parents, "manifest": self.bundle.sha256}, "facts": dict(self.about.facts),
+        }  # fmt: skip
+        return self.recorder.log(meta)
+
+
+@contextmanager
+def _signals(run: Run) -> Iterator[None]:
+    """Ctrl-C, terminate and hangup are emergency stops."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: Any) -> None:
+        run.signal = f"emergency stop: {signal.Signals(number).name}"
+        if run.states.now in ("soft start", "running"):
+            run.link.damp()  # at once, also in the middle of a period; the loop does the rest
+
+    before = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for n, handler in before.items():
+            signal.signal(n, handler)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No collection of garbage between two deadlines."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+@contextmanager
+def _shown(run: Run, watch: Watch) -> Iterator[None]:
+    """Progress from a thread of its own: a terminal that hangs must not hold up the robot."""
+    done = threading.Event()
+
+    def show() -> None:
+        while not done.wait(SHOW):
+            watch(progress(run))
+
+    thread = threading.Thread(target=show, daemon=True)
+    if watch is not unwatched:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if thread.is_alive():
+            thread.join(2 * SHOW)
+
+
+def progress(run: Run) -> Progress:
+    """Where a run is, with the numbers of its last period."""
+    c, rows = run.counts, run.recorder.rows[-1:] if hasattr(run, "recorder") else []
+    seconds = c.periods / run.contract.rate
+    metrics = {"state": run.states.now, "live": run.settings.live, "seconds": seconds, "periods": c.periods, "missed": c.missed, "limited": c.limited}  # fmt: skip
+    if rows:
+        _, _, age, late, compute = rows[0][0], rows[0][1], *rows[0][4][1:]
+        metrics |= {"age": age, "late": late, "compute": compute}
+        metrics |= {"target": rows[0][2].command.target.tolist()}
+    return Progress(f"{run.states.now}  {seconds:6.1f} s", min(1.0, seconds / run.settings.seconds), metrics)
+
+
+def drive(bundle: Bundle, address: str, settings: Settings, watch: Watch = unwatched) -> Outcome:
+    """Run a bundle's policy on the robot at this address."""
+    return Run(bundle, address, settings)(watch)

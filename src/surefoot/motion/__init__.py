@@ -1,0 +1,1 @@
+"""Motions for robots to follow."""

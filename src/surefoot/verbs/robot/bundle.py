@@ -1,0 +1,80 @@
+"""surefoot bundle check: everything in a bundle, worked out again."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from tyro.conf import Positional
+
+from surefoot.errors import SurefootError
+from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
+
+if TYPE_CHECKING:
+    from surefoot.deploy.manifest import Bundle as Read
+
+REFUSED = 1
+LINK = "udp://127.0.0.1:9870"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    what: Positional[Literal["check"]]
+    """check: work everything out again"""
+    bundle: Positional[Path]
+    """a folder or a .zip that `surefoot export` wrote"""
+    key: Path | None = None
+    """public ed25519 key (PEM) of who must have signed it"""
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot.deploy import manifest
+
+        title = f"check of {self.bundle}"
+        try:
+            found = manifest.read(self.bundle, self.key)
+        except SurefootError as error:
+            facts = {"bundle": str(self.bundle), "holds": False, "refused": str(error)}
+            badge = Badge("FAIL: it is not as it was written; export it again", False)
+            return Report(title, facts, (Text(str(error), "bad"),), badge=badge, code=REFUSED)
+        task, where = found.policy.contract.task, quote(str(self.bundle))
+        simulates = find_spec("mujoco") is not None  # a robot's computer need not
+        following = f"surefoot robot {quote(task)}" if simulates else f"surefoot run {where} --link {LINK}"
+        return Report(
+            title, _facts(found), _blocks(found), following, Badge("PASS: the runtime computes the same numbers", True)
+        )
+
+
+def _facts(b: "Read") -> dict[str, Any]:
+    c = b.policy.contract
+    return {
+        "bundle": str(b.path), "holds": True, "sha256": b.sha256, "task": c.task, "rate": c.rate, "passed_gate": b.passed,
+        "golden_rows": len(b.golden.obs), "golden_differences": dict(b.worst), "limits": b.manifest.limits.to_json(),
+        "parents": dict(b.manifest.parents), "contract": c.to_json(),
+    }  # fmt: skip
+
+
+def _blocks(b: "Read") -> tuple[Block, ...]:
+    c, limits, verdict = b.policy.contract, b.manifest.limits, b.manifest.verdict
+    seconds = len(b.golden.obs) / c.rate
+    worst = ", ".join(f"{k} {v:.1e}" for k, v in b.worst.items())
+    rows = [
+        [name, lim[0], lim[1], *(None if np.isinf(x) else float(x) for x in lim[2:])]
+        for name, *lim in zip(
+            c.action.names, *(getattr(limits, k) for k in ("low", "high", "velocity", "torque", "rate"))
+        )
+    ]
+    number = lambda name, unit="": Column(name, unit, ".4g")  # noqa: E731
+    columns = ["actuator", number("low"), number("high"), number("velocity"), number("torque"), number("rate", "1/s")]
+    judged = "none" if verdict is None else f"{'PASS' if verdict.holds else 'FAIL'}, {len(verdict.checks)} checks"
+    blocks: list[Block] = [
+        Text(
+            f"{c.task} at {c.rate:g} Hz, {c.obs_dim} numbers in, {len(c.action.names)} out; verdict of the gate: {judged}"
+        ),
+        Text(f"{seconds:g} s of golden vectors, largest difference: {worst}"),
+        Table.of(columns, rows, f"limits ({c.action.unit})"),
+    ]
+    if not b.passed:
+        blocks.append(Note("`surefoot run --live` refuses it: no PASS of the gate", True))
+    return tuple(blocks)

@@ -1,0 +1,60 @@
+"""A run's policy as a bundle: golden vectors of its nominal robot, limits of its model, its belief and its verdict."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from surefoot import files
+from surefoot.belief import Belief
+from surefoot.deploy import bundle, manifest
+from surefoot.deploy.bundle import Golden, OnnxPolicy
+from surefoot.deploy.limits import limits_of
+from surefoot.deploy.manifest import Manifest
+from surefoot.deploy.runtime.controller import needs
+from surefoot.env import Env
+from surefoot.gate.training_record import folder_of, run_of
+from surefoot.task import Task
+from surefoot.verdict import Verdict
+
+SECONDS, NUMBERS = 4.0, 200_000  # of golden vectors, and numbers of all observations together
+
+
+def bundled(path: Path, policy: OnnxPolicy, task: Task, limits: Mapping[str, float]) -> tuple[dict[str, bytes], str]:
+    """The files of a bundle of the policy at `path`, and why it has no verdict; `limits` are in place of the model's."""
+    from surefoot import tasks
+
+    env = tasks.env(task, 1)
+    found = limits_of(policy.contract, env.world.layout, task.kind).with_(limits)
+    onnx = files.read_bytes(bundle.find(path), bundle.LARGEST)
+    verdict, why = _verdict(path, files.sha256(onnx))
+    belief = run_of(path).get("belief")
+    own = {"gate": folder_of(path) / "gate.json", "run": folder_of(path) / "run.json"}
+    parents = {k: files.sha256(p.read_bytes()) for k, p in own.items() if p.is_file() and (k != "gate" or verdict)}
+    made = Manifest(
+        found,
+        None if belief is None else Belief.from_json(belief, f"{own['run']}: belief"),
+        verdict,
+        parents={**policy.contract.parents, **parents},
+    )
+    return manifest.contents(policy, onnx, made, _golden(policy, env)), why
+
+
+def _golden(policy: OnnxPolicy, env: Env) -> Golden:
+    from surefoot.tasks.golden import recorder
+
+    c = policy.contract
+    rows = max(4, round(SECONDS * c.rate))
+    recorded = recorder(env)(policy, rows, NUMBERS, needs(c))
+    out = policy.graph(recorded["obs"])
+    chosen = out.argmax(1)[:, None] if c.action.choices else out
+    return Golden(**recorded, out=out, control=c.action.control(c.action.bounded(chosen)))
+
+
+def _verdict(path: Path, policy: str) -> tuple[Verdict | None, str]:
+    """What the gate said of this very file, or why there is nothing."""
+    gate = folder_of(path) / "gate.json"
+    if not gate.is_file():
+        return None, "the gate has not judged this policy"
+    verdict = Verdict.from_json(files.read_json(gate), str(gate))
+    if manifest.judged(verdict) != policy:
+        return None, f"{gate} is about another policy"
+    return verdict, "" if verdict.holds else "the gate says FAIL"

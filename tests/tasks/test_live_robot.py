@@ -1,0 +1,86 @@
+"""A simulated robot in real time is the task's own robot: same physics, same readings, same judgement; and it obeys gains."""
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.deploy.links import Command
+from surefoot.sim.realities import Reality
+from surefoot.tasks.live_robot import LiveRobot
+from surefoot.tasks.rollout import contract
+
+NOMINAL = Reality(0, {})
+
+
+def robot(name: str, **more) -> LiveRobot:
+    made = LiveRobot(tasks.resolve(name), NOMINAL, **more)
+    made.reset(0)
+    return made
+
+
+def servo(target, kp, kd) -> Command:
+    return Command(1, "servo", np.asarray(target, float), np.asarray(kp, float), np.asarray(kd, float))
+
+
+@pytest.mark.parametrize("name", ["hover", "arm", "walk"])
+def test_it_moves_as_the_tasks_env_does_under_the_same_controls(name):
+    """Between two controls it makes as many steps as the env's control period has, of the same engine."""
+    task, live = tasks.resolve(name), robot(name)
+    env = tasks.env(task, 1, tasks.nominal(task))
+    env.reset(0)
+    env.world.set_state(live.env.world.state.q.copy(), live.env.world.state.v.copy())
+    law, every = contract(task, env.world), round(env.world.dt / live.dt)
+    assert every * live.dt == pytest.approx(env.world.dt)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        a = rng.uniform(-0.3, 0.3, (1, len(task.action.names)))
+        u = task.action.control(a)[0]
+        command = servo(u, law.kp, law.kd) if law.kp else Command(1, "control", u, u, u)
+        for _ in range(every):
+            live.advance(command)
+        env.step(a)
+        assert np.allclose(live.env.world.state.q, env.world.state.q, atol=1e-9)
+        assert np.allclose(live.env.world.state.v, env.world.state.v, atol=1e-7)
+
+
+def test_readings_are_those_that_the_contracts_formulas_need():
+    for name in ("balance", "hover", "arm", "walk"):
+        live = robot(name)
+        found, parts = live.readings(), live.about().parts
+        terms = live.task.observations["actor"].terms
+        needs = {n for t in terms for n in t.formula.needs} - {"action", "command", "time", "gravity"}
+        assert needs <= set(found) and all(len(found[k]) == len(v) for k, v in parts.items() if k in found)
+
+
+def test_gains_of_a_command_are_obeyed():
+    """The torque of the first instant is kp (target - q) - kd v, whatever gains the model's own servos have."""
+    live = robot("arm")
+    x = live.env.world.state
+    q, v = x.q[0].copy(), np.array([0.3, -0.2])
+    live.env.world.set_state(q[None], v[None])
+    kp, kd, target = np.array([10.0, 3.0]), np.array([0.5, 0.2]), q + [0.05, -0.1]
+    u = live._controls(servo(target, kp, kd))
+    drives = {d.actuator: d for d in live.env.world.layout.drives}
+    own = [drives[name] for name in live.task.action.names]
+    torque = [d.kp * (a - b) - d.kd * w for d, a, b, w in zip(own, u, q, v)]
+    assert np.allclose(torque, kp * (target - q) - kd * v)
+
+
+def test_it_sinks_down_in_damping():
+    """Without stiffness gravity wins: the arm comes to hang straight down, the shoulder at -90 degrees."""
+    live = robot("arm")
+    for _ in range(4000):
+        live.advance(None)
+    assert np.allclose(live.env.world.state.q, [[-np.pi / 2, 0.0]], atol=0.1)
+
+
+def test_a_run_is_judged_as_the_task_judges():
+    """Nobody drives the cart: the pole falls; the reason is the task's. Damping afterwards is no part of the run."""
+    live = robot("balance")
+    for _ in range(400):
+        live.advance(Command(1, "control", np.zeros(1), np.zeros(1), np.zeros(1)))
+    for _ in range(100):
+        live.advance(None)
+    live.land()
+    (flown,) = live.flights
+    assert flown.ended == "pole fell" and not flown.success and flown.seconds == pytest.approx(2.0)
