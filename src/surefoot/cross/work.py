@@ -226,10 +226,10 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
         return Stage("identify", f"refused: {error}", {"refused": str(error)})
     if found.fault:
         return Stage("identify", f"refused: {found.fault}", {"refused": found.fault})
-    belief = _around(q.task, found.learned, _with_cause(q.task, q.task.belief, None))
+    belief = _around(q.task, found.params, _with_cause(q.task, q.task.belief, None))
     stage = _believed(q, past, belief, "")
-    names = [x.name for x in found.learned if x.determined]
-    fitted = {x.name: [x.value, x.low, x.high, x.determined] for x in found.learned}
+    names = [x.name for x in found.params if x.determined]
+    fitted = {x.name: [x.value, x.low, x.high, x.determined] for x in found.params}
     words = f"{len(names)} of {len(fitted)} numbers are determined: {', '.join(names[:6]) or 'none'}"
     return replace(stage, found=words, facts={**stage.facts, "fitted": fitted, "white": found.white})
 
