@@ -196,7 +196,10 @@ def test_a_presets_name_is_a_belief_and_what_was_cut_is_said(capsys):
         ),
         (["presets", "falcn-g1"], "no preset matches 'falcn-g1'"),
         (["presets", "falcon-g1", "--task", "hovr"], "no task matches 'hovr'"),
-        (["presets", "--task", "balance"], "task balance: no preset fits; try humanoid, walk, walk-estimate, walk-rough, hover"),
+        (
+            ["presets", "--task", "balance"],
+            "task balance: no preset fits; try humanoid, walk, walk-estimate, walk-rough, hover",
+        ),
     ],
 )
 def test_wrong_names_are_answered_with_right_ones(capsys, args, words):

@@ -154,8 +154,8 @@ def test_eval_gate_and_export_say_what_has_changed(file, capsys):
     assert candidate(alone, str(file)).notes == (
         "the task pole.py has changed since this policy was trained", "the model pole.xml has changed since this policy was trained",
     )  # fmt: skip
-    assert main(["export", str(out)]) == 0
-    assert "not checked: name it" in " ".join(capsys.readouterr().out.split())
+    assert main(["export", str(out)]) == 2  # the limits of a bundle are those of the robot's model
+    assert "name that task yourself: --task" in capsys.readouterr().err
 
 
 def test_another_task_of_the_same_contract_is_no_change(tmp_path):
