@@ -131,7 +131,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are new, tasks, look, presets, try, train, play, export, cross, eval, sweep, adapt, ...; did you mean train?",
+            "no verb matches 'tain'; there are new, tasks, look, presets, try, train, play, export, guard, cross, eval, sweep, ...; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),
@@ -176,7 +176,7 @@ def test_cross_tells_the_story_and_leaves_a_page_that_needs_nothing_else(capsys,
         "--episodes",
         "20",
         "--budget",
-        "1 s of compute",
+        "0.001 s of compute",
     ]
     story = facts(capsys, *asked, code=None)
     page = (tmp_path / "c" / "report.html").read_text()

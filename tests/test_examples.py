@@ -1,6 +1,7 @@
 """Examples and the README's commands do what they say."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_a_documented_command_parses(line, tmp_path, monkeypatch):
     for name, text in settings():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
-    words = line.split(" #")[0].split()[1:]
+    words = shlex.split(line.split(" #")[0])[1:]
     for file in (w for w in words if w.endswith(".py")):
         (tmp_path / file).write_text(TASK_FILE)
     words = [w for w in words if w not in ("--json", "--traceback")]

@@ -27,7 +27,9 @@ SLOW = dict(misses=1000, watchdog=5.0)
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     monkeypatch.setattr("surefoot.deploy.runtime.loop.QUICKEST", 0.5)
-    monkeypatch.setattr("surefoot.deploy.runtime.loop.PATIENCE", 30.0)  # the robot is a thread here, and may have to wait
+    monkeypatch.setattr(
+        "surefoot.deploy.runtime.loop.PATIENCE", 30.0
+    )  # the robot is a thread here, and may have to wait
 
 
 def live(seconds: float = 0.6, **more) -> Settings:

@@ -155,9 +155,11 @@ def deploy() -> Iterator[Case]:
     ):  # fmt: skip
         yield one(name, yaml.safe_dump(put(json.loads(json.dumps(sound)), path, value)))
     for name, content in {
-        "empty": "", "list": "[]", "50k brackets": "[" * 50_000, "50k question marks": "? " * 50_000, "alias bomb": "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefghi", "bcdefghij")) + text, "alias of itself": "a: &a [*a]\n" + text, "python tag inside": text + "x: !!python/object/apply:os.system ['touch CANARY']\n", "unknown tag": "!evil {}", "nul": text + "\0", "escape": 'joint_ids_map: "\\e]0;owned\\a"\n' + text.split("\n", 1)[1], "int of 1e6 digits": "step_dt: " + "1" * 900_000, "sexagesimal": text.replace("step_dt: 0.02", "step_dt: 1:1:1:1:1:1:1:1:1:1:1:1"), "2 MB": "# " + "x" * 2_000_000, "not UTF-8": b"\xff\xfe\xff",
+        "empty": "", "list": "[]", "50k brackets": "[" * 50_000, "50k question marks": "? " * 50_000, "alias bomb": "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]\n" for a, b in zip("abcdefghi", "bcdefghij")) + text, "alias of itself": "a: &a [*a]\n" + text, "unknown tag": "!evil {}", "nul": text + "\0", "escape": 'joint_ids_map: "\\e]0;owned\\a"\n' + text.split("\n", 1)[1], "int of 1e6 digits": "step_dt: " + "1" * 900_000, "sexagesimal": text.replace("step_dt: 0.02", "step_dt: 1:1:1:1:1:1:1:1:1:1:1:1"), "2 MB": "# " + "x" * 2_000_000, "not UTF-8": b"\xff\xfe\xff",
     }.items():  # fmt: skip
         yield one(f"yaml {name}", content)
+    tagged = text + "x: !!python/object/apply:os.system ['touch CANARY']\n"  # the tag is ignored, and said
+    yield one("yaml python tag inside", tagged, "accept")
     argv = ("gate", "{good}/policy.onnx", "--model", "{good}/robot.xml", "--contract", "d.yaml", *GATE)
     yield Case("deploy", "file to zero", lambda p: (p.here / "d.yaml").symlink_to("/dev/zero"), argv, past=STOP)
     yield Case("deploy", "file a pipe", lambda p: os.mkfifo(p.here / "d.yaml"), argv, past=STOP)

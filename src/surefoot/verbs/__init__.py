@@ -59,11 +59,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("runs/hover", "runs/hover --best --out hover.zip --limit torque=20,power=300"),
         ),
         "guard": Verb(
-            "Learn where a policy will fail, and write the safety layers that it wears: recovery, and limits of joints.",
+            "Learn where a policy will fail, and write its safety layers: recovery, and limits of joints.",
             ("runs/walk", "runs/arm --speed 4 --out runs/arm/safe"),
         ),
         "cross": Verb(
-            "The whole loop: train, try on a hidden robot, diagnose, treat, train again until it works; with a page of evidence.",
+            "The whole loop: train, try on a hidden robot, diagnose, treat, train again; with a page of evidence.",
             ("hover", "arm --reality 3 --budget '60 s of robot, 20 min of compute'"),
         ),
     },
