@@ -25,6 +25,7 @@ from surefoot.gate.gate import Plan, gate
 from surefoot.learn.settings import DistillSettings, tuned
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
+from surefoot.params import Params
 from surefoot.policy import Policy
 from surefoot.real2sim.identify import identify
 from surefoot.report import Watch
@@ -34,9 +35,10 @@ from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 
 LATER = 0.5  # of the task's steps, for trainings that begin with the last policy
-MARGIN = 0.15  # of a range, on each side of what was found
+MARGIN = 0.15  # of a range, on each side of a number that the doctor found
+KEPT = 0.35  # of a range, on each side of a number that was identified: what the model lacks is in it, too
 WIDEST = 1.5  # times the interval of an identified number
-LOGGED = 15.0  # s of each robot stage's log
+LOGGED = 10.0  # s of each robot stage's log
 PLAYED = 10.0  # s of an informative motion
 
 
@@ -139,12 +141,21 @@ def _width(task: Task, belief: Belief) -> str:
 def _gate(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     """A quick gate; its verdict is shown, and a simulated robot is driven whatever it is."""
     belief, _ = known(q, past)
-    run = _run(past)
+    run, (task, belief) = _run(past), _centred(q.task, belief)
     plan = Plan(episodes=max(40, min(q.episodes, 100)), per_load=20, motion=10, search=(30, 20, 50))
-    verdict = gate(candidate(run, q.task), belief, plan, Limits(), watch)
+    verdict = gate(candidate(run, task), belief, plan, Limits(), watch)
     bad = [c.name for c in verdict.checks if not c.holds]
     words = f"FAIL: {', '.join(bad)}" if bad else f"PASS: {len(verdict.checks)} of {len(verdict.checks)} checks"
     return Stage("gate", words, {"passed": verdict.holds, "failed": bad})
+
+
+def _centred(task: Task, belief: Belief) -> tuple[Task, Belief]:
+    """The task whose nominal world is what is believed of the robot, not what its model says."""
+    low, high = belief.support(0.99)
+    e = belief.estimate()
+    params = Params(tuple(replace(p, nominal=float(np.clip(x, p.low, p.high))) for p, x in zip(task.params, e)))
+    ranges = Box(params, np.maximum(low, params.low), np.minimum(high, params.high))
+    return replace(task, params=params, belief=ranges), ranges
 
 
 def _run(past: Journal) -> Path:
@@ -244,12 +255,12 @@ def _prior(task: Task) -> Belief:
 
 
 def _around(task: Task, learned: Any, own: Belief) -> Belief:
-    """Ranges around what was identified, at least MARGIN of the task's own wide; the task's where a log says nothing."""
+    """Ranges around what was identified, at least KEPT of the task's own wide; the task's where a log says nothing."""
     low, high = (np.array(x) for x in own.support())
     for i, x in enumerate(learned):
         if not x.determined:
             continue
-        half = max(WIDEST * (x.high - x.low) / 2, MARGIN * (high[i] - low[i]))
+        half = max(WIDEST * (x.high - x.low) / 2, KEPT * (high[i] - low[i]))
         middle = x.value
         low[i], high[i] = middle - half, middle + half
     return Box(
