@@ -14,7 +14,7 @@ from surefoot.deploy.limits import Limits
 from surefoot.deploy.links import Command
 from surefoot.deploy.runtime.limiter import limit
 from surefoot.errors import SurefootError, unknown
-from surefoot.observation import Live
+from surefoot.observation import Columns, Live
 from surefoot.policy import Driver, Policy
 from surefoot.robot import order
 
@@ -36,21 +36,6 @@ class Period:
     sound: bool
 
 
-class _Readings:
-    """One robot's readings as rows of one, for the contract's formulas."""
-
-    def __init__(self, parts: Mapping[str, tuple[str, ...]]):
-        self.names, self.values = dict(parts), dict[str, np.ndarray]()
-
-    def reading(self, name: str) -> np.ndarray:
-        if name not in self.values:
-            raise unknown("reading", name, self.values)
-        return self.values[name]
-
-    def parts(self, name: str) -> tuple[str, ...]:
-        return self.names.get(name, ())
-
-
 class Controller:
     """A policy on one robot. `parts` are the names of the robot's numbers, `control` its actuators in their order."""
 
@@ -61,8 +46,8 @@ class Controller:
         self.gains = np.array([c.kp, c.kd]) if c.kp else np.zeros((2, len(c.action.names)))
         self.needs, self.places = needs(c), _places(c, parts)
         self.robot_order = _robot_order(c, tuple(parts.get("control", ())))
-        self.readings = _Readings({**parts, "action": c.action.names})
-        self.readings.values |= {"gravity": GRAVITY, "time": np.zeros((1, 1))}
+        self.values = {"gravity": GRAVITY, "time": np.zeros((1, 1))}  # of one robot, as rows of one
+        self.readings = Columns(self.values, {**parts, "action": c.action.names})
         self.begin(self.start())
 
     def start(self) -> np.ndarray:
@@ -72,7 +57,7 @@ class Controller:
     def begin(self, target: np.ndarray) -> None:
         """An episode begins; `target` was sent last."""
         self.last, self.periods, self.sent = np.array(target, float), 0, 0
-        self.readings.values["action"] = np.zeros((1, len(self.contract.action.names)))
+        self.values["action"] = np.zeros((1, len(self.contract.action.names)))
         self.driver.begin(np.ones(1, bool))
 
     def measured(self, readings: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +69,7 @@ class Controller:
 
     def step(self, readings: Mapping[str, np.ndarray], command: np.ndarray) -> Period:
         """One period of an episode, `command` being what is asked of the policy."""
-        c, own = self.contract, self.readings.values
+        c, own = self.contract, self.values
         for name in self.needs:
             own[name] = readings[name][None]
         own["command"], own["time"] = command[None], np.array([[self.periods / c.rate]])
