@@ -34,6 +34,9 @@ def test_noise_on_the_wire_is_dropped():
     rng = np.random.default_rng(0)
     layout = wire.Layout(("joint_pos",), (3,))
     good = wire.message(wire.COMMAND, 1, 1, wire.command_body(Command(1, "servo", *np.zeros((3, 2)))))
+    cut = [wire.parse(good[:n]) for n in range(len(good))]
+    assert all(m is None or wire.parse_command(m) is None for m in cut)
+    assert wire.parse_command(wire.parse(good)) is not None
     for k in range(20_000):
         data = rng.bytes(int(rng.integers(0, 200)))
         data = wire.MAGIC + data if k % 2 else good[: k % (len(good) + 1)] + data
