@@ -187,3 +187,16 @@ assert manifest.read(Path(sys.argv[1])).passed
 def test_a_robots_computer_reads_it_with_numpy_and_onnxruntime_alone(folder):
     done = subprocess.run([sys.executable, "-c", BARE, str(folder)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_command_after_a_check_finds_a_task_that_is_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    task = 'from dataclasses import replace\nfrom surefoot import tasks\nfrom surefoot.task import Task\n\n\ndef mine() -> Task:\n    return replace(tasks.named("balance"), name="mine")\n'
+    (tmp_path / "mine.py").write_text(task)
+    small = ["--envs", "8", "--horizon", "8", "--steps", "128", "--hidden", "8", "--learner-threads", "1"]
+    assert main(["train", "mine.py", "--out", "r", *small]) == 0 and main(["export", "r"]) == 0
+    assert main(["bundle", "check", "r/bundle"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: surefoot robot {tmp_path / 'mine.py'}"
+    (tmp_path / "mine.py").write_text(task + "# changed")
+    assert main(["bundle", "check", "r/bundle"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("next: surefoot run r/bundle --link udp://")

@@ -38,12 +38,22 @@ class Bundle:
             facts = {"bundle": str(self.bundle), "holds": False, "refused": str(error)}
             badge = Badge("FAIL: it is not as it was written; export it again", False)
             return Report(title, facts, (Text(str(error), "bad"),), badge=badge, code=REFUSED)
-        task, where = found.policy.contract.task, quote(str(self.bundle))
-        simulates = find_spec("mujoco") is not None  # a robot's computer need not
-        following = f"surefoot robot {quote(task)}" if simulates else f"surefoot run {where} --link {LINK}"
+        task = _task(found)
+        following = f"surefoot robot {quote(task)}" if task else f"surefoot run {quote(str(self.bundle))} --link {LINK}"
         return Report(
             title, _facts(found), _blocks(found), following, Badge("PASS: the runtime computes the same numbers", True)
         )
+
+
+def _task(b: "Read") -> str:
+    """The task by a name or file that `surefoot robot` finds here; empty where there is none, as on a robot's computer."""
+    if find_spec("mujoco") is None:
+        return ""
+    from surefoot import tasks
+    from surefoot.tasks.known import recall
+
+    c = b.policy.contract
+    return c.task if c.task in tasks.names() else recall(c.parents) or ""
 
 
 def _facts(b: "Read") -> dict[str, Any]:
