@@ -165,13 +165,28 @@ def test_errors_are_json_too_when_asked(capsys):
 
 
 def test_cross_tells_the_story_and_leaves_a_page_that_needs_nothing_else(capsys, tmp_path):
-    out = tmp_path / "cross"
-    story = facts(capsys, "cross", "balance", "--out", out, "--steps", "20000", "--episodes", "20", code=None)
-    page = (out / "report.html").read_text()
-    assert set(story["reality"]) == set(tasks.resolve("balance").params.names) and story["reality"] != story["nominal"]
+    """One training of a second is no crossing: it ends when the compute is spent, and says so."""
+    asked = [
+        "cross",
+        "balance",
+        "--out",
+        tmp_path / "c",
+        "--steps",
+        "4000",
+        "--episodes",
+        "20",
+        "--budget",
+        "0.001 s of compute",
+    ]
+    story = facts(capsys, *asked, code=None)
+    page = (tmp_path / "c" / "report.html").read_text()
+    assert [s["name"] for s in story["stages"]] == ["train", "gate", "robot"] and story["robot_seconds"] == 10.0
+    assert story["crossed"] is False and "compute" in story["why"] and story["after"]["n"] == 20
     assert "http://" not in page and "https://" not in page and "data:image/gif;base64," in page
-    assert "What reality was" in page and html.escape(story["verdict"]) in page
-    assert story["results"]["belief"]["reality"]["episodes"] == 20
+    assert "What the robot was" in page and html.escape(story["verdict"]) in page
+    again = facts(capsys, *asked, code=None)
+    assert again["stages"] == story["stages"]  # nothing is done twice
+    assert "another episodes: 20, not 30" in said(capsys, *asked[:6], "--episodes", "30", code=2).err
 
 
 def test_ranges_can_grow_and_bad_ones_are_refused(tmp_path, capsys):

@@ -52,7 +52,7 @@ MAY = {
     "real2sim": {"formats", "tensors", "onnx_file", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "doctor": {"formats", "sim", "control", "tasks", "real2sim", "gate"},
-    "cross": {"sim", "tasks", "learn", "deploy"},
+    "cross": {"sim", "tasks", "learn", "real2sim", "deploy", "gate", "doctor"},
     "verbs": {
         "formats",
         "presets",

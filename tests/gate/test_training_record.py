@@ -124,10 +124,5 @@ def test_training_cannot_have_a_seed_that_is_for_judging(seed, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_cross_does_not_train_with_the_seed_it_judges_with(tmp_path, capsys):
-    assert main(["cross", "hover", "--seed", "1000", "--out", str(tmp_path / "x")]) == 2
-    assert "1000 is the seed of the episodes that judge" in capsys.readouterr().err
-
-
 def test_a_plan_never_uses_more_seeds_than_it_says():
     assert QUICK.seeds == 620 and Plan(episodes=100_000).seeds == 100_000 // gate_runs.BATCH

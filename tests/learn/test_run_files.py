@@ -412,9 +412,9 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_taken_on_the_new_one(tmp_pat
 
 
 def test_two_crossings_cannot_mix_in_one_folder(tmp_path, capsys):
-    begun(tmp_path / "c" / "nominal", 1)
+    begun(tmp_path / "c" / "00-train", 1)
     assert main(["cross", "balance", "--out", str(tmp_path / "c"), "--steps", "1"]) == 2
-    assert "a run is here already" in capsys.readouterr().err
+    assert "a run with other" in capsys.readouterr().err
 
 
 def test_a_seal_is_the_hash_of_all_the_rest():

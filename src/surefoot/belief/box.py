@@ -45,6 +45,10 @@ class Ranged(Belief):
         """e at a share z of the way from low to high, straight in y."""
         return np.clip(self.params.e(self._least + z * self._width), self.low, self.high)
 
+    def beyond(self, z: np.ndarray) -> np.ndarray:
+        """The same for any z: below 0 and above 1, outside of the range."""
+        return np.asarray(self.params.e(self._least + z * self._width))
+
     def share(self, e: np.ndarray) -> np.ndarray:
         """The inverse of at: 0 at low, 1 at high; where both are the same, 0."""
         width = self._width

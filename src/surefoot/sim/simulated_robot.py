@@ -49,7 +49,7 @@ class SimulatedRobot:
         world = reality.world(task, torque=True)
         world.sense_after_step = True  # else readings of its joints would be a timestep older than its base's
         own, e = quiet(task)
-        self._env = Env(driven(own, drive), world, point(task.params, e), seed)
+        self._env = Env(driven(own, drive), world, point(task.params, reality.values(task, e)), seed)
         self._columns = LogColumns(Plain(model_of(world)))
         self._parents = {"model": load_robot(task.robot).hash, "task": task.name}
         self._seed, self._reality, self._tells = seed, reality.seed, observation

@@ -58,7 +58,9 @@ class LiveRobot:
         world = reality.world(fine, torque=True)
         world.sense_after_step = True
         own, e = quiet(driven(fine, "control"))
-        self.env = Env(replace(own, rewards={}, command_every=np.inf), world, point(task.params, e), seed)
+        self.env = Env(
+            replace(own, rewards={}, command_every=np.inf), world, point(task.params, reality.values(task, e)), seed
+        )
         self.columns = LogColumns(Plain(model_of(world)))
         drives = {d.actuator: d for d in world.layout.drives}
         self.drives: list[Drive | None] = [drives.get(name) for name in task.action.names]

@@ -63,8 +63,8 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("runs/walk", "runs/arm --speed 4 --out runs/arm/safe"),
         ),
         "cross": Verb(
-            "The whole story: train, fail in a hidden reality, train over a belief, succeed; with a page of evidence.",
-            ("hover", "balance --reality 3 --steps 100000"),
+            "The whole loop: train, try on a hidden robot, diagnose, treat, train again; with a page of evidence.",
+            ("hover", "arm --reality 3 --budget '60 s of robot, 20 min of compute'"),
         ),
     },
     "judge": {

@@ -15,7 +15,7 @@ import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Belief
-from surefoot.cross import Crossed
+from surefoot.cross import Budget, Crossing, HiddenRobot, Question
 from surefoot.cross import cross as crossed
 from surefoot.deploy import bundle
 from surefoot.env import Env
@@ -32,6 +32,7 @@ from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.real2sim.residual.force_fit import FitResult
 from surefoot.report import Watch, unwatched
 from surefoot.sim import learned
+from surefoot.sim.realities import hidden
 from surefoot.task import Task
 from surefoot.tasks import rollout
 from surefoot.tasks.registry import Reference, located
@@ -143,13 +144,19 @@ def rehearse(
     *,
     seed: int = 0,
     reality: int = 0,
-    episodes: int = 200,
+    episodes: int = 100,
     steps: int | None = None,
-    belief: Belief | None = None,
+    budget: str = "60 s of robot, 10 min of compute",
     watch: Watch = unwatched,
-) -> Crossed:
-    """Cross: train in the nominal world and over a belief, and compare both in a hidden reality: `facts["verdict"]` is a sentence."""
-    return crossed(task, Path(out), seed, reality, episodes, steps, belief, watch)
+) -> Crossing:
+    """Cross: train, try on a hidden robot, diagnose, treat and train again until it works or the budget is spent.
+
+    `crossed`, `before` and `after` (success on the robot), `policy` (the best run) and `journal` (every stage) say what came of it.
+    """
+    reference, found = located(task)
+    robot = HiddenRobot(found, hidden(reality, found))
+    asked = Question(found, reference, Path(out), f"hidden {reality}", Budget.parse(budget), seed, episodes, steps)
+    return crossed(asked, robot, watch)
 
 
 def learn_delta(

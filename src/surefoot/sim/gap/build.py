@@ -39,13 +39,19 @@ def check(strengths: Mapping[str, float]) -> None:
 
 
 def world_of(
-    task: Task, strengths: Mapping[str, float], seed: int, n: int = 1, threads: int = 1, torque: bool = False
+    task: Task,
+    strengths: Mapping[str, float],
+    seed: int,
+    n: int = 1,
+    threads: int = 1,
+    torque: bool = False,
+    e: np.ndarray | None = None,
 ) -> World:
-    """n copies of one robot: the task's model at its nominal e, changed by ingredients drawn from a seed.
+    """n copies of one robot: the task's model at e (nominal), changed by ingredients drawn from a seed.
 
     `torque` adds a sensor for the force of each joint's motor.
     """
-    return _world(task, _mixed(task, strengths, seed, torque), n, threads)
+    return _world(task, _mixed(task, strengths, seed, torque), n, threads, e)
 
 
 def numbers_of(task: Task, strengths: Mapping[str, float], seed: int, torque: bool = False) -> dict[str, list[Number]]:
@@ -80,12 +86,14 @@ def _spec(task: Task, torque: bool) -> mujoco.MjSpec:
     return spec
 
 
-def _world(task: Task, recipe: Recipe, n: int, threads: int) -> World:
+def _world(task: Task, recipe: Recipe, n: int, threads: int, e: np.ndarray | None) -> World:
     dc_motors(recipe)
     substeps = task.substeps * _refine(recipe)
     _delay(recipe)
     model = compile_for(recipe.spec, task.params)
     _check_nominal(task)
+    if e is not None:
+        _write(model, task, e)
     for tune in recipe.tunes:
         tune(model)
     mujoco.mj_setConst(model, mujoco.MjData(model))
@@ -121,8 +129,19 @@ def _delay(recipe: Recipe) -> None:
             thing.nsample = max(thing.nsample, math.ceil(thing.delay / h - 1e-9) + 1)
 
 
+def _write(model: mujoco.MjModel, task: Task, e: np.ndarray) -> None:
+    """e into the model's own fields, once and for all; a delay of e replaces that of an ingredient."""
+    for p, value in zip(task.params, e):
+        if p.target in TARGETS and value != p.nominal:
+            write = writer(model, p)
+            rows = {f: _field(model, f)[None].copy() for f in write.target.fields}
+            write(rows, np.array([float(value)]))
+            for f, row in rows.items():
+                _set(model, f, row[0])
+
+
 def _check_nominal(task: Task) -> None:
-    """Nothing writes e here, so the model's values must be the nominal ones."""
+    """Nothing writes e while the robot moves, so the model's values must be the nominal ones."""
     model = compile_for(load_robot(task.robot).spec, task.params)
     for p in task.params:
         if p.target not in TARGETS:
@@ -140,3 +159,13 @@ def _check_nominal(task: Task) -> None:
 def _field(model: mujoco.MjModel, name: str) -> np.ndarray:
     owner, _, field = name.rpartition(".")
     return np.atleast_1d(getattr(getattr(model, owner) if owner else model, field))
+
+
+def _set(model: mujoco.MjModel, name: str, value: np.ndarray) -> None:
+    owner, _, field = name.rpartition(".")
+    thing = getattr(model, owner) if owner else model
+    now = getattr(thing, field)
+    if isinstance(now, np.ndarray):
+        now[...] = value
+    else:
+        setattr(thing, field, type(now)(value.item()))

@@ -1,0 +1,57 @@
+"""Hidden robots: numbers outside of the belief and physics that no number describes, the same for the same seed."""
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.belief import point
+from surefoot.cross.robot import HiddenRobot, Rate
+from surefoot.env import Env
+from surefoot.policy import Zero
+from surefoot.sim.realities import OUTSIDE, STRUCTURE, Reality, hidden
+from surefoot.tasks.rollout import contract
+
+
+@pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk"])
+def test_a_hidden_robot_has_numbers_outside_of_the_belief_and_structure(name):
+    task = tasks.resolve(name)
+    for seed in range(5):
+        robot = hidden(seed, task)
+        e = robot.values(task, task.params.nominal)
+        out = [
+            p.name
+            for i, p in enumerate(task.params)
+            if p.name in robot.e and not task.belief.low[i] <= e[i] <= task.belief.high[i]
+        ]
+        assert len(out) == OUTSIDE and (task.params.low <= e).all() and (e <= task.params.high).all()
+        assert robot.strengths and set(robot.strengths) <= set(STRUCTURE)
+    assert hidden(0, task) == hidden(0, task) and hidden(0, task) != hidden(1, task)
+
+
+def test_numbers_of_a_reality_are_those_of_the_belief_at_the_same_e():
+    """A reality whose only difference is e moves as the task's own world at that e, to the last bit."""
+    task = tasks.resolve("balance")
+    e = task.params.nominal.copy()
+    e[task.params.index("cart_mass")], e[task.params.index("gravity")] = 2.2, 12.0
+    real = Reality(0, e={"cart_mass": 2.2, "gravity": 12.0})
+    ends = []
+    for world in (real.world(task, 3), tasks.env(task, 3).world):
+        env = Env(task, world, point(task.params, e), seed=5)
+        env.reset()
+        for k in range(40):
+            env.step(np.full((3, 1), np.sin(k)))
+        ends.append(env.world.state.q.copy())
+    assert (ends[0] == ends[1]).all()
+
+
+def test_a_trial_counts_successes_and_a_log_has_what_a_robot_measures():
+    task = tasks.resolve("balance")
+    robot = HiddenRobot(task, hidden(0, task))
+    still = Zero(contract(task, tasks.env(task, 1).world))
+    assert robot.trial(still, 8, seed=1).k == 0  # a pole that nobody holds falls
+    log = robot.log(still, 1.0, seed=1)
+    assert {"joint_pos", "joint_vel", "control", "action", "observation"} <= set(log.columns)
+
+
+def test_a_rate_is_shown_with_its_interval():
+    assert str(Rate(90, 100)) == "90 % (82 - 95)"  # Clopper-Pearson: 0.8238 - 0.9510
