@@ -14,7 +14,7 @@ from surefoot import files, tasks
 from surefoot.cli import main
 from surefoot.deploy import bundle, manifest
 from surefoot.errors import SurefootError
-from surefoot.verbs.train.bundled import bundled
+from surefoot.gate.bundled import bundled
 
 FLIPS = 40  # bits flipped of each file
 

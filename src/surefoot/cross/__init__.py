@@ -10,11 +10,13 @@ from dataclasses import replace
 
 from surefoot.cross.driver import Driver, Step, drive
 from surefoot.cross.journal import Budget, Journal, Stage
-from surefoot.cross.robot import HiddenRobot, Rate, Robot
-from surefoot.cross.work import WORK, Crossing, Question
+from surefoot.cross.robot import HiddenRobot, LinkedRobot, Rate, Robot
+from surefoot.cross.work import WORK, Crossing, Question, best, measured
 from surefoot.report import Progress, Watch, unwatched
 
-__all__ = ["Budget", "Crossing", "HiddenRobot", "Journal", "Question", "Rate", "Robot", "Stage", "Step", "cross"]
+__all__ = [
+    "Budget", "Crossing", "HiddenRobot", "Journal", "LinkedRobot", "Question", "Rate", "Robot", "Stage", "Step", "cross",
+]  # fmt: skip
 
 
 def cross(question: Question, robot: Robot, watch: Watch = unwatched, driver: Driver = drive) -> Crossing:
@@ -23,10 +25,14 @@ def cross(question: Question, robot: Robot, watch: Watch = unwatched, driver: Dr
     while True:
         step = driver(journal)
         if step.name == "stop":
-            return Crossing(question, journal, step.why)
+            break
         watch(Progress(f"{len(journal.stages) + 1}. {step.name}: {step.why}", stays=True))
         began = time.monotonic()
         stage = WORK[step.name](question, journal, robot, watch)
         stage = replace(stage, name=step.name, seconds=time.monotonic() - began)
         journal = journal.add(stage)
         watch(Progress(f"   {stage.found}", stays=True))
+    watch(Progress("measuring the first and the last policy on the robot"))
+    done = Crossing(question, journal, step.why)
+    before, after = (measured(question, robot, run, journal) for run in (done.first, best(journal)))
+    return replace(done, before=before, after=after)

@@ -3,25 +3,25 @@
     train -> gate -> robot -> success?  yes: stop
                        ^        no: doctor -> remedy -> train (from the last policy) -> gate -> robot -> ...
 
-A driver is a function Journal -> Step. It sees stages (what was found, rates, costs), never the robot. Remedies are tried
-cheapest first: those without robot time before those with, numbers before learned physics.
+A driver is a function Journal -> Step. It sees stages (what was found, rates, costs), never the robot. Remedies, cheapest first:
 
-    randomize   train over the task's own ranges                        no robot time
-    widen       a range grows to what the doctor found                  no robot time
-    identify    fit all numbers to the logs so far                      no robot time
-    actuator    a net of the actuators, where the cause is in them      no robot time
-    missing     a net of the force that the model lacks                 no robot time
-    explore     play the motion that says most, then identify           robot time
-    adapt       a student that infers its world from its history        compute
+    identify    fit all numbers to the logs so far: a failure is data, too        no robot time
+    explore     drive with random parts in the actions, then identify             robot time; where the logs leave much open
+    actuator    a net of the actuators, where the cause is in them                no robot time
+    missing     a net of the force that the model lacks                           no robot time
+    widen       every range half as wide again: tolerate what was not learned     no robot time
+    randomize   the task's own ranges, where nothing could be identified          no robot time
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from surefoot.cross.journal import Journal
+from surefoot.cross.journal import Journal, Stage
 
 GOOD = 0.9  # success rate of a robot that was crossed to
-SURE = 0.8  # below which its interval may not reach
+OPEN = 0.5  # of the numbers that were fitted: if more are open, a log with more motion is worth its robot time
+EXPLORING = 10.0  # s that it takes
+TRYING = 10.0  # s of robot time without which a policy is not tried
 IN_ACTUATORS = ("stiction", "backlash", "saturation", "gain", "motor time", "friction")
 
 
@@ -39,7 +39,7 @@ def drive(past: Journal) -> Step:
     last = past.stages[-1].name if past.stages else ""
     if not last:
         return Step("train", "a policy for the nominal world")
-    if last in ("train", "adapt"):
+    if last == "train":
         return Step("gate", "may it leave the simulator?")
     if last == "gate":
         return Step("robot", "does it work on the robot?")
@@ -47,20 +47,43 @@ def drive(past: Journal) -> Step:
         return _after_robot(past)
     if last == "doctor":
         return _remedy(past)
-    return Step("train", f"go on from the last policy, after {last}")
+    if last == "explore":
+        return Step("identify", "fit the numbers of the model to this log, too")
+    if last == "identify":
+        return _after_identify(past)
+    return _refused(past) or Step("train", f"go on from the last policy, after {last}")
 
 
 def _after_robot(past: Journal) -> Step:
     rate = past.stages[-1].robot
-    if rate is not None and rate.value >= GOOD and rate.interval[0] >= SURE:
-        return Step("stop", f"crossed: the robot succeeds in {rate}")
-    if past.spent:
-        return Step("stop", f"the budget is spent: {past.spent}")
+    if rate is not None and rate.value >= GOOD:
+        return Step("stop", f"the robot succeeds in {rate.k} of {rate.n} episodes")
+    if past.spent(TRYING):
+        return Step("stop", f"the budget is spent: {past.spent(TRYING)}")
     return Step("doctor", "why does it fail?")
 
 
+def _after_identify(past: Journal) -> Step:
+    """Train over what was found, or look closer at the robot where much of it is open."""
+    found = past.stages[-1]
+    affordable = past.robot_seconds + EXPLORING + TRYING <= past.budget.robot
+    if _share_open(found) > OPEN and not past.since_robot("explore") and affordable and len(past.all("robot")) > 1:
+        return Step("explore", "the log leaves most numbers open")
+    return _refused(past) or Step("train", "go on from the last policy, over what was identified")
+
+
+def _share_open(found: Stage) -> float:
+    fitted = found.facts.get("fitted")
+    return found.facts["open"] / len(fitted) if fitted else 1.0
+
+
+def _refused(past: Journal) -> Step | None:
+    """A remedy that its own check refused changes nothing: the next one."""
+    return _remedy(past) if past.stages[-1].facts.get("refused") else None
+
+
 def _remedy(past: Journal) -> Step:
-    for remedy in (_runtime, _randomize, _widen, _identify, _actuator, _missing, _explore, _adapt):
+    for remedy in (_runtime, _identify, _actuator, _missing, _widen, _randomize):
         step = remedy(past)
         if step is not None:
             return step
@@ -68,61 +91,32 @@ def _remedy(past: Journal) -> Step:
 
 
 def _runtime(past: Journal) -> Step | None:
-    if past.stages[-1].facts.get("branch") != "contract":
+    cause = past.last("doctor")
+    if cause is None or cause.facts.get("branch") != "contract":
         return None
-    return Step("stop", f"the runtime does not follow the contract: {past.stages[-1].found}")
-
-
-def _randomize(past: Journal) -> Step | None:
-    if past.all("randomize"):
-        return None
-    return Step("randomize", "no number of a model is exact: train over the task's ranges")
-
-
-def _widen(past: Journal) -> Step | None:
-    facts = past.stages[-1].facts
-    if (
-        not facts.get("param")
-        or facts.get("in_range")
-        or facts["param"] in [s.facts["param"] for s in past.all("widen")]
-    ):
-        return None
-    return Step("widen", f"{facts['param']} = {facts['value']:.3g} is outside of the training range")
+    return Step("stop", f"the runtime does not follow the contract: {cause.found}")
 
 
 def _identify(past: Journal) -> Step | None:
-    """Once a log, of which each robot stage leaves one."""
-    if len(past.all("identify")) >= 2 or _tried(past, "identify"):
-        return None
-    return Step("identify", "fit the numbers of the model to the logs")
+    """Once for each log of an attempt."""
+    return None if past.since_robot("identify") else Step("identify", "fit the numbers of the model to the logs")
 
 
 def _actuator(past: Journal) -> Step | None:
-    if past.stages[-1].facts.get("kind") not in IN_ACTUATORS or past.all("actuator"):
+    cause = past.last("doctor")
+    if cause is None or cause.facts.get("kind") not in IN_ACTUATORS or past.all("actuator"):
         return None
-    return Step("actuator", f"{past.stages[-1].facts['kind']}: learn what the actuators do")
+    return Step("actuator", f"{cause.facts['kind']}: learn what the actuators do")
 
 
 def _missing(past: Journal) -> Step | None:
-    if past.all("missing"):
-        return None
-    return Step("missing", "learn the force that the model lacks")
+    return None if past.all("missing") else Step("missing", "learn the force that the model lacks")
 
 
-def _explore(past: Journal) -> Step | None:
-    if past.all("explore") or past.robot_seconds + 10 > past.budget.robot:
-        return None
-    return Step("explore", "record an informative motion, and fit again")
+def _widen(past: Journal) -> Step | None:
+    learned = [s for s in past.all("identify") if not s.facts.get("refused")]
+    return Step("widen", "tolerate what was not learned") if learned and not past.all("widen") else None
 
 
-def _adapt(past: Journal) -> Step | None:
-    if past.all("adapt"):
-        return None
-    return Step("adapt", "train a student that infers its world")
-
-
-def _tried(past: Journal, name: str) -> bool:
-    """Since the last robot stage."""
-    names = [s.name for s in past.stages]
-    since = len(names) - names[::-1].index("robot") if "robot" in names else 0
-    return name in names[since:]
+def _randomize(past: Journal) -> Step | None:
+    return None if past.all("randomize") else Step("randomize", "nothing was learned: train over the task's ranges")

@@ -62,7 +62,7 @@ class Stage:
     sim: Rate | None = None
     robot: Rate | None = None
     robot_seconds: float = 0.0
-    """of logs; trials are counted in their rate"""
+    """that it was driven"""
     seconds: float = 0.0
     """of this computer"""
 
@@ -124,9 +124,18 @@ class Journal:
     def seconds(self) -> float:
         return sum(s.seconds for s in self.stages)
 
-    @property
-    def spent(self) -> str:
-        """Which part of the budget is spent; empty: none."""
+    def spent(self, least: float = 0.0) -> str:
+        """Which part of the budget is spent, where `least` seconds of the robot are needed; empty: none."""
         if self.seconds >= self.budget.compute:
             return f"{self.seconds / 60:.1f} min of compute"
-        return f"{self.robot_seconds:.0f} s of robot" if self.robot_seconds >= self.budget.robot else ""
+        left = self.budget.robot - self.robot_seconds
+        return f"{self.robot_seconds:.0f} s of robot" if left <= 0 or left < least else ""
+
+    def since_robot(self, name: str) -> bool:
+        """Whether there was such a stage since the robot was last tried."""
+        for stage in reversed(self.stages):
+            if stage.name == "robot":
+                return False
+            if stage.name == name:
+                return True
+        return False

@@ -1,24 +1,41 @@
-"""A robot as `cross` knows it: policies and motions go in, logs and counted successes come out. Its physics stay hidden.
+"""A robot as `cross` knows it: a bundle goes in, a log and counted successes come out. What it is made of stays hidden.
 
-    log(policy, seconds)      one robot, as it would be recorded on hardware
-    trial(policy, episodes)   how many episodes of the task succeed
+    attempt(bundle, plan)        the runtime drives it, episode by episode; every second is counted
+    measure(policy, episodes)    success in many more episodes, for the page alone: the loop never sees it
 
-A `SimulatedRobot` stands for one machine; a trial runs copies of it side by side, each from another start.
+`HiddenRobot` is a simulated machine, driven in lockstep by the runtime's own controller, limiter and recorder. `LinkedRobot` is
+whatever answers at an address, in real time.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from surefoot.belief import point
+from surefoot.contract import Contract
+from surefoot.deploy.links import Packet
+from surefoot.deploy.manifest import Bundle
+from surefoot.deploy.runtime.controller import Controller
+from surefoot.deploy.runtime.loop import Settings, drive
+from surefoot.deploy.runtime.recorder import Recorder
 from surefoot.env import Env
+from surefoot.errors import SurefootError
 from surefoot.log import Log
-from surefoot.policy import Policy
-from surefoot.report import Watch, unwatched
+from surefoot.policy import Policy, PolicyState
+from surefoot.real2sim.signals import starts
+from surefoot.report import Progress, Watch, unwatched
+from surefoot.rng import stream
 from surefoot.sim.realities import Reality
 from surefoot.task import Task, quiet
-from surefoot.tasks.record import record
+from surefoot.tasks import env as task_env
+from surefoot.tasks.live_robot import LiveRobot
 from surefoot.tasks.rollout import Evaluation, evaluate
 from surefoot.verdict import clopper_pearson
+
+BREAK = 1.0  # s between two episodes, in which somebody puts the robot back
+HOLD = 0.1  # s for which a random part of an action is held
 
 
 @dataclass(frozen=True)
@@ -41,27 +58,57 @@ class Rate:
         low, high = self.interval
         return f"{100 * self.value:.0f} % ({100 * low:.0f} - {100 * high:.0f})"
 
-    def to_json(self) -> dict[str, int]:
-        return {"k": self.k, "n": self.n}
-
     @staticmethod
     def of(found: Evaluation) -> "Rate":
         return Rate(int(found.success.sum()), len(found.success))
 
 
+@dataclass(frozen=True)
+class Plan:
+    """How a robot is tried: it ends after `episodes`, after `failures`, or when the time is over."""
+
+    episodes: int
+    seconds: float
+    """of driving, at most; an episode that would not fit is not begun"""
+    failures: int = 2
+    least: float = 0.0
+    """s of driving before failures end it: a robot that falls at once leaves short logs"""
+    dither: float = 0.0
+    """standard deviation of what is added to each action, to learn more of the robot"""
+    seed: int = 0
+
+    def goes_on(self, rate: tuple[int, int], driven: float, episode: float) -> bool:
+        k, n = rate
+        if n >= self.episodes and driven >= self.least:
+            return False
+        if driven + episode > self.seconds + 1e-9 and n:
+            return False
+        return n - k < self.failures or driven < self.least
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of trying a policy on a robot."""
+
+    log: Log
+    rate: Rate
+    seconds: float
+    """that it was driven"""
+    ended: Mapping[str, int]
+    """why episodes ended"""
+
+
 class Robot(Protocol):
     """What `cross` may ask of a robot."""
 
-    def log(self, how: Policy | Log | None, seconds: float, seed: int, watch: Watch = unwatched) -> Log:
-        """Drive it by a policy, play a plan, or with None random actions; the log has what it measured."""
-        ...
+    def attempt(self, bundle: Bundle, plan: Plan, watch: Watch = unwatched) -> Attempt: ...
 
-    def trial(self, policy: Policy, episodes: int, seed: int) -> Rate:
-        """Successes of the task."""
+    def measure(self, policy: Policy, episodes: int, seed: int) -> Rate | None:
+        """Success of the task in many episodes; None where nobody can spend them."""
         ...
 
     def reveal(self) -> dict[str, Any]:
-        """What it was, for the report alone; empty where nobody knows."""
+        """What it was, for the page alone; empty where nobody knows."""
         ...
 
 
@@ -72,10 +119,25 @@ class HiddenRobot:
     task: Task
     reality: Reality
 
-    def log(self, how: Policy | Log | None, seconds: float, seed: int, watch: Watch = unwatched) -> Log:
-        return record(self.task, self.reality, how, seconds, seed, watch, observation=isinstance(how, Policy))
+    def attempt(self, bundle: Bundle, plan: Plan, watch: Watch = unwatched) -> Attempt:
+        body = LiveRobot(self.task, self.reality, plan.seed, step=np.inf)
+        controller = Controller(dithered(bundle.policy, plan.dither, plan.seed), bundle.manifest.limits, body.about().parts)
+        recorder, gaps, clock = Recorder(controller.contract, body.about()), [], 0.0
+        k = n = 0
+        while plan.goes_on((k, n), clock - BREAK * n, self.task.seconds):
+            clock += _episode(body, controller, recorder, clock, plan.seed + n)
+            body.land()
+            k, n = k + body.flights[-1].success, n + 1
+            gaps.append([clock, clock + BREAK])
+            clock += BREAK
+            watch(Progress(f"episode {n}: {body.flights[-1].ended or 'cut short'}, {k} of {n} succeed"))
+        log = recorder.log({"gaps": gaps[:-1], "bundle": bundle.sha256, "parents": {"manifest": bundle.sha256}})
+        if log is None:
+            raise SurefootError("robot: found fewer than two rows in its log; expected episodes of two control periods")
+        ended = [f.ended for f in body.flights]
+        return Attempt(log, Rate(k, n), clock - BREAK * n, {why: ended.count(why) for why in dict.fromkeys(ended)})
 
-    def trial(self, policy: Policy, episodes: int, seed: int) -> Rate:
+    def measure(self, policy: Policy, episodes: int, seed: int) -> Rate | None:
         return Rate.of(evaluate(policy, self.env(episodes, seed)))
 
     def env(self, n: int, seed: int) -> Env:
@@ -87,3 +149,109 @@ class HiddenRobot:
 
     def reveal(self) -> dict[str, Any]:
         return self.reality.to_json()
+
+
+def _episode(body: LiveRobot, controller: Controller, recorder: Recorder, clock: float, seed: int) -> float:
+    """One episode in lockstep: a period of the controller, a period of the robot. Returns its length, s."""
+    task, dt = body.task, body.dt
+    body.reset(seed)
+    controller.begin(controller.start())
+    held, every, k = body.readings() or {}, round(min(task.command_every, task.seconds) / dt), 0
+    asked = np.zeros(len(task.command_names))
+    while not body.ended and k < round(task.seconds / dt):
+        if task.command is not None and k % every == 0:
+            asked = task.command(stream(seed, "what the robot is asked for", k), 1)[0]
+            body.env.command[:] = asked
+        now = body.readings()
+        lost = {name: np.full_like(x, np.nan) for name, x in held.items()} if now is None else now
+        held = held if now is None else now
+        period = controller.step(held, asked)
+        t = clock + k * dt
+        recorder.add(t, Packet(k, t, lost, "driven"), period, asked, (0.0, 0.0, 0.0))
+        body.advance(period.command)
+        k += 1
+    return k * dt
+
+
+@dataclass(frozen=True)
+class Dithered(Policy):
+    """A policy whose actions have a random part, drawn anew every HOLD seconds."""
+
+    contract: Contract
+    policy: Policy
+    size: float
+    seed: int = 0
+
+    def init(self, n: int) -> PolicyState:
+        return {**self.policy.init(n), "asked": np.zeros((n, 1), np.int64)}
+
+    def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+        asked = s["asked"]
+        inner, action = self.policy.step({k: v for k, v in s.items() if k != "asked"}, obs)
+        block = int(asked.max(initial=0)) // max(1, round(HOLD * self.contract.rate))
+        more = stream(self.seed, "dither", block).standard_normal(action.shape)
+        return {**inner, "asked": asked + 1}, action + self.size * more
+
+
+def dithered(policy: Policy, size: float, seed: int) -> Policy:
+    return Dithered(policy.contract, policy, size, seed) if size > 0 else policy
+
+
+@dataclass(frozen=True)
+class LinkedRobot:
+    """The robot at an address, driven in real time; each episode is a run of the runtime, with its watchdog."""
+
+    task: Task
+    address: str
+
+    def attempt(self, bundle: Bundle, plan: Plan, watch: Watch = unwatched) -> Attempt:
+        parts: list[Log] = []
+        k, driven, ended = 0, 0.0, []
+        command = tuple(np.zeros(len(self.task.command_names)))
+        carried = replace(bundle, policy=dithered(bundle.policy, plan.dither, plan.seed))
+        while plan.goes_on((k, len(ended)), driven, self.task.seconds):
+            found = drive(carried, self.address, Settings(live=True, seconds=self.task.seconds, command=command), watch)
+            if found.log is None:
+                raise SurefootError(f"robot: {self.address}: {found.states.cause.why}; expected a run that leaves a log")
+            log, why, good = judged(self.task, found.log)
+            k, driven, ended = k + good, driven + len(log) / log.rate, [*ended, why]
+            parts.append(log)
+        counts = {why: ended.count(why) for why in dict.fromkeys(ended)}
+        return Attempt(joined(parts), Rate(k, len(ended)), driven, counts)
+
+    def measure(self, policy: Policy, episodes: int, seed: int) -> Rate | None:
+        return None
+
+    def reveal(self) -> dict[str, Any]:
+        return {}
+
+
+def judged(task: Task, log: Log) -> tuple[Log, str, bool]:
+    """An episode's log until the task says that it ended, why it ended, and whether it succeeded; from what was measured."""
+    world = task_env(task, len(log)).world
+    at = starts(world, log, np.arange(len(log)))
+    env = Env(task, world, point(task.params, task.params.nominal))
+    env.reset()
+    world.set_state(np.nan_to_num(at.q), np.nan_to_num(at.v))
+    now = env.moment
+    now.command[:] = log["command"] if "command" in log.columns else 0.0
+    for why, test in task.ended.items():
+        out = np.flatnonzero(test(now))
+        if len(out):
+            return log.slice(-np.inf, float(log.time[max(int(out[0]), 2)])), why, False
+    span = max(1, round(min(task.window, task.seconds) * log.rate))
+    error = np.asarray(task.error(now))[-span:]
+    worst = float(error.max() if task.measure == "max" else error.mean())
+    whole = len(log) >= 0.95 * task.seconds * log.rate
+    return log, "time" if whole else "cut short", whole and worst <= task.tolerance
+
+
+def joined(logs: list[Log]) -> Log:
+    """Logs one after another, with breaks between them."""
+    shifts = np.cumsum([0.0] + [float(x.time[-1] - x.time[0]) + 1 / x.rate + BREAK for x in logs[:-1]])
+    time = np.concatenate([x.time - x.time[0] + shift for x, shift in zip(logs, shifts)])
+    names = [name for name in logs[0].columns if all(name in x.columns for x in logs)]
+    ends = [float(shift + x.time[-1] - x.time[0] + 1 / x.rate) for x, shift in zip(logs, shifts)]
+    gaps = [[a, float(b)] for a, b in zip(ends[:-1], shifts[1:])]
+    columns = {name: np.concatenate([x[name] for x in logs]) for name in names}
+    return Log(time, columns, logs[0].units, {**logs[0].meta, "gaps": gaps})

@@ -8,38 +8,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from surefoot import tasks
-from surefoot.belief import Belief, Box, point
+from surefoot import files, tasks
+from surefoot.belief import Belief, point
+from surefoot.cross.beliefs import centred, learned_from, prior, searched, wider
 from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
-from surefoot.cross.robot import Rate, Robot
-from surefoot.deploy import bundle
+from surefoot.cross.robot import Plan, Rate, Robot
+from surefoot.deploy import bundle, manifest
 from surefoot.doctor import diagnose
 from surefoot.doctor.consequences import consequences
 from surefoot.errors import LogError, SurefootError
+from surefoot.gate.bundled import bundled
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan, gate
-from surefoot.learn.settings import DistillSettings, tuned
+from surefoot.gate.gate import Plan as GatePlan
+from surefoot.gate.gate import gate
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
-from surefoot.params import Params
 from surefoot.policy import Policy
-from surefoot.real2sim.identify import identify
+from surefoot.real2sim.identify import Identify, identify
 from surefoot.report import Watch
 from surefoot.rng import judging
 from surefoot.sim.learned import save
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 
-LATER = 0.5  # of the task's steps, for trainings that begin with the last policy
-MARGIN = 0.15  # of a range, on each side of a number that the doctor found
-KEPT = 0.35  # of a range, on each side of a number that was identified: what the model lacks is in it, too
-WIDEST = 1.5  # times the interval of an identified number
-LOGGED = 10.0  # s of each robot stage's log
-PLAYED = 10.0  # s of an informative motion
+LATER = 0.5  # of the first training's steps, for trainings that begin with the last policy
+TRIED = 30.0  # s of driving, at most, to see whether a policy works
+EPISODES = 6  # of them
+SHORTEST = 6.0  # s of driving before two failures end an attempt: shorter logs say little
+EXPLORED, DITHER = 10.0, 0.3  # s of driving with a random part of the action, and its standard deviation
+SHORT = Identify(horizons=(0.06,), last=0.1, starts="known", rounds=0)
+"""short windows from measured states: what the model lacks, and what is amplified in a fall, does not add up"""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,10 @@ class Question:
     budget: Budget = Budget()
     seed: int = 0
     episodes: int = 100
-    """of each trial on the robot, and of each evaluation in simulation"""
+    """of each evaluation in simulation, and of what is measured at the end"""
     steps: int | None = None
     """env steps of the first training; default: the task's own"""
+    threads: int = 0
 
     def asked(self) -> dict[str, Any]:
         """What may not change on the way; a budget may grow."""
@@ -77,30 +78,30 @@ class Crossing:
     journal: Journal
     why: str
     """it ended"""
-
-    @property
-    def before(self) -> Rate | None:
-        """On the robot, of the first policy."""
-        return next((s.robot for s in self.journal.stages if s.robot is not None), None)
-
-    @property
-    def after(self) -> Rate | None:
-        """On the robot, of the best policy."""
-        return max((s.robot for s in self.journal.stages if s.robot is not None), key=lambda r: r.value, default=None)
+    before: Rate | None = None
+    """success of the first policy on the robot, in episodes that the loop did not see; of a real robot, as it was tried"""
+    after: Rate | None = None
+    """of the policy that it ends with"""
 
     @property
     def crossed(self) -> bool:
         return self.after is not None and self.after.value >= GOOD
 
     @property
+    def first(self) -> Path | None:
+        """The run of the first policy."""
+        return next((Path(s.facts["run"]) for s in self.journal.all("train")), None)
+
+    @property
     def policy(self) -> Path | None:
-        """The run of the best policy on the robot."""
-        best, run, found = -1.0, None, None
-        for s in self.journal.stages:
-            run = Path(s.facts["run"]) if s.name == "train" else run
-            if s.robot is not None and s.robot.value > best:
-                best, found = s.robot.value, run
-        return found
+        """The run of the policy that did best when it was tried; of equals, the last."""
+        return best(self.journal)
+
+
+def best(past: Journal) -> Path | None:
+    tried = past.all("robot")
+    found = max(enumerate(tried), key=lambda x: (x[1].robot.value if x[1].robot else 0.0, x[0]), default=None)
+    return None if found is None else Path(found[1].facts["run"])
 
 
 Work = Callable[[Question, Journal, Robot, Watch], Stage]
@@ -115,64 +116,65 @@ def known(question: Question, past: Journal) -> tuple[Belief, tuple[Path, ...]]:
 
 def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     belief, terms = known(q, past)
-    first = past.last("train")
+    last = past.last("train")
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
-    if first is not None:
+    if last is not None:
         settings = replace(settings, steps=max(1, round(LATER * settings.steps)))
-    start = Path(first.facts["run"]) if first is not None else None
+    start = Path(last.facts["run"]) if last is not None else None
     run = past.place("train")
     train(q.located, run, seed=q.seed, belief=belief, settings=settings, ranges=None, start=start, terms=terms,
-          watch=watch, resume_if_same=True)  # fmt: skip
-    sim = _simulated(bundle.load(run), q, belief, terms)
-    where = "in the nominal world" if not past.last("train") else f"over {_width(q.task, belief)}"
-    return Stage("train", f"trained {where}: {sim} there", {"run": str(run)}, sim=sim)
-
-
-def _simulated(policy: Policy, q: Question, belief: Belief, terms: tuple[Path, ...]) -> Rate:
+          watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
     own = tasks.learned(q.task, terms)
-    return Rate.of(evaluate(policy, tasks.env(q.task, q.episodes, belief, judging(q.seed, "cross"), terms=own)))
-
-
-def _width(task: Task, belief: Belief) -> str:
-    low, high = belief.support(0.95)
-    return f"{int((low < high).sum())} ranges"
+    env = tasks.env(q.task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=own)
+    sim = Rate.of(evaluate(bundle.load(run), env))
+    where = "in the nominal world" if last is None else "over what is believed of the robot"
+    return Stage("train", f"trained {where}", {"run": str(run)}, sim=sim)
 
 
 def _gate(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    """A quick gate; its verdict is shown, and a simulated robot is driven whatever it is."""
+    """A quick gate around what is believed; its verdict goes into the bundle, and a simulated robot is driven whatever it is."""
     belief, _ = known(q, past)
-    run, (task, belief) = _run(past), _centred(q.task, belief)
-    plan = Plan(episodes=max(40, min(q.episodes, 100)), per_load=20, motion=10, search=(30, 20, 50))
-    verdict = gate(candidate(run, task), belief, plan, Limits(), watch)
+    run = _run(past)
+    task, around = centred(q.task, belief)
+    plan = GatePlan(episodes=max(40, min(q.episodes, 100)), per_load=20, motion=10, search=(30, 20, 50), threads=q.threads)
+    verdict = gate(candidate(run, task), around, plan, Limits(), watch)
+    files.write_json(run / "gate.json", verdict.to_json())
     bad = [c.name for c in verdict.checks if not c.holds]
     words = f"FAIL: {', '.join(bad)}" if bad else f"PASS: {len(verdict.checks)} of {len(verdict.checks)} checks"
-    return Stage("gate", words, {"passed": verdict.holds, "failed": bad})
-
-
-def _centred(task: Task, belief: Belief) -> tuple[Task, Belief]:
-    """The task whose nominal world is what is believed of the robot, not what its model says."""
-    low, high = belief.support(0.99)
-    e = belief.estimate()
-    params = Params(tuple(replace(p, nominal=float(np.clip(x, p.low, p.high))) for p, x in zip(task.params, e)))
-    ranges = Box(params, np.maximum(low, params.low), np.minimum(high, params.high))
-    return replace(task, params=params, belief=ranges), ranges
+    return Stage("gate", words, {"passed": verdict.holds, "failed": bad, "run": str(run)})
 
 
 def _run(past: Journal) -> Path:
-    made = past.last("train", "adapt")
+    made = past.last("train")
     if made is None:
         raise SurefootError("cross: no policy was trained yet; expected a driver that begins with train")
     return Path(made.facts["run"])
 
 
 def _robot(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    policy, k = bundle.load(_run(past)), len(past.all("robot"))
-    seconds = min(LOGGED, max(5.0, q.budget.robot - past.robot_seconds))
+    """Try the newest policy; its log is what every remedy learns from."""
+    left = q.budget.robot - past.robot_seconds
+    return _tried(q, past, robot, Plan(EPISODES, min(TRIED, left), least=min(SHORTEST, left)), watch)
+
+
+def _tried(q: Question, past: Journal, robot: Robot, plan: Plan, watch: Watch) -> Stage:
+    run, k = _run(past), len(past.all("robot", "explore"))
+    made, _ = bundled(run, bundle.load(run), q.task, {})
+    packed = manifest.read(manifest.write(past.place("bundle"), made))
+    found = robot.attempt(packed, replace(plan, seed=judging(q.seed, f"cross attempt {k}") % 2**31), watch)
     file = past.place("robot").with_suffix(".npz")
-    robot.log(policy, seconds, judging(q.seed, f"cross log {k}") % 2**31, watch).save(file)
-    rate = robot.trial(policy, q.episodes, judging(q.seed, f"cross trial {k}"))
-    return Stage("robot", f"{rate} of {rate.n} episodes succeed on the robot", {"log": str(file)}, robot=rate,
-                 robot_seconds=seconds)  # fmt: skip
+    found.log.save(file)
+    ends = ", ".join(f"{why} {count}" for why, count in found.ended.items() if why != "time")
+    words = f"{found.rate.k} of {found.rate.n} episodes succeed" + (f" ({ends})" if ends else "")
+    facts = {"log": str(file), "run": str(run), "bundle": packed.sha256, "ended": dict(found.ended)}
+    return Stage("robot", words, facts, robot=found.rate, robot_seconds=found.seconds)
+
+
+def _explore(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    """The newest policy with a random part in its actions: a robot that hardly moves says little of itself."""
+    left = min(EXPLORED, q.budget.robot - past.robot_seconds)
+    stage = _tried(q, past, robot, Plan(1, left, failures=99, least=left, dither=DITHER), watch)
+    return replace(stage, name="explore", found=f"{stage.robot_seconds:.0f} s with random parts", robot=None)
 
 
 def _doctor(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
@@ -183,12 +185,13 @@ def _doctor(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
         found = diagnose(policy, q.task, log, watch)
     except LogError as error:
         return Stage("doctor", f"no diagnosis: {error}", {"kind": "", "branch": ""})
-    first, weighed = found.first, found.weighed(found.first)
-    after = consequences(policy, q.task, belief, weighed.hypothesis if weighed else None)
+    first = found.first
     if first is None:
         return Stage("doctor", "no cause: noise explains the log", {"kind": "", "branch": ""})
+    weighed = found.weighed(first)
+    after = consequences(policy, q.task, belief, weighed.hypothesis if weighed else None)
     facts = {"kind": first.kind, "branch": first.branch, "evidence": first.evidence, "share": first.share,
-             "param": after.param, "value": after.value, "in_range": after.in_range,
+             "param": after.param, "value": after.value if after.param else None, "in_range": after.in_range,
              "white": found.left.white if found.left else None}  # fmt: skip
     return Stage("doctor", f"{first.kind}: {first.detail}", facts)
 
@@ -197,75 +200,44 @@ def _logs(past: Journal) -> list[Path]:
     return [Path(s.facts["log"]) for s in past.stages if s.facts.get("log")]
 
 
-def _randomize(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    """The task's own ranges, with what the doctor has found in them."""
-    return _believed(q, past, _with_cause(q.task, q.task.belief, past.last("doctor")), "the task's ranges")
-
-
-def _widen(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    belief, _ = known(q, past)
-    cause = past.last("doctor")
-    assert cause is not None
-    name, value = cause.facts["param"], cause.facts["value"]
-    stage = _believed(q, past, _with_cause(q.task, belief, cause), f"the range of {name} reaches {value:.3g}")
-    return replace(stage, facts={**stage.facts, "param": name})
-
-
-def _with_cause(task: Task, belief: Belief, cause: Stage | None) -> Belief:
-    """The belief as ranges that contain the number a doctor found."""
-    low, high = (np.array(x) for x in belief.support(0.99))
-    if cause is not None and cause.facts.get("param"):
-        i, value = task.params.index(cause.facts["param"]), float(cause.facts["value"])
-        margin = MARGIN * max(high[i] - low[i], 0.1 * abs(value))
-        low[i], high[i] = min(low[i], value - margin), max(high[i], value + margin)
-    return Box(task.params, np.maximum(low, task.params.low), np.minimum(high, task.params.high))
-
-
-def _believed(q: Question, past: Journal, belief: Belief, words: str) -> Stage:
-    file = past.place("belief").with_suffix(".json")
-    belief.write(file)
-    return Stage("believe", words, {"belief": str(file)})
-
-
 def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    """Fit the numbers that are physics to all logs; what they do not determine keeps its range."""
-    logs = [Log.load(p) for p in _logs(past)]
-    world, wide = tasks.env(q.task, 1).world, _prior(q.task)
+    """Fit the numbers that are physics to all logs; what they leave open stays wide."""
+    world, wide = tasks.env(q.task, 1, threads=q.threads).world, searched(q.task)
     try:
-        found = identify(world, wide, logs, watch=watch, warn=False)
+        found = identify(world, wide, [sent(Log.load(p)) for p in _logs(past)], SHORT, watch=watch, warn=False)
     except SurefootError as error:
         return Stage("identify", f"refused: {error}", {"refused": str(error)})
     if found.fault:
         return Stage("identify", f"refused: {found.fault}", {"refused": found.fault})
-    belief = _around(q.task, found.params, _with_cause(q.task, q.task.belief, None))
-    stage = _believed(q, past, belief, "")
-    names = [x.name for x in found.params if x.determined]
-    fitted = {x.name: [x.value, x.low, x.high, x.determined] for x in found.params}
-    words = f"{len(names)} of {len(fitted)} numbers are determined: {', '.join(names[:6]) or 'none'}"
-    return replace(stage, found=words, facts={**stage.facts, "fitted": fitted, "white": found.white})
+    free = wide.low < wide.high
+    fitted = {x.name: [x.value, x.low, x.high, x.determined] for x, f in zip(found.params, free) if f}
+    sure = [name for name, x in fitted.items() if x[3]]
+    words = f"{len(sure)} of {len(fitted)} numbers are determined: {', '.join(sure[:6]) or 'none'}"
+    belief = learned_from(q.task, found.belief)
+    return _believed("identify", past, belief, words, {"fitted": fitted, "white": found.white, "open": len(fitted) - len(sure)})
 
 
-def _prior(task: Task) -> Belief:
-    """Physical bounds for unknowns that are physics; the others stay nominal."""
-    from surefoot.sim.realities import NOT_PHYSICS
+def sent(log: Log) -> Log:
+    """The log with the controls that were sent: what was asked for may have been limited."""
+    if "target" not in log.columns:
+        return log
+    names = {**log.meta["names"], "control": log.meta["names"]["target"]}
+    return replace(log, columns={**log.columns, "control": log["target"]}, meta={**log.meta, "names": names})
 
-    fixed = np.array([p.target in NOT_PHYSICS for p in task.params])
-    nominal = task.params.nominal
-    return Box(task.params, np.where(fixed, nominal, task.params.low), np.where(fixed, nominal, task.params.high))
+
+def _believed(name: str, past: Journal, belief: Belief, words: str, facts: Mapping[str, Any] = {}) -> Stage:
+    file = past.place("belief").with_suffix(".json")
+    belief.write(file)
+    return Stage(name, words, {**facts, "belief": str(file)})
 
 
-def _around(task: Task, learned: Any, own: Belief) -> Belief:
-    """Ranges around what was identified, at least KEPT of the task's own wide; the task's where a log says nothing."""
-    low, high = (np.array(x) for x in own.support())
-    for i, x in enumerate(learned):
-        if not x.determined:
-            continue
-        half = max(WIDEST * (x.high - x.low) / 2, KEPT * (high[i] - low[i]))
-        middle = x.value
-        low[i], high[i] = middle - half, middle + half
-    return Box(
-        task.params, np.clip(low, task.params.low, task.params.high), np.clip(high, task.params.low, task.params.high)
-    )
+def _randomize(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    return _believed("randomize", past, prior(q.task), "the task's own ranges")
+
+
+def _widen(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    belief, _ = known(q, past)
+    return _believed("widen", past, wider(belief), "every range is half as wide again")
 
 
 def _missing(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
@@ -285,42 +257,27 @@ def _actuator(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
 def _learned(q: Question, past: Journal, name: str, fit: Callable[[Any, Belief, Log], Any]) -> Stage:
     """A Term from the newest log, in the world as it is believed; refused where it explains nothing."""
     belief, _ = known(q, past)
-    world, log = tasks.env(q.task, 1).world, Log.load(_logs(past)[-1])
+    world, log = tasks.env(q.task, 1, threads=q.threads).world, sent(Log.load(_logs(past)[-1]))
     try:
         term = fit(world, point(q.task.params, belief.estimate()), log)
     except SurefootError as error:
         return Stage(name, f"refused: {error}", {"refused": str(error)})
-    path = past.place(name)
-    save(term, path if name == "missing" else path.with_suffix(".onnx"))
-    return Stage(
-        name, f"learned from {len(log)} rows", {"term": str(path if name == "missing" else path.with_suffix(".onnx"))}
-    )
-
-
-def _explore(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    """Play random controls, which say more of the physics than a policy that hardly moves, and fit again."""
-    file = past.place("explore").with_suffix(".npz")
-    robot.log(None, PLAYED, judging(q.seed, "cross motion") % 2**31, watch).save(file)
-    again = Stage("explore", "", {"log": str(file)})
-    stage = _identify(q, replace(past, stages=(*past.stages, again)), robot, watch)
-    return replace(stage, facts={**stage.facts, "log": str(file)}, robot_seconds=PLAYED)
-
-
-def _adapt(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    """RMA: a teacher that observes e, and a student that infers its latent from the history."""
-    belief, terms = known(q, past)
-    out, alike = past.place("adapt"), {"seed": q.seed, "belief": belief, "terms": terms}
-    settings = settings_for(q.task, {"encoder": "e"} | ({} if q.steps is None else {"steps": q.steps}))
-    lesson = replace(tuned(DistillSettings, q.task), label="latent")
-    how: Any = {"watch": watch, "resume_if_same": True, **alike}
-    obs = tasks.teachers(q.task, tasks.ObsOverride())
-    teacher = train(q.located, out / "teacher", settings=settings, ranges=None, obs=obs, **how)
-    run = train(q.located, out / "student", settings=lesson, teacher=teacher, **how).parent
-    sim = _simulated(bundle.load(run), q, belief, terms)
-    return Stage("adapt", f"a student over {_width(q.task, belief)}: {sim} there", {"run": str(run)}, sim=sim)
+    path = past.place(name) if name == "missing" else past.place(name).with_suffix(".onnx")
+    save(term, path)
+    return Stage(name, f"learned from {len(log)} rows", {"term": str(path)})
 
 
 WORK: Mapping[str, Work] = {
     "train": _train, "gate": _gate, "robot": _robot, "doctor": _doctor, "randomize": _randomize, "widen": _widen,
-    "identify": _identify, "actuator": _actuator, "missing": _missing, "explore": _explore, "adapt": _adapt,
+    "identify": _identify, "actuator": _actuator, "missing": _missing, "explore": _explore,
 }  # fmt: skip
+
+
+def measured(question: Question, robot: Robot, run: Path | None, past: Journal) -> Rate | None:
+    """Success of a run's policy on the robot: in episodes of its own where it can be, else as it was tried."""
+    if run is None:
+        return None
+    policy: Policy = bundle.load(run)
+    found = robot.measure(policy, question.episodes, judging(question.seed, "cross measures"))
+    tried = [s.robot for s in past.all("robot") if s.facts["run"] == str(run)]
+    return found or (tried[-1] if tried else None)

@@ -3,7 +3,8 @@
     servo    torque = kp (target - q) - kd v, by the model's own servo of kp', kd':  u = q + (kp (target - q) - (kd - kd') v) / kp'
     control  u = target            damping  the same with kp = 0; what is no servo gets u = -kd v / gear
 
-It steps in periods of at most STEP, whatever the task's control period is, so that commands act when they come.
+It steps in periods of at most STEP, whatever the task's control period is, so that commands act when they come. A caller that
+sends one command a control period, in lockstep, may ask for steps as long as that.
 """
 
 import math
@@ -45,8 +46,10 @@ class Flown:
 class LiveRobot:
     """One machine. Its readings are those that formulas of training read, and further ones that a log has."""
 
-    def __init__(self, task: Task, reality: Reality, seed: int = 0, command: tuple[float, ...] = ()):
-        """`command` is what its runs are asked for, to judge them by; empty: zeros."""
+    def __init__(
+        self, task: Task, reality: Reality, seed: int = 0, command: tuple[float, ...] = (), step: float = STEP
+    ):
+        """`command` is what its runs are asked for, to judge them by; empty: zeros. `step`: s, the longest between commands."""
         if len(command) not in (0, len(task.command_names)):
             names = ", ".join(task.command_names) or "none"
             raise SurefootError(
@@ -54,7 +57,7 @@ class LiveRobot:
             )
         self.command = np.array(command or np.zeros(len(task.command_names)))
         self.task, self.seed, self.hash = task, seed, load_robot(task.robot).hash
-        fine, self.dt = _finer(task)
+        fine, self.dt = _finer(task, step)
         world = reality.world(fine, torque=True)
         world.sense_after_step = True
         own, e = quiet(driven(fine, "control"))
@@ -147,10 +150,12 @@ class LiveRobot:
         return self.task.substeps * float(load_robot(self.task.robot).own[0].opt.timestep)
 
 
-def _finer(task: Task) -> tuple[Task, float]:
-    """The task with control periods of at most STEP, and their length."""
+def _finer(task: Task, longest: float) -> tuple[Task, float]:
+    """The task with control periods of at most `longest`, and their length."""
     step = float(load_robot(task.robot).own[0].opt.timestep)
-    parts, substeps = max(1, math.ceil(step / STEP - 1e-9)), max(1, math.floor(STEP / step + 1e-9))
+    if longest >= task.substeps * step:
+        return task, task.substeps * step
+    parts, substeps = max(1, math.ceil(step / longest - 1e-9)), max(1, math.floor(longest / step + 1e-9))
     if parts == 1:
         return replace(task, substeps=substeps), substeps * step
     return replace(task, robot=task.robot.edited(_timestep(step / parts)), substeps=1), step / parts

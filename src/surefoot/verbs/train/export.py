@@ -81,7 +81,7 @@ class Export:
 
     def _bundle(self, out: Path, facts: dict[str, Any]) -> list[Block]:
         from surefoot.deploy import bundle, manifest, sign
-        from surefoot.verbs.train.bundled import bundled
+        from surefoot.gate.bundled import bundled
 
         if out.suffix == ".zip":
             files.check_writable(out, "--out", ".zip")
