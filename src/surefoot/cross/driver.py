@@ -5,12 +5,12 @@
 
 A driver is a function Journal -> Step. It sees stages (what was found, rates, costs), never the robot. Remedies, cheapest first:
 
+    randomize   train over the task's own ranges: no model is exact               no robot time
     identify    fit all numbers to the logs so far: a failure is data, too        no robot time
     explore     drive with random parts in the actions, then identify             robot time; where the logs leave much open
     actuator    a net of the actuators, where the cause is in them                no robot time
     missing     a net of the force that the model lacks                           no robot time
     widen       every range half as wide again: tolerate what was not learned     no robot time
-    randomize   the task's own ranges, where nothing could be identified          no robot time
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ def _refused(past: Journal) -> Step | None:
 
 
 def _remedy(past: Journal) -> Step:
-    for remedy in (_runtime, _identify, _actuator, _missing, _widen, _randomize):
+    for remedy in (_runtime, _randomize, _identify, _actuator, _missing, _widen):
         step = remedy(past)
         if step is not None:
             return step
@@ -119,4 +119,8 @@ def _widen(past: Journal) -> Step | None:
 
 
 def _randomize(past: Journal) -> Step | None:
-    return None if past.all("randomize") else Step("randomize", "nothing was learned: train over the task's ranges")
+    return (
+        None
+        if past.all("randomize")
+        else Step("randomize", "no number of a model is exact: train over the task's ranges")
+    )

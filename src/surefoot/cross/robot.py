@@ -15,6 +15,7 @@ import numpy as np
 
 from surefoot.belief import point
 from surefoot.contract import Contract
+from surefoot.deploy.limits import Limits, limits_of
 from surefoot.deploy.links import Packet
 from surefoot.deploy.manifest import Bundle
 from surefoot.deploy.runtime.controller import Controller
@@ -33,6 +34,7 @@ from surefoot.tasks import env as task_env
 from surefoot.tasks.live_robot import LiveRobot
 from surefoot.tasks.rollout import Evaluation, evaluate
 from surefoot.verdict import clopper_pearson
+from surefoot.world import Chance, OnAction, State
 
 BREAK = 1.0  # s between two episodes, in which somebody puts the robot back
 HOLD = 0.1  # s for which a random part of an action is held
@@ -121,7 +123,9 @@ class HiddenRobot:
 
     def attempt(self, bundle: Bundle, plan: Plan, watch: Watch = unwatched) -> Attempt:
         body = LiveRobot(self.task, self.reality, plan.seed, step=np.inf)
-        controller = Controller(dithered(bundle.policy, plan.dither, plan.seed), bundle.manifest.limits, body.about().parts)
+        controller = Controller(
+            dithered(bundle.policy, plan.dither, plan.seed), bundle.manifest.limits, body.about().parts
+        )
         recorder, gaps, clock = Recorder(controller.contract, body.about()), [], 0.0
         k = n = 0
         while plan.goes_on((k, n), clock - BREAK * n, self.task.seconds):
@@ -138,17 +142,32 @@ class HiddenRobot:
         return Attempt(log, Rate(k, n), clock - BREAK * n, {why: ended.count(why) for why in dict.fromkeys(ended)})
 
     def measure(self, policy: Policy, episodes: int, seed: int) -> Rate | None:
-        return Rate.of(evaluate(policy, self.env(episodes, seed)))
+        return Rate.of(evaluate(policy, self.env(policy.contract, episodes, seed)))
 
-    def env(self, n: int, seed: int) -> Env:
-        """n copies of the robot, each from another start."""
+    def env(self, contract: Contract, n: int, seed: int) -> Env:
+        """n copies of the robot behind the runtime's limiter, each from another start."""
         own, e = quiet(self.task)
+        world = task_env(own, 1).world
+        limiter = Limiter(limits_of(contract, world.layout, own.kind), 1 / contract.rate)
+        own = replace(own, terms=(*own.terms, limiter))
         world = self.reality.world(own, n, threads=0)
         world.sense_after_step = True  # as the robot of a log is read
         return Env(own, world, point(own.params, self.reality.values(own, e)), seed)
 
     def reveal(self) -> dict[str, Any]:
         return self.reality.to_json()
+
+
+@dataclass(frozen=True)
+class Limiter(OnAction):
+    """The runtime's limits of range and rate, for many robots at once."""
+
+    limits: Limits
+    dt: float
+
+    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        step = self.limits.rate * self.dt
+        return np.clip(np.clip(u, x.u - step, x.u + step), self.limits.low, self.limits.high)
 
 
 def _episode(body: LiveRobot, controller: Controller, recorder: Recorder, clock: float, seed: int) -> float:
@@ -212,7 +231,9 @@ class LinkedRobot:
         while plan.goes_on((k, len(ended)), driven, self.task.seconds):
             found = drive(carried, self.address, Settings(live=True, seconds=self.task.seconds, command=command), watch)
             if found.log is None:
-                raise SurefootError(f"robot: {self.address}: {found.states.cause.why}; expected a run that leaves a log")
+                raise SurefootError(
+                    f"robot: {self.address}: {found.states.cause.why}; expected a run that leaves a log"
+                )
             log, why, good = judged(self.task, found.log)
             k, driven, ended = k + good, driven + len(log) / log.rate, [*ended, why]
             parts.append(log)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from surefoot import files, tasks
 from surefoot.belief import Belief, point
-from surefoot.cross.beliefs import centred, learned_from, prior, searched, wider
+from surefoot.cross.beliefs import centred, learned_from, searched, wider
 from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import Plan, Rate, Robot
@@ -33,13 +35,14 @@ from surefoot.sim.learned import save
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 
-LATER = 0.5  # of the first training's steps, for trainings that begin with the last policy
+LATER = 0.5  # of the steps of the first two trainings, for those that follow
 TRIED = 30.0  # s of driving, at most, to see whether a policy works
 EPISODES = 6  # of them
 SHORTEST = 6.0  # s of driving before two failures end an attempt: shorter logs say little
 EXPLORED, DITHER = 10.0, 0.3  # s of driving with a random part of the action, and its standard deviation
-SHORT = Identify(horizons=(0.06,), last=0.1, starts="known", rounds=0)
+SHORT = Identify(horizons=(0.06,), last=0.1, starts="known", rounds=3, weigh="error")
 """short windows from measured states: what the model lacks, and what is amplified in a fall, does not add up"""
+ENOUGH, BEGINNING = 10.0, 1.0  # s of logs that are fitted, and of each episode at least
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Question:
     steps: int | None = None
     """env steps of the first training; default: the task's own"""
     threads: int = 0
+    shared: Path | None = None
+    """folder for trainings before anything was learned from the robot: crossings to many robots have them in common"""
 
     def asked(self) -> dict[str, Any]:
         """What may not change on the way; a budget may grow."""
@@ -118,10 +123,11 @@ def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     belief, terms = known(q, past)
     last = past.last("train")
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
-    if last is not None:
+    if len(past.all("train")) > 1:
         settings = replace(settings, steps=max(1, round(LATER * settings.steps)))
     start = Path(last.facts["run"]) if last is not None else None
-    run = past.place("train")
+    alike = q.shared is not None and not past.all("identify", "explore", "widen", "missing", "actuator")
+    run = q.shared / f"train-{len(past.all('train'))}" if alike and q.shared else past.place("train")
     train(q.located, run, seed=q.seed, belief=belief, settings=settings, ranges=None, start=start, terms=terms,
           watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
     own = tasks.learned(q.task, terms)
@@ -136,7 +142,9 @@ def _gate(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     belief, _ = known(q, past)
     run = _run(past)
     task, around = centred(q.task, belief)
-    plan = GatePlan(episodes=max(40, min(q.episodes, 100)), per_load=20, motion=10, search=(30, 20, 50), threads=q.threads)
+    plan = GatePlan(
+        episodes=max(40, min(q.episodes, 100)), per_load=20, motion=10, search=(30, 20, 50), threads=q.threads
+    )
     verdict = gate(candidate(run, task), around, plan, Limits(), watch)
     files.write_json(run / "gate.json", verdict.to_json())
     bad = [c.name for c in verdict.checks if not c.holds]
@@ -204,7 +212,7 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     """Fit the numbers that are physics to all logs; what they leave open stays wide."""
     world, wide = tasks.env(q.task, 1, threads=q.threads).world, searched(q.task)
     try:
-        found = identify(world, wide, [sent(Log.load(p)) for p in _logs(past)], SHORT, watch=watch, warn=False)
+        found = identify(world, wide, fitted_part(past), SHORT, watch=watch, warn=False)
     except SurefootError as error:
         return Stage("identify", f"refused: {error}", {"refused": str(error)})
     if found.fault:
@@ -214,7 +222,25 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     sure = [name for name, x in fitted.items() if x[3]]
     words = f"{len(sure)} of {len(fitted)} numbers are determined: {', '.join(sure[:6]) or 'none'}"
     belief = learned_from(q.task, found.belief)
-    return _believed("identify", past, belief, words, {"fitted": fitted, "white": found.white, "open": len(fitted) - len(sure)})
+    found.belief.write(past.place("fit").with_suffix(".json"))
+    return _believed(
+        "identify", past, belief, words, {"fitted": fitted, "white": found.white, "open": len(fitted) - len(sure)}
+    )
+
+
+def fitted_part(past: Journal) -> list[Log]:
+    """The beginnings of all episodes: there a robot moves most, and what follows, a fall or rest, says little more."""
+    logs = [sent(Log.load(p)) for p in _logs(past)]
+    episodes = sum(1 + len(x.meta["gaps"]) for x in logs)
+    return [beginnings(x, max(BEGINNING, ENOUGH / episodes)) for x in logs]
+
+
+def beginnings(log: Log, seconds: float) -> Log:
+    """The first seconds of each episode."""
+    first = [float(log.time[0]), *(end for _, end in log.meta["gaps"])]
+    since = log.time - np.array(first)[np.searchsorted(first, log.time + 1e-6) - 1]
+    rows = since < seconds - 1e-6
+    return Log(log.time[rows], {k: v[rows] for k, v in log.columns.items()}, log.units, log.meta)
 
 
 def sent(log: Log) -> Log:
@@ -232,7 +258,7 @@ def _believed(name: str, past: Journal, belief: Belief, words: str, facts: Mappi
 
 
 def _randomize(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    return _believed("randomize", past, prior(q.task), "the task's own ranges")
+    return _believed("randomize", past, q.task.belief, "the task's own ranges")
 
 
 def _widen(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:

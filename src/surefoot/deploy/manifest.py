@@ -222,12 +222,16 @@ def _golden(data: bytes, where: str) -> tuple[Golden, np.ndarray]:
 
 
 def _replayed(policy: Policy, limits: Limits, golden: Golden) -> dict[str, np.ndarray]:
-    """What the runtime makes of golden readings; the action before the first is zero, the target before it the default."""
+    """What the runtime makes of golden readings; each row begins with the golden action before it; the first target with the default."""
     parts = {k: v for k, v in golden.parts.items() if k != "action"} | {"control": policy.contract.action.names}
     controller = Controller(policy, limits, parts)
     rows: dict[str, list[np.ndarray]] = {k: [] for k in ("observation", "action", "control", "command")}
     for k in range(len(golden.obs)):
         own = {name: x[k] for name, x in golden.readings.items() if name not in OWN}
+        if (
+            "action" in golden.readings
+        ):  # a policy that feeds its last action back would amplify its rounding, row by row
+            controller.values["action"] = golden.readings["action"][k][None]
         period = controller.step(own, golden.readings["command"][k] if "command" in golden.readings else np.zeros(0))
         for name, x in zip(rows, (period.obs, period.out, period.control, period.command.target)):
             rows[name].append(x)

@@ -25,14 +25,18 @@ from surefoot.world import World
 OUTER = 0.2  # of a parameter's range
 FEWEST, MOST = 3, 5  # ingredients of a random reality
 WEAKEST, STRONGEST = 0.3, 0.8
-OUTSIDE = 2  # unknowns of a hidden robot that lie outside of the belief
-BEYOND = (0.1, 0.5)  # how far, as a share of the belief's range
+OUTSIDE, BEYOND = 2, (0.1, 0.5)
+"""unknowns of a hidden robot that lie outside of the belief, and how far, as a share of the belief's range"""
+FARTHER = {"balance": (3, (0.5, 1.5)), "arm": (4, (1.0, 2.5))}
+"""the same for tasks with policies that tolerate more"""
 LACKING = (1, 2)  # ingredients of a hidden robot
+NOISE = (0.02, 0.1)  # strength of its sensors' noise
 STRUCTURE = (
-    "stiction", "backlash", "series_elasticity", "flexible_links", "cable_drag", "saturation", "heating", "air_drag", "wind",
-    "ground_effect", "soft_ground", "action_jitter", "dropped_packets", "imu_misalignment",
+    "stiction", "backlash", "cable_drag", "saturation", "heating", "air_drag", "wind", "ground_effect", "soft_ground",
+    "action_jitter", "dropped_packets",
 )  # fmt: skip
-"""ingredients that no number of a belief describes; a sensor that is off needs calibration, no policy gets around it"""
+"""ingredients that no number of a belief describes. Not among them: what hides the robot's own position from it, such as elastic
+gears or a sensor that is off; that needs calibration, no policy gets around it"""
 NOT_PHYSICS = ("noise", "bias", "push", "pull", "task")
 """targets of unknowns that are not properties of the machine"""
 
@@ -91,22 +95,24 @@ def realities(seed: int, task: Task) -> Reality:
 
 
 def hidden(seed: int, task: Task) -> Reality:
-    """A robot that no belief contains: every number wrong, OUTSIDE of them outside of the task's ranges, and ingredients that
-    no number describes.
+    """A robot that no belief contains: every number wrong, OUTSIDE of them outside of the task's ranges, noisy sensors, and
+    ingredients that no number describes.
     """
     belief, rng = task.belief, stream(seed, "hidden robot")
     if not isinstance(belief, Box):
         raise SurefootError(f"task {task.name}: a hidden robot needs a belief of ranges, found {type(belief).__name__}")
     at = [i for i, p in enumerate(task.params) if p.target not in NOT_PHYSICS and belief.low[i] < belief.high[i]]
     z = rng.uniform(0.0, 1.0, len(task.params))  # share of the way from low to high
-    for i in rng.choice(at, min(OUTSIDE, len(at)), replace=False):
-        far = rng.uniform(*BEYOND)
+    count, beyond = FARTHER.get(task.name, (OUTSIDE, BEYOND))
+    for i in rng.choice(at, min(count, len(at)), replace=False):
+        far = rng.uniform(*beyond)
         z[i] = 1 + far if _one_sided(belief, int(i)) or rng.random() < 0.5 else -far
     e = np.clip(belief.beyond(z), task.params.low, task.params.high)
     names = [n for n in fitting(task) if n in STRUCTURE]
     count = min(len(names), int(rng.integers(LACKING[0], LACKING[1] + 1)))
     chosen = sorted(rng.choice(len(names), count, replace=False)) if count else []
     strengths = {names[k]: float(rng.uniform(WEAKEST, STRONGEST)) for k in chosen}
+    strengths["sensor_noise"] = float(rng.uniform(*NOISE))
     return Reality(seed, strengths, {task.params.names[i]: float(e[i]) for i in at})
 
 

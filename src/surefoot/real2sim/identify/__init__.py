@@ -52,6 +52,9 @@ class Identify:
     """least squares for smooth costs; cma: CMA-ES first, where stiction or contacts make the cost rough"""
     rounds: int = 4
     """rounds of noise estimation and refitting"""
+    weigh: Literal["spread", "error"] = "spread"
+    """where the model lacks physics, each channel counts by its spread in the log; or by its own prediction error, so that a
+    channel which nothing explains, such as turn rates in a fall, does not decide the others: in short windows"""
     iterations: int = 40
     """least-squares iterations of the last stage; a quarter of them in earlier stages"""
     enough: float = 8.0
@@ -181,6 +184,8 @@ def _last(
     z = solver.stepped(problem, z, wide=not s.horizons)
     words = "the whole log" if horizon is None else f"windows of {horizon:g} s"
     p = solver.solve(problem, z, s.iterations, words, CLOSE)
+    if s.weigh == "error":
+        return _by_error(solver, problem, p, s)
     plain, began, left = problem, p, np.inf
     for k in range(s.rounds):
         raw, before = problem.raw(p), problem.noise
@@ -205,6 +210,19 @@ def _last(
         began = solver.solve(replace(plain, step=FINE), began, s.iterations, "between kinks", CLOSE)
         return replace(plain, noise=_model_error(plain.noise, plain.raw(began))), began
     return problem, p if s.rounds else solver.polished(problem, p, s.iterations, "to the end")
+
+
+def _by_error(solver: Solver, problem: Problem, p: np.ndarray, s: Identify) -> tuple[Problem, np.ndarray]:
+    """Each channel in units of its own prediction error, which falls as the fit improves."""
+    for k in range(max(1, s.rounds)):
+        noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in problem.raw(p))
+        if k and _alike(noise, problem.noise):
+            break
+        problem = replace(problem, noise=noise)
+        if not problem.size - problem.d:
+            p = solver.stepped(problem, p, wide=False)
+        p = solver.solve(problem, p, s.iterations, f"by prediction errors, round {k + 1}", CLOSE)
+    return replace(problem, noise=tuple(estimate([r], _freedom(problem), coloured=False) for r in problem.raw(p))), p
 
 
 def _alike(a: tuple[Noise, ...], b: tuple[Noise, ...]) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tyro.conf import Positional
@@ -15,7 +15,8 @@ from surefoot.report import Axis, Badge, Block, Column, Picture, Plot, Report, S
 from surefoot.verbs.arguments import belief_of, count, goal, hashes, portrait
 
 if TYPE_CHECKING:
-    from surefoot.cross import Crossing, HiddenRobot
+    from surefoot.cross import Crossing, HiddenRobot, Rate, Robot
+    from surefoot.cross.journal import Stage
 
 FAILED = 1
 
@@ -25,81 +26,105 @@ class Cross:
     task: Positional[str]
     """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     reality: int = 0
-    """seed of the hidden robot: wrong numbers, two of them outside of the task's ranges, and physics that the model lacks"""
+    """seed of the hidden robot: wrong numbers, some of them outside of the task's ranges, and physics that the model lacks"""
+    robot: str = ""
+    """address of a robot to drive instead, such as udp://127.0.0.1:9870 of `surefoot robot`"""
     budget: str = "60 s of robot, 10 min of compute"
-    """of logs on the robot, and of this computer: it stops when one is spent"""
+    """of driving the robot, and of this computer: it stops when one is spent"""
     seed: int = 0
     """seed of training"""
     episodes: int = 100
-    """of each trial on the robot, and of each evaluation in simulation"""
+    """of each evaluation in simulation, and of what is measured on the hidden robot at the end"""
     out: Path | None = None
     """folder of all stages and the page; the same command with it goes on where it stopped; default: runs/cross-<task>-<reality>"""
     belief: str = "task"
-    """p(e) to train over: `task`, a preset, or a belief's JSON file"""
+    """p(e) to begin with: `task`, a preset, or a belief's JSON file"""
     range: tuple[str, ...] = ()
     """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
-    """env steps of the first training, of which later ones take half; default: the task's own number"""
+    """env steps of the first two trainings, of which later ones take half; default: the task's own number"""
+    threads: int = 0
+    """threads of the physics; 0: every core"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.cross import Budget, HiddenRobot, Question, cross
+        from surefoot.cross import Budget, HiddenRobot, LinkedRobot, Question, cross
         from surefoot.sim.realities import hidden
-        from surefoot.tasks.known import task_flag
 
         task = tasks.resolve(self.task)
         belief = belief_of(task, self.belief, watch, ranges=self.range)
         if not isinstance(belief, Box):
             raise SurefootError(f"--belief: cross needs ranges (a box), found {type(belief).__name__}")
         task = replace(task, belief=belief)
-        out = self.out or Path("runs") / f"cross-{task.name}-{self.reality}"
+        out = self.out or Path("runs") / f"cross-{task.name}-{'robot' if self.robot else self.reality}"
         budget, episodes = Budget.parse(self.budget), count(self.episodes)
         files.check_writable(out / "report.html", "--out")
-        robot = HiddenRobot(task, hidden(self.reality, task))
-        question = Question(task, self.task, out, f"hidden {self.reality}", budget, self.seed, episodes, self.steps)
-        done = cross(question, robot, watch)
-        page = out / "report.html"
-        best = done.policy
-        blocks: tuple[Block, ...] = (
-            Text(f"Task {task.name}: {task.about}. Success: {goal(task)}."),
-            _stages(done), _rates(done), *_films(done, robot), _numbers(done, robot), _lacks(robot),
-        )  # fmt: skip
-        following = "" if best is None else f"surefoot play {quote(str(best))}{_flag(best, self.task, task_flag)}"
-        about = hashes(**({"best policy": best} if best else {})) | {
-            "seed": str(self.seed),
-            "robot": f"hidden, seed {self.reality}",
-        }
+        robot: Robot = LinkedRobot(task, self.robot) if self.robot else HiddenRobot(task, hidden(self.reality, task))
+        name = f"at {self.robot}" if self.robot else f"hidden, seed {self.reality}"
+        question = Question(task, self.task, out, name, budget, self.seed, episodes, self.steps, self.threads)
+        return self._report(cross(question, robot, watch), robot, name, out / "report.html")
+
+    def _report(self, done: "Crossing", robot: "Robot", name: str, page: Path) -> Report:
+        from surefoot.cross import HiddenRobot
+
+        task, best = done.question.task, done.policy
+        blocks: list[Block] = [Text(f"Task {task.name}: {task.about}. Success: {goal(task)}."), _stages(done)]
+        blocks += [_gap(done), _rates(done)]
+        if isinstance(robot, HiddenRobot):
+            blocks += [*_films(done, robot), _numbers(done, robot), _lacks(robot)]
+        following = "" if best is None else f"surefoot play {quote(str(best))}{_flag(best, self.task)}"
+        about = hashes(**({"policy": best} if best else {})) | {"seed": str(self.seed), "robot": name}
+        about |= {"bundle": _bundle(done)} if _bundle(done) else {}
         badge = Badge(_verdict(done), done.crossed)
-        return Report(f"surefoot cross {task.name}", _facts(done, robot), blocks, following, badge,
+        return Report(f"surefoot cross {task.name}", _facts(done, robot), tuple(blocks), following, badge,
                       0 if done.crossed else FAILED, page, portrait(task), about)  # fmt: skip
 
 
-def _flag(best: Path, reference: str, task_flag: object) -> str:
+def _flag(best: Path, reference: str) -> str:
     from surefoot.deploy import bundle
+    from surefoot.tasks.known import task_flag
 
-    return str(task_flag(reference, bundle.load(best).contract))  # type: ignore[operator]
+    return task_flag(reference, bundle.load(best).contract)
+
+
+def _tried(done: "Crossing") -> "Stage | None":
+    """The attempt with the policy that is shown."""
+    found = [s for s in done.journal.all("robot") if s.facts["run"] == str(done.policy)]
+    return found[-1] if found else None
+
+
+def _bundle(done: "Crossing") -> str:
+    tried = _tried(done)
+    return "" if tried is None else str(tried.facts["bundle"])
+
+
+def _gate_of(done: "Crossing") -> str:
+    """What the gate says of the policy that is shown."""
+    found = [s for s in done.journal.all("gate") if s.facts["run"] == str(done.policy)]
+    return f"gate: {found[-1].found}" if found else "the gate has not judged it"
 
 
 def _verdict(done: "Crossing") -> str:
-    before, after = done.before, done.after
+    before, after, j = done.before, done.after, done.journal
     if before is None or after is None:
         return f"not crossed: {done.why}"
-    gates = [s.facts.get("passed") for s in done.journal.all("gate")]
-    gate = "the gate passes it" if gates and gates[-1] else "the gate does not pass it"
-    used = f"{done.journal.robot_seconds:.0f} s of robot, {done.journal.seconds / 60:.1f} min of compute"
-    if done.crossed and after == before:
-        return f"no gap: the first policy succeeds in {after} on the robot; {gate}; try another --reality"
+    used = f"{j.robot_seconds:.0f} s of robot, {j.seconds / 60:.1f} min of compute"
+    if done.crossed and done.first == done.policy:
+        return f"no gap: the first policy succeeds in {after} on the robot; {_gate_of(done)}; try another --reality"
     words = "crossed" if done.crossed else f"not crossed ({done.why})"
-    return f"{words}: {100 * before.value:.0f} % -> {after} success on the robot with {used}; {gate}"
+    return f"{words}: {100 * before.value:.0f} % -> {after} success on the robot with {used}; {_gate_of(done)}"
 
 
-def _facts(done: "Crossing", robot: "HiddenRobot") -> dict[str, object]:
+def _rate(r: "Rate | None") -> dict[str, Any] | None:
+    return None if r is None else {"success": r.value, "low": r.interval[0], "high": r.interval[1], "n": r.n}
+
+
+def _facts(done: "Crossing", robot: "Robot") -> dict[str, object]:
     j = done.journal
-    rate = lambda r: None if r is None else {"success": r.value, "low": r.interval[0], "high": r.interval[1], "n": r.n}  # noqa: E731
     return jsonable({
         "task": done.question.task.name, "crossed": done.crossed, "why": done.why, "verdict": _verdict(done),
-        "before": rate(done.before), "after": rate(done.after), "robot_seconds": j.robot_seconds, "seconds": j.seconds,
-        "policy": None if done.policy is None else str(done.policy), "reality": robot.reveal(),
-        "stages": [s.to_json() for s in j.stages],
+        "before": _rate(done.before), "after": _rate(done.after), "robot_seconds": j.robot_seconds, "seconds": j.seconds,
+        "policy": None if done.policy is None else str(done.policy), "bundle": _bundle(done), "gate": _gate_of(done),
+        "reality": robot.reveal(), "stages": [s.to_json() for s in j.stages],
     })  # fmt: skip
 
 
@@ -109,36 +134,41 @@ def _stages(done: "Crossing") -> Table:
         for s in done.journal.stages
     ]  # fmt: skip
     strong = [i for i, s in enumerate(done.journal.stages) if s.robot is not None]
-    head = [
-        "stage",
-        "what was found",
-        "in simulation",
-        "on the robot",
-        Column("robot", "s", ".0f"),
-        Column("compute", "s", ".0f"),
-    ]
-    return Table.of(head, rows, "stages; success with 95 % intervals", strong)
+    head = ["stage", "what was found", "in simulation", "on the robot"]
+    times = [Column("robot", "s", ".0f"), Column("compute", "s", ".0f")]
+    return Table.of(
+        [*head, *times], rows, "stages, in the order of their decisions; success with 95 % intervals", strong
+    )
+
+
+def _gap(done: "Crossing") -> Table:
+    """Success of the first and the last policy, as it was measured at the end."""
+    rows: list[list[Any]] = []
+    for name, run, rate in (
+        ("the first policy", done.first, done.before),
+        ("the policy shown", done.policy, done.after),
+    ):
+        sim = next((s.sim for s in done.journal.all("train") if s.facts["run"] == str(run)), None)
+        rows.append([name, "-" if sim is None else str(sim), "-" if rate is None else str(rate)])
+    words = f"The gap before and after; {_gate_of(done)}"
+    return Table.of(["policy", "where it was trained", "on the robot"], rows, words, [1])
 
 
 def _rates(done: "Crossing") -> Plot:
     """Success of each policy, in simulation and on the robot."""
-    made, names = [s for s in done.journal.stages if s.sim is not None], []
+    made = [s for s in done.journal.stages if s.sim is not None]
     tried = [s for s in done.journal.stages if s.robot is not None]
-    for k, _ in enumerate(made):
-        names.append(f"policy {k + 1}")
     series = []
-    for k, (name, rates) in enumerate(
-        (("in simulation", [s.sim for s in made]), ("on the robot", [s.robot for s in tried]))
-    ):
+    both = (("in simulation", [s.sim for s in made]), ("on the robot", [s.robot for s in tried]))
+    for k, (name, rates) in enumerate(both):
         found = [r for r in rates if r is not None]
         at = np.arange(len(found)) + 0.3 * (k - 0.5)
         low, high = ([100 * r.interval[i] for r in found] for i in (0, 1))
         tone = "good" if k else "quiet"
         series.append(Series.of(name, [100 * r.value for r in found], at, low, high, style="dots", tone=tone))
-    caption = "Exact 95 % intervals. In simulation: over what each policy was trained on."
-    return Plot(
-        "Success", tuple(series), Axis("success", "%", low=0, high=100), Axis(names=tuple(names)), caption=caption
-    )
+    caption = "Exact 95 % intervals. In simulation: over what each policy was trained on. On the robot: the loop's own attempts."
+    names = tuple(f"policy {k + 1}" for k in range(len(made)))
+    return Plot("Success", tuple(series), Axis("success", "%", low=0, high=100), Axis(names=names), caption=caption)
 
 
 def _numbers(done: "Crossing", robot: "HiddenRobot") -> Table:
@@ -150,15 +180,13 @@ def _numbers(done: "Crossing", robot: "HiddenRobot") -> Table:
     for i, p in enumerate(task.params):
         if p.name not in truth:
             continue
-        value = truth[p.name]
-        found = fitted.get(p.name)
-        words = "-" if not found or not found[3] else f"{found[1]:.3g} .. {found[2]:.3g}"
+        value, found = truth[p.name], fitted.get(p.name)
+        words = "-" if not found else f"{found[0]:.3g} ({found[1]:.3g} .. {found[2]:.3g})"
         inside = "" if belief.low[i] <= value <= belief.high[i] else "outside"
-        rows.append(
-            [p.name, p.nominal, f"{belief.low[i]:.3g} .. {belief.high[i]:.3g}", words, value, inside, p.unit or "-"]
-        )
+        span = f"{belief.low[i]:.3g} .. {belief.high[i]:.3g}"
+        rows.append([p.name, p.nominal, span, words, value, inside, p.unit or "-"])
     number = lambda name: Column(name, form=".3g")  # noqa: E731
-    head = ["unknown", number("model"), "task's range", "identified", number("robot"), "", "unit"]
+    head = ["unknown", number("model"), "task's range", "identified (95 %)", number("robot"), "", "unit"]
     return Table.of(head, rows, "What the robot was: no policy observed these numbers")
 
 
@@ -169,8 +197,7 @@ def _lacks(robot: "HiddenRobot") -> Table:
 
 def _films(done: "Crossing", robot: "HiddenRobot") -> list[Block]:
     """The first and the best policy on the robot; where nothing can render, the page says so and does without."""
-    first = next((Path(s.facts["run"]) for s in done.journal.stages if s.name == "train"), None)
-    runs = {"The first policy on the robot": first, "The best policy on the robot": done.policy}
+    runs = {"The first policy on the robot": done.first, "The policy shown, on the robot": done.policy}
     return [_film(robot, run, caption) for caption, run in runs.items() if run is not None]
 
 
@@ -180,6 +207,8 @@ def _film(robot: "HiddenRobot", run: Path, caption: str) -> Block:
     try:
         from surefoot.tasks.view.picture import film
 
-        return Picture(film(bundle.load(run), robot.env(1, 0), seconds=3.0, fps=12, size=(320, 240)), "gif", caption)
+        policy = bundle.load(run)
+        made = film(policy, robot.env(policy.contract, 1, 0), seconds=3.0, fps=12, size=(320, 240))
+        return Picture(made, "gif", caption)
     except (SurefootError, ImportError) as error:
         return Text(f"{caption}: no film, because {error}", "quiet")
