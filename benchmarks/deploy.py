@@ -39,10 +39,10 @@ from surefoot.deploy.links.robot_side import Server, UdpTransport
 from surefoot.deploy.runtime import loop
 from surefoot.deploy.runtime.loop import Outcome, Settings, drive
 from surefoot.deploy.runtime.priority import ROBOT, take
+from surefoot.gate.bundled import bundled
 from surefoot.observation import Columns, History
 from surefoot.policy import Policy
 from surefoot.tasks.rollout import evaluate
-from surefoot.verbs.train.bundled import bundled
 from surefoot.verdict import clopper_pearson
 
 TASK, JOINTS, ACTUATOR = "balance", ("slide", "hinge"), "push"

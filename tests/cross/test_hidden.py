@@ -5,11 +5,9 @@ import pytest
 
 from surefoot import tasks
 from surefoot.belief import point
-from surefoot.cross.robot import HiddenRobot, Rate
+from surefoot.cross.robot import Rate
 from surefoot.env import Env
-from surefoot.policy import Zero
-from surefoot.sim.realities import OUTSIDE, STRUCTURE, Reality, hidden
-from surefoot.tasks.rollout import contract
+from surefoot.sim.realities import BEYOND, FARTHER, OUTSIDE, STRUCTURE, Reality, hidden
 
 
 @pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk"])
@@ -23,8 +21,10 @@ def test_a_hidden_robot_has_numbers_outside_of_the_belief_and_structure(name):
             for i, p in enumerate(task.params)
             if p.name in robot.e and not task.belief.low[i] <= e[i] <= task.belief.high[i]
         ]
-        assert len(out) == OUTSIDE and (task.params.low <= e).all() and (e <= task.params.high).all()
-        assert robot.strengths and set(robot.strengths) <= set(STRUCTURE)
+        count, _ = FARTHER.get(name, (OUTSIDE, BEYOND))
+        assert len(out) == count and (task.params.low <= e).all() and (e <= task.params.high).all()
+        assert "sensor_noise" in robot.strengths and 2 <= len(robot.strengths) <= 3
+        assert set(robot.strengths) <= {*STRUCTURE, "sensor_noise"}
     assert hidden(0, task) == hidden(0, task) and hidden(0, task) != hidden(1, task)
 
 
@@ -42,15 +42,6 @@ def test_numbers_of_a_reality_are_those_of_the_belief_at_the_same_e():
             env.step(np.full((3, 1), np.sin(k)))
         ends.append(env.world.state.q.copy())
     assert (ends[0] == ends[1]).all()
-
-
-def test_a_trial_counts_successes_and_a_log_has_what_a_robot_measures():
-    task = tasks.resolve("balance")
-    robot = HiddenRobot(task, hidden(0, task))
-    still = Zero(contract(task, tasks.env(task, 1).world))
-    assert robot.trial(still, 8, seed=1).k == 0  # a pole that nobody holds falls
-    log = robot.log(still, 1.0, seed=1)
-    assert {"joint_pos", "joint_vel", "control", "action", "observation"} <= set(log.columns)
 
 
 def test_a_rate_is_shown_with_its_interval():

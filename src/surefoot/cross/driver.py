@@ -7,7 +7,7 @@ A driver is a function Journal -> Step. It sees stages (what was found, rates, c
 
     randomize   train over the task's own ranges: no model is exact               no robot time
     identify    fit all numbers to the logs so far: a failure is data, too        no robot time
-    explore     drive with random parts in the actions, then identify             robot time; where the logs leave much open
+    explore     drive with random parts in the actions, then identify             robot time; where a fit did not help
     actuator    a net of the actuators, where the cause is in them                no robot time
     missing     a net of the force that the model lacks                           no robot time
     widen       every range half as wide again: tolerate what was not learned     no robot time
@@ -64,11 +64,11 @@ def _after_robot(past: Journal) -> Step:
 
 
 def _after_identify(past: Journal) -> Step:
-    """Train over what was found, or look closer at the robot where much of it is open."""
-    found = past.stages[-1]
+    """Train over what was found; look closer at the robot where an earlier fit did not help and much is still open."""
     affordable = past.robot_seconds + EXPLORING + TRYING <= past.budget.robot
-    if _share_open(found) > OPEN and not past.since_robot("explore") and affordable and len(past.all("robot")) > 1:
-        return Step("explore", "the log leaves most numbers open")
+    again = len(past.all("identify")) > 1 and not past.since_robot("explore")
+    if again and affordable and _share_open(past.stages[-1]) > OPEN:
+        return Step("explore", "the logs leave most numbers open")
     return _refused(past) or Step("train", "go on from the last policy, over what was identified")
 
 

@@ -117,5 +117,6 @@ def hidden(seed: int, task: Task) -> Reality:
 
 
 def _one_sided(belief: Box, i: int) -> bool:
-    """Nominal is the least value, as of a latency."""
-    return bool(belief.params.nominal[i] <= belief.low[i])
+    """There is nothing below the range: it begins with the nominal value, as of a latency, or at the physical bound."""
+    p = belief.params
+    return bool(p.nominal[i] <= belief.low[i] or belief.low[i] <= p.low[i])
