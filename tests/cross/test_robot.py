@@ -16,7 +16,6 @@ from surefoot.log import Log
 from surefoot.sim.realities import Reality, hidden
 
 
-
 @pytest.fixture(scope="module")
 def balance(tmp_path_factory) -> Bundle:
     """The shipped policy of balance, as a bundle."""
@@ -105,3 +104,19 @@ def test_a_reality_that_no_policy_was_trained_for_is_reached_through_the_same_fi
     robot = HiddenRobot(task, hidden(0, task))
     assert robot.attempt(balance, Plan(1, 10.0)).log.meta["parents"]["manifest"] == balance.sha256
     assert set(robot.reveal()) == {"seed", "ingredients", "e"}
+
+
+def test_many_copies_are_limited_as_the_runtime_limits_one(balance):
+    """Half of the force's range in a period: from full left to full right takes two."""
+    from surefoot.cross.robot import Limiter, behind_runtime
+
+    task = behind_runtime(tasks.resolve("balance"), late=0.0)
+    (limiter,) = (t for t in task.terms if isinstance(t, Limiter))
+    assert (limiter.low, limiter.high, limiter.step) == (-10.0, 10.0, pytest.approx(balance.manifest.limits.rate / 50))
+    env = tasks.env(task, 1)
+    env.reset()
+    env.step(np.array([[-1.0]]))
+    env.step(np.array([[1.0]]))
+    assert env.world.state.u[0, 0] == pytest.approx(0.0)
+    env.step(np.array([[1.0]]))
+    assert env.world.state.u[0, 0] == pytest.approx(10.0)

@@ -15,7 +15,7 @@ from surefoot.belief import Belief, point
 from surefoot.cross.beliefs import centred, learned_from, searched, wider
 from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
-from surefoot.cross.robot import Plan, Rate, Robot
+from surefoot.cross.robot import Plan, Rate, Robot, behind_runtime
 from surefoot.deploy import bundle, manifest
 from surefoot.doctor import diagnose
 from surefoot.doctor.consequences import consequences
@@ -70,10 +70,6 @@ class Question:
         return {"task": self.task.name, "robot": self.robot, "seed": self.seed, "episodes": self.episodes,
                 "steps": self.steps}  # fmt: skip
 
-    @property
-    def located(self) -> tuple[str, Task]:
-        return self.reference, self.task
-
 
 @dataclass(frozen=True)
 class Crossing:
@@ -122,19 +118,25 @@ def known(question: Question, past: Journal) -> tuple[Belief, tuple[Path, ...]]:
 def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     belief, terms = known(q, past)
     last = past.last("train")
+    task = q.task if not learned_of_robot(past) else behind_runtime(q.task)
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
     if len(past.all("train")) > 1:
         settings = replace(settings, steps=max(1, round(LATER * settings.steps)))
     start = Path(last.facts["run"]) if last is not None else None
-    alike = q.shared is not None and not past.all("identify", "explore", "widen", "missing", "actuator")
+    alike = q.shared is not None and not learned_of_robot(past)
     run = q.shared / f"train-{len(past.all('train'))}" if alike and q.shared else past.place("train")
-    train(q.located, run, seed=q.seed, belief=belief, settings=settings, ranges=None, start=start, terms=terms,
+    train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, start=start, terms=terms,
           watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
     own = tasks.learned(q.task, terms)
-    env = tasks.env(q.task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=own)
+    env = tasks.env(task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=own)
     sim = Rate.of(evaluate(bundle.load(run), env))
-    where = "in the nominal world" if last is None else "over what is believed of the robot"
-    return Stage("train", f"trained {where}", {"run": str(run)}, sim=sim)
+    where = "over what is believed of the robot" if learned_of_robot(past) else "over the task's ranges"
+    return Stage("train", f"trained {where if last else 'in the nominal world'}", {"run": str(run)}, sim=sim)
+
+
+def learned_of_robot(past: Journal) -> bool:
+    """Whether anything was learned from a log yet."""
+    return any(not s.facts.get("refused") for s in past.all("identify", "actuator", "missing"))
 
 
 def _gate(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:

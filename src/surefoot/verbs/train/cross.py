@@ -208,7 +208,7 @@ def _film(robot: "HiddenRobot", run: Path, caption: str) -> Block:
         from surefoot.tasks.view.picture import film
 
         policy = bundle.load(run)
-        made = film(policy, robot.env(policy.contract, 1, 0), seconds=3.0, fps=12, size=(320, 240))
+        made = film(policy, robot.env(1, 0), seconds=3.0, fps=12, size=(320, 240))
         return Picture(made, "gif", caption)
     except (SurefootError, ImportError) as error:
         return Text(f"{caption}: no film, because {error}", "quiet")
