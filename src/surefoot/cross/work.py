@@ -35,7 +35,7 @@ from surefoot.sim.learned import save
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 
-LATER = 0.5  # of the steps of the first two trainings, for those that follow
+LATER = 0.5  # of the steps of the first three trainings, for those that follow
 TRIED = 30.0  # s of driving, at most, to see whether a policy works
 EPISODES = 6  # of them
 SHORTEST = 6.0  # s of driving before two failures end an attempt: shorter logs say little
@@ -120,7 +120,7 @@ def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     last = past.last("train")
     task = q.task if not learned_of_robot(past) else behind_runtime(q.task)
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
-    if len(past.all("train")) > 1:
+    if len(past.all("train")) > 2:
         settings = replace(settings, steps=max(1, round(LATER * settings.steps)))
     start = Path(last.facts["run"]) if last is not None else None
     alike = q.shared is not None and not learned_of_robot(past)

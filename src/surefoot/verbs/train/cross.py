@@ -42,7 +42,7 @@ class Cross:
     range: tuple[str, ...] = ()
     """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
-    """env steps of the first two trainings, of which later ones take half; default: the task's own number"""
+    """env steps of the first three trainings, of which later ones take half; default: the task's own number"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 
