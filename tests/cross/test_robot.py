@@ -1,5 +1,8 @@
 """A hidden robot behind the runtime: what it does is what the task's own simulation does, and every second is counted."""
 
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,10 +10,11 @@ import numpy as np
 import pytest
 
 from surefoot import shipped, tasks
-from surefoot.cross.robot import HiddenRobot, Plan, Rate, joined, judged
+from surefoot.cross.robot import HiddenRobot, LinkedRobot, Plan, Rate, even, joined, judged
 from surefoot.cross.work import beginnings, sent
 from surefoot.deploy import bundle, manifest
 from surefoot.deploy.manifest import Bundle
+from surefoot.errors import SurefootError
 from surefoot.gate.bundled import bundled
 from surefoot.log import Log
 from surefoot.sim.realities import Reality, hidden
@@ -39,7 +43,9 @@ def test_its_log_is_the_runtimes_and_replays_to_the_last_digit(balance):
 
     task = tasks.resolve("balance")
     log = HiddenRobot(task, Reality(0, {})).attempt(balance, Plan(1, 30.0)).log
-    assert {"observation", "action", "control", "target", "limited", "joint_pos", "joint_vel", "age"} <= set(log.columns)
+    assert {"observation", "action", "control", "target", "limited", "joint_pos", "joint_vel", "age"} <= set(
+        log.columns
+    )
     one = replay(tasks.env(task, 1).world, sent(log), resync=5)
     assert {s.signal: s.rmse for s in one.scores} == pytest.approx({"joint_pos": 0.0, "joint_vel": 0.0}, abs=1e-9)
 
@@ -90,7 +96,9 @@ def test_an_episode_is_judged_from_what_was_measured(balance):
 def test_logs_join_with_a_break_and_part_into_beginnings():
     def log(rows):
         names = {"names": {"control": ["a"], "target": ["a"]}, "gaps": []}
-        return Log(np.arange(rows) * 0.1, {"target": np.full((rows, 1), 1.0), "control": np.zeros((rows, 1))}, {}, names)
+        return Log(
+            np.arange(rows) * 0.1, {"target": np.full((rows, 1), 1.0), "control": np.zeros((rows, 1))}, {}, names
+        )
 
     both = joined([log(30), log(20)])
     assert both.meta["gaps"] == [pytest.approx([3.0, 4.0])] and len(both) == 50
@@ -120,3 +128,29 @@ def test_many_copies_are_limited_as_the_runtime_limits_one(balance):
     assert env.world.state.u[0, 0] == pytest.approx(0.0)
     env.step(np.array([[1.0]]))
     assert env.world.state.u[0, 0] == pytest.approx(10.0)
+
+
+def test_time_stamps_of_packets_become_whole_periods():
+    stamps = np.array([0.0, 0.021, 0.0395, 0.0402, 0.1])  # the fourth is a packet that served twice
+    log = even(Log(stamps, {"x": np.arange(5.0)}, {}, {"rate": 50.0}))
+    assert log.time == pytest.approx([0.0, 0.02, 0.04, 0.1]) and log["x"].tolist() == [0, 1, 2, 4]
+
+
+def test_a_robot_at_an_address_is_not_driven_with_a_policy_that_the_gate_stops(balance):
+    bare = replace(balance, manifest=replace(balance.manifest, verdict=None))
+    with pytest.raises(SurefootError, match="not driven, because the gate does not pass"):
+        LinkedRobot(tasks.resolve("balance"), "udp://127.0.0.1:1").attempt(bare, Plan(1, 10.0))
+
+
+@pytest.mark.slow
+def test_a_robot_in_another_process_is_tried_judged_and_logged(balance):
+    job = [sys.executable, "-m", "surefoot", "robot", "balance", "--port", "9917", "--runs", "2"]
+    robot = subprocess.Popen(job, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(4.0)
+        found = LinkedRobot(tasks.resolve("balance"), "udp://127.0.0.1:9917").attempt(balance, Plan(2, 30.0))
+    finally:
+        robot.terminate()
+        robot.wait()
+    assert found.rate == Rate(2, 2) and found.seconds == pytest.approx(20.0, rel=0.02)
+    assert np.isfinite(found.log["joint_pos"]).all() and len(found.log.meta["gaps"]) == 1

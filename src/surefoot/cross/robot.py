@@ -236,6 +236,10 @@ class LinkedRobot:
     address: str
 
     def attempt(self, bundle: Bundle, plan: Plan, watch: Watch = unwatched) -> Attempt:
+        if not bundle.passed:
+            raise SurefootError(
+                f"robot: {self.address}: not driven, because the gate does not pass the policy; see its gate.json"
+            )
         parts: list[Log] = []
         k, driven, ended = 0, 0.0, []
         command = tuple(np.zeros(len(self.task.command_names)))
@@ -246,7 +250,7 @@ class LinkedRobot:
                 raise SurefootError(
                     f"robot: {self.address}: {found.states.cause.why}; expected a run that leaves a log"
                 )
-            log, why, good = judged(self.task, found.log)
+            log, why, good = judged(self.task, even(found.log))
             k, driven, ended = k + good, driven + len(log) / log.rate, [*ended, why]
             parts.append(log)
         counts = {why: ended.count(why) for why in dict.fromkeys(ended)}
@@ -277,6 +281,14 @@ def judged(task: Task, log: Log) -> tuple[Log, str, bool]:
     worst = float(error.max() if task.measure == "max" else error.mean())
     whole = len(log) >= 0.95 * task.seconds * log.rate
     return log, "time" if whole else "cut short", whole and worst <= task.tolerance
+
+
+def even(log: Log) -> Log:
+    """Rows at whole control periods: a runtime's time stamps are those of packets, which come a little early or late."""
+    rate = float(log.meta["rate"])
+    k = np.rint((log.time - log.time[0]) * rate).astype(int)
+    rows = np.flatnonzero(np.diff(k, prepend=-1) > 0)
+    return Log(k[rows] / rate, {name: x[rows] for name, x in log.columns.items()}, log.units, log.meta)
 
 
 def joined(logs: list[Log]) -> Log:
