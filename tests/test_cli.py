@@ -180,7 +180,8 @@ def test_cross_tells_the_story_and_leaves_a_page_that_needs_nothing_else(capsys,
     ]
     story = facts(capsys, *asked, code=None)
     page = (tmp_path / "c" / "report.html").read_text()
-    assert [s["name"] for s in story["stages"]] == ["train", "gate", "robot"] and story["robot_seconds"] == 10.0
+    assert [s["name"] for s in story["stages"]] == ["train", "gate", "robot"]
+    assert 6.0 <= story["robot_seconds"] <= 16.0  # short falls until the log is long enough
     assert story["crossed"] is False and "compute" in story["why"] and story["after"]["n"] == 20
     assert "http://" not in page and "https://" not in page and "data:image/gif;base64," in page
     assert "What the robot was" in page and html.escape(story["verdict"]) in page
