@@ -28,7 +28,7 @@ from surefoot.gate.gate import gate
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
 from surefoot.policy import Policy
-from surefoot.real2sim.identify import Identify, identify
+from surefoot.real2sim.identify import MOST_STARTS, Identify, identify
 from surefoot.report import Watch
 from surefoot.rng import judging
 from surefoot.sim.learned import save
@@ -40,8 +40,10 @@ TRIED = 30.0  # s of driving, at most, to see whether a policy works
 EPISODES = 6  # of them
 SHORTEST = 6.0  # s of driving before two failures end an attempt: shorter logs say little
 EXPLORED, DITHER = 10.0, 0.3  # s of driving with a random part of the action, and its standard deviation
-SHORT = Identify(horizons=(0.06,), last=0.1, starts="known", rounds=3, weigh="error")
-"""short windows from measured states: what the model lacks, and what is amplified in a fall, does not add up"""
+LONGER = Identify(horizons=(0.06,), last=0.4, starts="estimated", rounds=3, weigh="error")
+SHORT = replace(LONGER, last=0.1, starts="known")
+"""short windows: what the model lacks, and what is amplified in a fall, does not add up. Where a robot has few joints, first
+states of longer windows are unknowns, too, and sensor noise does not distort the fit; else windows begin as measured"""
 ENOUGH, BEGINNING = 10.0, 1.0  # s of logs that are fitted, and of each episode at least
 
 
@@ -213,8 +215,10 @@ def _logs(past: Journal) -> list[Path]:
 def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     """Fit the numbers that are physics to all logs; what they leave open stays wide."""
     world, wide = tasks.env(q.task, 1, threads=q.threads).world, searched(q.task)
+    assert LONGER.last is not None
+    how = LONGER if 2 * world.nv * ENOUGH / LONGER.last <= MOST_STARTS else SHORT
     try:
-        found = identify(world, wide, fitted_part(past), SHORT, watch=watch, warn=False)
+        found = identify(world, wide, fitted_part(past), how, watch=watch, warn=False)
     except SurefootError as error:
         return Stage("identify", f"refused: {error}", {"refused": str(error)})
     if found.fault:
