@@ -15,7 +15,7 @@ $(VENV)/.developer: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
-demo: $(VENV)/.installed  ## train, fail in a hidden reality, train over a belief, succeed; writes a report
+demo: $(VENV)/.installed  ## the whole loop against a hidden robot: train, try, diagnose, treat, train again; writes a report
 	$(BIN)/surefoot cross hover
 
 test: $(VENV)/.developer  ## every test that takes seconds

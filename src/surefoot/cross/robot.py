@@ -241,7 +241,8 @@ class LinkedRobot:
                 f"robot: {self.address}: not driven, because the gate does not pass the policy; see its gate.json"
             )
         parts: list[Log] = []
-        k, driven, ended = 0, 0.0, []
+        ended: list[str] = []
+        k, driven = 0, 0.0
         command = tuple(np.zeros(len(self.task.command_names)))
         carried = replace(bundle, policy=dithered(bundle.policy, plan.dither, plan.seed))
         while plan.goes_on((k, len(ended)), driven, self.task.seconds):

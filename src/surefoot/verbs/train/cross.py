@@ -174,7 +174,9 @@ def _rates(done: "Crossing") -> Plot:
 def _numbers(done: "Crossing", robot: "HiddenRobot") -> Table:
     """What was believed and found, against what the robot was, which is revealed only now."""
     task, truth = done.question.task, robot.reality.e
-    fitted = next((s.facts["fitted"] for s in reversed(done.journal.stages) if s.facts.get("fitted")), {})
+    fitted: dict[str, Any] = next(
+        (s.facts["fitted"] for s in reversed(done.journal.stages) if s.facts.get("fitted")), {}
+    )
     belief, rows = task.belief, []
     assert isinstance(belief, Box)  # the verb has refused any other
     for i, p in enumerate(task.params):
