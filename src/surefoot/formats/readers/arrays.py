@@ -1,4 +1,5 @@
-"""NPZ, ours and others, and MATLAB .mat files up to version 7. Declared sizes are checked before memory is allocated.
+"""NPZ, ours and others, files of rows that a killed run left, and MATLAB .mat files up to version 7. Declared sizes are checked
+before memory is allocated.
 
 for each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
 """
@@ -20,7 +21,7 @@ from surefoot import files
 from surefoot.errors import SurefootError
 from surefoot.formats.raw import LARGEST, Raw, Stream, check_count, from_arrays
 from surefoot.formats.raw import MOST as COUNT
-from surefoot.log import FORMAT, read_header
+from surefoot.log import FORMAT, from_rows, read_header
 
 MOST = 768 << 20  # bytes of arrays in one file
 
@@ -115,6 +116,15 @@ def _npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.
     except (SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:  # of the Python literal in it
         raise SurefootError(f"{where}: header: {error}") from None
     return tuple(map(int, shape)), fortran, dtype, file.tell()
+
+
+def read_rows(path: Path) -> Raw:
+    """What a run wrote before it was killed."""
+    try:
+        log = from_rows(files.read_bytes(path, LARGEST))
+    except SurefootError as error:
+        raise error if str(error).startswith(str(path)) else SurefootError(f"{path}: {error}") from None
+    return Raw({"": Stream({"time": log.time} | log.columns)}, units=log.units | {"time": "s"}, meta=log.meta)
 
 
 def read_mat(path: Path) -> Raw:
