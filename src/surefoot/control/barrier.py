@@ -24,6 +24,7 @@ u = argmin |v+|^2 within the bounds. Where a reading is not finite, the last saf
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -224,6 +225,7 @@ class Filter:
                         raise unknown("joint", name, barrier.joints.names, "joint limits")
         if contract.action.choices:
             raise SurefootError("filter: expected continuous actions, found choices")
+        _solver()
 
     def init(self, n: int, contract: Contract) -> PolicyState:
         m = sum(len(b.top) for b in self.barriers)
@@ -278,20 +280,24 @@ def _nearest(asked: np.ndarray, rows: Rows, i: int, scale: np.ndarray) -> tuple[
     return (np.clip(asked, *bounds) if brake is None else brake), 2
 
 
-def solve(
-    H: np.ndarray, f: np.ndarray, A: np.ndarray, least: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray | None:
-    """argmin u'Hu/2 + f'u with A u >= least, low <= u <= high; None where there is none."""
+def _solver() -> Any:
     try:
         import daqp
     except ImportError:
         raise MissingExtra("a safety filter", "control") from None
+    return daqp
+
+
+def solve(
+    H: np.ndarray, f: np.ndarray, A: np.ndarray, least: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray | None:
+    """argmin u'Hu/2 + f'u with A u >= least, low <= u <= high; None where there is none."""
     low, high = bounds
     upper = np.concatenate([high, np.full(len(A), 1e30)])
     lower = np.concatenate([low, least])
     if (lower > upper).any():
         return None
-    u, _, flag, _ = daqp.solve(
+    u, _, flag, _ = _solver().solve(
         np.ascontiguousarray(H, float), np.ascontiguousarray(f, float), np.ascontiguousarray(A, float), upper, lower
     )
     return np.array(u) if flag == 1 and np.isfinite(u).all() else None

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.control.layers import counted
 from surefoot.deploy.links import About, Command, Link, Packet, make
 from surefoot.deploy.manifest import Bundle
 from surefoot.deploy.runtime.checks import check_robot, check_speed
@@ -82,6 +83,8 @@ class Counts:
     missed: int = 0
     sent: int = 0
     packets: Counter[str] = field(default_factory=Counter)
+    layers: dict[str, int] = field(default_factory=dict)
+    """what the policy's safety layers did, in periods"""
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"packets": dict(self.packets)}
@@ -381,7 +384,7 @@ class Run:
         return own | {"parents": parents, "facts": dict(self.about.facts)}
 
     def _log(self) -> Log | None:
-        self.counts.packets = self.sanity.counts
+        self.counts.packets, self.counts.layers = self.sanity.counts, counted(self.controller.driver.state)
         changes = [vars(c) for c in self.states.changes]
         return self.recorder.log(self._meta() | {"counts": self.counts.to_json(), "states": changes})
 

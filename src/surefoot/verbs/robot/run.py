@@ -85,8 +85,12 @@ class Run:
         }  # fmt: skip
         words = {"done": "ran for", "fault": "fault:", "stop": "stopped:"}.get(str(cause.event), "ended:")
         blocks: list[Block] = [
-            Text(f"{o.about.name}: {c.periods} periods, {c.missed} missed, {c.limited} limited, {c.sent} commands sent")
+            Text(
+                f"{o.about.name}: {c.periods} periods, {c.missed} missed, {c.held} held, {c.limited} limited, {c.sent} commands sent"
+            )
         ]
+        if c.layers:
+            blocks.append(Text(f"safety layers, periods: {', '.join(f'{k} {n}' for k, n in c.layers.items())}"))
         if timing:
             number = lambda name: Column(name, "ms", ".3f")  # noqa: E731
             rows = [
