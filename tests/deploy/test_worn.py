@@ -105,7 +105,7 @@ def resealed(files_, safety) -> dict[str, bytes]:
     "old, new, words",
     [
         (b'"speed": [\n', b'"speed": [99.0, 99.0], "was": [\n', "no field matches 'was'"),
-        (b'"kappa": 20.0', b'"kappa": 2.0', "golden.json: (action|command): the runtime computes other numbers"),
+        (b'"kappa": 20.0', b'"kappa": 2.0', "golden.json: .*: the runtime computes other numbers"),
         (b'"kind": "adaptive"', b'"kind": "os.system"', "no kind matches 'os.system'"),
         (b'"kappa": 20.0', b'"kappa": "20"', "kappa: expected a number"),
     ],

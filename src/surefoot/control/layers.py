@@ -15,6 +15,7 @@ from typing import Any
 from surefoot import files
 from surefoot.control.adaptive import Adapted, Adaptive
 from surefoot.control.barrier import Barrier, BaseLimits, Filter, Filtered, JointLimits
+from surefoot.control.command_limits import CommandLimits, Governed
 from surefoot.control.reach_avoid import Guarded, ReachAvoid, Recovery
 from surefoot.errors import SurefootError, unknown
 from surefoot.onnx_file import LARGEST, graph_in
@@ -24,8 +25,8 @@ from surefoot.typed import known_fields, record, text
 FORMAT = 1
 NAME, VALUE = "safety.json", "value.onnx"
 MOST = 16  # layers, and barriers of one
-Layer = Filter | Adaptive | ReachAvoid
-KINDS = ("limits", "adaptive", "reach_avoid")
+Layer = Filter | Adaptive | ReachAvoid | CommandLimits
+KINDS = ("limits", "adaptive", "reach_avoid", "command_limits")
 BARRIERS: Mapping[str, type[Barrier]] = {"joint": JointLimits, "base": BaseLimits}
 
 
@@ -36,6 +37,8 @@ def wear(policy: Policy, layers: tuple[Layer, ...]) -> Policy:
             policy = Filtered(policy.contract, policy, layer)
         elif isinstance(layer, Adaptive):
             policy = Adapted(policy.contract, policy, layer)
+        elif isinstance(layer, CommandLimits):
+            policy = Governed(policy.contract, policy, layer)
         else:
             policy = Guarded(policy.contract, policy, layer)
     return policy
@@ -64,6 +67,8 @@ def counted(s: PolicyState) -> dict[str, int]:
     found: dict[str, int] = {}
     if "barrier.done" in s:
         found |= {f"limits {k}": int(n) for k, n in zip(("passed", "changed", "braked", "held"), s["barrier.done"][0])}
+    if "command.changed" in s:
+        found["commands limited"] = int(s["command.changed"][0, 0])
     if "reach_avoid.recovering" in s:
         found["recovery"] = int(s["reach_avoid.recovering"][0, 0])
     return found
@@ -75,6 +80,8 @@ def to_json(layer: Layer) -> dict[str, Any]:
         return {"kind": "limits", "barriers": [{"kind": names[type(b)]} | asdict(b) for b in layer.barriers]}  # type: ignore[call-overload]
     if isinstance(layer, Adaptive):
         return {"kind": "adaptive"} | asdict(layer)
+    if isinstance(layer, CommandLimits):
+        return {"kind": "command_limits"} | asdict(layer)
     rest = {"terms": layer.terms, "recovery": asdict(layer.recovery), "threshold": layer.threshold}
     return {"kind": "reach_avoid", "value": VALUE, "sha256": files.sha256(layer.value.data)} | rest
 
@@ -120,6 +127,9 @@ def _layer(data: Any, beside: Callable[[str], bytes], where: str) -> Layer:
     if kind == "adaptive":
         adaptive: Adaptive = record(Adaptive, body, where)
         return adaptive
+    if kind == "command_limits":
+        limits: CommandLimits = record(CommandLimits, body, where)
+        return limits
     if kind == "limits":
         body = known_fields(body, {"barriers"}, {"barriers"}, where)
         given = _list(body["barriers"], f"{where}: barriers")
