@@ -157,7 +157,7 @@ def read(path: Path, key: Path | None = None) -> Bundle:
     policy, kinds = wear(net, {k: found[k] for k in LAYERS if k in found}, str(path))
     manifest = _manifest(body, net, hashes, kinds, f"{path}: {MANIFEST}")
     golden, tables = _golden(found[GOLDEN], bool(kinds), f"{path}: {GOLDEN}")
-    golden.check(net.contract, net.graph(golden.obs.astype(np.float32)), f"{path}: {GOLDEN}")
+    golden.check_net(net.contract, net.graph, f"{path}: {GOLDEN}")
     wanted = {"observation": golden.obs, "command": tables["command"]}
     if kinds:
         wanted["action"] = tables["worn"]

@@ -7,7 +7,8 @@ NAME://INTERFACE?domain=0&...        lo: this computer alone, without multicast
 import re
 import time
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -22,7 +23,9 @@ from surefoot.deploy.links import About, Command, Mode, Packet
 from surefoot.errors import SurefootError, unknown
 
 PATIENCE = 5.0  # s for the first message
+KEPT = 16  # messages that wait
 SINK = 3.0  # N m s/rad of damping without a command
+M = TypeVar("M")
 HERE = "<Peers><Peer address='localhost'/></Peers><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>"
 _domains: dict[int, Any] = {}  # a domain is configured once a process
 
@@ -57,9 +60,21 @@ class Place:
 
 def reader(participant: Any, name: str, kind: Any) -> Any:
     """Takes what any writer sends, the newest few."""
-    return DataReader(
-        participant, Topic(participant, name, kind), Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(16))
-    )
+    how = Qos(Policy.Reliability.BestEffort, Policy.History.KeepLast(KEPT))
+    return DataReader(participant, Topic(participant, name, kind), how)
+
+
+def taken(source: Any, kind: type[M]) -> Iterator[M]:
+    """Messages that have come; what cannot be decoded, or is of another kind, is left out."""
+    for _ in range(KEPT):
+        try:
+            found = source.take_next()
+        except Exception:  # of the decoder, by bytes that are no such message: any kind of error
+            continue
+        if found is None:
+            return
+        if isinstance(found, kind):
+            yield found
 
 
 def writer(participant: Any, name: str, kind: Any) -> Any:

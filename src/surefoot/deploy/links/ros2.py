@@ -18,7 +18,7 @@ import cyclonedds.idl.types as types
 import numpy as np
 
 from surefoot.deploy.links import About, Command, Packet
-from surefoot.deploy.links.dds import DdsLink, reader, writer
+from surefoot.deploy.links.dds import DdsLink, reader, taken, writer
 from surefoot.errors import SurefootError
 
 BLOCKS = ("target", "kp", "kd")
@@ -130,17 +130,17 @@ class Ros2Link(DdsLink):
         return About(parts, self.rate, "ros2")
 
     def read(self) -> Packet | None:
-        while (m := self.imus.take_next()) is not None:
-            self.imu = m if isinstance(m, Imu_) else self.imu
-        while (s := self.states.take_next()) is not None:
-            packet = self.taken(s)
+        for m in taken(self.imus, Imu_):
+            self.imu = m
+        for s in taken(self.states, JointState_):
+            packet = self.packet_of(s)
             if packet is not None:
                 return packet
         return None
 
-    def taken(self, s: Any) -> Packet | None:
+    def packet_of(self, s: JointState_) -> Packet | None:
         """The packet of one message; None where it does not fit the first."""
-        n = len(s.name) if isinstance(s, JointState_) else 0
+        n = len(s.name)
         if not n or not len(s.position) == len(s.velocity) == n:
             return None
         self.names = self.names or tuple(s.name)

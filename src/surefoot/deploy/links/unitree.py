@@ -21,7 +21,7 @@ import cyclonedds.idl.types as types
 import numpy as np
 
 from surefoot.deploy.links import About, Command, Packet
-from surefoot.deploy.links.dds import DdsLink, reader, writer
+from surefoot.deploy.links.dds import DdsLink, reader, taken, writer
 from surefoot.errors import SurefootError
 
 STATE, COMMAND = "rt/lowstate", "rt/lowcmd"
@@ -196,11 +196,18 @@ class UnitreeLink(DdsLink):
         return About(parts | {"control": self.actuators}, RATE, "unitree_go")
 
     def read(self) -> Packet | None:
-        while (s := self.states.take_next()) is not None:
-            if isinstance(s, LowState_) and s.crc == s.sum():
-                return self._packet(s.tick / 1000, self._readings(s))
-            self.damaged += 1
+        for s in taken(self.states, LowState_):
+            packet = self.packet_of(s)
+            if packet is not None:
+                return packet
         return None
+
+    def packet_of(self, s: LowState_) -> Packet | None:
+        """The packet of one message; None where it was damaged."""
+        if s.crc != s.sum():
+            self.damaged += 1
+            return None
+        return self._packet(s.tick / 1000, self._readings(s))
 
     def _readings(self, s: LowState_) -> dict[str, np.ndarray]:
         motors, imu = s.motor_state[: len(self.joints)], s.imu_state
