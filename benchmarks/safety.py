@@ -213,7 +213,6 @@ def contenders(policy: Policy, switch: ReachAvoid) -> dict[str, Policy]:
 def course(quick: bool) -> Iterator[Row]:
     import torch
 
-
     torch.set_num_threads(1)
     task, n, found, judged = tasks.resolve("course"), 32 if quick else 300, [], []
     for seed in range(1 if quick else SEEDS):

@@ -1,6 +1,8 @@
 """A bundle carries the safety layers of its policy: data alone, checked as the rest of it is, run as the gate judged it."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from surefoot.control import layers
 from surefoot.control.adaptive import Adapted, Adaptive
 from surefoot.control.barrier import Filter
 from surefoot.deploy import bundle, manifest
-from surefoot.deploy.links.robot_side import Server, UdpTransport
 from surefoot.deploy.runtime.controller import Controller
 from surefoot.deploy.runtime.loop import Settings, drive
 from surefoot.errors import SurefootError
@@ -145,25 +146,25 @@ def test_a_switch_goes_into_a_bundle_with_its_net(tmp_path):
         manifest.read(manifest.write(tmp_path / "c", other))
 
 
+@pytest.mark.slow
 def test_a_robot_is_driven_in_layers_and_the_log_counts_what_they_did(arm, tmp_path, monkeypatch):
-    import threading
-
-    from surefoot.sim.realities import Reality
-    from surefoot.tasks.live_robot import LiveRobot
-
+    """The robot is another process, as on a desk."""
     monkeypatch.setattr("surefoot.deploy.runtime.loop.QUICKEST", 5.0)
     found = manifest.read(manifest.write(tmp_path / "b", made(arm)))
-    transport, over = UdpTransport("127.0.0.1", 0), threading.Event()
-    server = Server(LiveRobot(tasks.resolve("arm"), Reality(0, {})), transport, 60.0)
-    thread = threading.Thread(target=server.run_until, args=(lambda s: over.is_set(),), daemon=True)
-    thread.start()
+    job = [sys.executable, "-m", "surefoot", "robot", "arm", "--port", "9898", "--runs", "1", "--json"]
+    robot = subprocess.Popen(job, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         settings = Settings(live=True, seconds=1.0, misses=10**6, watchdog=20.0)
-        done = drive(found, f"udp://127.0.0.1:{transport.port}", settings)
+        done = None
+        for _ in range(10):  # it takes some seconds to start
+            try:
+                done = drive(found, "udp://127.0.0.1:9898", settings)
+                break
+            except SurefootError as error:
+                assert "no robot answers" in str(error)
     finally:
-        over.set()
-        thread.join(5)
-        transport.close()
-    assert done.good and done.log is not None
+        robot.terminate()
+        robot.wait()
+    assert done is not None and done.good, done and done.states.cause
     counts = done.log.meta["counts"]["layers"]
     assert sum(n for k, n in counts.items() if k.startswith("limits")) == done.counts.periods

@@ -120,9 +120,20 @@ class JointLimits(Barrier):
 
     def values(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(k, 4 n) of the barriers: upper and lower position, upper and lower speed."""
+        base, of_q = self._linear
+        n = q.shape[1]
+        out = np.empty((len(q), 4, n))
+        out[:] = base
+        out[:, :2] += of_q * q[:, None]
+        out[:, ::2] -= v[:, None]
+        out[:, 1::2] += v[:, None]
+        return out.reshape(len(q), -1)
+
+    @cached_property
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """(4, n) values at q = v = 0, and (2, 1) what a position adds to the first two."""
         a, low, high, top = self.alpha, np.array(self.low), np.array(self.high), np.array(self.speed)
-        spare = self.margin * top
-        return np.concatenate([a * (high - q) - v, a * (q - low) + v, top - v, top + v], 1) - np.tile(spare, 4)
+        return np.stack([a * high, -a * low, top, top]) - self.margin * top, np.array([[-a], [a]])
 
     def rows(self, r: Readings, w: np.ndarray, contract: Contract) -> Rows:
         names, dt, a = contract.joints or contract.action.names, 1 / contract.rate, self.alpha
@@ -133,10 +144,12 @@ class JointLimits(Barrier):
         least = (1 - self.gamma) * self.values(q, v) - self.values(q0, v0)
         gain, kp, kd, effort = self.joints.arrays
         held = kp * q + kd * v
-        ends = np.sort(np.stack([(held - effort) / gain, (held + effort) / gain]), 0)
+        one, other = (held - effort) / gain, (held + effort) / gain
+        lowest, highest = np.minimum(one, other), np.maximum(one, other)
         at = order(self.joints.names, names, "joint limits")
-        take = slice(None) if at is None else at
-        return Rows(A[:, :, take], least, ends[0][:, take], ends[1][:, take], x.vu[:, :, take], v0)
+        if at is None:
+            return Rows(A, least, lowest, highest, x.vu, v0)
+        return Rows(A[:, :, at], least, lowest[:, at], highest[:, at], x.vu[:, :, at], v0)
 
 
 @dataclass(frozen=True)
@@ -244,9 +257,8 @@ class Filter:
             w = np.clip(w, -LARGEST_ERROR * top, LARGEST_ERROR * top)
             parts = np.split(w, np.cumsum([len(b.top) for b in self.barriers])[:-1], 1)
             found = _joined([b.rows(r, part, contract) for b, part in zip(self.barriers, parts)], contract)
-            fine = np.all(
-                [np.isfinite(x.reshape(len(x), -1)).all(1) for x in (found.A, found.b, found.S, found.s, asked)], 0
-            )
+            every = found.A.sum((1, 2)) + found.b.sum(1) + found.S.sum((1, 2)) + found.s.sum(1) + asked.sum(1)
+            fine = np.isfinite(every)
         done = np.where(fine, 0, 3)
         u = np.where(fine[:, None], asked, law.control(s["action"]))
         slack = times(found.A, u) - found.b
@@ -261,9 +273,14 @@ class Filter:
 
 def _joined(rows: list[Rows], contract: Contract) -> Rows:
     law = contract.action
-    ends = np.sort(np.stack([law.control(-law.limit * np.ones_like(law.scale)), law.control(law.limit * np.ones_like(law.scale))]), 0)  # fmt: skip
-    low, high = np.max([r.low for r in rows], 0), np.min([r.high for r in rows], 0)
+    reach = law.limit * np.abs(law.scale)
+    ends = law.offset - reach, law.offset + reach
+    low, high = rows[0].low, rows[0].high
+    for r in rows[1:]:
+        low, high = np.maximum(low, r.low), np.minimum(high, r.high)
     low, high = np.clip(low, *ends), np.clip(high, *ends)  # an actuator beyond its effort: the end that is nearest
+    if len(rows) == 1:
+        return Rows(rows[0].A, rows[0].b, low, high, rows[0].S, rows[0].s)
     A, b, S, s = (np.concatenate([getattr(r, k) for r in rows], 1) for k in ("A", "b", "S", "s"))
     return Rows(A, b, low, high, S, s)
 
