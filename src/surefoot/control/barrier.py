@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.contract import Contract
-from surefoot.control.dynamics import Joints, ahead, times
+from surefoot.control.dynamics import Joints, ahead, check_substeps, times
 from surefoot.control.observed import Observed, ordered, parted, prefixed
 from surefoot.errors import MissingExtra, SurefootError, unknown
 from surefoot.observation import Readings
@@ -106,6 +106,7 @@ class JointLimits(Barrier):
         if not 0 <= self.margin < 1:
             raise SurefootError(f"joint limits: margin: expected 0 to below 1, found {self.margin:g}")
         _check_rates(self.alpha, self.gamma)
+        check_substeps(self.substeps, "joint limits")
 
     @property
     def needs(self) -> tuple[str, ...]:

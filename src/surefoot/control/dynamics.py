@@ -18,6 +18,13 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 
+MOST = 100  # steps of a prediction in one control period
+
+
+def check_substeps(value: int, where: str) -> None:
+    if not 1 <= value <= MOST:
+        raise SurefootError(f"{where}: substeps: expected 1 to {MOST}, found {value}")
+
 
 @dataclass(frozen=True)
 class Link:
@@ -84,6 +91,8 @@ class Joints:
                 raise SurefootError(f"joints: {name}: expected {n} numbers, found {len(getattr(self, name))}")
         if len(self.links) not in (0, n):
             raise SurefootError(f"joints: links: expected none or {n}, found {len(self.links)}")
+        if 0.0 in self.gain or min((*self.kp, *self.kd, *self.effort, *self.armature), default=0.0) < 0:
+            raise SurefootError("joints: expected gain other than 0, and kp, kd, effort and armature >= 0")
         if not self.links and min(self.armature, default=1.0) <= 0:
             raise SurefootError("joints: armature: expected numbers > 0 where there are no links")
         if any(not -1 <= link.parent < i for i, link in enumerate(self.links)):
