@@ -156,7 +156,8 @@ class Bad(Policy):
             if self.how == "signal" and not self.at:
                 self.at = np.inf
                 threading.Timer(self.after % 20 / 1000, self.stop).start()  # at any part of a period
-            self.at = self.at or time.monotonic()
+            # rehearsals are answered, too: an action that is no number is the last one
+            self.at = time.monotonic() if self.how == "nan action" else self.at or time.monotonic()
             if self.how == "hang":
                 time.sleep(1.0)
             out = out * np.nan if self.how == "nan action" else out

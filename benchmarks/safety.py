@@ -1,6 +1,6 @@
 """Safety layers: a filter that keeps limits, a switch that avoids collisions, an adaptive law that carries a load.
 
-    python -m benchmarks.safety [--only filter|course|adaptive|legs] [--quick] [--json] [--record]
+    python -m benchmarks.safety [--only filter|course|adaptive|base|legs] [--quick] [--json] [--record]
 
 filter    The two-link arm of the task `arm`, without sensor noise, driven by full actions that change every 0.3 s, which is
           the worst a policy can do to limits. An episode violates where any joint passes a limit of position or speed at any
@@ -11,9 +11,9 @@ course    A policy trained by PPO on `course`, alone, with its reach-avoid switc
           the same unseen episodes over the task's belief. Speed: distance to the goal over the time to it, of episodes that
           arrive in both. An episode counts until it arrives.
 adaptive  The same arm with motors at 1 kHz: two sines, a payload of 1 kg that becomes 1.5 kg at t = 2 s.
-legs      Walking quadrupeds of benchmarks/estimate.py (SUREFOOT_RUNS), commanded up to 1 m/s: how often the base passes limits
-          of 0.5 m/s, 0.25 m/s and 0.5 rad/s, alone and with limits of its command; and how often it falls, with and without a
-          switch that was learned from a few of its episodes.
+base      A walking quadruped of benchmarks/estimate.py (SUREFOOT_RUNS) that is not told its velocity, commanded up to 1 m/s: how
+          often the base passes 0.5 m/s, 0.25 m/s and 0.5 rad/s over a stride, alone and with limits of its command.
+legs      The same robot: how often it falls, with and without a switch that was learned from a few of its episodes.
 """
 
 import time
@@ -333,8 +333,8 @@ def speeds(worn: Policy, env: Env, seconds: float) -> np.ndarray:
     return means[np.isfinite(means).all(1)]
 
 
-def legs(quick: bool) -> Iterator[Row]:
-    own, task = walker("estimate"), tasks.resolve("walk-estimate")
+def base(quick: bool) -> Iterator[Row]:
+    own, task = walker("neither"), tasks.resolve("walk")
     limits = command_limits(own.contract, TOP, TILT)
     for name, worn in {"alone": own, "limits of its command": layers.wear(own, (limits,))}.items():
         env = tasks.env(tasks.for_contract(task, own.contract), 4 if quick else 32, task.belief, JUDGED, 1)
@@ -342,10 +342,9 @@ def legs(quick: bool) -> Iterator[Row]:
         over = np.abs(found) / np.array(TOP)
         for k, what in enumerate(("vx", "vy", "yaw rate")):
             yield row(f"base, {name}: strides with {what} over its limit", 100 * float((over[:, k] > 1).mean()), "%", note=f"largest {over[:, k].max():.2f} of it; {len(found)} strides of 0.5 s")  # fmt: skip
-    yield from falls(quick)
 
 
-def falls(quick: bool) -> Iterator[Row]:
+def legs(quick: bool) -> Iterator[Row]:
     own, task = walker("neither"), tasks.resolve("walk")
     make = lambda seed: tasks.env(tasks.for_contract(task, own.contract), 8 if quick else 128, task.belief, seed, 1)  # noqa: E731
     switch, known = guard(own, make, by_command(task, own.contract), ValueSettings(reach=False, episodes=1 if quick else 3), 0)  # fmt: skip
@@ -360,5 +359,5 @@ def falls(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    parts = {"filter": filter_, "course": course, "adaptive": adaptive, "legs": legs}
-    measure.main("safety", __doc__.split("\n")[0], parts, ("legs",))
+    parts = {"filter": filter_, "course": course, "adaptive": adaptive, "base": base, "legs": legs}
+    measure.main("safety", __doc__.split("\n")[0], parts, ("base", "legs"))
