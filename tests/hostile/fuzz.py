@@ -86,7 +86,7 @@ def _value(value: Any, rng: random.Random) -> Any:
         inside.insert(key, copy.deepcopy(inside[key]))
     elif how == 2 and isinstance(inside, dict):
         inside[rng.choice(("x", key + "x", "_target_"))] = inside.pop(key)
-    elif how == 3 and isinstance(inside[key], float | int) and not isinstance(inside[key], bool):
+    elif how == 3 and type(inside[key]) in (int, float) and abs(inside[key]) < 1e300:
         inside[key] = rng.choice((-1, 0, 1e-9, 1e9, 1e308)) * inside[key] + rng.choice((0, 0.5))
     else:
         inside[key] = copy.deepcopy(rng.choice(ODD))
