@@ -17,9 +17,9 @@
     rosbag2         32       25         7         0        assets          25       18         7         0
     onnx            26       22         4         0        special         41       38         3         0
     contract        52       49         3         0        shadow          24        0        24         0
-    bundle         135      128         7         0        names           50       37        13         0
+    bundle         136      129         7         0        names           50       37        13         0
     safety          73       71         2         0        rows            24       15         9         0
-    all           1223     1042       181         0
+    all           1224     1043       181         0
 """
 
 import argparse

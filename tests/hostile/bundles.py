@@ -60,7 +60,7 @@ def bundle() -> Iterator[Case]:
     for field in ("readings", "parts", "raw", "obs", "out", "control", "command", "worn", "obs/0", "obs/0/0", "command/0", "worn/0/0", "readings/joint_pos", "parts/joint_pos"):  # fmt: skip
         for k, v in odd(field).items():
             yield said(f"{field.replace('/', ' ')} {k}", "golden.json", field, v)
-    for name, path, value in (("1e6 rows", "obs", [[0.0]] * 300_000), ("ragged", "obs/1", [0.0]), ("obs wide", "obs", [[0.0] * 5] * 200), ("command moved", "command/0/0", 0.5), ("worn moved", "worn/3/0", 0.9), ("reading unknown", "readings/eval", [[1.0]]), ("part forged", "parts/joint_pos/0", f"x\n{FORGED}")):  # fmt: skip
+    for name, path, value in (("1e6 rows", "obs", [[0.0]] * 300_000), ("ragged", "obs/1", [0.0]), ("no readings", "readings", {}), ("obs wide", "obs", [[0.0] * 5] * 200), ("command moved", "command/0/0", 0.5), ("worn moved", "worn/3/0", 0.9), ("reading unknown", "readings/eval", [[1.0]]), ("part forged", "parts/joint_pos/0", f"x\n{FORGED}")):  # fmt: skip
         yield said(name, "golden.json", path, value)
     for file in (*FILES, "manifest.json"):
         yield one(f"{file} gone", lambda b, p, f=file: os.remove(b / f))

@@ -29,7 +29,7 @@ from surefoot.deploy import bundle, sign
 from surefoot.deploy.bundle import Golden, OnnxPolicy
 from surefoot.deploy.limits import Limits
 from surefoot.deploy.runtime.controller import OWN, Controller, needs
-from surefoot.errors import SurefootError, nearest
+from surefoot.errors import SurefootError, nearest, unknown
 from surefoot.onnx_file import graph_in
 from surefoot.policy import Policy
 from surefoot.typed import known_fields
@@ -163,7 +163,7 @@ def read(path: Path, key: Path | None = None) -> Bundle:
         wanted["action"] = tables["worn"]
     else:
         wanted |= {"control": golden.control} | ({} if net.contract.action.choices else {"action": golden.out})
-    worst = _compare(_replayed(policy, manifest.limits, golden), wanted, f"{path}: {GOLDEN}")
+    worst = _compare(_replayed(policy, manifest.limits, golden, f"{path}: {GOLDEN}"), wanted, f"{path}: {GOLDEN}")
     return Bundle(path, policy, manifest, golden, tables["command"], worst, files.sha256(found[MANIFEST]))
 
 
@@ -270,14 +270,21 @@ def _golden(data: bytes, worn: bool, where: str) -> tuple[Golden, dict[str, np.n
     return golden, tables
 
 
-def _replayed(policy: Policy, limits: Limits, golden: Golden) -> dict[str, np.ndarray]:
+def _replayed(policy: Policy, limits: Limits, golden: Golden, where: str = GOLDEN) -> dict[str, np.ndarray]:
     """What the runtime makes of golden readings; the action before the first is zero, the target before it the default."""
+    for name in needs(policy.contract):
+        if name not in golden.readings:
+            raise unknown("reading", name, golden.readings, f"{where}: readings")
     parts = {k: v for k, v in golden.parts.items() if k != "action"} | {"control": policy.contract.action.names}
     controller = Controller(policy, limits, parts)
     rows: dict[str, list[np.ndarray]] = {k: [] for k in ("observation", "action", "control", "command")}
     for k in range(len(golden.obs)):
         own = {name: x[k] for name, x in golden.readings.items() if name not in OWN}
-        period = controller.step(own, golden.readings["command"][k] if "command" in golden.readings else np.zeros(0))
+        asked = golden.readings["command"][k] if "command" in golden.readings else np.zeros(0)
+        try:
+            period = controller.step(own, asked)
+        except (ValueError, IndexError) as error:  # of rows that are too short or too long
+            raise SurefootError(f"{where}: readings: {error}") from None
         for name, x in zip(rows, (period.obs, period.out, period.control, period.command.target)):
             rows[name].append(x)
     return {k: np.array(v) for k, v in rows.items()}
