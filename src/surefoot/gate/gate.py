@@ -42,6 +42,7 @@ from surefoot.verdict import Check, Verdict
 SEED = 1000  # from which the seeds of the gate's episodes are made
 WORST, SEARCHED = 500, 600  # offsets from the first seed to those of the worst decile and of the search
 TENTH = 0.1
+CLEAR = 20  # episodes of the worst decile before its first look: fewer are of too few worlds
 DRAWN = 200  # worlds drawn from the belief, to find the hardest: a tenth of fewer is too few
 LOADS, RUNGS = 9, 4  # loads of a margin that are usually tried, and how many with all episodes that is worth
 ALL = tuple(range(10))  # realities
@@ -260,16 +261,16 @@ class _Gate:
         """New episodes in the worlds that looked hardest, one more in each until it is clear."""
         plan, limit = self.plan, self.limits.worst_decile
         tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
-        e, one, worst = runs.e[tenth], make(1, plan.seed + WORST), None
-        for k in range(plan.repeats):
-            self._show(checks.WORST_DECILE, f"the hardest {len(e)} worlds again", min(k, 1))
-            more = episodes(self.who.policy, one.like(len(e), k * len(e)), e)
-            worst = more if worst is None else worst + more
-            check = checks.worst_decile(worst, len(e), limit, plan.level, self.who.task.params)
-            if check.holds or (check.high is not None and check.high < limit):
-                break
+        e, one = runs.e[tenth], make(1, plan.seed + WORST)
+        most = plan.repeats * len(e)
+        test = RateTest(limit, level=(1 + plan.level) / 2, most=most)
+        again = lambda done: episodes(self.who.policy, one.like(len(e), done), e)  # noqa: E731
+        self._show(checks.WORST_DECILE, f"the hardest {len(e)} worlds again")
+        worst = again(0)
+        while len(worst) < most and (len(worst) < CLEAR or test.look(*worst.won) == "undecided"):
+            worst = worst + again(len(worst))
         self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(e)}
-        return check
+        return checks.worst_decile(worst, test.look(*worst.won), len(e), limit, plan.level, self.who.task.params)
 
     def _rare_failures(self, drawn: Runs) -> Check:
         who, plan, done = self.who, self.plan, 0

@@ -40,6 +40,11 @@ class Runs:
     def __len__(self) -> int:
         return len(self.success)
 
+    @property
+    def won(self) -> tuple[int, int]:
+        """How many succeeded, of how many."""
+        return int(self.success.sum()), len(self)
+
     @staticmethod
     def of(found: Evaluation, env: Env) -> "Runs":
         lasted = np.isfinite(found.error)
