@@ -118,7 +118,7 @@ class Explore:
     """samples of e at which the chosen motion must keep the limits"""
     iterations: int = 24
     """rounds of the search, at most"""
-    patience: int = 6
+    patience: int = 12
     """rounds that gain less than 1 % of the standard deviations, after which the search ends"""
     population: int = 40
     """motions tried in each round"""
