@@ -59,13 +59,12 @@ class Air(OnForce):
 
 
 class Pilot(Policy):
-    """Flies about: each drone follows its own sum of three sines on each axis, within `far` m of the goal."""
+    """Flies about: each drone follows its own sum of three sines on each axis, within 0.45 m of the goal."""
 
-    def __init__(self, contract: Contract, n: int, seed: int, far: float = 0.45, stiff: float = 1.0):
-        """`stiff`: gains of its attitude loop, as a multiple."""
-        self.contract, self.stiff, rng = contract, stiff, stream(seed, "pilot")
+    def __init__(self, contract: Contract, n: int, seed: int):
+        self.contract, rng = contract, stream(seed, "pilot")
         self.w, self.phase = rng.uniform(0.6, 2.5, (n, 3, 3)), rng.uniform(0, 2 * np.pi, (n, 3, 3))
-        self.size = far * rng.dirichlet(np.ones(3), (n, 3))
+        self.size = 0.45 * rng.dirichlet(np.ones(3), (n, 3))
         a = ARM / np.sqrt(2)
         self.mix = np.array([[y / (4 * a), -x / (4 * a), s / (4 * TORQUE)] for x, y, s in ROTORS.values()])
 
@@ -79,7 +78,7 @@ class Pilot(Policy):
         a = -6 * (p - wanted) - 4 * v + np.array([0, 0, GRAVITY])
         tilt = np.einsum("nji,nj->ni", r, np.cross(r[:, :, 2], a / np.linalg.norm(a, axis=1, keepdims=True)))
         thrust = MASS * (a * r[:, :, 2]).sum(1)
-        f = thrust[:, None] / 4 + (INERTIA * self.stiff * (80 * tilt - 14 * w)) @ self.mix.T
+        f = thrust[:, None] / 4 + (INERTIA * (80 * tilt - 14 * w)) @ self.mix.T
         return {"asked": s["asked"] + 1}, ((f - HOVER) / (1.25 * HOVER)).astype(np.float32)
 
 

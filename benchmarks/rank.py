@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.gap import Pilot
 from benchmarks.measure import Row, row, said, skipped
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
@@ -67,19 +66,13 @@ def laws(task: Task, quick: bool) -> list[Policy]:
     return [Shaky(c, g, sd) for g in gains for sd in (0.0, 0.6)]
 
 
-def pilots(task: Task) -> list[Policy]:
-    """Ten pilots by hand: attitude loops of two gains, hands from calm to shaking."""
-    c = contract(task, tasks.env(task, 1).world)
-    return [Shaky(c, Pilot(c, 1, 0, 0.0, stiff), sd) for stiff in (0.4, 1.0) for sd in (0.0, 0.15, 0.3, 0.5, 0.8)]
-
-
-def nets(task: Task, quick: bool) -> list[Policy]:
-    """Ten pilots: trained in the nominal world and over the belief, hands from calm to shaking."""
+def nets(task: Task, quick: bool, steps: int | None = None) -> list[Policy]:
+    """Ten pilots: trained in the nominal world and over the belief, for so many env steps, hands from calm to shaking."""
     from surefoot.deploy import bundle
     from surefoot.learn.train import settings_for, train
 
     found: list[Policy] = []
-    small = {"envs": 32, "horizon": 8, "steps": 512, "hidden": (16,)} if quick else {}
+    small = {"envs": 32, "horizon": 8, "steps": 512, "hidden": (16,)} if quick else {"steps": steps} if steps else {}
     beliefs: tuple[Belief, ...] = (tasks.nominal(task), task.belief)
     for belief in beliefs:
         with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +170,7 @@ def lacking(quick: bool) -> Iterator[Row]:
     How much of the prediction error identification leaves says which case it is, before anything is ranked.
     """
     task = tasks.resolve("hover")
-    policies, seeds = pilots(task), 1 if quick else 2
+    policies, seeds = nets(task, quick, 300_000), 1
     n, found = 10 if quick else 40, defaultdict[str, list[Proxy]](list)
     home = _judged(policies, lambda n, s: tasks.env(task, n, seed=s), n)
     for kind in ("wrong numbers", "missing physics"):
