@@ -66,13 +66,13 @@ def laws(task: Task, quick: bool) -> list[Policy]:
     return [Shaky(c, g, sd) for g in gains for sd in (0.0, 0.6)]
 
 
-def nets(task: Task, quick: bool, steps: int | None = None) -> list[Policy]:
-    """Ten pilots: trained in the nominal world and over the belief, for so many env steps, hands from calm to shaking."""
+def nets(task: Task, quick: bool) -> list[Policy]:
+    """Ten pilots: trained in the nominal world and over the belief, hands from calm to shaking."""
     from surefoot.deploy import bundle
     from surefoot.learn.train import settings_for, train
 
     found: list[Policy] = []
-    small = {"envs": 32, "horizon": 8, "steps": 512, "hidden": (16,)} if quick else {"steps": steps} if steps else {}
+    small = {"envs": 32, "horizon": 8, "steps": 512, "hidden": (16,)} if quick else {}
     beliefs: tuple[Belief, ...] = (tasks.nominal(task), task.belief)
     for belief in beliefs:
         with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +170,7 @@ def lacking(quick: bool) -> Iterator[Row]:
     How much of the prediction error identification leaves says which case it is, before anything is ranked.
     """
     task = tasks.resolve("hover")
-    policies, seeds = nets(task, quick, 300_000), 1
+    policies, seeds = nets(task, quick), 1 if quick else REALITIES
     n, found = 10 if quick else 40, defaultdict[str, list[Proxy]](list)
     home = _judged(policies, lambda n, s: tasks.env(task, n, seed=s), n)
     for kind in ("wrong numbers", "missing physics"):
@@ -189,7 +189,8 @@ def lacking(quick: bool) -> Iterator[Row]:
         said(f"{seed}: {told}; real {there.mean(1).round(2).tolist()}; " + "; ".join(f"{k} {x.mean(1).round(2).tolist()}" for k, x in rates.items()))  # fmt: skip
         for name, sim in rates.items():
             try:
-                found[name].append(proxy(sim=sim, real=there, rng=stream(seed, "ranking")))
+                made = proxy(sim=sim, real=there, rng=stream(seed, "ranking"))
+                found[name].append(made)
             except SurefootError as error:  # all policies are alike
                 yield skipped(f"hover, missing physics, {name}, reality {seed}", str(error))
     for name, proxies in found.items():
