@@ -43,6 +43,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Run a policy that needs no training, to check a task before training on it.",
             ("hover", "walk --policy random --episodes 50"),
         ),
+        "motion": Verb(
+            "Show a motion of a person (bvh, c3d, AMASS npz) or a robot: film, contacts; cut, resample, mirror, save it.",
+            ("walk.bvh --page walk.html", "walk.bvh --cut 0.5 2.5 --rate 50 --mirror --save walk.npz"),
+            "file robot rate cut mirror save page",
+        ),
     },
     "train": {
         "train": Verb(
