@@ -48,6 +48,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("walk.bvh --page walk.html", "walk.bvh --cut 0.5 2.5 --rate 50 --mirror --save walk.npz"),
             "file robot rate cut mirror save page",
         ),
+        "retarget": Verb(
+            "Turn a person's motion into a robot's: feet stay where they stand, joints stay within their ranges.",
+            ("walk.bvh humanoid --out walk.npz", "dance.bvh g1.xml --rate 50 --page dance.html --out dance.npz"),
+            "clip robot out rate cut mirror page",
+        ),
     },
     "train": {
         "train": Verb(

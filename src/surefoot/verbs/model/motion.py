@@ -23,7 +23,7 @@ class Motion:
     file: Positional[Path]
     """a recording of a person (.bvh, .c3d, .npz of AMASS, SMPL or surefoot), or with --robot a robot's motion (.npz, .csv)"""
     robot: str = ""
-    """the model whose joints the motion is in (.xml MJCF, .urdf); without it the file is a person's"""
+    """the model whose joints the motion is in (.xml MJCF, .urdf), or a task's name; without it the file is a person's"""
     rate: float | None = None
     """Hz: resample to this rate; of a robot's table without a clock, its rows per second"""
     cut: tuple[float, float] | None = None
@@ -82,9 +82,9 @@ class Motion:
     def _of_robot(self) -> Report:
         from surefoot.motion.read import read_motion
         from surefoot.motion.robot_motion import cut, kinematic, mirrored, resampled
-        from surefoot.robot import Robot
+        from surefoot.verbs.arguments import robot_of
 
-        robot = Robot.file(self.robot)
+        robot = robot_of(self.robot)
         body = kinematic(robot)
         log = read_motion(self.file, body.layout.joints, self.rate)
         log = cut(log, *self.cut) if self.cut else log
@@ -105,7 +105,8 @@ class Motion:
                 Picture(film([body.panel(log, robot.name)], log.rate), "svg+xml", f"{robot.name}: {self.file.name}")
             )
         clock = f" --rate {self.rate:g}" if self.rate and not self.save else ""
-        following = f"surefoot new track {quote(self.robot)} --motion {quote(str(self.save or self.file))}{clock}"
+        track = f"surefoot new track {quote(self.robot)} --motion {quote(str(self.save or self.file))}{clock}"
+        following = track if Path(self.robot).is_file() else f"surefoot look {quote(self.robot)}"
         return self._report(facts, blocks, log.save if self.save else None, following)
 
     def _report(self, facts: dict[str, Any], blocks: list[Block], save: Any, following: str) -> Report:
