@@ -9,6 +9,7 @@ with funding from NSF EIA-0196217."). Everything runs on one thread.
 """
 
 import os
+import time
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,10 @@ import numpy as np
 
 from benchmarks import measure
 from benchmarks.measure import Row, row, skipped
+from surefoot.log import Log
 from surefoot.motion import made_person
+from surefoot.motion.dynamic import Plan, Reference, feasible, replayed
+from surefoot.motion.made_hands import Hands, lift, pivot, push
 from surefoot.motion.person import Person, turned_about_vertical
 from surefoot.motion.readers import read_person
 from surefoot.motion.retarget.humanoid import Humanoid, humanoid
@@ -96,7 +100,9 @@ def speed(quick: bool) -> Iterable[Row]:
     for name, robot in robots().items():
         fps = [len(p) / retarget(p, robot).seconds for p in people(quick).values()]
         goal = 100.0 if name == "29 joints" else None
-        yield row(f"{name}: frames a second, both passes, {len(fps)} motions", fps, "1/s", at_least=goal)
+        yield row(
+            f"{name}: frames for each second of one core, both passes, {len(fps)} motions", fps, "1/s", at_least=goal
+        )
 
 
 def yaws(quick: bool) -> Iterable[Row]:
@@ -137,6 +143,64 @@ def feet(quick: bool) -> Iterable[Row]:
         yield row(f"{name}: bones turned from the person's", [np.degrees(a["direction"]) for a in ours], "deg")
 
 
+def _errors(log: Log, ref: Reference, e: np.ndarray) -> np.ndarray:
+    """(m, T) m: the box from where it should be, replayed open loop in the worlds e."""
+    q = replayed(Hands(), log["control"], ref.q[0], e)
+    return np.linalg.norm(q[..., :2] - ref.q[:, :2], axis=2)
+
+
+def _one(ref: Reference, e: np.ndarray, seed: int, **how: float) -> tuple[Log, float]:
+    began = time.process_time()
+    log = feasible(Hands(), ref, e, Plan(**how), seed=seed)
+    return log, time.process_time() - began
+
+
+def spider(quick: bool) -> Iterable[Row]:
+    """Two fingers and a box: controls that lift, push and pivot it, replayed open loop."""
+    nominal, seeds = np.array([[1.0, 0.0]]), range(1 if quick else 5)
+    ref = lift()
+    plain = Log(np.arange(1.0, len(ref.u) + 1), {"control": ref.u})
+    yield row("lift: kinematic replay, largest error", 100 * _errors(plain, ref, nominal).max(), "cm", at_least=10.0)
+    found: dict[str, list[float]] = {}
+    for name, how in (
+        ("annealed", {}),
+        ("fixed noise", {"final": 1.0}),
+        ("annealed, virtual contacts", {"guide": 0.05}),
+    ):
+        runs = [_one(ref, nominal, s, **how) for s in seeds]
+        found[name] = [100 * _errors(log, ref, nominal).max() for log, _ in runs]
+        yield row(
+            f"lift, {name}: largest error, open loop", found[name], "cm", at_most=2.0 if name == "annealed" else None
+        )
+        if name == "annealed":
+            yield row("lift: seeds within 2 cm", sum(x <= 2.0 for x in found[name]), f"of {len(seeds)}", at_least=4.0)
+            yield row("lift: time of one core for 2 s", [s for _, s in runs], "s", at_most=15.0)
+    yield row(
+        "lift: annealed over fixed noise",
+        float(np.median(found["annealed"]) / np.median(found["fixed noise"])),
+        "ratio",
+        at_most=0.7,
+    )
+    for name, other in (("push", push()), ("pivot", pivot())):
+        plain = Log(np.arange(1.0, len(other.u) + 1), {"control": other.u})
+        yield row(f"{name}: kinematic replay, largest error", 100 * _errors(plain, other, nominal).max(), "cm")
+        errors = [100 * _errors(_one(other, nominal, s)[0], other, nominal) for s in list(seeds)[:2]]
+        yield row(f"{name}: largest error, open loop", [x.max() for x in errors], "cm")
+        yield row(f"{name}: error at the end, open loop", [x[0, -1] for x in errors], "cm")
+
+
+def robust(quick: bool) -> Iterable[Row]:
+    """The lift, planned in one world and in the worst of two, replayed at frictions that it may meet."""
+    ref, seeds = lift(), range(1 if quick else 3)
+    worlds = {"1": [[1.0, 0.0]], "0.6": [[0.6, 0.0]], "0.45": [[0.45, 0.0]]}
+    for name, e in (("nominal", [[1.0, 0.0]]), ("worst of x 1 and x 0.45", [[1.0, 0.0], [0.45, 0.0]])):
+        logs = [_one(ref, np.array(e), s)[0] for s in seeds]
+        for share, world in worlds.items():
+            ends = [100 * _errors(log, ref, np.array(world))[0, -1] for log in logs]
+            goal = 2.0 if share == "0.45" and len(e) > 1 else None
+            yield row(f"planned for {name}, friction x {share}: error at the end", ends, "cm", at_most=goal)
+
+
 def real(part: measure.Part) -> measure.Part:
     """A part that says where recordings are missing."""
 
@@ -149,5 +213,12 @@ def real(part: measure.Part) -> measure.Part:
 
 
 if __name__ == "__main__":
-    parts = {"roundtrip": real(roundtrip), "speed": real(speed), "yaws": real(yaws), "feet": real(feet)}
+    parts = {
+        "roundtrip": real(roundtrip),
+        "speed": real(speed),
+        "yaws": real(yaws),
+        "feet": real(feet),
+        "spider": spider,
+        "robust": robust,
+    }
     measure.main("motion", __doc__ or "", parts)

@@ -37,7 +37,7 @@ class Retargeted:
     q: np.ndarray  # (T, nq)
     plain: np.ndarray  # (T, nq) pass 1
     seconds: float
-    """that both passes took"""
+    """of one core that both passes took"""
     steps: float
     """mean steps a frame of both passes"""
     starts: tuple[float, ...] = field(default=())
@@ -59,7 +59,7 @@ def retarget(
     marks = landmarks(person.names, given)
     needed(marks, person.names)
     asked = targets(person, marks, robot)
-    began = time.perf_counter()
+    began = time.process_time()
     solver = Solver(robot)
     bodies = {k: attitude(x, robot.parts[k][1]) for k, x in asked.parts.items()}
     frames = [
@@ -74,7 +74,7 @@ def retarget(
         if t % 100 == 0:
             watch(Progress("retargeting, pass 1 of 2", t / len(frames) / 2))
     out, more = _held(solver, asked, frames, plain, watch)
-    return Retargeted(robot, asked, out, plain, time.perf_counter() - began, (steps + more) / len(frames), costs)
+    return Retargeted(robot, asked, out, plain, time.process_time() - began, (steps + more) / len(frames), costs)
 
 
 def first(solver: Solver, frame: Frame, seed: int) -> tuple[np.ndarray, tuple[float, ...]]:

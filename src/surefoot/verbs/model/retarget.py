@@ -88,7 +88,7 @@ class Retarget:
             ),
             *map(Note, person.notes),
             Text(
-                f"legs are {found.targets.scale:.2f} times as long as the person's; {facts['fps']:.0f} frames a second were computed"
+                f"legs are {found.targets.scale:.2f} times as long as the person's; {facts['fps']:.0f} frames for each second of one core"
             ),
             _table(ours, plain),
         ]
