@@ -21,11 +21,14 @@ from benchmarks import measure
 from benchmarks.measure import Row, row, skipped
 from surefoot.log import Log
 from surefoot.motion import made_person
+from surefoot.motion.contacts import leg_length
 from surefoot.motion.dynamic import Plan, Reference, feasible, replayed
+from surefoot.motion.landmarks import landmarks
 from surefoot.motion.made_hands import Hands, lift, pivot, push
 from surefoot.motion.person import Person, turned_about_vertical
 from surefoot.motion.readers import read_person
 from surefoot.motion.retarget.humanoid import Humanoid, humanoid
+from surefoot.motion.retarget.interaction import Box, distances, interact, with_box
 from surefoot.motion.retarget.inverse import person_of
 from surefoot.motion.retarget.metrics import metrics
 from surefoot.motion.retarget.retarget import Retargeted, retarget
@@ -199,6 +202,35 @@ def robust(quick: bool) -> Iterable[Row]:
             ends = [100 * _errors(log, ref, np.array(world))[0, -1] for log in logs]
             goal = 2.0 if share == "0.45" and len(e) > 1 else None
             yield row(f"planned for {name}, friction x {share}: error at the end", ends, "cm", at_most=goal)
+
+
+def box(quick: bool) -> Iterable[Row]:
+    """A synthetic person picks up a box and carries it, for two robots and for boxes of other sizes than the person's."""
+    person, path = made_person.carrying(rate=20.0 if quick else 30.0)
+    marks, half = landmarks(person.names), np.array([0.15, 0.17, 0.12])
+    held = np.arange(len(person)) / len(person) > 0.4
+    ours = Robot.text(xml(), "humanoid")
+    for name, robot in (("humanoid", ours), ("29 joints", ours.edited(more_joints))):
+        scale = humanoid(kinematic(robot)).leg / leg_length(person, marks)
+        for size in (1.0,) if quick else (0.8, 1.0, 1.2):
+            plain = retarget(person, humanoid(kinematic(with_box(robot, size * scale * half))))
+            found = interact(person, marks, Box(half, path), plain, size)
+            near = {k: distances(found.robot, q, found.box) for k, q in (("mesh", found.q), ("plain", plain.plain))}
+            off = {k: float(np.abs(x[0][held]).mean()) for k, x in near.items()}
+            what = f"{name}, box x {size:g}"
+            goal = 0.3 if size == 1.0 else None
+            yield row(
+                f"{what}: hand to box, of plain IK's {100 * off['plain']:.1f} cm",
+                off["mesh"] / off["plain"],
+                "share",
+                at_most=goal,
+            )
+            yield row(
+                f"{what}: frames deeper than 1 cm", 100 * float((near["mesh"][1] < -0.01).mean()), "%", at_most=1.0
+            )
+            yield row(f"{what}: the same, plain IK", 100 * float((near["plain"][1] < -0.01).mean()), "%")
+            yield row(f"{what}: frames for each second of one core", len(person) / found.seconds, "1/s", at_least=10.0)
+            yield row(f"{what}: feet slide", 1e3 * metrics(plain, found.q)["sliding"], "mm/s")
 
 
 def real(part: measure.Part) -> measure.Part:

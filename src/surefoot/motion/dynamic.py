@@ -45,6 +45,9 @@ class Plan:
             raise SurefootError(f"plan: found knot {self.knot}, apply {self.apply}, horizon {self.horizon} s, expected knot and apply within the horizon")  # fmt: skip
 
 
+PLAN = Plan()
+
+
 @dataclass(frozen=True, eq=False)
 class Reference:
     """What kinematics asks for, a row each control period: positions, and the controls that would hold them without physics."""
@@ -59,8 +62,8 @@ Make = Callable[[int], World]
 
 
 def feasible(
-    make: Make, reference: Reference, e: np.ndarray, plan: Plan = Plan(), seed: int = 0, watch: Watch = unwatched
-) -> Log:  # noqa: B008
+    make: Make, reference: Reference, e: np.ndarray, plan: Plan = PLAN, seed: int = 0, watch: Watch = unwatched
+) -> Log:
     """Controls that follow a reference in the worlds e (m, ne), the first of which is in the Log."""
     m, T = len(e), len(reference.u)
     world = make(plan.samples * m)

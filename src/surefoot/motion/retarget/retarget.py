@@ -108,7 +108,7 @@ def _held(
 ) -> tuple[np.ndarray, int]:
     """Pass 2."""
     soles = {side: _sole(solver, side, plain) for side in SIDES}
-    kept = {side: _path(solver.robot, side, *soles[side], asked.contacts.of(f"{side}_foot")) for side in SIDES}
+    kept = _kept(solver.robot, soles, asked)
     shift = np.mean([kept[s][0] - soles[s][0] for s in SIDES], 0)
     out, steps = plain.copy(), 0
     for t, frame in enumerate(frames):
@@ -121,6 +121,19 @@ def _held(
         if t % 100 == 0:
             watch(Progress("retargeting, pass 2 of 2", 0.5 + t / len(frames) / 2))
     return out, steps
+
+
+Paths = dict[str, tuple[np.ndarray, np.ndarray]]
+"""side -> (T, 3) middle of a sole, (T, 4) attitude of its body"""
+
+
+def _kept(robot: Humanoid, soles: Paths, asked: Targets) -> Paths:
+    return {side: _path(robot, side, *soles[side], asked.contacts.of(f"{side}_foot")) for side in SIDES}
+
+
+def foot_paths(solver: Solver, found: Retargeted) -> Paths:
+    """Where the feet are to be, as in pass 2."""
+    return _kept(found.robot, {side: _sole(solver, side, found.plain) for side in SIDES}, found.targets)
 
 
 def _sole(solver: Solver, side: str, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
