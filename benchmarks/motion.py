@@ -195,7 +195,7 @@ def spider(quick: bool) -> Iterable[Row]:
 def robust(quick: bool) -> Iterable[Row]:
     """The lift, planned in one world and in the worst of two, replayed at frictions that it may meet."""
     ref, seeds = lift(), range(1 if quick else 3)
-    worlds = {"1": [[1.0, 0.0]], "0.6": [[0.6, 0.0]], "0.45": [[0.45, 0.0]]}
+    worlds = {k: [[float(k), 0.0]] for k in ("1", "0.6", "0.45", "0.3")}
     for name, e in (("nominal", [[1.0, 0.0]]), ("worst of x 1 and x 0.45", [[1.0, 0.0], [0.45, 0.0]])):
         logs = [_one(ref, np.array(e), s)[0] for s in seeds]
         for share, world in worlds.items():
