@@ -252,5 +252,6 @@ if __name__ == "__main__":
         "feet": real(feet),
         "spider": spider,
         "robust": robust,
+        "box": box,
     }
     measure.main("motion", __doc__ or "", parts)

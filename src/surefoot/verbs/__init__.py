@@ -44,7 +44,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("hover", "walk --policy random --episodes 50"),
         ),
         "motion": Verb(
-            "Show a motion of a person (bvh, c3d, AMASS npz) or a robot, with a film; cut, resample, mirror, save it.",
+            "Show a motion of a person (bvh, c3d, AMASS npz) or a robot, as a film; cut, resample, mirror, save it.",
             ("walk.bvh --page walk.html", "walk.bvh --cut 0.5 2.5 --rate 50 --mirror --save walk.npz"),
             "file robot rate cut mirror save page",
         ),
