@@ -34,7 +34,7 @@ def walking(
         for s, side in SIDES.items()
     }
     swing = {s: 0.4 * side * np.sin(2 * np.pi * t / stride) for s, side in SIDES.items()}
-    return _person(t, tall, pelvis, feet, {s: _hanging(a, tall) for s, a in swing.items()})
+    return _person(t, tall, pelvis, feet, {s: ("swing", a) for s, a in swing.items()})
 
 
 def squatting(tall: float = 1.7, seconds: float = 3.0, rate: float = 60.0, deep: float = 0.25) -> Person:
@@ -43,7 +43,7 @@ def squatting(tall: float = 1.7, seconds: float = 3.0, rate: float = 60.0, deep:
     down = deep * tall * (1 - np.cos(2 * np.pi * t / t[-1])) / 2
     pelvis = np.stack([-0.3 * down, 0 * t, (ANKLE + 0.98 * (THIGH + SHANK)) * tall - down], 1)
     feet = {s: _standing(t, side * HIPS / 2 * tall, tall) for s, side in SIDES.items()}
-    return _person(t, tall, pelvis, feet, {s: _hanging(-1.2 * down / down.max(), tall) for s in SIDES})
+    return _person(t, tall, pelvis, feet, {s: ("swing", -1.2 * down / down.max()) for s in SIDES})
 
 
 def carrying(
@@ -84,12 +84,11 @@ def _standing(t: np.ndarray, y: float, tall: float) -> np.ndarray:
     return np.stack([0 * t, np.full_like(t, y), np.full_like(t, ANKLE * tall), 0 * t], 1)
 
 
-def _hanging(angle: np.ndarray, tall: float) -> tuple[str, np.ndarray]:
-    """Arms that hang, swung forward by -angle, elbows a little bent."""
-    return "swing", angle
+Arms = dict[str, tuple[str, np.ndarray]]
+"""side -> swing, (T,) rad backwards from hanging; or reach, (T, 3) places of the wrist"""
 
 
-def _person(t, tall, pelvis, feet, arms) -> Person:  # type: ignore[no-untyped-def]
+def _person(t: np.ndarray, tall: float, pelvis: np.ndarray, feet: dict[str, np.ndarray], arms: Arms) -> Person:
     place: dict[str, np.ndarray] = {"pelvis": pelvis}
     up = np.array([0, 0, 1.0])
     place["chest"] = pelvis + 0.75 * TRUNK * tall * up

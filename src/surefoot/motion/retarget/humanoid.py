@@ -148,45 +148,49 @@ def hanging(direction: np.ndarray, facing: float = 0.0) -> np.ndarray:
 
 def humanoid(kin: Kinematic, given: Mapping[str, str] | None = None) -> Humanoid:
     """The landmarks of a robot with two legs and two arms. `given`: landmark -> body whose origin it is."""
-    m, q = kin.model, kin.anatomy.home
-    d, tree = posed(m, q), Links(kin.model)
+    m, d, tree = kin.model, posed(kin.model, kin.anatomy.home), Links(kin.model)
     legs, arms = _legs(kin, d), _arms(kin, tree, d)
     pelvis = _common([tree.path(x.links[-1]) for x in legs.values()])
     torso = _common([tree.path(x.links[-1]) for x in arms.values()])
     points: dict[str, Point] = {}
     for side in SIDES:
-        for limb, trunk, names in (
-            (legs[side], pelvis, ("hip", "knee", "ankle")),
-            (arms[side], torso, ("shoulder", "elbow", "wrist")),
-        ):
-            own = [j for j in limb.joints if m.jnt_bodyid[j] != trunk]
-            k = limb.middle
-            mid = m.jnt_bodyid[limb.joints[k]]
-            far = limb.joints[k + 1 :]
-            end = _nearest(d, far) if far else limb.tip
-            places = (_nearest(d, own[:k] or limb.joints[:1]), d.xanchor[limb.joints[k]], end)
-            for name, body, place in zip(names, (trunk, int(mid), limb.links[-1]), places):
-                points[f"{side}_{name}"] = _point(d, body, place)
+        points |= _joints(m, d, legs[side], pelvis, (f"{side}_hip", f"{side}_knee", f"{side}_ankle"))
+        points |= _joints(m, d, arms[side], torso, (f"{side}_shoulder", f"{side}_elbow", f"{side}_wrist"))
     for mark, name in (given or {}).items():
-        if mark not in points:
-            raise unknown("landmark", mark, points, "map")
-        try:
-            points[mark] = Point(m.body(name).id, np.zeros(3))
-        except KeyError:
-            raise unknown("body", name, [m.body(b).name for b in range(m.nbody)], f"map: {mark}") from None
-    parts = {"pelvis": (pelvis, _own(d, pelvis)), "torso": (torso, _own(d, torso))}
+        points[mark] = _given(m, mark, name, points)
+    parts, feet = {"pelvis": (pelvis, _own(d, pelvis)), "torso": (torso, _own(d, torso))}, _feet(kin, d)
     for side in SIDES:
-        parts[f"{side}_foot"] = (
-            m.body(legs_foot(kin, d)[side].body).id,
-            _own(d, m.body(legs_foot(kin, d)[side].body).id),
-        )
-        hand = arms[side].links[-1]
+        foot, hand = m.body(feet[side].body).id, arms[side].links[-1]
         along = points[f"{side}_wrist"].world(d) - points[f"{side}_elbow"].world(d)
+        parts[f"{side}_foot"] = (foot, _own(d, foot))
         parts[f"{side}_hand"] = (hand, product(conjugate(d.xquat[hand]), hanging(along)))
-    return Humanoid(kin, points, parts, legs_foot(kin, d))
+    return Humanoid(kin, points, parts, feet)
 
 
-def legs_foot(kin: Kinematic, d: mujoco.MjData) -> dict[str, Foot]:
+def _joints(
+    m: mujoco.MjModel, d: mujoco.MjData, limb: Limb, trunk: int, names: tuple[str, str, str]
+) -> dict[str, Point]:
+    """The three landmarks of a limb: fixed in the trunk, in what its middle joint moves, in its last link."""
+    k, middle = limb.middle, limb.joints[limb.middle]
+    ends = (
+        _nearest(d, limb.joints[:k] or limb.joints[:1]),
+        _nearest(d, limb.joints[k + 1 :]) if limb.joints[k + 1 :] else limb.tip,
+    )
+    bodies = trunk, int(m.jnt_bodyid[middle]), limb.links[-1]
+    places = ends[0], d.xanchor[middle], ends[1]
+    return {name: _point(d, body, place) for name, body, place in zip(names, bodies, places)}
+
+
+def _given(m: mujoco.MjModel, mark: str, name: str, points: Mapping[str, Point]) -> Point:
+    if mark not in points:
+        raise unknown("landmark", mark, points, "map")
+    names = [str(m.body(b).name) for b in range(m.nbody)]
+    if name not in names:
+        raise unknown("body", name, names, f"map: {mark}")
+    return Point(names.index(name), np.zeros(3))
+
+
+def _feet(kin: Kinematic, d: mujoco.MjData) -> dict[str, Foot]:
     feet = sorted(kin.anatomy.feet, key=lambda f: -float(d.xpos[kin.model.body(f.body).id][1]))
     return dict(zip(SIDES, feet))
 
@@ -213,7 +217,7 @@ def _legs(kin: Kinematic, d: mujoco.MjData) -> dict[str, Limb]:
     m, legs = kin.model, kin.anatomy.legs
     if len(legs) != 2:
         raise SurefootError(f"robot: found {len(legs)} legs, expected the two of a humanoid")
-    feet = legs_foot(kin, d)
+    feet = _feet(kin, d)
     out = {}
     for side in SIDES:
         leg = next(x for x in legs if x.foot == feet[side])

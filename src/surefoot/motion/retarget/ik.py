@@ -1,6 +1,7 @@
 """Inverse kinematics as a quadratic program, solved again and again from where the last one ended:
 
-    min_dq  sum_k w_k^2 |e_k - J_k dq|^2 + mu |dq|^2 + POSTURE^2 |q + dq - home|^2        low <= q + dq <= high,  |dq| <= STEP
+    min_dq  sum_k w_k^2 |e_k - J_k dq|^2 + mu |dq|^2 + POSTURE^2 |q + dq - home|^2 + CALM^2 |q + dq - before|^2
+            low <= q + dq <= high,  |dq| <= STEP,  |q + dq - before| <= reach
 
     place of a point      e = p* - p                      J: its own
     place of the hips     e = p* - (p_l + p_r) / 2        J: their mean
@@ -23,6 +24,7 @@ from surefoot.rotation import conjugate, log, product
 STEP = 0.5  # rad or m
 MU = 1e-6
 POSTURE = 0.003  # m a radian: what nothing else decides is as in the default pose
+CALM = 0.006  # m a radian: and does not jump from frame to frame
 LIMB = {b: "leg" if "knee" in b else "arm" for b in BONES}
 LEVER = 0.3  # m: of attitudes
 
@@ -49,7 +51,9 @@ HELD: Weights = {**FREE, "root": 0.3, "left_foot": 3.0, "right_foot": 3.0, "leg"
 class Solver:
     """The program of one robot: all points and bodies of a step at once."""
 
-    def __init__(self, robot: Humanoid):
+    def __init__(self, robot: Humanoid, reach: float = np.inf):
+        """`reach`: rad that a joint may turn from one frame to the next."""
+        self.reach = reach
         self.robot, self.m = robot, robot.kin.model
         self.d = mujoco.MjData(self.m)
         nv = self.m.nv
@@ -83,14 +87,17 @@ class Solver:
         mujoco.mj_comPos(self.m, self.d)
 
     def solve(
-        self, q: np.ndarray, frame: Frame, weights: Weights, most: int, tolerance: float = 1e-3
-    ) -> tuple[np.ndarray, float, int]:
-        """q that meets a frame, its last cost, and how many steps it took; ends after a step that was shorter than the tolerance."""
+        self, q: np.ndarray, frame: Frame, weights: Weights, most: int, before: np.ndarray | None = None, tolerance: float = 1e-3
+    ) -> tuple[np.ndarray, float, int]:  # fmt: skip
+        """q that meets a frame, its last cost, and how many steps it took; ends after a step that was shorter than the tolerance.
+
+        `before`: positions of the frame before this one.
+        """
         q, cost = q.copy(), np.inf
         for k in range(most):
             J, e = self.errors(q, frame, weights)
             cost = float(e @ e)
-            dq = self._step(q, J, e)
+            dq = self._step(q, J, e, before)
             mujoco.mj_integratePos(self.m, q, dq, 1.0)
             if np.abs(dq).max() < tolerance:
                 return q, cost, k + 1
@@ -100,7 +107,7 @@ class Solver:
         e = self.errors(q, frame, weights)[1]
         return float(e @ e)
 
-    def _step(self, q: np.ndarray, J: np.ndarray, e: np.ndarray) -> np.ndarray:
+    def _step(self, q: np.ndarray, J: np.ndarray, e: np.ndarray, before: np.ndarray | None) -> np.ndarray:
         H, f = J.T @ J, J.T @ e
         H.flat[:: len(H) + 1] += MU + 1e-3 * float(e @ e)
         low, high = self.low.copy(), self.high.copy()
@@ -109,6 +116,12 @@ class Solver:
         f[self.dof] += POSTURE**2 * (self.home - now)
         low[self.dof] = np.maximum(low[self.dof], np.minimum(self.range[:, 0] - now, 0))
         high[self.dof] = np.minimum(high[self.dof], np.maximum(self.range[:, 1] - now, 0))
+        if before is not None:
+            back = before[self.place] - now
+            H[self.dof, self.dof] += CALM**2
+            f[self.dof] += CALM**2 * back
+            high[self.dof] = np.minimum(high[self.dof], back + self.reach)
+            low[self.dof] = np.minimum(np.maximum(low[self.dof], back - self.reach), high[self.dof])
         dq = np.linalg.solve(H, f)
         return bounded(H, f, low, high) if ((dq < low) | (dq > high)).any() else dq
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from surefoot.motion.person import Person, Rest
 from surefoot.motion.retarget.humanoid import SIDES, Humanoid
+from surefoot.rotation import to_world
 
 NAMES = ("pelvis", "chest", "head", *(f"{s}_{k}" for s in SIDES for k in ("hip", "knee", "ankle", "toe", "shoulder", "elbow", "wrist")))  # fmt: skip
 PARENT = {
@@ -51,6 +52,4 @@ def _pose(robot: Humanoid, q: np.ndarray, longer: Mapping[str, float]) -> tuple[
 
 
 def _ahead(quat: np.ndarray, height: float) -> np.ndarray:
-    from surefoot.rotation import to_world
-
     return to_world(quat, np.broadcast_to([0.12, 0, -0.8 * height], (len(quat), 3)))

@@ -27,6 +27,7 @@ from surefoot.rng import stream
 from surefoot.rotation import between, conjugate, exp, product, to_world, unit
 
 STARTS = 8
+FAST = 20.0  # rad/s: no joint of a humanoid turns faster, and one that would jumps to another branch
 FIRST, NEXT, AGAIN = 60, 8, 6  # most steps: in the first frame, in those after it, in pass 2
 
 
@@ -60,7 +61,7 @@ def retarget(
     needed(marks, person.names)
     asked = targets(person, marks, robot)
     began = time.process_time()
-    solver = Solver(robot)
+    solver = Solver(robot, FAST / person.rate)
     bodies = {k: attitude(x, robot.parts[k][1]) for k, x in asked.parts.items()}
     frames = [
         Frame(asked.root[t], {k: x[t] for k, x in bodies.items()}, {k: x[t] for k, x in asked.bones.items()})
@@ -69,7 +70,7 @@ def retarget(
     q, costs = first(solver, frames[0], seed)
     plain, steps = np.zeros((len(frames), len(q))), 0
     for t, frame in enumerate(frames):
-        q, _, k = solver.solve(q, frame, FREE, NEXT)
+        q, _, k = solver.solve(q, frame, FREE, NEXT, plain[t - 1] if t else None)
         plain[t], steps = q, steps + k
         if t % 100 == 0:
             watch(Progress("retargeting, pass 1 of 2", t / len(frames) / 2))
@@ -116,7 +117,8 @@ def _held(
         feet = {s: kept[s][0][t] for s in SIDES}
         start = out[t].copy()
         start[solver.robot.kin.base : solver.robot.kin.base + 3] += shift[t]
-        out[t], _, k = solver.solve(start, Frame(frame.root + shift[t], bodies, frame.bones, feet), HELD, AGAIN)
+        asks = Frame(frame.root + shift[t], bodies, frame.bones, feet)
+        out[t], _, k = solver.solve(start, asks, HELD, AGAIN, out[t - 1] if t else None)
         steps += k
         if t % 100 == 0:
             watch(Progress("retargeting, pass 2 of 2", 0.5 + t / len(frames) / 2))

@@ -15,7 +15,7 @@ import numpy as np
 
 from surefoot.motion.contacts import Contacts, contacts, leg_length
 from surefoot.motion.person import Person
-from surefoot.motion.retarget.humanoid import BONES, SIDES, Humanoid, hanging, heading, least_turn, yaw_quat
+from surefoot.motion.retarget.humanoid import BONES, SIDES, Humanoid, hanging, least_turn, yaw_quat
 from surefoot.rotation import conjugate, from_matrix, product, to_body
 
 
@@ -110,8 +110,3 @@ def _frame(y: np.ndarray, z: np.ndarray) -> np.ndarray:
     y = unit(y)
     x = unit(np.cross(y, z))
     return from_matrix(np.stack([x, y, np.cross(x, y)], 2))
-
-
-def facing(quat: np.ndarray) -> np.ndarray:
-    """rad, unwrapped along a motion."""
-    return np.unwrap(heading(quat))
