@@ -74,3 +74,23 @@ def test_a_film_moves_as_the_person_does():
     heads = [int(f.split("L")[3].split("M")[0].split()[1]) for f in frames]
     assert "a &lt; b" in data and f'viewBox="0 0 {WIDE} ' in data
     assert max(heads) - min(heads) > 40 and len(frames) == 16  # 15 a second
+
+
+def test_retarget_keeps_a_box_that_the_person_carries(folder):
+    person, path = made_person.carrying(rate=10.0)
+    clip = person.save(folder / "carry.npz")
+    rows = np.column_stack([person.time, path]).tolist()
+    (folder / "box.json").write_text(json.dumps({"half": [0.15, 0.17, 0.12], "path": rows}))
+    out = folder / "carried.npz"
+    report = Retarget(clip, str(folder / "humanoid.xml"), out=out, box=folder / "box.json", page=folder / "b.html").run(
+        unwatched
+    )
+    about = report.facts["box"]
+    assert about["deepest"] <= 0.01 < about["plain_deepest"] and about["relaxed"] == 0
+    log = Log.load(out)
+    assert log["box_pos"].shape == (len(person), 3) and log.meta["constants"]["box_half"][0] == pytest.approx(
+        0.15 * report.facts["scale"]
+    )
+    (folder / "bad.json").write_text(json.dumps({"half": [0.1, 0.1], "path": rows}))
+    with pytest.raises(SurefootError, match="expected 3 numbers above 0"):
+        Retarget(clip, str(folder / "humanoid.xml"), out=out, box=folder / "bad.json").run(unwatched)

@@ -24,6 +24,7 @@ from surefoot.motion.retarget.ik import HELD, Frame, Solver, bounded
 from surefoot.motion.retarget.retarget import Retargeted, foot_paths
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.robot import Robot
+from surefoot.sim.anatomy.shapes import CORNERS as CORNERS_OF_BOX
 from surefoot.sim.anatomy.shapes import placed
 
 OBJECT = "surefoot_object"
@@ -61,6 +62,10 @@ class Box:
         r = np.sqrt(1 - z * z)
         ball = np.stack([r * np.cos(turn), r * np.sin(turn), z], 1)
         return ball / np.abs(ball).max(1, keepdims=True) * self.half
+
+    def corners(self) -> np.ndarray:
+        """(T, 8, 3) m."""
+        return self.path[:, None] + CORNERS_OF_BOX * self.half
 
 
 def with_box(robot: Robot, half: np.ndarray) -> Robot:

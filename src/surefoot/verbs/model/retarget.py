@@ -1,20 +1,24 @@
 """surefoot retarget: a person's motion becomes a robot's, by kinematics; with a film of both and what is right and wrong with it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from tyro.conf import Positional, arg
 
 from surefoot import files
 from surefoot.errors import SurefootError
 from surefoot.report import Block, Column, Note, Picture, Progress, Report, Table, Text, Watch
+from surefoot.robot import Robot
 from surefoot.verbs.arguments import hashes, robot_of
 from surefoot.verbs.model.motion import read_map
 
 if TYPE_CHECKING:
+    from surefoot.log import Log
     from surefoot.motion.person import Person
+    from surefoot.motion.retarget.interaction import Box, Interacted
     from surefoot.motion.retarget.retarget import Retargeted
 
 ROWS = (
@@ -52,16 +56,17 @@ class Retarget:
     """folder that meshes may come from, if they lie outside the model's own"""
     seed: int = 0
     """of the starts of the first frame"""
+    box: Path | None = None
+    """JSON file of a box that the person handles: {"half": [x, y, z], "path": [[t, x, y, z], ...]} in m and s, z up, floor at 0"""
+    box_size: float = 1.0
+    """the robot's box as a multiple of the person's, scaled to the robot"""
     page: Path | None = None
     """write a page with a film of person and robot side by side (.html)"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.motion.retarget.humanoid import humanoid
         from surefoot.motion.retarget.metrics import metrics
-        from surefoot.motion.retarget.retarget import retarget
-        from surefoot.motion.robot_motion import kinematic
 
-        reads = (self.clip, self.mapping, self.skeleton, self.robot_map)
+        reads = (self.clip, self.mapping, self.skeleton, self.robot_map, self.box)
         files.check_writable(self.out, "--out", ".npz", reads)
         if self.page:
             files.check_writable(self.page, "--page", ".html", reads)
@@ -69,13 +74,13 @@ class Retarget:
         given = read_map(self.mapping)
         person = self._person(given)
         robot = robot_of(self.robot, self.asset_root)
-        body = humanoid(kinematic(robot), read_map(self.robot_map))
         try:
-            found = retarget(person, body, given, self.seed, watch)
+            found, held = self._found(person, robot, given, watch)
         except SurefootError as error:
             raise SurefootError(f"{self.clip}: {error}") from None
         ours, plain = metrics(found), metrics(found, found.plain)
-        found.log.save(self.out)
+        log = found.log if held is None else with_box_path(found.log, held.box)
+        log.save(self.out)
         facts = self._facts(person, found) | {
             "metrics": ours,
             "plain": plain,
@@ -84,7 +89,7 @@ class Retarget:
         }
         blocks: list[Block] = [
             Text(
-                f"{self.out}: {robot.name}, {len(body.kin.layout.joints)} joints, {person.seconds:.2f} s, {person.rate:.4g} Hz"
+                f"{self.out}: {robot.name}, {len(facts['joints'])} joints, {person.seconds:.2f} s, {person.rate:.4g} Hz"
             ),
             *map(Note, person.notes),
             Text(
@@ -92,9 +97,39 @@ class Retarget:
             ),
             _table(ours, plain),
         ]
-        blocks += self._film(person, found, robot.name) if self.page else []
+        if held is not None:
+            facts["box"] = about = _box_facts(found, held)
+            blocks.append(
+                Text(
+                    f"box: hands nearest at {100 * about['nearest']:.1f} cm, deepest {100 * about['deepest']:.1f} cm inside (plain IK {100 * about['plain_deepest']:.1f} cm)"
+                )
+            )
+        blocks += self._film(person, found, held, robot.name) if self.page else []
         facts |= {"page": str(self.page)} if self.page else {}
         return Report(f"{self.clip.name} for {robot.name}", facts, tuple(blocks), self._next(), page=self.page, sources=hashes(clip=self.clip))  # fmt: skip
+
+    def _found(
+        self, person: "Person", robot: Robot, given: dict[str, str] | None, watch: Watch
+    ) -> "tuple[Retargeted, Interacted | None]":
+        """The motion; with a box also where that is, and the motion kept with it."""
+        from surefoot.motion.contacts import leg_length
+        from surefoot.motion.landmarks import landmarks, needed
+        from surefoot.motion.retarget.humanoid import humanoid
+        from surefoot.motion.retarget.interaction import interact, with_box
+        from surefoot.motion.retarget.retarget import retarget
+        from surefoot.motion.robot_motion import kinematic
+
+        mapped = read_map(self.robot_map)
+        body = humanoid(kinematic(robot), mapped)
+        if self.box is None:
+            return retarget(person, body, given, self.seed, watch), None
+        marks = landmarks(person.names, given)
+        needed(marks, person.names)
+        box = read_box(self.box, person.time + (self.cut[0] if self.cut else 0.0), self.mirror)
+        size = self.box_size * body.leg / leg_length(person, marks) * box.half
+        plain = retarget(person, humanoid(kinematic(with_box(robot, size)), mapped), given, self.seed, watch)
+        held = interact(person, marks, box, plain, self.box_size, watch=watch)
+        return replace(plain, q=held.q, seconds=plain.seconds + held.seconds), held
 
     def _person(self, given: dict[str, str] | None) -> "Person":
         from surefoot.motion import landmarks, person
@@ -113,7 +148,7 @@ class Retarget:
             "scale": found.targets.scale, "fps": len(person) / found.seconds, "steps": found.steps, "notes": list(person.notes),
         }  # fmt: skip
 
-    def _film(self, person: "Person", found: "Retargeted", name: str) -> list[Block]:
+    def _film(self, person: "Person", found: "Retargeted", held: "Interacted | None", name: str) -> list[Block]:
         from surefoot.motion.figure import Panel, bones_of, film
         from surefoot.motion.landmarks import landmarks
 
@@ -122,6 +157,8 @@ class Retarget:
         kin = found.robot.kin
         plain = kin.panel(kin.log(found.targets.time, found.plain), "plain inverse kinematics")
         panels = [shown, plain, kin.panel(found.log, name)]
+        if held is not None:
+            panels[1:] = [replace(p, boxes=held.box.corners()) for p in panels[1:]]
         return [
             Picture(film(panels, person.rate), "svg+xml", f"{self.clip.name}: person, plain inverse kinematics, {name}")
         ]
@@ -135,3 +172,41 @@ class Retarget:
 def _table(ours: dict[str, float], plain: dict[str, float]) -> Table:
     rows = [[f"{what} [{unit}]", size * plain[key], size * ours[key]] for key, what, unit, size in ROWS]
     return Table.of(["", Column("plain IK", form=".3g"), Column("retargeted", form=".3g")], rows)
+
+
+def read_box(path: Path, time: np.ndarray, mirror: bool) -> "Box":
+    """The box of a JSON file, at these times [s]."""
+    from surefoot.motion.person import MIRROR
+    from surefoot.motion.retarget.interaction import Box
+
+    found = files.read_json(path)
+    try:
+        half, rows = np.array(found["half"], float), np.array(found["path"], float)
+    except (KeyError, TypeError, ValueError):
+        raise SurefootError(f'{path}: expected {{"half": [x, y, z], "path": [[t, x, y, z], ...]}}') from None
+    good = half.shape == (3,) and (half > 0).all() and rows.ndim == 2 and rows.shape[1:] == (4,) and len(rows) > 0
+    if not good or not np.isfinite(rows).all() or not (np.diff(rows[:, 0]) > 0).all():
+        raise SurefootError(f"{path}: found half {half.shape} and path {rows.shape}, expected 3 numbers above 0, and rows of t, x, y, z whose times increase")  # fmt: skip
+    at = np.stack([np.interp(time, rows[:, 0], c) for c in rows[:, 1:].T], 1)
+    return Box(half, at * MIRROR if mirror else at)
+
+
+def with_box_path(log: "Log", box: "Box") -> "Log":
+    from surefoot.log import Log
+
+    meta = log.meta | {"constants": {"box_half": box.half.tolist()}}
+    return Log(log.time, log.columns | {"box_pos": box.path}, log.units | {"box_pos": "m"}, meta)
+
+
+def _box_facts(found: "Retargeted", held: "Interacted") -> dict[str, Any]:
+    from surefoot.motion.retarget.interaction import distances
+
+    hands, deep = distances(held.robot, held.q, held.box)
+    _, through = distances(held.robot, found.plain, held.box)
+    inside = lambda x: float(max(0.0, -x.min()))  # noqa: E731
+    return {
+        "nearest": float(hands.min()),
+        "deepest": inside(deep),
+        "plain_deepest": inside(through),
+        "relaxed": held.relaxed,
+    }
