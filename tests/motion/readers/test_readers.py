@@ -47,6 +47,9 @@ def test_a_bvh_in_any_unit_and_axis_is_the_same_person(tmp_path, size, up, unit)
         and any(unit in n for n in found.notes)
         and f"up: {up}" in found.notes
     )
+    assert found.rest is None and any(
+        "zero pose is no person who stands" in n for n in found.notes
+    )  # all offsets are 0
 
 
 def test_bvh_rotations_follow_the_order_of_their_channels(tmp_path):
@@ -219,14 +222,6 @@ def test_an_unknown_suffix_is_refused(tmp_path):
     (tmp_path / "a.bhv").write_text("x")
     with pytest.raises(SurefootError, match="did you mean .bvh"):
         read_person(tmp_path / "a.bhv")
-
-
-@pytest.fixture
-def motions() -> Path:
-    folder = Path(os.environ.get("SUREFOOT_MOTIONS") or Path(__file__).parents[3].parent / "shared" / "motions")
-    if not folder.is_dir():
-        pytest.skip(f"no recordings: neither $SUREFOOT_MOTIONS nor {folder}")
-    return folder
 
 
 def test_real_recordings_of_cmu_are_people(motions):

@@ -10,8 +10,10 @@ from surefoot.errors import SurefootError
 from surefoot.motion import made_person
 from surefoot.motion.contacts import contacts
 from surefoot.motion.landmarks import landmarks
+from surefoot.motion.person import resampled as resampled_person
 from surefoot.motion.person import turned_about_vertical
 from surefoot.motion.read import read_motion
+from surefoot.motion.readers import read_person
 from surefoot.motion.retarget.humanoid import BONES, SIDES, hanging, humanoid, least_turn
 from surefoot.motion.retarget.ik import FREE, HELD, Frame, Solver
 from surefoot.motion.retarget.inverse import TALLER, person_of
@@ -177,3 +179,13 @@ def test_a_robot_without_arms_is_refused():
 
     with pytest.raises(SurefootError, match="no arm on the left"):
         humanoid(kinematic(legs.edited(armless)))
+
+
+def test_a_recorded_walk_stands_on_the_floor(robot, motions):
+    person = resampled_person(read_person(motions / "cmu_bvh" / "02_01.bvh"), 30.0)
+    found = retarget(person, robot)
+    ours, plain = metrics(found), metrics(found, found.plain)
+    assert ours["sliding"] <= 0.2 * plain["sliding"] and ours["floating"] <= 0.01 and ours["sunk"] <= 0.01
+    assert ours["direction"] < 0.1 and ours["fastest"] <= 20.001  # bones within 6 degrees of the person's
+    walked = np.linalg.norm(np.ptp(found.q[:, :2], axis=0)) / np.linalg.norm(np.ptp(person.at("Hips")[:, :2], axis=0))
+    assert walked == pytest.approx(found.targets.scale, rel=0.05)
