@@ -9,7 +9,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
@@ -33,11 +33,12 @@ def read_npz(path: Path) -> Raw:
     return from_arrays(arrays, str(path))
 
 
-def load(path: Path, data: bytes | None = None) -> dict[str, np.ndarray]:
-    """The arrays of an npz, none of them pickled; `data` is its content, if already read."""
+def load(path: Path, data: bytes | None = None, only: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an npz, none of them pickled; `data` is its content, if already read. Arrays not in `only` are not opened."""
     with _opened(path, data) as archive:
         members = _members(path, archive, max(MOST, len(data or b"")))
-        return {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in members}
+        named = {m.filename.removesuffix(".npy"): m for m in members}
+        return {k: _member(path, archive, m) for k, m in named.items() if only is None or k in only}
 
 
 def unpacked(path: Path) -> int:
