@@ -227,7 +227,10 @@ class Env:
         late = self.age >= self.steps
         if self.task.clip is None:
             return late
-        return late | (self.phase + (self.age + 0.5) * self.world.dt > self.task.clip.seconds)
+        now, ends = self.phase + (self.age + 0.5) * self.world.dt, self.task.clip.ends
+        if ends:  # one of several motions is over
+            late |= np.searchsorted(ends, now) != np.searchsorted(ends, now - self.world.dt)
+        return late | (now > self.task.clip.seconds)
 
     def _odd(self, terms: np.ndarray, frames: Mapping[str, np.ndarray], bad: np.ndarray) -> np.ndarray:
         """Who diverged: also whose numbers are not finite, though the engine saw nothing wrong."""

@@ -8,7 +8,7 @@ from typing import Any
 from surefoot import files, tasks
 from surefoot.contract import Contract
 from surefoot.control import layers
-from surefoot.deploy import bundle, foreign
+from surefoot.deploy import bundle, foreign, manifest
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import changed, trained_with
@@ -59,6 +59,8 @@ def candidate(
 ) -> Candidate:
     """A policy and its task; `model` and a contract for one from elsewhere; `safety`: the layers it wears."""
     found = _bare(path, task, model, contract_file, command, seconds)
+    if safety is None and all((Path(path) / name).is_file() for name in (manifest.MANIFEST, layers.NAME)):
+        safety = Path(path)  # a bundle is judged as it will run
     return found if safety is None else _worn(found, safety)
 
 

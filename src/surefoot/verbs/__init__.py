@@ -43,6 +43,16 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Run a policy that needs no training, to check a task before training on it.",
             ("hover", "walk --policy random --episodes 50"),
         ),
+        "motion": Verb(
+            "Show a motion of a person (bvh, c3d, AMASS npz) or a robot, as a film; cut, resample, mirror, save it.",
+            ("walk.bvh --page walk.html", "walk.bvh --cut 0.5 2.5 --rate 50 --mirror --save walk.npz"),
+            "file robot rate cut mirror save page",
+        ),
+        "retarget": Verb(
+            "Turn a person's motion into a robot's: feet stay where they stand, joints stay within their ranges.",
+            ("walk.bvh humanoid --out walk.npz", "dance.bvh g1.xml --rate 50 --page dance.html --out dance.npz"),
+            "clip robot out rate cut mirror page",
+        ),
     },
     "train": {
         "train": Verb(
