@@ -189,6 +189,8 @@ def _episode(body: LiveRobot, controller: Controller, recorder: Recorder, clock:
     controller.begin(controller.start())
     held, every, k = body.readings() or {}, round(min(task.command_every, task.seconds) / dt), 0
     asked = np.zeros(len(task.command_names))
+    if not recorder.columns:
+        recorder.begin(Packet(0, 0.0, held, "driven"), asked, {})
     while not body.ended and k < round(task.seconds / dt):
         if task.command is not None and k % every == 0:
             asked = task.command(stream(seed, "what the robot is asked for", k), 1)[0]
