@@ -368,3 +368,28 @@ def test_a_fit_that_is_stopped_has_the_best_values_so_far():
     assert found.interrupted and found.facts()["interrupted"] and not found.fault
     assert found.e == pytest.approx(TRUTH, rel=0.05) and found.fit["joint_pos"][1] < 0.2 * found.fit["joint_pos"][0]
     assert not identify(pendulum(), Box.full(PARAMS), recorded(pendulum(), TRUTH), QUICK).interrupted
+
+
+def test_a_channel_that_nothing_explains_does_not_decide_the_others_where_errors_weigh():
+    """A pole whose swing is shaken at random, and a cart that slides freely: the cart's own channel determines its drag."""
+
+    task = tasks.resolve("balance")
+    world, rows = tasks.env(task, 1, threads=1).world, 400
+    truth = task.params.vector({"rail_drag": 1.0})
+    u = np.repeat(stream(0, "force").uniform(-5, 5, rows // 10), 10)[:, None]
+    env = tasks.env(task, 1, Box(task.params, truth, truth), threads=1)
+    env.reset(0)
+    q, v = [], []
+    for k in range(rows):
+        x = env.world.state
+        q.append(x.q[0].copy()), v.append(x.v[0].copy())
+        env.world.set_state(x.q * [1.0, 0.0], x.v * [1.0, 0.0] + [0.0, stream(0, "shake", k).normal(0.0, 3.0)])
+        env.world.begin(u[k : k + 1], env.chance)
+        env.world.advance()
+        env.world.end()
+    columns = {"joint_pos": np.array(q), "joint_vel": np.array(v), "control": u}
+    log = Log(np.arange(rows) * world.dt, columns, {}, {})
+    wide = Box.ranges(task.params, {"rail_drag": (0.0, 3.0), "gravity": (5.0, 16.0)})
+    how = Identify(horizons=(), last=0.1, starts="known", rounds=3, weigh="error", hold=0.0)
+    found = {x.name: x.value for x in identify(world, wide, log, how, warn=False).params}
+    assert found["rail_drag"] == pytest.approx(1.0, abs=0.1)
