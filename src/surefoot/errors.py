@@ -11,7 +11,7 @@ EXTRAS = {
     "onnx": "export", "onnxruntime": "export", "yaml": "export", "viser": "play", "PIL": "play", "msgspec": "play",
     "websockets": "play", "gymnasium": "gym", "sbi": "sbi", "pybullet": "bullet", "rsl_rl": "rsl", "pyarrow": "logs",
     "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign", "wandb": "wandb", "daqp": "control",
-    "zmq": "zmq", "cyclonedds": "unitree",
+    "zmq": "zmq", "cyclonedds": "unitree", "ray": "cluster",
 }  # fmt: skip
 """packages that are not always there, and the extra that brings each"""
 
