@@ -40,7 +40,7 @@ class Here(Workers):
             if method == "collect" and self.asked in self.dying:
                 self.workers[i] = Worker(self.plan, self.shards[i])
                 self.workers[i].load(saved[i])
-            given = [pickle.loads(x) if isinstance(x, bytes) else x for x in given]  # noqa: S301
+            given = [pickle.loads(x if isinstance(x, bytes) else pickle.dumps(x)) for x in given]  # noqa: S301
             found.append(pickle.loads(pickle.dumps(getattr(self.workers[i], method)(*given))))  # noqa: S301
         return found
 
@@ -66,8 +66,8 @@ def bits(folder: Path) -> tuple[str, str, str]:
     return tuple(hashlib.sha256(p.read_bytes()).hexdigest() for p in paths)
 
 
-def trained(name, out, envs, iterations, on=None, **asked):
-    settings = settings_for(name, SMALL | {"envs": envs, "steps": envs * 8 * iterations})
+def trained(name, out, envs, iterations, on=None, horizon=8, **asked):
+    settings = settings_for(name, SMALL | {"envs": envs, "horizon": horizon, "steps": envs * horizon * iterations})
     task = tasks.resolve(name)
     asked = {"belief": task.belief, "seed": 5} | asked
     return bits(train(name, out, settings=settings, on=on, **asked).parent)
@@ -105,11 +105,11 @@ def test_a_worker_that_dies_is_replaced_and_no_bit_moves(dying, tmp_path, monkey
 
 
 def test_ranges_that_grow_reach_the_workers(tmp_path, monkeypatch):
-    from surefoot.learn.ranges.adr import ADR
+    from surefoot.learn.ranges.ramp import Ramp
 
-    more = {"ranges": ADR(episodes=2, boundary=1.0)}
-    whole = trained("balance", tmp_path / "whole", 16, 30, **more)
-    assert trained("balance", tmp_path / "w", 16, 30, on_workers(monkeypatch, 2), **more) == whole
+    more = {"ranges": Ramp(begin=0.0, end=0.6), "horizon": 64}
+    whole = trained("balance", tmp_path / "whole", 16, 4, **more)
+    assert trained("balance", tmp_path / "w", 16, 4, on_workers(monkeypatch, 2), **more) == whole
     reached = [Belief.read(tmp_path / k / "reached.json") for k in ("w", "whole")]
     assert reached[0].to_json() == reached[1].to_json() and (reached[0].low < reached[0].high).any()
 
