@@ -207,6 +207,7 @@ def progressive(
     threads: int = 0,
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
+    on: On | None = None,
     **asked: Unpack[Asked],
 ) -> list[Path]:
     """Train through a sequence of beliefs, each stage beginning with what the last one learned.
@@ -216,7 +217,7 @@ def progressive(
     found: list[Path] = []
     for k, belief in enumerate(stages):
         asked |= {"belief": belief, "ranges": None, "start": found[-1].parent if found else asked.get("start")}
-        how: Any = {"threads": threads, "watch": watch, "save_every": save_every, "resume_if_same": True}
+        how: Any = {"threads": threads, "watch": watch, "save_every": save_every, "resume_if_same": True, "on": on}
         found.append(train(task, Path(out) / f"stage{k + 1}", **how, **asked))
     return found
 

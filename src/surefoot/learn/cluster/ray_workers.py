@@ -4,13 +4,17 @@ A worker's state comes home with each answer, so a successor loads what its pred
 question again, to the same bits. Ray's own messages are Python objects: a cluster must be one that you trust.
 """
 
+import atexit
+import gc
 import logging
 import os
 import secrets
+import shutil
 import signal
+import sys
+import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from surefoot.errors import SurefootError, in_words
@@ -27,24 +31,18 @@ QUIET = {  # before Ray is imported; what the user has set stays
     "RAY_enable_metrics_collection": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
-
-
-@contextmanager
-def cluster(on: On) -> Iterator[Any]:
-    """Ray, connected to the cluster of an address or to one of its own on this machine; closed at the end."""
-    ray = connect(on)
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+OWN = {  # of a cluster on this machine alone: it listens on loopback, and takes no work without its token
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_AUTH_MODE": "token",
+}
 
 
 def connect(on: On) -> Any:
-    for k, v in QUIET.items():
-        os.environ.setdefault(k, v)
-    if on.local:
-        os.environ.setdefault("RAY_AUTH_MODE", "token")  # so that no other user of this machine gives it work
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    """Ray, connected to the cluster of an address, or to one of its own on this machine."""
+    if "ray" not in sys.modules:  # it reads them when it is imported, and half of them would be worse than none
+        token = {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        for k, v in (QUIET | (OWN | token if on.local else {})).items():
+            os.environ.setdefault(k, v)
     with in_words("--on"):
         import ray
     if ray.is_initialized():
@@ -52,7 +50,7 @@ def connect(on: On) -> Any:
     quiet: Any = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     here: Any = {
         "num_cpus": on.workers, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1",
-        "object_store_memory": OBJECTS,
+        "object_store_memory": OBJECTS, "_temp_dir": _folder(),
     }  # fmt: skip
     handlers = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -62,9 +60,36 @@ def connect(on: On) -> Any:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         words = " ".join(str(error).split())[:300]
         raise SurefootError(f"--on: {on.address or 'local'}: no cluster: {words}") from None
+    ray._private.worker.print_to_stdstream = _unheard  # it writes of dead workers into what a verb prints; notes say it
     for s, handler in handlers.items():  # Ray takes them; a run that is asked to stop saves first
         signal.signal(s, handler)
     return ray
+
+
+def _unheard(*said: Any, **how: Any) -> None:
+    pass
+
+
+def connected() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def disconnect() -> None:
+    """End a connection, and with it a cluster of this machine alone."""
+    import ray
+
+    with warnings.catch_warnings():  # Ray leaves its ended processes to the garbage collector
+        warnings.simplefilter("ignore")
+        ray.shutdown()
+        gc.collect()
+
+
+def _folder() -> str:
+    """For Ray's sockets and logs: nobody else's to read, and gone when this process ends."""
+    folder = tempfile.mkdtemp(prefix="sf-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, "ray")  # which Ray opens to all; the folder around it stays closed
 
 
 class Held:
@@ -83,6 +108,8 @@ class Held:
 class RayWorkers(Workers):
     def __init__(self, on: On, plan: Plan, n: int, notes: list[str]):
         self.on, self.plan, self.notes = on, plan, notes
+        self.owns = not connected()
+        """whether the connection ends with these workers"""
         self.ray = connect(on)
         count = on.workers or int(self.ray.cluster_resources().get("CPU", 1))
         self.shards = cut(n, count)
@@ -133,7 +160,8 @@ class RayWorkers(Workers):
         for actor in self.actors:
             self.ray.kill(actor)
         self.actors = []
-        self.ray.shutdown()
+        if self.owns:
+            disconnect()
 
 
 class _Died(Exception):
