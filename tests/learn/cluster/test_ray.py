@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from test_shards import SMALL, bits
 from surefoot import tasks
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.learn.cluster.address import On
+from surefoot.learn.cluster.jobs import Job, Jobs
 from surefoot.learn.train import settings_for, train
 
 
@@ -86,6 +88,32 @@ def test_a_task_file_is_found_by_its_path_and_its_errors_come_home(ray, tmp_path
     gone()
 
 
+def test_jobs_run_side_by_side_and_one_whose_worker_dies_is_done_again(ray, tmp_path):
+    """Each job waits for the other to have begun; one kills its worker the first time."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no worker can import a test
+    asked = [Job(name, (str(tmp_path), name)) for name in ("a", "b")]
+    assert Jobs(On("", 4)).each(meets, asked) == ["a met b", "b met a"]
+    with pytest.raises(SurefootError, match="no such job"):
+        Jobs(On("", 4)).each(refuses, [Job("x", None)])
+
+
+def meets(given, watch):
+    folder, name = Path(given[0]), given[1]
+    other = "b" if name == "a" else "a"
+    if name == "a" and not (folder / "killed").exists():
+        (folder / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    (folder / name).touch()
+    until = time.monotonic() + 60
+    while not (folder / other).exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return f"{name} met {other}" if (folder / other).exists() else f"{name} was alone"
+
+
+def refuses(given, watch):
+    raise SurefootError("no such job")
+
+
 def test_only_this_machine_is_spoken_to_and_nobody_is_told(ray):
     assert ray.util.get_node_ip_address() == "127.0.0.1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0" and os.environ["RAY_AUTH_MODE"] == "token"
@@ -97,8 +125,6 @@ def test_only_this_machine_is_spoken_to_and_nobody_is_told(ray):
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setattr("surefoot.learn.cluster.ray_workers.connected", lambda: False)
     with pytest.raises(MissingExtra, match=r"--on needs the 'cluster' extra: pip install 'surefoot\[cluster\]'"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, Suppress, arg
 
 from surefoot import files, tasks
 from surefoot.belief import Box
@@ -40,6 +40,8 @@ class Train:
     """with --resume: go on although the task or its model has changed; the result then has other bits"""
     seed: int = 0
     """seed of training"""
+    seeds: str = ""
+    """several runs, alike but for their seeds, in OUT/seed0, OUT/seed1 ...: 0..9, or 0,3,5; with --on, side by side"""
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
@@ -78,6 +80,8 @@ class Train:
     HOST:6379 or auto; needs the extra `cluster`"""
     workers: int = 0
     """how many workers of a cluster; 0: one for each of its cores"""
+    together: Annotated[bool, Suppress] = False
+    """one of several runs that belong together, which goes on if it was begun before"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
     judge_every: int = 0
@@ -101,6 +105,10 @@ class Train:
         return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
+        if self.seeds:
+            from surefoot.verbs.train.seeds import run_seeds
+
+            return run_seeds(self, watch)
         heard = _Heard(watch)
         if not self.wandb:
             return self._trained(heard)
@@ -169,7 +177,7 @@ class Train:
         ranges = learn.usual_ranges(task, belief, start) if self.ranges == "task" else self._ranges
         taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
-            return learn.train(self.task, out, **how, **taught)
+            return learn.train(self.task, out, resume_if_same=self.together, **how, **taught)
         teacher = self.teacher
         if teacher is None:
             s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
