@@ -50,6 +50,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("hover --out runs/hover", "walk --steps 5000000 --judge-every 500000 --range friction=0.3..1.2"),
             "task out steps envs seed belief range settings judge-every adapt resume",
         ),
+        "runs": Verb(
+            "List what has been trained: ranked, compared over seeds, cleaned, or shared at an address.",
+            ("", "runs/walk --rank return --top 5 --compare --out runs.html", "runs/walk --clean checkpoints --yes"),
+        ),
         "play": Verb(
             "Watch a policy in the browser (this computer only), or write a short film.",
             ("runs/hover", "runs/hover --record hover.gif --seconds 4"),
