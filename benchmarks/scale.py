@@ -33,7 +33,8 @@ from surefoot.learn.run.parents import Parents
 from surefoot.learn.train import build, plan, settings_for, train
 from surefoot.tasks.provenance import provenance
 
-BUDGETS = {"balance": (1100, 4), "hover": (1100, 3), "walk": (1100, 2)}  # envs: two blocks, four tiles; iterations
+BUDGETS = {"balance": (1030, 3), "hover": (1030, 3), "walk": (1030, 3)}  # envs: two blocks, four tiles; iterations
+HORIZON = 8
 KILLS = 10
 
 
@@ -45,7 +46,7 @@ def digest(folder: Path) -> str:
 
 def trained(name: str, on: On | None, watch=None, budget: tuple[int, int] | None = None) -> str:
     n, iterations = budget or BUDGETS[name]
-    settings = settings_for(name, {"envs": n, "horizon": 24, "minibatches": 4, "steps": n * 24 * iterations})
+    settings = settings_for(name, {"envs": n, "horizon": HORIZON, "minibatches": 4, "steps": n * HORIZON * iterations})
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         train(name, out, settings=settings, belief=tasks.resolve(name).belief, seed=7, on=on, watch=watch)
@@ -150,7 +151,7 @@ class Trainer:
 
 
 def overhead(quick: bool) -> Iterator[Row]:
-    n, rounds = (1024, 2) if quick else (2048, 5)
+    n, rounds = (256, 1) if quick else (1024, 5)
     connect(On("", 2))
     here, there = Trainer("walk", n, None), Trainer("walk", n, On("", 2))
     try:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from surefoot import files
-from surefoot.errors import SurefootError
+from surefoot.errors import LearningFailed, SurefootError
 from surefoot.learn import keep_freed_memory
 from surefoot.learn.collect import Envs
 from surefoot.learn.learner import Learner, PolicyLearner
@@ -169,7 +169,7 @@ def _check_share(env: Envs, before: int, run: Run) -> None:
     count = env.diverged - before
     share = count / env.n
     if share > BAD_SHARE and count > FEW:
-        raise SurefootError(
+        raise LearningFailed(
             f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
             f"more than {100 * BAD_SHARE:.0f} %: {_fault(env)}; see {run.folder / 'diverged'}"
         )

@@ -19,7 +19,7 @@ from torch import Tensor
 from surefoot.belief import Belief
 from surefoot.contract import Contract
 from surefoot.env import Episodes
-from surefoot.errors import SurefootError, unknown
+from surefoot.errors import LearningFailed, SurefootError, unknown
 from surefoot.learn.chunks import MOST, Chunks, added
 from surefoot.learn.collect import Draws, Envs, Obs, collector_of, summary
 from surefoot.learn.learner import PolicyLearner, Saved
@@ -298,7 +298,7 @@ class PPO(PolicyLearner):
             self.load_state_dict(before)
             self.lr, self.rejected = lr / 2, self.rejected + 1
             if self.rejected >= 3:
-                raise SurefootError(
+                raise LearningFailed(
                     f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr"
                 )
         else:

@@ -286,7 +286,10 @@ class Engine(World):
 
     def end(self) -> np.ndarray:
         diverged, v = self.diverged, self.state.v
-        self._read()
+        if self.stepper is None:
+            self._read()
+        elif self.senses:
+            self.readings[:] = self.stepper.sensordata
         if self.senses and self.mover is not None:
             self.mover.read(self.readings, self.state.wrench)
         if self.counters.sum() != self.warned.sum():

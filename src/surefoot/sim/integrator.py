@@ -39,6 +39,9 @@ class Mover(ABC):
 class Stepper(ABC):
     """MuJoCo's law on other hardware: it takes the state of all simulations from a Batch, and puts the next one there."""
 
+    sensordata: np.ndarray
+    """(n, nsensordata) as the last step read it"""
+
     @abstractmethod
     def begin(self, ids: np.ndarray) -> None:
         """The parameters of simulations ids may have changed."""

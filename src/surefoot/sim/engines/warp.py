@@ -21,7 +21,7 @@ from surefoot.errors import SurefootError, in_words
 from surefoot.sim.integrator import Numbers, Stepper
 
 GIVEN = ("time", "qpos", "qvel", "act", "ctrl", "qfrc_applied", "xfrc_applied", "qacc_warmstart", "history")
-TAKEN = ("time", "qpos", "qvel", "act", "qacc_warmstart", "history", "sensordata")
+TAKEN = ("time", "qpos", "qvel", "act", "qacc_warmstart", "history")
 DERIVED = ("body_subtreemass", "dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0")
 
 
@@ -72,6 +72,7 @@ class Warp(Stepper):
             self.mjw.step(self.model, self.data)
         for f, rows in self.taken.items():
             rows[:] = getattr(self.data, f).numpy().reshape(rows.shape)
+        self.sensordata = self.data.sensordata.numpy()
 
     def _write_fields(self) -> None:
         for f, rows in self.numbers.items():
