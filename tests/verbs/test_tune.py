@@ -45,7 +45,9 @@ def test_ranges_say_what_they_are():
 def test_a_search_is_the_same_again_and_goes_on_where_it_was_cut(tmp_path):
     """Six trials in two turns; the second turn is asked by what the first scored."""
     pytest.importorskip("optuna", reason="needs the extra tune: pip install 'surefoot[tune]'")
-    verb = Tune("balance", ("lr=1e-4..1e-1:log", "epochs=1..3"), trials=6, steps=64, envs=8, out=tmp_path / "t")
+    verb = Tune(
+        "balance", ("lr=1e-4..1e-1:log", "epochs=1..3"), trials=6, steps=64, envs=8, metric="reward", out=tmp_path / "t"
+    )
     facts = verb.run(unwatched).facts
     assert len(facts["trials"]) == 6 and facts["best"]["score"] == max(t["score"] for t in facts["trials"])
     assert all(1e-4 <= t["settings"]["lr"] <= 1e-1 and t["settings"]["epochs"] in (1, 2, 3) for t in facts["trials"])

@@ -43,6 +43,7 @@ class Warp(Stepper):
             raise SurefootError(
                 f"engine warp: {' '.join(str(error).split())[:300]}; mujoco does not refuse it"
             ) from None
+        self.model.opt.warn_overflow &= ~mujoco_warp.OverflowType.ITERATIONS  # MuJoCo's threads do not tell, either
         self._refuse_options(model)
         bound = {f: batch.bind(f) for f in dict.fromkeys((*GIVEN, *TAKEN)) if self._has(f)}
         self.given = {f: bound[f] for f in GIVEN if f in bound}

@@ -13,16 +13,15 @@ from typing import Any
 from tyro.conf import Positional
 
 from surefoot import tasks
-from surefoot.errors import SurefootError, in_words, unknown
+from surefoot.errors import LearningFailed, SurefootError, in_words, unknown
 from surefoot.learn.cluster.address import On
 from surefoot.learn.cluster.jobs import Job, Jobs
 from surefoot.learn.settings import PPOSettings, tuned
 from surefoot.report import Axis, Column, Plot, Progress, Report, Series, Table, Text, Watch
 from surefoot.verbs.train.train import Train
 
-TOGETHER = (
-    4  # trials that are asked for before any of them is told: the search does not depend on the number of workers
-)
+TOGETHER = 4  # trials asked for before any of them is told: the search does not depend on the number of workers
+WORST = -1e9  # score of a run that could not go on
 
 
 @dataclass(frozen=True)
@@ -152,10 +151,8 @@ def scored(given: tuple[Train, str], watch: Watch) -> float:
     assert verb.out is not None
     try:
         verb.run(watch)
-    except SurefootError as error:
-        if "learning broke down" not in str(error) and "simulations diverged" not in str(error):
-            raise
-        return -1e9
+    except LearningFailed:
+        return WORST
     score = read(verb.out).score(metric)
     if score is None:
         raise SurefootError(f"--metric: {metric}: the run logged no such number; see {verb.out / 'metrics.jsonl'}")
