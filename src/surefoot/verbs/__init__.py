@@ -59,7 +59,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "runs": Verb(
             "List what has been trained: ranked, compared over seeds, cleaned, or shared at an address.",
-            ("", "runs/walk --rank return --top 5 --compare --out runs.html", "runs/walk --clean checkpoints --yes"),
+            ("", "runs/walk --rank return --top 5 --compare --out runs.html"),
         ),
         "play": Verb(
             "Watch a policy in the browser (this computer only), or write a short film.",
