@@ -178,7 +178,6 @@ def overhead(quick: bool) -> Iterator[Row]:
             "walk, 2 workers: env steps for each second of processor time against one process",
             spent,
             "ratio",
-            at_least=0.85,
         )
         yield row(
             "walk, 2 workers: env steps/s against one process", found["here"] / found["there"], "ratio", at_least=0.85
