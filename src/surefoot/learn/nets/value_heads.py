@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import log_softmax, softmax
+from torch.nn.functional import huber_loss, log_softmax, softmax
 
 from surefoot.learn.nets.stacked import StackedLinear
 
@@ -25,10 +25,10 @@ def project(p: Tensor, at: Tensor, low: float, step: float, atoms: int) -> Tenso
     """Mass p (..., k) at places `at` (..., k) -> on the atoms low + i step; what lies beyond their ends is put on these."""
     b = ((at - low) / step).clamp(0, atoms - 1)
     left = b.floor().clamp(max=atoms - 2)
-    right = b - left
+    right, at_left = b - left, left.nan_to_num().long()  # what is not finite stays so in `right`, and learning is undone
     out = torch.zeros(*p.shape[:-1], atoms)
-    out.scatter_add_(-1, left.long(), p * (1 - right))
-    return out.scatter_add_(-1, left.long() + 1, p * right)
+    out.scatter_add_(-1, at_left, p * (1 - right))
+    return out.scatter_add_(-1, at_left + 1, p * right)
 
 
 class ValueHead(nn.Module, ABC):
@@ -61,7 +61,7 @@ class ValueHead(nn.Module, ABC):
 
 
 class Mean(ValueHead):
-    """By least squares, in a unit that the first returns give."""
+    """In a unit that the first returns give: squared error below one unit, its absolute value beyond (Huber)."""
 
     unit: Tensor
 
@@ -80,7 +80,8 @@ class Mean(ValueHead):
         return (reward + discount * self.value(out)) / self.unit
 
     def loss(self, out: Tensor, target: Tensor) -> Tensor:
-        return 0.5 * (out[..., 0] - target).square()
+        value = out[..., 0]
+        return huber_loss(value, target.expand(value.shape), reduction="none")
 
 
 class TwoHot(ValueHead):

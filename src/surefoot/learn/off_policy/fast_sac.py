@@ -2,7 +2,7 @@
 
     u = tanh(mu + sd w),  w ~ N(0, 1);    log pi(u|o) = log N(w) - log sd - log(1 - u^2),  summed over actions
     y_i = R + gamma^k (Z_i(o_k, u') - alpha log pi(u'|o_k))        each critic's own target; none is the minimum of both
-    the actor climbs the critics' mean value - alpha log pi;       alpha holds E[-log pi] at the target entropy
+    the actor climbs the critics' mean value - alpha log pi - c |mu|^2;       alpha holds E[-log pi] at the target entropy
 """
 
 import math
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from surefoot.learn.off_policy.learner import Gradient, OffPolicy
+from surefoot.learn.off_policy.learner import ENDS, Gradient, OffPolicy, size
 from surefoot.learn.off_policy.replay import Sample
 from surefoot.learn.off_policy.settings import FastSACSettings
 
@@ -30,10 +30,6 @@ class FastSAC(OffPolicy):
     settings: FastSACSettings
     heads = 2  # mu and log sd
     actor_facts = ("actor_loss", "entropy", "alpha")
-
-    @property
-    def actor_every(self) -> int:
-        return self.settings.actor_every
 
     def more_modules(self) -> dict[str, nn.Module]:
         self.alpha = Alpha(self.settings.alpha)
@@ -63,14 +59,16 @@ class FastSAC(OffPolicy):
         out = self.critic(b.critic, b.action)
         loss = (head.loss(out, y) * b.weight).sum()
         value = (head.value(out.detach()).mean(0) * b.weight).sum()
-        facts = torch.stack([loss.detach(), value, means.min(), means.max()])
+        facts = torch.stack([loss.detach(), value, *torch.quantile(means, ENDS)])
         return torch.autograd.grad(loss, self.critic_params), facts
 
     def actor_gradient(self, b: Sample, noise: Tensor) -> Gradient:
-        u, log_prob = self.drawn(self.actor(b.actor), noise[1])
+        out = self.actor(b.actor)
+        u, log_prob = self.drawn(out, noise[1])
         value = self.head.value(self.critic(b.critic, u)).mean(0)
         alpha = self.alpha.log.exp().detach()
-        loss = ((alpha * log_prob - value) * b.weight).sum()
+        calm = self.settings.action_penalty * out.chunk(2, 1)[0].square().sum(1)
+        loss = ((alpha * log_prob - value + size(value) * calm) * b.weight).sum()
         entropy = -(log_prob.detach() * b.weight).sum()
         wanted = self.settings.target_entropy * self.actions
         known = self.alpha.log * (entropy - wanted * b.weight.sum())

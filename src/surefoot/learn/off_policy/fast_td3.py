@@ -2,7 +2,7 @@
 
     a = pi(o) + s w,   w ~ N(0, 1),   s ~ U(explore) for each episode: some simulations stray far, some hardly
     y = R + gamma^k min_i Z_i(o_k, pi(o_k) + clip(noise))        the whole distribution of the critic with the lower mean
-    the actor climbs the first critic's mean value, every `actor_every` gradient steps of the critics
+    the actor climbs the first critic's mean value less c |f|^2, pi = tanh(f), every `actor_every` steps of the critics
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from surefoot.blocks import Blocks
 from surefoot.env import Env
 from surefoot.learn.collect import Rollout
 from surefoot.learn.learner import Saved
-from surefoot.learn.off_policy.learner import Gradient, OffPolicy
+from surefoot.learn.off_policy.learner import ENDS, Gradient, OffPolicy, size
 from surefoot.learn.off_policy.replay import Sample
 from surefoot.learn.off_policy.settings import FastTD3Settings
 from surefoot.learn.ranges import Ranges
@@ -31,10 +31,6 @@ class FastTD3(OffPolicy):
     def __init__(self, env: Env | Blocks, settings: FastTD3Settings, seed: int, ranges: Ranges | None = None):
         OffPolicy.__init__(self, env, settings, seed, ranges)
         self.strays = self._drawn_strays()
-
-    @property
-    def actor_every(self) -> int:
-        return self.settings.actor_every
 
     def _drawn_strays(self) -> Tensor:
         """(n, 1) standard deviations of the noise, for episodes that begin now."""
@@ -64,13 +60,14 @@ class FastTD3(OffPolicy):
             means = b.reward + b.discount * value.min(0).values
         out = self.critic(b.critic, b.action)
         loss = (head.loss(out, y) * b.weight).sum()
-        facts = torch.stack([loss.detach(), (head.value(out.detach())[0] * b.weight).sum(), means.min(), means.max()])
+        value = (head.value(out.detach())[0] * b.weight).sum()
+        facts = torch.stack([loss.detach(), value, *torch.quantile(means, ENDS)])
         return torch.autograd.grad(loss, self.critic_params), facts
 
     def actor_gradient(self, b: Sample, noise: Tensor) -> Gradient:
-        u = torch.tanh(self.actor(b.actor))
-        value = self.head.value(self.critic.first(b.critic, u))
-        loss = -(value * b.weight).sum()
+        f = self.actor(b.actor)
+        value = self.head.value(self.critic.first(b.critic, torch.tanh(f)))
+        loss = ((self.settings.action_penalty * f.square().sum(1) - value / size(value)) * b.weight).sum()
         return torch.autograd.grad(loss, self.actor_params), loss.detach()[None]
 
     def save(self) -> Saved:

@@ -38,6 +38,14 @@ Gradient = tuple[Sequence[Tensor | None], Tensor]
 """gradients of some parameters, and what to log; a chunk's share of both"""
 
 
+ENDS = torch.tensor([0.02, 0.98])  # quantiles of targets that count as their range: a few that went astray do not
+
+
+def size(value: Tensor) -> Tensor:
+    """Mean magnitude of values, the unit of what the actor weighs against them."""
+    return value.detach().abs().mean().clamp(min=1e-6)
+
+
 class NormedActivation(nn.Module):
     """Layers whose rows have mean 0 and variance 1 before they are bent: critics that cannot run away."""
 
@@ -148,17 +156,13 @@ class OffPolicy(PolicyLearner):
 
     @abstractmethod
     def critic_gradient(self, b: Sample, noise: Tensor) -> Gradient:
-        """Of the critics; to log: loss, mean value, least and largest target."""
+        """Of the critics; to log: loss, mean value, and the ENDS of targets."""
 
     @abstractmethod
     def actor_gradient(self, b: Sample, noise: Tensor) -> Gradient:
         """Of the actor; to log: `actor_facts`."""
 
     actor_facts: tuple[str, ...] = ("actor_loss",)
-
-    @property
-    @abstractmethod
-    def actor_every(self) -> int: ...
 
     # the loop's iteration
 
@@ -203,16 +207,16 @@ class OffPolicy(PolicyLearner):
         """Gradient steps. If nets are not finite after them, undone and the step size halved; three in a row stop the run."""
         s = self.settings
         if not self.critic_optimiser.state and not self.rejected:
-            returns = self.replay.returns(s.gamma)
-            self.head.begin(float(returns.min()), float(returns.max()))
+            self.head.begin(*np.quantile(self.replay.returns(s.gamma).numpy(), ENDS.numpy()).tolist())
         before = {k: v.clone() for k, v in self.state_dict().items()}
         rng = torch.Generator().manual_seed(key(self.seed, "replay", self.iteration) >> 1)
         self._pace()
         critic, actor = [], []
+        acts = (self.iteration + 1) * self.batch >= s.actor_after
         for k in range(s.updates):
             parts = self._drawn(rng)
             critic.append(self._step(self.critic_gradient, parts, self.critic_params, self.critic_optimiser))
-            if (self.iteration * s.updates + k) % self.actor_every == 0:
+            if acts and (self.iteration * s.updates + k) % s.actor_every == 0:
                 actor.append(self._step(self.actor_gradient, parts, self.actor_params, self.actor_optimiser))
             self._follow()
         facts = torch.stack(critic)

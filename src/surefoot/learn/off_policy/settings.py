@@ -40,9 +40,16 @@ class OffPolicySettings(Batched):
     """learning rate of AdamW; falls to a tenth"""
     weight_decay: float = 0.001
     """of AdamW"""
+    actor_after: int = 20_000
+    """env steps before the first gradient step of the actor: critics that know little lead it astray"""
+    actor_every: int = 2
+    """gradient steps of the critics for one of the actor"""
+    action_penalty: float = 0.03
+    """weight, against the mean size of the values, of the actor's squared outputs before tanh: without it an actor that
+    follows critics which know little ends where tanh is flat"""
     value: Literal["c51", "two_hot", "mean"] = "c51"
     """what the critics learn of the return: its distribution on atoms whose range is found by itself, or its mean, by
-    cross-entropy on symlog atoms (two_hot) or by least squares (mean, the quickest on a CPU)"""
+    cross-entropy on symlog atoms (two_hot) or by its error (mean, the quickest on a CPU)"""
     atoms: int = 51
     """atoms of a distribution"""
     hidden: Hidden = (128, 128)
@@ -60,8 +67,8 @@ class OffPolicySettings(Batched):
 
     def check_shared(self) -> None:
         where = f"{self.learner}."
-        counts = ("envs", "steps", "horizon", "updates", "samples", "replay", "n_step", "atoms", "learner_threads")
-        self.check(counts, ("warm_up", "gamma", "tau", "lr", "weight_decay"), where)
+        counts = ("envs", "steps", "horizon", "updates", "samples", "replay", "n_step", "actor_every", "atoms", "learner_threads")
+        self.check(counts, ("warm_up", "actor_after", "gamma", "tau", "lr", "weight_decay", "action_penalty"), where)
         for name, least, most in (("gamma", 0, 1), ("tau", 0, 1), ("samples", 1, MOST_SAMPLES), ("atoms", 2, MOST_ATOMS)):
             if not least <= getattr(self, name) <= most:
                 raise SurefootError(f"{where}{name}: expected {least} to {most}, found {getattr(self, name):g}")
@@ -81,8 +88,6 @@ class FastTD3Settings(OffPolicySettings):
 
     learner: ClassVar[str] = "fasttd3"
 
-    actor_every: int = 2
-    """gradient steps of the critics for one of the actor"""
     explore: tuple[float, float] = (0.05, 0.4)
     """standard deviation of what is added to actions, as a share of their limit: drawn between these for each episode"""
     target_noise: float = 0.2
@@ -92,7 +97,7 @@ class FastTD3Settings(OffPolicySettings):
 
     def __post_init__(self) -> None:
         self.check_shared()
-        self.check(("actor_every",), ("target_noise", "target_clip"), "fasttd3.")
+        self.check((), ("target_noise", "target_clip"), "fasttd3.")
         if not 0 <= self.explore[0] <= self.explore[1] < float("inf"):
             raise SurefootError(f"fasttd3.explore: expected 0 <= least <= largest, found {self.explore}")
 
@@ -103,8 +108,6 @@ class FastSACSettings(OffPolicySettings):
 
     learner: ClassVar[str] = "fastsac"
 
-    actor_every: int = 2
-    """gradient steps of the critics for one of the actor"""
     alpha: float = 0.01
     """weight of the entropy at the start; it is then learned"""
     target_entropy: float = -0.5
@@ -114,7 +117,7 @@ class FastSACSettings(OffPolicySettings):
 
     def __post_init__(self) -> None:
         self.check_shared()
-        self.check(("actor_every",), ("alpha",), "fastsac.")
+        self.check((), ("alpha",), "fastsac.")
         if self.alpha == 0:
             raise SurefootError("fastsac.alpha: expected more than 0")
         if not -20 <= self.log_sd[0] < self.log_sd[1] <= 2:
