@@ -61,7 +61,7 @@ class Race:
 
 RACES = {
     "hover": Race("hover", True, 3, 16_384, 1_500_000),
-    "arm": Race("arm", False, 3, 8_192, 800_000, 0.9),
+    "arm": Race("arm", True, 3, 4_096, 800_000),
     "walk": Race("walk", False, 1, 245_760, 12_000_000, episodes=128),
 }
 
@@ -121,7 +121,9 @@ def cases(race: Race, names: list[str], keep: Path) -> Iterator[Found]:
             if not path.exists():
                 files.write_json(path, asdict(run(race, name, seed)))
             found = Found(**files.read_json(path))
-            said(f"{race.task} {name} seed {seed}: {'reached' if found.reached else 'given up'} at {found.steps} steps, {found.wall:.1f} s, {found.cpu:.1f} CPU s")
+            said(
+                f"{race.task} {name} seed {seed}: {'reached' if found.reached else 'given up'} at {found.steps} steps, {found.wall:.1f} s, {found.cpu:.1f} CPU s"
+            )
             yield found  # fmt: skip
 
 
@@ -132,9 +134,7 @@ def rows(race: Race, found: list[Found]) -> Iterator[Row]:
     for name, each in by.items():
         missed = sum(not f.reached for f in each)
         note = f"{missed} of {len(each)} seeds did not get there" if missed else ""
-        what = {
-            k: [getattr(f, k) if f.reached else np.inf for f in each] for k in ("steps", "wall", "cpu")
-        }
+        what = {k: [getattr(f, k) if f.reached else np.inf for f in each] for k in ("steps", "wall", "cpu")}
         middle[name] = {k: float(np.median(v)) for k, v in what.items()}
         yield row(f"{race.task}, {name}: experience", what["steps"], "env steps", note=note)
         yield row(f"{race.task}, {name}: wall time", what["wall"], "s")
@@ -142,13 +142,20 @@ def rows(race: Race, found: list[Found]) -> Iterator[Row]:
         yield row(f"{race.task}, {name}: success in other episodes", [f.again for f in each], "of episodes")
     for name in by:
         if name != "ppo" and "ppo" in by and np.isfinite(middle[name]["steps"]) and np.isfinite(middle["ppo"]["steps"]):
-            yield row(f"{race.task}: {name}'s env steps / PPO's", middle[name]["steps"] / middle["ppo"]["steps"], "ratio", at_most=0.5)
+            yield row(
+                f"{race.task}: {name}'s env steps / PPO's",
+                middle[name]["steps"] / middle["ppo"]["steps"],
+                "ratio",
+                at_most=0.5,
+            )
             yield row(f"{race.task}: {name}'s CPU time / PPO's", middle[name]["cpu"] / middle["ppo"]["cpu"], "ratio", at_most=1.0)  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.learners", description=__doc__)
-    parser.add_argument("--only", choices=list(RACES), action="append", help="this task (may be repeated); walk takes hours")
+    parser.add_argument(
+        "--only", choices=list(RACES), action="append", help="this task (may be repeated); walk takes hours"
+    )
     parser.add_argument("--learner", choices=list(LEARNERS), action="append", help="this learner (may be repeated)")
     parser.add_argument("--seeds", type=int, help="how many, in place of the task's own number")
     parser.add_argument("--quick", action="store_true", help="a smoke run: its numbers mean nothing")

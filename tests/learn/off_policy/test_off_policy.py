@@ -70,7 +70,9 @@ def sample(lea, n=3):
     obs = {k: torch.ones(n, g[k].dim) for k in ("actor", "critic")}
     reward, discount = torch.arange(1.0, n + 1), torch.tensor([0.5, 0.0, 0.5])
     u = torch.zeros(n, lea.actions)
-    return Sample(obs["actor"], obs["critic"], u, obs["actor"], obs["critic"], reward, discount, torch.tensor([0.5, 0.5, 0.0]))
+    return Sample(
+        obs["actor"], obs["critic"], u, obs["actor"], obs["critic"], reward, discount, torch.tensor([0.5, 0.5, 0.0])
+    )
 
 
 def say(critics, values):
@@ -199,7 +201,9 @@ def test_the_range_of_returns_is_found():
 
 @both
 def test_choices_and_what_only_ppo_can_do_are_refused(name):
-    with pytest.raises(SurefootError, match=f"learner: {name}: balance-discrete chooses among few actions.*--learner ppo"):
+    with pytest.raises(
+        SurefootError, match=f"learner: {name}: balance-discrete chooses among few actions.*--learner ppo"
+    ):
         learner(name, "balance-discrete")
     belief = tasks.resolve("balance").belief
     with pytest.raises(SurefootError, match=f"base: only with --learner ppo, found {name}"):

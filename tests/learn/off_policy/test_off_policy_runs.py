@@ -160,7 +160,10 @@ def test_the_verbs_take_a_run_of_another_learner(tmp_path, capsys):
     assert main(["export", out, "--out", str(tmp_path / "p.onnx")]) == 0
     assert "error" not in capsys.readouterr().err
     for words, said in (
-        (["--learner", "fastsac", "--steps", "10"], "--steps: only with --learner ppo, found fastsac; give --fastsac.steps"),
+        (
+            ["--learner", "fastsac", "--steps", "10"],
+            "--steps: only with --learner ppo, found fastsac; give --fastsac.steps",
+        ),
         (["--learner", "fastsac", "--adapt", "rma"], "--adapt: only with --learner ppo, found fastsac"),
         (["--fasttd3.tau", "0.3"], "--fasttd3.*: only with --learner fasttd3"),
     ):

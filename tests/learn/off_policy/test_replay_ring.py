@@ -37,7 +37,9 @@ def all_of(replay, n_step):
         s = replay.at(at, replay.first[:1], n_step, GAMMA)
         if s.weight[0]:
             assert s.critic[0, 0] == 10 * s.actor[0, 0] or s.actor[0, 0] >= 100
-            found.append(tuple(float(x[0]) for x in (s.actor[:, 0], s.action[:, 0], s.reward, s.discount, s.next_actor[:, 0])))
+            found.append(
+                tuple(float(x[0]) for x in (s.actor[:, 0], s.action[:, 0], s.reward, s.discount, s.next_actor[:, 0]))
+            )
     return found  # fmt: skip
 
 
@@ -117,7 +119,12 @@ def test_what_is_no_replay_is_refused():
     replay = Replay(3, 16, [1, 1, 1])
     replay.add(rollout(0, [1, 2], n=3))
     good = replay.save()
-    for k, bad in (("head", good["head"] + 16), ("count", good["count"][:2]), ("table", good["table"][:2]), ("kind", good["kind"].astype(float))):
+    for k, bad in (
+        ("head", good["head"] + 16),
+        ("count", good["count"][:2]),
+        ("table", good["table"][:2]),
+        ("kind", good["kind"].astype(float)),
+    ):
         with pytest.raises(ValueError, match=f"replay: {k}"):
             Replay(3, 16, [1, 1, 1]).load({**good, k: bad})  # fmt: skip
     with pytest.raises(SurefootError, match=r"replay: .* GB, expected at most 2 GB: \d+ rows"):

@@ -25,7 +25,10 @@ def project(p: Tensor, at: Tensor, low: float, step: float, atoms: int) -> Tenso
     """Mass p (..., k) at places `at` (..., k) -> on the atoms low + i step; what lies beyond their ends is put on these."""
     b = ((at - low) / step).clamp(0, atoms - 1)
     left = b.floor().clamp(max=atoms - 2)
-    right, at_left = b - left, left.nan_to_num().long()  # what is not finite stays so in `right`, and learning is undone
+    right, at_left = (
+        b - left,
+        left.nan_to_num().long(),
+    )  # what is not finite stays so in `right`, and learning is undone
     out = torch.zeros(*p.shape[:-1], atoms)
     out.scatter_add_(-1, at_left, p * (1 - right))
     return out.scatter_add_(-1, at_left + 1, p * right)

@@ -1,8 +1,8 @@
 """FastSAC: soft actor-critic on many simulations at once.
 
-    u = tanh(mu + sd w),  w ~ N(0, 1);    log pi(u|o) = log N(w) - log sd - log(1 - u^2),  summed over actions
-    y_i = R + gamma^k (Z_i(o_k, u') - alpha log pi(u'|o_k))        each critic's own target; none is the minimum of both
-    the actor climbs the critics' mean value - alpha log pi - c |mu|^2;       alpha holds E[-log pi] at the target entropy
+u = tanh(mu + sd w),  w ~ N(0, 1);    log pi(u|o) = log N(w) - log sd - log(1 - u^2),  summed over actions
+y_i = R + gamma^k (Z_i(o_k, u') - alpha log pi(u'|o_k))        each critic's own target; none is the minimum of both
+the actor climbs the critics' mean value - alpha log pi - c |mu|^2;       alpha holds E[-log pi] at the target entropy
 """
 
 import math
@@ -67,7 +67,7 @@ class FastSAC(OffPolicy):
         u, log_prob = self.drawn(out, noise[1])
         value = self.head.value(self.critic(b.critic, u)).mean(0)
         alpha = self.alpha.log.exp().detach()
-        calm = self.settings.action_penalty * out.chunk(2, 1)[0].square().sum(1)
+        calm = self.penalty * out.chunk(2, 1)[0].square().sum(1)
         loss = ((alpha * log_prob - value + size(value) * calm) * b.weight).sum()
         entropy = -(log_prob.detach() * b.weight).sum()
         wanted = self.settings.target_entropy * self.actions

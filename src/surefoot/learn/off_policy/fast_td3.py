@@ -1,8 +1,8 @@
 """FastTD3: twin delayed deterministic policy gradients on many simulations at once.
 
-    a = pi(o) + s w,   w ~ N(0, 1),   s ~ U(explore) for each episode: some simulations stray far, some hardly
-    y = R + gamma^k min_i Z_i(o_k, pi(o_k) + clip(noise))        the whole distribution of the critic with the lower mean
-    the actor climbs the first critic's mean value less c |f|^2, pi = tanh(f), every `actor_every` steps of the critics
+a = pi(o) + s w,   w ~ N(0, 1),   s ~ U(explore) for each episode: some simulations stray far, some hardly
+y = R + gamma^k min_i Z_i(o_k, pi(o_k) + clip(noise))        the whole distribution of the critic with the lower mean
+the actor climbs the first critic's mean value less c |f|^2, pi = tanh(f), every `actor_every` steps of the critics
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ class FastTD3(OffPolicy):
     def actor_gradient(self, b: Sample, noise: Tensor) -> Gradient:
         f = self.actor(b.actor)
         value = self.head.value(self.critic.first(b.critic, torch.tanh(f)))
-        loss = ((self.settings.action_penalty * f.square().sum(1) - value / size(value)) * b.weight).sum()
+        loss = ((self.penalty * f.square().sum(1) - value / size(value)) * b.weight).sum()
         return torch.autograd.grad(loss, self.actor_params), loss.detach()[None]
 
     def save(self) -> Saved:

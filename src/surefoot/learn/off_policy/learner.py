@@ -277,6 +277,11 @@ class OffPolicy(PolicyLearner):
             for group in optimiser.param_groups:
                 group["lr"] = self.slower * self.settings.lr * (1 - 0.9 * late)
 
+    @property
+    def penalty(self) -> float:
+        """c of the actor's squared outputs, now."""
+        return self.settings.action_penalty * max(0.0, 1 - 2 * self.iteration / self.iterations)
+
     def _undo(self, before: Mapping[str, Tensor]) -> None:
         self.load_state_dict(before)
         self.slower, self.rejected = self.slower / 2, self.rejected + 1
@@ -305,7 +310,10 @@ class OffPolicy(PolicyLearner):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Nets, normalisers and optimisers by name."""
-        state, named = {f"net.{k}": v for k, v in self.modules.state_dict().items()}, dict(self.modules.named_parameters())
+        state, named = (
+            {f"net.{k}": v for k, v in self.modules.state_dict().items()},
+            dict(self.modules.named_parameters()),
+        )
         return state | adam_state(self.critic_optimiser, named) | adam_state(self.actor_optimiser, named)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

@@ -44,9 +44,9 @@ class OffPolicySettings(Batched):
     """env steps before the first gradient step of the actor: critics that know little lead it astray"""
     actor_every: int = 2
     """gradient steps of the critics for one of the actor"""
-    action_penalty: float = 0.03
-    """weight, against the mean size of the values, of the actor's squared outputs before tanh: without it an actor that
-    follows critics which know little ends where tanh is flat"""
+    action_penalty: float = 0.05
+    """weight, against the mean size of the values, of the actor's squared outputs before tanh, falling to 0 at half of the
+    steps: without it an actor that follows critics which know little ends where tanh is flat"""
     value: Literal["c51", "two_hot", "mean"] = "c51"
     """what the critics learn of the return: its distribution on atoms whose range is found by itself, or its mean, by
     cross-entropy on symlog atoms (two_hot) or by its error (mean, the quickest on a CPU)"""
@@ -67,9 +67,25 @@ class OffPolicySettings(Batched):
 
     def check_shared(self) -> None:
         where = f"{self.learner}."
-        counts = ("envs", "steps", "horizon", "updates", "samples", "replay", "n_step", "actor_every", "atoms", "learner_threads")
+        counts = (
+            "envs",
+            "steps",
+            "horizon",
+            "updates",
+            "samples",
+            "replay",
+            "n_step",
+            "actor_every",
+            "atoms",
+            "learner_threads",
+        )
         self.check(counts, ("warm_up", "actor_after", "gamma", "tau", "lr", "weight_decay", "action_penalty"), where)
-        for name, least, most in (("gamma", 0, 1), ("tau", 0, 1), ("samples", 1, MOST_SAMPLES), ("atoms", 2, MOST_ATOMS)):
+        for name, least, most in (
+            ("gamma", 0, 1),
+            ("tau", 0, 1),
+            ("samples", 1, MOST_SAMPLES),
+            ("atoms", 2, MOST_ATOMS),
+        ):
             if not least <= getattr(self, name) <= most:
                 raise SurefootError(f"{where}{name}: expected {least} to {most}, found {getattr(self, name):g}")
         for name in ("lr", "tau"):
