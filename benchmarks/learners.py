@@ -48,7 +48,7 @@ class Race:
     every: int
     """env steps between evaluations"""
     most: int
-    """env steps, after which it is given up"""
+    """env steps, after which it is given up; or its own settings' steps, where these are fewer"""
     success: float = 0.95
     episodes: int = 200
 
@@ -61,7 +61,7 @@ class Race:
 
 RACES = {
     "hover": Race("hover", True, 3, 16_384, 1_500_000),
-    "arm": Race("arm", True, 3, 4_096, 800_000),
+    "arm": Race("arm", True, 3, 8_192, 400_000, episodes=100),
     "walk": Race("walk", False, 1, 245_760, 12_000_000, episodes=128),
 }
 
@@ -98,10 +98,10 @@ def run(race: Race, name: str, seed: int) -> Found:
     wall, cpu, curve, reached, load = 0.0, 0.0, list[list[float]](), False, measure.machine()["load"]
     began = time.perf_counter(), time.process_time()
     learner, steps = _learner(name, task, belief, seed), 0
-    while steps < race.most and not reached:
+    while steps < race.most and learner.iteration < learner.iterations and not reached:
         if steps:
             began = time.perf_counter(), time.process_time()
-        while learner.iteration * learner.batch < steps + race.every:
+        while learner.iteration * learner.batch < steps + race.every and learner.iteration < learner.iterations:
             learner.iterate()
         steps = learner.iteration * learner.batch
         wall, cpu = wall + time.perf_counter() - began[0], cpu + time.process_time() - began[1]

@@ -37,7 +37,7 @@ from surefoot.learn.nets import (
     unlikely,
 )
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ranges import Ranges, grown
+from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.learn.residual import ResidualActor
 from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup
@@ -139,12 +139,7 @@ class PPO(PolicyLearner):
     ):
         self.chunks = Chunks(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
-        if ranges is not None and env.task.trial > 1:
-            raise SurefootError(
-                "ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)"
-            )
-        if ranges is not None:
-            env.belief = ranges.belief
+        begun(ranges, env)
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
         self.rejected = 0
         self._build()

@@ -30,7 +30,7 @@ from surefoot.learn.nets.stacked import StackedLinear, stacked_mlp
 from surefoot.learn.nets.value_heads import value_head
 from surefoot.learn.off_policy.replay import Replay, Sample
 from surefoot.learn.off_policy.settings import OffPolicySettings
-from surefoot.learn.ranges import Ranges, grown
+from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.rng import key
 from surefoot.task import Mirror
 
@@ -101,8 +101,7 @@ class OffPolicy(PolicyLearner):
             raise SurefootError(f"learner: {settings.learner}: {task.name} {words}")
         self.chunks = Chunks(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges = env, settings, seed, ranges
-        if ranges is not None:
-            env.belief = ranges.belief
+        begun(ranges, env)
         self.iterations, self.batch = settings.iterations, settings.batch
         self.slower, self.rejected = 1.0, 0  # factor of the step size; iterations in a row that were undone
         self.limit, self.actions = task.action.limit, len(task.action.names)
@@ -215,9 +214,10 @@ class OffPolicy(PolicyLearner):
         acts = (self.iteration + 1) * self.batch >= s.actor_after
         for k in range(s.updates):
             parts = self._drawn(rng)
-            critic.append(self._step(self.critic_gradient, parts, self.critic_params, self.critic_optimiser))
+            told = self._step(self.critic_gradient, parts, self.critic_params, self.critic_optimiser)
+            critic.append(torch.stack([*told[:, :2].sum(0), told[:, 2].min(), told[:, 3].max()]))
             if acts and (self.iteration * s.updates + k) % s.actor_every == 0:
-                actor.append(self._step(self.actor_gradient, parts, self.actor_params, self.actor_optimiser))
+                actor.append(self._step(self.actor_gradient, parts, self.actor_params, self.actor_optimiser).sum(0))
             self._follow()
         facts = torch.stack(critic)
         if not all(bool(p.isfinite().all()) for p in (facts, *self.critic_params, *self.actor_params)):
@@ -242,15 +242,12 @@ class OffPolicy(PolicyLearner):
     def _step(
         self, f: Any, parts: Sequence[tuple[Sample, Tensor]], params: Sequence[Tensor], optimiser: torch.optim.Optimizer
     ) -> Tensor:
+        """A gradient step; returns (chunks, facts) what to log."""
         found: list[Gradient] = self.chunks.each(lambda part: f(self._seen(part[0]), part[1]), parts)
         for p, gradient in zip(params, added(gradients for gradients, _ in found)):
             p.grad = gradient
         optimiser.step()
-        facts = torch.stack([told for _, told in found])
-        both = facts.sum(0)
-        if facts.shape[1] == 4:  # of critics: the ends of targets are no sums
-            both[2], both[3] = facts[:, 2].min(), facts[:, 3].max()
-        return both
+        return torch.stack([told for _, told in found])
 
     @torch.no_grad()
     def _seen(self, b: Sample) -> Sample:

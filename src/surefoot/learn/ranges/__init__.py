@@ -79,6 +79,14 @@ class Ranges(ABC):
         return tuple(np.where(self.free, t.at(z), t.low) for z in (low, high))  # type: ignore[return-value]
 
 
+def begun(ranges: Ranges | None, env: Env | Blocks) -> None:
+    """Let an env's belief be the one that ranges begin with."""
+    if ranges is not None and env.task.trial > 1:
+        raise SurefootError("ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)")
+    if ranges is not None:
+        env.belief = ranges.belief
+
+
 def grown(ranges: Ranges | None, env: Env | Blocks, episodes: Sequence[Episodes]) -> dict[str, float]:
     """Let an env's belief follow what the policy can do; returns what to log."""
     if ranges is None:
