@@ -1,6 +1,7 @@
 """Learners against each other: env steps and seconds until a policy is good enough, on several tasks and seeds.
 
-    python -m benchmarks.learners [--only hover|arm|walk] [--learner NAME] [--quick] [--json] [--record] [--keep FOLDER]
+    python -m benchmarks.learners [--only hover|arm|walk] [--learner NAME] [--quick] [--json] [--record]
+        [--seeds N] [--keep FOLDER] [--figure FILE.png]
 
 Every learner has the task's own settings for it. The policy is judged after every part of a run, without exploration, on
 episodes that training never saw; the clock stands still meanwhile. Wall time counts what other programs do to the machine;
@@ -12,7 +13,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,26 @@ def rows(race: Race, found: list[Found]) -> Iterator[Row]:
             yield row(f"{race.task}: {name}'s CPU time / PPO's", middle[name]["cpu"] / middle["ppo"]["cpu"], "ratio", at_most=1.0)  # fmt: skip
 
 
+def figure(found: Sequence[Found], path: Path) -> None:
+    """Success against env steps and against CPU time, a line a seed, to the evaluation at which each run ended."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names, colours = list(dict.fromkeys(f.task for f in found)), {"ppo": "C0", "fasttd3": "C1", "fastsac": "C2"}
+    drawing, panels = plt.subplots(len(names), 2, figsize=(8, 2.6 * len(names)), squeeze=False, sharey=True)
+    for each, (left, right) in zip(names, panels):
+        for f in (f for f in found if f.task == each):
+            steps, _, cpu, success, _ = np.array([[0.0] * 5, *f.curve]).T
+            left.plot(steps / 1e3, 100 * success, color=colours[f.learner], label=f.learner if f.seed == 0 else None)
+            right.plot(cpu, 100 * success, color=colours[f.learner])
+        left.set(xlabel="thousand env steps", ylabel=f"{each}: success, %"), right.set(xlabel="CPU s")
+        left.legend(frameon=False)
+    drawing.tight_layout()
+    drawing.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.learners", description=__doc__)
     parser.add_argument(
@@ -162,11 +183,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print a list of rows in place of the tables")
     parser.add_argument("--record", action="store_true", help="write benchmarks/results/learners.json")
     parser.add_argument("--keep", type=Path, default=Path("runs/learners"), help="folder of the cases that are done")
+    parser.add_argument("--figure", type=Path, help="also draw the curves into this file")
     asked = parser.parse_args()
     if asked.quick and asked.record:
         parser.error("--quick numbers mean nothing: they cannot be recorded")
     keep_freed_memory()
-    everything: list[Row] = []
+    everything, ran = list[Row](), list[Found]()
     for task in asked.only or ["hover", "arm"]:
         race, began = RACES[task], time.perf_counter()
         race = replace(race, seeds=asked.seeds or race.seeds)
@@ -174,6 +196,7 @@ def main() -> None:
             race = replace(race, seeds=1, every=1, most=1, episodes=4)
         keep = asked.keep / "quick" if asked.quick else asked.keep
         found = list(cases(race, asked.learner or list(LEARNERS), keep))
+        ran += found
         each = list(rows(race, found))
         each = [replace(r, goal=None, holds=None) for r in each] if asked.quick else each
         everything += each
@@ -183,6 +206,8 @@ def main() -> None:
             load = float(np.median([f.load for f in found]))
             path = measure.record("learners", task, each, time.perf_counter() - began, load)
             print(f"recorded in {path}", file=sys.stderr)
+    if asked.figure is not None:
+        figure(ran, asked.figure)
     if asked.json:
         print(json.dumps([asdict(r) for r in everything], indent=1, allow_nan=False))
 

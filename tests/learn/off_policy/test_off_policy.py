@@ -119,6 +119,17 @@ def test_the_log_probability_of_a_squashed_action_integrates_to_one():
     assert torch.trapezoid(log_prob.exp(), u).item() == pytest.approx(1.0, abs=2e-3)
 
 
+@both
+def test_the_exported_actor_is_the_average_of_the_last_steps(name):
+    """Over one gradient step: average + tau (actor - average), parameter by parameter."""
+    lea = learner(name, updates=1, tau=0.25)
+    for _ in range(3):
+        before = [p.clone() for p in lea.average.parameters()]
+        lea.iterate()
+    for was, now, actor in zip(before, lea.average.parameters(), lea.actor.parameters()):
+        assert torch.allclose(now, was + 0.25 * (actor - was), atol=1e-6)
+
+
 def test_alpha_rises_where_entropy_is_below_its_target_and_falls_above():
     for wanted, sign in ((5.0, 1), (-5.0, -1)):
         lea = learner("fastsac", target_entropy=wanted, value="mean")
@@ -150,14 +161,14 @@ def test_an_actor_climbs_a_value_that_is_known(name):
 
 @both
 @pytest.mark.parametrize("task", ["balance", "walk"])
-def test_the_exported_policy_is_the_actors_mean_squashed_and_within_its_limit(name, task, tmp_path):
+def test_the_exported_policy_is_the_averaged_mean_squashed_and_within_its_limit(name, task, tmp_path):
     lea = learner(name, task)
     for _ in range(3):
         lea.iterate()
     net = policy_of(lea)
     obs = lea.collector.obs["actor"]
     with torch.no_grad():
-        mean = lea.actor(lea.see_actor(torch.from_numpy(obs)))[:, : lea.actions]
+        mean = lea.average(lea.see_actor(torch.from_numpy(obs)))[:, : lea.actions]
     assert np.allclose(net(obs), lea.limit * np.tanh(mean.numpy()), atol=1e-5)
     assert np.abs(net(1e3 * obs)).max() <= lea.limit
     path = export.save(net, tmp_path)

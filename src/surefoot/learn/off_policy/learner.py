@@ -1,7 +1,7 @@
 """What every off-policy learner shares: acting into a replay, gradient steps on samples of it, and exact resume with it.
 
     y = R + gamma^k Z(o_k, pi(o_k))        R, k: the replay's n-step returns; Z: what the target critics say
-    theta <- theta - lr dL(Z(o, a), y);    target <- target + tau (theta - target)
+    theta <- theta - lr dL(Z(o, a), y);    target <- target + tau (theta - target)        likewise the actor that is exported
 
 Critics may see more than the actor. Failures bootstrap nothing, time-outs the value of their last state. An iteration whose
 nets are not finite is undone and the step size halved.
@@ -121,15 +121,16 @@ class OffPolicy(PolicyLearner):
         self.head = value_head(s.value, s.atoms)
         self.critic = Critics(critic + self.actions, s, self.head.outputs, rng)
         self.target = deepcopy(self.critic).requires_grad_(False)
+        self.average = deepcopy(self.actor).requires_grad_(False)
         self.see_actor = SymmetricNormaliser(actor, self.mirror) if self.mirror else Normaliser(actor)
         self.see_critic = Normaliser(critic)
         more = nn.ModuleDict(self.more_modules())
         self.modules = nn.ModuleDict({
-            "actor": self.actor, "critic": self.critic, "target": self.target, "head": self.head,
-            "see_actor": self.see_actor, "see_critic": self.see_critic, "more": more,
+            "actor": self.actor, "average": self.average, "critic": self.critic, "target": self.target,
+            "head": self.head, "see_actor": self.see_actor, "see_critic": self.see_critic, "more": more,
         })  # fmt: skip
         self.critic_params, own, beside = (list(m.parameters()) for m in (self.critic, self.actor, more))
-        self.actor_params = own + beside
+        self.own, self.actor_params = own, own + beside
         groups = [{"params": own}, *([{"params": beside, "weight_decay": 0.0}] if beside else [])]
         self.critic_optimiser = torch.optim.AdamW(self.critic_params, s.lr, weight_decay=s.weight_decay, fused=True)
         self.actor_optimiser = torch.optim.AdamW(groups, s.lr, weight_decay=s.weight_decay, fused=True)
@@ -260,6 +261,7 @@ class OffPolicy(PolicyLearner):
     @torch.no_grad()
     def _follow(self) -> None:
         torch._foreach_lerp_(list(self.target.parameters()), self.critic_params, self.settings.tau)
+        torch._foreach_lerp_(list(self.average.parameters()), self.own, self.settings.tau)
 
     def _widen(self, low: float, high: float) -> None:
         layer = self.critic.last
@@ -291,9 +293,9 @@ class OffPolicy(PolicyLearner):
     # what was learned, and checkpoints
 
     def policy(self, contract: Contract) -> PolicyNet:
-        """The actor without its noise."""
+        """The actor without its noise, averaged over its last gradient steps: one of them may be a little off."""
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
-        body = deepcopy(self.actor.body)
+        body = deepcopy(self.average.body)
         last = body[-1]
         assert isinstance(last, nn.Linear)
         with torch.no_grad():

@@ -35,7 +35,7 @@ class OffPolicySettings(Batched):
     gamma: float = 0.99
     """discount factor a step"""
     tau: float = 0.05
-    """share by which the target critics follow the critics in a gradient step"""
+    """share by which the target critics follow the critics in a gradient step, and the exported actor the actor"""
     lr: float = 1e-3
     """learning rate of AdamW; falls to a tenth"""
     weight_decay: float = 0.001
