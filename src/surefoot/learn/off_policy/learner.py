@@ -129,9 +129,10 @@ class OffPolicy(PolicyLearner):
             "actor": self.actor, "average": self.average, "critic": self.critic, "target": self.target,
             "head": self.head, "see_actor": self.see_actor, "see_critic": self.see_critic, "more": more,
         })  # fmt: skip
-        self.critic_params, own, beside = (list(m.parameters()) for m in (self.critic, self.actor, more))
+        self.critic_params, own, beside = (list[Tensor](m.parameters()) for m in (self.critic, self.actor, more))
         self.own, self.actor_params = own, own + beside
-        groups = [{"params": own}, *([{"params": beside, "weight_decay": 0.0}] if beside else [])]
+        groups: list[dict[str, Any]] = [{"params": own}]
+        groups += [{"params": beside, "weight_decay": 0.0}] if beside else []
         self.critic_optimiser = torch.optim.AdamW(self.critic_params, s.lr, weight_decay=s.weight_decay, fused=True)
         self.actor_optimiser = torch.optim.AdamW(groups, s.lr, weight_decay=s.weight_decay, fused=True)
 

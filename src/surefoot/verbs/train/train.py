@@ -189,7 +189,7 @@ class Train:
     def _learner(self, task: Task) -> PPOSettings | FastTD3Settings | FastSACSettings:
         """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
         name = task.learner if self.learner == "auto" and not self._needs_ppo(task) else self.learner
-        return {"fasttd3": self.fasttd3, "fastsac": self.fastsac}.get(name, self.settings)
+        return self.fasttd3 if name == "fasttd3" else self.fastsac if name == "fastsac" else self.settings
 
     def _needs_ppo(self, task: Task) -> str:
         """The flag that only goes with PPO; empty where none was given."""
