@@ -42,6 +42,7 @@ from surefoot.verdict import Check, Verdict
 SEED = 1000  # from which the seeds of the gate's episodes are made
 WORST, SEARCHED = 500, 600  # offsets from the first seed to those of the worst decile and of the search
 TENTH = 0.1
+CLEAR = 20  # episodes of the worst decile before its first look: fewer are of too few worlds
 DRAWN = 200  # worlds drawn from the belief, to find the hardest: a tenth of fewer is too few
 LOADS, RUNGS = 9, 4  # loads of a margin that are usually tried, and how many with all episodes that is worth
 ALL = tuple(range(10))  # realities
@@ -67,7 +68,7 @@ class Plan:
     motion: int = 30
     """episodes whose motion is measured"""
     repeats: int = 5
-    """new episodes in each world of the worst decile"""
+    """new episodes in each world of the worst decile, at most"""
     search: tuple[int, int, int] = (60, 40, 100)
     """episodes to find a failure, to learn where failures are, to estimate their rate"""
     threads: int = 0
@@ -193,7 +194,7 @@ class _Gate:
     def _show(self, stage: str, words: str, share: float = 0.0) -> None:
         """Progress of the whole gate, by the episodes that its stages usually take."""
         plan, drawn = self.plan, min(self.plan.episodes, DRAWN)
-        stages = {NOMINAL: BATCH, BELIEF: drawn, checks.WORST_DECILE: round(TENTH * drawn) * plan.repeats}
+        stages = {NOMINAL: BATCH, BELIEF: drawn, checks.WORST_DECILE: round(TENTH * drawn)}
         stages |= {checks.RARE_FAILURES: plan.search[0]}
         stages |= {f"engine {x}": BATCH for x in plan.engines if x != DEFAULT}
         stages |= {f"reality {x}": BATCH for x in plan.realities}
@@ -257,13 +258,19 @@ class _Gate:
         yield self._rare_failures(runs)
 
     def _worst_decile(self, runs: Runs, make: Make) -> Check:
-        plan = self.plan
+        """New episodes in the worlds that looked hardest, one more in each until it is clear."""
+        plan, limit = self.plan, self.limits.worst_decile
         tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
-        self._show(checks.WORST_DECILE, f"the hardest {len(tenth)} worlds again")
-        e = np.repeat(runs.e[tenth], plan.repeats, 0)
-        worst = episodes(self.who.policy, make(len(e), plan.seed + WORST), e)
-        self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
-        return checks.worst_decile(worst, len(tenth), self.limits.worst_decile, self.who.task.params)
+        e, one = runs.e[tenth], make(1, plan.seed + WORST)
+        most = plan.repeats * len(e)
+        test = RateTest(limit, level=(1 + plan.level) / 2, most=most)
+        again = lambda done: episodes(self.who.policy, one.like(len(e), done), e)  # noqa: E731
+        self._show(checks.WORST_DECILE, f"the hardest {len(e)} worlds again")
+        worst = again(0)
+        while len(worst) < most and (len(worst) < CLEAR or test.look(*worst.won) == "undecided"):
+            worst = worst + again(len(worst))
+        self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(e)}
+        return checks.worst_decile(worst, test.look(*worst.won), len(e), limit, plan.level, self.who.task.params)
 
     def _rare_failures(self, drawn: Runs) -> Check:
         who, plan, done = self.who, self.plan, 0

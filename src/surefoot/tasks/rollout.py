@@ -130,7 +130,7 @@ def trials(
         obs = step.obs
         if watch is not None:
             watch(t, env)
-        for j, i in enumerate(step.episodes.ids if step.episodes is not None else ()):
+        for j, i in enumerate(step.episodes.ids - env.first if step.episodes is not None else ()):
             if nth[i] < k and step.episodes is not None:
                 for rows, name in ((returns, "returns"), (success, "success"), (error, "error"), (lengths, "lengths")):
                     rows[nth[i], i] = getattr(step.episodes, name)[j]
