@@ -36,7 +36,7 @@ from surefoot.learn.nets import (
     unlikely,
 )
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ranges import Ranges
+from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.learn.residual import ResidualActor
 from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup
@@ -160,12 +160,7 @@ class PPO(PolicyLearner):
     ):
         self.chunks = Chunks(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
-        if ranges is not None and env.task.trial > 1:
-            raise SurefootError(
-                "ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)"
-            )
-        if ranges is not None:
-            env.belief = ranges.belief
+        begun(ranges, env)
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
         self.rejected = 0
         self._build()
@@ -209,23 +204,13 @@ class PPO(PolicyLearner):
         if self.upon is not None:
             losses["residual"] = self.upon.settings.scale * float(rollout.head.abs().mean())
         self.iteration += 1
-        return losses | summary(rollout.episodes) | self._grow(rollout.episodes) | self.collector.terms | {
+        return losses | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
             "steps": self.iteration * self.settings.batch,
             "reward": float(rollout.reward.mean()) / self.env.world.dt,
             "diverged": self.env.diverged,
             "lr": self.lr,
             "sd": float(self.head.log_sd.detach().exp().mean()) if len(self.head.log_sd) else 0.0,
         }  # fmt: skip
-
-    def _grow(self, episodes: list[Episodes]) -> dict[str, float]:
-        """Let the belief follow what the policy can do."""
-        if self.ranges is None:
-            return {}
-        if episodes:
-            e, success, began = (np.concatenate([getattr(x, k) for x in episodes]) for k in ("e", "success", "began"))
-            self.ranges.tell(e, success, began, self.env.counter)
-            self.env.belief = self.ranges.belief
-        return self.ranges.facts()
 
     @property
     def obs(self) -> Obs:

@@ -24,11 +24,14 @@ from surefoot.learn.learner import Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.off_policy.fast_sac import FastSAC
+from surefoot.learn.off_policy.fast_td3 import FastTD3
+from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, spec_of, start_nets, task_of
-from surefoot.learn.runspec import RANGES, Grows, RunSpec, Settings
+from surefoot.learn.runspec import LEARNERS, RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Watch
 from surefoot.rng import judging
@@ -68,13 +71,23 @@ class Asked(TypedDict, total=False):
     """evaluations while training; the best policy is kept as best.onnx"""
 
 
-def settings_for(task: Reference, changes: dict[str, Any] | None = None) -> PPOSettings:
-    """The task's tuned settings, with changes."""
-    known = PPOSettings.__dataclass_fields__
+def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
+    """The task's tuned settings of a learner (ppo, fasttd3, fastsac, or auto: what the task says), with changes."""
+    found = located(task)[1]
+    kind = learner_kind(found, learner)
     for k in changes or {}:
-        if k not in known:
-            raise unknown("setting", k, known)
-    return replace(tuned(PPOSettings, located(task)[1]), **(changes or {}))
+        if k not in kind.__dataclass_fields__:
+            raise unknown("setting", k, kind.__dataclass_fields__)
+    return replace(tuned(kind, found), **(changes or {}))
+
+
+def learner_kind(task: Task, learner: str) -> type[Any]:
+    """The settings' type of a learner by name."""
+    name = task.learner if learner == "auto" else learner
+    known = {k: kind for k, kind in LEARNERS.items() if kind is not DistillSettings}
+    if name not in known:
+        raise unknown("learner", name, [*known, "auto"], f"task {task.name}")
+    return known[name]
 
 
 def plan(task: Reference, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
@@ -342,13 +355,17 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None
         return Distill(env, s, spec.seed, parents.teacher)
-    assert isinstance(s, PPOSettings)
+    assert s is not None
     if s.symmetric and task.symmetry is not None and task.symmetry.of(task.observations["actor"]) is None:
         run.notes.append(f"{task.name}'s symmetry is not used: not every term of the actor has a mirror image")
+    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
+    if isinstance(s, FastTD3Settings):
+        return FastTD3(env, s, spec.seed, ranges)
+    if isinstance(s, FastSACSettings):
+        return FastSAC(env, s, spec.seed, ranges)
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
-    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
     learner = PPO(env, s, spec.seed, ranges, upon)
     if parents.start is not None and spec.start is not None:
         learner.adopt(parents.start, describe_run(spec.start.run))

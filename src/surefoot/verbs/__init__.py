@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "train": Verb(
             "Train a policy. Ctrl-C saves it and prints how to resume.",
             ("hover --out runs/hover", "walk --steps 5000000 --judge-every 500000 --range friction=0.3..1.2"),
-            "task out steps envs seed belief range settings judge-every adapt resume",
+            "task out learner steps envs seed belief range settings judge-every adapt resume",
         ),
         "tune": Verb(
             "Search settings of training: each trial is a run, and the next is asked by what the others scored.",

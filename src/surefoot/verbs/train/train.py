@@ -13,6 +13,7 @@ from surefoot import files, tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.cluster.address import On
+from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -38,6 +39,8 @@ class Train:
     """resume the run in this folder, bit for bit"""
     allow_changes: bool = False
     """with --resume: go on although the task or its model has changed; the result then has other bits"""
+    learner: Literal["auto", "ppo", "fasttd3", "fastsac"] = "auto"
+    """algorithm; auto: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
     seed: int = 0
     """seed of training"""
     seeds: str = ""
@@ -91,6 +94,8 @@ class Train:
     wandb: str = ""
     """also log to this project of Weights & Biases; needs the extra `wandb`"""
     student: DistillSettings = DistillSettings()
+    fasttd3: FastTD3Settings = FastTD3Settings()
+    fastsac: FastSACSettings = FastSACSettings()
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
@@ -101,7 +106,10 @@ class Train:
         own = Train()
         if tasks.is_reference(task):
             known = tasks.resolve(task)
-            own = Train(settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known))
+            own = Train(
+                settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known),
+                fasttd3=tuned(FastTD3Settings, known), fastsac=tuned(FastSACSettings, known),
+            )  # fmt: skip
         return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
@@ -168,7 +176,7 @@ class Train:
         how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every, "on": on}
         judge = Judging(self.judge_every, self.judge_episodes) if self.judge_every else None
         asked: Any = {"seed": self.seed, "terms": self.terms, "judge": judge}
-        taught = asked | {"settings": self.settings, "obs": obs, "start": start, "base": base}
+        taught = asked | {"settings": self._learner(task), "obs": obs, "start": start, "base": base}
         taught["residual"] = self.residual if base is not None else None
         if self.through:
             stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
@@ -192,6 +200,18 @@ class Train:
         asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
         return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
 
+    def _learner(self, task: Task) -> PPOSettings | FastTD3Settings | FastSACSettings:
+        """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
+        name = task.learner if self.learner == "auto" and not self._needs_ppo(task) else self.learner
+        return self.fasttd3 if name == "fasttd3" else self.fastsac if name == "fastsac" else self.settings
+
+    def _needs_ppo(self, task: Task) -> str:
+        """The flag that only goes with PPO; empty where none was given."""
+        given = {"--adapt": self.adapt != "none", "--start": self.start, "--base": self.base, "--through": self.through}
+        usual = tuned(PPOSettings, task)
+        changed = {f"--{k.replace('_', '-')}": v != getattr(usual, k) for k, v in vars(self.settings).items()}
+        return next((flag for flag, there in (given | changed).items() if there), "")
+
     @property
     def _ranges(self) -> Grows | None:
         return None if self.ranges == "fixed" else getattr(self, self.ranges)
@@ -205,8 +225,11 @@ class Train:
 
     def _notes(self, task: Task) -> Iterator[str]:
         """What is not as it was asked for."""
-        if self.settings.steps != tuned(PPOSettings, task).steps and self.settings.rounding:
-            yield self.settings.rounding
+        own, flag = self._learner(task), self._needs_ppo(task)
+        if self.learner == "auto" and task.learner != "ppo" and flag:
+            yield f"{flag} only goes with PPO: the learner is ppo, not {task.learner}"
+        if own.steps != tuned(type(own), task).steps and own.rounding:
+            yield own.rounding
         lesson = self._lesson(task)
         if self.adapt != "none" and lesson.steps != tuned(DistillSettings, task).steps:
             yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
@@ -240,6 +263,12 @@ class Train:
         yield self.allow_changes, "--allow-changes: only with --resume"
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
+        for name, each in (("fasttd3", self.fasttd3), ("fastsac", self.fastsac)):
+            unused = each != tuned(type(each), task) and self._learner(task) is not each
+            yield unused, f"--{name}.*: only with --learner {name}"
+        flag, asked = self._needs_ppo(task), self.learner not in ("auto", "ppo")
+        instead = f"; give --{self.learner}.{flag[2:]}" if hasattr(self.fasttd3, flag[2:].replace("-", "_")) else ""
+        yield asked and bool(flag), f"{flag}: only with --learner ppo, found {self.learner}{instead}"
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
         yield judged, "--judge-episodes: only with --judge-every"
