@@ -128,13 +128,14 @@ def trials(
 class Trials:
     """The first trial of every env, one control period at a time: for those who look on while it runs."""
 
-    def __init__(self, policy: Policy, env: Env, e: np.ndarray | None = None):
+    def __init__(self, policy: Policy, env: Env, e: np.ndarray | None = None, seed: int | None = None):
+        """Worlds are drawn from the env's belief, or are e; with a seed, the env begins anew from its streams' start."""
         k, n = env.task.trial, env.n
         self.env, self.count, self.periods = env, k, 0
         self.returns, self.success, self.lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
         self.error, self.reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
         self.ended = np.zeros(n, int)  # episodes ended in each env, at most k
-        self.obs, self.drive = env.reset(e=e), Driver(policy, n)
+        self.obs, self.drive = env.reset(seed, e), Driver(policy, n)
         self.e = env.world.state.e.copy()
         self._resting = 0
 

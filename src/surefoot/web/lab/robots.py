@@ -29,6 +29,7 @@ class Robots:
         self.nodes: list[Any] = []
         self.parts: list[tuple[int, np.ndarray, Any]] = []  # body, own colour, handle
         self.arrows: Any = None
+        self.nodes.append(client.scene.add_frame("/robots", show_axes=False))
         x, r = self.poses(scene.q)
         for k, ((body, colour), (vertices, faces)) in enumerate(meshes(scene.model).items()):
             handle = client.scene.add_batched_meshes_simple(
@@ -67,8 +68,8 @@ class Robots:
         reach = max(2.2 * self.poses.extent(scene.q[:1]).min(), 0.4) if self.n == 1 else 0.0
         far = max(0.9 * wide, 2.0 * reach, 0.3)
         camera = self.client.camera
+        camera.position = middle + far * np.array([0.15, -1.0, 0.55])  # which moves where it looks, too
         camera.look_at = middle
-        camera.position = middle + far * np.array([0.15, -1.0, 0.55])
 
     def fits(self, scene: Scene) -> bool:
         return scene.model is self.model and len(scene.q) == self.n
