@@ -9,23 +9,21 @@ there are and the narrower the bands. The hidden truth is drawn from the outer f
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from shlex import quote
 
 import numpy as np
 
 from surefoot import tasks
 from surefoot.gate.sweep import values_over, worlds_over
-from surefoot.lab.controls import Button, Control, Choice, Range, Slider, Toggle
+from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
+from surefoot.lab.counting import BATCH, MOST, Counting, Tally, percent
 from surefoot.lab.jobs import Curves, Job, training
 from surefoot.lab.page import SLICE, Page
-from surefoot.lab.subject import Subject, load
+from surefoot.lab.subject import Subject
 from surefoot.report import Axis, Block, Note, Plot, Rule, Series, Table, Text
 from surefoot.sim.realities import reality
-from surefoot.tasks.rollout import Trials
-from surefoot.verdict import clopper_pearson
 
-POINTS, BATCH, MOST = 11, 8, 96  # values; episodes at each in a batch; and in all
+POINTS = 11  # values
 
 
 @dataclass(frozen=True)
@@ -34,19 +32,6 @@ class Asked:
     range: tuple[float, float]
     truth: float = 3.0
     reveal: bool = False
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Successes of one policy at each value, the last of which is the hidden truth."""
-
-    good: np.ndarray  # (values,) int
-    episodes: int
-
-    def rate(self, at: np.ndarray | slice) -> tuple[float, float, float]:
-        """Success over some values together, with an exact 95 % interval."""
-        k, n = int(self.good[at].sum()), self.episodes * len(self.good[at])
-        return (k / n, *clopper_pearson(k, n)) if n else (float("nan"), 0.0, 1.0)
 
 
 class Width(Page):
@@ -112,58 +97,33 @@ class Width(Page):
         """Forget what was counted: the unknown or the truth is another one."""
         p = self.subject.task.params[self.asked.over]
         self.values = np.append(values_over(self.subject.task, self.asked.over, POINTS, p.low, p.high), self.truth)
-        self.tallies: dict[str, Tally] = {}
-        self.trials: Trials | None = None
-        self.label, self.fresh = "", True
-        self.files: dict[str, float] = {}
+        self.counting = Counting(self.subject, self._worlds, len(self.values))
+        self.fresh = True
+
+    def _worlds(self, seed: int) -> np.ndarray:
+        others = tasks.nominal(self.subject.task)
+        return worlds_over(self.subject.task, self.asked.over, self.values, others, BATCH, seed)
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        return self.counting.tallies
 
     def work(self) -> bool:
         until = time.monotonic() + SLICE
         self._look()
-        while time.monotonic() < until and self.step():
-            pass
+        while time.monotonic() < until and (ended := self.counting.step()) is not None:
+            self.fresh = self.fresh or ended
         fresh, self.fresh = self.fresh, False
         return fresh
 
     def _look(self) -> None:
-        """What a training wrote; a policy that it wrote anew is counted anew."""
+        """What a training has written."""
         if self.job is not None:
             if self.curves is None and self.job.out is not None and (self.job.out / "run.json").exists():
                 self.curves = Curves(self.job.out)
             if self.curves is not None and self.curves.fresh():
                 self.fresh = True
-        for label, path in self.subject.policies().items():
-            changed = _changed(path)
-            if self.files.setdefault(label, changed) != changed:
-                self.files[label] = changed
-                self.tallies.pop(label, None)
-                if self.label == label:
-                    self.trials = None
-
-    def step(self) -> bool:
-        """One control period of the batch under way, or the next batch; False where there is nothing left to count."""
-        if self.trials is None:
-            paths = self.subject.policies()
-            left = {k: self.tallies[k].episodes if k in self.tallies else 0 for k in paths}
-            self.label = min(left, key=lambda k: left[k], default="")
-            if not self.label or left[self.label] >= MOST:
-                return False
-            self._next(paths[self.label], left[self.label] // BATCH)
-        assert self.trials is not None
-        self.trials.step()
-        if self.trials.over:
-            good = self.trials.success[-1].reshape(len(self.values), BATCH).sum(1)
-            old = self.tallies.get(self.label, Tally(np.zeros(len(self.values), int), 0))
-            self.tallies[self.label] = Tally(old.good + good, old.episodes + BATCH)
-            self.trials, self.fresh = None, True
-        return True
-
-    def _next(self, path: Path, b: int) -> None:
-        """Batch b of a policy."""
-        policy, seed = load(path), self.subject.seed + b
-        others = tasks.nominal(self.subject.task)
-        e = worlds_over(self.subject.task, self.asked.over, self.values, others, BATCH, seed)
-        self.trials = Trials(policy, tasks.env(self.subject.own(policy), len(e), others, seed, threads=1), e)
+        self.counting.look()
 
     def blocks(self) -> Sequence[Block]:
         out: list[Block] = []
@@ -193,9 +153,8 @@ class Width(Page):
         """Each policy over the range, and at the hidden truth."""
         low, high = self.asked.range
         inside = np.append((self.values[:-1] >= low) & (self.values[:-1] <= high), False)
-        cell = lambda r: f"{100 * r[0]:.1f} % ({100 * r[1]:.1f} - {100 * r[2]:.1f})"  # noqa: E731
         rows = [
-            [label, cell(t.rate(inside)) if inside.any() else "-", cell(t.rate(slice(-1, None))), t.episodes]
+            [label, percent(t.rate(inside)) if inside.any() else "-", percent(t.rate(slice(-1, None))), t.episodes]
             for label, t in self.tallies.items()
         ]
         at = f"at the truth, {self.truth:.4g}" if self.asked.reveal else "at the hidden truth"
@@ -211,8 +170,3 @@ class Width(Page):
         if self.job is not None:
             self.job.close()
 
-
-def _changed(path: Path) -> float:
-    """When a policy's file was written; 0 of one that ships."""
-    file = path / "policy.onnx" if path.suffix != ".onnx" else path
-    return file.stat().st_mtime if file.exists() else 0.0
