@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from surefoot.belief import point
 from surefoot.lab.actuator import Actuator, motor_of, torques
 from surefoot.lab.subject import Subject
 from surefoot.log import Log
+from surefoot.params import Params
 from surefoot.real2sim.actuator import fit
 from surefoot.real2sim.actuator.dataset import Settings
 from surefoot.real2sim.actuator.fake_motor import model, recorded
-from surefoot.belief import point
-from surefoot.params import Params
 from surefoot.report import Note, Plot, Table
 from surefoot.sim.learned import save
 

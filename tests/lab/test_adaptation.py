@@ -15,7 +15,18 @@ from surefoot.report import Note, Plot, Text
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A student that was trained briefly."""
     folder = tmp_path_factory.mktemp("lab")
-    small = ["--steps", "16384", "--student.steps", "16384", "--student.envs", "64", "--student.history", "12", "--threads", "1"]
+    small = [
+        "--steps",
+        "16384",
+        "--student.steps",
+        "16384",
+        "--student.envs",
+        "64",
+        "--student.history",
+        "12",
+        "--threads",
+        "1",
+    ]
     out = str(folder / "balance" / "adaptive")
     assert main(["train", "balance", "--adapt", "rma", "--out", out, *small, "--json"]) == 0
     return folder

@@ -55,7 +55,9 @@ def test_a_smaller_first_error_takes_longer_by_the_logarithm(page: Drift) -> Non
 def test_the_distance_of_orientations_is_their_angle() -> None:
     import mujoco
 
-    model = mujoco.MjModel.from_xml_string('<mujoco><worldbody><body><freejoint/><geom size=".1"/></body></worldbody></mujoco>')
+    model = mujoco.MjModel.from_xml_string(
+        '<mujoco><worldbody><body><freejoint/><geom size=".1"/></body></worldbody></mujoco>'
+    )
     a, b = np.array([[[0, 0, 0, 1, 0, 0, 0.0]]]), np.array([[[0, 3, 4, np.cos(0.05), 0, 0, np.sin(0.05)]]])
     assert distance(model, b, a) == pytest.approx(np.hypot(5, 0.1))
 

@@ -33,7 +33,11 @@ def test_a_policy_that_is_at_hand_is_deployed_without_training_and_counted_on_th
     tally = page.tallies[page.key_now]
     task, e = tasks.resolve("balance"), reality(page.subject.belief, 3)
     known = sum(
-        int(evaluate(bundle.load("balance"), tasks.env(task, ROBOTS, point(task.params, e), 1 + b, threads=1)).success.sum())
+        int(
+            evaluate(
+                bundle.load("balance"), tasks.env(task, ROBOTS, point(task.params, e), 1 + b, threads=1)
+            ).success.sum()
+        )
         for b in range(MOST // ROBOTS)
     )
     assert (int(tally.good[0]), tally.episodes) == (known, MOST)

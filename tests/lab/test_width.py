@@ -10,9 +10,9 @@ import pytest
 from surefoot import tasks
 from surefoot.deploy import bundle
 from surefoot.gate.sweep import sweep
+from surefoot.lab.counting import BATCH
 from surefoot.lab.jobs import Curves, Job
 from surefoot.lab.subject import Subject
-from surefoot.lab.counting import BATCH
 from surefoot.lab.width import POINTS, Width
 from surefoot.report import Plot, Table
 from surefoot.sim.realities import OUTER
@@ -49,7 +49,10 @@ def test_bands_are_exact_intervals_and_the_range_pools_the_points_inside_it(coun
     inside = (counted.values[:-1] >= 0.03) & (counted.values[:-1] <= 0.15)
     k, n = int(tally.good[:-1][inside].sum()), int(inside.sum()) * tally.episodes
     table = next(b for b in counted.blocks() if isinstance(b, Table))
-    assert table.rows[0][1] == f"{100 * k / n:.1f} % ({100 * clopper_pearson(k, n)[0]:.1f} - {100 * clopper_pearson(k, n)[1]:.1f})"
+    assert (
+        table.rows[0][1]
+        == f"{100 * k / n:.1f} % ({100 * clopper_pearson(k, n)[0]:.1f} - {100 * clopper_pearson(k, n)[1]:.1f})"
+    )
 
 
 def test_the_truth_lies_in_the_outer_fifths_and_is_shown_only_when_revealed(counted: Width) -> None:
@@ -59,7 +62,9 @@ def test_the_truth_lies_in_the_outer_fifths_and_is_shown_only_when_revealed(coun
         assert (1 - OUTER) * high <= counted.truth <= high
     counted.asked = counted.asked.__class__(**vars(counted.asked) | {"truth": 3.0})
     hidden = [b for b in counted.blocks() if isinstance(b, Plot)][0]
-    assert all(s.name != "the hidden truth" for s in hidden.series) and f"{counted.truth:.4g}" not in str(counted.blocks())
+    assert all(s.name != "the hidden truth" for s in hidden.series) and f"{counted.truth:.4g}" not in str(
+        counted.blocks()
+    )
     counted.set("reveal", True)
     shown = [b for b in counted.blocks() if isinstance(b, Plot)][0]
     assert shown.series[-1].x == (counted.truth, counted.truth)

@@ -44,7 +44,9 @@ def test_nobody_drives_and_every_pole_falls_which_is_shown_in_red_where_it_fell(
     assert page.counts == (0, 16, 0)
     colours = page.scene().colours
     assert colours is not None
-    assert colours[3].tolist() == list(YELLOW) and (np.delete(colours, 3, 0) == RED).all() and tuple(colours[0]) != GREEN
+    assert (
+        colours[3].tolist() == list(YELLOW) and (np.delete(colours, 3, 0) == RED).all() and tuple(colours[0]) != GREEN
+    )
     fell = np.abs(page.scene().q[:, 1])
     assert ((fell > 0.1) & (fell <= np.radians(12))).all()  # the last moment before 12 degrees, not the next start
 

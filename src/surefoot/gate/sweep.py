@@ -62,9 +62,7 @@ def sweep(
     }  # fmt: skip
 
 
-def worlds_over(
-    task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int
-) -> np.ndarray:
+def worlds_over(task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int) -> np.ndarray:
     """(values x episodes, ne): all episodes of the first value first; the same others at every value."""
     e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
     e[:, task.params.index(name)] = np.repeat(values, episodes)

@@ -205,4 +205,3 @@ class Actuator(Page):
     def close(self) -> None:
         if self.job is not None:
             self.job.close()
-

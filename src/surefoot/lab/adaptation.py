@@ -75,7 +75,9 @@ class Reader:
 
 class Adaptation(Page):
     key, title = "adaptation", "Teacher and student"
-    about = "A student infers its robot's e from what it has felt. Draw a new robot, or change it in mid-flight, and watch."
+    about = (
+        "A student infers its robot's e from what it has felt. Draw a new robot, or change it in mid-flight, and watch."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)
@@ -233,16 +235,27 @@ class Adaptation(Page):
         if self.asked.reveal:
             series.append(Series.of("truth", t, e, style="step", tone="bad"))
         rules = tuple(Rule(at, "x", "changed") for at in self.changed if at >= t[0])
-        low, high = (float(b[self.subject.task.params.index(p.name)]) for b in (self.subject.belief.low, self.subject.belief.high))
+        low, high = (
+            float(b[self.subject.task.params.index(p.name)])
+            for b in (self.subject.belief.low, self.subject.belief.high)
+        )
         margin = 0.3 * (high - low)
-        return Plot(f"{p.name}, inferred", tuple(series), Axis("time", "s"), Axis(p.name, p.unit, low=low - margin, high=high + margin), rules)
+        return Plot(
+            f"{p.name}, inferred",
+            tuple(series),
+            Axis("time", "s"),
+            Axis(p.name, p.unit, low=low - margin, high=high + margin),
+            rules,
+        )
 
     def _table(self) -> Table:
         """How much of each unknown the latent tells at all."""
         assert self.reader is not None
         rows = [[name, f"{max(r, -1.0):.2f}"] for name, r in zip(self.reader.names, self.reader.r2)]
         strong = [self.reader.names.index(self.asked.unknown)]
-        return Table.of(["unknown", "R2 on unseen robots"], rows, f"What the latent tells ({EPISODES // 2} robots)", strong)
+        return Table.of(
+            ["unknown", "R2 on unseen robots"], rows, f"What the latent tells ({EPISODES // 2} robots)", strong
+        )
 
     def scene(self) -> Scene | None:
         if self.policy is None:

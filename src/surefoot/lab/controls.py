@@ -1,7 +1,7 @@
 """What a page lets a person set. A control has a value; whatever a browser or an address sends is checked here.
 
-    accept(value) -> the value as the page may use it, or None where it is none of this control
-    text(value) <-> read(text)     in an address: /width&over=mass&range=0.8,1.2
+accept(value) -> the value as the page may use it, or None where it is none of this control
+text(value) <-> read(text)     in an address: /width&over=mass&range=0.8,1.2
 """
 
 import math

@@ -69,7 +69,9 @@ class Found:
 
 class Drift(Page):
     key, title = "drift", "Drift"
-    about = "Record a policy's actions and play them again. Errors do not add, they multiply: without feedback robots fall."
+    about = (
+        "Record a policy's actions and play them again. Errors do not add, they multiply: without feedback robots fall."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)
@@ -164,7 +166,9 @@ class Drift(Page):
             for case in CASES[::-1]
         ]  # fmt: skip
         now = Rule(min(self.t, SECONDS), "x", "now")
-        return Plot(f"Plan and outcome: {self.asked.joint}", tuple(series), Axis("time", "s"), Axis("", "rad or m"), (now,))
+        return Plot(
+            f"Plan and outcome: {self.asked.joint}", tuple(series), Axis("time", "s"), Axis("", "rad or m"), (now,)
+        )
 
     def _growth(self) -> Plot:
         t = self.found.dt * np.arange(self.found.q["plan"].shape[1])
@@ -178,7 +182,9 @@ class Drift(Page):
             series.insert(1, Series.of("eps rho^k", t[1:], law[1:], style="dashed", tone="quiet"))
         caption = f"Median and 80 % of {STARTS} starts. The line is where nothing is left of the plan."
         axis = Axis("distance from the plan", "rad or m", "log", low=1e-8, high=10.0)
-        return Plot("Errors multiply", tuple(series), Axis("time", "s"), axis, (Rule(LOST, "y", "left the plan"),), caption)
+        return Plot(
+            "Errors multiply", tuple(series), Axis("time", "s"), axis, (Rule(LOST, "y", "left the plan"),), caption
+        )
 
     def scene(self) -> Scene:
         k = min(int(self.t / self.found.dt), self.found.q["plan"].shape[1] - 1)

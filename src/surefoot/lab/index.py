@@ -10,7 +10,5 @@ from surefoot.lab.pipeline import Pipeline
 from surefoot.lab.width import Width
 from surefoot.lab.worlds import Worlds
 
-PAGES: dict[str, type[Page]] = {
-    p.key: p for p in (Pipeline, Worlds, Width, Drift, Adaptation, Actuator, Map, LiveRun)
-}
+PAGES: dict[str, type[Page]] = {p.key: p for p in (Pipeline, Worlds, Width, Drift, Adaptation, Actuator, Map, LiveRun)}
 FIRST = Worlds.key  # the one that moves at once

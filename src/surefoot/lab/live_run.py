@@ -1,8 +1,8 @@
 """A run: its curves as it learns, its robot under your hands, and what gate and logs say of it.
 
-    curves    rows of metrics.jsonl, a line for each reward term; reading them changes no bit of the training
-    robot     x' = f(x, pi(obs) + a push, e): e follows its sliders at once, the policy is read again when it is saved
-    a push    J(p)^T F at the point p that was clicked, along the camera's ray, for PUSH seconds
+curves    rows of metrics.jsonl, a line for each reward term; reading them changes no bit of the training
+robot     x' = f(x, pi(obs) + a push, e): e follows its sliders at once, the policy is read again when it is saved
+a push    J(p)^T F at the point p that was clicked, along the camera's ray, for PUSH seconds
 """
 
 from collections.abc import Mapping, Sequence
@@ -122,7 +122,9 @@ class LiveRun(Page):
     def moved(self, name: str) -> None:
         if name.startswith("e_") or name == "nominal":
             if name == "nominal":
-                self.asked = replace(self.asked, e=tuple(float(self.subject.task.params[n].nominal) for n in self.names))
+                self.asked = replace(
+                    self.asked, e=tuple(float(self.subject.task.params[n].nominal) for n in self.names)
+                )
             self._turn()
         actions = {"reset": self._reset, "poke": self._poke, "train": self._train, "log": self._replay}
         if name in actions:
@@ -252,8 +254,13 @@ class LiveRun(Page):
     def _last(self) -> Block:
         """What became of the last episodes under your hands."""
         who = "the policy" if self.driven else "nobody: no policy is saved yet"
-        rows = [[f"{n * self.env.world.dt:.2f} s", "succeeded" if good else why] for n, good, why in self.episodes[-3:][::-1]]
-        return Table.of(["lasted", "ended"], rows, f"Driven by {who}; episode second {self.periods * self.env.world.dt:.1f}")
+        rows = [
+            [f"{n * self.env.world.dt:.2f} s", "succeeded" if good else why]
+            for n, good, why in self.episodes[-3:][::-1]
+        ]
+        return Table.of(
+            ["lasted", "ended"], rows, f"Driven by {who}; episode second {self.periods * self.env.world.dt:.1f}"
+        )
 
     def _replay(self) -> None:
         """The log that is chosen, over the model's replay of its controls under the e of the sliders."""
@@ -261,7 +268,9 @@ class LiveRun(Page):
         if self.asked.log == "none" or self.folder is None:
             return
         try:
-            found = replay(tasks.env(self.subject.task, 1, threads=1).world, Log.read(self.folder / self.asked.log), self.e)
+            found = replay(
+                tasks.env(self.subject.task, 1, threads=1).world, Log.read(self.folder / self.asked.log), self.e
+            )
         except SurefootError as error:
             self.replayed = [Note(str(error), warning=True)]
             return

@@ -120,7 +120,10 @@ class Map(Page):
     def blocks(self) -> Sequence[Block]:
         m = self.chosen
         found = self.figures(m)
-        said = [Text(f"{m.name} (Sim2Real {m.era}): {m.about}"), Text(m.command.replace("TASK", self.subject.reference), "quiet")]
+        said = [
+            Text(f"{m.name} (Sim2Real {m.era}): {m.about}"),
+            Text(m.command.replace("TASK", self.subject.reference), "quiet"),
+        ]
         rows = [[label, percent(t.rate()), t.episodes * HIDDEN] for label, t in found.items()]
         figure: Block = Table.of(["policy", f"success on {HIDDEN} hidden robots", "episodes"], rows)
         if not found:
@@ -133,7 +136,9 @@ class Map(Page):
         for era in ("1.0", "2.0", "3.0", "4.0"):
             some = [m for m in METHODS if m.era == era]
             if some:
-                series.append(Series.of(f"Sim2Real {era}", [m.model for m in some], [m.learning for m in some], style="dots"))
+                series.append(
+                    Series.of(f"Sim2Real {era}", [m.model for m in some], [m.learning for m in some], style="dots")
+                )
         m = self.chosen
         series.append(Series.of(m.name, [m.model], [m.learning], style="points", tone="good"))
         x = Axis("model: nominal, simulated, corrected by data, learned", low=-0.2, high=3.2)

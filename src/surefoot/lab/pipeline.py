@@ -55,7 +55,9 @@ class Asked:
 
 class Pipeline(Page):
     key, title = "pipeline", "The pipeline"
-    about = "Train, deploy to a robot whose e is hidden, and see what survives. Each tool closes the gap in another way."
+    about = (
+        "Train, deploy to a robot whose e is hidden, and see what survives. Each tool closes the gap in another way."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)
@@ -119,7 +121,13 @@ class Pipeline(Page):
             return None
         folder = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}")
         if self.asked.real2sim and not (folder / "identified.json").exists():
-            return ["identify", self.subject.reference, str(folder / "log.npz"), "--save", str(folder / "identified.json")]
+            return [
+                "identify",
+                self.subject.reference,
+                str(folder / "log.npz"),
+                "--save",
+                str(folder / "identified.json"),
+            ]
         flags = ["--belief", str(self._belief())] + (["--adapt", "rma"] if self.asked.adaptation else [])
         return ["train", self.subject.reference, *flags, "--out", str(self.subject.folder(self.label))]
 
@@ -128,7 +136,9 @@ class Pipeline(Page):
         belief = narrowed(self.subject.belief, SHARES[self.asked.randomization])
         if self.asked.real2sim:
             folder = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}")
-            belief = around(belief, self.subject.belief, Belief.read(folder / "identified.json", self.subject.task.params))
+            belief = around(
+                belief, self.subject.belief, Belief.read(folder / "identified.json", self.subject.task.params)
+            )
         path = self.subject.folder("beliefs") / f"{self.label}.json"
         belief.write(path)
         return path
@@ -220,7 +230,9 @@ class Pipeline(Page):
         rows = []
         for (a, robot), t in self.tallies.items():
             on = lambda x: "on" if x else "off"  # noqa: E731
-            rows.append([a.randomization, on(a.adaptation), on(a.real2sim), f"{robot:.0f}", percent(t.rate()), t.episodes])
+            rows.append(
+                [a.randomization, on(a.adaptation), on(a.real2sim), f"{robot:.0f}", percent(t.rate()), t.episodes]
+            )
         head = ["randomization", "adaptation", "real2sim", "robot", "success on it (95 %)", "episodes"]
         now = [i for i, key in enumerate(self.tallies) if key == self.key_now]
         out.append(Table.of(head, rows, "Deployed", now))
@@ -253,7 +265,14 @@ class Pipeline(Page):
             low, high = (None, None) if found is None else (x[i] for x in found.interval(0.95))
             rows.append([q.name, q.nominal, float(self.e[i]), f"{belief.low[i]:.4g} .. {belief.high[i]:.4g}",
                          "yes" if inside else "no", "-" if low is None else f"{low:.4g} .. {high:.4g}"])  # fmt: skip
-        head = ["unknown", Column("model", form=".4g"), Column("this robot", form=".4g"), "trained over", "inside", "identified (95 %)"]
+        head = [
+            "unknown",
+            Column("model", form=".4g"),
+            Column("this robot", form=".4g"),
+            "trained over",
+            "inside",
+            "identified (95 %)",
+        ]
         return [Table.of(head, rows, "What was hidden")]
 
     def scene(self) -> Scene | None:
@@ -292,7 +311,10 @@ def around(belief: Box, whole: Box, found: Belief) -> Box:
     told = high - low < 0.9 * wide
     half = 0.5 * np.maximum(p.y(belief.high) - p.y(belief.low), high - low)
     middle = 0.5 * (low + high)
-    least, most = np.clip(middle - half, p.y(whole.low), p.y(whole.high)), np.clip(middle + half, p.y(whole.low), p.y(whole.high))
+    least, most = (
+        np.clip(middle - half, p.y(whole.low), p.y(whole.high)),
+        np.clip(middle + half, p.y(whole.low), p.y(whole.high)),
+    )
     return Box(p, np.where(told, p.e(least), belief.low), np.where(told, p.e(most), belief.high))
 
 
@@ -311,7 +333,9 @@ def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
     every, dt = max(1, round(HOLD / env.world.dt)), env.world.dt
     for k in range(round(RECORD / dt)):
         shake = SHAKE * stream(subject.seed, "lab record", k // every).uniform(-1, 1, len(task.action.names))
-        action = (np.zeros((1, len(shake))) if drive is None else drive(obs["actor"])) + (0 if task.action.choices else shake)
+        action = (np.zeros((1, len(shake))) if drive is None else drive(obs["actor"])) + (
+            0 if task.action.choices else shake
+        )
         if env.age[0] * dt < SETTLE:
             action = np.zeros_like(action)
         before, now = columns(env.world.state), round(k * dt + len(gaps), 9)
@@ -329,4 +353,3 @@ def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
         data[k] += NOISE[k] * stream(subject.seed, f"lab noise of {k}").standard_normal(data[k].shape)
     time = np.array([row["time"] for row in rows])
     return Log(time, data, {}, {"names": names, "rate": 1 / dt, "gaps": gaps, "robot": "simulated"})
-

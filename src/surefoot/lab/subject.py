@@ -49,7 +49,9 @@ class Subject:
         """The task's own ranges."""
         belief = self.task.belief
         if not isinstance(belief, Box):
-            raise SurefootError(f"task {self.task.name}: the lab expects a belief of ranges, found {type(belief).__name__}")
+            raise SurefootError(
+                f"task {self.task.name}: the lab expects a belief of ranges, found {type(belief).__name__}"
+            )
         return belief
 
     @property
@@ -103,7 +105,9 @@ def flags(task: Task, belief: Box) -> str:
     for name, low, high in zip(belief.params.names, belief.low, belief.high):
         i = belief.params.index(name)
         if not isinstance(own, Box) or (low, high) != (own.low[i], own.high[i]):
-            words += f" --range {name}={float(low)!r}..{float(high)!r}" if low < high else f" --range {name}={float(low)!r}"
+            words += (
+                f" --range {name}={float(low)!r}..{float(high)!r}" if low < high else f" --range {name}={float(low)!r}"
+            )
     return words
 
 
@@ -116,4 +120,3 @@ def load(path: Path) -> OnnxPolicy:
     """A policy, read again only when its file has changed."""
     file = bundle.find(path)
     return _loaded(file, file.stat().st_mtime)
-

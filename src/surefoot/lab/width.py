@@ -91,7 +91,9 @@ class Width(Page):
 
     @property
     def truth(self) -> float:
-        return float(reality(self.subject.belief, int(self.asked.truth))[self.subject.task.params.index(self.asked.over)])
+        return float(
+            reality(self.subject.belief, int(self.asked.truth))[self.subject.task.params.index(self.asked.over)]
+        )
 
     def _begin(self) -> None:
         """Forget what was counted: the unknown or the truth is another one."""
@@ -143,10 +145,11 @@ class Width(Page):
         low, high = self.asked.range
         rules = [Rule(low, "x", "range, from"), Rule(high, "x", "range, to")]
         if self.asked.reveal:
-            rules.append(Rule(self.truth, "x", "the hidden truth"))
             series.append(Series.of("the hidden truth", [self.truth] * 2, [0, 100], tone="bad"))
         axis = Axis(p.name, p.unit, "log" if p.log else "linear", low=p.low if not p.log else None)
-        caption = f"Bands are exact 95 % intervals of {max((t.episodes for t in self.tallies.values()), default=0)} episodes."
+        caption = (
+            f"Bands are exact 95 % intervals of {max((t.episodes for t in self.tallies.values()), default=0)} episodes."
+        )
         return Plot("Success", tuple(series), axis, Axis("success", "%", low=0, high=100), tuple(rules), caption)
 
     def _table(self) -> Table:
@@ -169,4 +172,3 @@ class Width(Page):
     def close(self) -> None:
         if self.job is not None:
             self.job.close()
-

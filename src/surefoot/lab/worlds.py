@@ -156,7 +156,11 @@ class Worlds(Page):
         p, e = self.subject.task.params, self.trials.e
         x, y = (e[:, p.index(k)] for k in (first, second))
         done, success = self.trials.done, self.trials.success[-1]
-        groups = {"succeeded": (done & success, "good"), "failed": (done & ~success, "bad"), "running": (~done, "quiet")}
+        groups = {
+            "succeeded": (done & success, "good"),
+            "failed": (done & ~success, "bad"),
+            "running": (~done, "quiet"),
+        }
         series = [Series.of(k, x[m], y[m], style="dots", tone=tone) for k, (m, tone) in groups.items() if m.any()]
         i = int(self.asked.robot)
         series.append(Series.of(f"robot {i}", x[i : i + 1], y[i : i + 1], style="points"))
@@ -202,4 +206,6 @@ class Worlds(Page):
             return f"surefoot try {quote(self.subject.reference)} --policy zero --episodes {a.robots}"
         run = quote(str(self.subject.policies()[a.policy]))
         seed = "" if a.seed == 1 else f" --seed {a.seed:.0f}"
-        return f"surefoot eval {run}{self.subject.flag} --episodes {a.robots}{flags(self.subject.task, self.belief)}{seed}"
+        return (
+            f"surefoot eval {run}{self.subject.flag} --episodes {a.robots}{flags(self.subject.task, self.belief)}{seed}"
+        )

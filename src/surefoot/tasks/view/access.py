@@ -46,9 +46,7 @@ def loopback(host: str) -> bool:
         return False
 
 
-def refusal(
-    path: str, headers: Any, host: str, token: str, pages: Collection[str] = ()
-) -> tuple[int, str] | None:
+def refusal(path: str, headers: Any, host: str, token: str, pages: Collection[str] = ()) -> tuple[int, str] | None:
     """Why a request is not served, as a status and words; None if it is."""
     sent = [name.lower() for name, _ in headers.raw_items()]
     if len(set(sent)) < len(sent) or "host" not in sent:

@@ -1,6 +1,6 @@
 """n robots of one model on a viser client: a mesh for each body and colour, drawn n times.
 
-    vertex p of a geom g of body b of robot i stands at  x_ib + R_ib (x_g + R_g p) + at_i
+vertex p of a geom g of body b of robot i stands at  x_ib + R_ib (x_g + R_g p) + at_i
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ class Robots:
 
     def __init__(self, client: Any, scene: Scene, clicked: Clicked):
         self.client, self.model, self.n, self.poses = client, scene.model, len(scene.q), Poses(scene.model)
-        self.nodes: list[Any] = []
+        self.nodes: list[Any] = []  # at the root of the scene: with them go those below
         self.parts: list[tuple[int, np.ndarray, Any]] = []  # body, own colour, handle
         self.arrows: Any = None
         self.nodes.append(client.scene.add_frame("/robots", show_axes=False))
@@ -39,7 +39,6 @@ class Robots:
             if body:
                 handle.on_click(lambda e: clicked(e.instance_index, np.array(e.ray_origin), np.array(e.ray_direction)))
             self.parts.append((body, np.array(colour), handle))
-            self.nodes.append(handle)
         self._ground()
         self._camera(scene, x)
         self.tint = None if scene.colours is None else scene.colours.copy()
@@ -63,7 +62,11 @@ class Robots:
     def _camera(self, scene: Scene, x: np.ndarray) -> None:
         """All of them in the picture; of one robot, from the model's first camera or a little to the side."""
         moving = x[:, 1:] if self.model.nbody > 1 else x
-        middle = (moving.mean((0, 1)) + np.append(scene.at.mean(0), 0.0)) if self.n == 1 else np.append(scene.at.mean(0), 0.0)
+        middle = (
+            (moving.mean((0, 1)) + np.append(scene.at.mean(0), 0.0))
+            if self.n == 1
+            else np.append(scene.at.mean(0), 0.0)
+        )
         wide = float(np.ptp(scene.at, axis=0).max(initial=0.0))
         reach = max(2.2 * self.poses.extent(scene.q[:1]).min(), 0.4) if self.n == 1 else 0.0
         far = max(0.9 * wide, 2.0 * reach, 0.3)

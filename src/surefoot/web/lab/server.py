@@ -14,8 +14,6 @@ from surefoot.tasks.view.access import asked_page, loopback
 from surefoot.tasks.view.viewer import serve
 from surefoot.web.lab.session import Session
 
-WIDTH = 480  # pixels of the panel, where there is room for it
-
 
 class Lab:
     """A running lab: its address, and the sessions of those who look at it."""
@@ -27,7 +25,10 @@ class Lab:
         address = f"[{host}]" if ":" in host else host
         self.url = f"http://{address}:{self.server.get_port()}/{self.token}/"
         self.server.gui.main_panel.dock_right()
-        self.server.gui.main_panel.set_width(WIDTH)
+        scene = self.server.scene  # plain light: colours mean something here, and shadows cost a laptop its frames
+        scene.configure_environment_map(None)
+        scene.configure_default_lights(cast_shadow=False)
+        scene.add_light_ambient("/light", intensity=1.2)
         self.server.on_client_connect(self._come)
         self.server.on_client_disconnect(self._gone)
 

@@ -8,7 +8,7 @@ viser's threads put what the browser sends into a queue; the loop alone touches 
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from surefoot.errors import SurefootError
@@ -23,6 +23,7 @@ from surefoot.web.lab.robots import Robots
 FRAME = 1 / 40  # s between two pictures of robots
 WORDS = 0.2  # s between two pictures of plots and tables
 KEYS = "12345678"
+NARROW, WIDE = 480, 820  # pixels of the panel beside robots, and without any
 
 
 class Session:
@@ -31,7 +32,7 @@ class Session:
     def __init__(self, client: Any, subject: Subject, address: str, base: str):
         self.client, self.subject, self.base = client, subject, base
         self.events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-        self.alive, self.pictures = True, 0
+        self.alive, self.pictures, self.heard = True, 0, 0
         self.robots: Robots | None = None
         self.handles: dict[str, Any] = {}
         self.controls: Mapping[str, Control] = {}
@@ -44,7 +45,7 @@ class Session:
             command = gui.add_command(page.title, hotkey=key)
             command.on_trigger(lambda _, k=page.key: self.events.put(("page", k)))
         self.head = gui.add_html("")
-        self.foot, self.body = gui.add_html("", order=1e9), gui.add_html("", order=2e9)
+        self.body, self.foot = gui.add_html("", order=1e9), gui.add_html("", order=2e9)
         self.page = self._opened(address)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -62,29 +63,33 @@ class Session:
 
     def run(self) -> None:
         stale, due = True, 0.0
-        self._rebuild()
+        self._guarded(self._rebuild)
         while self.alive:
             began = time.monotonic()
-            fresh = self._worked()
+            fresh = bool(self._guarded(self._worked))
             stale = stale or fresh
             words = stale and began >= due
             if self.alive and (fresh or words):
-                self._draw(words)
+                self._guarded(lambda words=words: self._draw(words))
             if words:
                 stale, due = False, began + WORDS
             time.sleep(max(0.002, FRAME - (time.monotonic() - began)))
         self.page.close()
 
-    def _worked(self) -> bool:
-        """Whether there is something new to see."""
+    def _guarded(self, part: Callable[[], Any]) -> Any:
+        """What goes wrong on one page is said there, and leaves the others running."""
         try:
-            heard = self._obey()
-            return (not self.failed and self.page.work()) or heard
+            return part()
         except SurefootError as error:
             self.failed = str(error)
-        except Exception as error:  # a defect of one page is shown there, and leaves the others running
+        except Exception as error:
             self.failed = f"a defect of surefoot: {type(error).__name__}: {error}"
         return True
+
+    def _worked(self) -> bool:
+        """Whether there is something new to see."""
+        heard = self._obey()
+        return (not self.failed and self.page.work()) or heard
 
     def _obey(self) -> bool:
         """Hand what was set since last time to the page; of a slider that moved, the last value."""
@@ -96,6 +101,7 @@ class Session:
                 break
             latest[name] = value
         for name, value in latest.items():
+            self.heard += 1
             if name == "page":
                 self._turn(value)
             elif name == "click":
@@ -128,6 +134,7 @@ class Session:
         self.controls = self.page.controls()
         self.handles = {name: self._added(name, c) for name, c in self.controls.items()}
         self.head.content = head(self.page.title, self.page.about)
+        self.client.gui.main_panel.set_width(NARROW if self.page.scene() is not None else WIDE)
         self._draw(words=True)
 
     def _added(self, name: str, control: Control) -> Any:
@@ -159,13 +166,17 @@ class Session:
         return handle
 
     def _synced(self) -> None:
-        """Show the page's own values, where they are not what the browser has."""
+        """Show the values that the page itself has changed."""
         now = self.page.controls()
         if {k: _shape(c) for k, c in now.items()} != {k: _shape(c) for k, c in self.controls.items()}:
             self._rebuild()
             return
-        for name, control in now.items():
-            if not isinstance(control, Button) and self.handles[name].value != control.value:
+        for (
+            name,
+            control,
+        ) in now.items():  # what the browser has sent meanwhile is not overwritten: the page hears it next
+            moved = control.value != self.controls[name].value
+            if moved and not isinstance(control, Button) and self.handles[name].value != control.value:
                 self.handles[name].value = control.value
         self.controls = now
 
