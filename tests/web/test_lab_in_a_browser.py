@@ -135,6 +135,8 @@ def test_every_control_of_every_page_does_what_it_says(visitor: Visitor, key: st
 def operate(visitor: Visitor, name: str) -> None:
     """Use one control as a person would, and wait until the page has heard it."""
     session, tab = visitor.session, visitor.tab
+    tab.wait_for_timeout(400)  # a page redraws its controls five times a second
+    visitor.until(lambda: visitor.element(name).count() == 1, f"{name} to be drawn")
     control, element = session.page.controls()[name], visitor.element(name)
     heard = lambda: name not in session.page.controls() or session.page.controls()[name].value != control.value  # noqa: E731
     if isinstance(control, Button):

@@ -82,8 +82,9 @@ def torques(log: Log, net: ActuatorNet | None) -> Torques:
     ends = [np.array(KP) * (u[:-1] - x.q[rows]) - np.array(KD) * x.v[rows] for rows in (slice(0, -1), slice(1, None))]
     with_net = None if net is None else ideal + net.along(net.features(x.q, x.v, u)[None, :-1])[0]
     keep = slice(1, None)  # before the first period nothing had acted
-    parts = (0.5 * (ends[0] + ends[1]), ideal, 0.5 * (real[:-1] + real[1:]))
-    return Torques(log.time[1:-1], *(a[keep] for a in parts), None if with_net is None else with_net[keep])
+    commanded, measured = 0.5 * (ends[0] + ends[1]), 0.5 * (real[:-1] + real[1:])
+    own = None if with_net is None else with_net[keep]
+    return Torques(log.time[1:-1], commanded[keep], ideal[keep], measured[keep], own)
 
 
 class Actuator(Page):

@@ -230,7 +230,7 @@ class Adaptation(Page):
         assert self.reader is not None
         j, p = self.reader.names.index(self.asked.unknown), self.subject.task.params[self.asked.unknown]
         t = [row[0] for row in self.track]
-        y, half, e = (np.array([row[k][j] for row in self.track]) for k in (1, 2, 3))
+        y, half, e = np.array([[row[1][j], row[2][j], row[3][j]] for row in self.track]).T
         series = [Series.of("read from the latent", t, y, y - half, y + half)]
         if self.asked.reveal:
             series.append(Series.of("truth", t, e, style="step", tone="bad"))

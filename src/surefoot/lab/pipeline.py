@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join, quote
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -328,7 +329,9 @@ def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
     env.world.sense_after_step = True
     if not isinstance(env.world, Engine):
         raise SurefootError(f"{task.name}: only a mujoco world can be recorded here")
-    columns, rows, gaps = LogColumns(Plain(env.world.model)), [], []
+    columns = LogColumns(Plain(env.world.model))
+    rows: list[dict[str, Any]] = []
+    gaps: list[list[float]] = []
     obs, drive = env.reset(), None if policy is None else Driver(policy, 1)
     every, dt = max(1, round(HOLD / env.world.dt)), env.world.dt
     for k in range(round(RECORD / dt)):
@@ -349,7 +352,10 @@ def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
         obs = step.obs
     names = {"control": list(columns.actuators), **columns.names}
     data = {k: np.array([row[k] for row in rows]) for k in rows[0] if k != "time"}
-    for k in data.keys() & NOISE:
-        data[k] += NOISE[k] * stream(subject.seed, f"lab noise of {k}").standard_normal(data[k].shape)
+    for name, sd in NOISE.items():
+        if name in data:
+            data[name] = data[name] + sd * stream(subject.seed, f"lab noise of {name}").standard_normal(
+                data[name].shape
+            )
     time = np.array([row["time"] for row in rows])
     return Log(time, data, {}, {"names": names, "rate": 1 / dt, "gaps": gaps, "robot": "simulated"})

@@ -142,8 +142,8 @@ class Worlds(Page):
             out.append(Text(words, "quiet"))
         else:
             low, high = clopper_pearson(good, n)
-            tone = "good" if good > bad else "bad"
-            out.append(Text(f"success {100 * good / n:.1f} % ({100 * low:.1f} - {100 * high:.1f}, exact 95 %)", tone))
+            words = f"success {100 * good / n:.1f} % ({100 * low:.1f} - {100 * high:.1f}, exact 95 %)"
+            out.append(Text(words, "good" if good > bad else "bad"))
             found = separation(Runs.of(self.trials.evaluations()[-1], self.env), self.subject.task.params.names)
             out += [Text(found.sentence(self.subject.task.params))] if found else []
         return [*out, self._plot(), self._table()]
@@ -164,9 +164,11 @@ class Worlds(Page):
         series = [Series.of(k, x[m], y[m], style="dots", tone=tone) for k, (m, tone) in groups.items() if m.any()]
         i = int(self.asked.robot)
         series.append(Series.of(f"robot {i}", x[i : i + 1], y[i : i + 1], style="points"))
-        axes = [Axis(k, p[k].unit, low=float(self.subject.belief.low[p.index(k)]),
-                     high=float(self.subject.belief.high[p.index(k)])) for k in (first, second)]  # fmt: skip
-        return Plot("Where they fail", tuple(series), *axes)
+        return Plot("Where they fail", tuple(series), self._axis(first), self._axis(second))
+
+    def _axis(self, name: str) -> Axis:
+        i, belief = self.subject.task.params.index(name), self.subject.belief
+        return Axis(name, self.subject.task.params[name].unit, low=float(belief.low[i]), high=float(belief.high[i]))
 
     def _table(self) -> Table:
         """e of the robot that was picked."""

@@ -108,7 +108,9 @@ def surface(model: mujoco.MjModel, kind: mjtGeom, size: np.ndarray, at: int) -> 
         return _turned(size[0] * np.cos(a), size[0] * np.sin(a) + half * np.sign(a))
     if kind == mjtGeom.mjGEOM_BOX:
         corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
-        return size * corners, BOX
+        return (size * corners)[BOX.ravel()], np.arange(BOX.size).reshape(
+            BOX.shape
+        )  # a corner for each face: sharp edges
     if kind == mjtGeom.mjGEOM_ELLIPSOID:
         vertices, faces = _turned(np.cos(a), np.sin(a))
         return vertices * size, faces

@@ -60,18 +60,14 @@ class Robots:
             self.nodes.append(grid)
 
     def _camera(self, scene: Scene, x: np.ndarray) -> None:
-        """All of them in the picture; of one robot, from the model's first camera or a little to the side."""
-        moving = x[:, 1:] if self.model.nbody > 1 else x
-        middle = (
-            (moving.mean((0, 1)) + np.append(scene.at.mean(0), 0.0))
-            if self.n == 1
-            else np.append(scene.at.mean(0), 0.0)
-        )
-        wide = float(np.ptp(scene.at, axis=0).max(initial=0.0))
-        reach = max(2.2 * self.poses.extent(scene.q[:1]).min(), 0.4) if self.n == 1 else 0.0
-        far = max(0.9 * wide, 2.0 * reach, 0.3)
-        camera = self.client.camera
-        camera.position = middle + far * np.array([0.15, -1.0, 0.55])  # which moves where it looks, too
+        """All of them in the picture, a little from above and from the side."""
+        m, camera = self.model, self.client.camera
+        own = np.flatnonzero((m.geom_bodyid > 0) & ~np.isin(m.geom_type, GROUND))
+        middle = x[0, 1:].mean(0) if m.nbody > 1 else np.zeros(3)
+        reach = np.linalg.norm(x[0, m.geom_bodyid[own]] - middle, axis=1) + m.geom_rbound[own]
+        radius = float(np.max(reach, initial=0.1)) + 0.35 * float(np.ptp(scene.at, axis=0).max(initial=0.0))
+        middle = middle + np.append(scene.at.mean(0), 0.0)
+        camera.position = middle + 2.6 * radius * np.array([0.15, -1.0, 0.45])  # which moves where it looks, too
         camera.look_at = middle
 
     def fits(self, scene: Scene) -> bool:
@@ -80,7 +76,8 @@ class Robots:
     def update(self, scene: Scene) -> None:
         """Move every body to where the states have it."""
         x, r = self.poses(scene.q)
-        recoloured = scene.colours is not None and not np.array_equal(scene.colours, self.tint)
+        old, new = self.tint, scene.colours
+        recoloured = new is not None and (old is None or not np.array_equal(new, old))
         with self.client.atomic():
             for body, own, handle in self.parts:
                 if body or self.n > 1:

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from surefoot.errors import SurefootError
@@ -39,12 +40,12 @@ class Session:
         self.failed = ""
         gui = client.gui
         titles = {p.title: key for key, p in PAGES.items()}
-        self.chooser = gui.add_dropdown("page", tuple(titles), initial_value=next(iter(titles)))
+        self.chooser = gui.add_dropdown("page", tuple(titles), initial_value=next(iter(titles)), order=1)
         self.chooser.on_update(lambda e: self.events.put(("page", titles.get(e.target.value, ""))))
         for key, page in zip(KEYS, PAGES.values()):
             command = gui.add_command(page.title, hotkey=key)
             command.on_trigger(lambda _, k=page.key: self.events.put(("page", k)))
-        self.head = gui.add_html("")
+        self.head = gui.add_html("", order=2)
         self.body, self.foot = gui.add_html("", order=1e9), gui.add_html("", order=2e9)
         self.page = self._opened(address)
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -70,7 +71,7 @@ class Session:
             stale = stale or fresh
             words = stale and began >= due
             if self.alive and (fresh or words):
-                self._guarded(lambda words=words: self._draw(words))
+                self._guarded(partial(self._draw, words))
             if words:
                 stale, due = False, began + WORDS
             time.sleep(max(0.002, FRAME - (time.monotonic() - began)))
@@ -129,35 +130,35 @@ class Session:
             self.page.clicked(near if robot is None else int(robot), origin, direction)
 
     def _rebuild(self) -> None:
-        for handle in self.handles.values():
-            handle.remove()
-        self.controls = self.page.controls()
-        self.handles = {name: self._added(name, c) for name, c in self.controls.items()}
+        """Another page: its controls, its head and what it shows."""
+        for name in list(self.handles):
+            self.handles.pop(name).remove()
+        self.controls = {}
         self.head.content = head(self.page.title, self.page.about)
         self.client.gui.main_panel.set_width(NARROW if self.page.scene() is not None else WIDE)
         self._draw(words=True)
 
-    def _added(self, name: str, control: Control) -> Any:
-        gui, hint = self.client.gui, control.about or None
+    def _added(self, name: str, control: Control, order: float) -> Any:
+        gui, how = self.client.gui, {"hint": control.about or None, "order": order}
         match control:
             case Slider():
                 whole = control.step >= 1
                 kind = int if whole else float
                 step = control.step or (control.high - control.low) / 100 or 1.0
                 handle = gui.add_slider(
-                    control.label, kind(control.low), kind(control.high), kind(step), kind(control.value), hint=hint
+                    control.label, kind(control.low), kind(control.high), kind(step), kind(control.value), **how
                 )
             case Range():
                 step = (control.high - control.low) / 200 or 1.0
                 handle = gui.add_multi_slider(
-                    control.label, control.low, control.high, step, tuple(control.value), hint=hint
+                    control.label, control.low, control.high, step, tuple(control.value), **how
                 )
             case Choice():
-                handle = gui.add_dropdown(control.label, control.options, initial_value=control.value, hint=hint)
+                handle = gui.add_dropdown(control.label, control.options, initial_value=control.value, **how)
             case Toggle():
-                handle = gui.add_checkbox(control.label, control.value, hint=hint)
+                handle = gui.add_checkbox(control.label, control.value, **how)
             case Button():
-                handle = gui.add_button(control.label, hint=hint)
+                handle = gui.add_button(control.label, **how)
                 handle.on_click(lambda _: self.events.put((name, True)))
                 return handle
             case _:
@@ -166,17 +167,17 @@ class Session:
         return handle
 
     def _synced(self) -> None:
-        """Show the values that the page itself has changed."""
-        now = self.page.controls()
-        if {k: _shape(c) for k, c in now.items()} != {k: _shape(c) for k, c in self.controls.items()}:
-            self._rebuild()
-            return
-        for (
-            name,
-            control,
-        ) in now.items():  # what the browser has sent meanwhile is not overwritten: the page hears it next
-            moved = control.value != self.controls[name].value
-            if moved and not isinstance(control, Button) and self.handles[name].value != control.value:
+        """Make the controls what the page has now. One that stays is left alone: someone may be moving it.
+
+        Nor is a value overwritten that the browser has sent meanwhile: the page hears it next.
+        """
+        now, old = self.page.controls(), self.controls
+        for name in [n for n in self.handles if n not in now or _shape(now[n]) != _shape(old[n])]:
+            self.handles.pop(name).remove()
+        for k, (name, control) in enumerate(now.items()):
+            if name not in self.handles:
+                self.handles[name] = self._added(name, control, 1000.0 + k)
+            elif not isinstance(control, Button) and control.value not in (old[name].value, self.handles[name].value):
                 self.handles[name].value = control.value
         self.controls = now
 
