@@ -10,9 +10,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -24,6 +27,18 @@ LARGEST = 64 << 20  # bytes of metrics.jsonl that are drawn
 LONGEST = 4096  # characters of a child's last words
 
 
+NICE = 15  # of a page's thread: a training beside it comes first
+_starter = ThreadPoolExecutor(1)  # a child has the priority of the thread that starts it, which is not a page's
+_starter.submit(os.getpid).result()
+
+
+def come_second() -> None:
+    """Let whatever else this computer does come before the thread that calls; where a thread has a priority of its own."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+
+
 class Job:
     """One command under way."""
 
@@ -33,7 +48,8 @@ class Job:
         self.kept: dict[Any, str] = {}  # what they held, once they are closed
         child = [sys.executable, "-P", "-m", "surefoot", *args, "--json"]  # -P: nothing is imported from this folder
         quiet = {"stdin": subprocess.DEVNULL, "stdout": self.said, "stderr": self.wrong}
-        self.process = subprocess.Popen(child, start_new_session=True, **quiet)  # type: ignore[call-overload]
+        start = partial(subprocess.Popen, child, start_new_session=True, **quiet)  # type: ignore[arg-type]
+        self.process: subprocess.Popen[bytes] = _starter.submit(start).result()
 
     @property
     def command(self) -> str:

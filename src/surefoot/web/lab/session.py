@@ -15,6 +15,7 @@ from typing import Any
 from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
 from surefoot.lab.index import FIRST, PAGES
+from surefoot.lab.jobs import come_second
 from surefoot.lab.page import Page, parsed
 from surefoot.lab.subject import Subject
 from surefoot.report import Note, plain
@@ -63,6 +64,7 @@ class Session:
         return page
 
     def run(self) -> None:
+        come_second()
         stale, due = True, 0.0
         self._guarded(self._rebuild)
         while self.alive:
