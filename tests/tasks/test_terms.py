@@ -138,6 +138,22 @@ def test_feet_of_a_trot_swing_in_turn_and_stand_still_without_a_command():
     assert rewards.feet_gait(stand, gait, 0.03) == pytest.approx([(2 + np.exp(-((0.1 / 0.03) ** 2)) - 0) / 4])
 
 
+def test_feet_that_never_leave_the_ground_earn_no_gait_reward_over_a_stride():
+    """Each foot's score is 1 in stance; in swing its contact is wrong, and its height is off by the whole lift."""
+    gait, down, both = (
+        Gait(2.0, 0.06, (0.0, 0.5), (0.02, 0.02)),
+        np.array([[0, 0, 0.02, 0, 0, 0.02]]),
+        np.array([[9.0, 9]]),
+    )
+    standing = rewards.standing_gait(gait.height, 0.03)
+    times = (np.arange(1000) + 0.5) / 2000
+    go = dict(command=np.array([[1.0, 0, 0]]), foot_pos=down, touch=both)
+    scores = [rewards.feet_gait(moment(at([1, 0, 0, 0]), time=t, **go), gait, 0.03, standing)[0] for t in times]
+    assert np.mean(scores) == pytest.approx(0.0, abs=1e-6)
+    still = moment(at([1, 0, 0, 0]), time=0.125, foot_pos=down, touch=both)
+    assert rewards.feet_gait(still, gait, 0.03, standing) == pytest.approx([1.0])
+
+
 def test_feet_that_slide_and_land_cost_the_square_of_their_speed():
     gait = Gait(2.0, 0.1, (0.0, 0.5), (0.0, 0.0))
     near = np.array([[0, 0, 0.001, 0, 0, 0.5]])

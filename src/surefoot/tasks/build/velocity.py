@@ -61,7 +61,7 @@ QUADRUPED = Style(
     (1.0, 0.5, 1.0), (2.0, 0.08), (0.25, 0.35), (1.5, 0.75, 1.5), (0.15, 0.3), LEARN | {"envs": 512, "steps": 6_000_000}
 )
 # Two legs fall first and stand next. Small batches and little noise shorten the one; a reward that reaches far, and a gait
-# that is worth more than the 0.65 of it which standing still earns, the other. In the nominal world both take a quarter of
+# reward of which standing still earns nothing, the other. In the nominal world both take a quarter of
 # the steps that the whole ranges take, and what was learned there bears the ranges soon.
 BIPED = Style(
     (0.7, 0.3, 0.7), (1.8, 0.06), (0.45, 0.9), (2.5, 2.0, 3.0), (0.06, 0.12),
@@ -183,10 +183,11 @@ def _observations(
 def _rewards(body: Body, gait: Gait, size: Size) -> dict[str, Reward]:
     L, joints, (along, about) = size.length, body.joints, style(body.legs).track
     follow, turn, step = style(body.legs).weights
+    standing = rewards.standing_gait(gait.height, 0.03 * L) if len(body.legs.feet) == 2 else 0.0
     return {
         "track_lin_vel_xy": Reward(follow, partial(rewards.track_lin_vel_xy, sigma=along), "follow the commanded vx, vy"),
         "track_ang_vel_z": Reward(turn, partial(rewards.track_ang_vel_z, sigma=about), "follow the commanded yaw rate"),
-        "feet_gait": Reward(step, partial(rewards.feet_gait, gait=gait, sigma=0.03 * L), f"feet swing to {gait.height:g} m and stand, as the clock says"),
+        "feet_gait": Reward(step, partial(rewards.feet_gait, gait=gait, sigma=0.03 * L, standing=standing), f"feet swing to {gait.height:g} m and stand, as the clock says"),
         "default_pose": Reward(0.4, partial(rewards.default_pose, joints=joints, weight=_prior(body)), "joints near the default pose"),
         "flat_orientation": Reward(-4.0, rewards.flat_orientation, "roll and pitch"),
         "lin_vel_z": Reward(-1.0, rewards.lin_vel_z, "vertical velocity squared"),

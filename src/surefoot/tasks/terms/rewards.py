@@ -78,12 +78,24 @@ def action_rate(s: Moment) -> np.ndarray:
     return norm2(s.action - s.previous)
 
 
-def feet_gait(s: Moment, gait: Gait, sigma: float) -> np.ndarray:
-    """Feet at the height and in the contact that the clock asks for, half each, mean over feet: 0 to 1."""
+def feet_gait(s: Moment, gait: Gait, sigma: float, standing: float = 0.0) -> np.ndarray:
+    """Feet at the height and in the contact that the clock asks for, half each, mean over feet: 1 at best.
+
+    `standing`: what feet that never leave the ground would earn, which then counts as 0.
+    """
     lift = s.once(gait.lift)
     height = np.exp(-np.square((s.once(gait.clearance) - gait.height * lift) / sigma))
     contact = (lift > 0) != s.once(gait.touch)
-    return (height + contact) @ np.full(lift.shape[1], 0.5 / lift.shape[1])
+    return ((height + contact) @ np.full(lift.shape[1], 0.5 / lift.shape[1]) - standing) / (1 - standing)
+
+
+def standing_gait(height: float, sigma: float) -> float:
+    """The feet_gait of feet on the ground, mean over a stride: half of the time the clock asks for nothing else.
+
+    The mean of exp(-(height sin)^2 / sigma^2) over the swing is exp(-k) I0(k), k = (height / sigma)^2 / 2.
+    """
+    k = (height / sigma) ** 2 / 2
+    return float(0.5 + 0.25 * np.exp(-k) * np.i0(k))
 
 
 def feet_placement(s: Moment, gait: Gait, feet: np.ndarray, sigma: float) -> np.ndarray:
