@@ -49,7 +49,7 @@ class Job:
         child = [sys.executable, "-P", "-m", "surefoot", *args, "--json"]  # -P: nothing is imported from this folder
         quiet = {"stdin": subprocess.DEVNULL, "stdout": self.said, "stderr": self.wrong}
         start = partial(subprocess.Popen, child, start_new_session=True, **quiet)  # type: ignore[arg-type]
-        self.process: subprocess.Popen[bytes] = _starter.submit(start).result()
+        self.process: subprocess.Popen[Any] = _starter.submit(start).result()
 
     @property
     def command(self) -> str:
