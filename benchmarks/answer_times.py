@@ -11,7 +11,8 @@ go1        gate of a walking quadruped, by a policy from elsewhere
 humanoid   gate of a humanoid of 23 joints that stands, by a policy from elsewhere
 
 PATH is a checkout with its own .venv/bin/python. Both run the same command in processes of their own, in turns, forwards and
-then backwards; the number is CPU time of the process and its threads, imports included, so that a busy machine counts less.
+then backwards; the number is CPU time of the process and its threads, imports of compiled modules included, so that a busy
+machine counts less.
 The quadruped's log and the models of others are no part of the project (docs/real-logs.md).
 """
 
@@ -216,11 +217,20 @@ NEEDS = {
 }
 
 
+def python_of(checkout: Path) -> str:
+    python = checkout / ".venv" / "bin" / "python"
+    return str(python if python.exists() else sys.executable)
+
+
+def compiled(checkout: Path) -> None:
+    """Its modules as an installed package has them: compiled once, whatever PYTHONDONTWRITEBYTECODE says."""
+    subprocess.run([python_of(checkout), "-m", "compileall", "-q", str(checkout / "src")], check=True)
+
+
 def answered(checkout: Path, words: list[str]) -> tuple[float, dict[str, Any]]:
     """CPU seconds of a command in a checkout, and its facts."""
-    python = checkout / ".venv" / "bin" / "python"
     code = "import sys; from surefoot.__main__ import entry; sys.exit(entry())"
-    command = [str(python if python.exists() else sys.executable), "-c", code, *words, "--json"]
+    command = [python_of(checkout), "-c", code, *words, "--json"]
     with tempfile.TemporaryFile() as out:
         child = subprocess.Popen(command, cwd=checkout, stdout=out, stderr=subprocess.DEVNULL)
         _, status, used = os.wait4(child.pid, 0)
@@ -265,6 +275,8 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help="write benchmarks/results/answer_times.json")
     asked = parser.parse_args()
     console, every = Console(stderr=asked.json, width=None if sys.stdout.isatty() else 140), []
+    compiled(HERE)
+    compiled(asked.against.resolve())
     for name in asked.only or CASES:
         load, began = os.getloadavg()[0], time.perf_counter()
         rows = list(compared(name, asked.against.resolve(), asked.rounds))

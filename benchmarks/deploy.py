@@ -2,8 +2,9 @@
 
     python -m benchmarks.deploy [--quick] [--json] [--record]
 
-step      us of a control period, from packet to command with its row of the log: observation, net, limiter, sending; p50 and p99
+step      us of a control period, from the bytes of a packet to the command, sent: checks, observation, net, limiter; p50 and p99
           error of the mean rate over ten minutes, and deadlines missed, at 50 Hz, 500 Hz and 1 kHz, over UDP to another process
+layers    us of the controller alone, again and again in one process: a policy bare, and in a filter of joint limits
 faults    s from a fault to damping at the robot, which is another process: a reading that is no number, silence, frozen
           readings, an action that is no number, an emergency stop, inference that hangs, kill -9 of the runtime
 same      one policy, evaluated in process and through bundle, runtime, UDP and a robot in another process: success, and actions
@@ -33,14 +34,18 @@ import numpy as np
 from benchmarks import measure
 from benchmarks.measure import Row, row, said
 from surefoot import tasks
+from surefoot.control import layers
+from surefoot.control.barrier import Filter
 from surefoot.deploy import bundle, manifest
 from surefoot.deploy.links import About, Command
 from surefoot.deploy.links.robot_side import Server, UdpTransport
 from surefoot.deploy.runtime import loop
+from surefoot.deploy.runtime.controller import OWN, Controller
 from surefoot.deploy.runtime.loop import Outcome, Settings, drive
 from surefoot.deploy.runtime.priority import ROBOT, take
 from surefoot.observation import Columns, History
 from surefoot.policy import Policy
+from surefoot.tasks.joint_model import limits_of
 from surefoot.tasks.rollout import evaluate
 from surefoot.verbs.train.bundled import bundled
 from surefoot.verdict import clopper_pearson
@@ -151,7 +156,8 @@ class Bad(Policy):
             if self.how == "signal" and not self.at:
                 self.at = np.inf
                 threading.Timer(self.after % 20 / 1000, self.stop).start()  # at any part of a period
-            self.at = self.at or time.monotonic()
+            # rehearsals are answered, too: an action that is no number is the last one
+            self.at = time.monotonic() if self.how == "nan action" else self.at or time.monotonic()
             if self.how == "hang":
                 time.sleep(1.0)
             out = out * np.nan if self.how == "nan action" else out
@@ -195,6 +201,21 @@ def step_and_rate(b: manifest.Bundle, quick: bool) -> Iterator[Row]:
         error = abs(periods / (ticks[-1] - ticks[0]) / rate - 1)
         note = f"{o.counts.missed} of {periods} deadlines missed, latest {1000 * o.log['late'].max():.2f} ms; ended: {o.states.cause.why}"
         yield row(f"rate error at {rate:g} Hz", 100 * error, "%", at_most=0.1 if rate == 50 else None, note=note)
+
+
+def worn(b: manifest.Bundle, quick: bool) -> Iterator[Row]:
+    c = b.policy.contract
+    filter_ = Filter((limits_of(tasks.of(c), c, 3.0),))
+    parts = {k: v for k, v in b.golden.parts.items() if k != "action"} | {"control": c.action.names}
+    rows = [{k: x[i] for k, x in b.golden.readings.items() if k not in OWN} for i in range(len(b.golden.obs))]
+    for name, policy in {"bare": b.policy, "in a filter of joint limits": layers.wear(b.policy, (filter_,))}.items():
+        controller, spent = Controller(policy, b.manifest.limits, parts), []
+        for k in range(200 if quick else 5000):
+            began = time.perf_counter()
+            controller.step(rows[k % len(rows)], np.zeros(0))
+            spent.append(1e6 * (time.perf_counter() - began))
+        yield row(f"controller, {name}: p50", float(np.percentile(spent, 50)), "us")
+        yield row(f"controller, {name}: p99", float(np.percentile(spent, 99)), "us", at_most=2000.0)
 
 
 def latencies(b: manifest.Bundle, kind: str, trials: int) -> tuple[list[float], int]:
@@ -311,5 +332,5 @@ def part(what: Callable[[manifest.Bundle, bool], Iterator[Row]]) -> measure.Part
 
 
 if __name__ == "__main__":
-    parts = {"step": part(step_and_rate), "faults": part(faults), "same": part(same)}
+    parts = {"step": part(step_and_rate), "layers": part(worn), "faults": part(faults), "same": part(same)}
     measure.main("deploy", (__doc__ or "").split("\n")[0], parts)

@@ -1,9 +1,10 @@
 """What a designed motion is worth: errors of identified unknowns, and information, against random motions and chirps.
 
-    python -m benchmarks.explore [--only arm|legs] [--quick] [--json] [--record]
+    python -m benchmarks.explore [--only arm|legs|shapes] [--quick] [--json] [--record]
 
 arm   a two-link arm in a vertical plane, five unknowns of +-35 %, joint angles at 50 Hz with 2 mrad of noise: every motion takes 2 s,
       keeps the same limits, and is given to machines that were drawn from the belief; the same fit reads each log.
+shapes  the same arm, other families of motions: predicted errors alone.
 legs  a leg of walk's quadruped, its trunk held in the air: what would be told, against the best of many chirps.
 """
 
@@ -20,7 +21,7 @@ from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.excite.excitation import Limits, Range, Shape, control_range, guard, machine, ramp
 from surefoot.real2sim.excite.explore import Explore, Explored, design, explore, meter_for, outside
-from surefoot.real2sim.excite.fisher import Meter, information
+from surefoot.real2sim.excite.fisher import Meter, information, posterior, slopes
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.plant import Plant
 from surefoot.rng import stream
@@ -120,6 +121,43 @@ def _arm(quick: bool, name: str, limits: Limits) -> Iterator[Row]:
     yield row(f"{name}, static: unknowns flagged as not determined", len(still.undetermined), "of 5", at_least=1, note=", ".join(still.undetermined))  # fmt: skip
 
 
+SHAPES = {
+    "2 sines": (Shape(), 48), "2 sines, ended when settled": (Shape(), 6), "4 sines": (Shape(count=4), 48),
+    "a spline": (Shape("spline"), 48),
+}  # fmt: skip
+"""families of motions, and the rounds of patience of their search"""
+
+
+def shapes(quick: bool) -> Iterator[Row]:
+    """Whether other families of motions tell more: predicted error, mean of five unknowns, median over machines. No fits."""
+    belief, noise = Box.full(ARM), {"joint_pos": NOISE}
+    world = machine(load_robot(tasks.resolve("arm").robot).spec, ARM, 50.0)
+    at = meter_for(world, belief, noise)
+    z, many = (at.space.z(belief.sample(stream(*key), n)) for key, n in (((11, "judges"), 12), ((0, "verify"), 32)))
+    small = {"iterations": 3, "population": 16} if quick else {"iterations": 48, "population": 40}
+    for name, limits in LIMITS.items():
+        range_, time = control_range(world.model, at.start.u[0], limits), world.dt * np.arange(101)
+        blind = [random_motion(at, range_, limits, time, many, k) for k in range(2 if quick else 16)]
+        random = [relative(at, u, z) for u in blind]
+        yield row(f"limits {name}, random: predicted error", random, "%")
+        for kind, (shape, patience) in SHAPES.items():
+            measure.said(f"limits {name}: {kind}")
+            how = Explore("logdet", samples=1, patience=patience, **small)
+            plan = explore(design(world, belief, limits, noise, shape, how))
+            error = relative(at, plan.log["control"], z)
+            rounds = f"{len(plan.history)} rounds"
+            yield row(f"limits {name}, {kind}: predicted error", error, "%", note=rounds)
+            yield row(f"limits {name}, random / {kind}", float(np.median(random)) / error, "ratio", at_least=3.0)
+
+
+def relative(at: Meter, u: np.ndarray, z: np.ndarray) -> float:
+    """Mean absolute error of normal errors with the predicted sds, in % of each unknown; mean of unknowns, median over z."""
+    F = information(at, u[None, :-1], z, starts=True)[0]
+    e = at.space.e(z)
+    sd = np.sqrt(np.diagonal(posterior(at, F), axis1=-2, axis2=-1)) * slopes(at.space, e)
+    return float(np.median(100 * np.sqrt(2 / np.pi) * (sd / e[:, at.space.free]).mean(1)))
+
+
 def meter_and_still(world: Engine, belief: Box, limits: Limits, home: np.ndarray, time: np.ndarray) -> Explored:
     """What holding still would tell."""
     from surefoot.real2sim.excite.explore import explored
@@ -185,7 +223,7 @@ def bound(at: Meter, u: np.ndarray, z: np.ndarray) -> np.ndarray:
     return np.trace(np.linalg.inv(F + 1e-9 * np.eye(at.d)), axis1=-2, axis2=-1)
 
 
-PARTS = {"arm": arm, "legs": legs}
+PARTS = {"arm": arm, "legs": legs, "shapes": shapes}
 
 if __name__ == "__main__":
     measure.main("explore", __doc__.split("\n")[0], PARTS)

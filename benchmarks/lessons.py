@@ -35,7 +35,8 @@ def learned(
     `by_seed`."""
     settings = replace(PPOSettings(**task.settings), steps=steps, learner_threads=1, **changes)
     env = tasks.env(task, settings.envs, belief, seed, stagger=True)
-    learner = PPO(env, settings, seed, grows.start(belief, env.steps) if grows is not None else None)
+    ranges = None if grows is None else grows.start(belief, env.steps, settings.iterations * settings.horizon)
+    learner = PPO(env, settings, seed, ranges)
     logged = [learner.iterate() for _ in range(settings.iterations)]
     return policy_of(learner), learner, logged
 

@@ -5,6 +5,7 @@ Policies of graded skill are judged in the task's nominal world, in hidden reali
 """
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +21,18 @@ from surefoot.errors import SurefootError
 from surefoot.gate.statistics import Estimate
 from surefoot.gate.statistics.ranking import Proxy, proxy
 from surefoot.learn.nets.policy_net import linear
+from surefoot.log import Log
 from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.episodes import logged
 from surefoot.real2sim.identify import Identify, identify
+from surefoot.real2sim.residual import residual_force
+from surefoot.real2sim.residual.ensemble import FitSettings
 from surefoot.rng import Normal, stream
 from surefoot.sim.fields import TARGETS
 from surefoot.sim.realities import Reality, realities, reality
 from surefoot.task import Task
 from surefoot.tasks.rollout import contract, evaluate
+from surefoot.world import Term, World
 
 Machine = Callable[[int, int], Env]
 """n, seed -> n episodes of it"""
@@ -114,7 +119,7 @@ def _ranked(
     for seed, real in enumerate(machines):
         there = _judged(policies, real, episodes)
         try:
-            e, told = identified(task, policies[pilot], real, seed)
+            e, told, _ = identified(task, logged(policies[pilot], real(4, seed), stir=STIR))
             near = _judged(policies, lambda n, s, e=e: tasks.env(task, n, point(task.params, e), s), episodes)
             rates = {"sim": home, "real": there, "after": near}
             said("; ".join([f"{seed}: {told}", *(f"{k} {x.mean(1).round(2).tolist()}" for k, x in rates.items())]))
@@ -139,14 +144,73 @@ def _judged(policies: list[Policy], make: Machine, episodes: int) -> np.ndarray:
     return np.array([evaluate(p, make(episodes, JUDGED)).success for p in policies])
 
 
-def identified(task: Task, policy: Policy, real: Machine, seed: int) -> tuple[np.ndarray, str]:
-    """The best e within the task's belief for a log of the machine: four episodes of one policy, stirred."""
+def bare(task: Task) -> tuple[World, Box]:
+    """The task's robot with those of its unknowns that a log can tell, and what is believed of them."""
     assert isinstance(task.belief, Box)
-    log = logged(policy, real(4, seed), stir=STIR)
     names = [p.name for p in task.params if p.target in TARGETS]
     params, at = task.params.only(names), [task.params.index(name) for name in names]
     prior = Box(params, task.belief.low[at], task.belief.high[at])
     plain = replace(task, params=params, belief=prior, terms=(), observations={"actor": task.observations["actor"]})
-    found = identify(tasks.env(plain, 1).world, prior, log, HOW)
+    return tasks.env(plain, 1).world, prior
+
+
+def identified(task: Task, log: Log) -> tuple[np.ndarray, str, float]:
+    """The best e within the task's belief for a log; what it is, and how much of the prediction error it leaves."""
+    world, prior = bare(task)
+    found = identify(world, prior, log, HOW)
     told = ", ".join(f"{p.name} {p.value:.3g}{'' if p.determined else '?'}" for p in found.params)
-    return task.params.vector(dict(zip(names, found.e))), f"identified {told}"
+    before, after = np.array([*found.fit.values()]).T
+    left = float(np.exp(np.log(np.maximum(after, 1e-12) / np.maximum(before, 1e-12)).mean()))
+    return task.params.vector(dict(zip(prior.params.names, found.e))), f"identified {told}", left
+
+
+def lacking(quick: bool) -> Iterator[Row]:
+    """The pilots where physics is missing: ranked by the model, by identified numbers, and by the model with a residual force.
+
+    How much of the prediction error identification leaves says which case it is, before anything is ranked.
+    """
+    task = tasks.resolve("hover")
+    policies, seeds = nets(task, quick), 1 if quick else REALITIES
+    n, found = 10 if quick else 40, defaultdict[str, list[Proxy]](list)
+    home = _judged(policies, lambda n, s: tasks.env(task, n, seed=s), n)
+    for kind in ("wrong numbers", "missing physics"):
+        said(f"hover, {kind}")
+        machines = [machine(task, kind, seed, 0.3) for seed in range(seeds)]
+        logs = [logged(policies[5], real(4, seed), stir=STIR) for seed, real in enumerate(machines)]
+        fits = [identified(task, log) for log in logs]
+        yield row(
+            f"hover, {kind}: error that identification leaves", [left for _, _, left in fits], "of the error before"
+        )
+    for seed, (real, log, (e, told, _)) in enumerate(zip(machines, logs, fits)):
+        there, rates = _judged(policies, real, n), {"model": home}
+        for name, at, terms in _worlds(task, log, e, quick):
+            make = lambda n, s, at=at, terms=terms: tasks.env(task, n, point(task.params, at), s, terms=terms)  # noqa: E731
+            rates[name] = _judged(policies, make, n)
+        said(f"{seed}: {told}; real {there.mean(1).round(2).tolist()}; " + "; ".join(f"{k} {x.mean(1).round(2).tolist()}" for k, x in rates.items()))  # fmt: skip
+        for name, sim in rates.items():
+            try:
+                made = proxy(sim=sim, real=there, rng=stream(seed, "ranking"))
+                found[name].append(made)
+            except SurefootError as error:  # all policies are alike
+                yield skipped(f"hover, missing physics, {name}, reality {seed}", str(error))
+    for name, proxies in found.items():
+        goal = name == "model and residual force"
+        yield _row(
+            f"hover, missing physics, {name}: MMRV", [p.mmrv for p in proxies], {"at_most": 0.04} if goal else {}
+        )
+        yield _row(
+            f"hover, missing physics, {name}: Pearson", [p.pearson for p in proxies], {"at_least": 0.9} if goal else {}
+        )
+
+
+def _worlds(task: Task, log: Log, e: np.ndarray, quick: bool) -> Iterator[tuple[str, np.ndarray, tuple[Term, ...]]]:
+    """Name, e and Terms of each world that may rank in place of the model; without those that a log does not support."""
+    world, prior = bare(task)
+    settings = FitSettings(spans=(0.1,), rounds=1, updates=100) if quick else FitSettings()
+    yield "identified", e, ()
+    try:
+        it = residual_force(world, point(prior.params, prior.params.nominal), log, settings)
+        said(f"the residual force explains {it.share:.2f} of the squared error of what was left out")
+        yield "model and residual force", task.params.nominal, (it.term,)
+    except SurefootError as error:
+        said(f"no residual force: {error}")

@@ -1,6 +1,6 @@
 """What bearing many worlds is worth: randomized against nominal policies, and ranges that grow against fixed ones.
 
-    python -m benchmarks.robust [--only variants|hover|grow|own|wider|hard|impossible] [--quick] [--json] [--record]
+    python -m benchmarks.robust [--only variants|hover|grow|own|wider|brief|hard|impossible] [--quick] [--json] [--record]
 
 Every contender of a part learns for the same env steps with the task's settings, from the same seeds, and is judged on
 the same worlds and starts, which no training saw. Values are medians over seeds with the least and largest.
@@ -20,6 +20,7 @@ from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
+from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.train import Grows, settings_for
 from surefoot.params import Params
@@ -125,6 +126,20 @@ def wider(quick: bool) -> Iterator[Row]:
     yield from _grow(quick, "hover, wide", at_most=0.05)
 
 
+def brief(quick: bool) -> Iterator[Row]:
+    """The same target with a quarter of the steps, one seed: fixed ranges, today's ADR, and a ramp that ends early."""
+    task, target, steps, _ = contest("hover, wide")
+    rates = {}
+    for kind, grows in {"fixed": None, "adr": ADR(), "ramp": Ramp(0.05, 0.4)}.items():
+        policy, _, logged = learned(task, target, 0, 4096 if quick else steps // 4, grows)
+        rates[kind] = evaluate(policy, tasks.env(task, 20 if quick else 500, target, JUDGED)).rate
+        yield row(f"hover, wide, 1 M steps, {kind}: success over the target", rates[kind], "of episodes")
+        if grows is not None:
+            yield row(f"hover, wide, 1 M steps, {kind}: width reached", logged[-1]["width"], "of the target's")
+            lost = rates["fixed"] - rates[kind]
+            yield row(f"hover, wide, 1 M steps: fixed - {kind}", lost, "of episodes", at_most=0.05)
+
+
 def hard(quick: bool) -> Iterator[Row]:
     """The same on a target that is too wide to begin with: a beginner hardly ever meets a world in which it can succeed."""
     yield from _grow(quick, "hover, hard", at_most=0.0)
@@ -201,7 +216,7 @@ def hover(quick: bool) -> Iterator[Row]:
 
 
 PARTS = {
-    "variants": variants, "hover": hover, "grow": grow, "own": own, "wider": wider, "hard": hard, "impossible": impossible,
+    "variants": variants, "hover": hover, "grow": grow, "own": own, "wider": wider, "brief": brief, "hard": hard, "impossible": impossible,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Safety layers: a filter that keeps limits, a switch that avoids collisions, an adaptive law that carries a load.
 
-    python -m benchmarks.safety [--only filter|course|adaptive] [--quick] [--json] [--record]
+    python -m benchmarks.safety [--only filter|course|adaptive|base|legs] [--quick] [--json] [--record]
 
 filter    The two-link arm of the task `arm`, without sensor noise, driven by full actions that change every 0.3 s, which is
           the worst a policy can do to limits. An episode violates where any joint passes a limit of position or speed at any
@@ -11,6 +11,9 @@ course    A policy trained by PPO on `course`, alone, with its reach-avoid switc
           the same unseen episodes over the task's belief. Speed: distance to the goal over the time to it, of episodes that
           arrive in both. An episode counts until it arrives.
 adaptive  The same arm with motors at 1 kHz: two sines, a payload of 1 kg that becomes 1.5 kg at t = 2 s.
+base      A walking quadruped of benchmarks/estimate.py (SUREFOOT_RUNS) that is not told its velocity, commanded up to 1 m/s: how
+          often the base passes 0.5 m/s, 0.25 m/s and 0.5 rad/s over a stride, alone and with limits of its command.
+legs      The same robot: how often it falls, with and without a switch that was learned from a few of its episodes.
 """
 
 import time
@@ -23,6 +26,7 @@ import numpy as np
 
 import surefoot as sf
 from benchmarks import measure
+from benchmarks.estimate import policy as walker
 from benchmarks.lessons import JUDGED, learned
 from benchmarks.measure import Row, row, said
 from surefoot import tasks
@@ -34,6 +38,7 @@ from surefoot.control.barrier import BaseLimits, Filter, Filtered, JointLimits
 from surefoot.control.reach_avoid import ReachAvoid
 from surefoot.deploy import bundle
 from surefoot.env import Env
+from surefoot.learn.reach_avoid import ValueSettings, guard
 from surefoot.policy import Driver, Policy, PolicyState
 from surefoot.rng import stream
 from surefoot.sim.model.load import load_robot
@@ -42,6 +47,8 @@ from surefoot.tasks.joint_model import joints_of
 from surefoot.tasks.ready import arm as arm_task
 from surefoot.tasks.ready import course as course_task
 from surefoot.tasks.rollout import contract, evaluate
+from surefoot.tasks.terms import quantities
+from surefoot.verbs.train.guard import by_command, command_limits
 from surefoot.verdict import clopper_pearson
 
 LIMITS = {"low": (-1.2, -0.2), "high": (1.2, 2.2), "speed": (4.0, 5.0)}
@@ -206,8 +213,6 @@ def contenders(policy: Policy, switch: ReachAvoid) -> dict[str, Policy]:
 def course(quick: bool) -> Iterator[Row]:
     import torch
 
-    from surefoot.learn.reach_avoid import ValueSettings, guard
-
     torch.set_num_threads(1)
     task, n, found, judged = tasks.resolve("course"), 32 if quick else 300, [], []
     for seed in range(1 if quick else SEEDS):
@@ -310,6 +315,49 @@ def adaptive(quick: bool) -> Iterator[Row]:
     yield row("noisy: payload at the end", theta[-1, -1], "kg", note="the truth is 0.5")
 
 
+TOP, TILT = (0.5, 0.25, 0.5), 0.6  # m/s, m/s, rad/s, and rad
+
+
+def speeds(worn: Policy, env: Env, seconds: float) -> np.ndarray:
+    """(rows, 3) vx, vy and yaw rate of the base, half a second into an episode and later; means over a stride of 0.5 s."""
+    obs, drive, found = env.reset()["actor"], Driver(worn, env.n), []
+    span = round(0.5 / env.world.dt)
+    for _ in range(round(seconds / env.world.dt)):
+        step = env.step(drive(obs))
+        drive.begin(step.final)
+        obs = step.obs["actor"]
+        now = np.column_stack([quantities.base_lin_vel(env.moment)[:, :2], quantities.base_ang_vel(env.moment)[:, 2]])
+        found.append(np.where((env.age > 2 * span)[:, None], now, np.nan))
+    table = np.array(found)  # (T, n, 3)
+    means = np.array([table[k : k + span].mean(0) for k in range(0, len(table) - span, span)]).reshape(-1, 3)
+    return means[np.isfinite(means).all(1)]
+
+
+def base(quick: bool) -> Iterator[Row]:
+    own, task = walker("neither"), tasks.resolve("walk")
+    limits = command_limits(own.contract, TOP, TILT)
+    for name, worn in {"alone": own, "limits of its command": layers.wear(own, (limits,))}.items():
+        env = tasks.env(tasks.for_contract(task, own.contract), 4 if quick else 32, task.belief, JUDGED, 1)
+        found = speeds(worn, env, 2.0 if quick else 12.0)
+        over = np.abs(found) / np.array(TOP)
+        for k, what in enumerate(("vx", "vy", "yaw rate")):
+            yield row(f"base, {name}: strides with {what} over its limit", 100 * float((over[:, k] > 1).mean()), "%", note=f"largest {over[:, k].max():.2f} of it; {len(found)} strides of 0.5 s")  # fmt: skip
+
+
+def legs(quick: bool) -> Iterator[Row]:
+    own, task = walker("neither"), tasks.resolve("walk")
+    make = lambda seed: tasks.env(tasks.for_contract(task, own.contract), 8 if quick else 128, task.belief, seed, 1)  # noqa: E731
+    switch, known = guard(own, make, by_command(task, own.contract), ValueSettings(reach=False, episodes=1 if quick else 3), 0)  # fmt: skip
+    yield row("switch on legs: value has the right sign", 100 * known.sign, "%", note=f"`always safe` has {100 * known.safe:.1f} %")  # fmt: skip
+    yield row("switch on legs: of states that fail, called unsafe", 100 * known.of_failures, "%")
+    for name, worn in {"alone": own, "with the switch": layers.wear(own, (switch,))}.items():
+        n = 8 if quick else 200
+        found = evaluate(worn, tasks.env(tasks.for_contract(task, own.contract), n, task.belief, JUDGED, 1))
+        fell = n - found.reasons.get("time", 0)
+        low, high = clopper_pearson(fell, n)
+        yield row(f"{name}: falls", 100 * fell / n, "%", note=f"{fell} of {n}, {100 * low:.1f} to {100 * high:.1f} %; return {found.returns.mean():.1f}")  # fmt: skip
+
+
 if __name__ == "__main__":
-    parts = {"filter": filter_, "course": course, "adaptive": adaptive}
-    measure.main("safety", __doc__.split("\n")[0], parts)
+    parts = {"filter": filter_, "course": course, "adaptive": adaptive, "base": base, "legs": legs}
+    measure.main("safety", __doc__.split("\n")[0], parts, ("base", "legs"))

@@ -31,3 +31,12 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real logs: neither $SUREFOOT_REAL_DATA nor {folder}")
     return folder
+
+
+@pytest.fixture
+def motions() -> Path:
+    """Folder of recordings of people and robots, which are no part of the project."""
+    folder = Path(os.environ.get("SUREFOOT_MOTIONS") or Path(__file__).parents[2] / "shared" / "motions")
+    if not folder.is_dir():
+        pytest.skip(f"no recordings: neither $SUREFOOT_MOTIONS nor {folder}")
+    return folder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surefoot.errors import SurefootError
-from surefoot.log import Log
+from surefoot.log import ROWS, Log, from_rows, rows_head
 
 
 def a_log() -> Log:
@@ -163,3 +163,36 @@ def test_a_log_is_saved_in_a_new_folder_but_under_no_name_that_says_it_is_someth
     with pytest.raises(SurefootError, match="a.csv: expected a name that ends in .npz"):
         a_log().save(tmp_path / "a.csv")
     assert not (tmp_path / "a.csv").exists()
+
+
+HEAD = rows_head([("time", 0, "f8"), ("q", 2, "f4"), ("n", 0, "i8"), ("on", 0, "b1")], {"q": "rad"}, {"rate": 50.0})
+
+
+def test_a_file_of_rows_is_read_up_to_its_last_whole_row():
+    table = np.array([[5.0, 0.25, -1.5, 3, 1], [5.02, 0.5, 2.5, 4, 0], [5.02, 0.75, 3.5, 5, 1]])
+    data = HEAD + table.tobytes()
+    log = from_rows(data)
+    assert (
+        np.allclose(log.time, [0.0, 0.02, 0.020001]) and log["q"].dtype == np.float32 and log["n"].tolist() == [3, 4, 5]
+    )
+    assert log["q"].tolist() == table[:, 1:3].tolist() and log["on"].tolist() == [True, False, True]
+    assert log.units == {"q": "rad"} and log.meta == {"rate": 50.0}
+    for cut in range(1, 40):
+        assert len(from_rows(data[:-cut])) == 2
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b"", "no line of JSON"),
+        (HEAD, "found 0 whole rows"),
+        (HEAD.replace(b"f4", b"O8"), "q: expected a width and one of f8, f4"),
+        (HEAD.replace(b'"time"', b'"t"'), "`time` first"),
+        (HEAD.replace(b'["q", 2', b'["q", 1e9'), "q: expected a width"),
+        (HEAD.replace(b'"rad"', b"1"), "units: q"),
+        (ROWS + b"[]\n", "expected an object, found list"),
+    ],
+)  # fmt: skip
+def test_a_file_of_rows_that_is_not_one_is_refused_in_words(data, words):
+    with pytest.raises(SurefootError, match=words):
+        from_rows(data)

@@ -387,3 +387,17 @@ def test_two_frames_are_laid_out_as_written_down():
 def test_a_formula_that_cannot_fill_its_term_is_refused_before_it_is_asked(term, said):
     with pytest.raises(SurefootError, match=said):
         term.check("c")
+
+
+def test_a_single_row_is_clipped_and_scaled_to_the_bits_of_the_same_row_among_many():
+    terms = (
+        ObsTerm("a", None, 2, clip=0.1, scale=0.3),
+        ObsTerm("b", None, 2, scale=(0.7, -2.0)),
+        ObsTerm("c", None, 3),
+    )
+    group = ObsGroup(terms)
+    raw = np.random.default_rng(0).standard_normal((300, 7)).astype(np.float32)
+    raw[::3, :2], raw[1::3, 3] = np.float32(0.1), np.nan
+    many = group.finish(raw.copy())
+    for k in range(300):
+        assert np.array_equal(group.finish(raw[k : k + 1].copy())[0], many[k], equal_nan=True)

@@ -149,3 +149,14 @@ def test_gravity_of_a_level_base_points_down_whatever_its_size():
     g = np.array([[0.0, 0.0, -9.81]])
     assert direction(exp(np.array([[0.0, 0.0, 1.2]])), g) == pytest.approx(np.array([[0.0, 0.0, -1.0]]))
     assert direction(exp(np.array([[np.pi / 2, 0.0, 0.0]])), g) == pytest.approx(np.array([[0.0, -1.0, 0.0]]))
+
+
+def test_a_single_row_has_the_bits_of_the_same_row_among_many():
+    """A robot's computer works rows out one by one, a simulator thousands at once."""
+    rng = np.random.default_rng(0)
+    quat, v = unit(rng.standard_normal((500, 4))), rng.standard_normal((500, 3))
+    for f in (to_body, to_world, direction):
+        many = f(quat, v)
+        assert all(np.array_equal(f(quat[k : k + 1], v[k : k + 1])[0], many[k]) for k in range(500)), f.__name__
+    many = matrix(quat)
+    assert all(np.array_equal(matrix(quat[k : k + 1])[0], many[k]) for k in range(500))

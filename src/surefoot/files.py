@@ -30,7 +30,7 @@ def write(path: Path, data: bytes) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _new(beside) as f:
+        with open_new(beside) as f:
             f.write(data)
             f.flush()
             os.fsync(f.fileno())
@@ -43,7 +43,7 @@ def write(path: Path, data: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def _new(path: Path) -> IO[bytes]:
+def open_new(path: Path) -> IO[bytes]:
     """A file that was not there before: one that was, or a link that somebody laid there, is not written through."""
     try:
         return open(path, "xb")

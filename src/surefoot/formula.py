@@ -10,7 +10,7 @@ deviations (estimate/).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +107,16 @@ class Formula:
     def __call__(self, r: Readings) -> np.ndarray:
         return FORMULAS[self.kind](self, r)
 
+    @cached_property
+    def shift(self) -> np.ndarray:
+        """The offset, as an array."""
+        return np.array(self.offset)
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Of a clock: the phases at time 0, as an array."""
+        return np.array(self.phases or (0.0,))
+
     def at(self, quantity: str) -> str:
         """The reading of a quantity in this formula's frame."""
         return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
@@ -202,14 +212,17 @@ def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
 
 def _clock(f: Formula, r: Readings) -> np.ndarray:
     """sin and cos of each foot's phase; while the command asks to stand, of the phases it stands in, or 0."""
-    phases = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1, 1) + np.array(f.phases or (0.0,))
+    phases = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1, 1) + f.starts
     stands = ~(np.abs(r.reading("command")).max(1) > f.still) if f.still >= 0 else np.zeros(len(phases), bool)
     if f.stand:
         phases[stands] = f.stand
     (n, feet), waves = phases.shape, f.waves or tuple(WAVES)
-    out = by_column(n, len(waves) * feet)
-    for k, wave in enumerate(waves):
-        out[:, k * feet : (k + 1) * feet] = WAVES[wave](phases)
+    if n == 1:
+        out = np.concatenate([WAVES[wave](phases) for wave in waves], 1)
+    else:
+        out = by_column(n, len(waves) * feet)
+        for k, wave in enumerate(waves):
+            out[:, k * feet : (k + 1) * feet] = WAVES[wave](phases)
     if not f.stand:
         out *= ~stands[:, None]
     return out
@@ -250,7 +263,7 @@ def _reference_rotation(f: Formula, r: Readings) -> np.ndarray:
 
 
 def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
-    return x - np.array(f.offset) if f.offset else x
+    return x - f.shift if f.offset else x
 
 
 FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {

@@ -2,13 +2,16 @@
 
     time (T,) seconds, strictly increasing        columns[name] (T,) or (T, k), one row per time
 
-On disk it is one npz: `time`, `columns/<name>`, and `header`, a JSON text with units and meta.
+On disk it is one npz: `time`, `columns/<name>`, and `header`, a JSON text with units and meta. While it grows it is a file of
+rows, of which every whole row can be read, wherever its writer was killed:
+
+    magic, a line of JSON {"columns": [[name, width, type], ...], "units", "meta"}, rows of float64; a width of 0 is a plain number
 """
 
 import io
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,9 @@ from surefoot import files
 from surefoot.errors import SurefootError, unknown
 
 FORMAT = "surefoot.log/1"
+ROWS, LONGEST = b"SFROWS1\n", 1 << 20  # magic of a file of rows, and bytes of its line of JSON
+TYPES: dict[str, Any] = {"f8": np.float64, "f4": np.float32, "i8": np.int64, "b1": np.bool_}
+WIDEST = 1 << 20  # numbers in a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +140,57 @@ def _check_time(time: np.ndarray) -> None:
         )
 
 
+Column = tuple[str, int, str]
+"""name, width (0: a plain number), type"""
+
+
+def rows_head(columns: Sequence[Column], units: Mapping[str, str], meta: Mapping[str, Any]) -> bytes:
+    """How a file of rows begins; `time` is the first column."""
+    body = {"columns": [list(c) for c in columns], "units": dict(units), "meta": dict(meta)}
+    return ROWS + json.dumps(body, allow_nan=False).encode() + b"\n"
+
+
+def from_rows(data: bytes) -> Log:
+    """The log in a file of rows: its whole rows. Times begin at 0; rows that were measured at one instant are 1 us apart."""
+    end = data.find(b"\n", len(ROWS), LONGEST)
+    if not data.startswith(ROWS) or end < 0:
+        raise SurefootError("found no line of JSON at its beginning, expected a file of rows that `surefoot run` wrote")
+    header = files.parse_json(data[len(ROWS) : end], "header")
+    columns = _columns(header)
+    widths = [max(w, 1) for _, w, _ in columns]
+    size = 8 * sum(widths)
+    rows = (len(data) - end - 1) // size
+    if rows < 2:
+        raise SurefootError(f"found {rows} whole rows, expected at least 2")
+    table = np.frombuffer(data, "<f8", rows * (size // 8), end + 1).reshape(rows, -1)
+    parts = np.split(table, np.cumsum(widths)[:-1], 1)
+    with np.errstate(invalid="ignore", over="ignore"):  # of what a stranger wrote
+        found = {name: (x[:, 0] if not w else x).astype(TYPES[t]) for (name, w, t), x in zip(columns, parts)}
+        time = found.pop("time")
+        time = time - time[0]
+    for k in np.flatnonzero(np.diff(time) <= 0) + 1:
+        time[k] = max(time[k], time[k - 1] + 1e-6)
+    return Log(time, found, {k: u for k, u in header["units"].items() if k in found}, header["meta"])
+
+
+def _columns(header: Any) -> list[Column]:
+    if not isinstance(header, dict):
+        raise SurefootError(f"header: expected an object, found {type(header).__name__}")
+    check_header(header)
+    found = header.get("columns")
+    plain = isinstance(found, list) and all(
+        isinstance(c, list) and len(c) == 3 and isinstance(c[0], str) for c in found
+    )
+    if not plain or not found or found[0] != ["time", 0, "f8"] or len({c[0] for c in found}) != len(found):
+        raise SurefootError("header: columns: expected [name, width, type] of each column once, `time` first")
+    for name, width, kind in found:
+        if type(width) is not int or not 0 <= width <= WIDEST or kind not in TYPES:
+            raise SurefootError(f"header: columns: {name[:80]}: expected a width and one of {', '.join(TYPES)}")
+    if sum(c[1] for c in found) > WIDEST:
+        raise SurefootError(f"header: columns: found more than {WIDEST} numbers in a row")
+    return [(c[0], c[1], c[2]) for c in found]
+
+
 def read_header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The header among the arrays of an npz that `save` wrote."""
     for name in ("header", "time"):
@@ -143,6 +200,12 @@ def read_header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         found = header.get("format") if isinstance(header, dict) else header
         raise SurefootError(f"header: found format {found!r:.80}, expected {FORMAT!r}")
+    check_header(header)
+    return header
+
+
+def check_header(header: dict[str, Any]) -> None:
+    """Units and meta of a log's header are what verbs expect."""
     for name in ("units", "meta"):
         if not isinstance(header.get(name), dict):
             raise SurefootError(f"header: {name}: found {header.get(name)!r:.80}, expected an object")
@@ -150,7 +213,6 @@ def read_header(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         if not isinstance(unit, str):
             raise SurefootError(f"header: units: {name}: found {unit!r:.80}, expected a text")
     _check_meta(header["meta"])
-    return header
 
 
 def _check_meta(meta: dict[str, Any]) -> None:

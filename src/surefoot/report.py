@@ -164,10 +164,10 @@ class Plot(Block):
 
 @dataclass(frozen=True)
 class Picture(Block):
-    """An image or a film (kind gif) of the bytes of a file. Pictures that follow each other stand side by side."""
+    """An image or a film (kind gif, or svg+xml that moves by itself) of the bytes of a file. Pictures that follow each other stand side by side."""
 
     data: bytes
-    kind: Literal["png", "jpeg", "gif"]
+    kind: Literal["png", "jpeg", "gif", "svg+xml"]
     alt: str
 
 

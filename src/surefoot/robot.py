@@ -12,7 +12,7 @@ A reading at a site is written `base_ang_vel@imu`: the angular velocity as the g
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -202,9 +202,14 @@ def _together(at: tuple[int, ...]) -> np.ndarray | slice:
 @cache
 def order(have: tuple[str, ...], want: tuple[str, ...], where: str = "joints") -> np.ndarray | None:
     """Where each wanted name is among those there are; None where the order is the same."""
-    if have == want:
-        return None
+    return None if have == want else _order(have, want, where)
+
+
+@lru_cache(256)
+def _order(have: tuple[str, ...], want: tuple[str, ...], where: str) -> np.ndarray:
     for name in want:
         if name not in have:
             raise unknown("joint", name, have, where)
-    return np.array([have.index(name) for name in want], int)
+    found = np.array([have.index(name) for name in want], int)
+    found.setflags(write=False)
+    return found

@@ -4,14 +4,22 @@
     exp(r) = (cos |r|/2, sin(|r|/2) r/|r|)           log(exp(r)) = r for |r| <= pi       q and -q are one rotation
 
 r is a rotation vector: axis times angle, rad. Every function takes arrays (..., 4) or (..., 3), their leading sizes alike or
-broadcast against each other.
+broadcast against each other. Where a robot's control period needs them, a single row is worked out in plain numbers, which takes
+a quarter of the time and gives the same bits.
 """
 
+from math import sqrt
+
 import numpy as np
+
+DOUBLE = np.dtype(float)
 
 
 def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     """R(quat)^T v: a world vector in the body frame."""
+    if quat.shape == (1, 4) and v.shape == (1, 3) and quat.dtype is v.dtype is DOUBLE:
+        w, x, y, z = quat[0].tolist()
+        return _turned_row(-w, x, y, z, v[0].tolist())
     w, u = quat[..., :1], quat[..., 1:]
     t = 2.0 * cross(u, v)
     return v - w * t + cross(u, t)
@@ -19,13 +27,26 @@ def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 def to_world(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     """R(quat) v: a body vector in the world frame."""
+    if quat.shape == (1, 4) and v.shape == (1, 3) and quat.dtype is v.dtype is DOUBLE:
+        w, x, y, z = quat[0].tolist()
+        return _turned_row(w, x, y, z, v[0].tolist())
     w, u = quat[..., :1], quat[..., 1:]
     t = 2.0 * cross(u, v)
     return v + w * t + cross(u, t)
 
 
+def _turned_row(w: float, x: float, y: float, z: float, v: list[float]) -> np.ndarray:
+    """(1, 3) v + w t + u x t; v - w t is v + (-w) t to the last bit."""
+    a, b, c = v
+    i, j, k = 2.0 * (y * c - z * b), 2.0 * (z * a - x * c), 2.0 * (x * b - y * a)
+    return np.array([[a + w * i + (y * k - z * j), b + w * j + (z * i - x * k), c + w * k + (x * j - y * i)]])
+
+
 def direction(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Direction in the body frame of a world vector, one for all rows or one for each: gravity's is (0, 0, -1) when level."""
+    if len(quat) == len(v) == 1 and v.dtype is DOUBLE:
+        size = sqrt(norm2(v)[0])
+        return to_body(quat, np.array([[x / size for x in v[0].tolist()]]))
     unit = v / np.sqrt(norm2(v))[:, None]
     return to_body(quat, np.broadcast_to(unit, (len(quat), 3)))
 
@@ -66,6 +87,8 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def matrix(quat: np.ndarray) -> np.ndarray:
     """R(quat), (..., 3, 3). Laid out entry by entry."""
+    if quat.shape == (1, 4) and quat.dtype is DOUBLE:
+        return _matrix_row(*quat[0].tolist())
     w, x, y, z = quat[..., 0], quat[..., 1], quat[..., 2], quat[..., 3]
     x2, y2, z2 = x + x, y + y, z + z
     xx, yy, zz, xy, xz, yz = x * x2, y * y2, z * z2, x * y2, x * z2, y * z2
@@ -75,6 +98,14 @@ def matrix(quat: np.ndarray) -> np.ndarray:
     out[1, 0], out[1, 1], out[1, 2] = xy + wz, 1 - (xx + zz), yz - wx
     out[2, 0], out[2, 1], out[2, 2] = xz - wy, yz + wx, 1 - (xx + yy)
     return out.transpose(*range(2, out.ndim), 0, 1)
+
+
+def _matrix_row(w: float, x: float, y: float, z: float) -> np.ndarray:
+    x2, y2, z2 = x + x, y + y, z + z
+    xx, yy, zz, xy, xz, yz = x * x2, y * y2, z * z2, x * y2, x * z2, y * z2
+    wx, wy, wz = w * x2, w * y2, w * z2
+    rows = (1 - (yy + zz), xy - wz, xz + wy), (xy + wz, 1 - (xx + zz), yz - wx), (xz - wy, yz + wx, 1 - (xx + yy))
+    return np.array([rows])
 
 
 def from_matrix(R: np.ndarray) -> np.ndarray:

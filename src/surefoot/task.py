@@ -186,7 +186,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Clip:
-    """A reference motion that episodes follow to its end. Training begins anywhere in it, evaluation at its beginning."""
+    """A reference motion, or several, that episodes follow to its end. Training begins anywhere, evaluation at its beginning."""
 
     about: str
     """which motion: its name, length and hash"""
@@ -195,6 +195,8 @@ class Clip:
     """equal parts of the motion; training begins more often in those where episodes fail"""
     begin: Callable[[Draw, int, np.ndarray], Episode]
     """draws n rows, each in a part that is drawn with these probabilities (parts,)"""
+    ends: tuple[float, ...] = ()
+    """s: where each of several motions ends that follow each other in it; none: it is one motion"""
 
 
 @dataclass(frozen=True)

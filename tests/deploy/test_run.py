@@ -16,8 +16,10 @@ from fake_robot import JOINTS, SHORT, Legs, bundle, served
 
 from surefoot.contract import Contract
 from surefoot.deploy.links.robot_side import Impaired
+from surefoot.deploy.runtime.controller import Controller
 from surefoot.deploy.runtime.loop import Run, Settings, drive
 from surefoot.errors import SurefootError
+from surefoot.log import Log, from_rows
 from surefoot.policy import Zero
 
 # a busy machine is slower than a robot's: what is measured here is what happens, benchmarks/deploy.py says how fast
@@ -182,6 +184,7 @@ def test_a_damped_run_can_command_nothing_more_and_a_new_one_can():
 
 CHILD = """
 import sys, time
+from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from fake_robot import bundle
 from surefoot.contract import Contract
@@ -200,7 +203,8 @@ class Hangs(Zero):
         return {"asked": s["asked"] + 1}, np.zeros((len(obs), 2), np.float32)
 
 policy = Hangs(Contract.from_json(fake_robot.SHORT))
-loop.drive(bundle(policy), sys.argv[2], loop.Settings(live=True, seconds=60, misses=1000, watchdog=0.2))
+journal = Path(sys.argv[4]) if sys.argv[4:] else None
+loop.drive(bundle(policy), sys.argv[2], loop.Settings(live=True, seconds=60, misses=1000, watchdog=0.2, journal=journal))
 """
 
 
@@ -223,6 +227,68 @@ def test_the_watchdog_damps_when_the_runtime_cannot(how):
         finally:
             child.kill()
             child.wait()
+
+
+def rows_in(path) -> int:
+    """Of a file that is being written."""
+    try:
+        return len(from_rows(path.read_bytes()))
+    except (OSError, SurefootError):
+        return 0
+
+
+def test_a_run_that_is_killed_leaves_its_log_but_for_the_last_moment(tmp_path):
+    """By kill -9, at an instant when rows wait in memory; a row that was cut in the middle is left out."""
+    path = tmp_path / "run.rows"
+    with served(Legs()) as (server, address):
+        job = [sys.executable, "-c", CHILD, str(Path(__file__).parent), address, "kill", str(path)]
+        child = subprocess.Popen(job, stdout=subprocess.DEVNULL)
+        try:
+            until = time.monotonic() + 60
+            while rows_in(path) < 40 and time.monotonic() < until:
+                time.sleep(0.05)
+        finally:
+            child.kill()
+            child.wait()
+    log = Log.read(path)
+    assert len(log) >= 40 and (np.diff(log["sequence"]) > 0).all() and log.meta["names"]["control"] == list(JOINTS)
+    assert log["observation"].dtype == np.float32 and log["limited"].dtype == bool
+    assert np.allclose(log["observation"][:, 6:8], log["joint_pos"] - SHORT["home"], atol=1e-6)
+    path.write_bytes(path.read_bytes()[:-5])
+    assert len(Log.read(path)) == len(log) - 1
+
+
+def test_without_new_readings_the_last_command_is_held_and_decays():
+    c = Controller(Zero(Contract.from_json(SHORT)), bundle().manifest.limits, Legs().about().parts)
+    readings = Legs().readings()
+    assert readings is not None
+    sent = c.step(readings, np.zeros(0)).command
+    held = [c.hold() for _ in range(3)]
+    assert [h.kp[0] / sent.kp[0] for h in held] == pytest.approx([0.8, 0.64, 0.512])
+    assert all(np.array_equal(h.target, sent.target) and np.array_equal(h.kd, sent.kd) for h in held)
+    assert [h.sequence for h in held] == [2, 3, 4] and c.periods == 4
+    assert np.array_equal(c.step(readings, np.zeros(0)).command.kp, sent.kp)
+
+
+class Slow(Legs):
+    """A driver that is late: eight packets of twenty never come, which is two control periods."""
+
+    def __init__(self):
+        self.asked = 0
+        super().__init__()
+
+    def readings(self):
+        self.asked += 1
+        found = super().readings()
+        return None if self.asked % 20 in range(1, 9) else found
+
+
+def test_a_late_packet_costs_a_held_period_and_no_second_answer_to_the_same_readings():
+    with served(Slow()) as (server, address):
+        done = drive(bundle(), address, live(1.0))
+        assert done.good and modes(server) == ["driven", "damping"]
+    assert done.counts.held > 0 and done.log is not None and len(done.log) == done.counts.periods
+    assert (np.diff(done.log["sequence"]) > 0).all(), "each packet is answered once"
 
 
 KEYS = """

@@ -28,10 +28,11 @@ def outcome(good: int, n: int = 10) -> Runs:
 @pytest.mark.parametrize("breaks", [1, 2, 3, 7, 13, 40])
 def test_a_climb_ends_just_below_what_breaks_it(breaks, first):
     """Loads of 0.5; at `breaks` steps and above nothing succeeds."""
-    tried = []
+    tried = {}
 
-    def run(load, n):
-        tried.append(n)
+    def run(load, begun, n):
+        assert begun == tried.get(load, 0)  # those that are known are not run again
+        tried[load] = begun + n
         return outcome(0 if load >= 0.5 * breaks - 1e-9 else n, n)
 
     found = climb(run, 0.5, 50.0, 0.9, 40, first)
@@ -39,14 +40,14 @@ def test_a_climb_ends_just_below_what_breaks_it(breaks, first):
     assert found.failing - found.tolerated <= max(0.5, 0.1 * found.tolerated) + 1e-9  # a step, or a tenth
     assert found.falls == found.failing and len(tried) <= 6 + 2 * np.log2(breaks + 1)
     assert (
-        sorted(tried)[-4:].count(40) <= 3
-    )  # without load, and the two between which it breaks; the others have a quarter
+        list(tried.values()).count(40) <= 3
+    )  # without load, and the two between which it breaks; the others: a quarter
 
 
 def test_what_never_breaks_is_told_so_and_what_fails_unloaded_bears_nothing():
-    never = climb(lambda load, n: outcome(n, n), 1.0, 20.0, 0.9, 40)
+    never = climb(lambda load, first, n: outcome(n, n), 1.0, 20.0, 0.9, 40)
     assert never.tolerated == 20.0 and never.failing == np.inf and never.falls is None
-    hopeless = climb(lambda load, n: outcome(n // 2, n), 1.0, 20.0, 0.9, 40)
+    hopeless = climb(lambda load, first, n: outcome(n // 2, n), 1.0, 20.0, 0.9, 40)
     assert hopeless.tolerated is None and hopeless.failing == 0.0 and len(hopeless.rungs) == 1
 
 
@@ -56,8 +57,8 @@ def test_a_margin_is_that_of_all_episodes_where_a_quarter_of_them_misleads(seed,
     """Each of 40 episodes breaks at a load of its own: the margin is where the fifth of them does, by sorting."""
     breaks = np.random.default_rng(seed).integers(1, 30, 40)
 
-    def run(load, n):
-        ok = load < breaks[:n]
+    def run(load, begun, n):
+        ok = load < breaks[begun : begun + n]
         return Runs(ok, np.where(ok, 1.0, -1.5), ok, np.where(ok, 0.0, np.nan), np.zeros((n, 1)), {})
 
     found, exact = climb(run, 1.0, 50.0, 0.9, 40, first), int(np.sort(breaks)[4]) - 1  # 36 of 40 are 90 %
@@ -105,6 +106,18 @@ def test_the_latency_margin_is_where_an_evaluation_with_that_latency_breaks():
         rate = evaluate(policy, tasks.env(task, 20, point(task.params, e), 5, threads=1)).rate
         assert (rate >= 0.9) == good
         assert rate == next(r.rate for r in found.rungs if r.load == pytest.approx(delay))
+
+
+def test_episodes_run_in_two_parts_are_those_run_at_once():
+    """Envs 0 to 5 and 6 to 15 of a seed, with pushes: the same outcome in each row as in one batch of 16."""
+    task, policy, _ = hand()
+    terms = (Push("cart", 0.6, np.array([[1.0, 0.0, 0.0]]), task.seconds),)
+    one = tasks.env(task, 1, task.belief, 5, 1, terms=terms)
+    parts = [evaluate(policy, one.like(n, first)) for first, n in ((0, 6), (6, 10))]
+    whole = evaluate(policy, one.like(16, 0))
+    assert 0 < whole.rate < 1
+    for name in ("success", "lengths", "e"):
+        assert np.array_equal(np.concatenate([getattr(p, name) for p in parts]), getattr(whole, name))
 
 
 def test_a_policy_that_observes_e_has_a_latency_margin_and_does_not_observe_the_added_delay():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, stats
 
 from surefoot.errors import SurefootError
 from surefoot.gate.statistics.sequential import RateTest, anytime, compare, log_evidence, threshold
@@ -65,6 +65,20 @@ def test_peeking_after_every_episode_of_a_policy_at_the_limit_errs_at_most_5_per
     assert answers.count("holds") <= 30 + 2 * 5.4
     answers = [test.decide(rng.random(150) < 0.9).answer for _ in range(600)]
     assert answers.count("fails") <= 30 + 2 * 5.4
+
+
+def test_looking_after_each_of_five_rounds_errs_at_most_5_percent_at_the_limit():
+    """Exactly: all outcomes of five rounds of 20 episodes with p at the limit, those that were called going no further."""
+    for limit in (0.5, 0.8):
+        test, going, called = RateTest(limit, most=100), np.array([1.0]), 0.0
+        for n in range(20, 101, 20):
+            going = np.convolve(going, stats.binom.pmf(np.arange(21), 20, limit))
+            holds = np.array([test.look(k, n) == "holds" for k in range(n + 1)])
+            called += going[holds].sum()
+            going = np.where(holds, 0.0, going)
+        assert 0.005 < called <= 0.05
+    assert RateTest(0.5, most=100).look(20, 20) == "holds" and RateTest(0.5, most=100).look(2, 20) == "fails"
+    assert RateTest(0.5, most=100).look(11, 20) == "undecided"
 
 
 def test_a_clear_case_ends_soon_and_what_comes_later_does_not_change_it():

@@ -3,7 +3,7 @@
 --sample     about 100 files of all classes        --only KIND[/NAME]   some of them       --list   what there is
 --json       results for machines                  --jobs N             at the same time   --keep DIR   leave the files there
 
-314 s of one processor for all:
+400 s of one processor for all:
 
     class        files  refused  accepted  failures        class        files  refused  accepted  failures
     csv             44       34        10         0        deploy          39       38         1         0
@@ -17,7 +17,9 @@
     rosbag2         32       25         7         0        assets          25       18         7         0
     onnx            26       22         4         0        special         41       38         3         0
     contract        52       49         3         0        shadow          24        0        24         0
-    all            991      828       163         0        names           50       37        13         0
+    bundle         136      129         7         0        names           50       37        13         0
+    safety          73       71         2         0        rows            24       15         9         0
+    all           1224     1043       181         0
 """
 
 import argparse

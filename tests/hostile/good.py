@@ -17,6 +17,7 @@ def make(good: Path) -> None:
     _run(good)
     _terms(good)
     _stranger(good)
+    _bundles(good)
 
 
 def _run(good: Path) -> None:
@@ -54,6 +55,37 @@ def _terms(good: Path) -> None:
             ActuatorModule(nets, shape, (5.0,)), Actuators(world.dt, drives(world.model), (0.1,), (5.0,)), world.model
         ),
         good / "motor",
+    )
+
+
+def _bundles(good: Path) -> None:
+    """A bundle of the run, the same in safety layers, the layers alone, and a file of rows."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    from surefoot import tasks
+    from surefoot.cli import main
+    from surefoot.control import layers
+    from surefoot.control.barrier import Filter
+    from surefoot.control.reach_avoid import ReachAvoid, Recovery
+    from surefoot.deploy import bundle
+    from surefoot.log import rows_head
+    from surefoot.onnx_file import graph_in
+    from surefoot.tasks.joint_model import limits_of
+
+    nodes = [helper.make_node("Gemm", ["obs", "w"], ["y"]), helper.make_node("Tanh", ["y"], ["value"])]
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, w]) for n, w in (("obs", 4), ("value", 1))]
+    graph = helper.make_graph(nodes, "net", ports[:1], ports[1:], [numpy_helper.from_array(np.full((4, 1), 0.1, np.float32), "w")])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    recovery = Recovery((("cart_pole", 1),), (-1.0,), (1.0,), (5,), "drive", ((1.0,),))
+    switch = ReachAvoid(graph_in(model.SerializeToString(), "value"), ("cart_pole",), recovery)
+    limits = limits_of(tasks.resolve("balance"), bundle.load(good / "run").contract, 3.0)
+    layers.write(good / "safety", (switch, Filter((limits,))))
+    assert main(["export", str(good / "run"), "--out", str(good / "bundle")]) == 0
+    assert main(["export", str(good / "run"), "--out", str(good / "worn"), "--safety", str(good / "safety")]) == 0
+    table = np.column_stack([np.arange(50) / 50, np.sin(np.arange(50)), np.arange(50)])
+    (good / "run.rows").write_bytes(
+        rows_head([("time", 0, "f8"), ("q", 1, "f4"), ("n", 0, "i8")], {}, {}) + table.tobytes()
     )
 
 

@@ -1,13 +1,13 @@
 """Every case there is, and a sample of them for the suite."""
 
-from . import arrays, bags, logs, models, policies, runs
+from . import arrays, bags, bundles, logs, models, policies, runs
 from .case import Case
 
-SAMPLE = 100
+SAMPLE = 110
 
 
 def everything() -> list[Case]:
-    cases = [c for room in (logs, arrays, bags, models, policies, runs) for c in room.everything()]
+    cases = [c for room in (logs, arrays, bags, models, policies, runs, bundles) for c in room.everything()]
     names = [(c.kind, c.name) for c in cases]
     assert len(set(names)) == len(names), "two cases of one name"
     return cases

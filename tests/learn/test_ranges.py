@@ -172,6 +172,30 @@ def test_an_edge_that_hurts_stops_while_the_others_grow():
     assert np.allclose(others, [0.5, 2.0, 1.6, 0.04])
 
 
+def test_one_range_grows_alone_while_the_others_are_whole_from_the_first_step():
+    """Success needs a gain of 0.8: its lower edge stops there, its upper one ends at 1.6, no other ever moves."""
+    begun = ADR(only=("gain",)).start(TARGET, EPISODE, TRAINING)
+    assert begun.belief.low.tolist() == [0.5, 1.0, 0.0, 0.5] and begun.belief.high.tolist() == [2.0, 1.0, 0.04, 0.5]
+    assert begun.facts()["width"] == 0
+    ranges = grown(ADR(only=("gain",)), gain_at_least(0.8), 100)
+    assert ranges.belief.low[1] == pytest.approx(0.8, abs=0.03 * 1.2) and ranges.belief.high[1] == pytest.approx(1.6)
+    e = ranges.belief.sample(np.random.default_rng(0), 6000)
+    on = np.stack([e == ranges.belief.low, e == ranges.belief.high])[:, :, :3].mean(1)
+    assert np.allclose(on, [[0, 0.25, 0], [0, 0.25, 0]], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "name, word",
+    [
+        ("gian", "did you mean gain"),
+        ("fixed", "adr.only: expected a parameter whose range has some width, found fixed"),
+    ],
+)
+def test_a_range_that_cannot_grow_alone_is_refused(name, word):
+    with pytest.raises(SurefootError, match=word):
+        ADR(only=(name,)).start(TARGET, EPISODE, TRAINING)
+
+
 def test_the_simple_schedule_stops_everything_where_one_parameter_hurts():
     """Above 0.56 of the target's width success is below 80 %; ADR's other edges are all out with fewer episodes."""
     simple = grown(Widen(episodes=1000), gain_at_least(0.8), 40, each=1000)

@@ -24,7 +24,7 @@ from surefoot.real2sim.excite.excitation import (
     spline,
 )
 from surefoot.real2sim.excite.excited_robot import excited_robot
-from surefoot.real2sim.excite.explore import Explore, design, explore, meter_for, outside
+from surefoot.real2sim.excite.explore import Explore, _settled, design, explore, meter_for, outside
 from surefoot.real2sim.excite.fisher import information, informed, meter, posterior, score
 from surefoot.real2sim.plant import Plant
 from surefoot.sim.model.load import load_string
@@ -138,6 +138,18 @@ def test_the_frequency_that_tells_most_of_damping_is_resonance():
     spectrum = np.abs(np.fft.rfft(plan.log["control"][:, 0] - plan.log["control"][:, 0].mean()))
     hz = np.fft.rfftfreq(len(plan.log), 1 / 10.0)[spectrum.argmax()]
     assert hz == pytest.approx(np.sqrt(K / M) / (2 * np.pi), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "objective, gained, ends",
+    [("logdet", 0.059, True), ("logdet", 0.061, False), ("a", 0.0199, True), ("a", 0.0205, False)],
+)
+def test_a_search_ends_when_its_last_rounds_make_sds_smaller_by_less_than_1_percent(objective, gained, ends):
+    """logdet is -2 sum log sd: 3 unknowns by 1 % are 0.06 nats. a is -sum sd^2: by 1 % is 2 % of it."""
+    last = 41.0 if objective == "logdet" else -1.0
+    history, settings = [last - 9.0, *[last - gained] * 2, *[last] * 5], Explore(objective, patience=6)
+    assert _settled(history, settings, 3) == ends
+    assert not _settled(history[-6:], settings, 3) and not _settled([-2e6] * 8, settings, 3)
 
 
 ARM = """<mujoco><compiler angle="radian"/><option timestep=".005" integrator="implicitfast"/><worldbody>

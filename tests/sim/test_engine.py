@@ -302,10 +302,11 @@ def test_every_target_of_the_vocabulary_acts_on_a_model_that_has_it(name):
         "tendon_limit": PENDULUM.replace('<position name="servo" joint="hinge"', '<position name="servo" tendon="wire"').replace(
             "<actuator>", '<tendon><fixed name="wire" actuatorfrcrange="-1 1"><joint joint="hinge" coef="1"/></fixed></tendon><actuator>'),
         "yaw_torque": ROTOR,
+        "constraint": PENDULUM.replace("<actuator>", '<equality><joint name="lock" joint1="hinge" solref="-2500 -100"/></equality><actuator>'),
         "motor_time": PENDULUM.replace('<position name="servo" joint="hinge" kp="20" kv="1"', '<general name="servo" joint="hinge" dyntype="filter" dynprm=".05"'),
     }  # fmt: skip
     xml = model.get(name, FALL if name in FREE_TARGETS or name.startswith("inertia_") else PENDULUM)
-    offset = name.startswith(("com", "slope", "wind")) or name.endswith("delay") or name == "drag"
+    offset = name.startswith(("com_", "slope", "wind")) or name.endswith("delay") or name in ("drag", "constraint")
     p = Param(name, name, 0.0, 0.0, 0.02, op="set") if offset else Param(name, name, 1.0, 0.5, 2.0)
     if TARGETS[name].ops == ("add",):
         p = Param(name, name, 0.0, -0.05, 0.05, op="add")

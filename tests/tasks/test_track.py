@@ -11,7 +11,7 @@ from surefoot import tasks
 from surefoot.cli import main
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import Collector
+from surefoot.learn.collect import LocalCollector
 from surefoot.log import Log
 from surefoot.motion.made import from_poses
 from surefoot.robot import Robot
@@ -189,10 +189,10 @@ def test_the_reward_of_the_anchored_targets_is_that_of_a_loop_written_out(env):
 
 def test_training_that_is_stopped_goes_on_with_the_same_starts():
     def collector():
-        return Collector(tasks.env(TASK, 16, TASK.belief, 1, stagger=True))
+        return LocalCollector(tasks.env(TASK, 16, TASK.belief, 1, stagger=True))
 
-    def act(obs, t, rows):
-        return np.sin(9.0 * obs["actor"][:, :23] + t), {}  # it falls soon
+    def act(obs, draws):
+        return np.sin(9.0 * obs["actor"][:, :23]), {}  # it falls soon
 
     whole, first = collector(), collector()
     for each in (whole, first):
@@ -263,3 +263,41 @@ def _evaluated(task, out, steps):
     settings = settings_for("squat.py", {"steps": max(steps, 1), "envs": 64, "hidden": (128, 128)})
     got = evaluate(load(train("squat.py", out, settings=settings, seed=0)), tasks.env(task, 64, seed=5))
     return float(got.returns.mean()), float(got.lengths.mean())
+
+
+def test_one_task_of_two_motions_begins_with_either_and_ends_where_its_own_ends():
+    both = tasks.track(ROBOT, [MOTION, MOTION.slice(0.0, 1.0)])
+    ends = both.clip.ends
+    rows = len(TASK.clip.begin.ref.q)
+    assert len(ends) == 1 and ends[0] == pytest.approx(TASK.clip.seconds) and both.clip.seconds > ends[0] + 0.9
+    assert np.array_equal(both.clip.begin.ref.q[:rows], TASK.clip.begin.ref.q)
+    env = tasks.env(both, 16, seed=1)
+    env.reset()
+    assert set(np.rint(env.phase / 0.02).astype(int)) == {0, rows}
+    env.task = replace(both, ended={}, error=lambda s: np.full(len(s.q), 0.07))
+    left = np.where(env.phase == 0, rows - 1, len(both.clip.begin.ref.q) - rows - 1)
+    first = np.ones(16, bool)
+    for k in range(1, left.max() + 1):
+        step = env.step(np.zeros((16, 23)))
+        assert (step.truncated == (left == k))[first].all()
+        first &= ~step.truncated
+    assert not first.any()
+
+
+def test_nobody_begins_where_one_of_several_motions_ends():
+    both = tasks.track(ROBOT, [MOTION, MOTION])
+    env = tasks.env(both, 512, seed=1)
+    env.chances = np.full(both.clip.parts, 1 / both.clip.parts)
+    env.reset()
+    row = np.rint(env.phase / 0.02).astype(int)
+    assert not np.isin(row, both.clip.begin.ends).any() and (row > both.clip.begin.ends[0]).mean() > 0.4
+
+
+def test_motions_of_other_joints_are_refused():
+    part = Log(
+        MOTION.time,
+        {**MOTION.columns, "joint_pos": MOTION["joint_pos"][:, :5]},
+        meta={"names": {"joint_pos": JOINTS[:5]}},
+    )
+    with pytest.raises(SurefootError, match="motion 2: found joints"):
+        tasks.track(ROBOT, [MOTION, part])

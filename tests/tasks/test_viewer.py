@@ -433,7 +433,7 @@ def test_bars_show_each_reward_term_a_second_as_the_env_pays_it(server: viser.Vi
     assert ">upright<" in live.panel.rewards.picture.content and "+50<" in live.panel.rewards.picture.content
     _, env = actors("hover")
     env.task.rewards["<b>odd</b>"] = env.task.rewards["far"]
-    env.reward_sums = np.zeros(len(env.task.rewards))
+    env.reward_sums = np.zeros((len(env.task.rewards), env.n))
     bars = RewardBars(server.gui, env)
     shown = bars.drawn(np.arange(-3.0, len(env.task.rewards) - 3))
     assert "&lt;b&gt;odd" in shown and "<b>" not in shown and shown.count(BAD) == 3 and "width:100.0%" in shown

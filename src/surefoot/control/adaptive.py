@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from surefoot.contract import Contract
-from surefoot.control.dynamics import Affine, Joints, Link, ahead, times
+from surefoot.control.dynamics import Affine, Joints, Link, ahead, check_substeps, times
 from surefoot.control.observed import Observed, ordered, parted, prefixed
 from surefoot.errors import SurefootError
 from surefoot.policy import Policy, PolicyState
@@ -48,6 +48,7 @@ class Adaptive:
     def __post_init__(self) -> None:
         if self.tip and (len(self.tip) != 3 or not self.joints.links):
             raise SurefootError("adaptive: tip: expected 3 numbers, and joints with links")
+        check_substeps(self.substeps, "adaptive")
         if min(*self.gain, *self.bound, self.dead) < 0 or not self.kappa > 0:
             raise SurefootError("adaptive: expected gain, bound and dead >= 0 and kappa > 0")
 

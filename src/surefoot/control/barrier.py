@@ -24,11 +24,12 @@ u = argmin |v+|^2 within the bounds. Where a reading is not finite, the last saf
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from surefoot.contract import Contract
-from surefoot.control.dynamics import Joints, ahead, times
+from surefoot.control.dynamics import Joints, ahead, check_substeps, times
 from surefoot.control.observed import Observed, ordered, parted, prefixed
 from surefoot.errors import MissingExtra, SurefootError, unknown
 from surefoot.observation import Readings
@@ -105,6 +106,7 @@ class JointLimits(Barrier):
         if not 0 <= self.margin < 1:
             raise SurefootError(f"joint limits: margin: expected 0 to below 1, found {self.margin:g}")
         _check_rates(self.alpha, self.gamma)
+        check_substeps(self.substeps, "joint limits")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -119,9 +121,20 @@ class JointLimits(Barrier):
 
     def values(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(k, 4 n) of the barriers: upper and lower position, upper and lower speed."""
+        base, of_q = self._linear
+        n = q.shape[1]
+        out = np.empty((len(q), 4, n))
+        out[:] = base
+        out[:, :2] += of_q * q[:, None]
+        out[:, ::2] -= v[:, None]
+        out[:, 1::2] += v[:, None]
+        return out.reshape(len(q), -1)
+
+    @cached_property
+    def _linear(self) -> tuple[np.ndarray, np.ndarray]:
+        """(4, n) values at q = v = 0, and (2, 1) what a position adds to the first two."""
         a, low, high, top = self.alpha, np.array(self.low), np.array(self.high), np.array(self.speed)
-        spare = self.margin * top
-        return np.concatenate([a * (high - q) - v, a * (q - low) + v, top - v, top + v], 1) - np.tile(spare, 4)
+        return np.stack([a * high, -a * low, top, top]) - self.margin * top, np.array([[-a], [a]])
 
     def rows(self, r: Readings, w: np.ndarray, contract: Contract) -> Rows:
         names, dt, a = contract.joints or contract.action.names, 1 / contract.rate, self.alpha
@@ -132,10 +145,12 @@ class JointLimits(Barrier):
         least = (1 - self.gamma) * self.values(q, v) - self.values(q0, v0)
         gain, kp, kd, effort = self.joints.arrays
         held = kp * q + kd * v
-        ends = np.sort(np.stack([(held - effort) / gain, (held + effort) / gain]), 0)
+        one, other = (held - effort) / gain, (held + effort) / gain
+        lowest, highest = np.minimum(one, other), np.maximum(one, other)
         at = order(self.joints.names, names, "joint limits")
-        take = slice(None) if at is None else at
-        return Rows(A[:, :, take], least, ends[0][:, take], ends[1][:, take], x.vu[:, :, take], v0)
+        if at is None:
+            return Rows(A, least, lowest, highest, x.vu, v0)
+        return Rows(A[:, :, at], least, lowest[:, at], highest[:, at], x.vu[:, :, at], v0)
 
 
 @dataclass(frozen=True)
@@ -224,6 +239,7 @@ class Filter:
                         raise unknown("joint", name, barrier.joints.names, "joint limits")
         if contract.action.choices:
             raise SurefootError("filter: expected continuous actions, found choices")
+        _solver()
 
     def init(self, n: int, contract: Contract) -> PolicyState:
         m = sum(len(b.top) for b in self.barriers)
@@ -242,9 +258,8 @@ class Filter:
             w = np.clip(w, -LARGEST_ERROR * top, LARGEST_ERROR * top)
             parts = np.split(w, np.cumsum([len(b.top) for b in self.barriers])[:-1], 1)
             found = _joined([b.rows(r, part, contract) for b, part in zip(self.barriers, parts)], contract)
-            fine = np.all(
-                [np.isfinite(x.reshape(len(x), -1)).all(1) for x in (found.A, found.b, found.S, found.s, asked)], 0
-            )
+            every = found.A.sum((1, 2)) + found.b.sum(1) + found.S.sum((1, 2)) + found.s.sum(1) + asked.sum(1)
+            fine = np.isfinite(every)
         done = np.where(fine, 0, 3)
         u = np.where(fine[:, None], asked, law.control(s["action"]))
         slack = times(found.A, u) - found.b
@@ -259,9 +274,14 @@ class Filter:
 
 def _joined(rows: list[Rows], contract: Contract) -> Rows:
     law = contract.action
-    ends = np.sort(np.stack([law.control(-law.limit * np.ones_like(law.scale)), law.control(law.limit * np.ones_like(law.scale))]), 0)  # fmt: skip
-    low, high = np.max([r.low for r in rows], 0), np.min([r.high for r in rows], 0)
+    reach = law.limit * np.abs(law.scale)
+    ends = law.offset - reach, law.offset + reach
+    low, high = rows[0].low, rows[0].high
+    for r in rows[1:]:
+        low, high = np.maximum(low, r.low), np.minimum(high, r.high)
     low, high = np.clip(low, *ends), np.clip(high, *ends)  # an actuator beyond its effort: the end that is nearest
+    if len(rows) == 1:
+        return Rows(rows[0].A, rows[0].b, low, high, rows[0].S, rows[0].s)
     A, b, S, s = (np.concatenate([getattr(r, k) for r in rows], 1) for k in ("A", "b", "S", "s"))
     return Rows(A, b, low, high, S, s)
 
@@ -278,20 +298,24 @@ def _nearest(asked: np.ndarray, rows: Rows, i: int, scale: np.ndarray) -> tuple[
     return (np.clip(asked, *bounds) if brake is None else brake), 2
 
 
-def solve(
-    H: np.ndarray, f: np.ndarray, A: np.ndarray, least: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray | None:
-    """argmin u'Hu/2 + f'u with A u >= least, low <= u <= high; None where there is none."""
+def _solver() -> Any:
     try:
         import daqp
     except ImportError:
         raise MissingExtra("a safety filter", "control") from None
+    return daqp
+
+
+def solve(
+    H: np.ndarray, f: np.ndarray, A: np.ndarray, least: np.ndarray, bounds: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray | None:
+    """argmin u'Hu/2 + f'u with A u >= least, low <= u <= high; None where there is none."""
     low, high = bounds
     upper = np.concatenate([high, np.full(len(A), 1e30)])
     lower = np.concatenate([low, least])
     if (lower > upper).any():
         return None
-    u, _, flag, _ = daqp.solve(
+    u, _, flag, _ = _solver().solve(
         np.ascontiguousarray(H, float), np.ascontiguousarray(f, float), np.ascontiguousarray(A, float), upper, lower
     )
     return np.array(u) if flag == 1 and np.isfinite(u).all() else None

@@ -18,6 +18,13 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 
+MOST = 100  # steps of a prediction in one control period
+
+
+def check_substeps(value: int, where: str) -> None:
+    if not 1 <= value <= MOST:
+        raise SurefootError(f"{where}: substeps: expected 1 to {MOST}, found {value}")
+
 
 @dataclass(frozen=True)
 class Link:
@@ -84,6 +91,8 @@ class Joints:
                 raise SurefootError(f"joints: {name}: expected {n} numbers, found {len(getattr(self, name))}")
         if len(self.links) not in (0, n):
             raise SurefootError(f"joints: links: expected none or {n}, found {len(self.links)}")
+        if 0.0 in self.gain or min((*self.kp, *self.kd, *self.effort, *self.armature), default=0.0) < 0:
+            raise SurefootError("joints: expected gain other than 0, and kp, kd, effort and armature >= 0")
         if not self.links and min(self.armature, default=1.0) <= 0:
             raise SurefootError("joints: armature: expected numbers > 0 where there are no links")
         if any(not -1 <= link.parent < i for i, link in enumerate(self.links)):
@@ -97,6 +106,25 @@ class Joints:
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """gain, kp, kd, effort: (n,) each."""
         return np.array(self.gain), np.array(self.kp), np.array(self.kd), np.array(self.effort)
+
+    @cached_property
+    def _steady(self) -> dict[tuple[float, int], tuple[np.ndarray, ...]]:
+        return {}
+
+    def steady(self, period: float, substeps: int) -> tuple[np.ndarray, ...]:
+        """Where M is constant: q0 = Qq q + Qv v, v0 = Vq q + Vv v, and what controls add, qu and vu; see `ahead`."""
+        if (period, substeps) not in self._steady:
+            G, Kp, Kd, _ = self.arrays
+            h, n = period / substeps, len(self.names)
+            inverse = np.linalg.inv(self.rotor + h * np.diag(Kd))
+            keep, kp, gain = inverse @ self.rotor, inverse * (h * Kp), inverse * (h * G)
+            Q, V = np.eye(n, 3 * n), np.eye(n, 3 * n, n)  # columns: of q, of v, of u
+            push = np.concatenate([np.zeros((n, 2 * n)), gain], 1)
+            for _ in range(substeps):
+                V = keep @ V - kp @ Q + push
+                Q = Q + h * V
+            self._steady[period, substeps] = tuple(X[:, i * n : (i + 1) * n] for i, X in ((0, Q), (1, Q), (0, V), (1, V), (2, Q), (2, V)))  # fmt: skip
+        return self._steady[period, substeps]
 
     def terms(self, q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """M (k, n, n) and c (k, n) of k rows."""
@@ -178,6 +206,11 @@ def ahead(joints: Joints, q: np.ndarray, v: np.ndarray, period: float, substeps:
     (M + h Kd) v+ = M v + h (G u - Kp q - c),    q+ = q + h v+
     """
     k, n = q.shape
+    if not joints.links:
+        Qq, Qv, Vq, Vv, qu, vu = joints.steady(period, substeps)
+        wide = lambda X: np.broadcast_to(X, (k, n, n))  # noqa: E731
+        q0, v0 = q @ Qq.T + v @ Qv.T, q @ Vq.T + v @ Vv.T
+        return Affine(q0, v0, wide(qu), wide(vu), wide(joints.rotor), np.zeros((k, n)))
     G, Kp, Kd, _ = joints.arrays
     h, M, c = period / substeps, *joints.terms(q, v)
     inverse = np.linalg.inv(M + h * np.diag(Kd))

@@ -53,6 +53,11 @@ class Observed:
         }
 
     @cached_property
+    def _scales(self) -> dict[str, np.ndarray]:
+        """float64, so that what is divided by them is."""
+        return {t.name: np.asarray(t.scale, float) * np.ones(t.dim) for t in self.contract.terms}
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Readings that it finds."""
         found = [_reading(t) for t in self.contract.terms]
@@ -77,12 +82,12 @@ class Observed:
             f = t.formula
             if f is None:
                 continue
-            raw = np.asarray(obs[:, self.newest[t.name]], float) / np.asarray(t.scale, float)
+            raw = obs[:, self.newest[t.name]] / self._scales[t.name]
             if f.kind == "joint_state":
                 values |= {"joint_pos": raw[:, 0::2], "joint_vel": raw[:, 1::2]}
                 parts |= {"joint_pos": f.joints, "joint_vel": f.joints}
             elif name := _reading(t):
-                values[name] = raw + np.array(f.offset) if f.offset else raw
+                values[name] = raw + f.shift if f.offset else raw
                 if f.joints:
                     parts[name] = f.joints
         return Columns(values, parts)

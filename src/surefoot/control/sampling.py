@@ -1,8 +1,9 @@
-"""Optimisation by sampling: minimise a cost that can only be evaluated at samples. One loop, two rules.
+"""Optimisation by sampling: minimise a cost that can only be evaluated at samples. One loop, three rules.
 
     X_i = mean + spread * N(0, 1)  within bounds       c_i = cost(X_i)       (mean, spread) = rule(X, c)
 
     CEM      mean, spread = those of the elites, spread never under a floor
+    Softmax  mean = sum w_i X_i over the best, w = softmax(-(c - mean c) / (std c) / temperature); spread falls by a schedule
     CMA      mean and a full covariance from ranks and paths                (CMA-ES, by the `cma` library)
 
 x is (d,), X (n, d), c (n,): less is better. A cost that is nan or infinite counts as the worst. All state is in Search: the
@@ -106,6 +107,40 @@ class CEM(Rule):
         best = X[ranked(cost, self.elite)]
         spread = best.std(0) if len(best) > 1 else at.spread  # one sample has no spread
         return replace(at, mean=best.mean(0), spread=np.maximum(spread, self.floor * at.first))
+
+
+@final
+@dataclass(frozen=True)
+class Softmax(Rule):
+    """Path-integral update with annealed noise, as SPIDER and DIAL-MPC have it."""
+
+    rounds: int = 8
+    """updates in which the spread falls from the initial one to `final` of it"""
+    final: float = 0.1
+    """1: noise that is not annealed"""
+    top: float = 0.1
+    """fraction of the samples that count; at least 2"""
+    temperature: float = 0.3
+    near: float = 0.05
+    """fraction of the samples with a hundredth of the noise, to exploit the mean"""
+
+    def __post_init__(self) -> None:
+        for name in ("final", "top", "temperature"):
+            if not 0 < getattr(self, name) <= (np.inf if name == "temperature" else 1):
+                raise SurefootError(f"Softmax.{name}: found {getattr(self, name)}, expected more than 0, at most 1")
+
+    def ask(self, at: Search, n: int, rng: np.random.Generator) -> np.ndarray:
+        noise = rng.standard_normal((n, len(at.mean)))
+        noise[n - round(self.near * n) :] *= 0.01
+        noise[0] = 0.0
+        return at.mean + at.spread * noise
+
+    def tell(self, at: Search, X: np.ndarray, cost: np.ndarray) -> Search:
+        best = ranked(cost, self.top)
+        score = (cost[best].mean() - cost[best]) / (cost[best].std() + 1e-12) / self.temperature
+        w = np.exp(score - score.max())
+        share = self.final ** (min(at.updates + 1, self.rounds) / self.rounds)
+        return replace(at, mean=w @ X[best] / w.sum(), spread=at.first * share)
 
 
 @final

@@ -60,9 +60,8 @@ class Golden:
         except (TypeError, ValueError, AttributeError) as error:
             raise SurefootError(f"{where}: expected tables of numbers: {error}") from None
         rows = [x for t in tables.values() for x in t.values()] + list(arrays.values())
-        if any(x.ndim != 2 or len(x) != len(arrays["obs"]) or not np.isfinite(x).all() for x in rows) or not len(
-            arrays["obs"]
-        ):
+        T = len(arrays["obs"]) if arrays["obs"].ndim else 0
+        if not T or any(x.ndim != 2 or len(x) != T or not np.isfinite(x).all() for x in rows):
             raise SurefootError(f"{where}: expected tables of finite numbers with as many rows each")
         return Golden(tables["readings"], parts, tables["raw"], arrays["obs"], arrays["out"], arrays["control"])
 
@@ -81,6 +80,12 @@ class Golden:
         chosen = answers.argmax(1)[:, None] if contract.action.choices else answers
         control = contract.action.control(contract.action.bounded(chosen))
         _same(control, self.control, f"{where}: the contract makes other controls of the actions")
+
+    def check_net(self, contract: Contract, graph: Graph, where: str) -> None:
+        """The same, of what a net answers now."""
+        if self.obs.shape[1] != graph.width:
+            raise SurefootError(f"{where}: obs: expected {graph.width} numbers a row, found {self.obs.shape[1]}")
+        self.check(contract, graph(self.obs.astype(np.float32)), where)
 
     def observations(self, contract: Contract, where: str) -> np.ndarray:
         """(T, obs_dim) of the readings, by the contract's formulas and history."""
@@ -201,11 +206,7 @@ def ours(path: Path, graph: Graph) -> OnnxPolicy:
         raise SurefootError(
             f"{path}: the contract has {contract.obs_dim} numbers in and {outputs} out, the net {graph.width} and {graph.wide}"
         )
-    golden = Golden.from_json(card["golden"], f"{path}: golden")
-    if golden.obs.shape[1] == graph.width:
-        golden.check(contract, graph(golden.obs.astype(np.float32)), f"{path}: golden")
-    else:
-        raise SurefootError(f"{path}: golden: obs: expected {graph.width} numbers a row, found {golden.obs.shape[1]}")
+    Golden.from_json(card["golden"], f"{path}: golden").check_net(contract, graph, f"{path}: golden")
     about = {k: v for k, v in card.items() if k in ("net", "weights", "about")}
     return OnnxPolicy(contract, graph, about)
 

@@ -1,8 +1,9 @@
-"""A bundle: all that a robot's computer needs to run a policy, in a folder or a zip of three files.
+"""A bundle: all that a robot's computer needs to run a policy, in a folder or a zip of three files, or five.
 
     policy.onnx      the net, its contract and a second of golden vectors (deploy/bundle.py)
     golden.json      seconds of its nominal robot: readings -> observation -> action -> control -> command, limited
-    manifest.json    hashes of both, the belief it was trained over, the gate's verdict, limits, parents; sealed, written last
+    safety.json      where the policy wears safety layers: their numbers (control/layers.py); value.onnx: the net of a switch
+    manifest.json    hashes of them, the belief it was trained over, the gate's verdict, limits, parents; sealed, written last
 
 Reading a bundle works everything out again by the code that drives the robot (runtime/controller.py). What was changed, what
 belongs to another policy and what cannot be computed is refused by file and field.
@@ -10,10 +11,11 @@ belongs to another policy and what cannot be computed is refused by file and fie
 
 import io
 import json
+import os
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,12 @@ import numpy as np
 import surefoot
 from surefoot import files, shipped
 from surefoot.belief import Belief
+from surefoot.control import layers
 from surefoot.deploy import bundle, sign
 from surefoot.deploy.bundle import Golden, OnnxPolicy
 from surefoot.deploy.limits import Limits
 from surefoot.deploy.runtime.controller import OWN, Controller, needs
-from surefoot.errors import SurefootError, nearest
+from surefoot.errors import SurefootError, nearest, unknown
 from surefoot.onnx_file import graph_in
 from surefoot.policy import Policy
 from surefoot.typed import known_fields
@@ -35,6 +38,7 @@ from surefoot.verdict import Verdict
 FORMAT = 1
 MANIFEST, GOLDEN = "manifest.json", "golden.json"
 LARGEST = {bundle.NAME: bundle.LARGEST, GOLDEN: files.LARGEST_JSON, MANIFEST: files.LARGEST_JSON}
+LAYERS = {layers.NAME: files.LARGEST_JSON, layers.VALUE: bundle.LARGEST}  # where it wears some
 FIELDS = {"format", "files", "limits", "belief", "verdict", "wears", "parents", "about"}
 CLOSE = 1e-5  # of a command from the golden one, relative to its size
 
@@ -48,8 +52,8 @@ class Manifest:
     """p(e) it was trained over"""
     verdict: Verdict | None = None
     """of the gate, about this very file"""
-    wears: tuple[Mapping[str, Any], ...] = ()
-    """filters and estimators that the policy was judged with, each {"name", "settings"}"""
+    wears: tuple[str, ...] = ()
+    """kinds of its safety layers, the innermost first"""
     parents: Mapping[str, str] = field(default_factory=dict)
     """hashes of the files it was made from"""
 
@@ -57,7 +61,7 @@ class Manifest:
         return files.seal({
             "format": FORMAT, "files": dict(hashes), "limits": self.limits.to_json(),
             "belief": self.belief.to_json() if self.belief else None, "verdict": self.verdict.to_json() if self.verdict else None,
-            "wears": [dict(w) for w in self.wears], "parents": dict(self.parents), "about": {"surefoot": surefoot.__version__},
+            "wears": list(self.wears), "parents": dict(self.parents), "about": {"surefoot": surefoot.__version__},
         })  # fmt: skip
 
 
@@ -67,6 +71,7 @@ class Bundle:
 
     path: Path
     policy: Policy
+    """in its safety layers"""
     manifest: Manifest
     golden: Golden
     commands: np.ndarray  # (T, na) golden targets, after the limiter
@@ -80,20 +85,50 @@ class Bundle:
         return self.manifest.verdict is not None and self.manifest.verdict.holds
 
 
-def contents(policy: Policy, onnx: bytes, manifest: Manifest, golden: Golden) -> dict[str, bytes]:
-    """The files of a bundle; `golden` is of this policy."""
+def contents(
+    policy: Policy, onnx: bytes, manifest: Manifest, golden: Golden, safety: Mapping[str, bytes] | None = None
+) -> dict[str, bytes]:
+    """The files of a bundle; `golden` is of this policy, driven in its layers, whose files are `safety`."""
     needs(policy.contract)
-    commands = _replayed(policy, manifest.limits, golden)["command"]
-    rows = [[float(f"{v:.9g}") for v in row] for row in commands]
-    vectors = json.dumps(golden.to_json() | {"command": rows}, allow_nan=False).encode()
-    hashes = {bundle.NAME: files.sha256(onnx), GOLDEN: files.sha256(vectors)}
-    body = (json.dumps(manifest.to_json(hashes), indent=2, allow_nan=False) + "\n").encode()
-    return {bundle.NAME: onnx, GOLDEN: vectors, MANIFEST: body}
+    worn, kinds = wear(policy, safety or {}, "safety layers")
+    made = _replayed(worn, manifest.limits, golden)
+    rows = lambda x: [[float(f"{v:.9g}") for v in row] for row in x]  # noqa: E731
+    tables = {"command": rows(made["command"])} | ({"worn": rows(made["action"])} if kinds else {})
+    vectors = json.dumps(golden.to_json() | tables, allow_nan=False).encode()
+    found = {bundle.NAME: onnx, GOLDEN: vectors, **(safety or {})}
+    hashes = {name: files.sha256(data) for name, data in found.items()}
+    told = replace(manifest, wears=kinds).to_json(hashes)
+    return {**found, MANIFEST: (json.dumps(told, indent=2, allow_nan=False) + "\n").encode()}
+
+
+def wear(policy: Policy, safety: Mapping[str, bytes], where: str) -> tuple[Policy, tuple[str, ...]]:
+    """The policy in the layers of these files, and their kinds; refused where a file is of no use."""
+    if not safety:
+        return policy, ()
+    used = {layers.NAME}
+
+    def beside(name: str) -> bytes:
+        used.add(name)
+        if name not in safety:
+            raise SurefootError(f"{where}: {name[:80]}: no such file; expected the net of a layer in {layers.VALUE}")
+        return safety[name]
+
+    if layers.NAME not in safety:
+        raise SurefootError(f"{where}: {', '.join(safety)}: expected {layers.NAME} beside it")
+    found = layers.read_from(safety[layers.NAME], beside, f"{where}: {layers.NAME}")
+    if rest := set(safety) - used:
+        raise SurefootError(f"{where}: {', '.join(rest)}: no layer of {layers.NAME} names it")
+    try:
+        return layers.wear(policy, found), tuple(layers.to_json(x)["kind"] for x in found)
+    except SurefootError as error:
+        raise SurefootError(f"{where}: {layers.NAME}: {error}") from None
 
 
 def write(path: Path, made: Mapping[str, bytes]) -> Path:
     """Write a folder, the manifest last; or a zip, where the path ends in .zip. Equal contents give equal bytes."""
     if path.suffix != ".zip":
+        for name in set(LAYERS) - set(made):  # of a bundle that was here before
+            (path / name).unlink(missing_ok=True)
         for name, data in made.items():
             files.write(path / name, data)
         return path
@@ -118,15 +153,18 @@ def read(path: Path, key: Path | None = None) -> Bundle:
     if body["format"] != FORMAT:
         raise SurefootError(f"{path}: {MANIFEST}: format: expected {FORMAT}, found {str(body['format'])[:80]}")
     hashes = _check_hashes(body["files"], found, path)
-    policy = bundle.ours(path / bundle.NAME, graph_in(found[bundle.NAME], f"{path}: {bundle.NAME}"))
-    manifest = _manifest(body, policy, hashes, f"{path}: {MANIFEST}")
-    golden, commands = _golden(found[GOLDEN], f"{path}: {GOLDEN}")
-    golden.check(policy.contract, policy.graph(golden.obs.astype(np.float32)), f"{path}: {GOLDEN}")
-    wanted = {"observation": golden.obs, "control": golden.control, "command": commands}
-    if not policy.contract.action.choices:
-        wanted["action"] = golden.out
-    worst = _compare(_replayed(policy, manifest.limits, golden), wanted, f"{path}: {GOLDEN}")
-    return Bundle(path, policy, manifest, golden, commands, worst, files.sha256(found[MANIFEST]))
+    net = bundle.ours(path / bundle.NAME, graph_in(found[bundle.NAME], f"{path}: {bundle.NAME}"))
+    policy, kinds = wear(net, {k: found[k] for k in LAYERS if k in found}, str(path))
+    manifest = _manifest(body, net, hashes, kinds, f"{path}: {MANIFEST}")
+    golden, tables = _golden(found[GOLDEN], bool(kinds), f"{path}: {GOLDEN}")
+    golden.check_net(net.contract, net.graph, f"{path}: {GOLDEN}")
+    wanted = {"observation": golden.obs, "command": tables["command"]}
+    if kinds:
+        wanted["action"] = tables["worn"]
+    else:
+        wanted |= {"control": golden.control} | ({} if net.contract.action.choices else {"action": golden.out})
+    worst = _compare(_replayed(policy, manifest.limits, golden, f"{path}: {GOLDEN}"), wanted, f"{path}: {GOLDEN}")
+    return Bundle(path, policy, manifest, golden, tables["command"], worst, files.sha256(found[MANIFEST]))
 
 
 def signed_file(path: Path) -> Path:
@@ -135,7 +173,7 @@ def signed_file(path: Path) -> Path:
 
 
 def read_files(path: Path) -> dict[str, bytes]:
-    """The three files of a folder or a zip, of bounded size; nothing is written anywhere."""
+    """The files of a folder or a zip, of bounded size; nothing is written anywhere."""
     if path.is_file() and path.suffix == ".zip":
         return _unzipped(path)
     if not path.is_dir():
@@ -145,22 +183,23 @@ def read_files(path: Path) -> dict[str, bytes]:
         if not (path / name).is_file():
             words = f"{path / name}: no such file; expected a bundle: surefoot export RUN makes one"
             raise SurefootError(words)
-    return {name: files.read_bytes(path / name, largest) for name, largest in LARGEST.items()}
+    there = LARGEST | {name: most for name, most in LAYERS.items() if os.path.lexists(path / name)}
+    return {name: files.read_bytes(path / name, largest) for name, largest in there.items()}
 
 
 def _unzipped(path: Path) -> dict[str, bytes]:
-    data = files.read_bytes(path, bundle.LARGEST + 2 * files.LARGEST_JSON)
+    data = files.read_bytes(path, 2 * bundle.LARGEST + 3 * files.LARGEST_JSON)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as z:
             names = [info.filename for info in z.infolist()[:16]]
             for name in names:
-                if name not in LARGEST:
+                if name not in (*LARGEST, *LAYERS):
                     raise SurefootError(
-                        f"{path}: {name[:80]!r}: expected only {', '.join(LARGEST)}{nearest(name, LARGEST)}"
+                        f"{path}: {name[:80]!r}: expected only {', '.join((*LARGEST, *LAYERS))}{nearest(name, LARGEST)}"
                     )
-            if sorted(names) != sorted(LARGEST) or len(z.infolist()) != len(LARGEST):
+            if len(set(names)) != len(z.infolist()) or not set(LARGEST) <= set(names):
                 raise SurefootError(f"{path}: found {', '.join(names)}; expected {', '.join(LARGEST)}, each once")
-            return {name: _entry(z, name, path) for name in LARGEST}
+            return {name: _entry(z, name, path) for name in names}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, ValueError, zlib.error) as error:
         if isinstance(error, SurefootError):
             raise
@@ -168,7 +207,7 @@ def _unzipped(path: Path) -> dict[str, bytes]:
 
 
 def _entry(z: zipfile.ZipFile, name: str, path: Path) -> bytes:
-    largest = LARGEST[name]
+    largest = (LARGEST | LAYERS)[name]
     with z.open(name) as f:
         data = f.read(largest + 1)
     if len(data) > largest:
@@ -177,7 +216,7 @@ def _entry(z: zipfile.ZipFile, name: str, path: Path) -> bytes:
 
 
 def _check_hashes(said: Any, found: Mapping[str, bytes], path: Path) -> dict[str, str]:
-    names = {bundle.NAME, GOLDEN}
+    names = set(found) - {MANIFEST}
     hashes = known_fields(said, names, names, f"{path}: {MANIFEST}: files")
     for name in sorted(names):
         if hashes[name] != files.sha256(found[name]):
@@ -185,50 +224,67 @@ def _check_hashes(said: Any, found: Mapping[str, bytes], path: Path) -> dict[str
     return hashes
 
 
-def _manifest(body: Mapping[str, Any], policy: OnnxPolicy, hashes: Mapping[str, str], where: str) -> Manifest:
+def _manifest(
+    body: Mapping[str, Any], policy: OnnxPolicy, hashes: Mapping[str, str], kinds: tuple[str, ...], where: str
+) -> Manifest:
     limits = Limits.from_json(body["limits"], len(policy.contract.action.names), f"{where}: limits")
     belief = None if body["belief"] is None else Belief.from_json(body["belief"], f"{where}: belief")
     verdict = None if body["verdict"] is None else Verdict.from_json(body["verdict"], f"{where}: verdict")
-    if verdict is not None and judged(verdict) != hashes[bundle.NAME]:
+    if verdict is not None and judged(verdict)[0] != hashes[bundle.NAME]:
         raise SurefootError(f"{where}: verdict: it is about another policy; gate this one and export it again")
-    wears, parents = body["wears"], body["parents"]
-    if not isinstance(wears, list) or not all(isinstance(w, dict) and isinstance(w.get("name"), str) for w in wears):
-        raise SurefootError(f"{where}: wears: expected a list of objects with names, found {str(wears)[:80]}")
-    if wears:
-        raise SurefootError(f"{where}: wears: {wears[0]['name'][:80]}: this version of surefoot does not know it")
+    if verdict is not None and judged(verdict)[1] != hashes.get(layers.NAME, ""):
+        raise SurefootError(
+            f"{where}: verdict: it is about other safety layers, or none; gate the policy in these and export it again"
+        )
+    parents = body["parents"]
+    if body["wears"] != list(kinds):
+        raise SurefootError(
+            f"{where}: wears: found {str(body['wears'])[:80]}, expected {list(kinds)}, the layers of {layers.NAME}"
+        )
     if not isinstance(parents, dict) or not all(isinstance(v, str) for v in parents.values()):
         raise SurefootError(f"{where}: parents: expected names with hashes, found {str(parents)[:80]}")
-    return Manifest(limits, belief, verdict, (), parents)
+    return Manifest(limits, belief, verdict, kinds, parents)
 
 
-def judged(verdict: Verdict) -> str:
-    """Hash of the policy that a verdict is about."""
+def judged(verdict: Verdict) -> tuple[str, str]:
+    """Hashes of the policy that a verdict is about, and of the safety layers that it wore; empty: none."""
     parents = verdict.meta.get("parents")
-    return str(parents.get("policy", "")) if isinstance(parents, dict) else ""
+    own = parents if isinstance(parents, dict) else {}
+    return str(own.get("policy", "")), str(own.get("safety", ""))
 
 
-def _golden(data: bytes, where: str) -> tuple[Golden, np.ndarray]:
-    body = files.parse_json(data, where)
-    known_fields(body, {*bundle.fields_of(Golden), "command"}, {"command"}, where)
-    commands = body.pop("command")
+def _golden(data: bytes, worn: bool, where: str) -> tuple[Golden, dict[str, np.ndarray]]:
+    """With the tables that the runtime makes: commands, and actions of a policy in layers."""
+    names = {"command", "worn"} if worn else {"command"}
+    body = known_fields(files.parse_json(data, where), {*bundle.fields_of(Golden), *names}, names, where)
+    tables = {name: body.pop(name) for name in names}
     golden = Golden.from_json(body, where)
-    try:
-        table = np.array(commands, float)
-    except (TypeError, ValueError):
-        raise SurefootError(f"{where}: command: expected a table of numbers") from None
-    if table.shape != golden.control.shape or not np.isfinite(table).all():
-        raise SurefootError(f"{where}: command: expected finite numbers of shape {golden.control.shape}")
-    return golden, table
+    for name, rows in tables.items():
+        try:
+            table = np.array(rows, float)
+        except (TypeError, ValueError):
+            raise SurefootError(f"{where}: {name}: expected a table of numbers") from None
+        if table.shape != golden.control.shape or not np.isfinite(table).all():
+            raise SurefootError(f"{where}: {name}: expected finite numbers of shape {golden.control.shape}")
+        tables[name] = table
+    return golden, tables
 
 
-def _replayed(policy: Policy, limits: Limits, golden: Golden) -> dict[str, np.ndarray]:
+def _replayed(policy: Policy, limits: Limits, golden: Golden, where: str = GOLDEN) -> dict[str, np.ndarray]:
     """What the runtime makes of golden readings; the action before the first is zero, the target before it the default."""
+    for name in needs(policy.contract):
+        if name not in golden.readings:
+            raise unknown("reading", name, golden.readings, f"{where}: readings")
     parts = {k: v for k, v in golden.parts.items() if k != "action"} | {"control": policy.contract.action.names}
     controller = Controller(policy, limits, parts)
     rows: dict[str, list[np.ndarray]] = {k: [] for k in ("observation", "action", "control", "command")}
     for k in range(len(golden.obs)):
         own = {name: x[k] for name, x in golden.readings.items() if name not in OWN}
-        period = controller.step(own, golden.readings["command"][k] if "command" in golden.readings else np.zeros(0))
+        asked = golden.readings["command"][k] if "command" in golden.readings else np.zeros(0)
+        try:
+            period = controller.step(own, asked)
+        except (ValueError, IndexError) as error:  # of rows that are too short or too long
+            raise SurefootError(f"{where}: readings: {error}") from None
         for name, x in zip(rows, (period.obs, period.out, period.control, period.command.target)):
             rows[name].append(x)
     return {k: np.array(v) for k, v in rows.items()}

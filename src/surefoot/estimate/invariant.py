@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.estimate import lie
+from surefoot.estimate import lie, tells
 from surefoot.estimate.abstract import Estimate, Estimator, EstimatorState
 from surefoot.estimate.legs import Leg, Legs
 from surefoot.estimate.settings import Contact, Delay, Deviations, Start
+from surefoot.estimate.tells import POS, ROT, VEL, G
 from surefoot.observation import ObsTerm
 from surefoot.rotation import from_matrix, matrix
 
-G = np.array([0.0, 0.0, -9.81])  # m/s^2
 SURE = 1e-6  # rad, m: how well the place and heading are known that define the world's frame
 REST = 3.0  # m/s^2: an accelerometer within this of gravity shows which way is down
 IMU = ("base_ang_vel", "base_lin_acc")
@@ -36,7 +36,6 @@ FORCES = ("foot_force", "joint_torque")
 FIXES = ("base_pos", "rotation")  # by kind of formula, whatever the term is called
 ROLLS = np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 0]])  # w @ ROLLS = w x (0, 0, 1)
 ONES, THREE = np.ones(3), np.ones(3, bool)
-ROT, VEL, POS = slice(0, 3), slice(3, 6), slice(6, 9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,61 +358,7 @@ class InvariantFilter(Estimator):
     # what it tells
 
     def terms(self, s: EstimatorState, names: Sequence[str] = ()) -> dict[str, Estimate]:
-        return {name: TELLS[name](self, s) for name in names or self.quantities}
-
-    def _base_lin_vel(self, s: EstimatorState) -> Estimate:
-        """Of the base's origin, predicted over the delay: error R^T xi_v, and acceleration times what is unknown of it."""
-        R, w = s["R"], s["u"] - s["b"]
-        body = (s["x"][:, :1] @ R)[:, 0]
-        turn = lie.skew(w[:, :3])
-        gain = w[:, 3:] + R[:, 2] * G[2] - (turn @ body[..., None])[..., 0]  # d/dt of R^T v
-        value = body + self.delay.mean * gain
-        if any(self.base):
-            value = value + turn @ np.array(self.base)
-        late = self.delay.sd * gain
-        cov = R.transpose(0, 2, 1) @ s["P"][:, VEL, VEL] @ R + late[:, :, None] * late[:, None]
-        return Estimate(value, cov)
-
-    def _base_lin_vel_world(self, s: EstimatorState) -> Estimate:
-        own = self._base_lin_vel(s)
-        value, R = (s["R"] @ own.value[..., None])[..., 0], s["R"]
-        turned = self._turned(s, value, VEL)
-        return Estimate(
-            value, turned + R @ (own.cov - R.transpose(0, 2, 1) @ s["P"][:, VEL, VEL] @ R) @ R.transpose(0, 2, 1)
-        )
-
-    def _base_pos(self, s: EstimatorState) -> Estimate:
-        value = s["x"][:, 1] + s["R"] @ np.array(self.base)
-        return Estimate(value, self._turned(s, value, POS))
-
-    def _turned(self, s: EstimatorState, value: np.ndarray, at: slice) -> np.ndarray:
-        """Covariance of a world vector x: its error is xi_x - x^ xi_R."""
-        H = np.concatenate([-lie.skew(value), np.broadcast_to(lie.EYE, (len(value), 3, 3))], -1)
-        P = np.concatenate([s["P"][:, ROT], s["P"][:, at]], 1)
-        P = np.concatenate([P[:, :, ROT], P[:, :, at]], 2)
-        return np.asarray(H @ P @ H.transpose(0, 2, 1))
-
-    def _projected_gravity(self, s: EstimatorState) -> Estimate:
-        """-R^T z, whose error is R^T z^ xi_R... of length 1: no error along itself."""
-        R = s["R"]
-        H = R.transpose(0, 2, 1) @ lie.skew(np.array([0.0, 0.0, -1.0]))
-        return Estimate(-R[:, 2], H @ s["P"][:, ROT, ROT] @ H.transpose(0, 2, 1))
-
-    def _yaw(self, s: EstimatorState) -> Estimate:
-        """Heading since the beginning; its error is xi_R about z."""
-        return Estimate(np.arctan2(s["R"][:, 1, 0], s["R"][:, 0, 0])[:, None], s["P"][:, 2:3, 2:3])
-
-    def _gyro_bias(self, s: EstimatorState) -> Estimate:
-        M = self.size[0]
-        return Estimate(s["b"][:, :3], s["P"][:, M : M + 3, M : M + 3])
-
-    def _accel_bias(self, s: EstimatorState) -> Estimate:
-        M = self.size[0]
-        return Estimate(s["b"][:, 3:], s["P"][:, M + 3 :, M + 3 :])
-
-    def _bearing(self, s: EstimatorState) -> Estimate:
-        p = s["contact"]
-        return Estimate(p, (p * (1 - p))[..., None] * np.eye(p.shape[1]))
+        return {name: tells.TELLS[name](self, s) for name in names or self.quantities}
 
     def to_json(self) -> dict[str, Any]:
         parts = {k: getattr(self, k).to_json() for k in ("sd", "start", "contact", "delay")}
@@ -438,15 +383,3 @@ def _corrected(
     M = 3 + 3 * x.shape[1]
     R, x = lie.moved(R, x, xi[:, :3], xi[:, 3:M].reshape(x.shape))
     return R, x, b + xi[:, M:], P
-
-
-TELLS = {
-    "base_lin_vel": InvariantFilter._base_lin_vel,
-    "base_lin_vel_world": InvariantFilter._base_lin_vel_world,
-    "base_pos": InvariantFilter._base_pos,
-    "projected_gravity": InvariantFilter._projected_gravity,
-    "yaw": InvariantFilter._yaw,
-    "gyro_bias": InvariantFilter._gyro_bias,
-    "accel_bias": InvariantFilter._accel_bias,
-    "contact": InvariantFilter._bearing,
-}

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from surefoot.errors import SurefootError
-from surefoot.typed import known_fields, real
+from surefoot.typed import record
 
 T = TypeVar("T", bound="Numbers")
 LARGEST = 1e6
@@ -14,20 +14,18 @@ LARGEST = 1e6
 class Numbers:
     """Settings that are numbers >= 0, each with a name."""
 
-    def check(self, where: str) -> None:
+    def __post_init__(self) -> None:
         for f in fields(self):
-            value = real(getattr(self, f.name), f"{where}: {f.name}")
+            value = getattr(self, f.name)
             if not 0 <= value <= LARGEST:
-                raise SurefootError(f"{where}: {f.name}: expected a number from 0 to {LARGEST:g}, found {value:g}")
+                raise SurefootError(f"{f.name}: expected a number from 0 to {LARGEST:g}, found {value:g}")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {k: float(v) for k, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls: type[T], data: Any, where: str) -> T:
-        body = known_fields(data, {f.name for f in fields(cls)}, set(), where)
-        made = cls(**{k: real(v, f"{where}: {k}") for k, v in body.items()})
-        made.check(where)
+        made: T = record(cls, data, where)
         return made
 
 

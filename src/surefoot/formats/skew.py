@@ -30,7 +30,7 @@ class Skew:
 
 
 def skew(log: Log, a: str, b: str, part: int = 0, most: float = 0.5, windows: int = 12) -> Skew:
-    """Latency of column b behind column a, searched within +-`most` seconds. Of wide columns, one part."""
+    """Latency of column b behind column a, searched within +-`most` seconds. Of wide columns, one part. Without windows, no drift."""
     step = np.diff(log.time)
     if len(step) and step.max() - step.min() > 1e-3 * np.median(step):
         log = resample(log, log.rate)

@@ -1,6 +1,6 @@
 """Candidate: a policy to be judged with its task, from a run, a bundle, or an ONNX file of ours or from elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from surefoot import files, tasks
 from surefoot.contract import Contract
 from surefoot.control import layers
-from surefoot.deploy import bundle, foreign
+from surefoot.deploy import bundle, foreign, manifest
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import changed, trained_with
@@ -17,6 +17,7 @@ from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks import from_contract
 from surefoot.tasks.known import task_flag
+from surefoot.tasks.registry import task_file
 from surefoot.tasks.rollout import contract
 
 Rewire = Callable[[Contract], tuple[Policy, Task]]
@@ -38,6 +39,8 @@ class Candidate:
     """known seeds of the trainings behind it"""
     reference: str = ""
     """the task as the user named it; empty where the contract's name says which"""
+    files: Mapping[str, Any] = field(default_factory=dict)
+    """the arguments of `candidate` that give it again, in another process; empty where they are no files"""
 
     @property
     def task_flag(self) -> str:
@@ -59,7 +62,16 @@ def candidate(
 ) -> Candidate:
     """A policy and its task; `model` and a contract for one from elsewhere; `safety`: the layers it wears."""
     found = _bare(path, task, model, contract_file, command, seconds)
-    return found if safety is None else _worn(found, safety)
+    if safety is None and all((Path(path) / name).is_file() for name in (manifest.MANIFEST, layers.NAME)):
+        safety = Path(path)  # a bundle is judged as it will run
+    found = found if safety is None else _worn(found, safety)
+    if isinstance(task, Task):
+        return found
+    here = {"path": path, "model": model, "contract_file": contract_file, "safety": safety}
+    paths = {k: p.absolute() if p is not None and p.exists() else p for k, p in here.items()}
+    file = task_file(task)
+    task = f"{file[0].absolute()}{':' * bool(file[1])}{file[1]}" if file else task
+    return replace(found, files=paths | {"task": task, "command": command, "seconds": seconds})
 
 
 def _worn(who: Candidate, safety: Path) -> Candidate:

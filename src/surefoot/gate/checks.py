@@ -13,9 +13,9 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.gate.margins import Margin
 from surefoot.gate.motion import Motion
 from surefoot.gate.runs import Runs
-from surefoot.gate.statistics import claim, mean, rate
+from surefoot.gate.statistics import claim, mean
 from surefoot.gate.statistics.rare_failures import Search
-from surefoot.gate.statistics.sequential import Decision, anytime
+from surefoot.gate.statistics.sequential import Answer, Decision, anytime
 from surefoot.params import Params
 from surefoot.verdict import Check, clopper_pearson
 
@@ -93,12 +93,13 @@ def claimed(runs: Runs, level: float, success_rate: float) -> Check:
     return replace(found, name=f"claim: at most {100 * (1 - success_rate):g} % fail")
 
 
-def worst_decile(runs: Runs, worlds: int, limit: float, params: Params) -> Check:
-    """New episodes in the worlds that looked hardest."""
-    found = rate(runs.success)
+def worst_decile(runs: Runs, answer: Answer, worlds: int, limit: float, level: float, params: Params) -> Check:
+    """New episodes in the worlds that looked hardest. The interval is valid at every look."""
+    k, n = int(runs.success.sum()), len(runs)
+    low, high = anytime(k, n, level)
     hardest = runs.e[int(np.argmin(runs.margin))]
-    evidence = f"{int(runs.success.sum())} of {len(runs)} new episodes in the hardest {worlds} worlds; worst: {world(params, hardest)}"
-    return Check(WORST_DECILE, found.value, limit, bool(found.low is not None and found.low >= limit), evidence, found.low, found.high)  # fmt: skip
+    evidence = f"{k} of {n} new episodes in the hardest {worlds} worlds; worst: {world(params, hardest)}"
+    return Check(WORST_DECILE, k / n, limit, answer == "holds", evidence, low, high)
 
 
 def rare_failures(found: Search, drawn: Runs, limit: float, level: float, params: Params) -> Check:

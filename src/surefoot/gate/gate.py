@@ -24,7 +24,7 @@ from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate import checks, contract_faults, margins, training_record
-from surefoot.gate.candidate import Candidate
+from surefoot.gate.candidate import Candidate, candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.contract_faults import Explained
 from surefoot.gate.motion import measure
@@ -32,6 +32,7 @@ from surefoot.gate.runs import BATCH, Make, Runs, Separation, episodes, separati
 from surefoot.gate.statistics import Estimate, needed
 from surefoot.gate.statistics.rare_failures import search, without_search
 from surefoot.gate.statistics.sequential import RateTest, anytime
+from surefoot.learn.cluster.jobs import HERE, Job, Jobs
 from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.gap.recipe import Plain
@@ -42,6 +43,7 @@ from surefoot.verdict import Check, Verdict
 SEED = 1000  # from which the seeds of the gate's episodes are made
 WORST, SEARCHED = 500, 600  # offsets from the first seed to those of the worst decile and of the search
 TENTH = 0.1
+CLEAR = 20  # episodes of the worst decile before its first look: fewer are of too few worlds
 DRAWN = 200  # worlds drawn from the belief, to find the hardest: a tenth of fewer is too few
 LOADS, RUNGS = 9, 4  # loads of a margin that are usually tried, and how many with all episodes that is worth
 ALL = tuple(range(10))  # realities
@@ -67,7 +69,7 @@ class Plan:
     motion: int = 30
     """episodes whose motion is measured"""
     repeats: int = 5
-    """new episodes in each world of the worst decile"""
+    """new episodes in each world of the worst decile, at most"""
     search: tuple[int, int, int] = (60, 40, 100)
     """episodes to find a failure, to learn where failures are, to estimate their rate"""
     threads: int = 0
@@ -124,10 +126,11 @@ def gate(
     watch: Watch = unwatched,
     again: str = "",
     keep: Callable[[Verdict], None] | None = None,
+    jobs: Jobs = HERE,
 ) -> Verdict:
     """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more.
 
-    `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
+    Realities are `jobs`. `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
     """
     began, found = time.monotonic(), Results()
     seeds = training_record.unseen(plan.seed, set(who.trained), plan.seeds)
@@ -142,7 +145,7 @@ def gate(
 
     found.interrupted = True  # until it is over
     try:
-        for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch).checks():
+        for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch, jobs).checks():
             found.checks.append(check)
             if keep is not None:
                 keep(so_far())
@@ -169,6 +172,7 @@ class _Gate:
     limits: Limits
     results: Results
     watch: Watch
+    jobs: Jobs = HERE
 
     def checks(self) -> Iterator[Check]:
         who, plan, limits = self.who, self.plan, self.limits
@@ -185,15 +189,18 @@ class _Gate:
         for engine in plan.engines:
             if engine != DEFAULT:
                 yield from self._elsewhere(f"engine {engine}", self._env(None, engine), limits.success)
-        for seed in plan.realities:
-            yield from self._reality(seed)
+        if self.jobs.on is None:
+            for seed in plan.realities:
+                yield from self._reality(seed)
+        else:
+            yield from self._realities()
         yield from self._motion()
         yield from self._margins(runs)
 
     def _show(self, stage: str, words: str, share: float = 0.0) -> None:
         """Progress of the whole gate, by the episodes that its stages usually take."""
         plan, drawn = self.plan, min(self.plan.episodes, DRAWN)
-        stages = {NOMINAL: BATCH, BELIEF: drawn, checks.WORST_DECILE: round(TENTH * drawn) * plan.repeats}
+        stages = {NOMINAL: BATCH, BELIEF: drawn, checks.WORST_DECILE: round(TENTH * drawn)}
         stages |= {checks.RARE_FAILURES: plan.search[0]}
         stages |= {f"engine {x}": BATCH for x in plan.engines if x != DEFAULT}
         stages |= {f"reality {x}": BATCH for x in plan.realities}
@@ -237,6 +244,19 @@ class _Gate:
             self.results.failed_realities += [] if check.holds else [seed]
             yield replace(check, evidence=f"{check.evidence}; ingredients: {', '.join(real.strengths)}")
 
+    def _realities(self) -> Iterator[Check]:
+        """All realities, side by side."""
+        who, plan = self.who, replace(self.plan, threads=self.jobs.threads)
+        if not who.files:
+            raise SurefootError("--on: the policy is no file that a worker could read")
+        alone = [replace(plan, realities=(seed,)) for seed in plan.realities]
+        asked = [Job(f"reality {p.realities[0]}", (who.files, self.belief, p, self.limits)) for p in alone]
+        for seed, (found, facts) in zip(plan.realities, self.jobs.each(in_reality, asked)):
+            self.results.evidence |= facts
+            for check in (Check.from_json(row, f"reality {seed}") for row in found):
+                self.results.failed_realities += [] if check.holds else [seed]
+                yield check
+
     def _over_belief(self) -> Iterator[Check]:
         """Over the belief, in its worst decile, and where failures are rare."""
         plan, found, params = self.plan, self.results, self.who.task.params
@@ -257,13 +277,19 @@ class _Gate:
         yield self._rare_failures(runs)
 
     def _worst_decile(self, runs: Runs, make: Make) -> Check:
-        plan = self.plan
+        """New episodes in the worlds that looked hardest, one more in each until it is clear."""
+        plan, limit = self.plan, self.limits.worst_decile
         tenth = np.argsort(runs.margin, kind="stable")[: max(1, round(TENTH * len(runs)))]
-        self._show(checks.WORST_DECILE, f"the hardest {len(tenth)} worlds again")
-        e = np.repeat(runs.e[tenth], plan.repeats, 0)
-        worst = episodes(self.who.policy, make(len(e), plan.seed + WORST), e)
-        self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(tenth)}
-        return checks.worst_decile(worst, len(tenth), self.limits.worst_decile, self.who.task.params)
+        e, one = runs.e[tenth], make(1, plan.seed + WORST)
+        most = plan.repeats * len(e)
+        test = RateTest(limit, level=(1 + plan.level) / 2, most=most)
+        again = lambda done: episodes(self.who.policy, one.like(len(e), done), e)  # noqa: E731
+        self._show(checks.WORST_DECILE, f"the hardest {len(e)} worlds again")
+        worst = again(0)
+        while len(worst) < most and (len(worst) < CLEAR or test.look(*worst.won) == "undecided"):
+            worst = worst + again(len(worst))
+        self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(e)}
+        return checks.worst_decile(worst, test.look(*worst.won), len(e), limit, plan.level, self.who.task.params)
 
     def _rare_failures(self, drawn: Runs) -> Check:
         who, plan, done = self.who, self.plan, 0
@@ -323,6 +349,16 @@ class _Gate:
         yield checks.latency(margin(margins.latency, "latency", limits.latency), limits.latency, env.world.dt)
         mass = Plain(model_of(env.world)).push_point[2]
         yield checks.push(margin(margins.push, "push", limits.push), limits.push, mass)
+
+
+def in_reality(
+    given: tuple[dict[str, Any], Belief, Plan, Limits], watch: Watch
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The job of one reality: its checks and their evidence."""
+    which, belief, plan, limits = given
+    found = Results()
+    checks_ = _Gate(candidate(**which), belief, plan, limits, found, watch)._reality(plan.realities[0])
+    return [check.to_json() for check in checks_], jsonable(found.evidence)
 
 
 def _why(who: Candidate, found: Results) -> list[str]:

@@ -1,7 +1,7 @@
 """Margins: how much added delay, or how large a push, a policy tolerates.
 
 The load grows from a first one until success falls below the bar, and is then bisected, with a quarter of the episodes.
-The two loads between which it breaks are run with all of them; where one turns out otherwise, its neighbours are, too.
+The two loads between which it breaks get the others, too; where one turns out otherwise, its neighbours do as well.
 `tolerated` is the largest load at which at least `bar` of all episodes succeed, `failing` the smallest at which fewer do.
 All loads have the same episodes. The search assumes that more is worse: for a policy that tolerates 40 ms and not 30 either
 may be the result.
@@ -14,6 +14,7 @@ import numpy as np
 
 from surefoot import tasks
 from surefoot.belief import Box, point
+from surefoot.env import Env
 from surefoot.gate.runs import Runs, episodes
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
@@ -81,8 +82,8 @@ class Margin:
         return min((r.load for r in self.rungs if 2 * r.lasted <= r.n), default=None)
 
 
-Run = Callable[[float, int], Runs]
-"""load, n -> n episodes under it"""
+Run = Callable[[float, int, int], Runs]
+"""load, first, n -> n episodes under it, from number `first` on"""
 
 
 @dataclass
@@ -97,10 +98,12 @@ class _Climb:
     rungs: dict[int, Rung] = field(default_factory=dict)
 
     def passes(self, k: int, n: int) -> bool:
-        """Whether enough of n episodes succeed at load k; what is known of as many is not run again."""
-        if k not in self.rungs or self.rungs[k].n < n:
-            found = self.run(k * self.unit, n)
-            self.rungs[k] = Rung(k * self.unit, len(found), int(found.success.sum()), int(found.lasted.sum()))
+        """Whether enough of n episodes succeed at load k; those that are known are not run again."""
+        had = self.rungs.get(k, Rung(k * self.unit, 0, 0, 0))
+        if had.n < n:
+            more = self.run(had.load, had.n, n - had.n)
+            won, lasted = int(more.success.sum()), int(more.lasted.sum())
+            self.rungs[k] = Rung(had.load, n, had.successes + won, had.lasted + lasted)
         return self.rungs[k].rate >= self.bar
 
     def between(self, good: int, bad: int | None, n: int) -> tuple[int, int | None]:
@@ -155,10 +158,10 @@ class Asked:
     """the same episodes without load, if they have been run: of the nominal world, from the same seed"""
 
     def climb(self, run: Run, unit: float, most: float, first: float) -> Margin:
-        def known(load: float, n: int) -> Runs:
-            if load == 0 and self.unloaded is not None and len(self.unloaded) >= n:
-                return self.unloaded.first(n)
-            return run(load, n)
+        def known(load: float, first: int, n: int) -> Runs:
+            if load == 0 and self.unloaded is not None and len(self.unloaded) >= first + n:
+                return self.unloaded.rows(slice(first, first + n))
+            return run(load, first, n)
 
         return climb(known, unit, most, self.bar, self.n, max(1, round(first / unit)))
 
@@ -170,13 +173,13 @@ def latency(of: Asked) -> Margin:
     late = Param("added latency", "action_delay", 0.0, 0.0, LATEST + own, op="add", unit="s", about="added by the gate")
     params = Params((*task.params, late))
     wide = replace(task, params=params, belief=Box.full(params), observations={"actor": _own(task)})
-    world = tasks.env(task, 1).world
+    world = tasks.env(wide, 1, threads=of.threads).world
     h = world.dt / world.substeps
 
-    def run(delay: float, n: int) -> Runs:
+    def run(delay: float, first: int, n: int) -> Runs:
         of.watch(Progress(f"latency margin: {1000 * delay:.0f} ms"))
         e = np.append(task.params.nominal, max(delay - 0.25 * h, 0.0))  # safely within its timestep
-        return episodes(of.policy, tasks.env(wide, n, point(params, e), of.seed, of.threads))
+        return episodes(of.policy, Env(wide, world.with_(n), point(params, e), of.seed, first=first))
 
     return of.climb(run, h, LATEST, of.limit * world.dt)
 
@@ -193,10 +196,10 @@ def push(of: Asked) -> Margin:
     task = of.task
     body, axes, mass = Plain(model_of(tasks.env(task, 1).world)).push_point
 
-    def run(impulse: float, n: int) -> Runs:
+    def run(impulse: float, first: int, n: int) -> Runs:
         of.watch(Progress(f"push margin: {impulse:.3g} N s"))
         terms = (Push(body, impulse, axes, task.seconds),)
-        return episodes(of.policy, tasks.env(task, n, seed=of.seed, threads=of.threads, terms=terms))
+        return episodes(of.policy, tasks.env(task, 1, seed=of.seed, threads=of.threads, terms=terms).like(n, first))
 
     return of.climb(run, SPEED * mass, FASTEST * mass, of.limit * mass)
 

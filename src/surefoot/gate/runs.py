@@ -40,6 +40,11 @@ class Runs:
     def __len__(self) -> int:
         return len(self.success)
 
+    @property
+    def won(self) -> tuple[int, int]:
+        """How many succeeded, of how many."""
+        return int(self.success.sum()), len(self)
+
     @staticmethod
     def of(found: Evaluation, env: Env) -> "Runs":
         lasted = np.isfinite(found.error)
@@ -47,9 +52,9 @@ class Runs:
         margin = np.where(lasted, near, found.lengths / env.steps - 2.0)
         return Runs(found.success, margin, lasted, found.error, found.e, found.reasons)
 
-    def first(self, n: int) -> "Runs":
-        """The first n of them; why they ended is not known of a part."""
-        return Runs(self.success[:n], self.margin[:n], self.lasted[:n], self.error[:n], self.e[:n], {})
+    def rows(self, at: slice) -> "Runs":
+        """Some of them; why they ended is not known of a part."""
+        return Runs(self.success[at], self.margin[at], self.lasted[at], self.error[at], self.e[at], {})
 
     def __add__(self, other: "Runs") -> "Runs":
         join = lambda k: np.concatenate([getattr(self, k), getattr(other, k)])  # noqa: E731

@@ -10,7 +10,7 @@ Errors are in the log's own units, so that reading degrees as radians does not s
 first (streams.py). A fit would absorb such a fault into meaningless numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +29,7 @@ from surefoot.real2sim.signals import (
     names_in,
     refuse_empty,
 )
-from surefoot.real2sim.streams import FINEST, GAIN, LATE, PIECES, attitude, speeds, stamps, weighed
+from surefoot.real2sim.streams import FINEST, GAIN, LATE, OFTEN, PIECES, SAME, attitude, speeds, stamps, weighed
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.layout import model_of
 from surefoot.verdict import Check, Verdict
@@ -50,6 +50,9 @@ ONCE = 64  # edits in one rollout
 SCREEN = 3  # pieces on whose first half every edit is tried first
 HOPELESS = 1.05  # times the error without an edit, on those: such an edit is not tried on all pieces
 BEST = 3  # of each check, by those pieces: tried on all in any case
+
+Part = Callable[[Windows], Windows]
+"""some of the pieces, or a part of each"""
 
 
 def preflight(world: World, log: Log, watch: Watch = unwatched) -> Verdict:
@@ -145,12 +148,13 @@ def _edits(case: Case, watch: Watch) -> tuple[list[Check], dict[str, float], str
     cost = lambda x: float(x[..., main].sum())  # noqa: E731
     few = np.unique(np.linspace(0, len(pieces) - 1, SCREEN).round().astype(int))
     watch(Progress("predicting with each fault", 0.1))
-    tried = _likely(case, pieces, [f for f in faults if not f.guesses], few)
+    half = lambda x: _halves(x, few)  # noqa: E731
+    tried = _likely(case, pieces, [f for f in faults if not f.guesses], half)
     watch(Progress("predicting with each fault", 0.6))
-    errors = _errors(case, pieces, tried)  # (faults, pieces, columns)
+    tried, errors = _supported(case, pieces, tried)  # (faults, pieces, columns)
     probes = [f for f in faults if f.guesses]
     guesses = [PLAIN, *(f.at(g) for f in probes for g in f.guesses)]
-    plain, *rough = (cost(x) for x in _errors(case, pieces, guesses, few))
+    plain, *rough = (cost(x) for x in _errors(case, pieces, guesses, half))
     probes = _steepest(probes, np.reshape(rough, (-1, 2)), plain)
     probed = np.array([cost(x) for x in _errors(case, pieces, [f.at(g) for f in probes for g in f.guesses])])
     again = [*_offsets(probes, probed.reshape(-1, 2), cost(errors[0])), *_twins(case, tried, errors)]
@@ -165,9 +169,9 @@ def _edits(case: Case, watch: Watch) -> tuple[list[Check], dict[str, float], str
     return *_reported(found, case.names), lost
 
 
-def _likely(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray) -> list[Fault]:
+def _likely(case: Case, pieces: Windows, faults: list[Fault], half: Part) -> list[Fault]:
     """No fault, and those worth trying on all pieces: on a few of them not much worse than none, or the best of its check."""
-    rough = _errors(case, pieces, [PLAIN, *faults], few)
+    rough = _errors(case, pieces, [PLAIN, *faults], half)
     kept, kinds = {0}, dict[str, list[tuple[float, int]]]()
     for k, fault in enumerate(faults, 1):
         at = _columns(case, fault)
@@ -178,6 +182,33 @@ def _likely(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray) -
             kinds.setdefault(_called(fault), []).append((float(rough[k][:, _columns(case)].sum()), k))
     kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
     return [[PLAIN, *faults][k] for k in sorted(kept)]
+
+
+def _supported(case: Case, pieces: Windows, faults: list[Fault]) -> tuple[list[Fault], np.ndarray]:
+    """Faults with their errors on all pieces; without those that every other piece shows to be no suspects.
+
+    A suspect predicts better in nine of ten pieces: one that does not in a few of them cannot be one, whatever the others are.
+    The best of each check stays, as it is reported, and so do delays, which are compared with each other.
+    """
+    some, rest = np.arange(0, len(pieces), 2), np.arange(1, len(pieces), 2)
+    if not len(rest):
+        return faults, _errors(case, pieces, faults)
+    first = _errors(case, pieces, faults, lambda x: x.some(some))
+    kept, kinds = {0}, dict[str, list[tuple[float, int]]]()
+    for k, fault in enumerate(faults[1:], 1):
+        at = _columns(case, fault)
+        plain, other = (np.sqrt(x[:, at].mean(1)) for x in (first[0], first[k]))
+        differ = ~np.isclose(plain, other, rtol=SAME)
+        worse = int((differ & (plain <= other)).sum())
+        hopeless = worse > (1 - OFTEN) * (differ.sum() + len(rest))
+        kept |= {k} if fault.rows or not hopeless else set()
+        kinds.setdefault(_called(fault), []).append((float(first[k][:, _columns(case)].sum()), k))
+    kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
+    order = sorted(kept)
+    errors = np.empty((len(order), len(pieces), first.shape[2]))
+    errors[:, some] = first[order]
+    errors[:, rest] = _errors(case, pieces, [faults[k] for k in order], lambda x: x.some(rest))
+    return [faults[k] for k in order], errors
 
 
 def _steepest(probes: list[Fault], cost: np.ndarray, plain: float) -> list[Fault]:
@@ -290,15 +321,14 @@ def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault
     yield from (twin for _, twin in sorted(found, key=lambda f: -f[0])[:PIECES])
 
 
-def _errors(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray | None = None) -> np.ndarray:
-    """(faults, w, columns) mean square error of each piece under each fault, many in one rollout; or of half of a few."""
+def _errors(case: Case, pieces: Windows, faults: list[Fault], part: Part = lambda x: x) -> np.ndarray:
+    """(faults, w, columns) mean square error of each piece, or of a part of them, under each fault, many in one rollout."""
     if len(faults) > ONCE:
-        return np.concatenate([_errors(case, pieces, faults[i : i + ONCE], few) for i in range(0, len(faults), ONCE)])
-    whole, pieces = pieces, pieces if few is None else _halves(pieces, few)
+        return np.concatenate([_errors(case, pieces, faults[i : i + ONCE], part) for i in range(0, len(faults), ONCE)])
+    whole, pieces = pieces, part(pieces)
     if not faults:
         return np.zeros((0, len(pieces), _width(case)))
-    each = [_piece(case, whole, edited(case, x)) for x in faults]
-    each = each if few is None else [_halves(x, few) for x in each]
+    each = [part(_piece(case, whole, edited(case, x))) for x in faults]
     join = lambda read: np.concatenate([read(x) for x in each])  # noqa: E731
     act = None if pieces.start.act is None else join(lambda x: x.start.act)
     start = Start(join(lambda x: x.start.q), join(lambda x: x.start.v), join(lambda x: x.start.u), act)

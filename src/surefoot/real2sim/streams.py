@@ -109,7 +109,7 @@ def clock(log: Log, name: str, other: str, rate: np.ndarray, v: np.ndarray) -> I
     rows = Log(step * np.arange(len(log)), {"a": rate, "b": v})  # without pauses: the same rows of both
     for part in range(rate.shape[1]):
         try:
-            found = skew(rows, "a", "b", part, most=4 * LATE, windows=1)
+            found = skew(rows, "a", "b", part, most=4 * LATE, windows=0)
         except SurefootError:  # it did not move, or the log is too short
             continue
         if found.correlation > TRUSTED:

@@ -39,6 +39,14 @@ def column(field: str, k: int | slice | None = None) -> Write:
     return write
 
 
+def constraint(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
+    """Impedance d of an equality constraint. The engine divides stiffness by d^2 and damping by d, so that a soft constraint is as
+    strong in the end; here they are multiplied by the same, and its force vanishes with d."""
+    d = np.clip(combine(rows["eq_solimp"][:, ids, 0], value.reshape(-1, 1), op), 1e-4, 0.9999)
+    rows["eq_solimp"][:, ids, :2] = d[..., None]
+    rows["eq_solref"][:, ids] *= np.stack([d**2, d], -1)
+
+
 def mass(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     """Mass in kg. The inertia is scaled by the same ratio, so the body stays physical."""
     old = rows["body_mass"][:, ids]
@@ -258,6 +266,13 @@ TARGETS: dict[str, Target] = {
         "largest force of all actuators on a tendon, as a multiple",
         ("scale",),
     ),  # fmt: skip
+    "constraint": Target(
+        "equality",
+        ("eq_solimp", "eq_solref"),
+        constraint,
+        "share of an equality constraint, 0 (none) to 1; its solref is stiffness and damping (negative)",
+        ("set",),
+    ),
     "motor_time": Target("actuator", ("actuator_dynprm",), column("actuator_dynprm", 0), "motor time constant, s"),
     "action_delay": Target(
         "actuator", ("actuator_delay",), column("actuator_delay"), "latency from command to motor, s"
@@ -328,7 +343,7 @@ class Writer:
 
 
 def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
-    count = {"joint": "njnt", "actuator": "nu", "camera": "ncam"}.get(kind, f"n{kind}")
+    count = {"joint": "njnt", "actuator": "nu", "camera": "ncam", "equality": "neq"}.get(kind, f"n{kind}")
     return [getattr(model, kind)(i).name for i in range(getattr(model, count))]
 
 

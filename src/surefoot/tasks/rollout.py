@@ -153,7 +153,7 @@ class Trials:
         step = env.step(self.drive(self.obs["actor"]))
         self.drive.begin(step.final)
         self.obs, self.periods = step.obs, self.periods + 1
-        for j, i in enumerate(step.episodes.ids if step.episodes is not None else ()):
+        for j, i in enumerate(step.episodes.ids - env.first if step.episodes is not None else ()):
             if self.ended[i] < k and step.episodes is not None:
                 for name in ("returns", "success", "error", "lengths"):
                     getattr(self, name)[self.ended[i], i] = getattr(step.episodes, name)[j]

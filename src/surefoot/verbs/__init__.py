@@ -43,12 +43,33 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Run a policy that needs no training, to check a task before training on it.",
             ("hover", "walk --policy random --episodes 50"),
         ),
+        "motion": Verb(
+            "Show a motion of a person (bvh, c3d, AMASS npz) or a robot, as a film; cut, resample, mirror, save it.",
+            ("walk.bvh --page walk.html", "walk.bvh --cut 0.5 2.5 --rate 50 --mirror --save walk.npz"),
+            "file robot rate cut mirror save page",
+        ),
+        "retarget": Verb(
+            "Turn a person's motion into a robot's: feet stay where they stand, joints stay within their ranges.",
+            ("walk.bvh humanoid --out walk.npz", "dance.bvh g1.xml --rate 50 --page dance.html --out dance.npz"),
+            "clip robot out rate cut mirror page",
+        ),
     },
     "train": {
         "train": Verb(
             "Train a policy. Ctrl-C saves it and prints how to resume.",
             ("hover --out runs/hover", "walk --steps 5000000 --judge-every 500000 --range friction=0.3..1.2"),
             "task out steps envs seed belief range settings judge-every adapt resume",
+        ),
+        "tune": Verb(
+            "Search settings of training: each trial is a run, and the next is asked by what the others scored.",
+            (
+                "balance --over lr=1e-4..1e-2:log --trials 12 --steps 100000",
+                "hover --over lr=3e-4..3e-3:log entropy=0..0.01 --on local:2",
+            ),
+        ),
+        "runs": Verb(
+            "List what has been trained: ranked, compared over seeds, cleaned, or shared at an address.",
+            ("", "runs/walk --rank return --top 5 --compare --out runs.html"),
         ),
         "play": Verb(
             "Watch a policy in the browser (this computer only), or write a short film.",

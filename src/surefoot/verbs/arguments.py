@@ -15,6 +15,7 @@ from surefoot.gate.training_record import folder_of, run_of, trained_with
 from surefoot.learn.ranges import REACHED
 from surefoot.policy import Policy, Zero
 from surefoot.report import Column, Note, Picture, Progress, Table, Watch
+from surefoot.robot import Robot
 from surefoot.task import Task
 
 if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
@@ -195,3 +196,15 @@ def portrait(task: Task) -> Picture | None:
         return Picture(still, "gif", task.name)
     except (SurefootError, ImportError):
         return None
+
+
+def robot_of(reference: str, asset_root: str = "") -> Robot:
+    """The robot of a model file, or of a task."""
+    from surefoot import tasks
+
+    if tasks.is_reference(reference):
+        return tasks.resolve(reference).robot
+    if not Path(reference).is_file():
+        there = tasks.names()
+        raise SurefootError(f"{reference}: neither a file nor a task{nearest(reference, there)}; tasks are {', '.join(there)}")  # fmt: skip
+    return Robot.file(reference, asset_root=asset_root)

@@ -8,20 +8,19 @@ says. Joints are in the order of JointState.name. A node on the robot takes the 
 message has no acknowledgement here, so the watchdog goes on for some seconds.
 """
 
-import time
 from dataclasses import dataclass
 from dataclasses import field as field_
+from typing import Any
 
 import cyclonedds.idl as idl
 import cyclonedds.idl.annotations as annotate
 import cyclonedds.idl.types as types
 import numpy as np
 
-from surefoot.deploy.links import About, Command, Mode, Packet
-from surefoot.deploy.links.dds import Place, reader, writer
+from surefoot.deploy.links import About, Command, Packet
+from surefoot.deploy.links.dds import DdsLink, reader, taken, writer
 from surefoot.errors import SurefootError
 
-PATIENCE, SINK = 5.0, 3.0
 BLOCKS = ("target", "kp", "kd")
 
 
@@ -109,71 +108,53 @@ class Float64MultiArray_(idl.IdlStruct, typename="std_msgs.msg.dds_.Float64Multi
     data: types.sequence[types.float64] = field_(default_factory=list)
 
 
-class Ros2Link:
+class Ros2Link(DdsLink):
     def __init__(self, rest: str):
-        self.place = Place(rest, ("states", "imu", "commands", "rate"))
+        super().__init__(rest, ("states", "imu", "commands", "rate"))
         self.topics = {k: f"rt/{self.place.words.get(k, usual)}" for k, usual in (("states", "joint_states"), ("imu", "imu"), ("commands", "commands"))}  # fmt: skip
-        self.sequence, self.stamp, self.mode = 0, -1.0, "held"
+        try:
+            self.rate = float(self.place.words.get("rate", "200"))
+        except ValueError:
+            raise SurefootError(f"--link: rate: expected a number, found {self.place.words['rate'][:80]!r}") from None
         self.names: tuple[str, ...] = ()
         self.imu = Imu_()
 
-    def open(self) -> About:
-        self.participant = self.place.participant()
-        self.states = reader(self.participant, self.topics["states"], JointState_)
-        self.imus = reader(self.participant, self.topics["imu"], Imu_)
-        self.commands = writer(self.participant, self.topics["commands"], Float64MultiArray_)
-        until = time.monotonic() + PATIENCE
-        while self.read() is None:
-            if time.monotonic() > until:
-                raise SurefootError(
-                    f"--link: ros2://{self.place.interface}: no {self.topics['states']} within {PATIENCE:g} s"
-                )
-            time.sleep(0.01)
-        try:
-            rate = float(self.place.words.get("rate", "200"))
-        except ValueError:
-            raise SurefootError(f"--link: rate: expected a number, found {self.place.words['rate'][:80]!r}") from None
+    def _join(self, participant: Any) -> str:
+        self.states = reader(participant, self.topics["states"], JointState_)
+        self.imus = reader(participant, self.topics["imu"], Imu_)
+        self.commands = writer(participant, self.topics["commands"], Float64MultiArray_)
+        return self.topics["states"]
+
+    def _about(self) -> About:
         parts = {k: self.names for k in ("joint_pos", "joint_vel", "joint_torque", "control")}
-        return About(parts, rate, "ros2")
+        return About(parts, self.rate, "ros2")
 
     def read(self) -> Packet | None:
-        while (m := self.imus.take_next()) is not None:
-            self.imu = m if isinstance(m, Imu_) else self.imu
-        while (s := self.states.take_next()) is not None:
-            n = len(s.name) if isinstance(s, JointState_) else 0
-            if not n or not len(s.position) == len(s.velocity) == n:
-                continue
-            self.names = self.names or tuple(s.name)
-            if tuple(s.name) != self.names:
-                continue
-            stamp = s.header.stamp.sec + 1e-9 * s.header.stamp.nanosec
-            self.sequence += 1 if stamp > self.stamp else -1 if stamp < self.stamp else 0
-            self.stamp = max(stamp, self.stamp)
-            q, w = self.imu.orientation, self.imu.angular_velocity
-            readings = {
-                "joint_pos": np.array(s.position), "joint_vel": np.array(s.velocity),
-                "joint_torque": np.array(s.effort if len(s.effort) == n else [0.0] * n),
-                "base_quat": np.array([q.w, q.x, q.y, q.z]), "base_ang_vel": np.array([w.x, w.y, w.z]),
-            }  # fmt: skip
-            mode: Mode = "driven" if self.mode == "driven" else "held"
-            return Packet(self.sequence, stamp, readings, mode)
+        for m in taken(self.imus, Imu_):
+            self.imu = m
+        for s in taken(self.states, JointState_):
+            packet = self.packet_of(s)
+            if packet is not None:
+                return packet
         return None
 
-    def send(self, command: Command) -> None:
-        self.mode = "held" if command.mode == "damping" else "driven"
-        self._write(command.target, command.kp, command.kd)
+    def packet_of(self, s: JointState_) -> Packet | None:
+        """The packet of one message; None where it does not fit the first."""
+        n = len(s.name)
+        if not n or not len(s.position) == len(s.velocity) == n:
+            return None
+        self.names = self.names or tuple(s.name)
+        if tuple(s.name) != self.names:
+            return None
+        q, w = self.imu.orientation, self.imu.angular_velocity
+        readings = {
+            "joint_pos": np.array(s.position), "joint_vel": np.array(s.velocity),
+            "joint_torque": np.array(s.effort if len(s.effort) == n else [0.0] * n),
+            "base_quat": np.array([q.w, q.x, q.y, q.z]), "base_ang_vel": np.array([w.x, w.y, w.z]),
+        }  # fmt: skip
+        return self._packet(s.header.stamp.sec + 1e-9 * s.header.stamp.nanosec, readings)
 
-    def damp(self) -> None:
-        nothing = np.zeros(len(self.names))
-        self._write(nothing, nothing, np.full(len(nothing), SINK))
-
-    def acknowledged(self) -> bool | None:
-        return None
-
-    def close(self) -> None:
-        self.states = self.imus = self.commands = self.participant = None
-
-    def _write(self, *blocks: np.ndarray) -> None:
-        n = len(blocks[0])
+    def _write(self, command: Command) -> None:
+        blocks, n = (command.target, command.kp, command.kd), len(command.target)
         dims = [MultiArrayDimension_(name, n, n) for name in BLOCKS]
         self.commands.write(Float64MultiArray_(MultiArrayLayout_(dims), np.concatenate(blocks).tolist()))

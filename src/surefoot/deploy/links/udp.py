@@ -3,16 +3,14 @@
 There is no authentication: whoever reaches the port can drive the robot or stop it. Keep it on the robot's own network.
 """
 
-import secrets
+import select
 import socket
-import time
 from contextlib import suppress
 
-from surefoot.deploy.links import About, Command, Packet, wire
+from surefoot.deploy.links import wire
+from surefoot.deploy.links.wired import WiredLink
 from surefoot.errors import SurefootError
 
-PATIENCE, AGAIN = 5.0, 0.1  # s for a robot to answer, and between two calls
-ALIVE = 0.2  # s between two messages that ask for packets
 PORT = 9870
 
 
@@ -26,70 +24,32 @@ def place(rest: str, where: str = "--link") -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class UdpLink:
+class UdpLink(WiredLink):
     def __init__(self, rest: str):
-        self.address, self.session = place(rest), secrets.randbits(64)
-        self.mode, self.layout = "held", wire.Layout((), ())
-        self.asked = 0.0
+        self.place = place(rest)
+        super().__init__(f"udp://{self.place[0]}:{self.place[1]}")
 
-    def open(self) -> About:
-        family = socket.AF_INET6 if ":" in self.address[0] else socket.AF_INET
+    def _connect(self) -> None:
+        family = socket.AF_INET6 if ":" in self.place[0] else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
         try:
-            self.socket.connect(self.address)
+            self.socket.connect(self.place)
         except OSError as error:
-            raise SurefootError(
-                f"--link: udp://{self.address[0]}:{self.address[1]}: {error.strerror or error}"
-            ) from None
-        self.socket.settimeout(AGAIN)
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            with suppress(OSError):  # nobody there yet
-                self.socket.send(wire.message(wire.HELLO, self.session))
-                m = wire.parse(self.socket.recv(wire.LONGEST))
-                while m is not None and m.kind != wire.ABOUT:
-                    m = wire.parse(self.socket.recv(wire.LONGEST))
-                if m is not None:
-                    about, self.layout = wire.parse_about(m.body, f"robot at {self.address[0]}:{self.address[1]}")
-                    self.socket.setblocking(False)
-                    return about
-            time.sleep(0.01)
-        self.socket.close()
-        raise SurefootError(
-            f"--link: udp://{self.address[0]}:{self.address[1]}: no robot answers within {PATIENCE:g} s; "
-            "expected one there: `surefoot robot TASK` simulates one"
-        )
+            self.socket.close()
+            raise SurefootError(f"--link: {self.address}: {error.strerror or error}") from None
+        self.socket.setblocking(False)
 
-    def read(self) -> Packet | None:
-        now = time.monotonic()
-        if now - self.asked > ALIVE:
-            self.asked = now
-            self._send(wire.message(wire.LISTEN, self.session))
-        while True:
-            try:
-                data = self.socket.recv(wire.LONGEST)
-            except BlockingIOError:
-                return None
-            except OSError:  # a robot that went away answers by ICMP
-                return None
-            m = wire.parse(data)
-            packet = wire.parse_packet(m, self.layout) if m is not None and m.kind == wire.PACKET else None
-            if packet is not None:
-                self.mode = packet.mode
-                return packet
+    def _receive(self, wait: float) -> bytes | None:
+        if wait:
+            select.select([self.socket], [], [], wait)
+        try:
+            return self.socket.recv(wire.LONGEST)
+        except OSError:  # nothing there; or a robot that went away answers by ICMP
+            return None
 
-    def send(self, command: Command) -> None:
-        self._send(wire.message(wire.COMMAND, self.session, command.sequence, wire.command_body(command)))
-
-    def damp(self) -> None:
-        self._send(wire.message(wire.DAMP, self.session))
-
-    def acknowledged(self) -> bool | None:
-        return self.mode != "driven"
+    def _send(self, data: bytes) -> None:
+        with suppress(OSError):  # a full buffer, or nobody there
+            self.socket.send(data)
 
     def close(self) -> None:
         self.socket.close()
-
-    def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # a full buffer, or nobody there: the robot's own timeout and the runtime's notice it
-            self.socket.send(data)

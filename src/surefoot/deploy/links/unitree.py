@@ -10,7 +10,6 @@ It acknowledges nothing, so the watchdog goes on for some seconds.
 """
 
 import struct
-import time
 import zlib
 from dataclasses import dataclass
 from dataclasses import field as field_
@@ -21,14 +20,14 @@ import cyclonedds.idl.annotations as annotate
 import cyclonedds.idl.types as types
 import numpy as np
 
-from surefoot.deploy.links import About, Command, Mode, Packet
-from surefoot.deploy.links.dds import Place, reader, writer
+from surefoot.deploy.links import About, Command, Packet
+from surefoot.deploy.links.dds import DdsLink, reader, taken, writer
 from surefoot.errors import SurefootError
 
 STATE, COMMAND = "rt/lowstate", "rt/lowcmd"
 LEGS = tuple(f"{leg}_{part}_joint" for leg in ("FR", "FL", "RR", "RL") for part in ("hip", "thigh", "calf"))
-MOTORS, RATE, PATIENCE = 20, 500.0, 5.0
-SERVO, SINK = 0x01, 3.0  # mode of a motor that obeys; N m s/rad of damping without a command
+MOTORS, RATE = 20, 500.0
+SERVO = 0x01  # mode of a motor that obeys
 REVERSED = bytes(int(f"{b:08b}"[::-1], 2) for b in range(256))
 CMD = struct.Struct("<4B4IH2x" + "B3x5f3I" * MOTORS + "4B40B12B2BBxI")
 LOW = struct.Struct("<4B4IH2x13fB3x" + "B3x7fB3x3I" * MOTORS + "4BiH4B15H8hI40BB3xf2B2x2f4HI")
@@ -179,37 +178,36 @@ class LowState_(idl.IdlStruct, typename="unitree_go.msg.dds_.LowState_"):
         return crc32(LOW.pack(*head, *imu, *motors, *bms, *rest, *last))
 
 
-class UnitreeLink:
+class UnitreeLink(DdsLink):
     def __init__(self, rest: str):
-        self.place = Place(rest, ("joints", "actuators"))
+        super().__init__(rest, ("joints", "actuators"))
         self.joints = self.place.names("joints", LEGS)
         self.actuators = self.place.names("actuators", self.joints)
         if not len(self.joints) == len(self.actuators) <= MOTORS:
             raise SurefootError(f"--link: joints, actuators: expected as many of both, at most {MOTORS}")
-        self.sequence, self.tick, self.mode, self.damaged = 0, -1, "held", 0
+        self.damaged = 0
 
-    def open(self) -> About:
-        self.participant = self.place.participant()
-        self.states = reader(self.participant, STATE, LowState_)
-        self.commands = writer(self.participant, COMMAND, LowCmd_)
-        until = time.monotonic() + PATIENCE
-        while self.read() is None:
-            if time.monotonic() > until:
-                raise SurefootError(f"--link: unitree://{self.place.interface}: no {STATE} within {PATIENCE:g} s")
-            time.sleep(0.01)
+    def _join(self, participant: Any) -> str:
+        self.states, self.commands = reader(participant, STATE, LowState_), writer(participant, COMMAND, LowCmd_)
+        return STATE
+
+    def _about(self) -> About:
         parts = {k: self.joints for k in ("joint_pos", "joint_vel", "joint_torque", "temperature")}
         return About(parts | {"control": self.actuators}, RATE, "unitree_go")
 
     def read(self) -> Packet | None:
-        while (s := self.states.take_next()) is not None:
-            if not isinstance(s, LowState_) or s.crc != s.sum():
-                self.damaged += 1
-                continue
-            self.sequence += 1 if s.tick > self.tick else -1 if s.tick < self.tick else 0
-            self.tick = max(s.tick, self.tick)
-            mode: Mode = "driven" if self.mode == "driven" else "held"
-            return Packet(self.sequence, s.tick / 1000, self._readings(s), mode)
+        for s in taken(self.states, LowState_):
+            packet = self.packet_of(s)
+            if packet is not None:
+                return packet
         return None
+
+    def packet_of(self, s: LowState_) -> Packet | None:
+        """The packet of one message; None where it was damaged."""
+        if s.crc != s.sum():
+            self.damaged += 1
+            return None
+        return self._packet(s.tick / 1000, self._readings(s))
 
     def _readings(self, s: LowState_) -> dict[str, np.ndarray]:
         motors, imu = s.motor_state[: len(self.joints)], s.imu_state
@@ -219,24 +217,11 @@ class UnitreeLink:
         found |= {"accelerometer": imu.accelerometer, "foot_force": s.foot_force}
         return {k: np.array(v, float) for k, v in found.items()}
 
-    def send(self, command: Command) -> None:
-        self.mode = "held" if command.mode == "damping" else "driven"
+    def _write(self, command: Command) -> None:
         raw, nothing = command.mode == "control", np.zeros_like(command.target)
-        self._write(nothing if raw else command.target, command.target if raw else nothing, command.kp, command.kd)
-
-    def damp(self) -> None:
-        nothing = np.zeros(len(self.actuators))
-        self._write(nothing, nothing, nothing, np.full(len(nothing), SINK))
-
-    def acknowledged(self) -> bool | None:
-        return None
-
-    def close(self) -> None:
-        self.states = self.commands = self.participant = None
-
-    def _write(self, q: np.ndarray, tau: np.ndarray, kp: np.ndarray, kd: np.ndarray) -> None:
+        q, tau = (nothing, command.target) if raw else (command.target, nothing)
         m = LowCmd_()
-        for motor, *numbers in zip(m.motor_cmd, q, tau, kp, kd):
+        for motor, *numbers in zip(m.motor_cmd, q, tau, command.kp, command.kd):
             motor.mode = SERVO
             motor.q, motor.tau, motor.kp, motor.kd = (float(np.float32(x)) for x in numbers)
         m.crc = m.sum()

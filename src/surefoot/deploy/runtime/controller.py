@@ -4,8 +4,7 @@ obs = group(readings, command, last action, time)      a = policy(obs)      cont
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,13 +17,13 @@ from surefoot.observation import Columns, Live
 from surefoot.policy import Driver, Policy
 from surefoot.robot import order
 
+DECAY = 0.8  # of stiffness, or of a control, in each period without new readings
 GRAVITY = np.array([[0.0, 0.0, -9.81]])
 OWN = ("action", "command", "time", "phase", "gravity")  # readings that the runtime makes itself
-NONE = np.zeros(0, int)
+NONE, FIRST = np.zeros(0, int), np.zeros(1, int)  # rows that begin an episode
 
 
-@dataclass(frozen=True)
-class Period:
+class Period(NamedTuple):
     """What one control period made of its readings."""
 
     obs: np.ndarray  # (obs_dim,)
@@ -46,7 +45,9 @@ class Controller:
         self.gains = np.array([c.kp, c.kd]) if c.kp else np.zeros((2, len(c.action.names)))
         self.needs, self.places = needs(c), _places(c, parts)
         self.robot_order = _robot_order(c, tuple(parts.get("control", ())))
-        self.values = {"gravity": GRAVITY, "time": np.zeros((1, 1))}  # of one robot, as rows of one
+        self.time = np.zeros((1, 1))
+        # of one robot, as rows of one; a reference motion begins with the episode
+        self.values = {"gravity": GRAVITY, "time": self.time, "phase": self.time}
         self.readings = Columns(self.values, {**parts, "action": c.action.names})
         self.begin(self.start())
 
@@ -72,9 +73,9 @@ class Controller:
         c, own = self.contract, self.values
         for name in self.needs:
             own[name] = readings[name][None]
-        own["command"], own["time"] = command[None], np.array([[self.periods / c.rate]])
-        own["phase"] = own["time"]  # a reference motion begins with the episode
-        obs = self.observe(self.readings, np.zeros(1, int) if self.periods == 0 else NONE)
+        own["command"] = command[None]
+        self.time[0, 0] = self.periods / c.rate
+        obs = self.observe(self.readings, NONE if self.periods else FIRST)
         out = self.driver(obs)
         action = c.action.bounded(out)
         control = c.action.control(action)[0]
@@ -92,8 +93,20 @@ class Controller:
         self.sent += 1
         at, servo = self.robot_order, bool(self.contract.kp)
         rows = (made.target, made.kp, made.kd) if at is None else (made.target[at], made.kp[at], made.kd[at])
-        command = Command(self.sent, "servo" if servo else "control", *rows)
-        return command, bool(made.changed), bool(made.sound)
+        self.command = Command(self.sent, "servo" if servo else "control", *rows)
+        return self.command, bool(made.changed), bool(made.sound)
+
+    def hold(self) -> Command:
+        """A period without new readings: the last command again, its stiffness or its torque decayed; time goes on."""
+        self.periods += 1
+        self.sent += 1
+        was, at = self.command, self.robot_order
+        if was.mode == "servo":
+            self.command = Command(self.sent, "servo", was.target, DECAY * was.kp, was.kd)
+        else:
+            self.last = np.where(self.limits.gear == 0, 1.0, DECAY) * self.last  # a rotor that carries a robot goes on
+            self.command = Command(self.sent, was.mode, self.last if at is None else self.last[at], was.kp, was.kd)
+        return self.command
 
     def damping(self) -> Command:
         """All servos without stiffness."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from surefoot.deploy.limits import Limits
 
-TINY = 1e-300
+TINY = 1e-250  # N m, W: any limit over it is a finite number
 LARGEST = 1e6  # of any target, position or speed: more is no measurement
 
 
@@ -39,15 +39,8 @@ def limit(
 
     `last` must be within low..high and finite. Where actions move no joints, q and v are zeros.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _limit(limits, asked, q, v, last, gains, dt)
-
-
-def _limit(
-    limits: Limits, asked: np.ndarray, q: np.ndarray, v: np.ndarray, last: np.ndarray, gains: np.ndarray, dt: float
-) -> Limited:
     sound = np.abs(np.concatenate([asked, q, v], -1)).max(-1) < LARGEST  # False of nan, too
-    every = bool(sound.all())
+    every = bool(sound) if asked.ndim == 1 else bool(sound.all())
     if not every:
         asked, q, v = (np.where(sound[..., None], x, y) for x, y in ((asked, last), (q, last), (v, 0.0)))
     step = limits.rate * dt

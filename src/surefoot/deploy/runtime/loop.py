@@ -2,6 +2,10 @@
 
     deadline_k = start + k / rate        each period: packets -> sanity -> controller -> limiter -> send, heartbeat, record
 
+In the last moment before each deadline the same computation is rehearsed on the newest readings and its result thrown away: code and
+weights that other programs have pushed out of the processor's caches since the last period are back when they are needed. A period in which no
+new packet has come does not ask the policy again: the last command is held, and decays.
+
 Any doubt ends in damping, which is sent until the robot acknowledges it: by this process, and by the watchdog's, which does it
 alone when this one cannot. A dry run does all but send.
 """
@@ -11,17 +15,19 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from surefoot.control.layers import counted
 from surefoot.deploy.links import About, Command, Link, Packet, make
 from surefoot.deploy.manifest import Bundle
 from surefoot.deploy.runtime.checks import check_robot, check_speed
 from surefoot.deploy.runtime.clock import Clock
 from surefoot.deploy.runtime.controller import Controller
 from surefoot.deploy.runtime.priority import RUNTIME, real_time
-from surefoot.deploy.runtime.recorder import TIMES, Recorder
+from surefoot.deploy.runtime.recorder import Recorder
 from surefoot.deploy.runtime.sanity import Sanity
 from surefoot.deploy.runtime.states import Event, States
 from surefoot.deploy.runtime.surroundings import shown, signals, undisturbed
@@ -38,9 +44,12 @@ FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends
 QUICKEST = 0.01  # s: no stream is called stale before
 UNANSWERED = 5.0  # s of damping without an answer
 AFTER = 0.3  # of the time between two packets: a deadline this long after one meets the next just as well
-WARM = 0.0003  # s of listening before a deadline: a processor that sleeps needs about as long to be fast again
+WARM = (
+    0.0003  # s awake before a deadline, beside rehearsing: a processor that sleeps needs about as long to be fast again
+)
 SHORTEST = 0.002  # s: packets that come more often are heard together
 EVERY = 0.005  # s between two calls for damping
+REHEARSED = 10  # rehearsals that must fit into a period, else there is none
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class Settings:
     """any key of the terminal is an emergency stop"""
     speed: float = 1.0
     """of the clock, for rehearsals with a robot that runs at the same"""
+    journal: Path | None = None
+    """file of the log's rows while it runs, which is left where the runtime is killed"""
 
 
 @dataclass
@@ -65,10 +76,15 @@ class Counts:
     """What happened in a run, by number."""
 
     periods: int = 0
+    """in which the policy acted"""
+    held: int = 0
+    """in which the last command was held, for want of new readings"""
     limited: int = 0
     missed: int = 0
     sent: int = 0
     packets: Counter[str] = field(default_factory=Counter)
+    layers: dict[str, int] = field(default_factory=dict)
+    """what the policy's safety layers did, in periods"""
 
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"packets": dict(self.packets)}
@@ -101,12 +117,14 @@ class Run:
         self.watchdog: Watchdog | None = None
         self.signal = ""
         self.in_row = 0
+        self.heard = self.rehearsal = 0.0  # s that the newest packet took, and the first rehearsal of the last period
+        self.used = -1  # packet that the policy has answered
         self.real_time = False
         self.acknowledged = not settings.live
 
     def __call__(self, watch: Watch = unwatched) -> Outcome:
         self.about = self.link.open()
-        self.recorder = Recorder(self.contract, self.about)
+        self.recorder = Recorder(self.contract, self.about, self.settings.journal)
         try:
             with signals(self._stop), undisturbed(), shown(self.progress, watch), real_time(RUNTIME) as self.real_time:
                 self._drive()
@@ -114,6 +132,8 @@ class Run:
             self.link.close()
             if self.watchdog is not None and self.states.now == "checking":
                 self.watchdog.close()
+            if self.recorder.journal is not None:
+                self.recorder.journal.close()
         return Outcome(self.states, self.counts, self._log(), self.about, self.acknowledged)
 
     def _drive(self) -> None:
@@ -139,12 +159,11 @@ class Run:
 
     def progress(self) -> Progress:
         """Where the run is, with the numbers of its last period."""
-        c, rows = self.counts, self.recorder.rows[-1:]
+        c = self.counts
         seconds, state = c.periods / self.contract.rate, self.states.now
         metrics = {"state": state, "live": self.settings.live, "seconds": seconds}
         metrics |= {"periods": c.periods, "missed": c.missed, "limited": c.limited}
-        for _, _, period, _, times in rows:
-            metrics |= dict(zip(TIMES, times)) | {"target": period.command.target.tolist()}
+        metrics |= self.recorder.newest()
         return Progress(f"{state}  {seconds:6.1f} s", min(1.0, seconds / self.settings.seconds), metrics)
 
     # ---- checking
@@ -159,6 +178,9 @@ class Run:
         assert self.sanity.newest is not None
         check_robot(self.contract, self.about, self.sanity.newest, self.asked)
         check_speed(self.controller, self.sanity.newest, self.asked, self.period / self.settings.speed)
+        self.shadow = Controller(self.bundle.policy, self.limits, self.about.parts)
+        self.rehearsal = self._rehearse()
+        self.recorder.begin(self.sanity.newest, self.asked, self._meta())
         if not self.settings.live:
             self._on("dry", "nothing is sent")
             return
@@ -193,7 +215,7 @@ class Run:
         self.controller.begin(begin)
         steps = max(1, round(self.limits.soft_start * self.contract.rate))
 
-        def act(k: int, packet: Packet, deadline: float, woke: float) -> None:
+        def act(k: int, packet: Packet, late: float) -> None:
             s = min(1.0, (self.controller.sent + 1) / steps)  # a period that was missed moves nothing
             target = begin + (3 - 2 * s) * s * s * (home - begin)
             command, _, sound = self.controller.towards(target, packet.readings)
@@ -218,48 +240,69 @@ class Run:
     def _act(self) -> None:
         last = round(self.settings.seconds * self.contract.rate)
 
-        def act(k: int, packet: Packet, deadline: float, woke: float) -> None:
-            t = self.clock.now()
-            period = self.controller.step(packet.readings, self.asked)
-            if not (period.sound and np.isfinite(period.out).all()):
-                self._on("fault", "the policy's action is not a finite number")
-                return
-            self._send(period.command)
-            age = self.sanity.age(t)
-            self.recorder.add(t - age, packet, period, self.asked, (age, woke - deadline, self.clock.now() - woke))
-            self.counts.periods += 1
-            self.counts.limited += period.limited
+        def act(k: int, packet: Packet, late: float) -> None:
+            if packet.sequence == self.used:
+                self._send(self.controller.hold())
+                self.counts.held += 1
+            else:
+                self._ask(packet, late)
             if k + 1 >= last:
                 self._on("done", f"{self.settings.seconds:g} s")
 
         self._periods(act, self.states.now)
 
-    def _periods(self, act: Callable[[int, Packet, float, float], None], state: str) -> None:
-        """Call act(k, newest packet, deadline, when it woke) at absolute deadlines for as long as the state lasts."""
+    def _ask(self, packet: Packet, late: float) -> None:
+        """One period of the policy, on a packet that is new."""
+        t = self.clock.now()
+        period = self.controller.step(packet.readings, self.asked)
+        if not (period.sound and np.isfinite(period.out).all()):
+            self._on("fault", "the policy's action is not a finite number")
+            return
+        spent = self._send(period.command) - t + self.heard
+        self.used, age = packet.sequence, self.sanity.age(t)
+        self.recorder.add(t - age, packet, period, self.asked, (age, late, spent))
+        self.counts.periods += 1
+        self.counts.limited += period.limited
+
+    def _periods(self, act: Callable[[int, Packet, float], None], state: str) -> None:
+        """Call act(k, newest packet, s after the deadline) at absolute deadlines for as long as the state lasts."""
         start, k = self.sanity.stale_at() - self.sanity.stale + AFTER / self.about.rate, 0
         while self.states.now == state:
             deadline = start + k * self.period
-            fault = self._wait(deadline)
-            woke = self.clock.now()
-            fault = fault or self._hear()
+            fault = self._wait(deadline) or self._hear()
             now = self.clock.now()
             fault = fault or self.sanity.alive(now)
             if fault or self._stopped():
                 self._on("fault", fault) if fault else None
             elif now >= deadline:
                 assert self.sanity.newest is not None
-                act(k, self.sanity.newest, deadline, woke)
+                act(k, self.sanity.newest, now - deadline)
                 k += 1 + self._missed(deadline)
 
     def _wait(self, deadline: float) -> str | None:
-        """Until the deadline: hear packets as they come; awake for the last moment. A sentence where the robot must stop."""
-        nap = max(SHORTEST * self.settings.speed, 1 / self.about.rate)
+        """Until the deadline: hear packets as they come, and rehearse in the last moment. A sentence where the robot must stop."""
+        nap, last = max(SHORTEST * self.settings.speed, 1 / self.about.rate), 0.0
+        awake = min(AFTER / self.about.rate + self.rehearsal, self.period / 2) + WARM * self.settings.speed
         while (now := self.clock.now()) < deadline:
-            self.clock.sleep_until(min(deadline - WARM * self.settings.speed, self.sanity.stale_at(), now + nap))
+            if now < deadline - awake:
+                self.clock.sleep_until(min(deadline - awake, self.sanity.stale_at(), now + nap))
+            elif now + 1.5 * (last or self.rehearsal) < deadline and REHEARSED * self.rehearsal < self.period:
+                first, last = not last, self._rehearse()
+                self.rehearsal = last if first else self.rehearsal
             fault = self._hear() or self.sanity.alive(self.clock.now())
             if fault or self.signal:
                 return fault
+        if not last:
+            self.rehearsal *= 0.99  # so long ago that it may be shorter now
         return None
+
+    def _rehearse(self) -> float:
+        """What a period computes, on the newest readings and for nobody; returns how long it took."""
+        began = self.clock.now()
+        assert self.sanity.newest is not None
+        self.shadow.step(self.sanity.newest.readings, self.asked)
+        self.sanity.rehearse()
+        return self.clock.now() - began
 
     def _missed(self, deadline: float) -> int:
         """Periods that are over before they could be used: they are skipped and counted; too many end the run."""
@@ -277,10 +320,13 @@ class Run:
 
     def _hear(self) -> str | None:
         """Take in all packets that have come; a sentence where the robot must stop."""
+        began = self.clock.now()
         while (packet := self.link.read()) is not None:
             fault = self.sanity.take(packet, self.clock.now())
             if fault:
                 return fault
+            now = self.clock.now()
+            self.heard, began = now - began, now
         return None
 
     def _stopped(self) -> bool:
@@ -297,13 +343,16 @@ class Run:
 
     # ---- sending
 
-    def _send(self, command: Command) -> None:
+    def _send(self, command: Command) -> float:
+        """Returns when it was sent; the heartbeat comes after."""
         if not self.settings.live or self.signal:
-            return
+            return self.clock.now()
         self.link.send(command)
+        at = self.clock.now()
         self.counts.sent += 1
         if self.watchdog is not None:
             self.watchdog.beat()
+        return at
 
     def _damp(self) -> None:
         """Until the robot says so; then the watchdog may go. It goes on alone where the robot does not answer."""
@@ -329,14 +378,15 @@ class Run:
     def _on(self, event: Event, why: str) -> bool:
         return self.states.on(event, why, self.clock.now())
 
+    def _meta(self) -> dict[str, Any]:
+        parents = {**self.bundle.manifest.parents, "manifest": self.bundle.sha256}
+        own = {"bundle": self.bundle.sha256, "live": self.settings.live, "real_time": self.real_time}
+        return own | {"parents": parents, "facts": dict(self.about.facts)}
+
     def _log(self) -> Log | None:
-        self.counts.packets = self.sanity.counts
+        self.counts.packets, self.counts.layers = self.sanity.counts, counted(self.controller.driver.state)
         changes = [vars(c) for c in self.states.changes]
-        meta = {
-            "bundle": self.bundle.sha256, "live": self.settings.live, "real_time": self.real_time, "counts": self.counts.to_json(), "states": changes,
-            "parents": {**self.bundle.manifest.parents, "manifest": self.bundle.sha256}, "facts": dict(self.about.facts),
-        }  # fmt: skip
-        return self.recorder.log(meta)
+        return self.recorder.log(self._meta() | {"counts": self.counts.to_json(), "states": changes})
 
 
 def drive(bundle: Bundle, address: str, settings: Settings, watch: Watch = unwatched) -> Outcome:

@@ -9,13 +9,14 @@ from pathlib import Path
 from surefoot import files
 from surefoot.errors import MissingExtra, SurefootError, nearest
 from surefoot.formats.raw import LARGEST, Raw, check
+from surefoot.log import ROWS
 
 Reader = Callable[[Path], Raw]
 SMALL = 1 << 20  # bytes of text or of an npz that are read in this process
 ARRAYS = 16 << 20  # bytes of arrays in such an npz
 FILES = 100_000  # in a folder
 SUFFIXES = {
-    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".json": "json", ".npz": "npz", ".mat": "mat", ".parquet": "parquet", ".mcap": "mcap", ".db3": "rosbag2",
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".json": "json", ".npz": "npz", ".mat": "mat", ".parquet": "parquet", ".mcap": "mcap", ".db3": "rosbag2", ".rows": "rows",
 }  # fmt: skip
 MAGIC = {
     b"\x89MCAP0\r\n": "mcap",
@@ -23,6 +24,7 @@ MAGIC = {
     b"PK\x03\x04": "npz",
     b"MATLAB ": "mat",
     b"SQLite format 3": "rosbag2",
+    ROWS: "rows",
 }
 NEEDS = {
     "mat": ["scipy"], "parquet": ["pyarrow"], "lerobot": ["pyarrow"], "mcap": ["mcap", "mcap_ros2"], "rosbag2": ["rosbags", "mcap", "mcap_ros2"],
@@ -35,10 +37,10 @@ def reader(kind: str, episode: int = 0) -> Reader:
         from surefoot.formats.readers import text
 
         return text.read_csv if kind == "csv" else text.read_json
-    if kind in ("npz", "mat"):
+    if kind in ("npz", "rows", "mat"):
         from surefoot.formats.readers import arrays
 
-        return arrays.read_npz if kind == "npz" else arrays.read_mat
+        return {"npz": arrays.read_npz, "rows": arrays.read_rows, "mat": arrays.read_mat}[kind]
     if kind in ("parquet", "lerobot"):
         from surefoot.formats.readers import tables
 

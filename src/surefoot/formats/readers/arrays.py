@@ -1,4 +1,5 @@
-"""NPZ, ours and others, and MATLAB .mat files up to version 7. Declared sizes are checked before memory is allocated.
+"""NPZ, ours and others, files of rows that a killed run left, and MATLAB .mat files up to version 7. Declared sizes are checked
+before memory is allocated.
 
 for each member of an npz: bytes declared by its npy header <= bytes of the member <= MOST, and no objects
 """
@@ -8,7 +9,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
@@ -20,7 +21,7 @@ from surefoot import files
 from surefoot.errors import SurefootError
 from surefoot.formats.raw import LARGEST, Raw, Stream, check_count, from_arrays
 from surefoot.formats.raw import MOST as COUNT
-from surefoot.log import FORMAT, read_header
+from surefoot.log import FORMAT, from_rows, read_header
 
 MOST = 768 << 20  # bytes of arrays in one file
 
@@ -32,11 +33,12 @@ def read_npz(path: Path) -> Raw:
     return from_arrays(arrays, str(path))
 
 
-def load(path: Path, data: bytes | None = None) -> dict[str, np.ndarray]:
-    """The arrays of an npz, none of them pickled; `data` is its content, if already read."""
+def load(path: Path, data: bytes | None = None, only: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an npz, none of them pickled; `data` is its content, if already read. Arrays not in `only` are not opened."""
     with _opened(path, data) as archive:
         members = _members(path, archive, max(MOST, len(data or b"")))
-        return {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in members}
+        named = {m.filename.removesuffix(".npy"): m for m in members}
+        return {k: _member(path, archive, m) for k, m in named.items() if only is None or k in only}
 
 
 def unpacked(path: Path) -> int:
@@ -115,6 +117,15 @@ def _npy_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.
     except (SyntaxError, TokenError, TypeError, RecursionError, MemoryError) as error:  # of the Python literal in it
         raise SurefootError(f"{where}: header: {error}") from None
     return tuple(map(int, shape)), fortran, dtype, file.tell()
+
+
+def read_rows(path: Path) -> Raw:
+    """What a run wrote before it was killed."""
+    try:
+        log = from_rows(files.read_bytes(path, LARGEST))
+    except SurefootError as error:
+        raise error if str(error).startswith(str(path)) else SurefootError(f"{path}: {error}") from None
+    return Raw({"": Stream({"time": log.time} | log.columns)}, units=log.units | {"time": "s"}, meta=log.meta)
 
 
 def read_mat(path: Path) -> Raw:

@@ -46,7 +46,7 @@ def anytime(successes: int, episodes: int, level: float = 0.95) -> tuple[float, 
     return low, high
 
 
-def log_evidence(k: np.ndarray, n: np.ndarray, limit: float) -> np.ndarray:
+def log_evidence(k: np.ndarray | int, n: np.ndarray | int, limit: float) -> np.ndarray:
     """log E_n against p <= limit after k successes in n episodes; -inf where it is too small for a float."""
     k, n = np.asarray(k, float), np.asarray(n, float)
     with np.errstate(divide="ignore"):
@@ -117,6 +117,13 @@ class RateTest:
             raise SurefootError(f"level: found {self.level}, expected between 0 and 1, for example 0.95")
         if self.most is not None and self.most < 1:
             raise SurefootError(f"most: found {self.most}, expected at least 1 episode")
+
+    def look(self, successes: int, episodes: int) -> Answer:
+        """The answer by what is known now, in whatever order it came: for episodes in rounds, looked at after each round."""
+        (k, n), top, alpha = (successes, episodes), self.limit + self.margin, 1 - self.level
+        if log_evidence(k, n, self.limit) >= threshold(self.limit, alpha, self.most):
+            return "holds"
+        return "fails" if log_evidence(n - k, n, 1 - top) >= threshold(1 - top, alpha, self.most) else "undecided"
 
     def decide(self, success: Sequence[bool] | np.ndarray) -> Decision:
         """The answer at the first episode at which it was clear. Later episodes do not change it."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import Belief, Box
-from surefoot.errors import SurefootError
+from surefoot.errors import SurefootError, unknown
 from surefoot.learn.ranges import Ranges, check, spread
 from surefoot.rng import Draw
 
@@ -38,6 +38,8 @@ class ADR:
     """success from which an edge moves outward"""
     narrow_at: float = 0.4
     """success down from which it moves inward"""
+    only: tuple[str, ...] = ()
+    """parameters whose ranges grow; the others have their whole range from the first step; empty: all grow"""
 
     def __post_init__(self) -> None:
         check(self, "adr", boundary=(0.01, 1), episodes=(1, 1e9), step=(1e-3, 1), widen_at=(0, 1), narrow_at=(0, 1))
@@ -70,8 +72,17 @@ class OnEdges(Box):
 class Edges(Ranges):
     def __init__(self, settings: ADR, target: Belief, episode: int):
         super().__init__(target, episode)
-        self.settings = settings
-        self.edges = np.stack([self.centre, self.centre])  # (low | high, d), in the target's z
+        self.settings, names = settings, target.params.names
+        for name in settings.only:
+            if name not in names:
+                raise unknown("parameter", name, names, "adr.only")
+        self.grows = self.free & np.isin(names, settings.only or names)
+        if not self.grows.any():
+            raise SurefootError(
+                f"adr.only: expected a parameter whose range has some width, found {', '.join(settings.only)}"
+            )
+        whole = np.stack([np.zeros(len(names)), np.ones(len(names))])
+        self.edges = np.where(self.grows, self.centre, whole)  # (low | high, d), in the target's z
         self.met, self.won, self.went = (np.zeros_like(self.edges) for _ in range(3))
         self.pace = np.full_like(self.edges, settings.step)
         self.heard = 0  # episodes so far
@@ -79,7 +90,7 @@ class Edges(Ranges):
 
     def _set(self) -> None:
         low, high = self.between(*self.edges)
-        columns = np.flatnonzero(self.free)
+        columns = np.flatnonzero(self.grows)
         self.belief: Belief = OnEdges(self.target.params, low, high, columns, self.settings.boundary)
 
     def judge(self, e: np.ndarray, success: np.ndarray, began: np.ndarray, now: int) -> None:
@@ -89,11 +100,11 @@ class Edges(Ranges):
         all, they would all move at once, into worlds where nothing that was learned holds.
         """
         s, (low, high) = self.settings, self.between(*self.edges)
-        turn = (self.heard + np.arange(len(e))) % max(1, 2 * int(self.free.sum()))
-        place, none = np.cumsum(self.free) - 1, self.edges[0] == self.edges[1]
+        turn = (self.heard + np.arange(len(e))) % (2 * int(self.grows.sum()))
+        place, none = np.cumsum(self.grows) - 1, self.edges[0] == self.edges[1]
         self.heard += len(e)
         for k, edge in enumerate((low, high)):
-            on = (e == edge) & self.free & (~none | (turn[:, None] == 2 * place + k))
+            on = (e == edge) & self.grows & (~none | (turn[:, None] == 2 * place + k))
             self.met[k] += on.sum(0)
             self.won[k] += (on * success[:, None]).sum(0)
         ready = self.met >= s.episodes
@@ -114,7 +125,7 @@ class Edges(Ranges):
         self._set()
 
     def facts(self) -> dict[str, float]:
-        return spread(*self.edges[:, self.free])
+        return spread(*self.edges[:, self.grows])
 
     def state(self) -> dict[str, np.ndarray]:
         return {k: getattr(self, k).copy() for k in KEPT} | {"heard": np.array(self.heard)}

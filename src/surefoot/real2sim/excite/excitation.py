@@ -117,14 +117,16 @@ class Explore:
     verify: int = 32
     """samples of e at which the chosen motion must keep the limits"""
     iterations: int = 24
-    """rounds of the search"""
+    """rounds of the search, at most"""
+    patience: int = 12
+    """rounds that gain less than 1 % of the standard deviations, after which the search ends"""
     population: int = 40
     """motions tried in each round"""
     seed: int = 0
     """seed of the search and of the samples of e"""
 
     def __post_init__(self) -> None:
-        for name in ("samples", "wary", "verify"):
+        for name in ("samples", "wary", "verify", "iterations", "patience"):
             if getattr(self, name) < 1:
                 raise SurefootError(f"explore.{name}: found {getattr(self, name)}, expected at least 1")
         if self.over not in ("mean", "worst"):

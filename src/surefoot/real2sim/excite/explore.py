@@ -8,14 +8,14 @@ at many more e and made smaller until it keeps every limit there, too.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from surefoot.belief import Belief
-from surefoot.control.sampling import CEM, minimise
+from surefoot.control.sampling import CEM, begin
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.excite.excitation import (
@@ -42,6 +42,7 @@ SMALLER = 0.9  # factor on the chosen motion until it keeps every limit
 LEAST = 0.05  # of the chosen motion: below this there is none
 BETTER = 3  # times the motions that the search wants: these are simulated at all samples of e
 FIRST, SPREAD = 4, 0.2  # rounds' worth of motions in the first draw; spread of the search around the best of them
+SETTLED = 0.01  # of a standard deviation: a search that gains less has ended
 NOISE = {"joint_pos": 0.002}  # rad: a good encoder behind a gear
 
 
@@ -141,7 +142,11 @@ def explore(to: Design, watch: Watch = unwatched) -> Explored:
     rng = stream(s.seed, "explore search")
     first = to.shape.drawn(rng, FIRST * s.population, len(to.range.home), float(to.time[-1]))
     x0 = first[np.argmin(cost(first, 1))]  # the cost has many local minima: start from the best of many draws
-    found = minimise(cost, x0, SPREAD, rule, s.iterations, s.population, rng, (0.0, 1.0))
+    found, history = begin(rule, x0, SPREAD, (0.0, 1.0)), list[float]()
+    while len(history) < s.iterations and not _settled(history, s, to.meter.d):
+        X = found.ask(s.population, rng)
+        found = found.tell(X, cost(X))
+        history.append(-found.cost)
     if found.cost >= BROKEN / 2:
         raise SurefootError(
             f"explore: none of {s.iterations * s.population} motions kept the limits; "
@@ -149,7 +154,15 @@ def explore(to: Design, watch: Watch = unwatched) -> Explored:
         )
     watch(Progress(f"testing the limits at {s.verify} samples of the belief"))
     u, used = _shrunk(to, to.controls(found.x[None]), many)
-    return explored(to, u[0], many, used, tuple(-found.history))
+    return explored(to, u[0], many, used, tuple(history))
+
+
+def _settled(history: Sequence[float], s: Explore, d: int) -> bool:
+    """Whether the last `patience` rounds made the standard deviations of d unknowns smaller by less than 1 %, in the mean."""
+    if len(history) <= s.patience or history[-1] <= -BROKEN / 2:
+        return False
+    gained = history[-1] - history[-1 - s.patience]
+    return gained < 2 * SETTLED * (d if s.objective == "logdet" else abs(history[-1]))
 
 
 def _check_at_rest(to: Design, z: np.ndarray) -> None:

@@ -57,9 +57,9 @@ class Written:
 
 @dataclass(frozen=True)
 class MotionFile:
-    """A motion for the robot to follow."""
+    """A motion for the robot to follow, or several."""
 
-    path: Path
+    paths: tuple[Path, ...]
     rate: float | None = None
     """rows a second, where the file has no clock"""
 
@@ -69,7 +69,9 @@ def write(kind: str, robot: Robot, out: Path, motion: MotionFile | None = None) 
     if kind not in (*KINDS, "track"):
         raise SurefootError(f"kind: expected {', '.join((*KINDS, 'track'))}, found {kind}")
     if (kind == "track") != (motion is not None):
-        found = "found none: give --motion FILE" if motion is None else f"found {motion.path}, expected none for {kind}"
+        found = (
+            "found none: give --motion FILE" if motion is None else f"found {motion.paths[0]}, expected none for {kind}"
+        )
         raise SurefootError(f"motion: {found}")
     kinds = _kinds(robot) if kind in NEEDS else []
     if kind in NEEDS and kind not in kinds:
@@ -144,23 +146,30 @@ def _legs(legs: legged.Legged, a: Anatomy) -> list[str]:
     ]  # fmt: skip
 
 
+def _motions(paths: Sequence[str], how: str) -> list[str]:
+    """MOTION of a task file: one, or a tuple of several."""
+    if len(paths) == 1:
+        return [f"MOTION = read_motion({_quoted(paths[0])}, {how})"]
+    return ["MOTION = (", *(f"    read_motion({_quoted(path)}, {how})," for path in paths), ")"]
+
+
 def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
     every, a = legged.read_legged(robot, "free")
-    motion = read_motion(file.path, (*every.joints, *every.held), file.rate)
-    legs = track.moved(every, motion)
+    motions = [read_motion(path, (*every.joints, *every.held), file.rate) for path in file.paths]
+    legs = track.moved(every, motions)
     bodies = track.tracked(robot, legs)
     change = lambda spec, timing: track.ready(spec, legs, timing, bodies)  # noqa: E731
     body = legged.Body(track.prepared(robot, legs, Timing(), bodies), legs)
     chosen, said = _stepping(robot, change, body.q, body.u)
-    task = track.track(robot, motion, legs, bodies, chosen.timing)
-    path = os.path.relpath(file.path, out.absolute().parent)
+    task = track.track(robot, motions, legs, bodies, chosen.timing)
+    paths = [os.path.relpath(path, out.absolute().parent) for path in file.paths]
     rate = f", rate={file.rate:g}" if file.rate else ""
     imports = ("from surefoot.motion.read import read_motion", "from surefoot.tasks import Foot, Joint, Legged, Timing")
     lines = [
         *_head(robot, out, "track", "follows a reference motion", (*BUILT[:1], imports[0], *BUILT[1:], imports[1])),
         *_legs(legs, a),
         f"# the motion in this robot's joints: {task.clip.about if task.clip else ''}",
-        f"MOTION = read_motion({_quoted(path)}, {'(*JOINTS, *HELD)' if legs.held else 'tuple(JOINTS)'}{rate}, beside=__file__)",
+        *_motions(paths, f"{'(*JOINTS, *HELD)' if legs.held else 'tuple(JOINTS)'}{rate}, beside=__file__"),
         "# bodies that are compared with the motion's: the base, and outwards each that is not close to the one before it",
         f"BODIES = ({', '.join(map(_quoted, bodies))},)",
         *_ranges(task),
@@ -175,7 +184,11 @@ def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
         "    )",
     ]
     found = _written(lines, a, said)
-    checks = (*motion.meta["notes"], *track.doubts(body, track.reference(body, motion, chosen.timing.period)))
+    checks = [
+        w
+        for m in motions
+        for w in (*m.meta["notes"], *track.doubts(body, track.reference(body, m, chosen.timing.period)))
+    ]
     held = f"{len(legs.held)} joints held; " if legs.held else ""
     about = (
         f"{a.mass:.3g} kg; {len(legs.joints)} joints follow the motion; {held}{len(bodies)} bodies are compared with it"

@@ -8,7 +8,7 @@ it fails; evaluation runs the whole of it.
 Lengths are BeyondMimic's for legs of L0 = 0.7 m; other robots have them with L / L0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -50,25 +50,27 @@ JOINT = 0.05  # rad
 
 def track(
     robot: Robot,
-    motion: Log,
+    motion: Log | Sequence[Log],
     legs: Legged | None = None,
     bodies: tuple[str, ...] = (),
     timing: Timing = Timing(steps=4),  # noqa: B008
     ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> Task:
-    """The task of following a motion (motion.read). `bodies`: those that are tracked, the base first; none: found in the model."""
-    legs = moved(legs or read_legged(robot, "free")[0], motion)
+    """The task of following a motion (motion.read), or several. `bodies`: those that are tracked, the base first; none: found in the model."""
+    motions = (motion,) if isinstance(motion, Log) else tuple(motion)
+    legs = moved(legs or read_legged(robot, "free")[0], motions)
     robot = prepared(robot, legs, timing, bodies or tracked(robot, legs))
     body = Body(robot, legs)
-    ref = reference(body, motion, timing.period)
+    each = [reference(body, m, timing.period) for m in motions]
+    ref, ends = joined(each)
     names = family(body.model, "body_pos")
     mass, size = float(body.model.body_mass.sum()), legs.length / L0
     belief = unknowns.belief(velocity.unknown_rows(body, mass, timing), ranges or {})
     actor, critic = _observations(body, ref, len(names), len(belief.params))
-    starts = _Starts(body, ref)
+    starts = _Starts(body, ref, ends)
     return Task(
         name=f"{robot.name}-track",
-        about=f"{robot.name} follows a motion of {ref.seconds:.3g} s",
+        about=f"{robot.name} follows {'a motion' if len(each) == 1 else f'{len(each)} motions'} of {ref.seconds:.3g} s",
         robot=robot,
         params=belief.params,
         belief=belief,
@@ -88,7 +90,7 @@ def track(
         tolerance=round(0.1 * size, 3),
         window=ref.seconds,
         measure="mean",
-        clip=Clip(_about(ref), ref.seconds, max(1, round(ref.seconds / PART)), starts),
+        clip=Clip(_about(ref), ref.seconds, max(1, round(ref.seconds / PART)), starts, tuple(e * ref.period for e in ends[:-1])),
         reward_floor=0.0,
         terms=(Push(slice(body.base[1], body.base[1] + 2), unknowns.SHOVE * mass, unknowns.SHOVED, velocity.SHOVES, belief.params),),
         settings=dict(velocity.LEARN) | {"envs": 256, "steps": 20_000_000, "hidden": (256, 128), "spread": (0.05, 0.35, 1.0)},
@@ -103,10 +105,15 @@ def _scale(legs: Legged) -> np.ndarray:
     return np.clip(0.25 * reach, 0.05, 0.5).round(3)
 
 
-def moved(legs: Legged, motion: Log) -> Legged:
-    """The robot whose policy moves the joints of the motion; others stay in the default pose."""
+def moved(legs: Legged, motions: Sequence[Log]) -> Legged:
+    """The robot whose policy moves the joints of the motions; others stay in the default pose."""
     every = {**legs.joints, **legs.held}
-    named = motion.meta["names"]["joint_pos"]
+    if not motions:
+        raise SurefootError("motion: found none, expected at least one")
+    named = motions[0].meta["names"]["joint_pos"]
+    for k, motion in enumerate(motions[1:], 2):
+        if set(motion.meta["names"]["joint_pos"]) != set(named):
+            raise SurefootError(f"motion {k}: found joints {', '.join(motion.meta['names']['joint_pos'])}, expected those of the first: {', '.join(named)}")  # fmt: skip
     for name in named:
         if name not in every:
             raise unknown("driven joint", name, every, "motion")
@@ -183,6 +190,13 @@ def reference(body: Body, motion: Log, period: float) -> Reference:
         pos[k], quat[k] = d.xpos[ids], d.xquat[ids]
     speed = np.asarray(np.gradient(pos, period, axis=0))
     return Reference(period, q, v, pos, quat, speed, _spin(t, quat))
+
+
+def joined(each: Sequence[Reference]) -> tuple[Reference, tuple[int, ...]]:
+    """Motions one after the other, and the last row of each."""
+    rows = [np.concatenate([getattr(r, k) for r in each]) for k in ("q", "v", "pos", "quat", "lin_vel", "ang_vel")]
+    ends = np.cumsum([len(r.q) for r in each]) - 1
+    return Reference(each[0].period, *rows), tuple(ends.tolist())
 
 
 def _at(motion: Log, name: str, t: np.ndarray) -> np.ndarray:
@@ -298,17 +312,23 @@ class _Starts:
 
     body: Body
     ref: Reference
+    ends: tuple[int, ...] = ()
+    """the last row of each motion"""
 
     def first(self, rng: Draw, n: int) -> Episode:
-        """At the motion's beginning."""
-        return self._at(rng, n, np.zeros(n, int))
+        """At the motion's beginning; of several motions, at that of one of them."""
+        begins = np.array([0, *(e + 1 for e in self.ends[:-1])])
+        if len(begins) == 1:
+            return self._at(rng, n, np.zeros(n, int))
+        return self._at(rng, n, begins[(rng.uniform(0.0, 1.0, (n, 1))[:, 0] * len(begins)).astype(int)])
 
     def __call__(self, rng: Draw, n: int, chances: np.ndarray) -> Episode:
         """In a part of the motion drawn with these probabilities, anywhere in it."""
         last = len(self.ref.q) - 2
         u = rng.uniform(0.0, 1.0, (n, 2))
         part = np.minimum(np.searchsorted(np.cumsum(chances), u[:, 0], "right"), len(chances) - 1)
-        return self._at(rng, n, np.minimum(((part + u[:, 1]) / len(chances) * last).astype(int), last))
+        row = np.minimum(((part + u[:, 1]) / len(chances) * last).astype(int), last)
+        return self._at(rng, n, row - np.isin(row, self.ends))  # nobody begins where a motion ends
 
     def _at(self, rng: Draw, n: int, row: np.ndarray) -> Episode:
         (at, dof), joints = self.body.base, self.body.joints

@@ -61,7 +61,7 @@ def _facts(b: "Read") -> dict[str, Any]:
     return {
         "bundle": str(b.path), "holds": True, "sha256": b.sha256, "task": c.task, "rate": c.rate, "passed_gate": b.passed,
         "golden_rows": len(b.golden.obs), "golden_differences": dict(b.worst), "limits": b.manifest.limits.to_json(),
-        "parents": dict(b.manifest.parents), "contract": c.to_json(),
+        "wears": list(b.manifest.wears), "parents": dict(b.manifest.parents), "contract": c.to_json(),
     }  # fmt: skip
 
 
@@ -85,6 +85,8 @@ def _blocks(b: "Read") -> tuple[Block, ...]:
         Text(f"{seconds:g} s of golden vectors, largest difference: {worst}"),
         Table.of(columns, rows, f"limits ({c.action.unit})"),
     ]
+    if b.manifest.wears:
+        blocks.insert(1, Text(f"wears safety layers: {', '.join(b.manifest.wears)}"))
     if not b.passed:
         blocks.append(Note("`surefoot run --live` refuses it: no PASS of the gate", True))
     return tuple(blocks)

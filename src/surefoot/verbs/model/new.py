@@ -22,8 +22,8 @@ class New:
     """a model file (.xml MJCF, .urdf); a scene file that includes the robot is best"""
     out: Path | None = None
     """the task file to write; without it ROBOT_KIND.py in this folder"""
-    motion: Path | None = None
-    """of track: the motion to follow, in the robot's own joints (.npz, .csv)"""
+    motion: tuple[Path, ...] = ()
+    """of track: the motion to follow, in the robot's own joints (.npz, .csv); several: one policy follows each of them"""
     rate: float | None = None
     """rows a second of a motion that has no clock"""
     asset_root: str = ""
@@ -40,9 +40,10 @@ class New:
         out = self.out or Path(f"{_plain(robot.name)}_{self.kind}.py")
         if out.exists() and not self.overwrite:
             raise SurefootError(f"{out}: is there already; expected another --out, or --overwrite")
-        if self.motion is not None and not self.motion.is_file():
-            raise SurefootError(f"{self.motion}: no such motion file")
-        motion = MotionFile(self.motion, self.rate) if self.motion is not None else None
+        for path in self.motion:
+            if not path.is_file():
+                raise SurefootError(f"{path}: no such motion file")
+        motion = MotionFile(self.motion, self.rate) if self.motion else None
         found = write(self.kind, robot, out, motion)
         files.write(out, found.text.encode(errors="backslashreplace"))  # a path may hold bytes that are no text
         facts = {

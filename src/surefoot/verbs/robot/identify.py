@@ -234,7 +234,8 @@ def _remarks(found: "Identified") -> list[str]:
         said += [f"{where}: {name} error {a:.4g} -> {b:.4g}" for name, (a, b) in errors.items()]
     if not found.white:
         said.append(
-            "the residual is not white noise: the model lacks physics; intervals are widened to every e within 1 % of the best error"
+            "the residual is not white noise: the model lacks physics, and policies may rank differently on the robot; "
+            "intervals are widened to every e within 1 % of the best error"
         )
     worse = [f"{name} {_more(a, b)}" for name, (a, b) in found.held_out.items() if b > a]
     if worse and not found.fault:

@@ -31,7 +31,8 @@ class Run:
     command: tuple[float, ...] = ()
     """what is asked of the policy, in the order of the contract's command names, such as 0.5 0 0; default: zeros"""
     out: Path = Path("run.npz")
-    """the log's file; replaces a file of this name"""
+    """the log's file; replaces a file of this name. While it runs, its rows are in a file that ends in .rows: a run that is
+    killed leaves that one, and every verb reads it"""
     mcap: Path | None = None
     """also write the log as an MCAP file, for viewers (extra logs)"""
     key: Path | None = None
@@ -61,12 +62,17 @@ class Run:
             raise SurefootError(
                 f"{self.bundle}: {manifest.MANIFEST}: verdict: the gate did not pass this policy; gate it and export it again, or --unjudged"
             )
-        settings = Settings(self.live, self.seconds, self.command, keys=self.keys and self.live, speed=self.speed)
+        settings = Settings(
+            self.live, self.seconds, self.command, keys=self.keys and self.live, speed=self.speed,
+            journal=self.out.with_suffix(".rows"),
+        )  # fmt: skip
         outcome = drive(found, self.link, settings, watch)
         if outcome.log is not None:
             outcome.log.save(self.out)
             if self.mcap:
                 mcap_log.write(outcome.log, self.mcap)
+        if settings.journal is not None:
+            settings.journal.unlink(missing_ok=True)
         return self._report(outcome)
 
     def _report(self, o: "Outcome") -> Report:
@@ -79,8 +85,12 @@ class Run:
         }  # fmt: skip
         words = {"done": "ran for", "fault": "fault:", "stop": "stopped:"}.get(str(cause.event), "ended:")
         blocks: list[Block] = [
-            Text(f"{o.about.name}: {c.periods} periods, {c.missed} missed, {c.limited} limited, {c.sent} commands sent")
+            Text(
+                f"{o.about.name}: {c.periods} periods, {c.missed} missed, {c.held} held, {c.limited} limited, {c.sent} commands sent"
+            )
         ]
+        if c.layers:
+            blocks.append(Text(f"safety layers, periods: {', '.join(f'{k} {n}' for k, n in c.layers.items())}"))
         if timing:
             number = lambda name: Column(name, "ms", ".3f")  # noqa: E731
             rows = [

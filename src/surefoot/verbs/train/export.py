@@ -30,6 +30,8 @@ class Export:
     limit: tuple[str, ...] = ()
     """limits of the bundle in place of the model's, for all joints alike: torque=20,velocity=15,rate=10,power=300,tilt=0.8,
     temperature=70,soft_start=3"""
+    safety: Path | None = None
+    """safety layers that the policy wears on the robot (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     task: str = ""
     """its task, where that is a file or a module: to say what has changed since training"""
     sign: Path | None = None
@@ -67,8 +69,9 @@ class Export:
     def _onnx(self, own: Path, out: Path, facts: dict[str, Any]) -> list[Block]:
         from surefoot.deploy import bundle, sign
 
-        if self.limit:
-            raise SurefootError("--limit: a bundle has limits, an ONNX file has none; leave out --out FILE.onnx")
+        if self.limit or self.safety:
+            flag = "--limit" if self.limit else "--safety"
+            raise SurefootError(f"{flag}: goes into a bundle, and an ONNX file has none; leave out --out FILE.onnx")
         if out != own or self.sign:
             with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
                 files.clear_parts(out.parent, out.name + ".*")
@@ -85,11 +88,13 @@ class Export:
 
         if out.suffix == ".zip":
             files.check_writable(out, "--out", ".zip")
-        elif out.is_dir() and any(p.name not in (*manifest.LARGEST, f"{manifest.MANIFEST}.sig") for p in out.iterdir()):
+        elif out.is_dir() and any(
+            p.name not in (*manifest.LARGEST, *manifest.LAYERS, f"{manifest.MANIFEST}.sig") for p in out.iterdir()
+        ):
             raise SurefootError(f"--out: {out}: found other files there; expected a new folder, or one with a bundle")
         limits = numbers(self.limit, "--limit", "torque=20")
         policy = bundle.load(self.policy)
-        made, why = bundled(self.policy, policy, self._task(policy.contract), limits)
+        made, why = bundled(self.policy, policy, self._task(policy.contract), limits, self.safety)
         with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
             manifest.write(out, made)
             facts["signature"] = str(sign.sign(manifest.signed_file(out), self.sign)) if self.sign else None
@@ -98,10 +103,11 @@ class Export:
             "bundle": str(out), "onnx": str(out if out.suffix == ".zip" else out / bundle.NAME),
             "bytes": sum(map(len, made.values())), "golden_seconds": len(found.golden.obs) / policy.contract.rate,
             "golden_differences": dict(found.worst), "limits": found.manifest.limits.to_json(),
-            "verdict": "PASS" if found.passed else "none" if found.manifest.verdict is None else "FAIL",
+            "wears": list(found.manifest.wears), "verdict": "PASS" if found.passed else "none" if found.manifest.verdict is None else "FAIL",
         }  # fmt: skip
         words = f"{out}: {facts['bytes']} bytes, {facts['golden_seconds']:g} s of golden vectors, verdict {facts['verdict']}"
         blocks: list[Block] = [Text(words)]
+        blocks += [Text(f"wears safety layers: {', '.join(found.manifest.wears)}")] if self.safety else []
         blocks += [Text(f"signed: {facts['signature']}")] if self.sign else []
         return [*blocks, *([Note(f"{why}: `surefoot run --live` refuses the bundle", True)] if why else [])]
 

@@ -15,6 +15,7 @@ from surefoot.verbs.arguments import belief_of, chosen, count, products_of, task
 
 if TYPE_CHECKING:
     from surefoot.contract import Contract
+    from surefoot.control.command_limits import CommandLimits
     from surefoot.control.layers import Layer
     from surefoot.control.reach_avoid import Recovery
     from surefoot.task import Task
@@ -36,6 +37,10 @@ class Guard:
     """value in [-1, 1] above which the recovery takes over"""
     speed: float | None = None
     """also keep the joints within the model's ranges and below this speed, rad/s or m/s"""
+    base: tuple[float, ...] = ()
+    """also limit the base of a robot that follows a command: largest speed for each number of the command, m/s and rad/s"""
+    tilt: float = 0.0
+    """with --base: rad from upright at which nothing more is asked of the policy; 0: no limit"""
     episodes: int = 4
     """episodes of each simulation to learn from"""
     envs: int = 256
@@ -68,7 +73,8 @@ class Guard:
         settings = ValueSettings(reach=self.reach, episodes=count(self.episodes))
         make = lambda seed: tasks.env(task, count(self.envs), belief, seed, self.threads)  # noqa: E731
         switch, found = guard(policy, make, recovery, settings, self.seed, watch)
-        worn = (replace(switch, threshold=self.threshold), *self._limits(task, policy.contract))
+        own = self._base(policy.contract)
+        worn = (replace(switch, threshold=self.threshold), *own, *self._limits(task, policy.contract))
         layers.wear(policy, worn)
         path = layers.write(out, worn)
         rows = [[words, f"{100 * getattr(found, k):.1f} %"] for k, words in SHOWN.items()]
@@ -78,6 +84,11 @@ class Guard:
         facts = {"safety": str(path), "layers": [layers.to_json(x)["kind"] for x in worn], "accuracy": asdict(found)}
         flag = task_flag(self.task, policy.contract)
         return Report(f"{self.policy}, guarded", facts, tuple(blocks), f"surefoot eval {quote(str(self.policy))}{flag} --safety {quote(str(path))}")  # fmt: skip
+
+    def _base(self, contract: "Contract") -> "tuple[Layer, ...]":
+        if not self.base:
+            return ()
+        return (command_limits(contract, self.base, self.tilt),)
 
     def _limits(self, task: "Task", contract: "Contract") -> "tuple[Layer, ...]":
         if self.speed is None:
@@ -94,6 +105,25 @@ SHOWN = {
     "false_safe": "called safe, and fail",
     "safe": "do not fail",
 }
+
+
+def command_limits(contract: "Contract", top: tuple[float, ...], tilt: float = 0.0) -> "CommandLimits":
+    """Limits of the base's speeds and tilt, by what the policy observes: its command, an estimate of its velocity, its gyro."""
+    from surefoot.control.command_limits import CommandLimits
+
+    kinds = {t.formula.kind: t.name for t in contract.terms if t.formula is not None}
+    estimates = {t.formula.reading: t.name for t in contract.terms if t.formula is not None and t.formula.estimate}
+    term = next((t for t in contract.terms if t.name == kinds.get("command")), None)
+    if term is None or len(top) != term.dim:
+        raise SurefootError(f"--base: expected {term.dim if term else 'a policy that observes a command, and'} numbers")
+    own = (t.name for t in contract.terms if t.formula is not None and t.formula.kind == "base_lin_vel" and t.formula.frame == "base")  # fmt: skip
+    lin, gyro = estimates.get("base_lin_vel") or next(own, None), kinds.get("base_ang_vel")
+    if tilt and not (gyro and "projected_gravity" in kinds):
+        raise SurefootError("--tilt: expected a policy that observes projected_gravity and base_ang_vel")
+    known = [(lin, 0) if lin else None, (lin, 1) if lin else None, (gyro, 2) if gyro else None]
+    measured = tuple(known) if term.dim == 3 else (None,) * term.dim
+    places = tuple((term.name, k) for k in range(term.dim))
+    return CommandLimits(places, top, measured, tilt, kinds.get("projected_gravity", ""), gyro or "")
 
 
 def by_command(task: "Task", contract: "Contract") -> "Recovery":

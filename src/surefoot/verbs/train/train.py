@@ -7,11 +7,12 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, Suppress, arg
 
 from surefoot import files, tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn.cluster.address import On
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -39,6 +40,8 @@ class Train:
     """with --resume: go on although the task or its model has changed; the result then has other bits"""
     seed: int = 0
     """seed of training"""
+    seeds: str = ""
+    """several runs, alike but for their seeds, in OUT/seed0, OUT/seed1 ...: 0..9, or 0,3,5; with --on, side by side"""
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
@@ -72,6 +75,13 @@ class Train:
     """folder of the run; default: runs/<task>/<time>"""
     threads: int = 0
     """threads of the physics; 0: every core. The result is bit-identical at any number"""
+    on: str = ""
+    """workers that hold the simulations, to the same bits: local:2 (processes of this machine), or a Ray cluster's ray://HOST:10001,
+    HOST:6379 or auto; needs the extra `cluster`"""
+    workers: int = 0
+    """how many workers of a cluster; 0: one for each of its cores"""
+    together: Annotated[bool, Suppress] = False
+    """one of several runs that belong together, which goes on if it was begun before"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
     judge_every: int = 0
@@ -95,6 +105,10 @@ class Train:
         return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
+        if self.seeds:
+            from surefoot.verbs.train.seeds import run_seeds
+
+            return run_seeds(self, watch)
         heard = _Heard(watch)
         if not self.wandb:
             return self._trained(heard)
@@ -113,9 +127,8 @@ class Train:
 
         if self.resume is not None:
             self._only_resumes()
-            path = learn.resume(
-                self.resume, self.threads, heard, self.save_every, task=self.task, allow_changes=self.allow_changes
-            )
+            more: Any = {"task": self.task, "allow_changes": self.allow_changes, "on": On.parse(self.on, self.workers)}
+            path = learn.resume(self.resume, self.threads, heard, self.save_every, **more)
         elif not self.task:
             raise SurefootError(
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
@@ -143,6 +156,7 @@ class Train:
             raise SurefootError(f"--threads: expected at most {MOST_THREADS}, found {self.threads}")
         if self.out is not None and not self.out.name:
             raise SurefootError("--out: expected a folder of its own, found the current one")
+        on = On.parse(self.on, self.workers)
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         start = self.start.parent if self.start is not None and self.start.is_file() else self.start
         self._agree(task)
@@ -151,7 +165,7 @@ class Train:
             watch.watch(Progress(f"note: {words}", stays=True))
         watch.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
-        how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every}
+        how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every, "on": on}
         judge = Judging(self.judge_every, self.judge_episodes) if self.judge_every else None
         asked: Any = {"seed": self.seed, "terms": self.terms, "judge": judge}
         taught = asked | {"settings": self.settings, "obs": obs, "start": start, "base": base}
@@ -163,7 +177,7 @@ class Train:
         ranges = learn.usual_ranges(task, belief, start) if self.ranges == "task" else self._ranges
         taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
-            return learn.train(self.task, out, **how, **taught)
+            return learn.train(self.task, out, resume_if_same=self.together, **how, **taught)
         teacher = self.teacher
         if teacher is None:
             s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
@@ -269,10 +283,13 @@ class Train:
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        kept = {k: getattr(self, k) for k in ("task", "resume", "allow_changes", "threads", "save_every", "wandb")}
+        kept = {
+            k: getattr(self, k)
+            for k in ("task", "resume", "allow_changes", "threads", "on", "workers", "save_every", "wandb")
+        }
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every, --wandb and --allow-changes may be given"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads, --on, --workers, --save-every, --wandb and --allow-changes may be given"
             )
 
 

@@ -1,0 +1,1 @@
+"""A person's motion for a robot's body, by kinematics."""
