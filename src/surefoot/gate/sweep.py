@@ -79,12 +79,18 @@ def sweep(
     }  # fmt: skip
 
 
+def worlds_over(task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int) -> np.ndarray:
+    """(values x episodes, ne): all episodes of the first value first; the same others at every value."""
+    e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
+    e[:, task.params.index(name)] = np.repeat(values, episodes)
+    return e
+
+
 def _points(
     policy: Policy, task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int,
     watch: Callable[[int, Env], None] | None, threads: int = 0,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
-    e[:, task.params.index(name)] = np.repeat(values, episodes)
+    e = worlds_over(task, name, values, others, episodes, seed)
     own = tasks.for_contract(task, policy.contract)  # with the terms and frames of its own contract
     result = evaluate(policy, tasks.env(own, len(e), others, seed, threads), watch, e)
     rows = (x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error))

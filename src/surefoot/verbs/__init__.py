@@ -75,6 +75,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Watch a policy in the browser (this computer only), or write a short film.",
             ("runs/hover", "runs/hover --record hover.gif --seconds 4"),
         ),
+        "lab": Verb(
+            "Sim-to-real in the browser, live: many worlds, randomization width, drift, adaptation, actuators, a run.",
+            ("", "runs/hover --page run"),
+        ),
         "export": Verb(
             "Write a bundle for a robot's computer: policy, contract, limits, verdict, golden vectors; all checked.",
             ("runs/hover", "runs/hover --best --out hover.zip --limit torque=20,power=300"),
