@@ -22,7 +22,7 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.blocks import Blocks, share, sizes
 from surefoot.env import Env
-from surefoot.learn.collect import Collector, Obs
+from surefoot.learn.collect import Draws, LocalCollector, Obs
 from surefoot.learn.ppo import PPO
 from surefoot.learn.run import Run
 from surefoot.learn.train import settings_for, train
@@ -61,19 +61,17 @@ class Course:
         first, *more = [n] if whole else sizes(n)
         threads = share(0, 1 + len(more))
         blocks = Blocks.like(tasks.env(task, first, belief or task.belief, threads=threads, stagger=True), more)
-        self.name, self.blocks, self.collector, self.k = name, blocks, Collector(blocks), 0
+        self.name, self.blocks, self.collector, self.k = name, blocks, LocalCollector(blocks), 0
         self.go(AGE)
 
     def go(self, steps: int) -> list[np.ndarray]:
-        actions = [np.empty((self.blocks.n, len(self.blocks.task.action.names))) for _ in range(steps)]
+        def act(obs: Obs, draws: Draws) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+            action = DRIVERS[self.name](obs, int(draws["k"][0]))
+            return action, {"action": action}
 
-        def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            actions[t][rows] = DRIVERS[self.name](obs, self.k + t)
-            return actions[t][rows], {}
-
-        self.collector.collect(act, steps)
+        k = np.broadcast_to(np.arange(self.k, self.k + steps)[:, None], (steps, self.blocks.n))
         self.k += steps
-        return actions
+        return list(self.collector.collect(act, steps, (), {"k": k}).kept["action"])
 
     def rehearse(self, steps: int) -> None:
         """Untimed: find the actions, the state that each engine call begins from, and where the stretch ends."""
@@ -90,8 +88,8 @@ class Course:
 
     def env_time(self) -> float:
         self.collector.load(self.begin)
-        steps = len(self.actions)
-        return measure.seconds(lambda: self.collector.collect(lambda obs, t, rows: (self.actions[t][rows], {}), steps))
+        steps, draws = len(self.actions), {"action": np.array(self.actions)}
+        return measure.seconds(lambda: self.collector.collect(lambda obs, w: (w["action"], {}), steps, (), draws))
 
     def engine_time(self, batches: Sequence[Batch] | None = None) -> float:
         """The same engine calls from the same states with the same controls, and nothing else."""

@@ -256,7 +256,7 @@ def test_golden_vectors_go_from_readings_to_controls_for_every_task_a_robot_can_
         env = tasks.env(task, 1)
         c = contract(task, env.world)
         policy = Random(c, 3)
-        found = golden.recorder(env)(policy)
+        found = golden.recorder(env.task, env.world)(policy)
         assert len(found["obs"]) >= 4 and not found["raw"]
         again = bundle.Golden(
             found["readings"], found["parts"], {}, found["obs"], np.zeros(0), np.zeros(0)

@@ -53,6 +53,7 @@ MAY = {
     "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "doctor": {"formats", "sim", "control", "tasks", "real2sim", "gate"},
     "cross": {"sim", "tasks", "learn", "real2sim", "deploy", "gate", "doctor"},
+    "lab": {"sim", "control", "tasks", "learn", "real2sim", "gate", "deploy"},
     "verbs": {
         "formats",
         "presets",
@@ -66,8 +67,10 @@ MAY = {
         "doctor",
         "cross",
         "deploy",
+        "lab",
+        "web",
     },
-    "web": set(),
+    "web": {"lab", "tasks"},
     "cli": {"verbs", "web", "tasks"},
     "__main__": {"cli"},
 }

@@ -118,7 +118,7 @@ def test_divergence_ends_that_episode_alone_with_its_reason_and_no_transition_to
     task = tasks.resolve(name)
     clean, hurt = (tasks.env(task, 6, task.belief, seed=4) for _ in range(2))
     seen = []
-    hurt.on_divergence = lambda env, i: seen.append((i, env.world.replay_record(i)))
+    hurt.on_divergence = lambda name, arrays: seen.append((int(arrays["env"]), arrays))
     clean.reset(), hurt.reset()
     for k in range(12):
         if k == 5:

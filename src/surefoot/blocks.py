@@ -93,16 +93,10 @@ class Blocks:
 
     def save(self) -> dict[str, np.ndarray]:
         """All that load() needs to go on with the same bits: what one Env of all rows would save."""
-        saved = [env.save() for env in self.envs]
-        whole = {k: np.array(sum(s[k] for s in saved)) if k == "diverged" else v for k, v in saved[0].items()}
-        return {k: np.concatenate([s[k] for s in saved]) if v.ndim else v for k, v in whole.items()}
+        return joined([env.save() for env in self.envs])
 
     def load(self, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        obs = []
-        for k, (env, rows) in enumerate(zip(self.envs, self.rows)):
-            own = {name: v[rows] if v.ndim else v for name, v in saved.items()}
-            obs.append(env.load(own if k == 0 else own | {"diverged": np.array(0)}))
-        return _rows(obs)
+        return _rows([env.load(own) for env, own in zip(self.envs, parted(saved, self.rows))])
 
     @property
     def task(self) -> Task:
@@ -160,6 +154,18 @@ class Blocks:
     def _set(self, name: str, value: Any) -> None:
         for env in self.envs:
             setattr(env, name, value)
+
+
+def joined(saved: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """What one Env of all rows would save, of what Envs that follow each other saved."""
+    whole = {k: np.array(sum(s[k] for s in saved)) if k == "diverged" else v for k, v in saved[0].items()}
+    return {k: np.concatenate([s[k] for s in saved]) if v.ndim else v for k, v in whole.items()}
+
+
+def parted(saved: Mapping[str, np.ndarray], parts: Sequence[slice]) -> list[dict[str, np.ndarray]]:
+    """The inverse, for parts of these rows; the first has the count of all that diverged."""
+    found = [{name: v[rows] if v.ndim else v for name, v in saved.items()} for rows in parts]
+    return [own if k == 0 else own | {"diverged": np.array(0)} for k, own in enumerate(found)]
 
 
 def _rows(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -55,8 +55,8 @@ class Step:
     episodes: Episodes | None
 
 
-OnDivergence = Callable[["Env", int], None]
-"""called for each simulation that diverged, with the Env and its row"""
+OnDivergence = Callable[[str, Mapping[str, np.ndarray]], None]
+"""called for each simulation that diverged: its name, and what led there, to replay it"""
 
 # arrays that are an Env's own state
 OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
@@ -99,7 +99,9 @@ class Env:
         self.senses = [t for t in world.terms if isinstance(t, OnSense)]
         self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
-        self.reward_sums = np.zeros(len(task.rewards))  # of each weighted term over all envs, since someone set it to 0
+        self.reward_sums = np.zeros(
+            (len(task.rewards), n)
+        )  # of each weighted term of each env, since someone set it to 0
         self.chances: np.ndarray | None = None  # of beginning in each part of the task's clip; None: at its beginning
         self.checked = False  # whether the task's functions were
         self.diverged = 0
@@ -200,7 +202,7 @@ class Env:
         self.reward[:] = reward = self._floored(terms)
         frames = self._frames(now)
         bad = self._odd(terms, frames, bad)
-        self.reward_sums += (terms[:, ~bad] if bad.any() else terms).sum(1)
+        self.reward_sums += np.where(bad, 0.0, terms) if bad.any() else terms
         reward, terminated, why = self._judge(now, reward, bad)
         truncated = self._out_of_time() & ~terminated
         done = terminated | truncated
@@ -354,10 +356,17 @@ class Env:
         self.diverged += int(bad.sum())
         for i in np.flatnonzero(bad):
             if self.on_divergence is not None:
-                self.on_divergence(self, int(i))
+                self.on_divergence(*self._divergence(int(i)))
         x = self.world.state
         for rows in (x.q, x.v):
             rows[bad] = np.nan_to_num(rows[bad], nan=0.0, posinf=0.0, neginf=0.0).clip(-1e3, 1e3)
+
+    def _divergence(self, i: int) -> tuple[str, dict[str, np.ndarray]]:
+        """What led a simulation to diverge, and the task to replay it in."""
+        number = self.first + i
+        about = {"env": number, "step": self.counter, "task": self.task.name, "seed": self.seed}
+        arrays = self.world.replay_record(i) | {k: np.array(v) for k, v in about.items()}
+        return f"step{self.counter:08d}_env{number:05d}", arrays
 
     def _observe(self, now: Mapping[str, np.ndarray], fresh: np.ndarray) -> dict[str, np.ndarray]:
         """Take in a frame of every group; the history of `fresh` envs begins with copies of their first one."""

@@ -11,7 +11,8 @@ EXTRAS = {
     "onnx": "export", "onnxruntime": "export", "yaml": "export", "viser": "play", "PIL": "play", "msgspec": "play",
     "websockets": "play", "gymnasium": "gym", "sbi": "sbi", "pybullet": "bullet", "rsl_rl": "rsl", "pyarrow": "logs",
     "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign", "wandb": "wandb", "daqp": "control",
-    "zmq": "zmq", "cyclonedds": "unitree", "ezc3d": "motion",
+    "zmq": "zmq", "cyclonedds": "unitree", "ray": "cluster", "ezc3d": "motion",
+    "fsspec": "train", "warp": "gpu", "mujoco_warp": "gpu", "optuna": "tune",
 }  # fmt: skip
 """packages that are not always there, and the extra that brings each"""
 
@@ -21,6 +22,10 @@ LONGEST = 200  # characters of a name that an error quotes; a file may hold one 
 
 class SurefootError(ValueError):
     """Bad input or a broken file. The message is the whole story; the door prints it without a traceback."""
+
+
+class LearningFailed(SurefootError):
+    """A run cannot go on: its numbers are not finite any more, or its simulations diverge."""
 
 
 class LogError(SurefootError):

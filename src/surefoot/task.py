@@ -241,11 +241,15 @@ class Task:
     terms: tuple[Any, ...] = ()
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """tuned learner settings"""
+    """tuned settings of PPO"""
     ranges: Literal["fixed", "ramp", "widen", "adr", "doraemon"] = "fixed"
     """how p(e) grows from nominal while a policy learns, where nobody says"""
     kind: str = ""
     """kind of robot, such as legged or quadrotor: presets of ranges are made for one"""
+    learner: str = "ppo"
+    """what `--learner auto` means: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
+    learners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """tuned settings of learners other than PPO, by learner"""
     lesson: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of a student that learns from a teacher"""
     recovery: Any = None

@@ -29,7 +29,7 @@ def saved(request, tmp_path_factory) -> Path:
     """A linear law, with golden vectors of its task's own robot, as a run writes it."""
     env = tasks.env(tasks.resolve(request.param), 1)
     net = linear(contract(env.task, env.world), GAINS[request.param])
-    recorded = golden.recorder(env)(net)
+    recorded = golden.recorder(env.task, env.world)(net)
     assert recorded["readings"] and not recorded["raw"]
     return export.save(net, tmp_path_factory.mktemp(request.param), export.golden_of(net, **recorded))
 

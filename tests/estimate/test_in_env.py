@@ -115,7 +115,7 @@ def test_golden_vectors_hold_the_estimator_to_its_settings():
     env = tasks.env(TASK, 1)
     c = contract(TASK, env.world)
     still = Random(c)
-    recorded = golden.recorder(env)(still)
+    recorded = golden.recorder(env.task, env.world)(still)
     out = np.zeros((len(recorded["obs"]), 12))
     made = Golden(**recorded, out=out, control=c.action.control(out))
     again = Contract.from_json(json.loads(json.dumps(c.to_json())))

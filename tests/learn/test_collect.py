@@ -8,7 +8,7 @@ import pytest
 from surefoot import blocks, tasks
 from surefoot.blocks import Blocks
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import FLAGS, Collector, Rollout
+from surefoot.learn.collect import FLAGS, LocalCollector, Rollout
 
 TASK = tasks.resolve("balance")
 
@@ -17,14 +17,14 @@ def env():
     return tasks.env(TASK, 64, TASK.belief, 1, stagger=True)
 
 
-def act(obs, t=0, rows=slice(None)):
+def act(obs, draws=None):
     """A law of what is seen: it drops the pole soon, so that episodes end."""
     a = np.clip(obs["actor"][:, :1] * 3.0, -1, 1)
     return a, {"twice": 2 * a}
 
 
 def test_what_comes_back_is_what_the_env_did():
-    there, here = env(), Collector(env())
+    there, here = env(), LocalCollector(env())
     obs = there.reset()
     r = here.collect(act, 300, ("critic",))
     episodes, ended = 0, []
@@ -46,10 +46,10 @@ def test_what_comes_back_is_what_the_env_did():
 
 
 def test_two_pieces_are_one_also_through_a_checkpoint():
-    whole = Collector(env()).collect(act, 40)
-    first = Collector(env())
+    whole = LocalCollector(env()).collect(act, 40)
+    first = LocalCollector(env())
     head = first.collect(act, 15)
-    second = Collector(env())
+    second = LocalCollector(env())
     second.load({"net.x": np.zeros(1), **first.save()})
     tail = second.collect(act, 25)
     assert np.array_equal(np.concatenate([head.reward, tail.reward]), whole.reward)
@@ -57,10 +57,10 @@ def test_two_pieces_are_one_also_through_a_checkpoint():
 
 
 def test_nothing_is_kept_that_was_not_asked_for():
-    r = Collector(env()).collect(lambda obs, t, rows: (np.zeros((64, 1)), {}), 5)
+    r = LocalCollector(env()).collect(lambda obs, draws: (np.zeros((64, 1)), {}), 5)
     assert r.obs == {} and r.kept == {} and r.reward.shape == (5, 64)
     with pytest.raises(KeyError):
-        Collector(env()).collect(act, 1, ("nobody",))
+        LocalCollector(env()).collect(act, 1, ("nobody",))
 
 
 def split(name: str, sizes: list[int], threads: int = 0) -> Blocks:
@@ -72,12 +72,15 @@ def law(name: str):
     """Noisy feedback, which depends on what is seen and on the env's number, not on who is with it in a block."""
     na = len(tasks.resolve(name).action.names)
 
-    def act(obs, t, rows):
-        numbers = np.arange(64)[rows]
-        a = np.sin(7.0 * obs["actor"][:, :na] + numbers[:, None] + t)
+    def act(obs, draws):
+        a = np.sin(7.0 * obs["actor"][:, :na] + draws["w"][:, None])
         return a.astype(np.float32), {"a": a}
 
     return act
+
+
+def chance(periods: int) -> dict[str, np.ndarray]:
+    return {"w": np.arange(periods)[:, None] + np.arange(64.0)}
 
 
 def same(a: Rollout, b: Rollout) -> None:
@@ -95,23 +98,26 @@ def same(a: Rollout, b: Rollout) -> None:
 @pytest.mark.parametrize("name", ["balance", "hover", "walk"])
 def test_blocks_and_threads_change_no_bit(name):
     """Draws, noise, pushes and resets are keyed by env; hover has a history, walk commands, sensors and pushes."""
-    whole = Collector(split(name, [64], 1)).collect(law(name), 60, ("critic", "actor"))
+    whole = LocalCollector(split(name, [64], 1)).collect(law(name), 60, ("critic", "actor"), chance(60))
     for sizes in ([32, 32], [20, 30, 14]):
         for threads in (1, 2, 4):
-            same(whole, Collector(split(name, sizes, threads)).collect(law(name), 60, ("critic", "actor")))
+            same(
+                whole,
+                LocalCollector(split(name, sizes, threads)).collect(law(name), 60, ("critic", "actor"), chance(60)),
+            )
 
 
 def test_a_checkpoint_of_blocks_is_that_of_one_env_and_goes_on_in_either():
-    one, two = Collector(split("walk", [64])), Collector(split("walk", [40, 24]))
+    one, two = LocalCollector(split("walk", [64])), LocalCollector(split("walk", [40, 24]))
     for c in (one, two):
-        c.collect(law("walk"), 20)
+        c.collect(law("walk"), 20, (), chance(20))
     saved = two.save()
     assert saved.keys() == one.save().keys()
     assert all(np.array_equal(v, saved[k]) for k, v in one.save().items())
-    again = Collector(split("walk", [40, 24])), Collector(split("walk", [64]))
+    again = LocalCollector(split("walk", [40, 24])), LocalCollector(split("walk", [64]))
     for c in again:
         c.load(saved)
-        same(one.collect(law("walk"), 25, ("critic",)), c.collect(law("walk"), 25, ("critic",)))
+        same(one.collect(law("walk"), 25, ("critic",), chance(25)), c.collect(law("walk"), 25, ("critic",), chance(25)))
         one.load(saved)
 
 
@@ -123,18 +129,18 @@ def test_which_envs_are_in_a_block_depends_on_their_number_alone():
 def test_a_policy_that_fails_while_the_engine_runs_leaves_nothing_running():
     """The engine has the first block when the second one's policy fails; the envs can be reset and used again."""
 
-    def act(obs, t, rows):
-        if t == 3 and rows.start:
+    def act(obs, draws):
+        if draws["w"][0] == 3 + 32:
             raise ZeroDivisionError
-        return np.zeros((rows.stop - rows.start, 1)), {}
+        return np.zeros((len(draws["w"]), 1)), {}
 
-    c = Collector(split("balance", [32, 32]))
+    c = LocalCollector(split("balance", [32, 32]))
     with pytest.raises(ZeroDivisionError):
-        c.collect(act, 5)
+        c.collect(act, 5, (), chance(5))
     c.reset(1)
     same(
-        Collector(split("balance", [64])).collect(law("balance"), 60, ("critic",)),
-        c.collect(law("balance"), 60, ("critic",)),
+        LocalCollector(split("balance", [64])).collect(law("balance"), 60, ("critic",), chance(60)),
+        c.collect(law("balance"), 60, ("critic",), chance(60)),
     )
 
 

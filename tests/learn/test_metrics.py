@@ -10,14 +10,14 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cli import main
-from surefoot.learn.collect import Collector
+from surefoot.learn.collect import LocalCollector
 from surefoot.learn.train import settings_for, train
 from surefoot.task import Reward
 
 SMALL = {"envs": 16, "horizon": 8, "steps": 256, "minibatches": 2, "hidden": (16,)}
 
 
-def act(obs, t, rows):
+def act(obs, draws):
     return np.zeros((len(obs["actor"]), 4)), {}
 
 
@@ -27,7 +27,7 @@ def test_the_logged_terms_are_the_weighted_means_a_second_of_what_each_reward_co
     shown = {k: [] for k in task.rewards}
     noting = {k: Reward(r.weight, _noting(r.compute, shown[k]), r.about) for k, r in task.rewards.items()}
     env = tasks.env(replace(task, rewards=noting), 5, task.belief, 3)
-    collector = Collector(env)
+    collector = LocalCollector(env)
     r = collector.collect(act, 20)
     means = {f"reward/{k}": task.rewards[k].weight * np.mean(values[-20:]) for k, values in shown.items()}
     assert collector.terms == pytest.approx(means)
@@ -62,7 +62,7 @@ def test_every_term_is_in_metrics_and_on_the_board_and_they_sum_to_the_reward(tm
 def test_a_diverged_simulation_moves_no_logged_term():
     task = tasks.resolve("hover")
     env = tasks.env(task, 4, task.belief, 3)
-    collector = Collector(env)
+    collector = LocalCollector(env)
     real = env.world.end
 
     def one_breaks():

@@ -58,7 +58,10 @@ def test_differences_name_the_field_and_the_entry():
         ({"settings": {"encoder": "lstm"}}, "settings: encoder: expected none, e, conv, gru"),
         ({"settings": {"envs": 0}}, "settings: envs: expected at least 1"),
         ({"settings": []}, "settings: expected an object, found list"),
-        ({"learner": "pppo"}, "learner: no kind matches 'pppo'; there are ppo, distill; did you mean ppo"),
+        (
+            {"learner": "pppo"},
+            "learner: no kind matches 'pppo'; there are ppo, fasttd3, fastsac, distill; did you mean ppo",
+        ),
         ({"ranges": {"kind": "adrr"}}, "ranges: no kind matches 'adrr'.*did you mean adr"),
         ({"ranges": "adr"}, "ranges: expected an object, found str"),
         ({"seed": True}, "seed: expected a whole number"),

@@ -11,7 +11,7 @@ from surefoot import tasks
 from surefoot.cli import main
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import Collector
+from surefoot.learn.collect import LocalCollector
 from surefoot.log import Log
 from surefoot.motion.made import from_poses
 from surefoot.robot import Robot
@@ -189,10 +189,10 @@ def test_the_reward_of_the_anchored_targets_is_that_of_a_loop_written_out(env):
 
 def test_training_that_is_stopped_goes_on_with_the_same_starts():
     def collector():
-        return Collector(tasks.env(TASK, 16, TASK.belief, 1, stagger=True))
+        return LocalCollector(tasks.env(TASK, 16, TASK.belief, 1, stagger=True))
 
-    def act(obs, t, rows):
-        return np.sin(9.0 * obs["actor"][:, :23] + t), {}  # it falls soon
+    def act(obs, draws):
+        return np.sin(9.0 * obs["actor"][:, :23]), {}  # it falls soon
 
     whole, first = collector(), collector()
     for each in (whole, first):

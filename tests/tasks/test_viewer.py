@@ -25,7 +25,7 @@ from surefoot.tasks import env as make_env
 from surefoot.tasks import resolve
 from surefoot.tasks.rollout import contract
 from surefoot.tasks.view.reward_bars import BAD, RewardBars
-from surefoot.tasks.view.shapes import Scene, _rgba, _surface
+from surefoot.tasks.view.shapes import Scene, rgba_of, surface
 from surefoot.tasks.view.viewer import Live, serve, view
 
 TOKEN = "a-secret-of-this-test-alone"
@@ -364,12 +364,12 @@ def test_every_visible_shape_is_shown(server: viser.ViserServer) -> None:
 def test_shapes_have_the_volume_of_their_closed_form() -> None:
     model = mujoco.MjModel.from_xml_string(SHAPES)
     exact = {2: 4 / 3 * np.pi * 0.5**3, 3: np.pi * 0.2**2 * (0.8 + 4 / 3 * 0.2), 4: np.pi * 0.3**2 * 1.2,
-             5: 4 / 3 * np.pi * 0.1 * 0.2 * 0.3, 6: 1 / 6}  # fmt: skip
+             5: 4 / 3 * np.pi * 0.1 * 0.2 * 0.3, 6: 1 / 6, 7: 8 * 0.1 * 0.2 * 0.3}  # fmt: skip
     for i, expected in exact.items():
-        surface = _surface(model, mujoco.mjtGeom(model.geom_type[i]), model.geom_size[i], model.geom_dataid[i])
-        assert surface is not None
-        assert volume(*surface) == pytest.approx(expected, rel=0.03), f"geom {i}"
-    ground = _surface(model, mujoco.mjtGeom.mjGEOM_HFIELD, model.geom_size[1], model.geom_dataid[1])
+        found = surface(model, mujoco.mjtGeom(model.geom_type[i]), model.geom_size[i], model.geom_dataid[i])
+        assert found is not None
+        assert volume(*found) == pytest.approx(expected, rel=0.03), f"geom {i}"
+    ground = surface(model, mujoco.mjtGeom.mjGEOM_HFIELD, model.geom_size[1], model.geom_dataid[1])
     assert ground is not None
     assert ground[0].min(0).tolist() == [-2, -1, 0]
     assert ground[0].max(0).tolist() == [2, 1, 0.5]
@@ -389,7 +389,7 @@ def test_a_texture_shows_as_its_mean_colour_times_its_material() -> None:
   </worldbody>
 </mujoco>""")
     expected = [[0.25, 0, 0.5, 0.8], [0, 1, 0, 1], [1, 1, 0, 1], [0.5, 0.5, 0.5, 1]]
-    np.testing.assert_allclose([_rgba(model, "geom", i) for i in range(4)], expected, atol=1e-6)
+    np.testing.assert_allclose([rgba_of(model, "geom", i) for i in range(4)], expected, atol=1e-6)
 
 
 def test_a_height_field_is_light_and_dark_in_equal_parts(server: viser.ViserServer) -> None:
@@ -433,7 +433,7 @@ def test_bars_show_each_reward_term_a_second_as_the_env_pays_it(server: viser.Vi
     assert ">upright<" in live.panel.rewards.picture.content and "+50<" in live.panel.rewards.picture.content
     _, env = actors("hover")
     env.task.rewards["<b>odd</b>"] = env.task.rewards["far"]
-    env.reward_sums = np.zeros(len(env.task.rewards))
+    env.reward_sums = np.zeros((len(env.task.rewards), env.n))
     bars = RewardBars(server.gui, env)
     shown = bars.drawn(np.arange(-3.0, len(env.task.rewards) - 3))
     assert "&lt;b&gt;odd" in shown and "<b>" not in shown and shown.count(BAD) == 3 and "width:100.0%" in shown

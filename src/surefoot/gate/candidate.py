@@ -1,6 +1,6 @@
 """Candidate: a policy to be judged with its task, from a run, a bundle, or an ONNX file of ours or from elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from surefoot.policy import Policy
 from surefoot.task import Task
 from surefoot.tasks import from_contract
 from surefoot.tasks.known import task_flag
+from surefoot.tasks.registry import task_file
 from surefoot.tasks.rollout import contract
 
 Rewire = Callable[[Contract], tuple[Policy, Task]]
@@ -38,6 +39,8 @@ class Candidate:
     """known seeds of the trainings behind it"""
     reference: str = ""
     """the task as the user named it; empty where the contract's name says which"""
+    files: Mapping[str, Any] = field(default_factory=dict)
+    """the arguments of `candidate` that give it again, in another process; empty where they are no files"""
 
     @property
     def task_flag(self) -> str:
@@ -61,7 +64,14 @@ def candidate(
     found = _bare(path, task, model, contract_file, command, seconds)
     if safety is None and all((Path(path) / name).is_file() for name in (manifest.MANIFEST, layers.NAME)):
         safety = Path(path)  # a bundle is judged as it will run
-    return found if safety is None else _worn(found, safety)
+    found = found if safety is None else _worn(found, safety)
+    if isinstance(task, Task):
+        return found
+    here = {"path": path, "model": model, "contract_file": contract_file, "safety": safety}
+    paths = {k: p.absolute() if p is not None and p.exists() else p for k, p in here.items()}
+    file = task_file(task)
+    task = f"{file[0].absolute()}{':' * bool(file[1])}{file[1]}" if file else task
+    return replace(found, files=paths | {"task": task, "command": command, "seconds": seconds})
 
 
 def _worn(who: Candidate, safety: Path) -> Candidate:

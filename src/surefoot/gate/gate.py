@@ -24,7 +24,7 @@ from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate import checks, contract_faults, margins, training_record
-from surefoot.gate.candidate import Candidate
+from surefoot.gate.candidate import Candidate, candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.contract_faults import Explained
 from surefoot.gate.motion import measure
@@ -32,6 +32,7 @@ from surefoot.gate.runs import BATCH, Make, Runs, Separation, episodes, separati
 from surefoot.gate.statistics import Estimate, needed
 from surefoot.gate.statistics.rare_failures import search, without_search
 from surefoot.gate.statistics.sequential import RateTest, anytime
+from surefoot.learn.cluster.jobs import HERE, Job, Jobs
 from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engines import DEFAULT, known
 from surefoot.sim.gap.recipe import Plain
@@ -125,10 +126,11 @@ def gate(
     watch: Watch = unwatched,
     again: str = "",
     keep: Callable[[Verdict], None] | None = None,
+    jobs: Jobs = HERE,
 ) -> Verdict:
     """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more.
 
-    `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
+    Realities are `jobs`. `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
     """
     began, found = time.monotonic(), Results()
     seeds = training_record.unseen(plan.seed, set(who.trained), plan.seeds)
@@ -143,7 +145,7 @@ def gate(
 
     found.interrupted = True  # until it is over
     try:
-        for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch).checks():
+        for check in _Gate(who, belief, replace(plan, seed=seeds[0]), limits, found, watch, jobs).checks():
             found.checks.append(check)
             if keep is not None:
                 keep(so_far())
@@ -170,6 +172,7 @@ class _Gate:
     limits: Limits
     results: Results
     watch: Watch
+    jobs: Jobs = HERE
 
     def checks(self) -> Iterator[Check]:
         who, plan, limits = self.who, self.plan, self.limits
@@ -186,8 +189,11 @@ class _Gate:
         for engine in plan.engines:
             if engine != DEFAULT:
                 yield from self._elsewhere(f"engine {engine}", self._env(None, engine), limits.success)
-        for seed in plan.realities:
-            yield from self._reality(seed)
+        if self.jobs.on is None:
+            for seed in plan.realities:
+                yield from self._reality(seed)
+        else:
+            yield from self._realities()
         yield from self._motion()
         yield from self._margins(runs)
 
@@ -237,6 +243,19 @@ class _Gate:
         for check in self._elsewhere(f"reality {seed}", self._real(real), self.limits.reality):
             self.results.failed_realities += [] if check.holds else [seed]
             yield replace(check, evidence=f"{check.evidence}; ingredients: {', '.join(real.strengths)}")
+
+    def _realities(self) -> Iterator[Check]:
+        """All realities, side by side."""
+        who, plan = self.who, replace(self.plan, threads=self.jobs.threads)
+        if not who.files:
+            raise SurefootError("--on: the policy is no file that a worker could read")
+        alone = [replace(plan, realities=(seed,)) for seed in plan.realities]
+        asked = [Job(f"reality {p.realities[0]}", (who.files, self.belief, p, self.limits)) for p in alone]
+        for seed, (found, facts) in zip(plan.realities, self.jobs.each(in_reality, asked)):
+            self.results.evidence |= facts
+            for check in (Check.from_json(row, f"reality {seed}") for row in found):
+                self.results.failed_realities += [] if check.holds else [seed]
+                yield check
 
     def _over_belief(self) -> Iterator[Check]:
         """Over the belief, in its worst decile, and where failures are rare."""
@@ -330,6 +349,16 @@ class _Gate:
         yield checks.latency(margin(margins.latency, "latency", limits.latency), limits.latency, env.world.dt)
         mass = Plain(model_of(env.world)).push_point[2]
         yield checks.push(margin(margins.push, "push", limits.push), limits.push, mass)
+
+
+def in_reality(
+    given: tuple[dict[str, Any], Belief, Plan, Limits], watch: Watch
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The job of one reality: its checks and their evidence."""
+    which, belief, plan, limits = given
+    found = Results()
+    checks_ = _Gate(candidate(**which), belief, plan, limits, found, watch)._reality(plan.realities[0])
+    return [check.to_json() for check in checks_], jsonable(found.evidence)
 
 
 def _why(who: Candidate, found: Results) -> list[str]:

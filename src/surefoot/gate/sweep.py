@@ -20,8 +20,9 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
 from surefoot.gate.statistics import mean
 from surefoot.learn import train as learn
+from surefoot.learn.cluster.jobs import HERE, Job, Jobs
 from surefoot.policy import Policy, PolicyState
-from surefoot.report import Progress, Watch, unwatched
+from surefoot.report import Watch
 from surefoot.rng import stream
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
@@ -41,6 +42,20 @@ def values_over(task: Task, name: str, points: int, low: float | None = None, hi
     return np.geomspace(low, high, points) if p.log else np.linspace(low, high, points)
 
 
+def sweep_files(paths: Mapping[str, Path], jobs: Jobs, **asked: Any) -> dict[str, Any]:
+    """`sweep` of policies' files, each policy a job; `asked` are the arguments of sweep, with the task as a reference or itself."""
+    asked |= {"threads": jobs.threads}
+    found = jobs.each(swept, [Job(label, {"label": label, "path": str(path.absolute()), **asked}) for label, path in paths.items()])  # fmt: skip
+    return found[0] | {"policies": {k: v for facts in found for k, v in facts["policies"].items()}}
+
+
+def swept(given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
+    """The job of one policy."""
+    rest = {k: v for k, v in given.items() if k not in ("label", "path", "task")}
+    policy = bundle.load(Path(given["path"]))
+    return sweep({given["label"]: policy}, tasks.of(policy.contract, given["task"]), **rest)
+
+
 def sweep(
     policies: Mapping[str, Policy],
     task: Task,
@@ -50,10 +65,12 @@ def sweep(
     episodes: int,
     seed: int,
     watch: Callable[[int, Env], None] | None = None,
+    threads: int = 0,
 ) -> dict[str, Any]:
     """Success with an exact interval, mean return and mean error of each policy at each value."""
     found = {
-        label: _points(policy, task, name, values, others, episodes, seed, watch) for label, policy in policies.items()
+        label: _points(policy, task, name, values, others, episodes, seed, watch, threads)
+        for label, policy in policies.items()
     }
     p = task.params[name]
     return {
@@ -62,14 +79,20 @@ def sweep(
     }  # fmt: skip
 
 
-def _points(
-    policy: Policy, task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int,
-    watch: Callable[[int, Env], None] | None,
-) -> list[dict[str, Any]]:  # fmt: skip
+def worlds_over(task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int) -> np.ndarray:
+    """(values x episodes, ne): all episodes of the first value first; the same others at every value."""
     e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
     e[:, task.params.index(name)] = np.repeat(values, episodes)
+    return e
+
+
+def _points(
+    policy: Policy, task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int,
+    watch: Callable[[int, Env], None] | None, threads: int = 0,
+) -> list[dict[str, Any]]:  # fmt: skip
+    e = worlds_over(task, name, values, others, episodes, seed)
     own = tasks.for_contract(task, policy.contract)  # with the terms and frames of its own contract
-    result = evaluate(policy, tasks.env(own, len(e), others, seed), watch, e)
+    result = evaluate(policy, tasks.env(own, len(e), others, seed, threads), watch, e)
     rows = (x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error))
     return [_point(*row) for row in zip(values, *rows)]
 
@@ -105,19 +128,25 @@ class PerPoint(Policy):
 
 def specialists(
     task: str, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
-    watch: Watch = unwatched,
+    jobs: Jobs = HERE,
 ) -> PerPoint:  # fmt: skip
     """A policy for each value, trained as `run` was but with that one unknown fixed; those already in `out` are used again."""
     spec = learn.settings_of(run)
     elsewhere = others != tasks.nominal(tasks.resolve(task))  # those of another belief have folders of their own
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
-    found = []
-    for k, value in enumerate(values):
-        watch(Progress(f"specialist {k + 1} of {len(values)}: {name} {value:.4g}", stays=True))
-        folder = out / f"{name}-{value:.10g}{mark}"
-        spec |= {"belief": _fixed(others, name, value)}
-        found.append(bundle.load(learn.train(task, folder, watch=watch, resume_if_same=True, **spec)))
+    asked = []
+    for value in values:
+        folder = (out / f"{name}-{value:.10g}{mark}").absolute()
+        more = {"task": task, "out": folder, "threads": jobs.threads, "belief": _fixed(others, name, value)}
+        asked.append(Job(f"specialist at {name} {value:.4g}", spec | more))
+    found = [bundle.load(Path(path)) for path in jobs.each(specialist, asked)]
     return PerPoint(found[0].contract, tuple(found))
+
+
+def specialist(given: Mapping[str, Any], watch: Watch) -> str:
+    """The job of one specialist: a run, which goes on if it was begun before."""
+    spec = {k: v for k, v in given.items() if k not in ("task", "out")}
+    return str(learn.train(given["task"], given["out"], resume_if_same=True, watch=watch, **spec))
 
 
 def price(facts: dict[str, Any], best: PerPoint, task: Task, others: Belief) -> dict[str, Any]:

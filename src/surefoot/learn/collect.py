@@ -1,26 +1,51 @@
 """Collecting: a policy drives envs for T control periods, and what happened comes back as arrays.
 
-    o_t -> act(o_t) = (a_t, k_t) -> env.step(a_t) -> r_t, o_{t+1}        t = 0 .. T - 1, n simulations side by side
+    o_t, w_t -> act(o_t, w_t) = (a_t, k_t) -> env.step(a_t) -> r_t, o_{t+1}        t = 0 .. T - 1, n simulations side by side
 
-Blocks of envs are half a step apart: while the engine advances one, the policy and the observations of another are computed.
+w_t is what chance gives each simulation, drawn before the rollout begins. Blocks of envs are half a step apart: while the
+engine advances one, the policy and the observations of another are computed.
 
 A learner says how to act and what k to keep beside each action, such as its net's outputs or labels; it never steps an env
-itself. Whoever collects elsewhere, in other processes or on other machines, has this one method to offer.
+itself. Whoever collects elsewhere, in other processes or on other machines (cluster/), has these methods to offer.
+
+The last bits of a product of matrices depend on how many rows it has, and not on what is in the other rows. So which
+envs a policy is asked about together, a Tile, depends on n alone: who holds a part of a tile fills the rest with zeros.
 """
 
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
+from surefoot.belief import Belief
 from surefoot.blocks import Blocks
-from surefoot.env import Env, Episodes, Step
+from surefoot.env import Env, Episodes, OnDivergence, Step
 from surefoot.learn.starts import Starts
+from surefoot.task import Task
+from surefoot.world import World
 
 Obs = Mapping[str, np.ndarray]
-Act = Callable[[Obs, int, slice], tuple[np.ndarray, Mapping[str, np.ndarray]]]
-"""observations by group (k, .), t and which k envs -> actions (k, na), and what to keep of this step"""
+Draws = Mapping[str, np.ndarray]
+"""what chance gives: name -> (T, n, .) of a rollout, (k, .) of k envs in one step"""
+Act = Callable[[Obs, Draws], tuple[np.ndarray, Mapping[str, np.ndarray]]]
+"""observations by group (k, .) and draws (k, .) of k envs -> actions (k, na), and what to keep of this step"""
+NOTHING: Draws = MappingProxyType({})
 FLAGS = ("terminated", "truncated", "final", "valid")
+TILE = 512  # envs at most that a policy is asked about together
+Tile = slice
+"""numbers of envs, from start to stop"""
+
+
+def tiles(blocks: Sequence[int], first: int = 0) -> list[Tile]:
+    """Which envs a policy is asked about together, where blocks of so many envs follow each other."""
+    found = []
+    for n in blocks:
+        found += [slice(first + a, first + min(a + TILE, n)) for a in range(0, n, TILE)]
+        first += n
+    return found
 
 
 @dataclass
@@ -34,23 +59,113 @@ class Rollout:
     last: list[tuple[int, np.ndarray, dict[str, np.ndarray]]] = field(default_factory=list)
     """(t, rows, observations by group) of the last states of episodes that ran out of time"""
     episodes: list[Episodes] = field(default_factory=list)
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    """of each of `episodes`: t, and the first row of its block"""
 
 
-class Collector:
+class Elsewhere(ABC):
+    """Envs that other processes hold: what a learner may know of them here."""
+
+    n: int
+    task: Task
+    world: World
+    """one simulation of the same kind"""
+    belief: Belief
+    seed: int
+    counter: int
+    diverged: int
+    not_finite: Counter[str]
+    on_divergence: OnDivergence | None
+    chances: np.ndarray | None
+
+    @property
+    def steps(self) -> int:
+        """Control periods of an episode, as an Env has them."""
+        return round(self.task.seconds / self.world.dt)
+
+    @abstractmethod
+    def collector(self) -> "Collector": ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let those who hold them go."""
+
+
+Envs = Env | Blocks | Elsewhere
+
+
+def collector_of(env: Envs) -> "Collector":
+    return env.collector() if isinstance(env, Elsewhere) else LocalCollector(env)
+
+
+class Collector(ABC):
     """Where the envs stand, and what they showed last."""
 
-    def __init__(self, env: Env | Blocks):
-        self.blocks = env if isinstance(env, Blocks) else Blocks([env])
-        clip = self.blocks.task.clip
+    def __init__(self, env: Blocks | Elsewhere):
+        self.env = env
+        clip = env.task.clip
         self.starts = Starts(clip) if clip is not None else None
         """where in a reference motion episodes begin"""
         self._aim()
-        self.obs = self.blocks.reset()
+        self.obs: dict[str, np.ndarray] = {}
         self.terms: dict[str, float] = {}
         """reward/NAME -> mean of this weighted term over the last rollout, a second; and facts about where episodes begin"""
 
-    def collect(self, act: Act, horizon: int, groups: Sequence[str] = ()) -> Rollout:
+    @abstractmethod
+    def collect(self, act: Act, horizon: int, groups: Sequence[str] = (), draws: Draws = NOTHING) -> Rollout:
         """Act for `horizon` periods, going on where the last call ended; keeps the observations of `groups`."""
+
+    @abstractmethod
+    def reset(self, seed: int) -> None: ...
+
+    @abstractmethod
+    def _saved(self) -> dict[str, np.ndarray]:
+        """What one Env of all rows would save."""
+
+    @abstractmethod
+    def _load(self, saved: Mapping[str, np.ndarray]) -> None: ...
+
+    def save(self) -> dict[str, np.ndarray]:
+        own = self.starts.save() if self.starts is not None else {}
+        return {f"env.{k}": v for k, v in self._saved().items()} | {f"starts.{k}": v for k, v in own.items()}
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on from what save() gave, here among other arrays."""
+        if self.starts is not None:
+            self.starts.load({k.removeprefix("starts."): v for k, v in arrays.items() if k.startswith("starts.")})
+            self._aim()
+        self._load({k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")})
+
+    def _note_rewards(self, sums: np.ndarray, r: Rollout) -> None:
+        """What to log of a rollout: sums (terms, n) of each weighted term of each env over it."""
+        T, n = r.reward.shape
+        mean = np.ascontiguousarray(sums).sum(1) / (T * n * self.env.world.dt)
+        self.terms = {f"reward/{name}": float(value) for name, value in zip(self.env.task.rewards, mean)}
+        if self.starts is not None:
+            self.starts.tell(r.episodes, T)
+            self._aim()
+            self.terms |= self.starts.facts()
+
+    def _aim(self) -> None:
+        if self.starts is not None:
+            self.env.chances = self.starts.chances
+
+
+class LocalCollector(Collector):
+    """Collects from envs of this process."""
+
+    def __init__(self, env: Env | Blocks, among: Sequence[Tile] = ()):
+        """`among`: the tiles of all envs, where these are some of them."""
+        self.blocks = env if isinstance(env, Blocks) else Blocks([env])
+        super().__init__(self.blocks)
+        first, last = self.blocks.envs[0].first, self.blocks.envs[-1]
+        every = among or tiles([e.n for e in self.blocks.envs], first)
+        self.tiles = [t for t in every if t.start < last.first + last.n and t.stop > first]
+        self.first = self.tiles[0].start
+        """the first env of draws"""
+        self.obs = self.blocks.reset()
+
+    def collect(self, act: Act, horizon: int, groups: Sequence[str] = (), draws: Draws = NOTHING) -> Rollout:
         T, blocks = horizon, self.blocks
         seen = {g: np.empty((T + 1, *self.obs[g].shape), np.float32) for g in groups}
         flags = {k: np.empty((T, blocks.n), bool) for k in FLAGS}
@@ -66,36 +181,49 @@ class Collector:
             for g in groups:
                 seen[g][t, rows] = now[k][g]
             if t < T:
-                env.begin(_acted(r, t, rows, act(now[k], t, rows)))
+                chance = {name: v[t] for name, v in draws.items()}
+                env.begin(_acted(r, t, rows, self._asked(act, now[k], chance, env.first)))
 
         blocks.run(T + 1, turn)
         self.obs = {g: np.concatenate([o[g] for o in now]) for g in self.obs}
-        mean = np.sum([env.reward_sums for env in blocks.envs], 0) / (T * blocks.n * blocks.world.dt)
-        self.terms = {f"reward/{name}": float(value) for name, value in zip(blocks.task.rewards, mean)}
-        if self.starts is not None:
-            self.starts.tell(r.episodes, T)
-            self._aim()
-            self.terms |= self.starts.facts()
+        self._note_rewards(np.concatenate([env.reward_sums for env in blocks.envs], 1), r)
         return r
 
-    def _aim(self) -> None:
-        if self.starts is not None:
-            self.blocks.chances = self.starts.chances
+    def _asked(self, act: Act, obs: Obs, chance: Draws, first: int) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
+        """What the policy says to a block whose first env is `first`, asked tile by tile."""
+        last = first + len(next(iter(obs.values())))
+        found = []
+        for tile in (t for t in self.tiles if t.start < last and t.stop > first):
+            own = slice(max(tile.start, first), min(tile.stop, last))
+            here = {g: _filled(o[own.start - first : own.stop - first], own, tile) for g, o in obs.items()}
+            given = {k: v[tile.start - self.first : tile.stop - self.first] for k, v in chance.items()}
+            action, keep = act(here, given)
+            at = slice(own.start - tile.start, own.stop - tile.start)
+            found.append((action[at], {k: v[at] for k, v in keep.items()}))
+        if len(found) == 1:
+            return found[0]
+        actions, kept = zip(*found)
+        return np.concatenate(actions), {k: np.concatenate([each[k] for each in kept]) for k in kept[0]}
 
     def reset(self, seed: int) -> None:
         self.obs = self.blocks.reset(seed)
 
-    def save(self) -> dict[str, np.ndarray]:
-        own = self.starts.save() if self.starts is not None else {}
-        return {f"env.{k}": v for k, v in self.blocks.save().items()} | {f"starts.{k}": v for k, v in own.items()}
+    def _saved(self) -> dict[str, np.ndarray]:
+        return self.blocks.save()
 
-    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on from what save() gave, here among other arrays."""
-        own = {k.removeprefix("env."): v for k, v in arrays.items() if k.startswith("env.")}
-        self.obs = self.blocks.load(own)
-        if self.starts is not None:
-            self.starts.load({k.removeprefix("starts."): v for k, v in arrays.items() if k.startswith("starts.")})
-            self._aim()
+    def _load(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.obs = self.blocks.load(saved)
+
+
+def _filled(rows: np.ndarray, own: slice, tile: Tile) -> np.ndarray:
+    """Rows of a tile, of which `own` are here; the others are zeros. Their layout in memory stays as it is."""
+    if own == tile:
+        return rows
+    shape = (tile.stop - tile.start, *rows.shape[1:])
+    by_row = rows.strides[0] >= rows.strides[-1]
+    whole = np.zeros(shape, rows.dtype) if by_row else np.zeros(shape[::-1], rows.dtype).T
+    whole[own.start - tile.start : own.stop - tile.start] = rows
+    return whole
 
 
 def _acted(r: Rollout, t: int, rows: slice, answer: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> np.ndarray:
@@ -119,6 +247,7 @@ def _note(r: Rollout, t: int, rows: slice, step: Step) -> dict[str, np.ndarray]:
         r.last.append((t, rows.start + late, {g: step.last[g][at] for g in r.obs}))
     if step.episodes is not None:
         r.episodes.append(step.episodes)
+        r.ended.append((t, rows.start))
     return step.obs
 
 

@@ -13,7 +13,7 @@ the baseline.
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,10 @@ import torch
 from torch import Tensor
 
 from surefoot import tasks
-from surefoot.blocks import Blocks
 from surefoot.contract import Contract
-from surefoot.env import Env, Episodes
+from surefoot.env import Episodes
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import Collector, Obs, summary
+from surefoot.learn.collect import Draws, Envs, Obs, collector_of, summary
 from surefoot.learn.learner import PolicyLearner, Saved
 from surefoot.learn.nets import CLIP, Actor, Encoder, adam_state, mlp, restore_adam
 from surefoot.learn.nets.policy_net import PolicyNet
@@ -81,16 +80,57 @@ def _scales(
     return mean, sd
 
 
+@dataclass(frozen=True)
+class Teaching:
+    """The teacher drives."""
+
+    teacher: PolicyNet
+
+    def __call__(self, obs: Obs, draws: Draws) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        return self.teach(obs)[1].numpy(), {}
+
+    @torch.no_grad()
+    def teach(self, obs: Obs) -> tuple[Tensor, Tensor]:
+        """The teacher's observation, normalised, and its action there."""
+        raw = torch.from_numpy(obs["teacher"])
+        return self.teacher.normalised(raw), self.teacher(raw)
+
+
+@dataclass(frozen=True)
+class Following:
+    """How the envs of a rollout are driven: by the student with noise, or by its teacher; what the teacher says is kept."""
+
+    actor: Actor
+    scales: tuple[np.ndarray, np.ndarray]
+    teacher: PolicyNet
+    latent: bool
+    """whether the label is the teacher's latent, not its action"""
+    beneath: BasePolicy | None
+
+    @torch.no_grad()  # a setting of the thread, and each block has its own
+    def __call__(self, obs: Obs, draws: Draws) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        mean, sd = self.scales
+        seen = torch.from_numpy(np.clip((obs["actor"] - mean) / sd, -CLIP, CLIP))
+        (master, right), encoder = Teaching(self.teacher).teach(obs), self.teacher.actor.encoder
+        label = encoder(master) if self.latent and encoder else right
+        action = self.actor(seen) + torch.from_numpy(draws["noise"])
+        if self.beneath is not None:
+            action = action + torch.from_numpy(self.beneath(obs["actor"]))
+        driven = torch.from_numpy(draws["driven"].copy())
+        action[driven] = right[driven]
+        return action.numpy(), {"seen": seen.numpy(), "label": label.numpy()}
+
+
 class Distill(PolicyLearner):
     """The state of learning from a teacher: the student's net, its optimiser, and where the envs stand."""
 
-    def __init__(self, env: Env | Blocks, settings: DistillSettings, seed: int, teacher: PolicyNet):
+    def __init__(self, env: Envs, settings: DistillSettings, seed: int, teacher: PolicyNet):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed, self.teacher = env, settings, seed, teacher
         self.iterations, self.batch = settings.iterations, settings.batch
         self.kept: list[tuple[Tensor, Tensor]] = []  # (observations, labels) of the last batches
         self.master = teacher.actor
-        self.collector = Collector(env)
+        self.collector = collector_of(env)
         self._build()
 
     def _build(self) -> None:
@@ -131,9 +171,7 @@ class Distill(PolicyLearner):
 
         The first frames alone would not do: an action, or a velocity, is 0 in all of them.
         """
-        self.collector.collect(
-            lambda obs, t, rows: (self._teach(obs)[1].numpy(), {}), self.env.task.observations["actor"].history
-        )
+        self.collector.collect(Teaching(self.teacher), self.env.task.observations["actor"].history)
         obs = self.obs["actor"]
         self.collector.reset(self.env.seed)
         return obs
@@ -142,12 +180,6 @@ class Distill(PolicyLearner):
     def obs(self) -> Obs:
         """What the envs showed last."""
         return self.collector.obs
-
-    @torch.no_grad()
-    def _teach(self, obs: Obs) -> tuple[Tensor, Tensor]:
-        """The teacher's observation, normalised, and its action there."""
-        raw = torch.from_numpy(obs["teacher"])
-        return self.teacher.normalised(raw), self.teacher(raw)
 
     def iterate(self) -> dict[str, float]:
         s = self.settings
@@ -195,19 +227,9 @@ class Distill(PolicyLearner):
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         driven = torch.rand(self.env.n, generator=rng) < self.mixed()
         noise = s.noise * torch.randn((s.horizon, self.env.n, len(self.env.task.action.names)), generator=rng)
-
-        @torch.no_grad()  # a setting of the thread, and each block has its own
-        def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            seen = torch.from_numpy(np.clip((obs["actor"] - self.mean) / self.sd, -CLIP, CLIP))
-            master, right = self._teach(obs)
-            label = self.master.encoder(master) if s.label == "latent" and self.master.encoder else right
-            action = self.actor(seen) + noise[t, rows]
-            if self.beneath is not None:
-                action = action + torch.from_numpy(self.beneath(obs["actor"]))
-            action[driven[rows]] = right[driven[rows]]
-            return action.numpy(), {"seen": seen.numpy(), "label": label.numpy()}
-
-        r = self.collector.collect(act, s.horizon)
+        act = Following(self.actor, (self.mean, self.sd), self.teacher, s.label == "latent", self.beneath)
+        draws = {"noise": noise.numpy(), "driven": np.broadcast_to(driven.numpy(), noise.shape[:2])}
+        r = self.collector.collect(act, s.horizon, (), draws)
         seen, labels = (torch.from_numpy(r.kept[k]).flatten(0, 1) for k in ("seen", "label"))
         return seen, labels, [e.of(~driven.numpy()) for e in r.episodes]
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import Belief
-from surefoot.blocks import Blocks
 from surefoot.contract import Contract
-from surefoot.env import Env
+from surefoot.learn.collect import Envs
 from surefoot.learn.nets.policy_net import PolicyNet
 
 Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
@@ -31,7 +30,7 @@ class Learner(ABC):
     iterations: int
     batch: int
     """env steps of an iteration"""
-    env: Env | Blocks | None = None
+    env: Envs | None = None
     """where it collects; None where it learns without one"""
 
     @abstractmethod
@@ -49,7 +48,7 @@ class Learner(ABC):
 class PolicyLearner(Learner):
     """A learner of policies."""
 
-    env: Env | Blocks
+    env: Envs
 
     @abstractmethod
     def policy(self, contract: Contract) -> PolicyNet:

@@ -10,18 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
-
 from surefoot import files
-from surefoot.blocks import Blocks
-from surefoot.env import Env
-from surefoot.errors import SurefootError
+from surefoot.errors import LearningFailed, SurefootError
 from surefoot.learn import keep_freed_memory
+from surefoot.learn.collect import Envs
 from surefoot.learn.learner import Learner, PolicyLearner
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
@@ -66,7 +62,7 @@ def run_training(
     total, began, first = learner.iterations, time.monotonic(), learner.iteration
     board, saves = _Board(run, learner.iteration), _Saves(run, learner, save_every, product)
     if learner.env is not None:
-        learner.env.on_divergence = partial(_keep_diverged, run)
+        learner.env.on_divergence = run.bundle
     with _signals() as asked, closing(board):
         while learner.iteration < total:
             diverged = learner.env.diverged if learner.env is not None else 0
@@ -169,30 +165,22 @@ class _Saves:
         self.cost = self.last - began
 
 
-def _check_share(env: Env | Blocks, before: int, run: Run) -> None:
+def _check_share(env: Envs, before: int, run: Run) -> None:
     count = env.diverged - before
     share = count / env.n
     if share > BAD_SHARE and count > FEW:
-        raise SurefootError(
+        raise LearningFailed(
             f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
             f"more than {100 * BAD_SHARE:.0f} %: {_fault(env)}; see {run.folder / 'diverged'}"
         )
 
 
-def _fault(env: Env | Blocks) -> str:
+def _fault(env: Envs) -> str:
     """What made simulations diverge: a term of the task that is not finite, or the physics."""
     if not env.not_finite:
         return "the model's timestep or the belief's ranges are at fault"
     term, _ = env.not_finite.most_common(1)[0]
     return f"task {env.task.name}: {term} is NaN or infinite where the simulation is sound"
-
-
-def _keep_diverged(run: Run, env: Env, i: int) -> None:
-    """What led a simulation to diverge, and the task to replay it in."""
-    number = env.first + i
-    about = {"env": number, "step": env.counter, "task": env.task.name, "seed": env.seed}
-    arrays = env.world.replay_record(i) | {k: np.array(v) for k, v in about.items()}
-    run.bundle(f"step{env.counter:08d}_env{number:05d}", arrays)
 
 
 @contextmanager
@@ -223,7 +211,7 @@ def _signals() -> Iterator[list[int]]:
 
 def policy_writer(learner: PolicyLearner, run: Run, name: str = export.NAME) -> Callable[..., Path]:
     """Writes the policy with its golden vectors into a folder, under this name, with what is known about it."""
-    record = golden.recorder(learner.env)
+    record = golden.recorder(learner.env.task, learner.env.world)
 
     def write(folder: Path, about: dict[str, Any] | None = None) -> Path:
         net = policy_of(learner, run.made_from)

@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 
 from surefoot.belief import Belief
-from surefoot.blocks import Blocks
 from surefoot.contract import Contract
-from surefoot.env import Env, Episodes
-from surefoot.errors import SurefootError, unknown
+from surefoot.env import Episodes
+from surefoot.errors import LearningFailed, SurefootError, unknown
 from surefoot.learn.chunks import MOST, Chunks, added
-from surefoot.learn.collect import Collector, Obs, summary
+from surefoot.learn.collect import Draws, Envs, Obs, collector_of, summary
 from surefoot.learn.learner import PolicyLearner, Saved
 from surefoot.learn.nets import (
     Actor,
@@ -37,7 +36,7 @@ from surefoot.learn.nets import (
     unlikely,
 )
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ranges import Ranges
+from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.learn.residual import ResidualActor
 from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup
@@ -123,6 +122,28 @@ def truth_columns(critic: ObsGroup, names: Sequence[str]) -> list[int]:
     return [first + i for name in names for i in range(at[name].start, at[name].stop)]
 
 
+@dataclass(frozen=True)
+class Exploring:
+    """How the envs of a rollout are driven: by a sample of what the actor says. A value, which a worker elsewhere can have."""
+
+    see: Normaliser
+    actor: Actor
+    head: Categorical | Gaussian
+    upon: ResidualActor | None
+    raw: bool
+    """whether observations are kept as they are, not normalised"""
+
+    @torch.no_grad()  # a setting of the thread, and each block has its own
+    def __call__(self, obs: Obs, draws: Draws) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        raw = torch.from_numpy(obs["actor"])
+        seen = self.see(raw)
+        head = self.actor(seen)
+        action = self.head.sample(head, torch.from_numpy(draws["noise"]))
+        f = action.numpy()
+        kept = {"actor": raw if self.raw else seen, "head": head, "action": action}
+        return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}
+
+
 class PPO(PolicyLearner):
     """The state of learning: nets, normalisers, optimiser, and where the envs stand.
 
@@ -131,7 +152,7 @@ class PPO(PolicyLearner):
 
     def __init__(
         self,
-        env: Env | Blocks,
+        env: Envs,
         settings: PPOSettings,
         seed: int,
         ranges: Ranges | None = None,
@@ -139,16 +160,11 @@ class PPO(PolicyLearner):
     ):
         self.chunks = Chunks(settings.learner_threads)
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
-        if ranges is not None and env.task.trial > 1:
-            raise SurefootError(
-                "ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)"
-            )
-        if ranges is not None:
-            env.belief = ranges.belief
+        begun(ranges, env)
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
         self.rejected = 0
         self._build()
-        self.collector = Collector(env)
+        self.collector = collector_of(env)
 
     def _build(self) -> None:
         s, task = self.settings, self.env.task
@@ -188,23 +204,13 @@ class PPO(PolicyLearner):
         if self.upon is not None:
             losses["residual"] = self.upon.settings.scale * float(rollout.head.abs().mean())
         self.iteration += 1
-        return losses | summary(rollout.episodes) | self._grow(rollout.episodes) | self.collector.terms | {
+        return losses | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
             "steps": self.iteration * self.settings.batch,
             "reward": float(rollout.reward.mean()) / self.env.world.dt,
             "diverged": self.env.diverged,
             "lr": self.lr,
             "sd": float(self.head.log_sd.detach().exp().mean()) if len(self.head.log_sd) else 0.0,
         }  # fmt: skip
-
-    def _grow(self, episodes: list[Episodes]) -> dict[str, float]:
-        """Let the belief follow what the policy can do."""
-        if self.ranges is None:
-            return {}
-        if episodes:
-            e, success, began = (np.concatenate([getattr(x, k) for x in episodes]) for k in ("e", "success", "began"))
-            self.ranges.tell(e, success, began, self.env.counter)
-            self.env.belief = self.ranges.belief
-        return self.ranges.facts()
 
     @property
     def obs(self) -> Obs:
@@ -217,18 +223,8 @@ class PPO(PolicyLearner):
         self._see(self.obs)
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         noise = self.head.noise(self.settings.horizon, self.env.n, rng)
-
-        @torch.no_grad()  # a setting of the thread, and each block has its own
-        def act(obs: Obs, t: int, rows: slice) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-            raw = torch.from_numpy(obs["actor"])
-            seen = self.see_actor(raw)
-            head = self.actor(seen)
-            action = self.head.sample(head, noise[t, rows])
-            f = action.numpy()
-            kept = {"actor": raw if first else seen, "head": head, "action": action}
-            return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}
-
-        r = self.collector.collect(act, self.settings.horizon, ("critic",))
+        act = Exploring(self.see_actor, self.actor, self.head, self.upon, raw=first)
+        r = self.collector.collect(act, self.settings.horizon, ("critic",), {"noise": noise.numpy()})
         kept = {k: torch.from_numpy(v) for k, v in r.kept.items()}
         log_prob = self.head.log_prob(kept["head"].flatten(0, 1), kept["action"].flatten(0, 1))
         flags = {k: torch.from_numpy(v).float() for k, v in r.flags.items()}
@@ -287,7 +283,7 @@ class PPO(PolicyLearner):
             self.load_state_dict(before)
             self.lr, self.rejected = lr / 2, self.rejected + 1
             if self.rejected >= 3:
-                raise SurefootError(
+                raise LearningFailed(
                     f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr"
                 )
         else:

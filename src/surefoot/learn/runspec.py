@@ -17,6 +17,7 @@ import numpy as np
 from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings, OffPolicySettings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -27,9 +28,11 @@ from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
 
-Settings = PPOSettings | DistillSettings
+Settings = PPOSettings | FastTD3Settings | FastSACSettings | DistillSettings
 Grows = ADR | Doraemon | Ramp | Widen
-LEARNERS: dict[str, type[Settings]] = {"ppo": PPOSettings, "distill": DistillSettings}
+LEARNERS: dict[str, type[Settings]] = {
+    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "distill": DistillSettings,
+}  # fmt: skip
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "ramp": Ramp, "widen": Widen}
 BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then
 
@@ -83,6 +86,9 @@ class RunSpec:
         if student and any(extra.values()):
             names = ", ".join(k for k, v in extra.items() if v)
             raise SurefootError(f"{names}: not with a teacher, which decides what its student learns")
+        if isinstance(self.settings, OffPolicySettings) and (self.start or self.base):
+            name = "start" if self.start else "base"
+            raise SurefootError(f"{name}: only with --learner ppo, found {self.settings.learner}")
         if self.base and self.residual is None:
             object.__setattr__(self, "residual", Residual())
         if self.residual is not None and not self.base:

@@ -53,9 +53,11 @@ class Batched:
 
 
 def tuned(kind: type[Any], task: Task) -> Any:
-    """The settings that a task has for a learner: PPOSettings of `settings`, DistillSettings of `lesson`."""
-    name = "settings" if kind is PPOSettings else "lesson"
+    """The settings that a task has for a learner: PPOSettings of `settings`, DistillSettings of `lesson`, others of `learners`."""
+    name = {PPOSettings: "settings", DistillSettings: "lesson"}.get(kind, "learners")
     given, known = getattr(task, name), [f.name for f in fields(kind)]
+    if name == "learners":
+        given, name = given.get(kind.learner, {}), f"learners: {kind.learner}"
     for k in given:
         if k not in known:
             raise unknown("setting", str(k), known, f"task {task.name}: {name}")

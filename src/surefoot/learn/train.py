@@ -14,19 +14,24 @@ from typing import Any, TypedDict, Unpack
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
-from surefoot.blocks import Blocks, share, sizes
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn.distill import Distill, classroom
+from surefoot.learn import envs
+from surefoot.learn.cluster.address import On
+from surefoot.learn.distill import Distill
+from surefoot.learn.envs import Place
 from surefoot.learn.judge import Judged
 from surefoot.learn.learner import Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.off_policy.fast_sac import FastSAC
+from surefoot.learn.off_policy.fast_td3 import FastTD3
+from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
-from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, seen, spec_of, start_nets, task_of
-from surefoot.learn.runspec import RANGES, Grows, RunSpec, Settings
+from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, spec_of, start_nets, task_of
+from surefoot.learn.runspec import LEARNERS, RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.report import Watch
 from surefoot.rng import judging
@@ -66,13 +71,23 @@ class Asked(TypedDict, total=False):
     """evaluations while training; the best policy is kept as best.onnx"""
 
 
-def settings_for(task: Reference, changes: dict[str, Any] | None = None) -> PPOSettings:
-    """The task's tuned settings, with changes."""
-    known = PPOSettings.__dataclass_fields__
+def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
+    """The task's tuned settings of a learner (ppo, fasttd3, fastsac, or auto: what the task says), with changes."""
+    found = located(task)[1]
+    kind = learner_kind(found, learner)
     for k in changes or {}:
-        if k not in known:
-            raise unknown("setting", k, known)
-    return replace(tuned(PPOSettings, located(task)[1]), **(changes or {}))
+        if k not in kind.__dataclass_fields__:
+            raise unknown("setting", k, kind.__dataclass_fields__)
+    return replace(tuned(kind, found), **(changes or {}))
+
+
+def learner_kind(task: Task, learner: str) -> type[Any]:
+    """The settings' type of a learner by name."""
+    name = task.learner if learner == "auto" else learner
+    known = {k: kind for k, kind in LEARNERS.items() if kind is not DistillSettings}
+    if name not in known:
+        raise unknown("learner", name, [*known, "auto"], f"task {task.name}")
+    return known[name]
 
 
 def plan(task: Reference, **asked: Unpack[Asked]) -> tuple[RunSpec, Parents]:
@@ -120,13 +135,14 @@ def train(
     save_every: float = SAVE_EVERY,
     resume_if_same: bool = False,
     task: Reference = "",
+    on: On | None = None,
     **asked: Unpack[Asked],
 ) -> Path:
     """Train a policy; returns its path. `what` is a task, with the rest as keywords, or a spec with its parents.
 
     A spec may come from a file: where its task is code, name it again in `task`.
 
-    With `resume_if_same`, resumes if `out` holds a run with the same spec: it is one of several that belong together.
+    The simulations are in this process, or with workers `on` other ones, to the same bits. With `resume_if_same`, resumes if `out` holds a run with the same spec: it is one of several that belong together.
     """
     out = Path(out)
     if isinstance(what, RunSpec):
@@ -142,14 +158,14 @@ def train(
         task = reference if isinstance(what, str) else found
     if resume_if_same and (out / "run.json").exists():
         check_same(out, spec)
-        return resume(out, threads, watch, save_every, together(out), task)
+        return resume(out, threads, watch, save_every, together(out), task, on=on)
     made_for = provenance(found, reference)
     remember(reference, made_for.text_hash)
     run = Run.create(out, spec.to_json() | {"provenance": made_for.to_json()})
     try:
         with rollback_on_error(run):
             parents.keep(run)
-            learner = build(spec, found, parents, threads, run)
+            learner = build(spec, found, parents, Place(threads, on, reference), run)
             run.begin()
         if parents.start is not None:
             run.save(*learner.save())  # so that a run that stops early goes on from here, not from nothing
@@ -204,6 +220,7 @@ def progressive(
     threads: int = 0,
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
+    on: On | None = None,
     **asked: Unpack[Asked],
 ) -> list[Path]:
     """Train through a sequence of beliefs, each stage beginning with what the last one learned.
@@ -213,7 +230,7 @@ def progressive(
     found: list[Path] = []
     for k, belief in enumerate(stages):
         asked |= {"belief": belief, "ranges": None, "start": found[-1].parent if found else asked.get("start")}
-        how: Any = {"threads": threads, "watch": watch, "save_every": save_every, "resume_if_same": True}
+        how: Any = {"threads": threads, "watch": watch, "save_every": save_every, "resume_if_same": True, "on": on}
         found.append(train(task, Path(out) / f"stage{k + 1}", **how, **asked))
     return found
 
@@ -239,6 +256,7 @@ def resume(
     advice: str = "",
     task: Reference = "",
     allow_changes: bool = False,
+    on: On | None = None,
 ) -> Path:
     """Go on from the newest whole checkpoint, to the same bits as if nothing had happened.
 
@@ -260,7 +278,7 @@ def resume(
             if origin.sha256 != spec.start.sha256:
                 raise SurefootError(f"{where}: start: {spec.start.run} has gone on since; begin anew")
             parents = replace(parents, start=nets)
-        learner = build(spec, found, parents, threads, run)
+        learner = build(spec, found, parents, Place(threads, on, reference), run)
         restore(run, learner, saved)
         return _finish(run, learner, watch, save_every, advice or alone(run.folder, spec))
     finally:
@@ -319,42 +337,36 @@ def run_learner(
         run.close()
 
 
-def build(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -> PolicyLearner:
+def build(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run) -> PolicyLearner:
     """The learner of a spec, at its beginning; judged while it learns where the spec says so."""
-    learner = _learner(spec, task, parents, threads, run)
+    learner = _learner(spec, task, parents, place, run)
     if spec.judge is None:
         return learner
     n, seed = spec.judge.episodes, judging(spec.seed, "training")
-    env = tasks.env(learner.env.task, n, spec.belief, seed, threads, terms=parents.terms)
+    env = tasks.env(learner.env.task, n, spec.belief, seed, place.threads, terms=parents.terms)
     return Judged(learner, spec.judge, env, run)
 
 
-def _learner(spec: RunSpec, task: Task, parents: Parents, threads: int, run: Run) -> PolicyLearner:
+def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run) -> PolicyLearner:
     s = spec.settings
     check_groups(task, ("actor",) if isinstance(s, DistillSettings) else ("actor", "critic"))
+    task = envs.learners_task(spec, task, parents)
+    env = envs.make(spec, parents, task, place, run)
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None
-        task = classroom(task, parents.teacher, s.history, s.only)
-        return Distill(_env(spec, parents, task, threads), s, spec.seed, parents.teacher)
-    assert isinstance(s, PPOSettings)
-    task = seen(task, spec.obs)
-    env = _env(spec, parents, task, threads)
+        return Distill(env, s, spec.seed, parents.teacher)
+    assert s is not None
     if s.symmetric and task.symmetry is not None and task.symmetry.of(task.observations["actor"]) is None:
         run.notes.append(f"{task.name}'s symmetry is not used: not every term of the actor has a mirror image")
+    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
+    if isinstance(s, FastTD3Settings):
+        return FastTD3(env, s, spec.seed, ranges)
+    if isinstance(s, FastSACSettings):
+        return FastSAC(env, s, spec.seed, ranges)
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
-    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
     learner = PPO(env, s, spec.seed, ranges, upon)
     if parents.start is not None and spec.start is not None:
         learner.adopt(parents.start, describe_run(spec.start.run))
     return learner
-
-
-def _env(spec: RunSpec, parents: Parents, task: Task, threads: int) -> Blocks:
-    assert spec.settings is not None
-    first, *more = sizes(spec.settings.envs)
-    own = share(threads, 1 + len(more))
-    return Blocks.like(
-        tasks.env(task, first, spec.belief, spec.seed, own, stagger=True, terms=parents.terms), more, threads
-    )

@@ -13,12 +13,12 @@ import numpy as np
 from mujoco.batch import Batch, SimulationError
 
 from surefoot.arrays import column_copy
-from surefoot.errors import unknown
+from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
 from surefoot.sim import friction
 from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
 from surefoot.sim.friction import Rubbing
-from surefoot.sim.integrator import Makes
+from surefoot.sim.integrator import Makes, Steps
 from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
 from surefoot.sim.offset import Offset
 from surefoot.sim.recent import Recent
@@ -75,6 +75,8 @@ class Law:
     """False: the model is already what it is, and e is there for Terms and critics that read it"""
     makes: Makes | None = None
     """who moves the bodies, if not MuJoCo"""
+    steps: Steps | None = None
+    """who steps all simulations, if not MuJoCo's threads"""
 
 
 PLAIN = Law()
@@ -113,6 +115,9 @@ class Engine(World):
         self.rubbing = Rubbing(self.friction, self.batch, self.fields, model.dof_armature) if self.friction else None
         self.derives = bool(names & set(mujoco.MjModel._setconst_inputs)) or any(f.startswith("opt.") for f in names)
         self.mover = law.makes(model, self.fields, n) if law.makes else None
+        if law.steps and self.friction:
+            raise SurefootError("friction with a law of its own, which is stepped by MuJoCo's threads alone")
+        self.stepper = law.steps(model, self.batch, self.fields) if law.steps else None
         self.senses = model.nsensor > 0
         self.raw = self.batch.bind("sensordata") if self.senses else np.zeros((n, 0))  # from now on kept up to date
         self.readings = column_copy(np.zeros((n, model.nsensordata)))  # those, corrected by who moves the bodies
@@ -179,8 +184,7 @@ class Engine(World):
             self._sense(ids)
         if self.rubbing:
             self.rubbing.begin(x.e, x.v, ids)
-        if self.mover is not None:
-            self.mover.begin(ids)
+        self._begin_others(ids)
         if self.senses:
             self.readings[ids] = self.raw[ids]
         self.recent.begin(ids)
@@ -190,9 +194,13 @@ class Engine(World):
         self._write_fields(ids)
         if self.offset:
             self.applied[ids] = self.offset(self.state.e[ids])
-        if self.mover is not None:
-            self.mover.begin(ids)
+        self._begin_others(ids)
         self.recent.begin(ids)
+
+    def _begin_others(self, ids: np.ndarray) -> None:
+        for other in (self.mover, self.stepper):
+            if other is not None:
+                other.begin(ids)
 
     def set_state(self, q: np.ndarray, v: np.ndarray) -> None:
         self.state.q[:], self.state.v[:] = q, v
@@ -263,6 +271,9 @@ class Engine(World):
     def advance(self) -> None:
         """One control period, by MuJoCo or by who moves the bodies in its place; marks whom MuJoCo gave up."""
         self.diverged = np.zeros(self.n, bool)
+        if self.stepper is not None:
+            self.stepper.step(self.substeps)
+            return
         if self.mover is None:
             self._mujoco(self.substeps)
             return
@@ -275,7 +286,10 @@ class Engine(World):
 
     def end(self) -> np.ndarray:
         diverged, v = self.diverged, self.state.v
-        self._read()
+        if self.stepper is None:
+            self._read()
+        elif self.senses:
+            self.readings[:] = self.stepper.sensordata
         if self.senses and self.mover is not None:
             self.mover.read(self.readings, self.state.wrench)
         if self.counters.sum() != self.warned.sum():
@@ -313,7 +327,7 @@ class Engine(World):
 
     def rollout(self, u: np.ndarray, chance: Chance) -> Motion:
         """In one call of the engine where nothing acts between its steps, which for small models is tenfold faster."""
-        if self.terms or self.explicit or self.friction or self.mover:
+        if self.terms or self.explicit or self.friction or self.mover or self.stepper:
             return self._step_by_step(u, chance)
         m, count = self.model, u.shape[1]
         record = ["qpos", "qvel"] + ["act"] * (m.na > 0) + ["sensordata"] * self.senses
@@ -393,8 +407,7 @@ class Engine(World):
             memory[:] = saved[f"memory{k}"]
         if self.rubbing:
             self.rubbing.gear[:], self.rubbing.toward[:] = saved["gear"], saved["toward"]
-        if self.mover is not None:
-            self.mover.begin(everyone)
+        self._begin_others(everyone)
         self.recent.restart()
 
     def replay_record(self, i: int) -> dict[str, np.ndarray]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 import mujoco
 import numpy as np
+from mujoco.batch import Batch
 
 
 class Mover(ABC):
@@ -35,9 +36,25 @@ class Mover(ABC):
         """
 
 
+class Stepper(ABC):
+    """MuJoCo's law on other hardware: it takes the state of all simulations from a Batch, and puts the next one there."""
+
+    sensordata: np.ndarray
+    """(n, nsensordata) as the last step read it"""
+
+    @abstractmethod
+    def begin(self, ids: np.ndarray) -> None:
+        """The parameters of simulations ids may have changed."""
+
+    @abstractmethod
+    def step(self, count: int) -> None:
+        """So many engine steps of all simulations; sensors read as MuJoCo's step reads them."""
+
+
 Numbers = Mapping[str, np.ndarray]
 """engine field -> (n, ...) current rows, of the fields that differ between simulations"""
 Makes = Callable[[mujoco.MjModel, Numbers, int], Mover]
+Steps = Callable[[mujoco.MjModel, Batch, Numbers], Stepper]
 
 
 def shadowed(spec: mujoco.MjSpec) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import point
-from surefoot.blocks import Blocks
 from surefoot.env import Env
 from surefoot.observation import ObsGroup
 from surefoot.policy import Driver, Policy
 from surefoot.task import Moment, Task, quiet
+from surefoot.world import World
 
 ROWS, NUMBERS = 50, 20_000  # control periods at most, and numbers of all observations together
 
@@ -41,10 +41,10 @@ class Recorder:
         return {"obs": np.array(rows_obs), **merged, "parts": {k: v for k, v in names.items() if v}}
 
 
-def recorder(env: Env | Blocks) -> Recorder:
-    """Of the task and the world that an env has."""
-    task, e = quiet(env.task)
-    return Recorder(env.task, Env(task, env.world.with_(1), point(task.params, e)))
+def recorder(task: Task, world: World) -> Recorder:
+    """Of a task in a world of its kind."""
+    still, e = quiet(task)
+    return Recorder(task, Env(still, world.with_(1), point(still.params, e)))
 
 
 def _readings(group: ObsGroup, now: Moment, also: Sequence[str]) -> dict[str, dict[str, np.ndarray]]:

@@ -117,33 +117,59 @@ def trials(
 
     A simulation that diverges ends its trial: what is left of it counts as failed, for that reason.
     """
-    k, n = env.task.trial, env.n
-    returns, success, lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
-    error, reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
-    nth = np.zeros(n, int)  # episodes ended in each env
-    obs, drive = env.reset(e=e), Driver(policy, n)
-    met = env.world.state.e.copy()
-    over = 0
-    for t in range(k * env.steps):
-        step = env.step(drive(obs["actor"]))
-        drive.begin(step.final)
-        obs = step.obs
+    under_way = Trials(policy, env, e)
+    while not under_way.over:
+        under_way.step()
         if watch is not None:
-            watch(t, env)
+            watch(under_way.periods - 1, env)
+    return under_way.evaluations()
+
+
+class Trials:
+    """The first trial of every env, one control period at a time: for those who look on while it runs."""
+
+    def __init__(self, policy: Policy, env: Env, e: np.ndarray | None = None, seed: int | None = None):
+        """Worlds are drawn from the env's belief, or are e; with a seed, the env begins anew from its streams' start."""
+        k, n = env.task.trial, env.n
+        self.env, self.count, self.periods = env, k, 0
+        self.returns, self.success, self.lengths = np.zeros((k, n)), np.zeros((k, n), bool), np.zeros((k, n))
+        self.error, self.reasons = np.full((k, n), np.nan), [Counter[str]() for _ in range(k)]
+        self.ended = np.zeros(n, int)  # episodes ended in each env, at most k
+        self.obs, self.drive = env.reset(seed, e), Driver(policy, n)
+        self.e = env.world.state.e.copy()
+        self._resting = 0
+
+    @property
+    def done(self) -> np.ndarray:
+        """(n,) bool: the envs whose trial has ended."""
+        return self.ended >= self.count
+
+    @property
+    def over(self) -> bool:
+        return bool(self.done.all()) or self.periods >= self.count * self.env.steps
+
+    def step(self) -> None:
+        env, k = self.env, self.count
+        step = env.step(self.drive(self.obs["actor"]))
+        self.drive.begin(step.final)
+        self.obs, self.periods = step.obs, self.periods + 1
         for j, i in enumerate(step.episodes.ids - env.first if step.episodes is not None else ()):
-            if nth[i] < k and step.episodes is not None:
-                for rows, name in ((returns, "returns"), (success, "success"), (error, "error"), (lengths, "lengths")):
-                    rows[nth[i], i] = getattr(step.episodes, name)[j]
-                reasons[nth[i]][step.episodes.reason[j]] += 1
-                nth[i] += 1
+            if self.ended[i] < k and step.episodes is not None:
+                for name in ("returns", "success", "error", "lengths"):
+                    getattr(self, name)[self.ended[i], i] = getattr(step.episodes, name)[j]
+                self.reasons[self.ended[i]][step.episodes.reason[j]] += 1
+                self.ended[i] += 1
                 if step.final[i]:
-                    for missed in reasons[nth[i] :]:
+                    for missed in self.reasons[self.ended[i] :]:
                         missed[step.episodes.reason[j]] += 1
-                    nth[i] = k
-        if (nth >= k).all():
-            break
-        if (nth >= k).sum() > over:
-            over = int((nth >= k).sum())
-            env.world.rest(np.flatnonzero(nth >= k))
-    env.world.rest(np.zeros(0, int))
-    return [Evaluation(*row[:-1], dict(row[-1]), met) for row in zip(returns, success, error, lengths, reasons)]
+                    self.ended[i] = k
+        if self.over:
+            env.world.rest(np.zeros(0, int))
+        elif self.done.sum() > self._resting:
+            self._resting = int(self.done.sum())
+            env.world.rest(np.flatnonzero(self.done))
+
+    def evaluations(self) -> list[Evaluation]:
+        """Of the first, second, ... episode; what has not ended counts as failed."""
+        rows = zip(self.returns, self.success, self.error, self.lengths, self.reasons)
+        return [Evaluation(*row[:-1], dict(row[-1]), self.e) for row in rows]

@@ -58,11 +58,26 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "train": Verb(
             "Train a policy. Ctrl-C saves it and prints how to resume.",
             ("hover --out runs/hover", "walk --steps 5000000 --judge-every 500000 --range friction=0.3..1.2"),
-            "task out steps envs seed belief range settings judge-every adapt resume",
+            "task out learner steps envs seed belief range settings judge-every adapt resume",
+        ),
+        "tune": Verb(
+            "Search settings of training: each trial is a run, and the next is asked by what the others scored.",
+            (
+                "balance --over lr=1e-4..1e-2:log --trials 12 --steps 100000",
+                "hover --over lr=3e-4..3e-3:log entropy=0..0.01 --on local:2",
+            ),
+        ),
+        "runs": Verb(
+            "List what has been trained: ranked, compared over seeds, cleaned, or shared at an address.",
+            ("", "runs/walk --rank return --top 5 --compare --out runs.html"),
         ),
         "play": Verb(
             "Watch a policy in the browser (this computer only), or write a short film.",
             ("runs/hover", "runs/hover --record hover.gif --seconds 4"),
+        ),
+        "lab": Verb(
+            "Sim-to-real in the browser, live: many worlds, randomization width, drift, adaptation, actuators, a run.",
+            ("", "runs/hover --page run"),
         ),
         "export": Verb(
             "Write a bundle for a robot's computer: policy, contract, limits, verdict, golden vectors; all checked.",

@@ -64,6 +64,7 @@ def train(
     *,
     steps: int | None = None,
     change: Mapping[str, Any] | None = None,
+    learner: str = "ppo",
     threads: int = 0,
     watch: Watch | None = None,
     resume_if_same: bool = False,
@@ -72,14 +73,15 @@ def train(
     """Train a policy into the folder `out`.
 
     Without `belief`, over the task's own; without `settings`, with the task's own, of which `steps` and `change` (a mapping of
-    names of PPOSettings) replace some. `watch` is called with Progress. After an interruption continue with `resume`, or call it
+    names of PPOSettings) replace some. `learner` is ppo, fasttd3, fastsac, or auto, which is what the task says. `watch` is called with Progress. After an interruption continue with `resume`, or call it
     again with `resume_if_same`. Further keywords: seed, ranges, obs, start, base, residual, teacher, terms, judge.
     """
     reference, found = located(task)
     if asked.get("settings") is None and asked.get("teacher") is None:
-        asked["settings"] = learn.settings_for(found, dict(change or {}) | ({} if steps is None else {"steps": steps}))
-    elif steps is not None or change:
-        raise SurefootError("train: settings say all; found steps or change beside them")
+        changes = dict(change or {}) | ({} if steps is None else {"steps": steps})
+        asked["settings"] = learn.settings_for(found, changes, learner)
+    elif steps is not None or change or learner != "ppo":
+        raise SurefootError("train: settings say all; found steps, change or learner beside them")
     if asked.get("belief") is None:
         asked["belief"] = found.belief
     learn.train((reference, found), Path(out), threads=threads, watch=watch, resume_if_same=resume_if_same, **asked)

@@ -267,7 +267,8 @@ class Encoder(nn.Module):
 class Actor(nn.Module):
     """Observation (normalised) -> parameters of the action's distribution; with a mirror, exactly symmetric.
 
-    With an encoder, the body gets columns `keeps` and the encoder's latent.
+    With an encoder, the body gets columns `keeps` and the encoder's latent. With `squash`, answers lie within +-squash,
+    by tanh.
     """
 
     obs_order: Tensor
@@ -283,9 +284,10 @@ class Actor(nn.Module):
         encoder: Encoder | None = None,
         keeps: np.ndarray | None = None,
         activation: str = "relu",
+        squash: float = 0.0,
     ):
         super().__init__()
-        self.body, self.encoder, self.activation = body, encoder, activation
+        self.body, self.encoder, self.activation, self.squash = body, encoder, activation, squash
         self.mirrored = mirror is not None
         if encoder is not None:
             self.register_buffer("keeps", torch.from_numpy(np.asarray(keeps, np.int64)))
@@ -296,6 +298,10 @@ class Actor(nn.Module):
                 self.register_buffer(k, torch.from_numpy(np.asarray(getattr(mirror, k))).float())
 
     def forward(self, obs: Tensor) -> Tensor:
+        out = self._free(obs)
+        return self.squash * torch.tanh(out) if self.squash else out
+
+    def _free(self, obs: Tensor) -> Tensor:
         if not self.mirrored:
             return self.body(self.inputs(obs))
         both = self.body(self.inputs(torch.cat([obs, obs.index_select(1, self.obs_order) * self.obs_sign])))

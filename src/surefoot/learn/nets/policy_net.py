@@ -84,7 +84,7 @@ class PolicyNet(nn.Module, Policy):
         linear = [m for m in a.body if isinstance(m, nn.Linear)]
         found: dict[str, Any] = {
             "sizes": [linear[0].in_features, *(m.out_features for m in linear)], "activation": a.activation,
-            "mirrored": a.mirrored, "scale": self.scale,
+            "mirrored": a.mirrored, "scale": self.scale, **({"squash": a.squash} if a.squash else {}),
             "encoder": None if e is None else {"kind": e.kind, "reads": len(e.reads), "frames": e.frames, "latent": e.out.out_features,
                                                "width": e.width, "keeps": len(a.keeps), "estimates": e.estimates},
         }  # fmt: skip
@@ -137,7 +137,7 @@ def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet
     base = None
     if "base" in spec:
         base = _shell(spec["base"], Contract.from_json(spec["base_contract"], f"{where}: base"), f"{where}: base")
-    actor = Actor(body, mirror, encoder, keeps, spec["activation"])
+    actor = Actor(body, mirror, encoder, keeps, spec["activation"], float(spec.get("squash", 0.0)))
     return PolicyNet(contract, actor, (np.zeros(n), np.ones(n)), base, float(spec["scale"]))
 
 

@@ -5,14 +5,14 @@
 Leading axes broadcast: with weights (m, G, in, out) by torch.func.functional_call, a module computes m candidates of its nets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 
 def stacked_mlp(
-    uses: Sequence[int], inputs: int, hidden: Sequence[int], outputs: int, activation: type[nn.Module], rng: torch.Generator
+    uses: Sequence[int], inputs: int, hidden: Sequence[int], outputs: int, activation: Callable[[], nn.Module], rng: torch.Generator
 ) -> nn.Sequential:  # fmt: skip
     """MLPs side by side, with an activation after each layer but the last."""
     sizes = [inputs, *hidden, outputs]

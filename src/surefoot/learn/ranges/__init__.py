@@ -6,13 +6,15 @@ heard of first, and every new belief would look worse than it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from surefoot.belief import Belief, Box
+from surefoot.env import Episodes
 from surefoot.errors import SurefootError
+from surefoot.learn.collect import Envs
 
 REACHED = "reached.json"  # in a run's folder: the belief its ranges have grown to
 
@@ -75,6 +77,25 @@ class Ranges(ABC):
         """e of two edges given in the target's z; a fixed parameter stays fixed."""
         t = self.target
         return tuple(np.where(self.free, t.at(z), t.low) for z in (low, high))  # type: ignore[return-value]
+
+
+def begun(ranges: Ranges | None, env: Envs) -> None:
+    """Let an env's belief be the one that ranges begin with."""
+    if ranges is not None and env.task.trial > 1:
+        raise SurefootError("ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)")
+    if ranges is not None:
+        env.belief = ranges.belief
+
+
+def grown(ranges: Ranges | None, env: Envs, episodes: Sequence[Episodes]) -> dict[str, float]:
+    """Let an env's belief follow what the policy can do; returns what to log."""
+    if ranges is None:
+        return {}
+    if episodes:
+        e, success, began = (np.concatenate([getattr(x, k) for x in episodes]) for k in ("e", "success", "began"))
+        ranges.tell(e, success, began, env.counter)
+        env.belief = ranges.belief
+    return ranges.facts()
 
 
 def check(settings: Any, where: str, **limits: tuple[float, float]) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -55,6 +55,7 @@ class Run:
         self.notes: list[str] = []  # what the user should know: fallbacks, disks that were full
         self.made: list[Path] = []  # folders that were not there before, innermost first
         self.about: dict[str, Any] = {}  # what run.json says
+        self.beside: list[Callable[[], None]] = []  # what ends with the run, such as workers
         self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
         self.metrics = Metrics(self.folder / "metrics.jsonl", self.notes)
         self._card: dict[str, Any] = {}  # of the checkpoint in use
@@ -109,6 +110,8 @@ class Run:
         return run, run.about
 
     def close(self) -> None:
+        while self.beside:
+            self.beside.pop()()
         self._lock.close()
 
     def discard(self) -> None:

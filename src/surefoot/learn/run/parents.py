@@ -93,6 +93,8 @@ def start_nets(start: Path, spec: RunSpec, task: Task) -> tuple[dict[str, np.nda
         raise SurefootError(f"{start}: no whole checkpoint to begin with")
     if there.teacher:
         raise SurefootError(f"{start}: start: a student's run has no critic; expected one that learned by reward")
+    if not isinstance(there.settings, PPOSettings) and not there.inputs:
+        raise SurefootError(f"{start}: start: expected a run of PPO, found one of another learner")
     if there.inputs:
         raise SurefootError(f"{start}: start: what it learned from a log is no policy; expected a run of train")
     scale = there.residual and there.residual.scale
@@ -110,7 +112,9 @@ def _same_meaning(start: str, was_: tuple[RunSpec, Task], now_: tuple[RunSpec, T
     """Nets of one shape may still mean other things: their observation terms, the order of these, and their outputs."""
     (there, theirs), (spec, task) = was_, now_
     where = f"{start}, a run of {there.task}"
-    assert isinstance(spec.settings, PPOSettings) and isinstance(there.settings, PPOSettings)
+    assert isinstance(there.settings, PPOSettings)
+    if not isinstance(spec.settings, PPOSettings):
+        raise SurefootError(f"{where}: start: only with --learner ppo")
     for k in ("activation", "encoder", "spread", "symmetric"):
         was, now = getattr(there.settings, k), getattr(spec.settings, k)
         if was != now:

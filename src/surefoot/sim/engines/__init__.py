@@ -14,7 +14,8 @@ from surefoot.errors import unknown
 from surefoot.params import Params
 from surefoot.sim.engine import Engine, Law, compile_for
 from surefoot.sim.engines.bullet import Bullet
-from surefoot.sim.integrator import Makes, shadowed
+from surefoot.sim.engines.warp import Warp
+from surefoot.sim.integrator import Makes, Steps, shadowed
 from surefoot.world import Term, World
 
 INTEGRATOR, SOLVER, CONE = mujoco.mjtIntegrator, mujoco.mjtSolver, mujoco.mjtCone
@@ -32,12 +33,15 @@ class Kind:
     """engine steps per step of the task; the control period stays"""
     mover: Makes | None = None
     """another engine that moves the bodies; None: MuJoCo"""
+    stepper: Steps | None = None
+    """who steps MuJoCo's law; None: its threads"""
 
 
 ENGINES: dict[str, Kind] = {
     "mujoco": Kind("MuJoCo with the options of the task's model"),
     "bullet": Kind("PyBullet: articulated bodies, hard contacts", mover=Bullet),
     "bullet:half-step": Kind("PyBullet at half the timestep", finer=2, mover=Bullet),
+    "warp": Kind("mujoco-warp: MuJoCo's law in single precision, on a GPU or without one", stepper=Warp),
     "mujoco:euler": Kind("semi-implicit Euler, joint damping implicit", {"integrator": INTEGRATOR.mjINT_EULER}),
     "mujoco:implicit": Kind("implicit in all velocities", {"integrator": INTEGRATOR.mjINT_IMPLICIT}),
     "mujoco:implicitfast": Kind("implicit but for Coriolis", {"integrator": INTEGRATOR.mjINT_IMPLICITFAST}),
@@ -81,4 +85,6 @@ def make(
         shadowed(spec)
     own = kind.finer > 1 or "integrator" in kind.options or kind.mover is not None
     model, steps = compile_for(spec, params), substeps * kind.finer
-    return Engine(model, params, n, steps, threads, terms, Law(explicit and not own, makes=kind.mover))
+    return Engine(
+        model, params, n, steps, threads, terms, Law(explicit and not own, makes=kind.mover, steps=kind.stepper)
+    )

@@ -35,6 +35,12 @@ from surefoot.world import Start
 RIGHTED = 0.7  # s
 FAR = 2.0  # m from the goal, where an episode ends
 STRONGEST = 1.25  # times the hover control: what an action of 1 adds to a thrust
+# RLtools' recipe of small nets, critics before the actor and n-step returns; a short replay, since what a bad policy did is soon of no use
+OFF_POLICY = {
+    "envs": 256, "steps": 400_000, "horizon": 4, "updates": 12, "samples": 512, "replay": 400, "warm_up": 16_000, "actor_after": 20_000,
+    "n_step": 8, "gamma": 0.98, "tau": 0.02, "lr": 2e-3, "action_penalty": 0.1, "value": "mean", "hidden": (64, 64), "critic_hidden": (64, 64),
+}  # fmt: skip
+SOFT = {"action_penalty": 0.3, "alpha": 0.003, "target_entropy": -1.0, "log_sd": (-4.0, -1.2)}
 
 
 @dataclass(frozen=True)
@@ -102,6 +108,7 @@ def hover(
         tolerance=0.1,
         window=1.0,
         settings={"envs": 512, "steps": 2_000_000, "horizon": 16, "gamma": 0.98, "hidden": (64, 64), "activation": "tanh", "kl": 0.02, "spread": (0.1, 0.5, 1.0)},
+        learners={"fasttd3": OFF_POLICY | {"explore": (0.03, 0.3), "target_noise": 0.05}, "fastsac": OFF_POLICY | SOFT},
         kind="quadrotor",
         estimator=estimator,
     )  # fmt: skip

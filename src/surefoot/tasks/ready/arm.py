@@ -139,6 +139,12 @@ PRIVILEGED = (
 )
 
 
+OFF_POLICY = {
+    "envs": 64, "steps": 100_000, "horizon": 8, "updates": 16, "samples": 512, "warm_up": 5000, "actor_after": 6000, "gamma": 0.97,
+    "value": "mean", "hidden": (64, 64), "critic_hidden": (64, 64),
+}  # fmt: skip
+
+
 def arm() -> Task:
     return Task(
         name="arm",
@@ -168,4 +174,5 @@ def arm() -> Task:
         command_every=2.0,
         terms=(Pull("hand", PARAMS, seconds=(2.0, 4.0), along=(True, False, True)),),
         settings={"envs": 128, "steps": 400_000, "horizon": 32, "gamma": 0.97, "hidden": (64, 64), "activation": "tanh", "kl": 0.02},
+        learners={"fasttd3": OFF_POLICY | {"explore": (0.05, 0.2)}, "fastsac": OFF_POLICY},
     )  # fmt: skip

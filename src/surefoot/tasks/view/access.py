@@ -5,17 +5,20 @@
              anything else closes the connection
 
 The secret is the first part of the path, /SECRET/: the page opens its websocket at the address it was loaded from, so that
-has it too, and no cookie is left for other servers on this computer. One page is served; no path names another file.
+has it too, and no cookie is left for other servers on this computer. One file is served, under the names of the pages that
+it can show, /SECRET/NAME&control=value; no path names another file.
 """
 
 import asyncio
 import contextlib
+import contextvars
 import importlib
 import ipaddress
 import logging
 import math
+import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,6 +30,12 @@ SHORTEST = 16  # characters of a secret
 PAGE = ("", "/", "/index.html")
 PRIVATE = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Frame-Options": "DENY"}
 HEARD = {"GuiUpdateMessage", "ViewerCameraMessage"}
+CLICKS = {"SceneNodeClickMessage", "CommandTriggerMessage"}
+"""what else a page with names may send: a click on a robot, a key"""
+SETTINGS = re.compile(r"(?:&[a-z_]{1,40}=[A-Za-z0-9_.,+~-]{0,80}){0,30}")
+LONGEST_TEXT = 200  # characters of a choice
+asked_page: contextvars.ContextVar[str] = contextvars.ContextVar("asked_page", default="")
+"""what of its address comes after the secret, in whatever a connection runs"""
 POLICY_VIOLATION = 1008  # RFC 6455, 7.4.1
 
 
@@ -37,7 +46,7 @@ def loopback(host: str) -> bool:
         return False
 
 
-def refusal(path: str, headers: Any, host: str, token: str) -> tuple[int, str] | None:
+def refusal(path: str, headers: Any, host: str, token: str, pages: Collection[str] = ()) -> tuple[int, str] | None:
     """Why a request is not served, as a status and words; None if it is."""
     sent = [name.lower() for name, _ in headers.raw_items()]
     if len(set(sent)) < len(sent) or "host" not in sent:
@@ -49,8 +58,15 @@ def refusal(path: str, headers: Any, host: str, token: str) -> tuple[int, str] |
         return 403, "this viewer is for its own page alone\n"
     given, _, _ = path.partition("?")[0].removeprefix("/").partition("/")
     if not secrets.compare_digest(given.encode(errors="replace"), token.encode()):
-        return 403, "expected the whole address that `surefoot play` printed: it holds a secret\n"
-    return None if _beyond(path, token) in PAGE else (404, "there is one page here\n")
+        return 403, "expected the whole address that `surefoot` printed: it holds a secret\n"
+    rest = _beyond(path, token)
+    return None if rest in PAGE or _named(rest, pages) else (404, "there is one page here\n")
+
+
+def _named(rest: str, pages: Collection[str]) -> bool:
+    """Whether it is /NAME of a page, or with settings of its controls /NAME&control=value&..."""
+    name, mark, settings = rest.removeprefix("/").partition("&")
+    return name in pages and rest.startswith("/") and bool(SETTINGS.fullmatch(mark + settings))
 
 
 def _beyond(path: str, token: str) -> str:
@@ -65,8 +81,11 @@ def _hostname(asked: str) -> str | None:
         return None
 
 
-def junk(frame: Any) -> str:
-    """What is wrong with a frame, or "". The page sends maps with a type; of a slider or button, its value alone."""
+def junk(frame: Any, clicks: bool = False) -> str:
+    """What is wrong with a frame, or "". The page sends maps with a type; of a slider or button, its value alone.
+
+    With `clicks`, also short texts and pairs of numbers as values, keys, and clicks on what is drawn.
+    """
     import msgspec
 
     if not isinstance(frame, bytes):
@@ -78,18 +97,30 @@ def junk(frame: Any) -> str:
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         return "expected a message with a type"
     if message["type"] == "GuiUpdateMessage":
-        return "" if _update(message) else "expected the value of a slider, box or button"
+        return "" if _update(message, clicks) else "expected the value of a slider, box or button"
     if message["type"] == "ViewerCameraMessage":
         return "" if all(_numbers(v) for k, v in message.items() if k != "type") else "expected a camera's numbers"
+    if message["type"] in CLICKS and clicks:
+        return "" if all(map(_plain, message.values())) else "expected a click"
     return ""
 
 
-def _update(message: dict[Any, Any]) -> bool:
+def _plain(x: Any) -> bool:
+    return x is None or _short(x) or _numbers(x)
+
+
+def _short(x: Any) -> bool:
+    return isinstance(x, str) and len(x) <= LONGEST_TEXT
+
+
+def _update(message: dict[Any, Any], clicks: bool) -> bool:
     """{type, uuid, updates: {value: a finite number or a boolean}}."""
     updates = message.get("updates")
     if set(message) != {"type", "uuid", "updates"} or not isinstance(updates, dict) or set(updates) != {"value"}:
         return False
-    return isinstance(message["uuid"], str) and isinstance(updates["value"], (bool, int, float)) and _numbers(updates["value"])  # fmt: skip
+    value = updates["value"]
+    alone = isinstance(value, (bool, int, float)) and _numbers(value)
+    return isinstance(message["uuid"], str) and (alone or (clicks and (_short(value) or _numbers(value))))
 
 
 def _numbers(x: Any) -> bool:
@@ -99,31 +130,34 @@ def _numbers(x: Any) -> bool:
     return isinstance(x, (bool, int, float)) and math.isfinite(x)
 
 
-def _heard(frame: bytes) -> bool:
+def _heard(frame: bytes, clicks: bool) -> bool:
     import msgspec
 
-    return msgspec.msgpack.decode(frame)["type"] in HEARD
+    return msgspec.msgpack.decode(frame)["type"] in (HEARD | CLICKS if clicks else HEARD)
 
 
-def _listening(connection: Any) -> None:
+def _listening(connection: Any, clicks: bool) -> None:
     """Let a connection hand on only what the page has to say."""
     plain = connection.recv
 
     async def recv(*args: Any, **how: Any) -> Any:
         while True:
             frame = await plain(*args, **how)
-            why = junk(frame)
+            why = junk(frame, clicks)
             if why:
                 await connection.close(POLICY_VIOLATION, why)
-            elif _heard(frame):
+            elif _heard(frame, clicks):
                 return frame
 
     connection.recv = recv
 
 
 @contextlib.contextmanager
-def guarded(host: str, token: str) -> Iterator[list[bool]]:
-    """While viser starts, put these checks before its web server. Yields a list that is not empty once they are there."""
+def guarded(host: str, token: str, pages: Collection[str] = ()) -> Iterator[list[bool]]:
+    """While viser starts, put these checks before its web server. Yields a list that is not empty once they are there.
+
+    `pages`: names of pages in addresses; a server that has them also hears clicks and choices.
+    """
     if len(token) < SHORTEST:
         raise SurefootError(f"token: expected at least {SHORTEST} characters, found {len(token)}")
     web: Any = importlib.import_module("websockets.asyncio.server")
@@ -133,19 +167,20 @@ def guarded(host: str, token: str) -> Iterator[list[bool]]:
 
     def serve(handler: Any, *where: Any, process_request: Any, **rest: Any) -> Any:
         async def first(connection: Any, request: Any) -> Any:
-            why = refusal(request.path, request.headers, host, token)
+            why = refusal(request.path, request.headers, host, token, pages)
             if why is not None:
                 return connection.respond(*why)
             if _other_version(request.headers):
                 return connection.respond(400, "expected the page that this viewer serves\n")
-            answer = process_request(connection, replace(request, path=_beyond(request.path, token) or "/"))
+            answer = process_request(connection, replace(request, path="/"))
             if answer is not None:
                 answer.headers.update(PRIVATE)
             return answer
 
         async def handled(connection: Any) -> None:
             asyncio.get_running_loop().set_exception_handler(lambda _, what: silent.error("%s", what))
-            _listening(connection)
+            _listening(connection, bool(pages))
+            asked_page.set(_beyond(connection.request.path, token).removeprefix("/"))
             await handler(connection)
 
         took.append(True)

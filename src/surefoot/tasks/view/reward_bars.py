@@ -31,7 +31,7 @@ class RewardBars:
         self.steps += 1
         seconds = self.steps * self.env.world.dt
         if seconds >= REFRESH:
-            self.picture.content = self.drawn(self.env.reward_sums / (seconds * self.env.n))
+            self.picture.content = self.drawn(self.env.reward_sums.mean(1) / seconds)
             self.env.reward_sums[:], self.steps = 0.0, 0
 
     def drawn(self, values: np.ndarray) -> str:

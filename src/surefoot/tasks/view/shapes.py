@@ -19,6 +19,9 @@ TRACKING = (int(mujoco.mjtCamLight.mjCAMLIGHT_TRACK), int(mujoco.mjtCamLight.mjC
 CHECKER = 0.5  # m: a side of the squares on a height field
 GRID = {"cell_size": 0.1, "section_size": 0.5, "fade_distance": 15.0, "plane_opacity": 1.0, "shadow_opacity": 0.4}
 """how a plane looks, lengths in m: without a fade the far lines flicker, without a shadow a robot seems to float"""
+BOX = np.array([[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1], [2, 3, 7], [2, 7, 6], [0, 2, 6], [0, 6, 4],
+                [1, 5, 7], [1, 7, 3]])  # fmt: skip
+"""triangles between the corners of a box, whose coordinates count up like a number's bits"""
 
 
 class Scene:
@@ -63,7 +66,7 @@ class Scene:
 def _add(scene: Any, model: mujoco.MjModel, family: str, i: int) -> Any:
     """Geom or site i in the frame of its body; None where mujoco's viewers would not show it, or it has no surface."""
     of = lambda field: getattr(model, f"{family}_{field}")[i]  # noqa: E731
-    rgba, kind, size = _rgba(model, family, i), mjtGeom(int(of("type"))), of("size")
+    rgba, kind, size = rgba_of(model, family, i), mjtGeom(int(of("type"))), of("size")
     if of("group") >= SHOWN_GROUPS or rgba[3] == 0:
         return None
     name, color = f"/world/body{of('bodyid')}/{family}{i}", _shade(rgba[:3], 255)
@@ -75,12 +78,12 @@ def _add(scene: Any, model: mujoco.MjModel, family: str, i: int) -> Any:
     look = {"color": color, "opacity": float(rgba[3]) if rgba[3] < 1 else None, **pose}
     if kind == mjtGeom.mjGEOM_BOX:
         return scene.add_box(name, dimensions=2 * size, **look)
-    surface = _surface(model, kind, size, of("dataid") if family == "geom" else -1)
-    if surface is None:
+    found = surface(model, kind, size, of("dataid") if family == "geom" else -1)
+    if found is None:
         return None
     if kind == mjtGeom.mjGEOM_HFIELD:
-        return _checkered(scene, name, *surface, color, pose)
-    return scene.add_mesh_simple(name, *surface, **look)
+        return _checkered(scene, name, *found, color, pose)
+    return scene.add_mesh_simple(name, *found, **look)
 
 
 def _checkered(scene: Any, name: str, vertices: np.ndarray, faces: np.ndarray, color: Color, pose: Pose) -> Any:
@@ -97,12 +100,17 @@ def _shade(color: Iterable[float], share: float) -> Color:
     return tuple(int(share * c) for c in color)
 
 
-def _surface(model: mujoco.MjModel, kind: mjtGeom, size: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray] | None:
+def surface(model: mujoco.MjModel, kind: mjtGeom, size: np.ndarray, at: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Vertices (k, 3) in m and triangles (m, 3), seen from outside anticlockwise."""
     a = np.linspace(-np.pi / 2, np.pi / 2, 18)  # an even number: a capsule is cut between two of them
     if kind in (mjtGeom.mjGEOM_SPHERE, mjtGeom.mjGEOM_CAPSULE):
         half = size[1] if kind == mjtGeom.mjGEOM_CAPSULE else 0.0
         return _turned(size[0] * np.cos(a), size[0] * np.sin(a) + half * np.sign(a))
+    if kind == mjtGeom.mjGEOM_BOX:
+        corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], float)
+        return (size * corners)[BOX.ravel()], np.arange(BOX.size).reshape(
+            BOX.shape
+        )  # a corner for each face: sharp edges
     if kind == mjtGeom.mjGEOM_ELLIPSOID:
         vertices, faces = _turned(np.cos(a), np.sin(a))
         return vertices * size, faces
@@ -133,7 +141,7 @@ def _sheet(rows: int, columns: int) -> np.ndarray:
     return np.concatenate([np.stack([a, b, c], 1), np.stack([a, c, d], 1)])
 
 
-def _rgba(model: mujoco.MjModel, family: str, i: int) -> np.ndarray:
+def rgba_of(model: mujoco.MjModel, family: str, i: int) -> np.ndarray:
     """Its own colour, else its material's; a texture counts with its mean, for the page has none."""
     rgba, material = getattr(model, f"{family}_rgba")[i], getattr(model, f"{family}_matid")[i]
     if material < 0 or not np.allclose(rgba, [0.5, 0.5, 0.5, 1]):  # mujoco, too, takes its default colour for none

@@ -11,7 +11,7 @@ import io
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -54,14 +54,14 @@ def view(
             server.stop()
 
 
-def serve(token: str, host: str = "127.0.0.1", port: int = 8080) -> Any:
+def serve(token: str, host: str = "127.0.0.1", port: int = 8080, pages: Collection[str] = ()) -> Any:
     """A viser server on host alone, under /token/. Left to itself viser listens on every network and can publish itself."""
     try:
         import viser
     except ImportError:
         raise MissingExtra("the viewer", "play") from None
     _bindable(host, port)
-    with contextlib.redirect_stdout(io.StringIO()), guarded(host, token) as took:
+    with contextlib.redirect_stdout(io.StringIO()), guarded(host, token, pages) as took:
         server: Any = viser.ViserServer(host=host, port=port, label="surefoot", verbose=False)
     if not took:
         server.stop()

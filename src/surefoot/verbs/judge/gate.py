@@ -75,6 +75,10 @@ class Gate:
     """from which the seeds of the episodes are made; training never uses those"""
     threads: int = 0
     """threads of the physics; 0: every core"""
+    on: str = ""
+    """workers for the realities: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
+    workers: int = 0
+    """how many workers of a cluster; 0: one for each of its cores"""
 
     def run(self, watch: Watch) -> Report:
         if self.best:
@@ -82,8 +86,10 @@ class Gate:
         from surefoot.gate import junit
         from surefoot.gate.candidate import candidate
         from surefoot.gate.gate import gate
+        from surefoot.learn.cluster.address import On
+        from surefoot.learn.cluster.jobs import Jobs
 
-        plan, limits = self._plan(), self._limits()
+        plan, limits, jobs = self._plan(), self._limits(), Jobs(On.parse(self.on, self.workers), watch=watch)
         out = self.out or products_of(self.policy)
         page = out / "gate.html"
         files.check_writable(page, "--out")
@@ -100,7 +106,7 @@ class Gate:
         with files.held(out / "gate.lock", "writing a gate's files here"):
             files.clear_parts(out, "gate.*")
             keep = lambda verdict: files.write_json(out / "gate.json", verdict.to_json())  # noqa: E731
-            verdict = gate(who, belief, plan, limits, watch, again, keep)
+            verdict = gate(who, belief, plan, limits, watch, again, keep, jobs)
             keep(verdict)
             if self.junit is not None:
                 junit.write(self.junit, verdict)

@@ -50,6 +50,10 @@ class Sweep:
     """train one policy at each value, as the first run was trained, and compare with them: the price of robustness"""
     seed: int = 1
     """seed of the episodes"""
+    on: str = ""
+    """workers for policies and specialists: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
+    workers: int = 0
+    """how many workers of a cluster; 0: one for each of its cores"""
     out: Path | None = None
     """the page; default: sweep-<unknown>.html beside the first policy"""
 
@@ -57,7 +61,9 @@ class Sweep:
         if self.best:
             return replace(self, best=False, policies=tuple(chosen(p) for p in self.policies)).run(watch)
         from surefoot.deploy import bundle
-        from surefoot.gate.sweep import price, specialists, sweep, values_over
+        from surefoot.gate.sweep import price, specialists, sweep, sweep_files, values_over
+        from surefoot.learn.cluster.address import On
+        from surefoot.learn.cluster.jobs import Jobs
         from surefoot.tasks.known import task_flag
 
         if not self.policies:
@@ -71,16 +77,19 @@ class Sweep:
         products = products_of(self.policies[0])
         path = self.out or products / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
-        best = None
+        best, jobs = None, Jobs(On.parse(self.on, self.workers), watch=watch)
         if self.specialists:
             if self.episodes < 2:
                 raise SurefootError(
                     f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
                 )
-            best = specialists(
-                self.task or task.name, self.over, values, others, first, products / "specialists", watch
-            )
-        facts = sweep(policies, task, self.over, values, others, count(self.episodes), self.seed, seconds(watch, task))
+            best = specialists(self.task or task.name, self.over, values, others, first, products / "specialists", jobs)
+        how: Any = {"values": values, "others": others, "episodes": count(self.episodes), "seed": self.seed}
+        if jobs.on is None:
+            facts = sweep(policies, task, self.over, watch=seconds(watch, task), **how)
+        else:
+            paths = {str(p): bundle.find(p) for p in self.policies}
+            facts = sweep_files(paths, jobs, task=self.task, name=self.over, **how)
         facts = facts if best is None else price(facts, best, task, others)
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
         about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}

@@ -63,6 +63,8 @@ def _harmless(table: Mapping[str, Any], where: str) -> None:
         raise SurefootError(f"{where}: task: found {table['task']!r:.80}, {known}")
     if "wandb" in table:
         raise SurefootError(f"{where}: wandb: it sends metrics elsewhere; give --wandb on the command line")
+    if "on" in table:
+        raise SurefootError(f"{where}: on: other machines run code for it; give --on on the command line")
     names = [_name(k) for k in table]
     if len(set(names)) < len(names):
         twice = next(k for k in names if names.count(k) > 1)

@@ -7,11 +7,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, Suppress, arg
 
 from surefoot import files, tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn.cluster.address import On
+from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -37,8 +39,12 @@ class Train:
     """resume the run in this folder, bit for bit"""
     allow_changes: bool = False
     """with --resume: go on although the task or its model has changed; the result then has other bits"""
+    learner: Literal["auto", "ppo", "fasttd3", "fastsac"] = "auto"
+    """algorithm; auto: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
     seed: int = 0
     """seed of training"""
+    seeds: str = ""
+    """several runs, alike but for their seeds, in OUT/seed0, OUT/seed1 ...: 0..9, or 0,3,5; with --on, side by side"""
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
@@ -72,6 +78,13 @@ class Train:
     """folder of the run; default: runs/<task>/<time>"""
     threads: int = 0
     """threads of the physics; 0: every core. The result is bit-identical at any number"""
+    on: str = ""
+    """workers that hold the simulations, to the same bits: local:2 (processes of this machine), or a Ray cluster's ray://HOST:10001,
+    HOST:6379 or auto; needs the extra `cluster`"""
+    workers: int = 0
+    """how many workers of a cluster; 0: one for each of its cores"""
+    together: Annotated[bool, Suppress] = False
+    """one of several runs that belong together, which goes on if it was begun before"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
     judge_every: int = 0
@@ -81,6 +94,8 @@ class Train:
     wandb: str = ""
     """also log to this project of Weights & Biases; needs the extra `wandb`"""
     student: DistillSettings = DistillSettings()
+    fasttd3: FastTD3Settings = FastTD3Settings()
+    fastsac: FastSACSettings = FastSACSettings()
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
@@ -91,10 +106,17 @@ class Train:
         own = Train()
         if tasks.is_reference(task):
             known = tasks.resolve(task)
-            own = Train(settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known))
+            own = Train(
+                settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known),
+                fasttd3=tuned(FastTD3Settings, known), fastsac=tuned(FastSACSettings, known),
+            )  # fmt: skip
         return settings_file.applied(own, table, str(settings)) if table else own
 
     def run(self, watch: Watch) -> Report:
+        if self.seeds:
+            from surefoot.verbs.train.seeds import run_seeds
+
+            return run_seeds(self, watch)
         heard = _Heard(watch)
         if not self.wandb:
             return self._trained(heard)
@@ -113,9 +135,8 @@ class Train:
 
         if self.resume is not None:
             self._only_resumes()
-            path = learn.resume(
-                self.resume, self.threads, heard, self.save_every, task=self.task, allow_changes=self.allow_changes
-            )
+            more: Any = {"task": self.task, "allow_changes": self.allow_changes, "on": On.parse(self.on, self.workers)}
+            path = learn.resume(self.resume, self.threads, heard, self.save_every, **more)
         elif not self.task:
             raise SurefootError(
                 f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
@@ -143,6 +164,7 @@ class Train:
             raise SurefootError(f"--threads: expected at most {MOST_THREADS}, found {self.threads}")
         if self.out is not None and not self.out.name:
             raise SurefootError("--out: expected a folder of its own, found the current one")
+        on = On.parse(self.on, self.workers)
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         start = self.start.parent if self.start is not None and self.start.is_file() else self.start
         self._agree(task)
@@ -151,10 +173,10 @@ class Train:
             watch.watch(Progress(f"note: {words}", stays=True))
         watch.head = f"training {task.name} into {out} (TensorBoard: tensorboard --logdir {quote(str(out))})"
         obs = self.obs if self.obs != tasks.ObsOverride() else None
-        how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every}
+        how: Any = {"threads": self.threads, "watch": watch, "save_every": self.save_every, "on": on}
         judge = Judging(self.judge_every, self.judge_episodes) if self.judge_every else None
         asked: Any = {"seed": self.seed, "terms": self.terms, "judge": judge}
-        taught = asked | {"settings": self.settings, "obs": obs, "start": start, "base": base}
+        taught = asked | {"settings": self._learner(task), "obs": obs, "start": start, "base": base}
         taught["residual"] = self.residual if base is not None else None
         if self.through:
             stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
@@ -163,7 +185,7 @@ class Train:
         ranges = learn.usual_ranges(task, belief, start) if self.ranges == "task" else self._ranges
         taught |= {"belief": belief, "ranges": ranges}
         if self.adapt == "none":
-            return learn.train(self.task, out, **how, **taught)
+            return learn.train(self.task, out, resume_if_same=self.together, **how, **taught)
         teacher = self.teacher
         if teacher is None:
             s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
@@ -178,6 +200,18 @@ class Train:
         asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
         return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
 
+    def _learner(self, task: Task) -> PPOSettings | FastTD3Settings | FastSACSettings:
+        """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
+        name = task.learner if self.learner == "auto" and not self._needs_ppo(task) else self.learner
+        return self.fasttd3 if name == "fasttd3" else self.fastsac if name == "fastsac" else self.settings
+
+    def _needs_ppo(self, task: Task) -> str:
+        """The flag that only goes with PPO; empty where none was given."""
+        given = {"--adapt": self.adapt != "none", "--start": self.start, "--base": self.base, "--through": self.through}
+        usual = tuned(PPOSettings, task)
+        changed = {f"--{k.replace('_', '-')}": v != getattr(usual, k) for k, v in vars(self.settings).items()}
+        return next((flag for flag, there in (given | changed).items() if there), "")
+
     @property
     def _ranges(self) -> Grows | None:
         return None if self.ranges == "fixed" else getattr(self, self.ranges)
@@ -191,8 +225,11 @@ class Train:
 
     def _notes(self, task: Task) -> Iterator[str]:
         """What is not as it was asked for."""
-        if self.settings.steps != tuned(PPOSettings, task).steps and self.settings.rounding:
-            yield self.settings.rounding
+        own, flag = self._learner(task), self._needs_ppo(task)
+        if self.learner == "auto" and task.learner != "ppo" and flag:
+            yield f"{flag} only goes with PPO: the learner is ppo, not {task.learner}"
+        if own.steps != tuned(type(own), task).steps and own.rounding:
+            yield own.rounding
         lesson = self._lesson(task)
         if self.adapt != "none" and lesson.steps != tuned(DistillSettings, task).steps:
             yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
@@ -226,6 +263,12 @@ class Train:
         yield self.allow_changes, "--allow-changes: only with --resume"
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
+        for name, each in (("fasttd3", self.fasttd3), ("fastsac", self.fastsac)):
+            unused = each != tuned(type(each), task) and self._learner(task) is not each
+            yield unused, f"--{name}.*: only with --learner {name}"
+        flag, asked = self._needs_ppo(task), self.learner not in ("auto", "ppo")
+        instead = f"; give --{self.learner}.{flag[2:]}" if hasattr(self.fasttd3, flag[2:].replace("-", "_")) else ""
+        yield asked and bool(flag), f"{flag}: only with --learner ppo, found {self.learner}{instead}"
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
         yield judged, "--judge-episodes: only with --judge-every"
@@ -269,10 +312,13 @@ class Train:
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
-        kept = {k: getattr(self, k) for k in ("task", "resume", "allow_changes", "threads", "save_every", "wandb")}
+        kept = {
+            k: getattr(self, k)
+            for k in ("task", "resume", "allow_changes", "threads", "on", "workers", "save_every", "wandb")
+        }
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads, --save-every, --wandb and --allow-changes may be given"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads, --on, --workers, --save-every, --wandb and --allow-changes may be given"
             )
 
 

@@ -1,0 +1,361 @@
+"""The whole pipeline on a robot with a hidden e: how much randomization, adaptation or not, real2sim or not; then deploy.
+
+    p(e)      the task's ranges shrunk to a share s around a centre: the model's numbers, or with real2sim those that
+              `surefoot identify` found in a log of this robot (widened to its intervals)
+    train     over p(e); with adaptation a teacher that observes e, and a student that infers it
+    deploy    episodes of the policy on the hidden robot: k of n succeed, exact 95 % interval
+
+Everything that takes long is a command in a process of its own, and what was trained once is used again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import join, quote
+from typing import Any
+
+import mujoco
+import numpy as np
+
+from surefoot import tasks
+from surefoot.belief import Belief, Box, point
+from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
+from surefoot.lab.counting import Tally, percent
+from surefoot.lab.jobs import Curves, Job, training
+from surefoot.lab.page import Clock, Page, Scene
+from surefoot.lab.subject import Subject, load, narrowed
+from surefoot.lab.worlds import BLUE, GREEN, RED
+from surefoot.log import Log
+from surefoot.policy import Driver, Policy
+from surefoot.report import Block, Column, Note, Table, Text
+from surefoot.rng import stream
+from surefoot.sim.engine import Engine
+from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.realities import reality
+from surefoot.sim.simulated_robot import LogColumns
+from surefoot.tasks.rollout import Trials
+from surefoot.tasks.view.poses import Poses
+
+SHARES = {"none": 0.0, "half": 0.5, "full": 1.0}
+ROBOTS, MOST = 36, 8 * 36  # episodes side by side, and in all
+SHAKE, HOLD, RECORD = 0.3, 0.2, 20.0  # of the action's range; s that it is held; s of a log
+NOISE = {"joint_pos": 1e-3, "joint_vel": 1e-2}  # rad or m, rad/s or m/s: of a log's readings
+SETTLE = 0.1  # s without action at the start of an episode
+
+
+@dataclass(frozen=True)
+class Asked:
+    randomization: str = "none"
+    adaptation: bool = False
+    real2sim: bool = False
+    robot: float = 0.0
+    reveal: bool = False
+
+
+class Pipeline(Page):
+    key, title = "pipeline", "The pipeline"
+    about = (
+        "Train, deploy to a robot whose e is hidden, and see what survives. Each tool closes the gap in another way."
+    )
+
+    def __init__(self, subject: Subject):
+        super().__init__(subject)
+        self.asked = Asked()
+        self.jobs: list[Job] = []
+        self.waiting = False
+        self.tallies: dict[tuple[Asked, float], Tally] = {}
+        self.trials: Trials | None = None
+        self.clock, self.fresh = Clock(), True
+
+    def controls(self) -> Mapping[str, Control]:
+        a = self.asked
+        stop = {"stop": Button("stop", "what was trained is kept")}
+        return {
+            "randomization": Choice("randomization", tuple(SHARES), a.randomization, "share of the task's ranges"),
+            "adaptation": Toggle("adaptation", a.adaptation, "teacher and student"),
+            "real2sim": Toggle("real2sim", a.real2sim, "identify this robot from a log, and train around what was found"),
+            "robot": Slider("hidden robot", 0, 99, a.robot, 1),
+            **(stop if self.waiting or self.trials else {"deploy": Button("deploy", "trains what is missing first")}),
+            "reveal": Toggle("reveal e", a.reveal),
+        }  # fmt: skip
+
+    def moved(self, name: str) -> None:
+        if name == "deploy":
+            self.waiting = True
+        if name != "reveal" and name != "deploy":
+            self._halt()
+        self.fresh = True
+
+    def _halt(self) -> None:
+        self.waiting, self.trials = False, None
+        for job in self.jobs[-1:]:
+            if job.running:
+                job.stop()
+
+    @property
+    def e(self) -> np.ndarray:
+        """Of the hidden robot."""
+        return reality(self.subject.belief, int(self.asked.robot))
+
+    @property
+    def label(self) -> str:
+        """The folder of the policy that these settings make."""
+        a = self.asked
+        name = {"none": "narrow", "half": "half", "full": "wide"}[a.randomization]
+        return name + ("-adaptive" if a.adaptation else "") + (f"-robot{a.robot:.0f}" if a.real2sim else "")
+
+    def policy(self) -> Path | None:
+        """Where that policy is; the one that came with the lab where it was trained alike."""
+        out = self.subject.folder(self.label)
+        done = out / "student" if self.asked.adaptation else out
+        if (done / bundle.NAME).exists() and not (self.jobs and self.jobs[-1].running and self.jobs[-1].out == out):
+            return done
+        if self.label == "wide":
+            return next((p for k, p in self.subject.policies().items() if k in ("shipped", "this run")), None)
+        return None
+
+    def needed(self) -> list[str] | None:
+        """The next command that these settings need, or None where all is there."""
+        if self.policy() is not None:
+            return None
+        folder = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}")
+        if self.asked.real2sim and not (folder / "identified.json").exists():
+            return [
+                "identify",
+                self.subject.reference,
+                str(folder / "log.npz"),
+                "--save",
+                str(folder / "identified.json"),
+            ]
+        flags = ["--belief", str(self._belief())] + (["--adapt", "rma"] if self.asked.adaptation else [])
+        return ["train", self.subject.reference, *flags, "--out", str(self.subject.folder(self.label))]
+
+    def _belief(self) -> Path:
+        """The belief to train over, written for the command."""
+        belief = narrowed(self.subject.belief, SHARES[self.asked.randomization])
+        if self.asked.real2sim:
+            folder = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}")
+            belief = around(
+                belief, self.subject.belief, Belief.read(folder / "identified.json", self.subject.task.params)
+            )
+        path = self.subject.folder("beliefs") / f"{self.label}.json"
+        belief.write(path)
+        return path
+
+    def work(self) -> bool:
+        if self.waiting and not (self.jobs and self.jobs[-1].running):
+            self._next()
+        elif self.trials is not None:
+            self._fly()
+        else:
+            self.clock = Clock()
+        fresh, self.fresh = self.fresh, False
+        return fresh or self.waiting
+
+    def _next(self) -> None:
+        """The next step towards deployment."""
+        self.fresh = True
+        if self.jobs and self.jobs[-1].failed:
+            self.waiting = False
+            self.jobs[-1].close()
+            return
+        args = self.needed()
+        if args is None:
+            self.waiting = False
+            self._deploy()
+        elif args[0] == "identify":
+            log = Path(args[2])
+            log.parent.mkdir(parents=True, exist_ok=True)
+            recorded(self.subject, self.e, self._driver()).save(log)
+            self.jobs.append(Job(args))
+        else:
+            self.jobs.append(training(args[1], Path(args[-1]), *args[2:-2]))
+
+    def _driver(self) -> Policy | None:
+        """Who drives while a log is recorded: any policy that is at hand."""
+        path = next(iter(self.subject.policies().values()), None)
+        return None if path is None else load(path)
+
+    def _deploy(self, seed: int = 0) -> None:
+        """A batch of episodes on the hidden robot."""
+        path = self.policy()
+        assert path is not None
+        policy = load(path)
+        task, e = self.subject.own(policy), np.tile(self.e, (ROBOTS, 1))
+        env = tasks.env(task, ROBOTS, point(task.params, self.e), self.subject.seed + seed, threads=1)
+        assert isinstance(env.world, Engine)
+        self.model: mujoco.MjModel = env.world.batch.get_model(0)
+        self.trials, self.clock = Trials(policy, env, e), Clock()
+        self.q = env.world.state.q.copy()
+
+    def _fly(self) -> None:
+        """Step in real time the first batch, which is watched; as fast as it goes the others."""
+        assert self.trials is not None
+        dt, first = self.trials.env.world.dt, self.key_now not in self.tallies
+        periods = int(self.clock.due(2.0) / dt) if first else 50
+        self.clock.spend(periods * dt if first else self.clock.owed)
+        self.advance(periods)
+
+    @property
+    def key_now(self) -> tuple[Asked, float]:
+        return replace(self.asked, reveal=False), self.asked.robot
+
+    def advance(self, periods: int) -> None:
+        for _ in range(periods):
+            if self.trials is None:
+                return
+            running, before = ~self.trials.done, self.trials.env.world.state.q.copy()
+            self.trials.step()
+            now = np.where(self.trials.done[:, None], before, self.trials.env.world.state.q)
+            self.q[running] = now[running]
+            self.fresh = True
+            if self.trials.over:
+                old = self.tallies.get(self.key_now, Tally(np.zeros(1, int), 0))
+                good = self.trials.success[-1].sum(keepdims=True)
+                tally = self.tallies[self.key_now] = Tally(old.good + good, old.episodes + ROBOTS)
+                last, self.trials = self.trials, None
+                if tally.episodes < MOST:
+                    self._deploy(tally.episodes // ROBOTS)
+                else:
+                    self.final = last
+                return
+
+    def blocks(self) -> Sequence[Block]:
+        out: list[Block] = []
+        for job in self.jobs[-3:]:
+            out.append(Text(self._progress(job) + job.words(), "bad" if job.failed not in ("", "stopped") else "quiet"))
+        if not self.tallies and not self.waiting and self.trials is None:
+            out.append(Note("choose how to close the gap, then deploy"))
+        rows = []
+        for (a, robot), t in self.tallies.items():
+            on = lambda x: "on" if x else "off"  # noqa: E731
+            rows.append(
+                [a.randomization, on(a.adaptation), on(a.real2sim), f"{robot:.0f}", percent(t.rate()), t.episodes]
+            )
+        head = ["randomization", "adaptation", "real2sim", "robot", "success on it (95 %)", "episodes"]
+        now = [i for i, key in enumerate(self.tallies) if key == self.key_now]
+        out.append(Table.of(head, rows, "Deployed", now))
+        return [*out, *self._revealed()]
+
+    def _progress(self, job: Job) -> str:
+        if not job.running or job.out is None:
+            return ""
+        parts = []
+        for folder in (job.out, job.out / "teacher", job.out / "student"):
+            if (folder / "run.json").exists():
+                curves = Curves(folder)
+                curves.fresh()
+                parts.append(f"{100 * (curves.share or 0):.0f} %")
+        return ", ".join(parts) + " · " if parts else ""
+
+    def _revealed(self) -> list[Block]:
+        """e of the hidden robot beside what was trained over and what was identified."""
+        if not self.asked.reveal:
+            return []
+        p, share = self.subject.task.params, SHARES[self.asked.randomization]
+        belief, found = narrowed(self.subject.belief, share), None
+        file = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}") / "identified.json"
+        if self.asked.real2sim and file.exists():
+            found = Belief.read(file, p)
+            belief = around(belief, self.subject.belief, found)
+        rows = []
+        for i, q in enumerate(p):
+            inside = belief.low[i] - 1e-12 <= self.e[i] <= belief.high[i] + 1e-12
+            low, high = (None, None) if found is None else (x[i] for x in found.interval(0.95))
+            rows.append([q.name, q.nominal, float(self.e[i]), f"{belief.low[i]:.4g} .. {belief.high[i]:.4g}",
+                         "yes" if inside else "no", "-" if low is None else f"{low:.4g} .. {high:.4g}"])  # fmt: skip
+        head = [
+            "unknown",
+            Column("model", form=".4g"),
+            Column("this robot", form=".4g"),
+            "trained over",
+            "inside",
+            "identified (95 %)",
+        ]
+        return [Table.of(head, rows, "What was hidden")]
+
+    def scene(self) -> Scene | None:
+        if self.trials is None:
+            return None
+        done, success = self.trials.done, self.trials.success[-1]
+        colours = np.where(done[:, None], np.where(success[:, None], GREEN, RED), BLUE).astype(np.uint8)
+        side = 1.25 * Poses(self.model).extent(self.q[:8])
+        columns = int(np.ceil(np.sqrt(ROBOTS)))
+        at = np.stack(np.divmod(np.arange(ROBOTS), columns)[::-1], 1).astype(float)
+        at = (at - at.mean(0)) * np.maximum(side, 0.3 * side.max())
+        return Scene(self.model, self.q, at, colours, moved=self.trials.periods * self.trials.env.world.dt)
+
+    def command(self) -> str:
+        args = self.needed()
+        if args is not None:
+            return f"surefoot {join(args)}"
+        words = " ".join(f"--range {n}={float(v)!r}" for n, v in zip(self.subject.task.params.names, self.e))
+        if not self.asked.reveal:
+            words = "--range <the hidden e>"
+        return f"surefoot eval {quote(str(self.policy()))}{self.subject.flag} --episodes {MOST} {words}"
+
+    def close(self) -> None:
+        for job in self.jobs:
+            job.close()
+
+
+def around(belief: Box, whole: Box, found: Belief) -> Box:
+    """The belief moved to what was found, as wide as it was or as uncertain as that is, within the whole range.
+
+    An unknown that the log does not tell, whose 95 % interval is as wide as the whole range, stays as it was.
+    """
+    p = belief.params
+    low, high = (p.y(x) for x in found.interval(0.95))
+    wide = p.y(whole.high) - p.y(whole.low)
+    told = high - low < 0.9 * wide
+    half = 0.5 * np.maximum(p.y(belief.high) - p.y(belief.low), high - low)
+    middle = 0.5 * (low + high)
+    least, most = (
+        np.clip(middle - half, p.y(whole.low), p.y(whole.high)),
+        np.clip(middle + half, p.y(whole.low), p.y(whole.high)),
+    )
+    return Box(p, np.where(told, p.e(least), belief.low), np.where(told, p.e(most), belief.high))
+
+
+def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
+    """A log of the robot with this e: driven by a policy, with random actions added, each held for a moment.
+
+    An episode begins with a moment without action: so what a delayed motor was told before the first row is known.
+    """
+    task = subject.task if policy is None else tasks.for_contract(subject.task, policy.contract)
+    env = tasks.env(task, 1, point(task.params, e), subject.seed, threads=1)
+    env.world.sense_after_step = True
+    if not isinstance(env.world, Engine):
+        raise SurefootError(f"{task.name}: only a mujoco world can be recorded here")
+    columns = LogColumns(Plain(env.world.model))
+    rows: list[dict[str, Any]] = []
+    gaps: list[list[float]] = []
+    obs, drive = env.reset(), None if policy is None else Driver(policy, 1)
+    every, dt = max(1, round(HOLD / env.world.dt)), env.world.dt
+    for k in range(round(RECORD / dt)):
+        shake = SHAKE * stream(subject.seed, "lab record", k // every).uniform(-1, 1, len(task.action.names))
+        action = (np.zeros((1, len(shake))) if drive is None else drive(obs["actor"])) + (
+            0 if task.action.choices else shake
+        )
+        if env.age[0] * dt < SETTLE:
+            action = np.zeros_like(action)
+        before, now = columns(env.world.state), round(k * dt + len(gaps), 9)
+        step = env.step(action)
+        control = env.task.action.control(task.action.bounded(action))[0]
+        rows.append({"time": now, "control": np.array(control), **before})
+        if step.episodes is not None and len(step.episodes.ids):
+            gaps.append([now + dt, now + dt + 1.0])
+        if drive is not None:
+            drive.begin(step.final)
+        obs = step.obs
+    names = {"control": list(columns.actuators), **columns.names}
+    data = {k: np.array([row[k] for row in rows]) for k in rows[0] if k != "time"}
+    for name, sd in NOISE.items():
+        if name in data:
+            data[name] = data[name] + sd * stream(subject.seed, f"lab noise of {name}").standard_normal(
+                data[name].shape
+            )
+    time = np.array([row["time"] for row in rows])
+    return Log(time, data, {}, {"names": names, "rate": 1 / dt, "gaps": gaps, "robot": "simulated"})

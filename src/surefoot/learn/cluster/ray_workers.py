@@ -1,0 +1,168 @@
+"""Workers as Ray actors: started, asked all at once, and replaced when they die.
+
+A worker's state comes home with each answer, so a successor loads what its predecessor last said and answers the same
+question again, to the same bits. Ray's own messages are Python objects: a cluster must be one that you trust.
+"""
+
+import atexit
+import gc
+import logging
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from surefoot.errors import SurefootError, in_words
+from surefoot.learn.cluster.address import On
+from surefoot.learn.cluster.shards import Workers, cut
+from surefoot.learn.cluster.worker import Plan, Worker
+
+DEATHS = 5  # of one worker in one question: after that something is wrong that no successor will mend
+OBJECTS = 2 << 30  # bytes of shared memory at most, on this machine
+QUIET = {  # before Ray is imported; what the user has set stays
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_enable_metrics_collection": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+}
+OWN = {  # of a cluster on this machine alone: it listens on loopback, and takes no work without its token
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_AUTH_MODE": "token",
+}
+
+
+def connect(on: On) -> Any:
+    """Ray, connected to the cluster of an address, or to one of its own on this machine."""
+    if "ray" not in sys.modules:  # it reads them when it is imported, and half of them would be worse than none
+        token = {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        for k, v in (QUIET | (OWN | token if on.local else {})).items():
+            os.environ.setdefault(k, v)
+    with in_words("--on"):
+        import ray
+    if ray.is_initialized():
+        return ray
+    quiet: Any = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    here: Any = {
+        "num_cpus": on.workers, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1",
+        "object_store_memory": OBJECTS, "_temp_dir": _folder(),
+    }  # fmt: skip
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ray.init(**here, **quiet) if on.local else ray.init(address=on.address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        words = " ".join(str(error).split())[:300]
+        raise SurefootError(f"--on: {on.address or 'local'}: no cluster: {words}") from None
+    ray._private.worker.print_to_stdstream = _unheard  # it writes of dead workers into what a verb prints; notes say it
+    for s, handler in handlers.items():  # Ray takes them; a run that is asked to stop saves first
+        signal.signal(s, handler)
+    return ray
+
+
+def _unheard(*said: Any, **how: Any) -> None:
+    pass
+
+
+def connected() -> bool:
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def disconnect() -> None:
+    """End a connection, and with it a cluster of this machine alone."""
+    import ray
+
+    with warnings.catch_warnings():  # Ray leaves its ended processes to the garbage collector
+        warnings.simplefilter("ignore")
+        ray.shutdown()
+        gc.collect()
+
+
+def _folder() -> str:
+    """For Ray's sockets and logs: nobody else's to read, and gone when this process ends."""
+    folder = tempfile.mkdtemp(prefix="sf-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, "ray")  # which Ray opens to all; the folder around it stays closed
+
+
+class Held:
+    """A worker in a Ray actor; it builds its envs when it is first asked, so that what goes wrong is an answer."""
+
+    def __init__(self, plan: Plan, rows: slice):
+        self.plan, self.rows = plan, rows
+        self.worker: Worker | None = None
+
+    def ask(self, method: str, *given: Any) -> Any:
+        if self.worker is None:
+            self.worker = Worker(self.plan, self.rows)
+        return getattr(self.worker, method)(*given)
+
+
+class RayWorkers(Workers):
+    def __init__(self, on: On, plan: Plan, n: int, notes: list[str]):
+        self.on, self.plan, self.notes = on, plan, notes
+        self.owns = not connected()
+        """whether the connection ends with these workers"""
+        self.ray = connect(on)
+        count = on.workers or int(self.ray.cluster_resources().get("CPU", 1))
+        self.shards = cut(n, count)
+        self.kind = self.ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Held)
+        self.actors = [self._new(rows) for rows in self.shards]
+
+    def _new(self, rows: slice) -> Any:
+        return self.kind.remote(self.plan, rows)
+
+    def share(self, value: Any) -> Any:
+        return self.ray.put(value)
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]], saved: Sequence[Any] = ()) -> list[Any]:
+        asked = [actor.ask.remote(method, *given) for actor, given in zip(self.actors, arguments)]
+        found = []
+        for i, answer in enumerate(asked):
+            try:
+                found.append(self._answer(answer))
+            except _Died as death:
+                self.notes.append(f"worker {i} died ({death}); another goes on with its envs, to the same bits")
+                found.append(self._again(i, method, arguments[i], saved[i] if saved else None))
+        return found
+
+    def _again(self, i: int, method: str, given: tuple[Any, ...], saved: Any) -> Any:
+        """The answer of a successor, which begins where the worker that died stood."""
+        for _ in range(DEATHS):
+            self.ray.kill(self.actors[i])
+            self.actors[i] = self._new(self.shards[i])
+            try:
+                if saved is not None:
+                    self._answer(self.actors[i].ask.remote("load", saved))
+                return self._answer(self.actors[i].ask.remote(method, *given))
+            except _Died:
+                continue
+        raise SurefootError(f"--on: worker {i} died {DEATHS + 1} times in a row: out of memory? see Ray's logs")
+
+    def _answer(self, reference: Any) -> Any:
+        """What a worker answers; what it raises is raised here."""
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(reference)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except (errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.OutOfMemoryError) as e:
+            raise _Died(type(e).__name__) from None
+
+    def close(self) -> None:
+        for actor in self.actors:
+            self.ray.kill(actor)
+        self.actors = []
+        if self.owns:
+            disconnect()
+
+
+class _Died(Exception):
+    """A worker is gone, or what it had answered is."""

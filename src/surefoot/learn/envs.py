@@ -1,0 +1,67 @@
+"""The envs of a run: what a spec's task looks like to its learner, and where its simulations are.
+
+spec, parents -> task as actor, critic and teacher see it -> n envs: Blocks of this process, or Shards of workers
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from surefoot import tasks
+from surefoot.blocks import Blocks, share, sizes
+from surefoot.learn.collect import Envs
+from surefoot.learn.distill import classroom
+from surefoot.learn.run.parents import Parents, seen
+from surefoot.learn.runspec import RunSpec
+from surefoot.learn.settings import DistillSettings
+from surefoot.task import Task
+
+if TYPE_CHECKING:
+    from surefoot.learn.cluster.address import On
+    from surefoot.learn.run import Run
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run's simulations are."""
+
+    threads: int = 0
+    """of the physics, in this process; 0: every core"""
+    on: "On | None" = None
+    """workers elsewhere; None: in this process"""
+    reference: str = ""
+    """by which a worker finds the task"""
+
+
+def learners_task(spec: RunSpec, task: Task, parents: Parents) -> Task:
+    """The task as the learner of a spec sees it."""
+    s = spec.settings
+    if isinstance(s, DistillSettings):
+        assert parents.teacher is not None
+        return classroom(task, parents.teacher, s.history, s.only)
+    return seen(task, spec.obs)
+
+
+def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") -> Envs:
+    """The envs of a run; `task` is the learner's. What holds envs elsewhere is let go when the run is closed."""
+    assert spec.settings is not None
+    if place.on is not None:
+        from surefoot.learn.cluster.start import start
+
+        shards = start(spec, parents, task, place, run)
+        run.beside.append(shards.close)
+        return shards
+    return part(spec, parents, task, slice(0, spec.settings.envs), place.threads)
+
+
+def part(spec: RunSpec, parents: Parents, task: Task, rows: slice, threads: int) -> Blocks:
+    """Envs `rows` of a spec, in the blocks that all of its envs have."""
+    assert spec.settings is not None
+    overlaps, first = [], 0
+    for n in sizes(spec.settings.envs):
+        overlaps.append((max(first, rows.start), min(first + n, rows.stop)))
+        first += n
+    (a, b), *more = [(a, b) for a, b in overlaps if a < b]
+    own = share(threads, 1 + len(more))
+    n = b - a if a == 0 else 1
+    env = tasks.env(task, n, spec.belief, spec.seed, own, stagger=True, terms=parents.terms)
+    return Blocks.like(env if a == 0 else env.like(b - a, a), [b - a for a, b in more], threads)

@@ -1,0 +1,129 @@
+"""A store of runs at any address that fsspec knows: a folder, s3://bucket/x, memory://x. Content is kept once.
+
+    blobs/ab/abcd...   each file, named by its sha256        runs/<name>.json   sealed: path in the run -> sha256
+
+A thousand runs of one robot share its model, teacher and logs: a file that is there already is not sent again. What is
+read is checked against its name, and paths that lead out of the run's folder are refused.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from surefoot import files
+from surefoot.errors import SurefootError, in_words, nearest
+
+LARGEST = 4 << 30  # bytes of a file
+SKIPPED = ("run.lock",)
+SHA = re.compile(r"[0-9a-f]{64}")
+NAME = re.compile(r"[\w.-]+(/[\w.-]+)*")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What sharing a run took."""
+
+    files: int
+    bytes: int
+    new_files: int
+    new_bytes: int
+    """not there before"""
+
+
+class Store:
+    def __init__(self, address: str):
+        with in_words("a store of runs"):
+            import fsspec
+        self.address = address
+        try:
+            self.fs, self.root = fsspec.core.url_to_fs(address)
+        except (ValueError, ImportError) as error:
+            raise SurefootError(
+                f"{address}: {' '.join(str(error).split())[:200]}; expected a folder or s3://..."
+            ) from None
+
+    def _path(self, *parts: str) -> str:
+        return "/".join((self.root.rstrip("/"), *parts))
+
+    def names(self) -> list[str]:
+        """Of the runs that are here."""
+        top = self._path("runs")
+        if not self.fs.exists(top):
+            return []
+        found = (str(p).split("/runs/", 1)[1] for p in self.fs.find(top))
+        return sorted(p.removesuffix(".json") for p in found if p.endswith(".json"))
+
+    def put(self, folder: Path, name: str) -> Sent:
+        """Share a run under a name. The list of its files is written last: a run is there whole or not at all."""
+        _check_name(name)
+        listed, count = {}, [0, 0, 0, 0]
+        for path in sorted(_files(folder)):
+            data = files.read_bytes(path, LARGEST)
+            key = files.sha256(data)
+            listed[path.relative_to(folder).as_posix()] = key
+            new = self._write_blob(key, data)
+            count = [a + b for a, b in zip(count, (1, len(data), new, new * len(data)))]
+        card = files.seal({"run": name, "files": listed})
+        self._write(self._path("runs", f"{name}.json"), json.dumps(card, indent=1).encode())
+        return Sent(*count)
+
+    def get(self, name: str, folder: Path) -> int:
+        """Bring a run into a new folder; returns how many files it has."""
+        _check_name(name)
+        path = self._path("runs", f"{name}.json")
+        if not self.fs.exists(path):
+            raise SurefootError(f"{self.address}: no run {name}{nearest(name, self.names())}")
+        if folder.exists():
+            raise SurefootError(f"{folder}: is here already; choose another folder (--out)")
+        listed = self._listed(path)
+        for inside, key in listed.items():
+            data = self.fs.cat_file(self._blob(key))
+            if files.sha256(data) != key:
+                raise SurefootError(f"{self.address}: {inside}: content and hash disagree")
+            files.write(folder / inside, data)
+        return len(listed)
+
+    def _listed(self, path: str) -> dict[str, str]:
+        card: Any = files.check_seal(files.parse_json(self.fs.cat_file(path), path), path)
+        listed = card.get("files") if isinstance(card, dict) else None
+        if not isinstance(listed, dict):
+            raise SurefootError(f"{path}: files: expected an object of paths and hashes")
+        for inside, key in listed.items():
+            at = PurePosixPath(inside)
+            if at.is_absolute() or ".." in at.parts or not at.parts or "\\" in inside:
+                raise SurefootError(f"{path}: files: {inside[:80]!r} leads out of the run's folder")
+            if not isinstance(key, str) or not SHA.fullmatch(key):
+                raise SurefootError(f"{path}: files: {inside[:80]}: expected a sha256")
+        return listed
+
+    def _blob(self, key: str) -> str:
+        return self._path("blobs", key[:2], key)
+
+    def _write_blob(self, key: str, data: bytes) -> bool:
+        """Whether it was new. One of another size was cut while it was written."""
+        path = self._blob(key)
+        if self.fs.exists(path) and self.fs.size(path) == len(data):
+            return False
+        self._write(path, data)
+        return True
+
+    def _write(self, path: str, data: bytes) -> None:
+        """Whole or not at all where a store can rename; object stores show a file only when it is whole."""
+        if "file" in self.fs.protocol:
+            return files.write(Path(path), data)
+        self.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
+        self.fs.pipe_file(path, data)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in Path(folder).rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.name not in SKIPPED and not path.name.endswith(".part"):
+            yield path
+
+
+def _check_name(name: str) -> None:
+    if not NAME.fullmatch(name) or ".." in name.split("/"):
+        raise SurefootError(f"{name!r}: expected a run's name: letters, digits, . - _ and / between them")

@@ -1,0 +1,107 @@
+"""A run under someone's hands: curves as they were logged, forces of the closed form, e that turns at once."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surefoot import shipped, tasks
+from surefoot.lab.live_run import LiveRun
+from surefoot.lab.subject import Subject
+from surefoot.log import Log
+from surefoot.report import Details, Note, Plot
+from surefoot.sim.realities import Reality
+from surefoot.tasks.record import record
+
+
+@pytest.fixture
+def page() -> LiveRun:
+    page = LiveRun(Subject.of("balance"))
+    page.set("play", False)
+    page.work()
+    return page
+
+
+def test_every_reward_term_has_its_curve_as_it_was_logged(page: LiveRun) -> None:
+    rows = [json.loads(x) for x in (shipped.HOME / "balance" / "metrics.jsonl").read_text().splitlines()]
+    plot = next(b for b in page.blocks() if isinstance(b, Plot))
+    assert [s.name for s in plot.series] == [k.removeprefix("reward/") for k in rows[0] if k.startswith("reward/")]
+    assert plot.series[0].x == tuple(float(r["steps"]) for r in rows)
+    assert plot.series[0].y == tuple(r["reward/upright"] for r in rows)
+    page.set("curve", "success")
+    judged = next(b for b in page.blocks() if isinstance(b, Plot)).series[-1]
+    assert judged.name == "judge/success" and judged.low == tuple(r["judge/low"] for r in rows)
+
+
+def test_a_push_is_the_jacobian_transposed_times_the_force(page: LiveRun) -> None:
+    """On a pole that stands upright, at a height h: F on the rail and F h on the hinge, for a tenth of a second."""
+    page.env.world.state.q[:], page.env.world.state.v[:] = 0.0, 0.0
+    page.push(page.model.body("pole").id, np.array([0.0, 0.0, 0.7]), np.array([2.0, 0.0, 0.0]))
+    force = 1.1 * 9.81  # N: the weight of cart and pole
+    assert page.hand.force == pytest.approx([force, 0.7 * force]) and page.hand.left == 5
+    page.advance(1)
+    assert page.env.world.applied[0] == pytest.approx([force, 0.7 * force])
+    page.advance(5)
+    assert page.env.world.applied[0] == pytest.approx([0, 0])
+
+
+def test_a_click_pushes_the_body_that_the_ray_meets(page: LiveRun) -> None:
+    page.env.world.state.q[:] = 0.0
+    page.clicked(0, np.array([0.0, -4.0, 0.8]), np.array([0.0, 1.0, 0.0]))
+    assert page.hand.left and page.hand.force == pytest.approx([0, 0])  # across the rail: no joint moves that way
+    page.clicked(0, np.array([-4.0, 0.0, 0.8]), np.array([1.0, 0.0, 0.0]))
+    assert page.hand.force[1] == pytest.approx(0.8 * page.hand.force[0])
+
+
+def test_a_slider_turns_e_at_once_and_keeps_the_state(page: LiveRun) -> None:
+    page.advance(10)
+    q, i = page.env.world.state.q.tolist(), page.subject.task.params.index("cart_mass")
+    page.set("e_cart_mass", 3.0)
+    assert page.env.world.state.e[0, i] == 3.0 and page.env.world.state.q.tolist() == q
+    assert page.env.world.batch.get_model(0).body_mass[page.model.body("cart").id] == 3.0
+    page.set("reset", True)
+    assert page.env.world.state.e[0, i] == 3.0
+    assert page.command() == "surefoot play balance --range cart_mass=3.0"
+    page.set("nominal", True)
+    assert page.env.world.state.e[0].tolist() == page.subject.task.params.nominal.tolist()
+    page.set("e_cart_mass", "heavy")
+    assert page.env.world.state.e[0, i] == 1.0
+
+
+def test_contact_forces_of_a_standing_robot_carry_its_weight() -> None:
+    page = LiveRun(Subject.of("walk"))
+    page.set("play", False)
+    for _ in range(100):  # let it settle on its feet
+        page.env.world.step(page.env.world.state.u.copy(), page.env.chance)
+    arrows = page.arrows()
+    lift = (arrows[:, 1] - arrows[:, 0])[:, 2].sum() / (0.3 * page.model.stat.extent)
+    assert len(arrows) >= 3 and lift == pytest.approx(1.0, abs=0.1)
+
+
+def test_what_the_gate_said_is_there_to_unfold(page: LiveRun) -> None:
+    details = next(b for b in page.blocks() if isinstance(b, Details))
+    assert details.title.startswith("Gate: PASS") and "checks" in details.title
+
+
+def test_a_log_is_drawn_over_its_replay(tmp_path: Path) -> None:
+    shutil.copytree(shipped.HOME / "balance", tmp_path / "run")
+    task = tasks.resolve("balance")
+    record(task, Reality(0), None, seconds=0.4).save(tmp_path / "run" / "log.npz")
+    page = LiveRun(Subject.of(str(tmp_path / "run")))
+    page.set("log", "log.npz")
+    drawn = [b for b in page.replayed if isinstance(b, Plot)]
+    assert drawn and "R2 1.000" in drawn[0].title  # the plain reality is the model itself
+    truth = Log.read(tmp_path / "run" / "log.npz")["joint_pos"]
+    assert drawn[0].series[0].y[:3] == pytest.approx(tuple(truth[1:4, 0]))
+    page.set("log", "../../etc/passwd")
+    assert page.asked.log == "log.npz"
+
+
+def test_a_task_without_a_run_says_so_and_its_robot_falls(tmp_path: Path) -> None:
+    page = LiveRun(Subject.of("balance-discrete", home=tmp_path))
+    assert any(isinstance(b, Note) for b in page.blocks()) and not page.driven
+    page.advance(400)
+    assert page.episodes and not any(good for _, good, _ in page.episodes)
+    assert page.command() == f"surefoot train balance-discrete --out {tmp_path}/balance-discrete/live"

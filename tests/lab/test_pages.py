@@ -1,0 +1,45 @@
+"""Laws of every page: its controls, its link, its command and its blocks belong together."""
+
+from pathlib import Path
+
+import pytest
+
+from surefoot.lab.controls import Button, Choice, Slider, Toggle
+from surefoot.lab.index import PAGES
+from surefoot.lab.page import parsed
+from surefoot.lab.subject import Subject
+from surefoot.report import Report
+from surefoot.verbs import VERBS, load
+from surefoot.web.page import page as html
+
+
+@pytest.fixture(params=list(PAGES))
+def page(request: pytest.FixtureRequest, tmp_path: Path):
+    made = PAGES[request.param](Subject.of("balance", home=tmp_path))
+    yield made
+    made.close()
+
+
+def test_a_page_shows_its_blocks_and_its_command_is_a_verb(page) -> None:
+    page.work()
+    text = html(Report(page.title, {}, tuple(page.blocks())))
+    assert "<svg" in text or "<table" in text or "note" in text
+    verb = page.command().split()[1]
+    assert page.command().startswith("surefoot ") and verb in VERBS and load(verb)
+
+
+def test_every_control_moves_and_an_address_brings_it_back(page, tmp_path: Path) -> None:
+    for name, control in list(page.controls().items()):
+        if isinstance(control, Slider):
+            page.set(name, control.low + 0.75 * (control.high - control.low))
+        elif isinstance(control, Choice) and len(control.options) > 1:
+            page.set(name, control.options[-1])
+        elif isinstance(control, Toggle):
+            page.set(name, not control.value)
+        if name in page.controls() and not isinstance(control, Button) and len(getattr(control, "options", "12")) > 1:
+            assert page.controls()[name].value != control.value or isinstance(control, Choice), name
+    again = type(page)(page.subject)
+    key, settings = parsed(page.link())
+    again.open(settings)
+    assert key == page.key and again.link() == page.link()
+    again.close()

@@ -1,0 +1,132 @@
+"""Workers as Ray actors: the bits of one process, also when workers are killed; quiet, and on loopback alone."""
+
+import os
+import signal
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from test_shards import SMALL, bits
+
+from surefoot import tasks
+from surefoot.errors import MissingExtra, SurefootError
+from surefoot.learn.cluster.address import On
+from surefoot.learn.cluster.jobs import Job, Jobs
+from surefoot.learn.train import settings_for, train
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """One cluster for all tests of this file: it takes seconds to start."""
+    if find_spec("ray") is None:
+        pytest.skip("workers on Ray need the extra cluster: pip install 'surefoot[cluster]'")
+    from surefoot.learn.cluster.ray_workers import connect, disconnect
+
+    before = signal.getsignal(signal.SIGTERM)
+    found = connect(On("", 4))
+    assert signal.getsignal(signal.SIGTERM) == before
+    yield found
+    disconnect()
+
+
+def workers() -> list[int]:
+    """Processes that hold envs."""
+    found = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _read(p).startswith(b"ray::Held")]
+    return sorted(int(p.parent.name) for p in found)
+
+
+def gone() -> None:
+    """Nobody is left within ten seconds of a run's end."""
+    until = time.monotonic() + 10
+    while workers() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not workers()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def trained(name, out, on=None, watch=None, envs=24, iterations=4):
+    settings = settings_for(name, SMALL | {"envs": envs, "steps": envs * 8 * iterations})
+    return bits(
+        train(name, out, settings=settings, belief=tasks.resolve(name).belief, seed=5, on=on, watch=watch).parent
+    )
+
+
+def test_processes_and_killed_processes_move_no_bit(ray, tmp_path, capfd):
+    """Of two workers two are killed -9 while they collect or wait."""
+    whole, said, killed = trained("hover", tmp_path / "whole"), [], []
+
+    def watch(p):
+        said.append(p.doing)
+        if p.metrics and len(killed) < 2:
+            killed.append(workers()[0])
+            os.kill(killed[-1], signal.SIGKILL)
+
+    assert trained("hover", tmp_path / "ray", On("", 2), watch) == whole
+    assert len(killed) == 2 and sum("another goes on with its envs" in words for words in said) == 2
+    assert capfd.readouterr().out == ""
+    gone()
+
+
+def test_a_task_file_is_found_by_its_path_and_its_errors_come_home(ray, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from dataclasses import replace\n\nfrom surefoot.task import Reward, Task\nfrom surefoot.tasks.ready.balance import balance\n\n\n"
+        "def wrong(s):\n    if s.time.max() > 0.5:\n        raise ZeroDivisionError('no such angle')\n    return s.q[:, 0]\n\n\n"
+        "def task() -> Task:\n    return replace(balance(), name='mine', rewards={'wrong': Reward(1.0, wrong, 'x')})\n"
+    )
+    settings = settings_for("balance", SMALL | {"envs": 8, "steps": 8 * 8 * 20})
+    with pytest.raises(SurefootError, match="no such angle"):
+        train(str(file), tmp_path / "r", settings=settings, on=On("", 1))
+    gone()
+
+
+def test_jobs_run_side_by_side_and_one_whose_worker_dies_is_done_again(ray, tmp_path):
+    """Each job waits for the other to have begun; one kills its worker the first time."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # no worker can import a test
+    asked = [Job(name, (str(tmp_path), name)) for name in ("a", "b")]
+    assert Jobs(On("", 4)).each(meets, asked) == ["a met b", "b met a"]
+    with pytest.raises(SurefootError, match="no such job"):
+        Jobs(On("", 4)).each(refuses, [Job("x", None)])
+
+
+def meets(given, watch):
+    folder, name = Path(given[0]), given[1]
+    other = "b" if name == "a" else "a"
+    if name == "a" and not (folder / "killed").exists():
+        (folder / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    (folder / name).touch()
+    until = time.monotonic() + 60
+    while not (folder / other).exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return f"{name} met {other}" if (folder / other).exists() else f"{name} was alone"
+
+
+def refuses(given, watch):
+    raise SurefootError("no such job")
+
+
+def test_only_this_machine_is_spoken_to_and_nobody_is_told(ray):
+    assert ray.util.get_node_ip_address() == "127.0.0.1"
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0" and os.environ["RAY_AUTH_MODE"] == "token"
+    from ray._private.worker import _global_node
+
+    assert not _global_node.webui_url  # no dashboard
+    folder = Path(_global_node.get_session_dir_path()).parents[1]
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr("surefoot.learn.cluster.ray_workers.connected", lambda: False)
+    with pytest.raises(MissingExtra, match=r"--on needs the 'cluster' extra: pip install 'surefoot\[cluster\]'"):
+        train("balance", tmp_path / "r", settings=settings_for("balance", {"envs": 8, "steps": 64}), on=On("", 2))
+    assert not (tmp_path / "r").exists()

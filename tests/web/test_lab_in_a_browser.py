@@ -1,0 +1,217 @@
+"""The lab in a real browser: every page, every control, and what is drawn. Skipped where no Chromium is installed."""
+
+import io
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from surefoot.lab.controls import Button, Choice, Range, Slider, Toggle
+from surefoot.lab.index import PAGES
+from surefoot.lab.subject import Subject
+from surefoot.web.lab.server import Lab, running
+from surefoot.web.lab.session import Session
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+CHROMIUM = os.environ.get("SUREFOOT_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM, reason="needs Chromium: apt install chromium, or name it in SUREFOOT_CHROMIUM"),
+    pytest.mark.timeout(900),
+]
+SOFTWARE = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
+PATIENCE = 90.0  # s: a browser that renders without a GPU is slow
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running(Subject.of("balance", home=tmp_path_factory.mktemp("home")), port=0) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as p:
+        chromium = p.chromium.launch(executable_path=CHROMIUM, args=[*SOFTWARE, "--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+class Visitor:
+    """A tab of the browser, and the session that it has."""
+
+    def __init__(self, browser: Any, lab: Lab, address: str = "", width: int = 1200, height: int = 800):
+        before = set(lab.sessions)
+        self.asked: list[str] = []
+        self.tab = browser.new_page(viewport={"width": width, "height": height})
+        self.tab.on("request", lambda r: self.asked.append(r.url))
+        self.tab.goto(lab.url + address)
+        self.tab.wait_for_selector(".surefoot h2", timeout=1000 * PATIENCE, state="attached")
+        self.session: Session = lab.sessions[next(iter(set(lab.sessions) - before))]
+
+    def element(self, name: str) -> Any:
+        return self.tab.locator(f'[id="{self.session.handles[name]._impl.uuid}"]')
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, what
+            self.tab.wait_for_timeout(50)
+
+    def turn(self, key: str) -> None:
+        """To another page, by its key on the keyboard."""
+        self.tab.evaluate("document.activeElement.blur()")  # a digit typed into a box is that box's
+        self.tab.locator("body").press(str(1 + list(PAGES).index(key)))
+        self.until(lambda: self.session.page.key == key, f"page {key}")
+        self.until(lambda: self.tab.locator(".surefoot h2").first.inner_text() == PAGES[key].title, f"title of {key}")
+
+    def words(self) -> str:
+        return str(self.tab.locator(".surefoot").all_inner_texts())
+
+    def picture(self) -> np.ndarray:
+        """(height, width, 3) of the scene, left of the panel."""
+        from PIL import Image
+
+        shot = self.tab.screenshot(clip={"x": 0, "y": 200, "width": 700, "height": 600})
+        return np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).astype(int)
+
+
+@pytest.fixture(scope="module")
+def visitor(browser: Any, lab: Lab) -> Visitor:
+    return Visitor(browser, lab, "worlds&robots=16&speed=4")
+
+
+def test_nothing_is_fetched_from_anywhere_else(visitor: Visitor, lab: Lab) -> None:
+    outside = [u for u in visitor.asked if not u.startswith((lab.url, "data:", "blob:"))]
+    assert visitor.asked and not outside
+
+
+def test_robots_are_drawn_and_turn_green_when_they_succeed(visitor: Visitor) -> None:
+    page = visitor.session.page
+    assert page.asked.robots == "16" and page.asked.speed == 4.0  # as the address said
+    visitor.until(lambda: page.counts[2] == 0, "all episodes to end")
+
+    def green() -> int:
+        r, g, b = visitor.picture().transpose(2, 0, 1)
+        return int(((g > r + 25) & (g > b + 25)).sum())
+
+    visitor.until(lambda: green() > 50, "green robots")
+    assert f"{page.counts[0]} succeeded" in visitor.words()
+
+
+def test_a_click_on_a_robot_shows_its_e(visitor: Visitor) -> None:
+    page, tab = visitor.session.page, visitor.tab
+    before = page.asked.robot
+    r, g, b = visitor.picture().transpose(2, 0, 1)
+    spots = np.argwhere((g > r + 25) & (g > b + 25))
+    for y, x in spots[:: max(1, len(spots) // 12)]:
+        tab.mouse.click(int(x), int(y) + 200)
+        tab.wait_for_timeout(700)
+        if page.asked.robot != before:
+            break
+    assert page.asked.robot != before
+    visitor.until(lambda: f"Robot {page.asked.robot:.0f}:" in visitor.words(), "the table of that robot")
+
+
+@pytest.mark.parametrize("key", list(PAGES))
+def test_every_control_of_every_page_does_what_it_says(visitor: Visitor, key: str) -> None:
+    visitor.turn(key)
+    session = visitor.session
+    for name in list(session.page.controls()):
+        if name in session.page.controls() and name in session.handles:
+            operate(visitor, name)
+            assert "a defect of surefoot" not in session.failed, (name, session.failed)
+    stop(visitor)
+    assert session.failed == "" and session.page.key == key
+    if folder := os.environ.get("SUREFOOT_SHOTS"):
+        visitor.tab.screenshot(path=Path(folder) / f"lab_{key}.png")
+
+
+def operate(visitor: Visitor, name: str) -> None:
+    """Use one control as a person would, and wait until the page has heard it."""
+    session, tab = visitor.session, visitor.tab
+    tab.wait_for_timeout(400)  # a page redraws its controls five times a second
+    visitor.until(lambda: visitor.element(name).count() == 1, f"{name} to be drawn")
+    control, element = session.page.controls()[name], visitor.element(name)
+    heard = lambda: name not in session.page.controls() or session.page.controls()[name].value != control.value  # noqa: E731
+    if isinstance(control, Button):
+        count = session.heard
+        element.click()
+        visitor.until(lambda: session.heard > count, f"{name} to be heard")
+        if name in ("train", "narrow", "wide", "own", "deploy"):
+            stop(visitor)
+        return
+    if isinstance(control, Toggle):
+        element.click()
+    elif isinstance(control, Slider):
+        way = "ArrowLeft" if control.value >= control.high else "ArrowRight"
+        element.get_by_role("slider").press(way)
+    elif isinstance(control, Range):
+        box = element.bounding_box()
+        tab.mouse.move(box["x"] + box["width"] * _share(control, 1), box["y"] + box["height"] / 3)
+        tab.mouse.down()
+        tab.mouse.move(box["x"] + box["width"] * (_share(control, 1) - 0.2), box["y"] + box["height"] / 3, steps=4)
+        tab.mouse.up()
+    elif isinstance(control, Choice):
+        if len(control.options) < 2:
+            return
+        element.click()
+        other = next(o for o in control.options if o != control.value)
+        tab.get_by_role("option", name=other, exact=True).click()
+    visitor.until(heard, f"{name} of {session.page.key} to be heard")
+
+
+def _share(control: Range, i: int) -> float:
+    return (control.value[i] - control.low) / (control.high - control.low)
+
+
+def stop(visitor: Visitor) -> None:
+    """End what a button began."""
+    page = visitor.session.page
+    for job in [getattr(page, "job", None), *getattr(page, "jobs", [])]:
+        if job is not None and job.running:
+            job.close()
+    visitor.tab.wait_for_timeout(300)
+
+
+def test_plots_are_drawn_from_the_numbers_of_the_page(visitor: Visitor) -> None:
+    visitor.turn("drift")
+    visitor.until(lambda: visitor.tab.locator(".surefoot svg path.l").count() >= 7, "lines of both plots")
+    rho = visitor.session.page.found.rho.value
+    visitor.until(lambda: f"rho = {rho:.4f}" in visitor.words(), "the growth rate")
+
+
+def test_the_command_and_the_link_are_there_to_copy(visitor: Visitor) -> None:
+    buttons = visitor.tab.locator(".surefoot .said button")
+    commands = [b.get_attribute("data-words") for b in buttons.all()]
+    assert commands[0] == visitor.session.page.command()
+    assert str(commands[1]).startswith("/") and "/drift&" in str(commands[1])
+
+
+def test_two_tabs_do_not_disturb_each_other(visitor: Visitor, browser: Any, lab: Lab) -> None:
+    visitor.turn("worlds")
+    operate(visitor, "play")
+    mine, shown = visitor.session.page, visitor.session.page.asked
+    periods = mine.trials.periods
+    other = Visitor(browser, lab, "worlds&robots=36&spread=0.5")
+    assert other.session is not visitor.session and len(lab.sessions) >= 2
+    operate(other, "seed")
+    operate(other, "policy")
+    assert (mine.asked, mine.trials.periods) == (shown, periods) and other.session.page.env.n == 36
+    other.tab.close()
+    visitor.until(lambda: other.session not in lab.sessions.values(), "the other session to end")
+    assert visitor.session.thread.is_alive() and not other.session.alive
+
+
+def test_a_phone_shows_page_and_controls_without_scrolling_sideways(browser: Any, lab: Lab) -> None:
+    phone = Visitor(browser, lab, "drift", width=390, height=844)
+    wide = phone.tab.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 390
+    if folder := os.environ.get("SUREFOOT_SHOTS"):
+        phone.tab.screenshot(path=Path(folder) / "lab_phone.png")
+    phone.tab.close()
