@@ -70,7 +70,7 @@ def test_constraints_are_names_and_versions_alone_and_are_those_tested_here():
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", x) for x in lines)
     everything = [
         PROJECT["dependencies"],
-        *(v for k, v in PROJECT["optional-dependencies"].items() if k not in ("bench", "docs", "wandb")),
+        *(v for k, v in PROJECT["optional-dependencies"].items() if k not in ("bench", "docs", "gpu", "wandb")),
     ]
     same = {re.sub(r"[-_.]+", "-", name).lower(): v for name, v in pinned.items()}
     for name in {name for lines in everything for name in required(lines)}:

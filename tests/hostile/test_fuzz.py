@@ -1,5 +1,6 @@
 """Random changes of sound input never break a parser: it answers, or refuses in words. Ten minutes of it in make slow."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,14 @@ TARGETS = ("contract", "belief", "verdict", "run", "manifest", "limits", "golden
 
 def fuzzed(seconds: float, seed: int) -> str:
     job = [sys.executable, "-m", "tests.hostile.fuzz", "--seconds", f"{seconds:g}", "--seed", str(seed)]
-    done = subprocess.run(job, cwd=ROOT, capture_output=True, text=True, timeout=10 * seconds + 250)
+    done = subprocess.run(
+        job,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=10 * seconds + 250,
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     return done.stdout
 

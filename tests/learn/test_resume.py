@@ -17,6 +17,7 @@ from surefoot import files
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
+from surefoot.learn.envs import Place
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.widen import Widen
@@ -304,7 +305,7 @@ def test_a_stage_begins_with_what_the_last_one_learned_and_asked_again_it_goes_o
     about = dict(seed=3, settings=settings, save_every=0)
     learn.progressive("balance", tmp_path / "whole", stages, **about)
     first = Run.open(tmp_path / "whole" / "stage1")[0]
-    learner = learn.build(spec_of(first.folder), learn.tasks.resolve("balance"), Parents(), 0, first)
+    learner = learn.build(spec_of(first.folder), learn.tasks.resolve("balance"), Parents(), Place(), first)
     learner.adopt(first.newest()[0], "stage1")
     assert all(np.array_equal(v, learner.save()[0][k]) for k, v in first.newest()[0].items() if k.startswith("net."))
     first.close()

@@ -22,8 +22,10 @@ from surefoot.tasks.rollout import contract
 from surefoot.world import Chance, Start, World
 
 G = 9.81
-bullets = find_spec("pybullet") is not None  # the bullet extra
-every = pytest.mark.parametrize("name", [k for k in ENGINES if bullets or not k.startswith("bullet")])
+needs = {"bullet": "pybullet", "warp": "mujoco_warp"}  # what an engine's extra brings, by how its name begins
+here = {kind for kind, package in needs.items() if find_spec(package) is not None}
+bullets = "bullet" in here
+every = pytest.mark.parametrize("name", [k for k in ENGINES if not k.startswith(tuple(needs.keys() - here))])
 
 
 def world(name: str, xml: str, params: Params | None = None, n: int = 1, substeps: int = 2, terms=()) -> World:
