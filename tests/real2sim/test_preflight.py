@@ -6,10 +6,12 @@ import pytest
 
 from surefoot.cli import main
 from surefoot.errors import SurefootError
+from surefoot.fault import PLAIN
 from surefoot.log import Log
 from surefoot.params import Params
 from surefoot.real2sim.plant import world
-from surefoot.real2sim.preflight import preflight
+from surefoot.real2sim.preflight import Found, _reported, preflight
+from surefoot.verdict import Check
 from surefoot.world import Chance, Start
 
 
@@ -333,3 +335,9 @@ def test_turning_rates_by_another_clock_are_named(flight):
     late = with_(flight, base_ang_vel=np.roll(flight["base_ang_vel"], 10, 0))
     found = [c for c in preflight(flyer(1.1), late).checks if c.name == "clock of base_ang_vel"]
     assert found and not found[0].holds and found[0].value == pytest.approx(0.1, abs=0.01)
+
+
+def test_an_edit_that_mends_one_joint_and_costs_the_others_more_is_still_reported():
+    some = [Found(PLAIN, Check(name, 0.5, 0.9, False, name), much) for name, much in (("signs", -1.0), ("units", -3.0))]
+    checks, offsets = _reported(some, ())
+    assert [c.name for c in checks] == ["signs"] and "nearly as well" not in checks[0].evidence and offsets == {}

@@ -295,7 +295,8 @@ def _reported(found: list[Found], names: tuple[str, ...]) -> tuple[list[Check], 
     if not counted:
         return shown, {}
     most = max(f.much for f in counted)
-    near = sorted((f for f in counted if f.much >= NEAR * most), key=lambda f: -f.much)
+    least = most - (1 - NEAR) * abs(most)  # below 0 where an edit mends one column and costs others more
+    near = sorted((f for f in counted if f.much >= least), key=lambda f: -f.much)
     top = next((f for f in near if not f.note), near[0])
     same = [f for f in near if f is not top and f.check.name == top.check.name][:3]
     other = {f.check.name: f for f in reversed(near) if f.check.name != top.check.name}
