@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from surefoot import files, shipped, tasks
@@ -42,9 +43,8 @@ def train(name: str, watch: Line) -> None:
     if (Path(name) / "run.json").exists():
         verb = Train(resume=Path(name))
     else:
-        usual = Train.tuned(name)
         every = -(-tuned(PPOSettings, tasks.resolve(name)).steps // 10)
-        verb = Train(name, out=Path(name), judge_every=every, settings=usual.settings, student=usual.student)
+        verb = replace(Train.tuned(name), task=name, out=Path(name), judge_every=every)
     verb.run(watch)
     watch.end()
 
