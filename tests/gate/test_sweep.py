@@ -9,7 +9,7 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import PerPoint, price, sweep, values_over
+from surefoot.gate.sweep import PerPoint, Points, price, sweep, values_over
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, Zero
@@ -35,7 +35,7 @@ def hands():
 
 def test_a_sweep_finds_where_a_controller_ends_and_gives_exact_intervals():
     task, policies = hands()
-    facts = sweep(policies, task, "latency", np.array([0.0, 0.02, 0.08]), tasks.nominal(task), 20, seed=3)
+    facts = sweep(policies, task, Points("latency", np.array([0.0, 0.02, 0.08]), tasks.nominal(task), 20, seed=3))
     good, bad = facts["policies"]["catches"], facts["policies"]["nobody"]
     assert [p["success"] for p in good][:2] == [1.0, 1.0] and good[2]["success"] < 0.5
     assert all(
@@ -46,7 +46,7 @@ def test_a_sweep_finds_where_a_controller_ends_and_gives_exact_intervals():
 
 def test_a_point_of_a_sweep_is_what_an_evaluation_there_says():
     task, policies = hands()
-    facts = sweep(policies, task, "strength", np.array([0.3, 2.0]), tasks.nominal(task), 30, seed=3)
+    facts = sweep(policies, task, Points("strength", np.array([0.3, 2.0]), tasks.nominal(task), 30, seed=3))
     e = task.params.vector({"strength": 0.3})
     alone = evaluate(policies["catches"], tasks.env(task, 30, point(task.params, e), 3))
     assert facts["policies"]["catches"][0]["return"] == pytest.approx(alone.returns.mean())
@@ -114,10 +114,10 @@ def test_the_price_of_robustness_is_what_specialists_earn_more_and_they_are_trai
 def test_specialists_that_are_the_policy_itself_cost_nothing_in_any_episode():
     """The same worlds and starts, row by row: d_j is 0, not only its mean."""
     task, policies = hands()
-    others, values = task.belief, np.array([8.0, 10.0, 13.0])
-    facts = sweep(policies, task, "gravity", values, others, 8, seed=3)
+    points = Points("gravity", np.array([8.0, 10.0, 13.0]), task.belief, 8, seed=3)
+    facts = sweep(policies, task, points)
     same = PerPoint(policies["catches"].contract, (policies["catches"],) * 3)
-    price_ = price(facts, same, task, others)["price"]
+    price_ = price(facts, same, task, points)["price"]
     assert price_["catches"]["mean"] == 0.0 and "are equal" in price_["catches"]["how"] and price_["nobody"]["low"] > 0
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.deploy import bundle
-from surefoot.gate.sweep import sweep
+from surefoot.gate.sweep import Points, sweep
 from surefoot.lab.counting import BATCH
 from surefoot.lab.jobs import Curves, Job
 from surefoot.lab.subject import Subject
@@ -33,7 +33,7 @@ def test_every_point_counts_the_episodes_of_surefoot_sweep(counted: Width) -> No
     task, policy = tasks.resolve("balance"), bundle.load("balance")
     total = np.zeros(POINTS + 1, int)
     for b in range(2):
-        known = sweep({"it": policy}, task, "noise", counted.values, tasks.nominal(task), BATCH, 1 + b)
+        known = sweep({"it": policy}, task, Points("noise", counted.values, tasks.nominal(task), BATCH, 1 + b))
         total += [round(BATCH * p["success"]) for p in known["policies"]["it"]]
     assert counted.tallies["this run"].good.tolist() == total.tolist()
     assert 0 < total.sum() < total.size * 2 * BATCH  # with 0.2 it cannot, with none it can

@@ -42,59 +42,64 @@ def values_over(task: Task, name: str, points: int, low: float | None = None, hi
     return np.geomspace(low, high, points) if p.log else np.linspace(low, high, points)
 
 
-def sweep_files(paths: Mapping[str, Path], jobs: Jobs, **asked: Any) -> dict[str, Any]:
-    """`sweep` of policies' files, each policy a job; `asked` are the arguments of sweep, with the task as a reference or itself."""
-    asked |= {"threads": jobs.threads}
-    found = jobs.each(swept, [Job(label, {"label": label, "path": str(path.absolute()), **asked}) for label, path in paths.items()])  # fmt: skip
+@dataclass(frozen=True)
+class Points:
+    """What a sweep asks: values of one unknown, and the episodes at each."""
+
+    name: str
+    values: np.ndarray
+    others: Belief
+    """of the other unknowns"""
+    episodes: int
+    seed: int
+
+    def worlds(self) -> np.ndarray:
+        """(values x episodes, ne): all episodes of the first value first; the same others at every value."""
+        drawn = self.others.sample(stream(self.seed, "sweep"), self.episodes)
+        e = np.tile(drawn, (len(self.values), 1))
+        e[:, self.others.params.index(self.name)] = np.repeat(self.values, self.episodes)
+        return e
+
+
+def sweep_files(paths: Mapping[str, Path], task: str, points: Points, jobs: Jobs) -> dict[str, Any]:
+    """`sweep` of policies' files, each policy a job."""
+    asked = {"task": task, "points": points, "threads": jobs.threads}
+    found = jobs.each(swept, [Job(label, asked | {"label": label, "path": str(path.absolute())}) for label, path in paths.items()])  # fmt: skip
     return found[0] | {"policies": {k: v for facts in found for k, v in facts["policies"].items()}}
 
 
 def swept(given: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """The job of one policy."""
-    rest = {k: v for k, v in given.items() if k not in ("label", "path", "task")}
     policy = bundle.load(Path(given["path"]))
-    return sweep({given["label"]: policy}, tasks.of(policy.contract, given["task"]), **rest)
+    task = tasks.of(policy.contract, given["task"])
+    return sweep({given["label"]: policy}, task, given["points"], threads=given["threads"])
 
 
 def sweep(
     policies: Mapping[str, Policy],
     task: Task,
-    name: str,
-    values: np.ndarray,
-    others: Belief,
-    episodes: int,
-    seed: int,
+    points: Points,
     watch: Callable[[int, Env], None] | None = None,
     threads: int = 0,
 ) -> dict[str, Any]:
     """Success with an exact interval, mean return and mean error of each policy at each value."""
-    found = {
-        label: _points(policy, task, name, values, others, episodes, seed, watch, threads)
-        for label, policy in policies.items()
-    }
-    p = task.params[name]
+    found = {label: _curve(policy, task, points, watch, threads) for label, policy in policies.items()}
+    p = task.params[points.name]
     return {
-        "task": task.name, "over": name, "unit": p.unit, "log": p.log, "nominal": p.nominal,
-        "episodes": episodes, "seed": seed, "policies": found,
+        "task": task.name, "over": points.name, "unit": p.unit, "log": p.log, "nominal": p.nominal,
+        "episodes": points.episodes, "seed": points.seed, "policies": found,
     }  # fmt: skip
 
 
-def worlds_over(task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int) -> np.ndarray:
-    """(values x episodes, ne): all episodes of the first value first; the same others at every value."""
-    e = np.tile(others.sample(stream(seed, "sweep"), episodes), (len(values), 1))
-    e[:, task.params.index(name)] = np.repeat(values, episodes)
-    return e
-
-
-def _points(
-    policy: Policy, task: Task, name: str, values: np.ndarray, others: Belief, episodes: int, seed: int,
-    watch: Callable[[int, Env], None] | None, threads: int = 0,
-) -> list[dict[str, Any]]:  # fmt: skip
-    e = worlds_over(task, name, values, others, episodes, seed)
+def _curve(
+    policy: Policy, task: Task, points: Points, watch: Callable[[int, Env], None] | None = None, threads: int = 0
+) -> list[dict[str, Any]]:
+    """One policy at every value."""
+    e = points.worlds()
     own = tasks.for_contract(task, policy.contract)  # with the terms and frames of its own contract
-    result = evaluate(policy, tasks.env(own, len(e), others, seed, threads), watch, e)
-    rows = (x.reshape(len(values), episodes) for x in (result.success, result.returns, result.error))
-    return [_point(*row) for row in zip(values, *rows)]
+    result = evaluate(policy, tasks.env(own, len(e), points.others, points.seed, threads), watch, e)
+    rows = (x.reshape(len(points.values), -1) for x in (result.success, result.returns, result.error))
+    return [_point(*row) for row in zip(points.values, *rows)]
 
 
 def _point(value: float, success: np.ndarray, returns: np.ndarray, error: np.ndarray) -> dict[str, Any]:
@@ -126,16 +131,13 @@ class PerPoint(Policy):
         return after, np.concatenate([a for _, a in found])
 
 
-def specialists(
-    task: str, name: str, values: np.ndarray, others: Belief, run: Path, out: Path,
-    jobs: Jobs = HERE,
-) -> PerPoint:  # fmt: skip
+def specialists(task: str, points: Points, run: Path, out: Path, jobs: Jobs = HERE) -> PerPoint:
     """A policy for each value, trained as `run` was but with that one unknown fixed; those already in `out` are used again."""
-    spec = learn.settings_of(run)
+    spec, name, others = learn.settings_of(run), points.name, points.others
     elsewhere = others != tasks.nominal(tasks.resolve(task))  # those of another belief have folders of their own
     mark = "-" + files.sha256(repr(others.to_json()).encode())[:8] if elsewhere else ""
     asked = []
-    for value in values:
+    for value in points.values:
         folder = (out / f"{name}-{value:.10g}{mark}").absolute()
         more = {"task": task, "out": folder, "threads": jobs.threads, "belief": _fixed(others, name, value)}
         asked.append(Job(f"specialist at {name} {value:.4g}", spec | more))
@@ -149,17 +151,16 @@ def specialist(given: Mapping[str, Any], watch: Watch) -> str:
     return str(learn.train(given["task"], given["out"], resume_if_same=True, watch=watch, **spec))
 
 
-def price(facts: dict[str, Any], best: PerPoint, task: Task, others: Belief) -> dict[str, Any]:
+def price(facts: dict[str, Any], best: PerPoint, task: Task, points: Points) -> dict[str, Any]:
     """The facts of a sweep with those of specialists at its points and each policy's price of robustness.
 
     d_j is the specialists' return minus the policy's in episode j, averaged over points; the price is the mean of d_j, with a 95 %
     interval over episodes, not over trainings.
     """
-    values = np.array([p["value"] for p in next(iter(facts["policies"].values()))])
-    found = _points(best, task, facts["over"], values, others, facts["episodes"], facts["seed"], None)
+    found = _curve(best, task, points)
     prices = {}
-    for label, points in facts["policies"].items():
-        d = np.mean([np.subtract(b["returns"], p["returns"]) for b, p in zip(found, points)], 0)
+    for label, curve in facts["policies"].items():
+        d = np.mean([np.subtract(b["returns"], p["returns"]) for b, p in zip(found, curve)], 0)
         it = mean(d)
         prices[label] = {"mean": it.value, "low": it.low, "high": it.high, "how": it.how}
     return facts | {"specialists": found, "price": prices}

@@ -14,7 +14,7 @@ from shlex import quote
 import numpy as np
 
 from surefoot import tasks
-from surefoot.gate.sweep import values_over, worlds_over
+from surefoot.gate.sweep import Points, values_over
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
 from surefoot.lab.counting import BATCH, MOST, Counting, Tally, percent
 from surefoot.lab.jobs import Curves, Job, training
@@ -103,8 +103,7 @@ class Width(Page):
         self.fresh = True
 
     def _worlds(self, seed: int) -> np.ndarray:
-        others = tasks.nominal(self.subject.task)
-        return worlds_over(self.subject.task, self.asked.over, self.values, others, BATCH, seed)
+        return Points(self.asked.over, self.values, tasks.nominal(self.subject.task), BATCH, seed).worlds()
 
     @property
     def tallies(self) -> dict[str, Tally]:

@@ -61,7 +61,7 @@ class Sweep:
         if self.best:
             return replace(self, best=False, policies=tuple(chosen(p) for p in self.policies)).run(watch)
         from surefoot.deploy import bundle
-        from surefoot.gate.sweep import price, specialists, sweep, sweep_files, values_over
+        from surefoot.gate.sweep import Points, price, specialists, sweep, sweep_files, values_over
         from surefoot.learn.cluster.address import On
         from surefoot.learn.cluster.jobs import Jobs
         from surefoot.tasks.known import task_flag
@@ -77,20 +77,20 @@ class Sweep:
         products = products_of(self.policies[0])
         path = self.out or products / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
+        points = Points(self.over, values, others, count(self.episodes), self.seed)
         best, jobs = None, Jobs(On.parse(self.on, self.workers), watch=watch)
         if self.specialists:
             if self.episodes < 2:
                 raise SurefootError(
                     f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
                 )
-            best = specialists(self.task or task.name, self.over, values, others, first, products / "specialists", jobs)
-        how: Any = {"values": values, "others": others, "episodes": count(self.episodes), "seed": self.seed}
+            best = specialists(self.task or task.name, points, first, products / "specialists", jobs)
         if jobs.on is None:
-            facts = sweep(policies, task, self.over, watch=seconds(watch, task), **how)
+            facts = sweep(policies, task, points, seconds(watch, task))
         else:
             paths = {str(p): bundle.find(p) for p in self.policies}
-            facts = sweep_files(paths, jobs, task=self.task, name=self.over, **how)
-        facts = facts if best is None else price(facts, best, task, others)
+            facts = sweep_files(paths, self.task, points, jobs)
+        facts = facts if best is None else price(facts, best, task, points)
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
         about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}
         following = f"surefoot play {quote(str(self.policies[0]))}{task_flag(self.task, next(iter(policies.values())).contract)}"
