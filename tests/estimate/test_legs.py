@@ -6,7 +6,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.errors import SurefootError
-from surefoot.estimate.legs import Leg, Legs
+from surefoot.estimate.legs import Leg, Legs, Waves
 from surefoot.rng import stream
 from surefoot.rotation import forward_kinematics
 from surefoot.sim.model.load import load_robot
@@ -39,6 +39,16 @@ def test_derivatives_are_those_of_finite_differences():
             step = 1e-6 * (np.array(JOINTS) == joint)
             slope = (BOTH(Q + step)[0] - BOTH(Q - step)[0])[:, i] / 2e-6
             assert np.allclose(J[:, i, k, :3], slope, atol=1e-8)
+
+
+def test_legs_that_only_turn_are_sums_of_waves():
+    """Of two legs whose joints are read in another order, from an offset, and with the derivatives in another unit."""
+    legs = Legs((leg("left", ("c", "a", "b")), leg("right", ("f", "d", "e"))), JOINTS)
+    home, scale = Q[0], np.repeat([1.0, 0.01], [3, 18])[:, None]
+    found = np.empty((2, 21, 1))
+    for q in Q:
+        Waves(legs, home, scale)(q, found)
+        assert np.allclose(found[..., 0], legs.vectors((q + home)[None])[0].reshape(2, 21) * scale[:, 0], atol=1e-13)
 
 
 def test_a_turning_joint_moves_its_foot_about_its_axis():

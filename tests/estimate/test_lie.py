@@ -51,3 +51,15 @@ def test_upright_has_no_heading_and_the_given_down():
     assert np.allclose(R @ R.transpose(0, 2, 1), np.eye(3), atol=1e-12) and np.allclose(np.linalg.det(R), 1)
     assert np.allclose((R @ down[..., None])[..., 0], [0, 0, -1], atol=1e-12)
     assert np.allclose(R[:50, 1, 0], 0, atol=1e-12) and np.allclose(R[-1], np.eye(3))
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-9, 1e-3, 0.02, 1.0, 3.0])
+def test_one_rotation_in_plain_numbers_is_that_of_many(size):
+    r = stream(4, "one").normal(size=(5, 3))
+    r *= size / np.linalg.norm(r, axis=1, keepdims=True)
+    E, L = lie.exp(r)
+    for i in range(5):
+        S, left = lie.step(*r[i].tolist())
+        assert np.allclose(lie.turn(*r[i].tolist()), E[i], atol=1e-15)
+        assert np.allclose(S.T, lie.skew(r[i])) and np.allclose(left.T, L[i], atol=1e-15)
+        assert np.allclose(np.eye(3) + left.T @ S.T, E[i], atol=1e-14)

@@ -25,6 +25,7 @@ from surefoot.estimate import lie, tells
 from surefoot.estimate.abstract import Estimate, Estimator, EstimatorState
 from surefoot.estimate.legs import Leg, Legs
 from surefoot.estimate.settings import Contact, Delay, Deviations, Start
+from surefoot.estimate.single import Single
 from surefoot.estimate.tells import POS, ROT, VEL, G
 from surefoot.observation import ObsTerm
 from surefoot.rotation import from_matrix, matrix
@@ -131,6 +132,16 @@ class InvariantFilter(Estimator):
         """What stands in the innovation's covariance for feet that do not count."""
         return np.eye(3 * len(self.legs))
 
+    @cached_property
+    def single(self) -> Single:
+        """The same law for one robot, which has no time to waste on an axis of rows."""
+        return Single(self)
+
+    @cached_property
+    def fixed(self) -> bool:
+        """Whether anything but feet corrects."""
+        return bool(self.drag or "base_pos" in self.at or "rotation" in self.at)
+
     # the contract of an estimator
 
     @property
@@ -147,6 +158,8 @@ class InvariantFilter(Estimator):
         return {name: np.zeros((n, *shape)) for name, shape in shapes.items()}
 
     def step(self, s: EstimatorState, frame: np.ndarray) -> EstimatorState:
+        if len(frame) == 1 and s["age"][0]:
+            return self.single.row.step(s, frame)
         if s["age"].all():
             return self._step(s, frame)
         if not s["age"].any():
@@ -194,7 +207,7 @@ class InvariantFilter(Estimator):
         b, c = s["b"], s["contact"]
         if self.feet is not None:
             R, x, b, P, c = self._stand(R, x, b, P, (s["contact"], w, frame))
-        if self.drag or "base_pos" in self.at or "rotation" in self.at:
+        if self.fixed:
             R, x, b, P = self._fix(R, x, b, P, frame)
         return {"R": R, "x": x, "b": b, "P": P, "u": u, "contact": c, "age": s["age"] + 1.0}
 

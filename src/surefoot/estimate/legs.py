@@ -6,7 +6,11 @@ the axes of the joints:
 
     (h, dh/dq, axes) = T (m_1 x ... x m_k)        m_i = (1, cos q_i, sin q_i), or (1, q_i, 0)
 
-T is found once, from forward kinematics at three values of each joint.
+T is found once, from forward kinematics at three values of each joint. Of legs that only turn the same is a sum of waves,
+
+    T (m_1 x ... x m_k) = W cos(A q + a)        columns of A: 0, then n, n of each n in {-1, 0, 1}^k up to sign;  a: 0, then 0, -pi/2
+
+which one robot has sooner: a product, a cosine and a product.
 """
 
 from dataclasses import dataclass
@@ -138,6 +142,36 @@ class Legs:
         """The same as feet (n, legs, 3), and (n, legs, k, 6): dh/dq and axis of each joint."""
         out = self.vectors(q)
         return out[:, :, 0], out[:, :, 1:].reshape(*out.shape[:2], self.deep, 6)
+
+
+class Waves:
+    """Legs that only turn, as sums of waves, for one robot: its table times `scale` (3 + 6 k, 1), of joints less `home`."""
+
+    def __init__(self, legs: Legs, home: np.ndarray | float, scale: np.ndarray) -> None:
+        """(1, cos q, sin q) in (e^-iq, 1, e^iq): T becomes c_n, and c_n e^inq + its conjugate = 2 Re c_n cos nq - 2 Im c_n sin nq."""
+        k, rows, U = legs.deep, scale * legs.table, np.array([[0, 1, 0], [0.5, 0, 0.5], [0.5j, 0, -0.5j]])
+        c, middle = rows.reshape(*rows.shape[:2], *[3] * k).astype(complex), 3**k // 2
+        for i in range(k):
+            c = np.moveaxis(np.tensordot(c, U, (2 + i, 0)), -1, 2 + i)
+        still, waves = np.split(c.reshape(rows.shape)[..., middle:], [1], -1)
+        self.W = np.concatenate([still.real, 2 * waves.real, -2 * waves.imag], -1)  # (legs, 3 + 6 k, 3^k)
+        n = np.array(list(product((-1.0, 0.0, 1.0), repeat=k)))[middle:]
+        A = np.zeros((len(legs.joints), len(legs.legs), 3**k))
+        for leg, order in enumerate(legs.order):
+            A[order, leg] = np.concatenate([n, n[1:]]).T
+        self.A = A.reshape(len(legs.joints), -1)
+        late = np.repeat([0.0, -np.pi / 2], [middle + 1, middle])  # sin is cos, a quarter turn late
+        self.a = np.tile(late, len(legs.legs)) + np.broadcast_to(home, len(legs.joints)) @ self.A
+        self.phase = np.empty(len(self.a))
+        self.wave = self.phase.reshape(len(legs.legs), -1, 1)
+
+    def __call__(self, q: np.ndarray, out: np.ndarray) -> None:
+        """Of joint positions (joints,), into (legs, 3 + 6 k, 1)."""
+        phase = self.phase
+        q.dot(self.A, phase)
+        phase += self.a
+        np.cos(phase, phase)
+        np.matmul(self.W, self.wave, out)
 
 
 def _table(links: np.ndarray, tip: np.ndarray) -> np.ndarray:

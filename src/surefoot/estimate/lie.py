@@ -25,21 +25,41 @@ def skew(x: np.ndarray) -> np.ndarray:
 def _series(r: np.ndarray) -> tuple[Any, Any, Any, Any]:
     """cos t, A, B, C of rotation vectors (n, 3): (n, 1, 1), or plain numbers of a single row, which a robot has no time to waste on."""
     if len(r) == 1:
-        x, y, z = r[0].tolist()
-        t2 = x * x + y * y + z * z
-        t = math.sqrt(t2 + 1e-16)
-        A, half = math.sin(t) / t, math.sin(0.5 * t)
-        return (
-            1.0 - 2.0 * half * half,
-            A,
-            2.0 * half * half / (t * t),
-            (1.0 - A) / t2 if t2 > 1e-4 else 1 / 6 - t2 / 120,
-        )
+        return _numbers(*r[0].tolist())
     t2 = np.einsum("ni,ni->n", r, r)[:, None, None]
     t = np.sqrt(t2 + 1e-16)  # below 1e-8 the first terms of the series are exact to the last bit or two
     A, half = np.sin(t) / t, np.sin(0.5 * t)
     C = np.where(t2 > 1e-4, (1.0 - A) / np.maximum(t2, 1e-16), 1 / 6 - t2 / 120)
     return 1.0 - 2.0 * half * half, A, 2.0 * half * half / (t * t), C
+
+
+def _numbers(x: float, y: float, z: float) -> tuple[float, float, float, float]:
+    """The same of one rotation vector."""
+    t2 = x * x + y * y + z * z
+    t = math.sqrt(t2 + 1e-16)
+    A, half = math.sin(t) / t, math.sin(0.5 * t)
+    B = 2.0 * half * half
+    return 1.0 - B, A, B / (t * t), (1.0 - A) / t2 if t2 > 1e-4 else 1 / 6 - t2 / 120
+
+
+def _matrix(a: float, b: float, c: float, r: tuple[float, float, float]) -> tuple[float, ...]:
+    """a I + b r^ + c r r^T, row by row."""
+    x, y, z = r
+    bx, by, bz, cx, cy = b * x, b * y, b * z, c * x, c * y
+    xy, xz, yz = cx * y, cx * z, cy * z
+    return a + cx * x, xy - bz, xz + by, xy + bz, a + cy * y, yz - bx, xz - by, yz + bx, a + c * z * z
+
+
+def turn(x: float, y: float, z: float) -> np.ndarray:
+    """(3, 3) exp(r) of one rotation vector."""
+    cosine, A, B, _ = _numbers(x, y, z)
+    return np.array(_matrix(cosine, A, B, (x, y, z))).reshape(3, 3)
+
+
+def step(x: float, y: float, z: float) -> np.ndarray:
+    """(2, 3, 3) r^ and L(r) of one rotation vector, transposed: exp(r) = I + L(r) r^."""
+    _, A, B, C = _numbers(x, y, z)
+    return np.array((0.0, z, -y, -z, 0.0, x, y, -x, 0.0, *_matrix(A, -B, C, (x, y, z)))).reshape(2, 3, 3)
 
 
 def rotation(r: np.ndarray) -> np.ndarray:
