@@ -154,6 +154,14 @@ class ObsGroup:
         return -high, high
 
     @cached_property
+    def _clipped(self) -> bool:
+        return bool(np.isfinite(self.clips).any())
+
+    @cached_property
+    def _scaled(self) -> bool:
+        return bool((self.scales != 1.0).any())
+
+    @cached_property
     def _computed(self) -> list[tuple[Formula, slice]]:
         """Formulas, and where in a frame their terms are."""
         return [(t.formula, at) for t, at in zip(self.terms, self.columns) if t.formula is not None]
@@ -176,10 +184,11 @@ class ObsGroup:
     def finish(self, raw: np.ndarray) -> np.ndarray:
         """(n, frame) in units -> clipped and scaled, in place."""
         if len(raw) == 1 and raw.dtype == np.float32:  # of one robot: all columns at once, to the same bits
-            low, high = self._ends
-            np.maximum(raw, low, out=raw)
-            np.minimum(raw, high, out=raw)
-            raw *= self.scales
+            if self._clipped:
+                np.maximum(raw, self._ends[0], out=raw)
+                np.minimum(raw, self._ends[1], out=raw)
+            if self._scaled:
+                raw *= self.scales
             return raw
         for t, at in zip(self.terms, self.columns):
             if t.clip != np.inf:

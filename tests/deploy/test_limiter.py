@@ -115,3 +115,24 @@ def test_a_rotor_keeps_its_thrust_when_joints_use_up_the_power():
     assert made.target[3] == 0.2 and made.target[0] == pytest.approx(
         0.2 / 1.6
     )  # 2 * 0.2 N m * 2 rad/s, twice, under 1 W
+
+
+@pytest.mark.parametrize("gear", [0.0, 0.1], ids=["servo", "control"])
+@pytest.mark.parametrize("power", [60.0, np.inf])
+def test_one_robot_is_limited_to_the_bits_of_the_same_robot_among_many(gear, power):
+    """Of numbers far outside of every limit, at them, and within them all: arrays and plain numbers decide alike."""
+    own, gains = limits(power, gear), np.array([KP, KD]) if gear == 0 else np.zeros((2, N))
+    case, rng = cases(3000, 4), np.random.default_rng(5)
+    last, asked, q, v = case["last"], *rng.standard_normal((3, 3000, N))
+    calm = {"asked": last + 0.008 * asked, "q": last + 0.1 * q, "v": 0.5 * v, "last": last}
+    calm["asked"][::2] = np.clip(calm["asked"][::2], own.low, own.high)
+    free = 0
+    for rows in (case, calm):
+        many = limit(own, *rows.values(), gains, DT)
+        for i in range(3000):
+            one = limit(own, *(x[i] for x in rows.values()), gains, DT)
+            for name in ("target", "kp", "kd", "changed", "sound"):
+                assert np.array_equal(getattr(one, name), getattr(many, name)[i]), (name, i)
+            free += not one.changed
+            one.target[:] = 0.0  # it is its own
+    assert 300 < free < 4000

@@ -8,6 +8,7 @@ action, in the contract's order. JSON has null where no limit is known.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,12 @@ class Limits:
     """degrees Celsius of a motor"""
     soft_start: float = SOFT_START
     """s in which servos move from the measured pose to the default pose"""
+
+    @cached_property
+    def rows(self) -> list[tuple[float, ...]]:
+        """Of each action its low, high, velocity, torque, rate and gear, as plain numbers."""
+        own = (self.low, self.high, self.velocity, self.torque, self.rate, self.gear)
+        return list(zip(*(np.asarray(x, float).tolist() for x in own)))
 
     def check(self, n: int, where: str) -> None:
         for name in EACH:

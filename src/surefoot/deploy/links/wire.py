@@ -114,8 +114,8 @@ def parse_packet(m: Message, layout: Layout) -> Packet | None:
 
 
 def command_body(c: Command) -> bytes:
-    rows = np.concatenate([c.target, c.kp, c.kd]).astype("<f8")
-    return ORDER.pack(COMMANDS.index(c.mode), len(c.target)) + rows.tobytes()
+    rows = b"".join([np.asarray(x, "<f8").tobytes() for x in (c.target, c.kp, c.kd)])
+    return ORDER.pack(COMMANDS.index(c.mode), len(c.target)) + rows
 
 
 def parse_command(m: Message) -> Command | None:

@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +256,7 @@ class Run:
         """One period of the policy, on a packet that is new."""
         t = self.clock.now()
         period = self.controller.step(packet.readings, self.asked)
-        if not (period.sound and np.isfinite(period.out).all()):
+        if not (period.sound and all(map(isfinite, period.out.tolist()))):
             self._on("fault", "the policy's action is not a finite number")
             return
         spent = self._send(period.command) - t + self.heard
