@@ -337,6 +337,23 @@ def test_masses_and_a_motor_that_may_all_be_larger_together_are_told_by_their_ra
     assert found.e[1] / found.e[0] == pytest.approx(1.2, rel=0.01)
 
 
+@pytest.mark.parametrize("noise", [(0.0, 0.0), (1e-8, 1e-8)], ids=["exact", "rounded"])
+@pytest.mark.parametrize("settings", [QUICK, Identify()], ids=["known", "estimated"])
+def test_a_log_without_noise_does_not_determine_what_only_acts_together(noise, settings):
+    """Mass, damping and strength may all be larger by one factor: nothing changes. How inertia and mass divide does show."""
+    params = Params((
+        Param("mass", "mass", 1.0, 0.5, 2.0, match="arm", log=True), Param("damping", "damping", 0.1, 0.02, 0.5, op="set", log=True),
+        Param("inertia", "inertia", 1.0, 0.25, 4.0, match="arm", log=True), Param("strength", "strength", 1.0, 0.25, 4.0, log=True),
+    ))  # fmt: skip
+    w, truth = pendulum(params, XML.replace('armature=".02"', "")), np.array([1.3, 0.16, 1.5, 1.4])
+    found = identify(w, Box.full(params), recorded(w, truth, noise=noise), settings)
+    assert found.fit["joint_pos"][1] < 1e-6 and found.white
+    assert [p.name for p in found.params if p.determined] == ["inertia"]
+    assert all(p.low <= x <= p.high and p.low < p.high for p, x in zip(found.params, truth))
+    assert all(p.high > 3 * p.low for p in found.params if not p.determined)
+    assert found.combinations and "strength" in found.combinations[0]
+
+
 def test_one_sided_differences_are_the_central_ones_to_first_order():
     w, space = pendulum(), Space.of(Box.full(PARAMS), 0.01)
     log = recorded(w, TRUTH)

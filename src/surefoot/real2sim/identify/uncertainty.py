@@ -3,23 +3,27 @@
     cov = F^-1 where residuals are white noise, F = J^T J            cov = F^-1 B F^-1 (sandwich) where they are not
 
 B is the covariance of the gradient: between blocks of time, between channels, and widened to every e within 1 % of the
-best error. Along directions that J does not see, the prior width stays.
+best error. Along directions that J does not see, the prior width stays. J is made of differences, and differs by E from the
+one with half the steps: where |J v| is no more than a few |E v|, the log says nothing along v, however little noise it has.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtrc
 
 from surefoot.belief import Gaussian
-from surefoot.real2sim.identify.fit import Problem, Space
-from surefoot.real2sim.identify.noise import WHITE, all_white
+from surefoot.real2sim.identify.fit import Problem, Space, scales
+from surefoot.real2sim.identify.noise import WHITE, Noise, all_white
 
 NARROW = 0.05  # of the range: an unknown with a smaller half-interval is determined
 KNOWN = 0.25  # of the value: so is one with a half-interval below this
 TOGETHER = 0.1  # of the prior sd and of its parts' own sds: a combination with a smaller sd is determined
 AS_GOOD = 0.01  # of the error: a model with missing physics that predicts this nearly as well is as good
+SEEN = 3.0  # times E: what J must be along a direction, to be more than the error of its differences
+FINEST = 1e-6  # of a range, of a channel's spread: the smallest sd, for no simulation is right to more
+ROUNDING = 0.1  # mean square residual, in units of the noise: less is where noise is smaller than FINEST
 WIDTH = 1 / np.sqrt(12)  # sd of a uniform distribution, of its range
 
 
@@ -34,14 +38,18 @@ class Uncertainty:
 
 
 def uncertainty(problem: Problem, p: np.ndarray) -> Uncertainty:
-    """Of a fit that ended at p."""
+    """Of a fit that ended at p. Noise counts as at least FINEST of a channel's spread: residuals below that are rounding."""
+    least = (FINEST * scales(c).s for c in problem.cases)
+    problem = replace(problem, noise=tuple(Noise(np.maximum(n.s, s), n.rho) for n, s in zip(problem.noise, least)))
     J, raw = problem.jacobian(p), problem.raw(p)
     r = np.concatenate([n.whiten(x).ravel() for n, x in zip(problem.noise, raw)])
+    E = _without_starts(problem, replace(problem, step=problem.step / 2).jacobian(p), r)[0]
     J, r = _without_starts(problem, J, r)
-    white = all_white(problem.noise, raw) and _agree(problem, J, r)
+    E -= J
+    white = r @ r < ROUNDING * len(r) or (all_white(problem.noise, raw) and _agree(problem, J, r))
     F = J.T @ J
     B = F if white else _between_blocks(problem, J, r) + _between_channels(problem, J, r) + 2 * AS_GOOD * (r @ r) * F
-    return Uncertainty(_covariance(F, B, np.clip(p[: problem.d], 0.0, 1.0)), white, float(r @ r) / len(r))
+    return Uncertainty(_covariance(F, B, np.clip(p[: problem.d], 0.0, 1.0), E.T @ E), white, float(r @ r) / len(r))
 
 
 def _without_starts(problem: Problem, J: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,16 +119,20 @@ def _between_channels(problem: Problem, J: np.ndarray, r: np.ndarray) -> np.ndar
     return g.T @ g * len(g) / max(len(g) - 1, 1)
 
 
-def _covariance(F: np.ndarray, B: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """cov of z: the sandwich along directions that the log informs, the prior width along the others."""
+def _covariance(F: np.ndarray, B: np.ndarray, z: np.ndarray, E: np.ndarray) -> np.ndarray:
+    """cov of z: the sandwich along directions that the log informs, the prior width along the others.
+
+    E: as F, of the error of J. Directions of an exact degeneracy are those of F, whose least eigenvalues are this error's.
+    """
     values, vectors = np.linalg.eigh(F)
     before = _width(vectors, z)
     seen = values > max(float(values.max()), 0.0) * 1e-13
+    seen &= values > SEEN**2 * np.maximum(np.einsum("ik,ij,jk->k", vectors, E, vectors), 0.0)
     seen &= values > 0
     root = vectors[:, seen] / values[seen]
     data = root.T @ B @ root if seen.any() else np.zeros((0, 0))  # covariance along the informed directions
     # the prior adds its precision to each of them
-    inner = np.linalg.inv(np.linalg.inv(data + 1e-18 * np.eye(len(data))) + np.diag(1 / before[seen] ** 2))
+    inner = np.linalg.inv(np.linalg.inv(data + FINEST**2 * np.eye(len(data))) + np.diag(1 / before[seen] ** 2))
     cov = vectors[:, seen] @ inner @ vectors[:, seen].T + (vectors[:, ~seen] * before[~seen] ** 2) @ vectors[:, ~seen].T
     return (cov + cov.T) / 2
 
