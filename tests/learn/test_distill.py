@@ -229,7 +229,7 @@ def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tell
     walk = tasks.resolve("walk")
     blind = tasks.with_actor_terms(walk, ["projected_gravity", "joint_pos"], 1)
     env = tasks.env(blind, 2, walk.belief, seed=1)
-    assert np.isfinite(env.reset()["actor"]).all() and not env.sensor_errors.bias
+    assert np.isfinite(env.reset()["actor"]).all() and not env.observer.sensor_errors.bias
     nobody = replace(blind, observations={"actor": blind.observations["actor"], "critic": blind.observations["actor"]})
     with pytest.raises(SurefootError, match="param gyro_bias: no observation term matches 'base_ang_vel'"):
         tasks.env(nobody, 2)
