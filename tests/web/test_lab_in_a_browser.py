@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from surefoot.lab.controls import Button, Choice, Range, Slider, Toggle
-from surefoot.lab.index import PAGES
+from surefoot.lab.pages import PAGES
 from surefoot.lab.subject import Subject
 from surefoot.web.lab.server import Lab, running
 from surefoot.web.lab.session import Session

@@ -16,7 +16,7 @@ from surefoot.gate.training_record import run_of
 from surefoot.report import Axis, Badge, Column, Note, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, trained_over
-from surefoot.verbs.robot.machine import naming, read
+from surefoot.verbs.machine import naming, read
 
 if TYPE_CHECKING:
     from surefoot.doctor import Diagnosis

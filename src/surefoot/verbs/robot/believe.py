@@ -18,7 +18,7 @@ from surefoot.real2sim.infer.sbi import checked as tested
 from surefoot.report import Block, Checks, Column, Progress, Report, Table, Text, Watch
 from surefoot.sim.fields import TARGETS
 from surefoot.verbs.arguments import numbers
-from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
+from surefoot.verbs.machine import FAILED, Machine, asked, checked, naming, read
 from surefoot.world import World
 
 if TYPE_CHECKING:

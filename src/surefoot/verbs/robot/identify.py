@@ -13,7 +13,7 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
 from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
+from surefoot.verbs.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.identify import Identify as How

@@ -12,7 +12,7 @@ from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Block, Column, Note, Plot, Progress, Report, Series, Table, Watch, jsonable
 from surefoot.verbs.arguments import hashes
-from surefoot.verbs.robot.machine import Machine, asked, estimate_of, lacking, naming, params_of, read
+from surefoot.verbs.machine import Machine, asked, estimate_of, lacking, naming, params_of, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.replay import Ahead, Score

@@ -14,9 +14,9 @@ from typing import Any
 
 from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
-from surefoot.lab.index import FIRST, PAGES
 from surefoot.lab.jobs import come_second
 from surefoot.lab.page import Page, parsed
+from surefoot.lab.pages import FIRST, PAGES
 from surefoot.lab.subject import Subject
 from surefoot.report import Note, plain
 from surefoot.web.lab.html import body, foot, head
