@@ -14,7 +14,7 @@ import numpy as np
 from surefoot.arrays import by_column
 from surefoot.errors import SurefootError
 from surefoot.noise import SensorErrors
-from surefoot.observation import History, ObsGroup
+from surefoot.observation import History, ObsGroup, Source
 from surefoot.task import Moment, Task
 from surefoot.world import Chance, OnObservation, OnSense, State, World
 
@@ -40,6 +40,7 @@ class Observer:
         self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
         self.alike = [g for g, group in task.observations.items() if group.terms == self.actor.terms]
         self.rest = [g for g in task.observations if g not in self.alike]
+        self.sources = {g: _sources(group) for g, group in {**task.observations, "actor": self.measured}.items()}
         self.histories = {g: History(group, n) for g, group in task.observations.items()}
 
     def sensed(self, now: Moment, chance: Chance, ids: np.ndarray | None = None) -> Moment:
@@ -56,7 +57,7 @@ class Observer:
 
         `begun`: which of these rows begin an episode; without, a control period has passed.
         """
-        actor = self._frame(self.measured, self.sensed(now, chance, ids) if self.senses else now)
+        actor = self._frame("actor", self.measured.frame, self.sensed(now, chance, ids) if self.senses else now)
         self.sensor_errors.add(actor, now.x.e, ids, (chance.seed, chance.step))
         if self.estimator is not None:
             now = replace(now, estimates=self._estimate(actor, ids, begun))
@@ -89,17 +90,16 @@ class Observer:
 
     def _finished(self, g: str, now: Moment) -> np.ndarray:
         group = self.task.observations[g]
-        return group.finish(self._frame(group, now))
+        return group.finish(self._frame(g, group.frame, now))
 
-    def _frame(self, group: ObsGroup, now: Moment) -> np.ndarray:
+    def _frame(self, g: str, width: int, now: Moment) -> np.ndarray:
         """One frame of a group, in the terms' units."""
-        frame = by_column(len(now.q), group.frame, np.float32)
+        frame = by_column(len(now.q), width, np.float32)
         with np.errstate(over="ignore"):  # readings of what diverged
-            for t, at in zip(group.terms, group.columns):
-                if t.source is None:
-                    raise SurefootError(f"task {self.task.name}: {t.name}: no simulator knows how to compute it")
-                estimated = t.formula is not None and bool(t.formula.estimate)  # not kept: it is made from this frame
-                frame[:, at] = t.source(now) if estimated else now.once(t.source)
+            for name, source, at, kept in self.sources[g]:
+                if source is None:
+                    raise SurefootError(f"task {self.task.name}: {name}: no simulator knows how to compute it")
+                frame[:, at] = now.once(source) if kept else source(now)
         return frame
 
     def _estimate(self, frame: np.ndarray, ids: np.ndarray | None, begun: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -130,6 +130,12 @@ class Observer:
         self.estimator_state = {k: saved[f"estimator.{k}"].copy() for k in self.estimator_state}
         self.estimates = {k: saved[f"estimated.{k}"].copy() for k in self.estimates}
         return {g: h.group.flat(h.frames) for g, h in self.histories.items()}
+
+
+def _sources(group: ObsGroup) -> list[tuple[str, Source | None, slice, bool]]:
+    """Of each term: name, source, columns, and whether others may use what was computed; an estimate is made from the frame itself."""
+    estimated = [t.formula is not None and bool(t.formula.estimate) for t in group.terms]
+    return [(t.name, t.source, at, not made) for t, at, made in zip(group.terms, group.columns, estimated)]
 
 
 def _columns(group: ObsGroup, names: Sequence[str]) -> np.ndarray:

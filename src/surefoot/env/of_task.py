@@ -145,20 +145,24 @@ class Env(AbstractEnv):
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
-        final = done & ((self.ended + 1 >= self.task.trial) | bad)
+        once = self.task.trial == 1  # an episode is a trial: what is done is final
+        final = done if once else done & ((self.ended + 1 >= self.task.trial) | bad)
         self.reward[:] = reward
-        episodes, last, ids = None, {}, np.flatnonzero(done)
+        episodes, last, ids = None, {}, done.nonzero()[0]
+        begins = ids if once else final.nonzero()[0]
         if len(ids):
             episodes = self._finish(ids, terminated, why)
             last = self.observer.last(self._transmitted(frames, now), ids)
-            self._again(np.flatnonzero(done & ~final))
-            self._begin(np.flatnonzero(final))
-        changed = np.flatnonzero(done | self._recommand())
+            if not once:
+                self._again((done & ~final).nonzero()[0])
+            self._begin(begins)
+        due = self._recommand()
+        changed = ids if due is None else (done | due).nonzero()[0]
         if len(changed):
             again = self._moment(self.world.state).rows(changed)
-            for g, frame in self.observer.frames(again, self.chance, changed, np.flatnonzero(done[changed])).items():
+            for g, frame in self.observer.frames(again, self.chance, changed, done[changed].nonzero()[0]).items():
                 frames[g][changed] = frame
-        obs = self.observer.push(self._transmitted(frames), np.flatnonzero(final))
+        obs = self.observer.push(self._transmitted(frames), begins)
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
 
     def _out_of_time(self) -> np.ndarray:
@@ -211,9 +215,10 @@ class Env(AbstractEnv):
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
         why = {name: test(now) for name, test in self.task.ended.items()}
-        terminated = why["diverged"] = bad
+        terminated = bad
         for hit in why.values():
             terminated = terminated | hit
+        why["diverged"] = bad
         return (np.where(bad, 0.0, reward) if bad.any() else reward), terminated, why
 
     def _measure(self, now: Moment) -> None:
@@ -241,7 +246,7 @@ class Env(AbstractEnv):
         began, e, phase = (
             self.counter - self.age[ids],
             self.world.state.e[ids],
-            (self.phase + self.age * self.world.dt)[ids],
+            self.phase[ids] + self.age[ids] * self.world.dt,
         )
         return Episodes(
             self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began, phase
@@ -275,10 +280,10 @@ class Env(AbstractEnv):
         elif self.task.command is not None:
             self.command[ids] = self.task.command(self._rows("command", ids), k)
 
-    def _recommand(self) -> np.ndarray:
-        """(n,) bool: the envs whose time had come for another command."""
+    def _recommand(self) -> np.ndarray | None:
+        """(n,) bool: the envs whose time had come for another command; None where that never comes."""
         if self.task.command is None or not np.isfinite(self.task.command_every):
-            return np.zeros(self.n, bool)
+            return None
         due = (self.age > 0) & (self.age % round(self.task.command_every / self.world.dt) == 0)
         ids = np.flatnonzero(due)
         if len(ids):

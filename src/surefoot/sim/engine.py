@@ -95,6 +95,7 @@ class Engine(World):
         self.readings = column_copy(np.zeros((n, model.nsensordata)))  # those, corrected by who moves the bodies
         self.felt = force_columns(model)
         self.remembers = model.nhistory > 0
+        self.history = self.batch.bind("history") if self.remembers else np.zeros((n, 0))  # of what is delayed
         one = np.ones(model.nu, int)
         self.control_memory = memory_columns(
             model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one
@@ -208,7 +209,7 @@ class Engine(World):
         """Fill delayed actuators' memory with the starting control: a reset leaves zeros, which a servo would obey."""
         columns, source = self.control_memory
         if len(columns):
-            self.batch.bind("history")[ids[:, None], columns] = self.state.u[ids][:, source]
+            self.history[ids[:, None], columns] = self.state.u[ids][:, source]
 
     def _sense(self, ids: np.ndarray) -> None:
         """Sensor readings at the new state, and delayed sensors' memory filled with them."""
@@ -221,7 +222,7 @@ class Engine(World):
         self.batch.forward(ids)
         delay[ids] = kept
         columns, source = self.sensor_memory
-        self.batch.bind("history")[ids[:, None], columns] = self.raw[ids][:, source]
+        self.history[ids[:, None], columns] = self.raw[ids][:, source]
 
     def begin(self, u: np.ndarray, chance: Chance) -> None:
         for term in self.terms:
@@ -269,7 +270,7 @@ class Engine(World):
             diverged |= warned != self.warned
             self.warned[:] = warned
         if self.v_before is not None:
-            self.state.q[:] = self.state.q + self.dt * (self.v_before - v)
+            self.state.q[:] += self.dt * (self.v_before - v)
         if not np.einsum("ij,ij->", v, v) < FASTEST**2:  # also for NaN; many small ones are not fast
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged

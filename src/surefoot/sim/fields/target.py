@@ -10,10 +10,10 @@ Write = Callable[[Rows, np.ndarray, np.ndarray, str], None]  # rows, object ids,
 
 
 def combine(old: np.ndarray, value: np.ndarray, op: str) -> np.ndarray:
-    """set, scale or add a Param's value to the model's."""
+    """set, scale or add a Param's value to the model's; what is set has the value's own shape."""
     if op == "scale":
         return old * value
-    return old + value if op == "add" else np.broadcast_to(value, old.shape)
+    return old + value if op == "add" else value
 
 
 def column(field: str, k: int | slice | None = None) -> Write:
@@ -21,6 +21,9 @@ def column(field: str, k: int | slice | None = None) -> Write:
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         at = (slice(None), ids) if k is None else (slice(None), ids, k)
+        if op == "set":
+            rows[field][at] = value.reshape(-1, *[1] * (rows[field].ndim - 1 - isinstance(k, int)))
+            return
         old = rows[field][at]
         rows[field][at] = combine(old, value.reshape(-1, *[1] * (old.ndim - 1)), op)
 
