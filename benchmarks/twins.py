@@ -147,7 +147,7 @@ def task(name: str, m: mujoco.MjModel, before: Before) -> Task:
     return Task(
         name=name, about=f"Gymnasium's {name}", robot=Robot(""), params=NOTHING, belief=point(NOTHING, NOTHING.nominal),
         substeps=SKIP, seconds=EPISODE * dt, observations={"actor": ObsGroup(_seen(t, m))},
-        action=Action(tuple(f"u{i}" for i in range(m.nu)), np.zeros(m.nu), np.ones(m.nu), "", limit=np.inf),
+        action=Action(tuple(m.actuator(i).name or f"u{i}" for i in range(m.nu)), np.zeros(m.nu), np.ones(m.nu), "", limit=np.inf),
         rewards=_rewards(t, before, healthy, dt), ended={"unhealthy": lambda s: ~healthy(s)} if t.alive else {},
         episode=episode, error=lambda s: np.zeros(len(s.q)), error_unit="", tolerance=0.0, window=dt,
     )  # fmt: skip
