@@ -89,8 +89,7 @@ class Trainer:
         return line
 
     def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
+        self.process.communicate()  # closes what it reads from and writes to
 
 
 def compare(other: Path, name: str, envs: int, rounds: int) -> list[Row]:

