@@ -5,7 +5,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.belief.gaussian import Gaussian
-from surefoot.cross.beliefs import BELIEVED, KEPT, TRUSTED, centred, later, learned_from, physics, prior, searched
+from surefoot.cross.beliefs import BELIEVED, KEPT, TRUSTED, centred, learned_from, physics, prior, searched
 
 
 @pytest.fixture
@@ -58,17 +58,3 @@ def test_the_gate_judges_around_what_is_believed(task):
     here, belief = centred(task, own)
     assert here.params.nominal == pytest.approx(task.params.e(own.mu)) and belief.params == here.params
     assert task.params.nominal[task.params.index("drag")] == 0.0  # the task itself is as it was
-
-
-def test_training_has_commands_up_to_a_period_later_than_believed(task):
-    """A uniform of width d has the mean d / 2 and the variance d^2 / 12."""
-    own, i, d = prior(task), task.params.index("latency"), 0.02
-    found = later(task, own, d)
-    assert found.mu[i] == pytest.approx(own.mu[i] + d / 2)
-    assert found.cov[i, i] == pytest.approx(own.cov[i, i] + d**2 / 12)
-    rest = np.arange(len(own.mu)) != i
-    assert (found.mu[rest] == own.mu[rest]).all() and (
-        found.cov[np.ix_(rest, rest)] == own.cov[np.ix_(rest, rest)]
-    ).all()
-    box = later(task, task.belief, d)
-    assert box.high[i] == pytest.approx(task.belief.high[i] + d) and (box.low == task.belief.low).all()

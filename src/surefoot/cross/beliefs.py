@@ -1,8 +1,7 @@
 """Beliefs of a crossing: where a fit may search, what is trained over after it, and around what the gate judges.
 
     posterior      P = (C^-1 + (B^2 S)^-1)^-1,   m = P (C^-1 y^ + (B^2 S)^-1 y0)      y^, C / W^2: mean, covariance of the fit
-    believed       N(m, P + K^2 S)                                                   y0, S: of the task's own ranges
-    trained over   the same with commands up to a control period later: the gate asks that this is tolerated
+    trained over   N(m, P + K^2 S)                                                   y0, S: of the task's own ranges
 
 The covariance keeps its correlations: a log that says only how strong rotors are against the mass leaves both wide and their
 ratio narrow, and a policy is trained over just that. K^2 S stands for what the model lacks: no fit knows how wrong it is.
@@ -69,18 +68,6 @@ def learned_from(task: Task, found: Belief) -> Gaussian:
     mu[at] = np.clip(P @ (fit @ found.mu[at] + before @ own.mu[at]), p.y(p.low)[at], p.y(p.high)[at])
     cov[here] = P + KEPT**2 * own.cov[here]
     return Gaussian(p, mu, (cov + cov.T) / 2)
-
-
-def later(task: Task, belief: Belief, period: float) -> Belief:
-    """What to train over: delays from those believed up to `period` s more, by mean and variance."""
-    late = np.array([p.target == "action_delay" for p in task.params])
-    if isinstance(belief, Box):
-        return replace(belief, high=np.minimum(belief.high + period * late, task.params.high))
-    if not isinstance(belief, Gaussian):
-        raise SurefootError(f"belief: expected a Gaussian or ranges, found {type(belief).__name__}")
-    p = task.params
-    mu = np.clip(belief.mu + period / 2 * late, p.y(p.low), p.y(p.high))
-    return replace(belief, mu=mu, cov=belief.cov + np.diag(period**2 / 12 * late))
 
 
 def wider(belief: Belief, factor: float = 1.5) -> Belief:

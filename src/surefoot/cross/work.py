@@ -12,7 +12,7 @@ import numpy as np
 
 from surefoot import files, tasks
 from surefoot.belief import Belief, point
-from surefoot.cross.beliefs import centred, later, learned_from, searched, wider
+from surefoot.cross.beliefs import centred, learned_from, searched, wider
 from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import Plan, Rate, Robot, behind_runtime
@@ -120,9 +120,7 @@ def known(question: Question, past: Journal) -> tuple[Belief, tuple[Path, ...]]:
 def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     belief, terms = known(q, past)
     last = past.last("train")
-    task = q.task
-    if learned_of_robot(past):
-        task, belief = behind_runtime(task), later(task, belief, tasks.env(task, 1, threads=1).world.dt)
+    task = q.task if not learned_of_robot(past) else behind_runtime(q.task)
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
     if len(past.all("train")) > 2:
         settings = replace(settings, steps=max(1, round(LATER * settings.steps)))
