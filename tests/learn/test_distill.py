@@ -238,8 +238,8 @@ def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tell
 @pytest.mark.parametrize(
     "words, said",
     [
-        ("balance-discrete --adapt dagger", "balance-discrete chooses among few actions"),
-        ("hover --adapt rma --student.latent 17", "a student by latent has its teacher's"),
+        ("balance-discrete --adapt dagger", "balance-discrete has discrete actions"),
+        ("hover --adapt rma --student.latent 17", "with --adapt rma the student has the teacher's sizes"),
         ("hover --latent 99", "only with --encoder or --adapt rma"),
         ("balance --encoder conv", "reads a history, found 1 frame"),
         ("balance --gamma 3", "gamma: expected at most 1, found 3"),

@@ -27,8 +27,8 @@ ASSUMED = {
     "floor": "a plane at z = 0 is added",
     "imu": "one is added in the base's origin",
     "mirror": "left-right symmetry is not used",
-    "limit": "twice the weight each carries at its lever is assumed: give your drives' peak torques",
-    "armature": "1.5e-4 kg m^2 for each N m of the limit is assumed: give your drives' rotor inertia",
+    "limit": "assumed: twice the torque that holds the weight it carries; give your drives' peak torques",
+    "armature": "assumed: 1.5e-4 kg m^2 for each N m of the limit; give your drives' rotor inertia",
     "kp": "kp = armature (2 pi 10 Hz)^2, damping ratio 2: give your servos' gains",
 }
 FITS = {"legged": ("velocity", "track"), "arm": ("reach",), "multirotor": ("hover",)}

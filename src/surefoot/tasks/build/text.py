@@ -31,7 +31,7 @@ def head(robot: Robot, out: Path, kind: str, does: str, imports: Sequence[str]) 
     return [
         f'"""{prose(robot.name)} {does}.',
         "",
-        f"Written by `surefoot new {kind}` from the model; change what you know better. Train it with",
+        f"Written by `surefoot new {kind}` from the model; correct each number that you know better. Train it with",
         "",
         f"    surefoot train {prose(out.name)} --out run",
         '"""',

@@ -40,7 +40,7 @@ class Believe:
     window: int | None = None
     """control periods after which the model is reset to the measured state; default: 10 for dropo, the whole log for sbi"""
     truths: int = 1000
-    """simulated truths that a posterior of sbi is tested on; 0: no test"""
+    """sbi: simulated robots with known e that the posterior is tested on; 0: no test"""
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what the log's columns are"""
     machine: Machine = Machine()

@@ -86,7 +86,7 @@ class Session:
         except SurefootError as error:
             self.failed = str(error)
         except Exception as error:
-            self.failed = f"a defect of surefoot: {type(error).__name__}: {error}"
+            self.failed = f"an internal error of surefoot: {type(error).__name__}: {error}"
         return True
 
     def _worked(self) -> bool:
