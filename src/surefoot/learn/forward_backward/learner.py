@@ -67,7 +67,8 @@ class FB(PolicyLearner):
         self.slower, self.rejected = 1.0, 0  # factor of the step size; iterations in a row that were undone
         self.maps = Maps(task, s, torch.Generator().manual_seed(key(seed, "weights") >> 1))
         m = self.maps
-        self.map_params, self.own = [*m.ahead.parameters(), *m.back.parameters()], list(m.actor.parameters())
+        self.map_params: list[Tensor]
+        self.map_params, self.own = [*m.ahead.parameters(), *m.back.parameters()], list[Tensor](m.actor.parameters())
         self.map_optimiser = torch.optim.AdamW(self.map_params, s.lr, weight_decay=0.0, fused=True)
         self.actor_optimiser = torch.optim.AdamW(self.own, s.lr, weight_decay=0.0, fused=True)
         widths = [task.observations[g].dim for g in ("actor", "critic")]
@@ -122,7 +123,7 @@ class FB(PolicyLearner):
         self.replay.add(rollout)
         learned = self.learn() if self.warm else {}
         self.iteration += 1
-        self._ask(rollout.flags["final"].any(0))
+        self._ask(np.asarray(rollout.flags["final"].any(0)))
         return learned | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
             "steps": self.iteration * self.batch,
             "reward": float(rollout.reward.mean()) / self.env.world.dt,
@@ -217,9 +218,9 @@ class FB(PolicyLearner):
     @torch.no_grad()
     def _follow(self) -> None:
         m, tau = self.maps, self.settings.tau
-        targets = [*m.ahead_target.parameters(), *m.back_target.parameters()]
+        targets: list[Tensor] = [*m.ahead_target.parameters(), *m.back_target.parameters()]
         torch._foreach_lerp_(targets, self.map_params, tau)
-        torch._foreach_lerp_(list(m.average.parameters()), self.own, tau)
+        torch._foreach_lerp_(list[Tensor](m.average.parameters()), self.own, tau)
 
     def _pace(self) -> None:
         """The step size falls to a tenth, evenly."""

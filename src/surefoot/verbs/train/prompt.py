@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from surefoot.learn.forward_backward.prompts import Promptable
     from surefoot.task import Reward
+    from surefoot.tasks.registry import Reference
 
 LITTLE = 0.3  # of a reward's variance: with less, B cannot express it
 
@@ -51,6 +52,10 @@ class Prompt:
     """threads of the physics; 0: every core"""
 
     def run(self, watch: Watch) -> Report:
+        return self.asked(watch, self.task)
+
+    def asked(self, watch: Watch, task: "Reference") -> Report:
+        """The same where the task may be one that no reference leads to."""
         given = [k for k in ("reward", "goal", "track") if getattr(self, k)]
         if len(given) != 1:
             found = " and ".join(f"--{k}" for k in given) or "none"
@@ -63,7 +68,7 @@ class Prompt:
 
         out = self.out or self.policy / "prompts" / self._name()
         files.check_writable(out / "policy.onnx", "--out")
-        p = prompts.opened(self.policy, self.task)
+        p = prompts.opened(self.policy, task)
         return self._tracked(p, out) if self.track is not None else self._asked(p, out, watch)
 
     def _name(self) -> str:

@@ -206,7 +206,11 @@ class Train:
     def _learner(self, task: Task) -> PPOSettings | FastTD3Settings | FastSACSettings | FBSettings:
         """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
         name = task.learner if self.learner == "auto" and not self._needs_ppo(task) else self.learner
-        others = {"fasttd3": self.fasttd3, "fastsac": self.fastsac, "fb": self.fb}
+        others: dict[str, FastTD3Settings | FastSACSettings | FBSettings] = {
+            "fasttd3": self.fasttd3,
+            "fastsac": self.fastsac,
+            "fb": self.fb,
+        }
         return others.get(name, self.settings)
 
     def _needs_ppo(self, task: Task) -> str:
