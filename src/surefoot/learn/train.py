@@ -20,6 +20,7 @@ from surefoot.learn.cluster.address import On
 from surefoot.learn.distill import Distill
 from surefoot.learn.envs import Place
 from surefoot.learn.forward_backward.learner import FB
+from surefoot.learn.forward_backward.motions import motions_of
 from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.judge import Judged
 from surefoot.learn.learner import Learner, PolicyLearner, Saved
@@ -369,7 +370,7 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run
     if isinstance(s, FastTD3Settings):
         return FastTD3(env, s, spec.seed, ranges)
     if isinstance(s, FBSettings):
-        return FB(env, s, spec.seed, ranges)
+        return FB(env, s, spec.seed, ranges, motions_of(task, s))
     if isinstance(s, FastSACSettings):
         return FastSAC(env, s, spec.seed, ranges)
     upon = None

@@ -99,7 +99,7 @@ def test_the_actor_climbs_the_lower_of_both_values():
     for _ in range(150):
         parts = lea._drawn(rng)
         lea._step(lea.actor_gradient, parts, lea.own, lea.actor_optimiser)
-    b, z, _ = lea._drawn(rng)[0]
+    b, z, *_ = lea._drawn(rng)[0]
     u = torch.tanh(lea.maps.actor(torch.cat([b.actor, z], 1)))
     assert (u - 0.5).abs().mean() < 0.1
 

@@ -14,6 +14,8 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.forward_backward.losses import on_sphere
 from surefoot.learn.forward_backward.prompts import Asked, Promptable
+from surefoot.learn.forward_backward.settings import FBSettings
+from surefoot.learn.forward_backward.style import Motions
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy
 from surefoot.rng import stream
@@ -25,6 +27,10 @@ from surefoot.world import Start
 FOLLOWERS = 16  # simulations of which each has a random z, to compare with
 
 
+Poses = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""q, v, u (T, .)"""
+
+
 @dataclass(frozen=True)
 class Asking:
     """What a motion asks for, and the task of following it, which begins and ends with the motion."""
@@ -34,22 +40,39 @@ class Asking:
     task: Task
 
 
+def critic_states(task: Task, motion: Log) -> Tensor:
+    """(T, .) what the critic observes along a motion, a row each control period."""
+    env = tasks.env(task, 1)
+    env.reset()
+    return _observed(task, env, _poses(env, motion))
+
+
+def motions_of(task: Task, s: FBSettings) -> Motions | None:
+    """The motions that a run is to be near to."""
+    each = [critic_states(task, Log.read(path)) for path in s.motions]
+    return Motions(each, s.window) if each else None
+
+
+def _observed(task: Task, env: Env, poses: Poses) -> Tensor:
+    here = lambda rng, n: Episode(Start(*(x[:n] for x in poses)))  # noqa: E731
+    still = replace(task, episode=here, clip=None, terms=(), symmetry=None)
+    found = Env(still, env.world.with_(len(poses[0])), tasks.nominal(task)).reset()
+    return torch.from_numpy(found["critic"].copy())
+
+
 def for_motion(p: Promptable, motion: Log, ahead: int) -> Asking:
     """z of a motion of the robot's joints, and of its base where it has a free one."""
     env = tasks.env(p.task, 1)
     env.reset()
-    dt, layout = env.world.dt, env.world.layout
-    q, v, u = _poses(env, motion)
-    here = lambda rng, n: Episode(Start(q[:n], v[:n], u[:n]))  # noqa: E731
-    still = replace(p.task, episode=here, clip=None, terms=(), symmetry=None)
-    B = p.maps.meaning(torch.from_numpy(Env(still, env.world.with_(len(q)), tasks.nominal(p.task)).reset()["critic"]))
+    poses, layout = _poses(env, motion), env.world.layout
+    B = p.maps.meaning(_observed(p.task, env, poses))
     rows = [B[min(t + 1, len(B) - 1) : t + 1 + ahead].mean(0) for t in range(len(B))]
-    first = lambda rng, n: Episode(Start(*(np.repeat(x[:1], n, 0) for x in (q, v, u))))  # noqa: E731
-    follow = replace(still, episode=first, seconds=len(q) * dt, ended={})
-    return Asking(on_sphere(torch.stack(rows)), q[:, list(layout.places)], follow)
+    first = lambda rng, n: Episode(Start(*(np.repeat(x[:1], n, 0) for x in poses)))  # noqa: E731
+    follow = replace(p.task, episode=first, seconds=len(B) * env.world.dt, ended={}, clip=None, terms=(), symmetry=None)
+    return Asking(on_sphere(torch.stack(rows)), poses[0][:, list(layout.places)], follow)
 
 
-def _poses(env: Env, motion: Log) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _poses(env: Env, motion: Log) -> Poses:
     """q, v, u (T, .) of a motion, a row each control period; joints that it does not name stay where the episode began."""
     x, layout, dt = env.world.state, env.world.layout, env.world.dt
     joints, span = motion["joint_pos"].reshape(len(motion), -1), float(motion.time[-1] - motion.time[0])

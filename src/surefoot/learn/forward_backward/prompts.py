@@ -189,12 +189,13 @@ def _alike(task: Task, seed: int, k: int) -> Task:
         if n % k:
             return task.episode(rng, n)
         one = task.episode(stream(seed, "starts"), k)
-        again = lambda x: None if x is None else np.tile(x, (n // k, *[1] * (x.ndim - 1)))  # noqa: E731
+        tiled = lambda x: np.tile(x, (n // k, *[1] * (x.ndim - 1)))  # noqa: E731
+        again = lambda x: None if x is None else tiled(x)  # noqa: E731
         s, command = one.start, one.command
         if command is None and task.command is not None:
             command = task.command(stream(seed, "commands"), k)
-        q, v, u, act = (again(x) for x in (s.q, s.v, s.u, s.act))
-        return Episode(Start(q, v, u, act), again(command), again(one.reference), again(one.phase))
+        start = Start(tiled(s.q), tiled(s.v), tiled(s.u), again(s.act))
+        return Episode(start, again(command), again(one.reference), again(one.phase))
 
     return replace(task, episode=episode)
 

@@ -59,6 +59,16 @@ class FBSettings(Batched):
     """how much of the two forward maps' disagreement the actor takes off their mean; 0.5: it follows the lower one"""
     action_penalty: float = 0.01
     """weight, against the mean size of the values, of the actor's squared outputs before tanh"""
+    motions: tuple[str, ...] = ()
+    """files of motions, logs with joint_pos: behaviours are kept near to states that these have (FB-CPR)"""
+    style: float = 0.2
+    """with motions: weight of that, against the mean size of the values"""
+    window: int = 8
+    """with motions: control periods of a window that a z means"""
+    experts: float = 0.3
+    """with motions: share of the z to learn for that mean a window of one"""
+    slope: float = 10.0
+    """with motions: weight of the discriminator's gradient penalty"""
     hidden: Hidden = (128, 128)
     """widths of the hidden layers of the actor"""
     forward_hidden: Hidden = (256, 256)
@@ -71,7 +81,7 @@ class FBSettings(Batched):
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        counts = ("envs", "steps", "horizon", "updates", "samples", "replay", "ask_every", "learner_threads")
+        counts = ("envs", "steps", "horizon", "updates", "samples", "replay", "ask_every", "window", "learner_threads")
         finite = (
             "warm_up",
             "gamma",
@@ -84,9 +94,9 @@ class FBSettings(Batched):
             "target_clip",
             "pessimism",
         )
-        self.check(counts, (*finite, "action_penalty"), "fb.")
+        self.check(counts, (*finite, "action_penalty", "style", "experts", "slope"), "fb.")
         for name, least, most in (
-            ("gamma", 0, 1), ("tau", 0, 1), ("goals", 0, 1), ("wander", 0, 1), ("z", 2, MOST_Z), ("samples", 2, MOST_SAMPLES),
+            ("gamma", 0, 1), ("tau", 0, 1), ("goals", 0, 1), ("wander", 0, 1), ("experts", 0, 1), ("z", 2, MOST_Z), ("samples", 2, MOST_SAMPLES),
         ):  # fmt: skip
             if not least <= getattr(self, name) <= most:
                 raise SurefootError(f"fb.{name}: expected {least} to {most}, found {getattr(self, name):g}")
