@@ -3,7 +3,7 @@
     python -m benchmarks.prompt [--only rewards|goals|map] [--seeds N] [--rewards N] [--quick] [--json] [--record] [--keep FOLDER]
 
 One run of `--learner fb` a seed, which sees no reward. `rewards`: each of eight rewards in words gives a z, with no further
-learning, and after ten rounds of search; FastTD3 learns each from nothing with the arm's settings for it. All rewards lie between 0 and
+learning, and after five rounds of search; FastTD3 learns each from nothing with the arm's settings for it. All rewards lie between 0 and
 1; what is compared is the mean return in 64 unseen episodes: as a share of TD3's, and with what random z earn taken off both. `goals`: 64
 poses in the range of the arm's commands, one unseen episode each. `map`: |E[B B^T] - I|. What is done is kept in the folder --keep.
 """
@@ -90,7 +90,7 @@ def by_td3(text: str, seed: int, quick: bool) -> dict[str, float]:
 def by_prompt(p: prompts.Promptable, text: str, seed: int, quick: bool) -> dict[str, float]:
     reward = reward_of(p.task, text)
     z, share = prompts.for_reward(p, prompts.met(p, reward, seed, 1))
-    better = prompts.searched(p, reward, z, 1 if quick else 10, seed, threads=1)
+    better = prompts.searched(p, reward, z, 1 if quick else 5, seed, threads=1)
     d = p.maps.settings.z
     random = on_sphere(torch.from_numpy(stream(seed, "random z").standard_normal((EPISODES, d))).float())
     rows = {"return": z.expand(EPISODES, d), "searched": better.expand(EPISODES, d), "random": random}
