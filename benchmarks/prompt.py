@@ -1,11 +1,12 @@
 """Forward-backward representations on the arm: behaviours that were asked for after training, against TD3 trained for each.
 
-    python -m benchmarks.prompt [--only rewards|goals|map] [--seeds N] [--rewards N] [--quick] [--json] [--record] [--keep FOLDER]
+    python -m benchmarks.prompt [--only rewards|goals|motions|map] [--seeds N] [--rewards N] [--quick] [--json] [--record] [--keep FOLDER]
 
 One run of `--learner fb` a seed, which sees no reward. `rewards`: each of eight rewards in words gives a z, with no further
 learning, and after five rounds of search; FastTD3 learns each from nothing with the arm's settings for it. All rewards lie between 0 and
 1; what is compared is the mean return in 64 unseen episodes: as a share of TD3's, and with what random z earn taken off both. `goals`: 64
-poses in the range of the arm's commands, one unseen episode each. `map`: |E[B B^T] - I|. What is done is kept in the folder --keep.
+poses in the range of the arm's commands, one unseen episode each. `motions`: two joints along sines of three
+speeds, 4 s each: root mean square distance of the joints, of the policy and of random z. `map`: |E[B B^T] - I|. What is done is kept in the folder --keep.
 """
 
 import argparse
@@ -24,13 +25,15 @@ import torch
 from benchmarks import measure
 from benchmarks.measure import Row, row, said
 from surefoot import files, tasks
+from surefoot.deploy import bundle
 from surefoot.learn import keep_freed_memory
 from surefoot.learn import train as learn
-from surefoot.learn.forward_backward import prompts
+from surefoot.learn.forward_backward import motions, prompts
 from surefoot.learn.forward_backward.losses import on_sphere, orthonormality
 from surefoot.learn.forward_backward.rewards import reward_of, rewarded
 from surefoot.learn.loop import policy_of
 from surefoot.learn.off_policy.fast_td3 import FastTD3
+from surefoot.log import Log
 from surefoot.rng import stream
 from surefoot.tasks.ready.arm import MIDDLE, SPAN, tip
 from surefoot.tasks.rollout import evaluate
@@ -137,6 +140,26 @@ def goals_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]
     yield row("median of the larger joint's distance", [f["joints"] for f in each], "rad")
 
 
+def by_motion(p: prompts.Promptable, keep: Path, seed: int, rate: float) -> dict[str, float]:
+    """Joints along sines of `rate` rad/s and 1.5 times that, in the middle of the arm's range."""
+    t = np.arange(201) / 50
+    q = MIDDLE + 0.5 * SPAN * np.stack([np.sin(rate * t), np.cos(1.5 * rate * t)], 1)
+    asking = motions.for_motion(p, Log(t, {"joint_pos": q}, {}, {"names": {"joint_pos": ["shoulder", "elbow"]}}), 8)
+    path = prompts.write(
+        p, keep / f"run{seed}", keep / f"follow{seed}-{rate:g}", {"track": f"sines of {rate:g} rad/s"}, asking.z
+    )
+    return motions.followed(p, bundle.load(path), asking)
+
+
+def motions_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]:
+    for rate in (1.0, 2.0, 4.0):
+        each = [
+            case(keep / f"motion{s}-{rate:g}.json", by_motion, trained(keep, s, quick), keep, s, rate)
+            for s in range(seeds)
+        ]
+        yield row(f"sines of {rate:g} rad/s: joint error", [f["policy"] for f in each], "rad", note=f"random z: {np.median([f['random'] for f in each]):.2f} rad")  # fmt: skip
+
+
 def map_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]:
     found = []
     for seed in range(seeds):
@@ -157,7 +180,7 @@ def map_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]:
     yield row("root mean square of its entries", [f[1] for f in found], "", at_most=0.1)
 
 
-PARTS = {"rewards": rewards_rows, "goals": goals_rows, "map": map_rows}
+PARTS = {"rewards": rewards_rows, "goals": goals_rows, "motions": motions_rows, "map": map_rows}
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from surefoot import tasks
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
+from surefoot.gate.candidate import candidate
 from surefoot.learn import train as learn
 from surefoot.learn.forward_backward import motions, prompts
 from surefoot.learn.forward_backward.rewards import quantities, reward_of, rewarded
@@ -204,7 +205,7 @@ def test_other_verbs_take_what_a_prompt_writes(run, tmp_path, capsys):
     assert set(facts["earns"]) == {"prompted", "after search", "random prompts"} and len(facts["z"]) == 6
     policy = bundle.load(out)
     assert (
-        policy.contract.parents["prompt"] == "{'reward': '(-abs(joint_pos.elbow - 1))'}"
+        policy.contract.parents["prompt"] == '{"reward": "(-abs(joint_pos.elbow - 1))"}'
         and policy.about["about"]["prompt"]["z"]
     )
     motion().save(tmp_path / "m.npz")
@@ -212,6 +213,7 @@ def test_other_verbs_take_what_a_prompt_writes(run, tmp_path, capsys):
     assert main(["prompt", str(run), "--track", str(tmp_path / "m.npz"), "--out", str(follow)]) == 0
     assert bundle.load(follow).contract.terms[-1].name == "prompt"
     assert main(["prompt", str(run), "--goal", "joint_pos=0.2,1", "--episodes", "4", "--out", str(tmp_path / "g")]) == 0
+    assert candidate(out).task.name == candidate(follow).task.name == "arm"  # the gate's door
     for each in (out, follow):
         assert main(["eval", str(each), "--episodes", "4"]) == 0
         assert main(["export", str(each), "--out", str(tmp_path / f"{each.name}.onnx")]) == 0

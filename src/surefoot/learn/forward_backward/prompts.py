@@ -8,6 +8,7 @@
 All z are put on the sphere |z| = sqrt(d). States are made by simulation, so a reward may name what no observation holds.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -229,7 +230,7 @@ def write(p: Promptable, run: Path, out: Path, about: Mapping[str, Any], z: Tens
     """A policy with z (d,) worked in, or one that observes z (T, d) at its phase: a row each control period."""
     world = tasks.env(p.task, 1).world
     asked = {k: v for k, v in about.items() if k in ("reward", "goal", "track")}
-    parents = dict(bundle.load(run).contract.parents) | {"prompt": str(asked), "run": str(run)}
+    parents = dict(bundle.load(run).contract.parents) | {"prompt": json.dumps(asked)}
     own, task = contract(p.task, world, parents), p.task
     if z.ndim == 1:
         net = p.maps.policy(own, z)
