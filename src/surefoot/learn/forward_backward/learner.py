@@ -94,11 +94,9 @@ class FB(PolicyLearner):
         widths = [task.observations[g].dim for g in ("actor", "critic")]
         self.motions = motions
         self.style = None if motions is None else Style(len(m.columns), widths[1] + m.actions + s.z, s, rng)
-        self.style_params: list[Tensor] = (
-            [] if self.style is None else [p for p in self.style.parameters() if p.requires_grad]
-        )
-        self.style_optimiser = None
-        if self.style_params:
+        self.style_params, self.style_optimiser = list[Tensor](), None
+        if self.style is not None:
+            self.style_params = [p for p in self.style.parameters() if p.requires_grad]
             self.style_optimiser = torch.optim.AdamW(self.style_params, s.lr, weight_decay=0.0, fused=True)
         kept = m.actions if motions is None else m.actions + s.z
         self.replay = Replay(env.n, s.replay, [*widths, kept], "fb.replay")
@@ -196,17 +194,14 @@ class FB(PolicyLearner):
         facts = []
         for _ in range(s.updates):
             parts = self._drawn(rng)
-            maps = self._step(self.map_gradient, parts, self.map_params, self.map_optimiser)
-            facts.append(maps)
+            told = [self._step(self.map_gradient, parts, self.map_params, self.map_optimiser)]
             if self.style_optimiser is not None:
-                facts[-1] = torch.cat(
-                    [maps, self._step(self.style_gradient, parts, self.style_params, self.style_optimiser)]
-                )
-            actor = self._step(self.actor_gradient, parts, self.own, self.actor_optimiser)
-            facts[-1] = torch.cat([facts[-1], actor])
+                told.append(self._step(self.style_gradient, parts, self.style_params, self.style_optimiser))
+            told.append(self._step(self.actor_gradient, parts, self.own, self.actor_optimiser))
+            facts.append(torch.cat(told))
             self._follow()
-        told = torch.stack(facts).mean(0)
-        if not all(bool(p.isfinite().all()) for p in (told, *self.map_params, *self.own, *self.style_params)):
+        means = torch.stack(facts).mean(0)
+        if not all(bool(p.isfinite().all()) for p in (means, *self.map_params, *self.own, *self.style_params)):
             self._undo(before)
             return {"rejected": self.rejected}
         self.rejected = 0
@@ -214,7 +209,7 @@ class FB(PolicyLearner):
             largest, rms = orthonormality(m.meaning(self.replay.sample(STATES, 1, 1.0, rng).critic))
         style = () if self.style is None else ("judge_loss", "style_loss", "style_reward")
         names = ("measure_loss", "ortho_loss", *style, "value", "actor_loss")
-        return dict(zip(names, told.tolist())) | {"gram_largest": largest, "gram_rms": rms, "rejected": 0}
+        return dict(zip(names, means.tolist())) | {"gram_largest": largest, "gram_rms": rms, "rejected": 0}
 
     def _drawn(self, rng: torch.Generator) -> list[Part]:
         """Chunks of a sample, with what its rows need of chance."""
