@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surefoot import shipped, tasks
-from surefoot.lab.live_run import LiveRun
+from surefoot.lab.pages.live_run import LiveRun
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
 from surefoot.report import Details, Note, Plot

@@ -51,15 +51,14 @@ class FBSettings(Batched):
     """share of the simulations that take random actions, held for a while, in place of the policy's"""
     explore: tuple[float, float] = (0.0, 0.3)
     """standard deviation of what is added to the others' actions: drawn between these each time something is asked for"""
-    target_noise: float = 0.05
+    target_noise: float = 0.2
     """standard deviation of what is added to the next action in the targets"""
     target_clip: float = 0.3
     """largest magnitude of that"""
     pessimism: float = 0.5
     """how much of the two forward maps' disagreement the actor takes off their mean; 0.5: it follows the lower one"""
-    action_penalty: float = 1e-4
-    """weight, against the mean size of the values, of the actor's squared outputs before tanh; a larger one draws every
-    behaviour to the middle of the action range"""
+    action_penalty: float = 0.01
+    """weight, against the mean size of the values, of the actor's squared outputs before tanh"""
     motions: tuple[str, ...] = ()
     """files of motions, logs with joint_pos: behaviours are kept near to states that these have (FB-CPR)"""
     style: float = 0.2

@@ -147,7 +147,7 @@ OFF_POLICY = {
 
 FORWARD_BACKWARD = {
     "envs": 64, "steps": 60_000, "horizon": 8, "updates": 64, "samples": 256, "warm_up": 6000, "gamma": 0.97, "tau": 0.02, "lr": 1e-3, "z": 32, "ortho": 10.0,
-    "target_noise": 0.05, "action_penalty": 1e-4, "goal_terms": ("joint_pos", "joint_vel"), "hidden": (128, 128), "forward_hidden": (128, 128), "learner_threads": 1,
+    "goal_terms": ("joint_pos", "joint_vel"), "hidden": (128, 128), "forward_hidden": (128, 128), "learner_threads": 1,
 }  # fmt: skip
 
 

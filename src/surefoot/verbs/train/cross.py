@@ -45,19 +45,19 @@ class Cross:
     robot: str = ""
     """address of a robot to drive instead, such as udp://127.0.0.1:9870 of `surefoot robot`"""
     budget: str = "60 s of robot, 10 min of compute"
-    """of driving the robot, and of this computer: it stops when one is spent"""
+    """time on the robot, and of computing: the loop stops when one of them is used up"""
     seed: int = 0
     """seed of training"""
     episodes: int = 100
-    """of each evaluation in simulation, and of what is measured on the hidden robot at the end"""
+    """episodes of each evaluation in simulation, and of the final measurement on the hidden robot"""
     out: Path | None = None
-    """folder of all stages and the page; the same command with it goes on where it stopped; default: runs/cross-<task>-<reality>"""
+    """folder of all stages and the page; the same command continues where it stopped; default: runs/cross-<task>-<reality>"""
     belief: str = "task"
     """p(e) to begin with: `task`, a preset, or a belief's JSON file"""
     range: tuple[str, ...] = ()
     """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
-    """env steps of the first three trainings, of which later ones take half; default: the task's own number"""
+    """env steps of each of the first three trainings; later ones take half of that; default: the task's own number"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 

@@ -186,10 +186,7 @@ class LiveRun(Page):
         if self.doctor is not None and self.doctor.running != self.asking:
             self.asking, self.fresh = self.doctor.running, True
         if self.asked.play:
-            dt = self.env.world.dt
-            periods = int(self.clock.due(self.asked.speed) / dt)
-            self.clock.spend(periods * dt)
-            self.advance(periods)
+            self.advance(self.clock.periods(self.asked.speed, self.env.world.dt))
         else:
             self.clock = Clock()
         fresh, self.fresh = self.fresh, False
