@@ -201,8 +201,9 @@ def test_a_reference_whose_numbers_do_not_fit_is_refused(change, said):
 
 
 def test_a_reference_goes_into_a_contract_and_comes_back_with_the_same_bits():
-    t = ObsTerm("reference_joints", EVERY["reference_joints"], 4)
-    assert ObsTerm.from_json(t.to_json(), "here") == t
+    for name, dim in (("reference_joints", 4), ("prompt", 3)):
+        t = ObsTerm(name, EVERY[name], dim)
+        assert ObsTerm.from_json(t.to_json(), "here") == t
 
 
 # ---- the same from simulator, log and robot
@@ -215,6 +216,7 @@ EVERY = {
     "tip_pos": Formula("tip_pos", ("hip", "knee"), links=(0.1, 0, 0.2, 0, 1, 0, 0, 0.3, 0, 0, 0, 0, 1, 0, 0.5, 0.1, 0.2)),
     "reference_joints": Formula("reference_joints", ("hip", "knee"), frequency=10.0, table=tuple(np.sin(np.arange(12.0)))),
     "reference_rotation": Formula("reference_rotation", frame="imu", frequency=4.0, table=(1, 0, 0, 0, 0.6, 0, 0, 0.8, 0.8, 0.6, 0, 0)),
+    "prompt": Formula("prompt", frequency=10.0, table=tuple(np.cos(np.arange(12.0))), columns=3),
 }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ MAY = {
     "deploy": {"control", "onnx_file"},
     "tasks": {"sim", "control", "motion", "deploy"},
     "presets": {"sim"},
-    "learn": {"tensors", "onnx_file", "sim", "control", "tasks", "deploy"},
+    "learn": {"formats", "tensors", "onnx_file", "sim", "control", "tasks", "deploy"},
     "motion": {"formats", "sim", "control"},
     "real2sim": {"formats", "tensors", "onnx_file", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},

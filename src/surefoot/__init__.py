@@ -31,7 +31,7 @@ PUBLIC = {
     "verbs": {
         "train": "verbs.script:train", "resume": "verbs.script:resume", "PPOSettings": "learn.settings:PPOSettings",
         "Judging": "learn.settings:Judging", "evaluate": "verbs.script:evaluate", "judge": "verbs.script:judge",
-        "export": "verbs.script:export", "rehearse": "verbs.script:rehearse", "load_policy": "deploy.bundle:load",
+        "export": "verbs.script:export", "prompt": "verbs.script:prompt", "rehearse": "verbs.script:rehearse", "load_policy": "deploy.bundle:load",
         "record": "tasks.record:record", "replay": "real2sim.replay:replay", "identify": "real2sim.identify:identify",
         "diagnose": "doctor.diagnosis:diagnose", "log_episodes": "real2sim.episodes:logged", "learn_delta": "verbs.script:learn_delta",
     },

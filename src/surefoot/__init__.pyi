@@ -35,6 +35,7 @@ from surefoot.verbs.script import evaluate as evaluate
 from surefoot.verbs.script import export as export
 from surefoot.verbs.script import judge as judge
 from surefoot.verbs.script import learn_delta as learn_delta
+from surefoot.verbs.script import prompt as prompt
 from surefoot.verbs.script import rehearse as rehearse
 from surefoot.verbs.script import resume as resume
 from surefoot.verbs.script import train as train

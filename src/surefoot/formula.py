@@ -33,7 +33,11 @@ WIDTHS = {
     "tip_pos": 3,
     "reference_rotation": 6,
 }
-REFERENCES = {"reference_joints": 0, "reference_rotation": 4}  # numbers in a row of the table; 0: one a joint
+REFERENCES = {
+    "reference_joints": 0,
+    "reference_rotation": 4,
+    "prompt": 0,
+}  # numbers in a row of the table; 0: one a joint, or `columns`
 WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
 LONGEST = 1_000_000  # numbers of a reference motion: ten minutes of 33 joints at 50 Hz
 
@@ -92,7 +96,9 @@ class Formula:
     links: tuple[float, ...] = ()
     """of a tip: for each joint a point of its axis, the axis and 1 if it slides, then the tip; all where every joint is at 0"""
     table: tuple[float, ...] = ()
-    """of a reference motion, row by row: the positions of `joints`, or the base's quaternion (w x y z)"""
+    """of a reference motion, row by row: the positions of `joints`, the base's quaternion (w x y z), or what is asked of the policy"""
+    columns: int = 0
+    """of a prompt: numbers in a row of the table"""
 
     def __post_init__(self) -> None:
         if self.kind not in FORMULAS:
@@ -131,7 +137,14 @@ class Formula:
         """How many numbers it gives; None where its reading decides."""
         if self.kind == "clock":
             return len(self.phases or (0.0,)) * len(self.waves or WAVES)
+        if self.kind == "prompt":
+            return self.columns
         return len(self.parts) or None if self.kind == "command" else WIDTHS.get(self.kind)
+
+    @property
+    def row(self) -> int:
+        """Numbers in a row of its table."""
+        return REFERENCES[self.kind] or self.columns or len(self.joints)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -141,7 +154,7 @@ class Formula:
             "base_pos": ("base_pos",), "rotation": (self.at("base_quat"),), "last_action": ("action",),
             "command": ("command",), "clock": ("time", "command") if self.still >= 0 else ("time",), "begun": ("time",), "reading": (self.reading,),
             "projected_gravity": (self.at("base_quat"), "gravity"), "tip_pos": ("joint_pos",),
-            "reference_joints": ("phase",), "reference_rotation": ("phase", self.at("base_quat")),
+            "reference_joints": ("phase",), "prompt": ("phase",), "reference_rotation": ("phase", self.at("base_quat")),
             "estimate": (), "spread": (),
         }  # fmt: skip
         if self.kind in fixed:
@@ -170,7 +183,7 @@ class Formula:
         if len(self.offset) * (2 if self.kind == "reference_joints" else 1) not in (0, dim):
             raise SurefootError(f"{where}: offset: expected {dim} numbers, found {len(self.offset)}")
         if self.kind in REFERENCES:
-            self._check_table(REFERENCES[self.kind] or len(self.joints), where)
+            self._check_table(self.row, where)
 
     def _check_table(self, width: int, where: str) -> None:
         if not width or not self.table or len(self.table) % width or len(self.table) < 2 * width:
@@ -235,7 +248,7 @@ def _tip(f: Formula, r: Readings) -> np.ndarray:
 @lru_cache(16)
 def _table(f: Formula) -> tuple[np.ndarray, np.ndarray]:
     """(rows, width) of a reference motion and their rates of change, a second."""
-    rows = np.reshape(f.table, (-1, REFERENCES[f.kind] or len(f.joints)))
+    rows = np.reshape(f.table, (-1, f.row))
     return rows, np.gradient(rows, axis=0) * f.frequency
 
 
@@ -262,6 +275,13 @@ def _reference_rotation(f: Formula, r: Readings) -> np.ndarray:
     return matrix(product(conjugate(r.reading(f.at("base_quat"))), wanted))[:, :, :2].reshape(-1, 6)
 
 
+def _prompt(f: Formula, r: Readings) -> np.ndarray:
+    """What is asked of the policy at this phase."""
+    rows, _ = _table(f)
+    i, s = _place(f, r, len(rows))
+    return (1 - s[:, None]) * rows[i] + s[:, None] * rows[i + 1]
+
+
 def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
     return x - f.shift if f.offset else x
 
@@ -283,6 +303,7 @@ FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
     "tip_pos": _tip,
     "reference_joints": _reference_joints,
     "reference_rotation": _reference_rotation,
+    "prompt": _prompt,
     "estimate": lambda f, r: r.reading(f.estimate),
     "spread": lambda f, r: r.reading(f.estimate),
 }

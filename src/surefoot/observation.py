@@ -107,6 +107,8 @@ def _typed_formula(name: str, value: Any, where: str) -> Any:
         if name == "parts":
             return tuple(whole(v, 0, MOST, where) for v in value)
         return tuple(text(v, where) if name in ("joints", "waves") else real(v, where) for v in value)
+    if name == "columns":
+        return whole(value, 0, MOST, where)
     return real(value, where) if name in ("frequency", "still") else text(value, where)
 
 

@@ -18,6 +18,9 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.learn import envs
 from surefoot.learn.cluster.address import On
 from surefoot.learn.envs import Place
+from surefoot.learn.forward_backward.learner import FB
+from surefoot.learn.forward_backward.motions import motions_of
+from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.from_policy.distill import Distill
 from surefoot.learn.judge import Judged
 from surefoot.learn.learner import Learner, PolicyLearner, Saved
@@ -72,7 +75,7 @@ class Asked(TypedDict, total=False):
 
 
 def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
-    """The task's tuned settings of a learner (ppo, fasttd3, fastsac, or auto: what the task says), with changes."""
+    """The task's tuned settings of a learner (ppo, fasttd3, fastsac, fb, or auto: what the task says), with changes."""
     found = located(task)[1]
     kind = learner_kind(found, learner)
     for k in changes or {}:
@@ -358,11 +361,18 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run
         assert parents.teacher is not None
         return Distill(env, s, spec.seed, parents.teacher)
     assert s is not None
-    if s.symmetric and task.symmetry is not None and task.symmetry.of(task.observations["actor"]) is None:
+    if (
+        not isinstance(s, FBSettings)
+        and s.symmetric
+        and task.symmetry is not None
+        and task.symmetry.of(task.observations["actor"]) is None
+    ):
         run.notes.append(f"{task.name}'s symmetry is not used: not every term of the actor has a mirror image")
     ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
     if isinstance(s, FastTD3Settings):
         return FastTD3(env, s, spec.seed, ranges)
+    if isinstance(s, FBSettings):
+        return FB(env, s, spec.seed, ranges, motions_of(task, s))
     if isinstance(s, FastSACSettings):
         return FastSAC(env, s, spec.seed, ranges)
     upon = None

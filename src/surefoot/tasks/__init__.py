@@ -12,7 +12,7 @@ from surefoot.contract import Contract
 from surefoot.env import Env
 from surefoot.errors import SurefootError, unknown
 from surefoot.estimate.kinds import terms_of
-from surefoot.observation import ObsGroup
+from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.sim import engines
 from surefoot.sim.anatomy.feet import Foot
@@ -78,12 +78,14 @@ def teachers(task: Task, obs: ObsOverride) -> ObsOverride:
     return replace(obs, only=tuple(t.name for t in group.terms), history=obs.history or group.history)
 
 
-def with_actor_terms(task: Task, names: Sequence[str], history: int, trial: int = 1) -> Task:
+def with_actor_terms(
+    task: Task, names: Sequence[str], history: int, trial: int = 1, prompts: Sequence[ObsTerm] = ()
+) -> Task:
     """The same task whose actor observes the named terms, from any of its groups, in `history` frames.
 
     A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
     """
-    known = {t.name: t for t in memory(len(task.action.names))}
+    known = {t.name: t for t in (*memory(len(task.action.names)), *prompts)}
     known |= {} if task.estimator is None else terms_of(task.estimator)
     known |= {t.name: t for group in reversed(list(task.observations.values())) for t in group.terms}
     for name in names:
@@ -109,7 +111,8 @@ def _without_estimates(group: ObsGroup, actor: ObsGroup) -> ObsGroup:
 def for_contract(task: Task, contract: Contract) -> Task:
     """The task with the terms and frames of this contract."""
     try:
-        return with_actor_terms(task, [t.name for t in contract.terms], contract.history, contract.trial)
+        prompts = [t for t in contract.terms if t.formula is not None and t.formula.kind == "prompt"]
+        return with_actor_terms(task, [t.name for t in contract.terms], contract.history, contract.trial, prompts)
     except SurefootError as error:
         if contract.task == task.name:
             raise

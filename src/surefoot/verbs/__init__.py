@@ -83,6 +83,13 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "Write a bundle for a robot's computer: policy, contract, limits, verdict, golden vectors; all checked.",
             ("runs/hover", "runs/hover --best --out hover.zip --limit torque=20,power=300"),
         ),
+        "prompt": Verb(
+            "Ask a run of --learner fb for a behaviour without training: a reward in words, a goal, or a motion.",
+            (
+                "runs/arm --reward '1 - abs(joint_pos.elbow - 1)'",
+                "runs/arm --goal joint_pos=0.4,1.2 joint_vel=0,0 --search 5",
+            ),
+        ),
         "guard": Verb(
             "Learn where a policy will fail, and write its safety layers: recovery, and limits of joints.",
             ("runs/walk", "runs/arm --speed 4 --out runs/arm/safe"),

@@ -5,7 +5,7 @@
 A task is a Task, a function that makes one, or a reference: a name, `file.py[:function]`, `module:function`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -37,6 +37,7 @@ from surefoot.task import Task
 from surefoot.tasks import rollout
 from surefoot.tasks.registry import Reference, located
 from surefoot.verbs.train.export import Export
+from surefoot.verbs.train.prompt import Prompt
 from surefoot.verdict import Verdict
 
 Where = str | PathLike[str]
@@ -73,7 +74,7 @@ def train(
     """Train a policy into the folder `out`.
 
     Without `belief`, over the task's own; without `settings`, with the task's own, of which `steps` and `change` (a mapping of
-    names of PPOSettings) replace some. `learner` is ppo, fasttd3, fastsac, or auto, which is what the task says. `watch` is called with Progress. After an interruption continue with `resume`, or call it
+    names of PPOSettings) replace some. `learner` is ppo, fasttd3, fastsac, fb, or auto, which is what the task says. `watch` is called with Progress. After an interruption continue with `resume`, or call it
     again with `resume_if_same`. Further keywords: seed, ranges, obs, start, base, residual, teacher, terms, judge.
     """
     reference, found = located(task)
@@ -138,6 +139,24 @@ def export(policy: Run | Where, out: Where | None = None, sign: Where | None = N
     verb = Export(Path(policy), out=None if out is None else Path(out), sign=None if sign is None else Path(sign))
     facts = verb.run(unwatched).facts
     return Path(facts.get("bundle", facts["onnx"]))
+
+
+def prompt(
+    run: Run | Where,
+    out: Where,
+    *,
+    reward: str = "",
+    goal: Mapping[str, Sequence[float]] | None = None,
+    track: Where = "",
+    search: int = 0,
+    seed: int = 1,
+) -> Path:
+    """Ask a run of the learner `fb` for a behaviour, without training: the folder `out` with a policy for a reward in words, a goal
+    (observation term -> numbers) or a motion's file. `search`: rounds of search around what was found, by what it earns."""
+    words = tuple(f"{k}={','.join(map(repr, map(float, v)))}" for k, v in (goal or {}).items())
+    file, task = Path(track) if track else None, run.task if isinstance(run, Run) else ""
+    verb = Prompt(Path(run), reward, words, file, search=search, seed=seed, out=Path(out))
+    return Path(verb.asked(unwatched, task).facts["policy"]).parent
 
 
 def rehearse(

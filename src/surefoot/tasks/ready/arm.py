@@ -145,6 +145,12 @@ OFF_POLICY = {
 }  # fmt: skip
 
 
+FORWARD_BACKWARD = {
+    "envs": 64, "steps": 60_000, "horizon": 8, "updates": 64, "samples": 256, "warm_up": 6000, "gamma": 0.97, "tau": 0.02, "lr": 1e-3, "z": 32, "ortho": 10.0,
+    "goal_terms": ("joint_pos", "joint_vel"), "hidden": (128, 128), "forward_hidden": (128, 128), "learner_threads": 1,
+}  # fmt: skip
+
+
 def arm() -> Task:
     return Task(
         name="arm",
@@ -174,5 +180,5 @@ def arm() -> Task:
         command_every=2.0,
         terms=(Pull("hand", PARAMS, seconds=(2.0, 4.0), along=(True, False, True)),),
         settings={"envs": 128, "steps": 400_000, "horizon": 32, "gamma": 0.97, "hidden": (64, 64), "activation": "tanh", "kl": 0.02},
-        learners={"fasttd3": OFF_POLICY | {"explore": (0.05, 0.2)}, "fastsac": OFF_POLICY},
+        learners={"fasttd3": OFF_POLICY | {"explore": (0.05, 0.2)}, "fastsac": OFF_POLICY, "fb": FORWARD_BACKWARD},
     )  # fmt: skip
