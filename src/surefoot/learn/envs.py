@@ -3,7 +3,7 @@
 spec, parents -> task as actor, critic and teacher see it -> n envs: Blocks of this process, or Shards of workers
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surefoot import tasks
@@ -13,6 +13,9 @@ from surefoot.learn.distill import classroom
 from surefoot.learn.run.parents import Parents, seen
 from surefoot.learn.runspec import RunSpec
 from surefoot.learn.settings import DistillSettings
+from surefoot.learn.sim2sim.forward import seen_by
+from surefoot.learn.sim2sim.imitate import TEACHER
+from surefoot.learn.sim2sim.support import easy, with_kinematics
 from surefoot.task import Task
 
 if TYPE_CHECKING:
@@ -38,7 +41,12 @@ def learners_task(spec: RunSpec, task: Task, parents: Parents) -> Task:
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None
         return classroom(task, parents.teacher, s.history, s.only)
-    return seen(task, spec.obs)
+    task = task if spec.easy is None else easy(task, spec.easy)
+    own = seen(task, spec.obs)
+    own = with_kinematics(own) if spec.forward is not None or parents.reference is not None else own
+    if parents.reference is None:
+        return own
+    return replace(own, observations={**own.observations, TEACHER: seen_by(task, parents.reference.meaning)})
 
 
 def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") -> Envs:

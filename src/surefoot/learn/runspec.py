@@ -24,6 +24,7 @@ from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
+from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
@@ -70,6 +71,14 @@ class RunSpec:
     """hashes of the learned Terms in the world"""
     judge: Judging | None = None
     """evaluations while training, which keep the best policy; None: only the last is kept"""
+    easy: Easy | None = None
+    """the support world in which a teacher learns; None: the task's own"""
+    forward: Forward | None = None
+    """a forward model of the kinematics, learned beside the policy"""
+    reference: str = ""
+    """hash of the forward model that is imitated"""
+    imitation: Imitation | None = None
+    """how; Imitation() with a reference"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else decides, where it is no policy that is learned: hashes of logs and models, settings"""
 
@@ -93,13 +102,31 @@ class RunSpec:
             object.__setattr__(self, "residual", Residual())
         if self.residual is not None and not self.base:
             raise SurefootError("residual: expected a base to learn upon, found none (--base)")
+        self._check_worlds()
         if isinstance(self.settings, DistillSettings) and self.settings.label == "latent" and self.settings.only:
             raise SurefootError("student.only: a student by latent keeps its teacher's body; --adapt dagger")
+
+    def _check_worlds(self) -> None:
+        """What two worlds need."""
+        if self.reference and self.imitation is None:
+            object.__setattr__(self, "imitation", Imitation())
+        if self.imitation is not None and not self.reference:
+            raise SurefootError("imitation: expected a forward model to imitate, found none (--support)")
+        if self.reference and self.forward is not None:
+            raise SurefootError(
+                "forward: a student imitates a forward model; expected that only its teacher learns one"
+            )
+        if self.easy is not None and self.terms:
+            raise SurefootError("easy: learned Terms belong to the robot's own world; expected none in a support world")
+        used = {"easy": self.easy, "forward": self.forward, "reference": self.reference}
+        for name, value in used.items():
+            if value and not isinstance(self.settings, PPOSettings):
+                raise SurefootError(f"{name}: only with --learner ppo and without --adapt")
 
     def to_json(self) -> dict[str, Any]:
         """What is as usual is left out."""
         own = {f.name: getattr(self, f.name) for f in fields(self)} | {"belief": self.belief.to_json()}
-        for k in ("settings", "ranges", "obs", "start", "residual", "judge"):
+        for k in ("settings", "ranges", "obs", "start", "residual", "judge", "easy", "forward", "imitation"):
             own[k] = None if own[k] in (None, ObsOverride()) else asdict(own[k])
         own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
         if self.ranges is not None:
@@ -114,6 +141,7 @@ class RunSpec:
             raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
         body = {k: v for k, v in data.items() if k not in BESIDE}
         kinds: dict[str, Any] = dict(obs=ObsOverride, start=Origin, residual=Residual, ranges=Widen, judge=Judging)
+        kinds |= {"easy": Easy, "forward": Forward, "imitation": Imitation}
         kinds["settings"] = _kind(LEARNERS, body.pop("learner", "ppo"), f"{where}: learner")
         if isinstance(body.get("ranges"), dict):
             kinds["ranges"] = _kind(RANGES, body["ranges"].get("kind"), f"{where}: ranges")
