@@ -15,7 +15,7 @@ from surefoot.belief import Belief, point
 from surefoot.cross.beliefs import centred, learned_from, searched, wider
 from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
-from surefoot.cross.robot import Plan, Rate, Robot, behind_runtime
+from surefoot.cross.robot import Plan, Rate, Robot
 from surefoot.deploy import bundle, manifest
 from surefoot.doctor import diagnose
 from surefoot.doctor.consequences import consequences
@@ -25,6 +25,7 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan as GatePlan
 from surefoot.gate.gate import gate
+from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
 from surefoot.policy import Policy

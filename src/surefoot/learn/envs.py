@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from surefoot import tasks
 from surefoot.blocks import Blocks, share, sizes
+from surefoot.errors import SurefootError
 from surefoot.learn.collect import Envs
 from surefoot.learn.distill import classroom
+from surefoot.learn.on_robot.envs import with_robot
+from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.run.parents import Parents, seen
 from surefoot.learn.runspec import RunSpec
 from surefoot.learn.settings import DistillSettings
@@ -42,6 +45,7 @@ def learners_task(spec: RunSpec, task: Task, parents: Parents) -> Task:
         assert parents.teacher is not None
         return classroom(task, parents.teacher, s.history, s.only)
     task = task if spec.easy is None else easy(task, spec.easy)
+    task = task if spec.robot is None else behind_runtime(task, late=0.0)
     own = seen(task, spec.obs)
     own = with_kinematics(own) if spec.forward is not None or parents.reference is not None else own
     if parents.reference is None:
@@ -52,6 +56,11 @@ def learners_task(spec: RunSpec, task: Task, parents: Parents) -> Task:
 def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") -> Envs:
     """The envs of a run; `task` is the learner's. What holds envs elsewhere is let go when the run is closed."""
     assert spec.settings is not None
+    if spec.robot is not None:
+        if place.on is not None:
+            raise SurefootError("--on: workers hold simulations, not a robot; leave it out")
+        s = spec.settings
+        return with_robot(task, spec.belief, spec.robot, s.envs, spec.seed, place.threads, parents.terms)
     if place.on is not None:
         from surefoot.learn.cluster.start import start
 

@@ -18,6 +18,7 @@ from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings, OffPolicySettings
+from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -79,6 +80,8 @@ class RunSpec:
     """hash of the forward model that is imitated"""
     imitation: Imitation | None = None
     """how; Imitation() with a reference"""
+    robot: OnRobot | None = None
+    """rows of each batch that come from a robot; None: all are simulated"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else decides, where it is no policy that is learned: hashes of logs and models, settings"""
 
@@ -103,6 +106,7 @@ class RunSpec:
         if self.residual is not None and not self.base:
             raise SurefootError("residual: expected a base to learn upon, found none (--base)")
         self._check_worlds()
+        self._check_robot()
         if isinstance(self.settings, DistillSettings) and self.settings.label == "latent" and self.settings.only:
             raise SurefootError("student.only: a student by latent keeps its teacher's body; --adapt dagger")
 
@@ -123,10 +127,21 @@ class RunSpec:
             if value and not isinstance(self.settings, PPOSettings):
                 raise SurefootError(f"{name}: only with --learner ppo and without --adapt")
 
+    def _check_robot(self) -> None:
+        """What a robot among the simulations allows."""
+        if self.robot is None:
+            return
+        if not isinstance(self.settings, PPOSettings):
+            raise SurefootError("robot: only with --learner ppo and without --adapt")
+        if self.ranges is not None:
+            raise SurefootError("robot: ranges grow as simulations succeed; expected fixed ranges (--ranges fixed)")
+        if self.easy is not None:
+            raise SurefootError("robot: no robot is in a support world; expected one without the other")
+
     def to_json(self) -> dict[str, Any]:
         """What is as usual is left out."""
         own = {f.name: getattr(self, f.name) for f in fields(self)} | {"belief": self.belief.to_json()}
-        for k in ("settings", "ranges", "obs", "start", "residual", "judge", "easy", "forward", "imitation"):
+        for k in ("settings", "ranges", "obs", "start", "residual", "judge", "easy", "forward", "imitation", "robot"):
             own[k] = None if own[k] in (None, ObsOverride()) else asdict(own[k])
         own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
         if self.ranges is not None:
@@ -141,7 +156,7 @@ class RunSpec:
             raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
         body = {k: v for k, v in data.items() if k not in BESIDE}
         kinds: dict[str, Any] = dict(obs=ObsOverride, start=Origin, residual=Residual, ranges=Widen, judge=Judging)
-        kinds |= {"easy": Easy, "forward": Forward, "imitation": Imitation}
+        kinds |= {"easy": Easy, "forward": Forward, "imitation": Imitation, "robot": OnRobot}
         kinds["settings"] = _kind(LEARNERS, body.pop("learner", "ppo"), f"{where}: learner")
         if isinstance(body.get("ranges"), dict):
             kinds["ranges"] = _kind(RANGES, body["ranges"].get("kind"), f"{where}: ranges")

@@ -27,6 +27,7 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.off_policy.fast_sac import FastSAC
 from surefoot.learn.off_policy.fast_td3 import FastTD3
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
+from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
@@ -81,6 +82,8 @@ class Asked(TypedDict, total=False):
     reference: Path | ForwardModel | None
     """a forward model, or the run that learned one, to imitate as `imitation` says"""
     imitation: Imitation | None
+    robot: OnRobot | None
+    """rows of each batch that come from a robot"""
 
 
 def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
@@ -124,7 +127,7 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     spec = RunSpec(
         task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), ranges, obs,
         residual=asked.get("residual"), judge=asked.get("judge"), easy=world, forward=asked.get("forward"),
-        imitation=asked.get("imitation"), **parents.hashes(),
+        imitation=asked.get("imitation"), robot=asked.get("robot"), **parents.hashes(),
     )  # fmt: skip
     if start is None:
         return spec, parents

@@ -26,7 +26,7 @@ from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
 from surefoot.verbs.arguments import belief_of, trained_over
-from surefoot.verbs.train import settings_file, two_worlds
+from surefoot.verbs.train import settings_file, two_worlds, with_robot
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
@@ -67,6 +67,11 @@ class Train:
     latent (rma), or by its actions (dagger)"""
     teacher: Path | None = None
     """a run to use as the teacher, instead of training one"""
+    robot_share: float = 0.0
+    """fine-tune with a robot: this share of every batch comes from it, behind the runtime's limiter, the rest from simulation (docs/cotrain.md);
+    with --start and --reality"""
+    reality: int | None = None
+    """with --robot-share: seed of the simulated robot, with wrong numbers and missing physics, as of `surefoot cross`"""
     support: str = ""
     """learn in two worlds: first a teacher in a support world, `easy` (this robot with soft servos, without torque limits, dry friction
     and latency) or another task; then a policy in this task's own world, which imitates how the teacher moves (docs/sim2sim.md)"""
@@ -193,6 +198,8 @@ class Train:
         belief = belief_of(task, self.belief, watch.watch, ranges=self.range)
         ranges = learn.usual_ranges(task, belief, start) if self.ranges == "task" else self._ranges
         taught |= {"belief": belief, "ranges": ranges}
+        if self.robot_share:
+            taught |= with_robot.keywords(self, task, watch)
         if self.support:
             return two_worlds.train(self, task, out, how, taught)
         if self.adapt == "none":
@@ -219,6 +226,7 @@ class Train:
     def _needs_ppo(self, task: Task) -> str:
         """The flag that only goes with PPO; empty where none was given."""
         given = {
+            "--robot-share": self.robot_share,
             "--support": self.support,
             "--adapt": self.adapt != "none",
             "--start": self.start,
@@ -279,6 +287,7 @@ class Train:
         own, usual = tuned(DistillSettings, task), tuned(PPOSettings, task)
         yield self.allow_changes, "--allow-changes: only with --resume"
         yield from two_worlds.disagreements(self, task)
+        yield from with_robot.disagreements(self)
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
         for name, each in (("fasttd3", self.fasttd3), ("fastsac", self.fastsac)):
