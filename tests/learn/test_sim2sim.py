@@ -16,14 +16,17 @@ from surefoot.errors import SurefootError
 from surefoot.learn import envs
 from surefoot.learn import train as learn
 from surefoot.learn.collect import FLAGS, Rollout
+from surefoot.learn.nets.export import load_net
 from surefoot.learn.run.parents import Parents, kept, spec_of
 from surefoot.learn.runspec import RunSpec
 from surefoot.learn.sim2sim import forward
 from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel, Meaning
 from surefoot.learn.sim2sim.imitate import TEACHER, Imitating, best_rate, faded, matches
+from surefoot.learn.sim2sim.prime import SameTorque
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.learn.sim2sim.support import KINEMATIC, easy, easy_belief, stiffened, with_kinematics
 from surefoot.sim.model.load import load_robot
+from surefoot.tasks.rollout import contract
 
 SMALL = {"envs": 8, "horizon": 8, "hidden": (8,), "minibatches": 2, "steps": 8 * 8 * 3, "learner_threads": 1}
 WORDS = [w for k, v in SMALL.items() for w in (f"--{k.replace('_', '-')}", *(str(x) for x in (v if isinstance(v, tuple) else (v,))))]  # fmt: skip
@@ -207,6 +210,44 @@ def test_a_run_of_two_worlds_goes_on_with_the_same_bits(runs, which, tmp_path):
     rows = [x.iterate() for x in (whole, other)]
     assert rows[0] == rows[1]
     assert all(np.array_equal(v, other.save()[0][k]) for k, v in whole.save()[0].items())
+
+
+def test_the_student_s_first_actions_give_the_teacher_s_torque_in_its_own_servos(runs):
+    """tau = kp (u - q) - kd v, worked out in both worlds."""
+    policy = load_net(runs / "teacher")
+    env = tasks.env(with_kinematics(arm()), 5, seed=2)
+    own = contract(env.task, env.world)
+    law = SameTorque(policy, own, env.world.layout.joints, {"joint_pos": slice(0, 2), "joint_vel": slice(2, 4)})
+    obs = env.reset()
+    q, v = (np.random.default_rng(k).normal(0, 0.2, (5, 2)) for k in range(2))
+    u = own.action.control(law(obs["actor"], np.concatenate([q, v], 1).astype(np.float32)))
+    with torch.no_grad():
+        there = policy(torch.from_numpy(obs["actor"])).numpy()
+    soft = policy.contract
+    u_soft = soft.action.control(soft.action.bounded(there))
+    torque = [np.array(c.kp) * (x - q) - np.array(c.kd) * v for c, x in ((own, u), (soft, u_soft))]
+    assert np.allclose(torque[0], torque[1], atol=1e-3) and np.array(own.kp) == pytest.approx(4 * np.array(soft.kp))
+
+
+def test_a_primed_student_leaves_its_actor_to_regression_at_first_and_goes_on_with_the_same_bits(runs, tmp_path):
+    task, settings = tasks.resolve("arm"), learn.settings_for("arm", SMALL | {"steps": 8 * 8 * 5})
+    how = {"reference": runs / "teacher", "teacher": runs / "teacher", "imitation": Imitation(prime=0.5)}
+    spec, parents = learn.plan("arm", settings=settings, **how)
+
+    class Quiet:
+        notes: list[str] = []
+
+    whole, other = (learn.build(spec, task, parents, envs.Place(1), Quiet()) for _ in range(2))
+    before = {k: v.clone() for k, v in whole.actor.state_dict().items()}
+    whole.iterate()
+    assert all(torch.equal(v, before[k]) for k, v in whole.actor.state_dict().items())  # only the critic has learned
+    losses = [whole.iterate()["prime_loss"] for _ in range(1)]
+    assert not all(torch.equal(v, before[k]) for k, v in whole.actor.state_dict().items()) and losses[0] > 0
+    other.load(*whole.save())
+    assert whole.iterate() == other.iterate()
+    assert "prime_loss" not in whole.iterate()  # PPO has taken over
+    with pytest.raises(SurefootError, match=r"imitation\.prime: expected a teacher"):
+        replace(spec, teacher="")
 
 
 def test_a_spec_with_two_worlds_is_the_same_after_json():

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from surefoot.belief import Belief
 from surefoot.contract import Contract
@@ -50,6 +51,14 @@ class Auxiliary(ABC):
 
     groups: Sequence[str]
     """of observations that a rollout must keep for it"""
+
+    def meet(self, learner: "PolicyLearner", actor: nn.Module, see: nn.Module) -> None:
+        """Called once, with the learner, its actor and its normaliser."""
+        return
+
+    def waits(self, iteration: int, iterations: int) -> bool:
+        """Whether the learner's own algorithm leaves the actor alone now."""
+        return False
 
     @abstractmethod
     def take(self, r: Rollout, iteration: int, iterations: int) -> dict[str, float]:

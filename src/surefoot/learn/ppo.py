@@ -166,6 +166,8 @@ class PPO(PolicyLearner):
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
         self.rejected = 0
         self._build()
+        if beside is not None:
+            beside.meet(self, self.actor, self.see_actor)
         self.collector = collector_of(env)
 
     def _build(self) -> None:
@@ -352,7 +354,8 @@ class PPO(PolicyLearner):
     @property
     def waits(self) -> bool:
         """Whether only the critic learns now."""
-        return self.upon is not None and self.upon.waits(self.iteration, self.settings.iterations)
+        parts = (self.upon, self.beside)
+        return any(p is not None and p.waits(self.iteration, self.settings.iterations) for p in parts)
 
     def _pace(self, kl: float) -> None:
         """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for.

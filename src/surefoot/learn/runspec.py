@@ -92,7 +92,7 @@ class RunSpec:
         student = isinstance(self.settings, DistillSettings)
         if student and not self.teacher:
             raise SurefootError("teacher: distillation needs one to learn from, found none (--teacher)")
-        if self.teacher and not student:
+        if self.teacher and not student and not self.reference:
             raise SurefootError("teacher: only with settings of distillation (--adapt rma or --adapt dagger)")
         extra = {"ranges": self.ranges, "start": self.start, "base": self.base, "obs": self.obs != ObsOverride()}
         if student and any(extra.values()):
@@ -120,6 +120,8 @@ class RunSpec:
             raise SurefootError(
                 "forward: a student imitates a forward model; expected that only its teacher learns one"
             )
+        if bool(self.teacher) != bool(self.imitation and self.imitation.prime) and self.reference:
+            raise SurefootError("imitation.prime: expected a teacher whose torque to give, and only then")
         if self.easy is not None and self.terms:
             raise SurefootError("easy: learned Terms belong to the robot's own world; expected none in a support world")
         used = {"easy": self.easy, "forward": self.forward, "reference": self.reference}

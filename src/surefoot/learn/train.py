@@ -37,6 +37,7 @@ from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.learn.sim2sim import forward
 from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel
 from surefoot.learn.sim2sim.imitate import Imitating
+from surefoot.learn.sim2sim.prime import Primer, SameTorque
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.learn.sim2sim.support import easy_belief
 from surefoot.report import Watch
@@ -48,6 +49,7 @@ from surefoot.tasks.known import remember
 from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.registry import Reference, located
 from surefoot.tasks.rollout import contract
+from surefoot.world import World
 
 Located = tuple[str, Task]
 """a reference and the task it leads to"""
@@ -118,12 +120,13 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     reference = asked.get("reference")
     reference = reference if reference is None or isinstance(reference, ForwardModel) else forward.read(reference)
     parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())), reference=reference)
-    usual: Settings = tuned(PPOSettings if teacher is None else DistillSettings, task)
-    belief = asked.get("belief") or (tasks.nominal(task) if teacher is None else task.belief)
+    by_reward = teacher is None or reference is not None
+    usual: Settings = tuned(PPOSettings if by_reward else DistillSettings, task)
+    belief = asked.get("belief") or (tasks.nominal(task) if by_reward else task.belief)
     world = asked.get("easy")
     belief = belief if world is None else easy_belief(belief, world)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
-    ranges = asked["ranges"] if "ranges" in asked else usual_ranges(task, belief, start) if teacher is None else None
+    ranges = asked["ranges"] if "ranges" in asked else usual_ranges(task, belief, start) if by_reward else None
     spec = RunSpec(
         task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), ranges, obs,
         residual=asked.get("residual"), judge=asked.get("judge"), easy=world, forward=asked.get("forward"),
@@ -386,16 +389,21 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
-    learner = PPO(env, s, spec.seed, ranges, upon, _beside(spec, task, parents, env.world.dt))
+    learner = PPO(env, s, spec.seed, ranges, upon, _beside(spec, task, parents, env.world))
     if parents.start is not None and spec.start is not None:
         learner.adopt(parents.start, describe_run(spec.start.run))
     return learner
 
 
-def _beside(spec: RunSpec, task: Task, parents: Parents, dt: float) -> Auxiliary | None:
+def _beside(spec: RunSpec, task: Task, parents: Parents, world: World) -> Auxiliary | None:
     """What a run of two worlds does beside PPO."""
     if spec.forward is not None:
         return ForwardLearner(task, spec.forward, spec.seed)
     if parents.reference is None or spec.imitation is None:
         return None
-    return Imitating(task, parents.reference, spec.imitation, dt)
+    primer = None
+    if parents.teacher is not None:
+        own, widths = contract(task, world), parents.reference.meaning.columns
+        law = SameTorque(parents.teacher, own, world.layout.joints, widths)
+        primer = Primer(law, spec.imitation.prime, spec.seed)
+    return Imitating(task, parents.reference, spec.imitation, world.dt, primer)

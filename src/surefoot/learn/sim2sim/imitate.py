@@ -7,45 +7,54 @@ are the terms of k: joints, their speeds, the base, contacts. W is the sum of th
 episode by failure earns nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from surefoot.learn.collect import Rollout
-from surefoot.learn.learner import Auxiliary
+from surefoot.learn.learner import Auxiliary, PolicyLearner
 from surefoot.learn.sim2sim.forward import ForwardModel
+from surefoot.learn.sim2sim.prime import TEACHER, Primer
 from surefoot.learn.sim2sim.settings import Imitation
 from surefoot.learn.sim2sim.support import KINEMATIC
 from surefoot.task import Task
-
-TEACHER = "teacher"  # group that the forward model is asked with
 
 
 class Imitating(Auxiliary):
     """Adds to a student's reward what its motion has of the teacher's."""
 
-    groups: Sequence[str] = (TEACHER, KINEMATIC)
-
-    def __init__(self, task: Task, model: ForwardModel, how: Imitation, dt: float):
+    def __init__(self, task: Task, model: ForwardModel, how: Imitation, dt: float, primer: Primer | None = None):
         model.check(task)
-        self.model, self.how = model, how
+        self.model, self.how, self.primer = model, how, primer
+        self.groups = (TEACHER, KINEMATIC) if primer is None else (TEACHER, KINEMATIC, "actor")
         self.full = how.weight * dt * best_rate(task)
 
     def take(self, r: Rollout, iteration: int, iterations: int) -> dict[str, float]:
         match = matches(self.model, r, self.how.width)
         r.reward += np.float32(self.full * faded(self.how.until, iteration / max(iterations, 1))) * match
-        return {"imitation": float(match.mean())}
+        facts = {"imitation": float(match.mean())}
+        if self.primer is not None and self.waits(iteration, iterations):
+            facts |= self.primer.learn(r, iteration)
+        return facts
+
+    def meet(self, learner: PolicyLearner, actor: nn.Module, see: nn.Module) -> None:
+        if self.primer is not None:
+            self.primer.meet(learner, actor, see)
+
+    def waits(self, iteration: int, iterations: int) -> bool:
+        return self.primer is not None and self.primer.waits(iteration, iterations)
 
     def products(self) -> Mapping[str, bytes]:
         return {}
 
     def save(self) -> dict[str, np.ndarray]:
-        return {}
+        return {} if self.primer is None else self.primer.save()
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        pass
+        if self.primer is not None:
+            self.primer.load(arrays)
 
 
 def best_rate(task: Task) -> float:

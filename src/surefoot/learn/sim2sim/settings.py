@@ -57,7 +57,12 @@ class Imitation:
     until: float = 1.0
     """share of the steps by which w has fallen to 0, evenly; 1 and more: it stays"""
 
+    prime: float = 0.0
+    """share of the steps, at the start, in which the actor is fitted to actions that give the teacher's torque; 0: none"""
+
     def __post_init__(self) -> None:
+        if not 0 <= self.prime < 1:
+            raise SurefootError(f"imitation.prime: expected a share from 0 to below 1, found {self.prime}")
         for name in ("weight", "width", "until"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SurefootError(f"imitation.{name}: expected a finite number > 0, found {getattr(self, name)}")

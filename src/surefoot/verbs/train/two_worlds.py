@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from surefoot import tasks
 from surefoot.errors import unknown
+from surefoot.learn.settings import PPOSettings
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.task import Task
 
@@ -36,7 +37,16 @@ def train(asked: "Train", task: Task, out: Path, how: Mapping[str, Any], taught:
         place = asked.task if asked.support == EASY else asked.support
         teacher = learn.train(place, out / "teacher", resume_if_same=True, **how, **lesson)
     mine = dict(taught) | {"reference": teacher, "imitation": asked.imitation, "obs": None}
+    mine["teacher"] = teacher if asked.imitation.prime else None
+    if asked.imitation.prime and asked.support == EASY:
+        mine["settings"] = softly(taught["settings"], asked.easy.gain)
     return learn.train(asked.task, out / "student", resume_if_same=True, **how, **mine)
+
+
+def softly(s: PPOSettings, gain: float) -> PPOSettings:
+    """Exploration with as much torque as the teacher's: in stiffer servos that is a smaller part of the action."""
+    low, start, high = s.spread
+    return replace(s, spread=(low, max(1.2 * low, min(1.0, gain) * start), high))
 
 
 def disagreements(asked: "Train", task: Task) -> Iterator[tuple[bool, str]]:
@@ -65,5 +75,7 @@ def disagreements(asked: "Train", task: Task) -> Iterator[tuple[bool, str]]:
     for flag, given in trained.items():
         words = f"--teacher: that one is trained already, and {flag} would train it"
         yield on and asked.teacher is not None and bool(given), words
+    words = "--imitation.prime: actions of another robot's world give other torques; only with --support easy"
+    yield on and asked.support != EASY and asked.imitation.prime > 0, words
     words = f"--support: {task.name} chooses among few actions: its motors have no gain to make softer"
     yield on and bool(task.action.choices) and asked.support == EASY, words
