@@ -80,9 +80,15 @@ Curve = list[tuple[int, float]]
 
 
 def learned(
-    w: Worlds, task: Task, belief: Belief, settings: PPOSettings, seed: int, beside: object = None
+    w: Worlds,
+    task: Task,
+    belief: Belief,
+    settings: PPOSettings,
+    seed: int,
+    beside: object = None,
+    until: float = np.inf,
 ) -> tuple[PPO, Curve]:
-    """A learner at its end, and success after so many env steps on the way."""
+    """A learner at its end, or where it first reaches a success rate; and success after so many env steps on the way."""
     env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
     learner, curve = PPO(env, settings, seed, beside=beside(env) if callable(beside) else None), []
     for k in range(1, settings.iterations + 1):
@@ -90,6 +96,8 @@ def learned(
         if k % w.every == 0 or k == settings.iterations:
             found = evaluate(policy_of(learner), tasks.env(task, w.episodes, belief, JUDGED, 1))
             curve.append((k * settings.batch, found.rate))
+            if found.rate >= until:
+                break
     return learner, curve
 
 
@@ -118,7 +126,9 @@ def one_step(task: Task, belief: Belief, policy: PolicyNet, model: ForwardModel,
     return float(np.concatenate(off).mean())
 
 
-def student(w: Worlds, policy: PolicyNet, model: ForwardModel, seed: int, how: Imitation) -> Curve:
+def student(
+    w: Worlds, policy: PolicyNet, model: ForwardModel, seed: int, how: Imitation, until: float = np.inf
+) -> Curve:
     own = with_kinematics(w.task)
     task = replace(own, observations={**own.observations, TEACHER: seen_by(own, model.meaning)})
 
@@ -129,7 +139,7 @@ def student(w: Worlds, policy: PolicyNet, model: ForwardModel, seed: int, how: I
         )
         return Imitating(task, model, how, world.dt, None if law is None else Primer(law, how.prime, seed))
 
-    return learned(w, task, w.belief, w.softly, seed, beside)[1]
+    return learned(w, task, w.belief, w.softly, seed, beside, until)[1]
 
 
 def reached(curve: Curve, target: float) -> float:
@@ -144,17 +154,18 @@ def compared(w: Worlds, seeds: int, name: str) -> Iterator[Row]:
     for seed in range(seeds):
         curves = {"direct": learned(w, w.task, w.belief, w.settings, seed)[1]}
         ends.append(curves["direct"][-1][1])
+        target = NEAR * ends[-1]
         measure.said(f"{name}: seed {seed}: direct {curves['direct']}")
-        curves["direct, softly"] = learned(w, w.task, w.belief, w.softly, seed)[1]
+        curves["direct, softly"] = learned(w, w.task, w.belief, w.softly, seed, None, target)[1]
         measure.said(f"{name}: seed {seed}: softly {curves['direct, softly']}")
         policy, model, error = teacher(w, seed)
         errors.append(error)
-        curves["imitation"] = student(w, policy, model, seed, Imitation())
+        curves["imitation"] = student(w, policy, model, seed, Imitation(), target)
         measure.said(f"{name}: seed {seed}: imitation {curves['imitation']}, forward {error:.4f} rad")
-        curves["imitation, primed"] = student(w, policy, model, seed, Imitation(prime=PRIME))
+        curves["imitation, primed"] = student(w, policy, model, seed, Imitation(prime=PRIME), target)
         measure.said(f"{name}: seed {seed}: primed {curves['imitation, primed']}")
         for k, curve in curves.items():
-            found[k].append(reached(curve, NEAR * ends[-1]))
+            found[k].append(reached(curve, target))
     yield row("target: success of direct PPO at its end", ends, "of episodes")
     yield row("forward model: joints one period ahead", errors, "rad, mean", at_most=0.02)
     for k, steps in found.items():
@@ -169,12 +180,12 @@ def worlds(name: str, steps: int, quick: bool, gain: float = STIFF) -> Worlds:
     task, belief = hard(tasks.resolve(name), gain)
     own = settings_for(name)
     steps = 2 * own.batch if quick else steps
-    return Worlds(task, belief, replace(own, steps=steps, learner_threads=1), 10 if quick else 60, 1 if quick else 3)
+    return Worlds(task, belief, replace(own, steps=steps, learner_threads=1), 10 if quick else 40, 1 if quick else 3)
 
 
 def arm(quick: bool) -> Iterator[Row]:
     """The arm with stiff servos."""
-    yield from compared(worlds("arm", 140_000, quick), 1 if quick else 3, "arm")
+    yield from compared(worlds("arm", 114_688, quick), 1 if quick else 3, "arm")
 
 
 def walk(quick: bool) -> Iterator[Row]:
@@ -215,7 +226,7 @@ def grown_task(task: Task, a: float) -> Task:
 def scale(quick: bool) -> Iterator[Row]:
     """How many steps it takes as the robot grows, directly and by two worlds; distances of the task grow with it."""
     for a in (1.0,) if quick else (1.0, 1.5, 2.0):
-        base = worlds("arm", 140_000, quick)
+        base = worlds("arm", 114_688, quick)
         task, belief = hard(grown_task(tasks.resolve("arm"), a))
         w = replace(base, task=task, belief=belief)
         direct = learned(w, task, w.belief, w.settings, 0)[1]
