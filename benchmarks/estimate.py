@@ -134,7 +134,7 @@ def watched(task: Task, belief: Belief, drive: Policy, n: int, seconds: float) -
 def note(found: dict[str, list[np.ndarray]], env: Env, several: Several) -> None:
     truth, counts = quantities.base_lin_vel(env.moment), env.age > SETTLED
     for k, f in several.filters.items():
-        e = f.terms(several.of(env.estimator_state, k), ["base_lin_vel"])["base_lin_vel"]
+        e = f.terms(several.of(env.observer.estimator_state, k), ["base_lin_vel"])["base_lin_vel"]
         found[f"error {k}"].append((e.value - truth)[counts])
         found[f"nees {k}"].append(e.nees(truth)[counts])
 

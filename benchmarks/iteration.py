@@ -35,7 +35,8 @@ try:
     task = tasks.resolve(name)
     settings = PPOSettings(**{**task.settings, "envs": envs})
     spec, parents = plan(name, belief=task.belief, settings=settings)
-    learner = build(spec, task, parents, 0, None)
+    from surefoot.learn.envs import Place
+    learner = build(spec, task, parents, Place(), None)
 except ImportError:  # before runs had a spec
     from surefoot.learn.train import settings_for
     task = tasks.TASKS[name]() if callable(tasks.TASKS[name]) else tasks.TASKS[name]
@@ -88,8 +89,7 @@ class Trainer:
         return line
 
     def close(self) -> None:
-        self.process.stdin.close()
-        self.process.wait()
+        self.process.communicate()  # closes what it reads from and writes to
 
 
 def compare(other: Path, name: str, envs: int, rounds: int) -> list[Row]:

@@ -26,7 +26,7 @@ from benchmarks import measure
 from benchmarks.measure import Row, row, skipped
 from surefoot import files
 from surefoot.lab.jobs import come_second
-from surefoot.lab.live_run import LiveRun
+from surefoot.lab.pages.live_run import LiveRun
 from surefoot.lab.subject import Subject
 from surefoot.web.lab.html import body
 from surefoot.web.lab.server import Lab, running

@@ -45,9 +45,9 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.batch, name)
 
-    def step(self, nstep: int) -> None:
+    def step(self, ids: np.ndarray | None, nstep: int) -> None:
         self.starts.append(self.batch.state.copy())
-        self.batch.step(nstep=nstep)
+        self.batch.step(ids, nstep=nstep)
 
 
 class Course:

@@ -97,13 +97,15 @@ class Before(OnAction):
 
     def __init__(self, place: Callable[[Moment, mujoco.MjModel], np.ndarray], model: mujoco.MjModel):
         self.place, self.model = place, model
+        self.at: np.ndarray | None = None  # before the first step there is none, and no speed
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
         self.at = self.place(Moment(x, u, u, u, x.time, x.time), self.model)
         return u
 
     def speed(self, s: Moment, dt: float) -> np.ndarray:
-        return (self.place(s, self.model) - self.at) / dt
+        here = self.place(s, self.model)
+        return (here - (here if self.at is None else self.at)) / dt
 
 
 @contextmanager
@@ -122,6 +124,8 @@ def quiet() -> Iterator[None]:
 def model(twin: Twin) -> mujoco.MjModel:
     path = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets" / twin.file
     spec = mujoco.MjSpec.from_file(str(path))
+    for k, actuator in enumerate(spec.actuators):
+        actuator.name = f"u{k}"
     if twin.contact is not None:
         torso = spec.worldbody.first_body().name
         spec.add_sensor(

@@ -43,8 +43,9 @@ def _methods(kind: type[Any]) -> str:
     rows = []
     for k, f in vars(kind).items():
         inner = f.__func__ if isinstance(f, staticmethod) else f
-        if inspect.isfunction(inner) and not k.startswith("_") and inner.__doc__:
-            rows.append(f"- `{k}`: {' '.join(inner.__doc__.split(chr(10) * 2)[0].split())}")
+        words = inspect.getdoc(getattr(kind, k)) if inspect.isfunction(inner) and not k.startswith("_") else None  # of its contract, too
+        if words:
+            rows.append(f"- `{k}`: {' '.join(words.split(chr(10) * 2)[0].split())}")
     return "\n" + "\n".join(rows) + "\n" if rows else ""
 
 

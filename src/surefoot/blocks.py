@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from surefoot.belief import Belief
-from surefoot.env import Env, OnDivergence
+from surefoot.env import AbstractEnv, OnDivergence
 from surefoot.task import Task
 from surefoot.world import World
 
@@ -37,7 +37,7 @@ def share(threads: int, blocks: int) -> int:
 class Blocks:
     """Envs with the same task, seed and belief, which count their envs on from each other."""
 
-    def __init__(self, envs: Sequence[Env], threads: int = 0):
+    def __init__(self, envs: Sequence[AbstractEnv], threads: int = 0):
         self.envs, self.n = tuple(envs), sum(env.n for env in envs)
         ends = np.cumsum([env.n for env in envs]).tolist()
         self.rows = [slice(end - env.n, end) for env, end in zip(envs, ends)]
@@ -48,7 +48,7 @@ class Blocks:
         self._threads = ThreadPoolExecutor(len(envs) - 1, "block") if len(envs) > 1 else None
 
     @staticmethod
-    def like(env: Env, more: Sequence[int], threads: int = 0) -> "Blocks":
+    def like(env: AbstractEnv, more: Sequence[int], threads: int = 0) -> "Blocks":
         """An env, and beside it blocks of more envs of the same kind; on all cores, or as many threads."""
         envs = [env]
         for n in more:
@@ -73,7 +73,7 @@ class Blocks:
                     due[(k + 1) % len(due)].release()
                     if t + 1 < turns:
                         with self._engines:
-                            self.envs[k].world.advance()
+                            self.envs[k].advance()
             except BaseException:
                 failed.set()
                 for other in due:

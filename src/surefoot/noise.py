@@ -33,7 +33,7 @@ class _Noise:
     def multiple(self, e: np.ndarray) -> np.ndarray | np.float32:
         multiple: Any = np.float32(1.0)
         for i, p in self.params:
-            multiple = (e[:, i, None] * (multiple if p.op == "scale" else 1.0)).astype(np.float32)
+            multiple = (e[:, i, None] * multiple if p.op == "scale" else e[:, i, None]).astype(np.float32)
         return multiple
 
 
@@ -50,7 +50,7 @@ class SensorErrors:
         """In place, of all envs or of ids, at (seed, step); an env's noise is the same whichever others are asked for."""
         for noise in self.noises:
             multiple = noise.multiple(e)
-            if np.any(multiple):
+            if multiple.any():
                 rows = self._draw(at)
                 frame[:, noise.columns] += (rows[:, noise.drawn] if ids is None else rows[ids, noise.drawn]) * multiple
         for columns, i in self.bias:

@@ -332,6 +332,8 @@ class History:
 
     def next(self, frame: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The observations of rows ids with this frame, without taking it in."""
+        if self.group.history == 1:
+            return self.group.flat(frame[:, None])
         return self.group.flat(np.concatenate([self.frames[ids, 1:], frame[:, None]], 1))
 
 

@@ -1,7 +1,7 @@
 """e: the named physical unknowns of x' = f(x, u, e), and where each one lives in a model.
 
 A Param is one number about the world. Its address says what it moves: `target` names a physical quantity (the
-vocabulary is in sim/fields.py: mass, com_x, friction, gain, action_delay, ...), `match` is a regular expression over
+vocabulary is in sim/fields/: mass, com_x, friction, gain, action_delay, ...), `match` is a regular expression over
 the names of the model's objects, `op` says how the number combines with the model's own: set, scale (times) or add.
 """
 

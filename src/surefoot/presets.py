@@ -98,7 +98,7 @@ def uniform(**widths: float) -> dict[str, float]:
     return {term: width / math.sqrt(3) for term, width in widths.items()}
 
 
-# Target (sim/fields.py) and op that a param of each name must have for a preset's range to apply.
+# Target (sim/fields/) and op that a param of each name must have for a preset's range to apply.
 MEANS = {
     "payload": ("mass", "add"), "mass": ("mass", "scale"), "com_x": ("com_x", "add"), "com_y": ("com_y", "add"),
     "com_z": ("com_z", "add"), "friction": ("friction", "set"), "strength": ("strength", "scale"), "kp": ("kp", "scale"),

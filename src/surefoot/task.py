@@ -40,9 +40,10 @@ class Moment:
 
     def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
         """f(self), worked out a single time for what several rewards and observations share; not to be written to."""
-        if f not in self.known:
-            self.known[f] = f(self)
-        return self.known[f]
+        found = self.known.get(f)
+        if found is None:
+            found = self.known[f] = f(self)
+        return found
 
     def rows(self, ids: np.ndarray) -> "Moment":
         """The same instant in some rows only."""

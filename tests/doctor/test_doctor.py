@@ -406,7 +406,7 @@ def test_exchanged_arguments_are_refused(tmp_path, capsys):
     export.save(balancer(), tmp_path / "run")
     log = flown(balancer(), seconds=1.0).save(tmp_path / "a.npz")
     assert main(["doctor", str(log), str(tmp_path / "run")]) == 2
-    assert "exchanged" in capsys.readouterr().err
+    assert "wrong order" in capsys.readouterr().err
     own = "expected a run's folder or its policy.onnx"
     for name, what in (("b.onnx", "not an ONNX file"), ("c.npz", f"found a log or a table (.npz), {own}")):
         (tmp_path / name).write_bytes(b"x")

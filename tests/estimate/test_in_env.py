@@ -59,7 +59,7 @@ def test_one_sensor_has_one_noise_whoever_reads_it_and_the_critic_knows_the_acto
     env = tasks.env(TASK, 4, TASK.belief, 0, 1)
     obs = walked(env, 20)
     gyro = AT["base_ang_vel"]
-    assert np.array_equal(env.input_columns[:3], np.arange(gyro.start, gyro.stop))
+    assert np.array_equal(env.observer.input_columns[:3], np.arange(gyro.start, gyro.stop))
     at = AT["base_lin_vel_estimate"]
     assert np.array_equal(obs["critic"][:, at], obs["actor"][:, at]) and obs["actor"][:, at].any()
     assert not np.array_equal(obs["critic"][:, gyro], obs["actor"][:, gyro])
@@ -85,7 +85,7 @@ def test_an_estimate_begins_anew_with_its_episode_alone():
     for _ in range(40):
         env.step(np.zeros((6, 12)))
     assert env.age.tolist() == [40, 40, 20, 40, 5, 40]
-    assert env.estimator_state["age"].tolist() == (1.0 + env.age).tolist()
+    assert env.observer.estimator_state["age"].tolist() == (1.0 + env.age).tolist()
 
 
 def test_a_command_that_changes_moves_no_estimate_twice():
@@ -93,7 +93,7 @@ def test_a_command_that_changes_moves_no_estimate_twice():
     env.reset()
     for _ in range(260):  # commands change every 250 periods
         env.step(np.zeros((2, 12)))
-    assert env.age.max() > 250 and env.estimator_state["age"].tolist() == (1.0 + env.age).tolist()
+    assert env.age.max() > 250 and env.observer.estimator_state["age"].tolist() == (1.0 + env.age).tolist()
 
 
 @pytest.mark.parametrize("task", [TASK, DRONE], ids=["walk", "hover"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surefoot.cli import main
-from surefoot.lab.adaptation import Adaptation, Reader
+from surefoot.lab.pages.adaptation import Adaptation, Reader
 from surefoot.lab.subject import Subject, load
 from surefoot.report import Note, Plot, Text
 

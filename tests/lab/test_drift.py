@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from surefoot.lab.drift import CASES, LOST, STARTS, Drift, distance, growth
+from surefoot.lab.pages.drift import CASES, LOST, STARTS, Drift, distance, growth
 from surefoot.lab.subject import Subject
 from surefoot.report import Plot, Table
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surefoot.belief import point
-from surefoot.lab.actuator import Actuator, motor_of, torques
+from surefoot.lab.pages.actuator import Actuator, motor_of, torques
 from surefoot.lab.subject import Subject
 from surefoot.log import Log
 from surefoot.params import Params

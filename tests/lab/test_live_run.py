@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from surefoot import shipped, tasks
-from surefoot.lab.live_run import LiveRun
-from surefoot.lab.subject import Subject
+from surefoot.lab.pages.live_run import LiveRun
+from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
 from surefoot.report import Details, Note, Plot
 from surefoot.sim.realities import Reality
@@ -97,6 +97,21 @@ def test_a_log_is_drawn_over_its_replay(tmp_path: Path) -> None:
     assert drawn[0].series[0].y[:3] == pytest.approx(tuple(truth[1:4, 0]))
     page.set("log", "../../etc/passwd")
     assert page.asked.log == "log.npz"
+
+
+def test_the_doctor_is_asked_about_the_log_that_is_chosen(tmp_path: Path) -> None:
+    """Of a robot that is 60 ms late: the page says what `surefoot doctor` says."""
+    shutil.copytree(shipped.HOME / "balance", tmp_path / "run")
+    task, policy = tasks.resolve("balance"), load(tmp_path / "run")
+    record(task, Reality(0, e={"latency": 0.06}), policy, seconds=20.0).save(tmp_path / "run" / "log.npz")
+    page = LiveRun(Subject.of(str(tmp_path / "run")))
+    assert "diagnose" not in page.controls()
+    page.set("log", "log.npz")
+    page.set("diagnose", True)
+    assert page.doctor is not None and page.doctor.process.wait(240) == 1 and page.work()
+    details = next(b for b in page.blocks() if isinstance(b, Details) and b.title.startswith("Doctor"))
+    assert details.title == "Doctor: cause" and details.blocks[1].rows[0][0] == "latency"
+    page.close()
 
 
 def test_a_task_without_a_run_says_so_and_its_robot_falls(tmp_path: Path) -> None:

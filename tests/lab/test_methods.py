@@ -7,7 +7,7 @@ import numpy as np
 from surefoot import tasks
 from surefoot.deploy import bundle
 from surefoot.lab.counting import BATCH, percent
-from surefoot.lab.methods import HIDDEN, METHODS, Map, kind_of
+from surefoot.lab.pages.methods import HIDDEN, METHODS, Map, kind_of
 from surefoot.lab.subject import Subject
 from surefoot.report import Plot, Table
 from surefoot.sim.realities import reality

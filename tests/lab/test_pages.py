@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from surefoot.lab.controls import Button, Choice, Slider, Toggle
-from surefoot.lab.index import PAGES
 from surefoot.lab.page import parsed
+from surefoot.lab.pages import PAGES
 from surefoot.lab.subject import Subject
 from surefoot.report import Report
 from surefoot.verbs import VERBS, load

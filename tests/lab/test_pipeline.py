@@ -8,7 +8,7 @@ import pytest
 from surefoot import tasks
 from surefoot.belief import Box, point
 from surefoot.deploy import bundle
-from surefoot.lab.pipeline import MOST, ROBOTS, Pipeline, around, recorded
+from surefoot.lab.pages.pipeline import MOST, ROBOTS, Pipeline, around, recorded
 from surefoot.lab.subject import Subject, narrowed
 from surefoot.real2sim.replay import predict, windows
 from surefoot.report import Table

@@ -12,8 +12,8 @@ from surefoot.deploy import bundle
 from surefoot.gate.sweep import Points, sweep
 from surefoot.lab.counting import BATCH
 from surefoot.lab.jobs import Curves, Job
+from surefoot.lab.pages.width import POINTS, Width
 from surefoot.lab.subject import Subject
-from surefoot.lab.width import POINTS, Width
 from surefoot.report import Plot, Table
 from surefoot.sim.realities import OUTER
 from surefoot.verdict import clopper_pearson

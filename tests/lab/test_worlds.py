@@ -7,8 +7,8 @@ from surefoot import tasks
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.lab.page import parsed
+from surefoot.lab.pages.worlds import GREEN, RED, YELLOW, Worlds
 from surefoot.lab.subject import Subject, narrowed
-from surefoot.lab.worlds import GREEN, RED, YELLOW, Worlds
 from surefoot.report import Plot, Table, Text
 from surefoot.tasks.rollout import evaluate
 from surefoot.tasks.view.poses import Poses

@@ -13,7 +13,7 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.distill import Distill, classroom
+from surefoot.learn.from_policy.distill import Distill, classroom
 from surefoot.learn.nets import export
 from surefoot.learn.settings import DistillSettings
 from surefoot.verbs.arguments import trained_over
@@ -229,7 +229,7 @@ def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tell
     walk = tasks.resolve("walk")
     blind = tasks.with_actor_terms(walk, ["projected_gravity", "joint_pos"], 1)
     env = tasks.env(blind, 2, walk.belief, seed=1)
-    assert np.isfinite(env.reset()["actor"]).all() and not env.sensor_errors.bias
+    assert np.isfinite(env.reset()["actor"]).all() and not env.observer.sensor_errors.bias
     nobody = replace(blind, observations={"actor": blind.observations["actor"], "critic": blind.observations["actor"]})
     with pytest.raises(SurefootError, match="param gyro_bias: no observation term matches 'base_ang_vel'"):
         tasks.env(nobody, 2)
@@ -238,8 +238,8 @@ def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tell
 @pytest.mark.parametrize(
     "words, said",
     [
-        ("balance-discrete --adapt dagger", "balance-discrete chooses among few actions"),
-        ("hover --adapt rma --student.latent 17", "a student by latent has its teacher's"),
+        ("balance-discrete --adapt dagger", "balance-discrete has discrete actions"),
+        ("hover --adapt rma --student.latent 17", "with --adapt rma the student has the teacher's sizes"),
         ("hover --latent 99", "only with --encoder or --adapt rma"),
         ("balance --encoder conv", "reads a history, found 1 frame"),
         ("balance --gamma 3", "gamma: expected at most 1, found 3"),

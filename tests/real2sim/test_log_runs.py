@@ -89,7 +89,7 @@ def test_delta_by_reinforcement_stopped_and_asked_again_ends_with_the_same_bits(
 
 def test_a_run_of_a_log_goes_on_by_its_own_command_alone(arm_log, tmp_path):
     practise(arm_log, tmp_path / "r")
-    with pytest.raises(SurefootError, match="learned from a log: give the command that began it again"):
+    with pytest.raises(SurefootError, match="it learns from a log: repeat the command that started it"):
         resume(tmp_path / "r")
     with pytest.raises(SurefootError, match=r"a run with other settings is here already \(steps: 256, not 512\)"):
         by_reinforcement(ARM, tasks.nominal(ARM), arm_log, replace(FEW, steps=512), folder=tmp_path / "r")

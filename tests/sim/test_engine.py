@@ -7,8 +7,9 @@ import pytest
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
 from surefoot.sim.audit import effects, model_trace, unknowns
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine
 from surefoot.sim.fields import TARGETS, writer
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.recent import KEEP
 from surefoot.world import Chance, OnAction, OnForce, Start
 

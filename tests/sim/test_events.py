@@ -7,8 +7,9 @@ from scipy import stats
 
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine
 from surefoot.sim.events import Pull
+from surefoot.sim.fields.compile import compile_for
 from surefoot.world import Chance, OnBody, Start, State
 
 FREE = """

@@ -6,7 +6,8 @@ import pytest
 
 from surefoot.errors import SurefootError
 from surefoot.params import Param, Params
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine
+from surefoot.sim.fields.compile import compile_for
 from surefoot.world import Chance, Start
 
 WHEEL = """

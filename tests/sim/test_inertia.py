@@ -7,8 +7,9 @@ import pytest
 from surefoot.params import Params
 from surefoot.rng import stream
 from surefoot.rotation import from_matrix
-from surefoot.sim.engine import Engine, compile_for
-from surefoot.sim.inertia import NAMES, congruence, inertial, inertial_of, pseudo
+from surefoot.sim.engine import Engine
+from surefoot.sim.fields.compile import compile_for
+from surefoot.sim.fields.inertia import NAMES, congruence, inertial, inertial_of, pseudo
 from surefoot.world import Chance, Start
 
 ROD = """

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from surefoot.params import Param, Params
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import drives_of
 from surefoot.sim.model.fitted import write_fitted

@@ -406,10 +406,10 @@ def test_an_arm_that_hangs_below_its_origin_reaches_down_there():
 
 def test_a_range_that_ends_at_a_physical_bound_is_written_so_that_it_can_be_read():
     from surefoot.params import Param
-    from surefoot.tasks.build.source import _within
+    from surefoot.tasks.build.text import within
 
     p = Param("payload", "mass", 0.0, -0.7 * 0.1, 1 / 3, "base", "add", "kg")
-    assert (_within(-0.7 * 0.1, p), _within(1 / 3, p), _within(0.12345, p)) == (
+    assert (within(-0.7 * 0.1, p), within(1 / 3, p), within(0.12345, p)) == (
         "-0.06999999999999999",
         "0.333",
         "0.123",

@@ -14,7 +14,7 @@ from surefoot.belief import Belief, Box
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn.distill import Distill, classroom
+from surefoot.learn.from_policy.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
 from surefoot.learn.ppo import PPO
@@ -248,7 +248,7 @@ def test_from_the_door_a_run_of_balance_teaches_a_student_of_pixels(tmp_path, ca
     assert [t.name for t in policy.contract.terms] == ["pixels"] and policy.contract.history == 4
     assert main(["eval", str(tmp_path / "eyes" / "student"), "--episodes", "2"]) == 0
     assert main(["train", "balance-camera", "--adapt", "rma", "--out", str(tmp_path / "rma")]) == 2
-    assert "has other terms than its actor; --adapt dagger" in capsys.readouterr().err
+    assert "has other terms than its actor; use --adapt dagger" in capsys.readouterr().err
     assert not (tmp_path / "rma").exists()
 
 

@@ -14,11 +14,11 @@ from surefoot.log import Log as Recorded
 from surefoot.policy import Zero
 from surefoot.report import unwatched
 from surefoot.tasks.rollout import contract
+from surefoot.verbs import machine
 from surefoot.verbs.judge.adapt import Adapt
 from surefoot.verbs.judge.doctor import Doctor
 from surefoot.verbs.model.presets import Presets
 from surefoot.verbs.model.try_ import Try
-from surefoot.verbs.robot import machine
 from surefoot.verbs.robot.actuator import Actuator
 from surefoot.verbs.robot.believe import Believe
 from surefoot.verbs.robot.delta import Delta

@@ -13,7 +13,7 @@ from msgspec import msgpack
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from surefoot.lab.index import PAGES
+from surefoot.lab.pages import PAGES
 from surefoot.lab.subject import Subject
 from surefoot.report import Note, Series, Text
 from surefoot.report import Plot as PlotBlock

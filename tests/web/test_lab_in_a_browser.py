@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from surefoot.lab.controls import Button, Choice, Range, Slider, Toggle
-from surefoot.lab.index import PAGES
+from surefoot.lab.pages import PAGES
 from surefoot.lab.subject import Subject
 from surefoot.web.lab.server import Lab, running
 from surefoot.web.lab.session import Session
@@ -125,7 +125,7 @@ def test_every_control_of_every_page_does_what_it_says(visitor: Visitor, key: st
     for name in list(session.page.controls()):
         if name in session.page.controls() and name in session.handles:
             operate(visitor, name)
-            assert "a defect of surefoot" not in session.failed, (name, session.failed)
+            assert "an internal error of surefoot" not in session.failed, (name, session.failed)
     stop(visitor)
     assert session.failed == "" and session.page.key == key
     if folder := os.environ.get("SUREFOOT_SHOTS"):

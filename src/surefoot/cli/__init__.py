@@ -88,7 +88,9 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
         if isinstance(error, SurefootError):
             return _fail(str(error), BAD_INPUT, as_json)
         words = " ".join(str(error).split())
-        return _fail(f"{type(error).__name__}: {words}: a defect of surefoot; --traceback shows where", DEFECT, as_json)
+        return _fail(
+            f"{type(error).__name__}: {words}: an internal error of surefoot; --traceback shows where", DEFECT, as_json
+        )
     return show()
 
 

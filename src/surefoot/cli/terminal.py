@@ -23,7 +23,7 @@ WIDEST = 40  # columns that a word of a table may take
 
 
 class Plain(Console):
-    """Shows text as it is, and lets `main` say how a command ends whose reader has gone: rich would end it with 1, a no."""
+    """Shows text as it is. If the reader of a pipe has gone, `main` sets the exit code: rich would exit with 1, which means FAIL."""
 
     def __init__(self, stderr: bool = False):
         super().__init__(stderr=stderr, soft_wrap=False, markup=False, emoji=False)
@@ -66,7 +66,7 @@ def _drawn(block: Block) -> list[Any]:
 
 
 def _indented(words: str) -> str:
-    """A newline in a stranger's name begins no line of ours."""
+    """A newline in a name that comes from a file starts no new line of output."""
     return words.replace("\n", "\n  ")
 
 
@@ -80,7 +80,7 @@ def _checks(block: Checks) -> list[Any]:
 
 
 def _grid(title: str, names: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], strong: Any) -> Grid:
-    """Columns fold between words. A table whose words do not fit is wider than the terminal: half a name is no name."""
+    """Columns fold between words. A table whose words do not fit is wider than the terminal: names are never cut."""
     grid = Grid(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for k, (name, right) in enumerate(names):
         words = [w for cell in (name, *(row[k] for row in rows)) for w in ([cell] if right else cell.split())]

@@ -29,7 +29,8 @@ from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.real2sim.signals import measured
 from surefoot.report import Progress, Watch, unwatched
-from surefoot.sim.engine import Engine, Law, compile_for
+from surefoot.sim.engine import Engine, Law
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Task

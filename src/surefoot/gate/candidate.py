@@ -108,7 +108,7 @@ def _bare(
         _refuse_foreign(path, given)
         return _ours(path, bundle.ours(path, graph), task)
     if model is None:
-        raise SurefootError(f"{path}: a policy from elsewhere: expected its robot, --model robot.xml")
+        raise SurefootError(f"{path}: not trained by surefoot: expected its robot, --model robot.xml")
     return _foreign(path, graph, model, contract_file, command, seconds or from_contract.SECONDS)
 
 

@@ -121,7 +121,7 @@ def inferred(
     k = names.index(name) if name else int(np.argmax(np.nan_to_num(r2[soon], nan=-np.inf)))
     if not np.isfinite(r2[soon]).any():
         raise SurefootError(
-            f"adapt: too few episodes last {SOON} s to test the probe; more --episodes, or more training"
+            f"adapt: too few episodes last {SOON} s to test the probe; use more --episodes, or train for longer"
         )
     values, p = _jump(task, belief, names[k], change), task.params[names[k]]
     before, after = e.copy(), e.copy()

@@ -104,7 +104,7 @@ class Separation:
     side: Literal["high", "low"]
     auc: float
     at: float
-    """the value beyond which the largest share of the failures and the smallest of the successes are"""
+    """the threshold that best separates failures from successes"""
     beyond: float
     """success rate beyond it"""
     within: float

@@ -126,6 +126,12 @@ class Clock:
     def spend(self, seconds: float) -> None:
         self.owed -= seconds
 
+    def periods(self, speed: float, dt: float) -> int:
+        """Whole control periods of dt that are due now; they are spent."""
+        count = int(self.due(speed) / dt)
+        self.spend(count * dt)
+        return count
+
 
 def parsed(address: str) -> tuple[str, dict[str, str]]:
     """A page's key and settings, of what comes after the secret."""

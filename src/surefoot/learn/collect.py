@@ -22,7 +22,7 @@ import numpy as np
 
 from surefoot.belief import Belief
 from surefoot.blocks import Blocks
-from surefoot.env import Env, Episodes, OnDivergence, Step
+from surefoot.env import AbstractEnv, Episodes, OnDivergence, Step
 from surefoot.learn.starts import Starts
 from surefoot.task import Task
 from surefoot.world import World
@@ -91,7 +91,7 @@ class Elsewhere(ABC):
         """Let those who hold them go."""
 
 
-Envs = Env | Blocks | Elsewhere
+Envs = AbstractEnv | Blocks | Elsewhere
 
 
 def collector_of(env: Envs) -> "Collector":
@@ -154,7 +154,7 @@ class Collector(ABC):
 class LocalCollector(Collector):
     """Collects from envs of this process."""
 
-    def __init__(self, env: Env | Blocks, among: Sequence[Tile] = ()):
+    def __init__(self, env: AbstractEnv | Blocks, among: Sequence[Tile] = ()):
         """`among`: the tiles of all envs, where these are some of them."""
         self.blocks = env if isinstance(env, Blocks) else Blocks([env])
         super().__init__(self.blocks)

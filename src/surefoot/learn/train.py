@@ -17,8 +17,8 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn import envs
 from surefoot.learn.cluster.address import On
-from surefoot.learn.distill import Distill
 from surefoot.learn.envs import Place
+from surefoot.learn.from_policy.distill import Distill
 from surefoot.learn.judge import Judged
 from surefoot.learn.learner import Auxiliary, Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
@@ -262,11 +262,11 @@ def settings_of(run: Path) -> Asked:
     """How a run learned, to train others alike."""
     path = Path(run) / "run.json"
     if not path.exists():
-        raise SurefootError(f"{path}: no such file: only a policy of a run can be trained alike in other worlds")
+        raise SurefootError(f"{path}: no such file: only a policy with its run can be trained again in other worlds")
     spec = spec_of(run)
     for k in ("base", "teacher", "terms", "reference", "easy", "inputs"):
         if getattr(spec, k):
-            raise SurefootError(f"{path}: a run with a {k} cannot be trained alike in other worlds yet")
+            raise SurefootError(f"{path}: a run with a {k} cannot be trained again in other worlds yet")
     start = Path(spec.start.run) if spec.start else None
     return {"seed": spec.seed, "settings": spec.settings, "obs": spec.obs, "start": start}
 
@@ -291,7 +291,7 @@ def resume(
         where = str(run.folder / "run.json")
         spec = RunSpec.from_json(about, where)
         if spec.inputs:
-            raise SurefootError(f"{where}: learned from a log: give the command that began it again, and it goes on")
+            raise SurefootError(f"{where}: it learns from a log: repeat the command that started it, and it continues")
         found = task_of(spec, where, task)
         reference = task if isinstance(task, str) and task else spec.task
         _check_unchanged(run, provenance(found, reference), allow_changes)
@@ -310,18 +310,20 @@ def resume(
 
 def _check_unchanged(run: Run, now: Provenance, allow: bool) -> None:
     if run.provenance is None:
-        run.unsure.append("run.json does not say what its task was: whether it has changed is unknown")
+        run.unsure.append("run.json does not record its task: changes of the task cannot be detected")
         return
     found = changes(run.provenance, now)
     if found and not allow:
-        raise SurefootError(f"{run.folder}: {'; '.join(found)}; resume all the same, with other bits: --allow-changes")
+        raise SurefootError(
+            f"{run.folder}: {'; '.join(found)}; to resume anyway, without identical bits: --allow-changes"
+        )
     run.unsure += found
 
 
 def restore(run: Run, learner: Learner, saved: Saved | None) -> None:
     """Put a learner where the newest whole checkpoint was, and the metrics with it."""
     if saved is None and (run.folder / export.NAME).exists():
-        run.notes.append("no whole checkpoint is left: learning begins again, from the start")
+        run.notes.append("no complete checkpoint was found: training starts from the beginning")
     if saved is not None:
         try:
             learner.load(*saved)

@@ -11,7 +11,8 @@ import numpy as np
 from surefoot.motion.dynamic import Reference
 from surefoot.params import Param, Params
 from surefoot.robot import Robot
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.model.load import load_robot
 from surefoot.world import World
 

@@ -14,7 +14,8 @@ from surefoot import tasks
 from surefoot.errors import SurefootError, nearest
 from surefoot.log import Log
 from surefoot.params import Params
-from surefoot.sim.engine import Engine, compile_for
+from surefoot.sim.engine import Engine
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.learned import load
 from surefoot.sim.model.load import load_model, load_robot
 from surefoot.world import Term

@@ -19,7 +19,8 @@ import numpy as np
 from surefoot.params import Param, Params
 from surefoot.rng import stream
 from surefoot.robot import Robot
-from surefoot.sim.engine import Engine, compile_for, silence
+from surefoot.sim.engine import Engine, silence
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.model.load import load_robot
 from surefoot.world import Chance, Start
 

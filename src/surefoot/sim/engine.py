@@ -3,8 +3,6 @@
 x' = f(x, u, e):  rows of Batch state stepped `substeps` times under held u;  e drawn anew at each reset of each row.
 """
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,43 +13,17 @@ from mujoco.batch import Batch, SimulationError
 from surefoot.arrays import column_copy
 from surefoot.errors import SurefootError, unknown
 from surefoot.params import Params
-from surefoot.sim import friction
-from surefoot.sim.fields import TARGETS, Rows, check_op, object_names, writer
-from surefoot.sim.friction import Rubbing
+from surefoot.sim.fields import TARGETS, Rows, check_op, friction, object_names, writer
+from surefoot.sim.fields.friction import Rubbing
+from surefoot.sim.fields.offset import Offset
 from surefoot.sim.integrator import Makes, Steps
 from surefoot.sim.layout import force_columns, layout_of, memory_columns, sensor_columns
-from surefoot.sim.offset import Offset
 from surefoot.sim.recent import Recent
 from surefoot.world import Chance, Motion, OnAction, OnBody, OnForce, Remembers, Sensors, Start, State, Term, World
 
 DIVERGED = [int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{k}")) for k in ("QPOS", "QVEL", "QACC")]
 FIRST, END = min(DIVERGED), max(DIVERGED) + 1  # neighbours, so that counting them needs no copy
 FASTEST = 1e6  # rad/s or m/s: beyond it a simulation has diverged, whatever the engine says
-STIFF = 0.999  # impedance of dry friction that has a law: the engine's 0.9 creeps, and what creeps does not stick
-
-
-def compile_for(spec: mujoco.MjSpec, params: Params) -> mujoco.MjModel:
-    """Compile a model that can take e: buffers as long as the largest delay, bodies whose com may leave the axis."""
-    dt = spec.option.timestep
-    own = []  # bodies whose inertial frame will be where the model does not have it
-    for p in params:
-        for body in spec.bodies if p.target.startswith(("com_", "inertia_")) else ():
-            if re.fullmatch(p.match, body.name):
-                body.simple = 0
-                own.append(body.name)
-        for joint in spec.joints if p.target in friction.LAWS else ():
-            if re.fullmatch(p.match, joint.name):
-                joint.solimp_friction[:2] = STIFF
-                joint.solref_friction[0] = 2 * dt  # s; the engine's 20 ms let it creep at loss / inertia x 10 ms
-        driven = [a for a in spec.actuators if a.ctrlspec != int(mujoco.mjtCtrlInput.mjINPUT_NONE)]
-        objects = {"action_delay": driven, "sensor_delay": spec.sensors}.get(p.target, [])
-        for obj in objects:
-            if re.fullmatch(p.match, obj.name):
-                obj.nsample = max(obj.nsample, math.ceil(p.high / dt - 1e-9) + 1)
-    model = spec.compile()
-    for name in own:
-        model.body_sameframe[model.body(name).id] = 0
-    return model
 
 
 def _counted(message: str) -> None:
@@ -123,6 +95,7 @@ class Engine(World):
         self.readings = column_copy(np.zeros((n, model.nsensordata)))  # those, corrected by who moves the bodies
         self.felt = force_columns(model)
         self.remembers = model.nhistory > 0
+        self.history = self.batch.bind("history") if self.remembers else np.zeros((n, 0))  # of what is delayed
         one = np.ones(model.nu, int)
         self.control_memory = memory_columns(
             model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one
@@ -236,7 +209,7 @@ class Engine(World):
         """Fill delayed actuators' memory with the starting control: a reset leaves zeros, which a servo would obey."""
         columns, source = self.control_memory
         if len(columns):
-            self.batch.bind("history")[ids[:, None], columns] = self.state.u[ids][:, source]
+            self.history[ids[:, None], columns] = self.state.u[ids][:, source]
 
     def _sense(self, ids: np.ndarray) -> None:
         """Sensor readings at the new state, and delayed sensors' memory filled with them."""
@@ -249,7 +222,7 @@ class Engine(World):
         self.batch.forward(ids)
         delay[ids] = kept
         columns, source = self.sensor_memory
-        self.batch.bind("history")[ids[:, None], columns] = self.raw[ids][:, source]
+        self.history[ids[:, None], columns] = self.raw[ids][:, source]
 
     def begin(self, u: np.ndarray, chance: Chance) -> None:
         for term in self.terms:
@@ -297,7 +270,7 @@ class Engine(World):
             diverged |= warned != self.warned
             self.warned[:] = warned
         if self.v_before is not None:
-            self.state.q[:] = self.state.q + self.dt * (self.v_before - v)
+            self.state.q[:] += self.dt * (self.v_before - v)
         if not np.einsum("ij,ij->", v, v) < FASTEST**2:  # also for NaN; many small ones are not fast
             diverged |= ~(np.abs(v) < FASTEST).all(1)
         self.stopped |= diverged

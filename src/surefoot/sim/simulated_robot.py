@@ -118,7 +118,7 @@ class SimulatedRobot:
     def _measure(self) -> dict[str, np.ndarray]:
         """What its sensors say now, nan where the packet was lost; and what it is asked to do."""
         found = self._columns(self._env.sensed().x)
-        if any(term.lost[0] for term in self._env.senses if isinstance(term, LostReadings)):
+        if any(term.lost[0] for term in self._env.observer.senses if isinstance(term, LostReadings)):
             found = {k: np.full_like(v, np.nan) for k, v in found.items()}
         return found | ({"command": self._env.command[0].copy()} if self._env.command.shape[1] else {})
 

@@ -14,9 +14,9 @@ from surefoot.errors import SurefootError
 from surefoot.params import Param
 from surefoot.rng import stream
 from surefoot.sim.fields import TARGETS, object_names
-from surefoot.sim.friction import LAWS
+from surefoot.sim.fields.friction import LAWS
+from surefoot.sim.fields.offset import OFFSETS
 from surefoot.sim.model.load import load_robot
-from surefoot.sim.offset import OFFSETS
 from surefoot.task import Task
 
 DRAWS = 1000

@@ -84,7 +84,7 @@ class LiveRobot:
         self.run, self.steps, self.ended, self.error = run, 0, "", 0.0
 
     def readings(self) -> dict[str, np.ndarray] | None:
-        if any(term.lost[0] for term in self.env.senses if isinstance(term, LostReadings)):
+        if any(term.lost[0] for term in self.env.observer.senses if isinstance(term, LostReadings)):
             return None
         now = self.env.sensed()
         found = self.columns(now.x)

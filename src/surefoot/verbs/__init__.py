@@ -25,7 +25,7 @@ class Verb(NamedTuple):
 GROUPS: dict[str, dict[str, Verb]] = {
     "model": {
         "new": Verb(
-            "Write a task file for your robot's model: it trains as it is, and each number says where it came from.",
+            "Write a task file for your robot's model. It trains without edits; a comment gives each number's source.",
             ("velocity go2.xml", "reach arm/scene.xml --out task.py"),
         ),
         "tasks": Verb(
@@ -61,7 +61,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "task out learner steps envs seed belief range settings judge-every adapt resume",
         ),
         "tune": Verb(
-            "Search settings of training: each trial is a run, and the next is asked by what the others scored.",
+            "Search for good training settings: each trial is a run, and the scores so far decide the next trial.",
             (
                 "balance --over lr=1e-4..1e-2:log --trials 12 --steps 100000",
                 "hover --over lr=3e-4..3e-3:log entropy=0..0.01 --on local:2",
@@ -111,7 +111,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "policy best belief range in reality episodes claim limit out junit",
         ),
         "bundle": Verb(
-            "Work out everything in a bundle again; exit code 1 names the file and field that differ.",
+            "Recompute everything in a bundle; exit code 1 means that something differs: the file and field are named.",
             ("check runs/hover/bundle", "check hover.zip --key key.pub"),
         ),
         "doctor": Verb(
@@ -125,7 +125,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("balance", "hover --reality 3 --latency 0.005 --loss 0.01"),
         ),
         "run": Verb(
-            "Run a bundle's policy on a robot, with limiter, watchdog, emergency stop and log; dry unless --live.",
+            "Run a bundle's policy on a robot, with limiter, watchdog, emergency stop and log; sends nothing without --live.",
             ("balance-bundle --link udp://127.0.0.1:9870", "hover.zip --link udp://127.0.0.1:9870 --live --seconds 20"),
         ),
         "record": Verb(
@@ -170,7 +170,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("arm log.npz", "arm log.npz --by reinforcement"),
         ),
         "actuator": Verb(
-            "Learn from a log what real actuators do beyond the model's: a net that worlds can include.",
+            "Learn from a log how real actuators differ from the model's: a net that simulations can include.",
             ("arm.xml log.npz", "arm.xml log.npz --no-labels"),
         ),
     },

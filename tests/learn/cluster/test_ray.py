@@ -70,7 +70,7 @@ def test_processes_and_killed_processes_move_no_bit(ray, tmp_path, capfd):
             os.kill(killed[-1], signal.SIGKILL)
 
     assert trained("hover", tmp_path / "ray", On("", 2), watch) == whole
-    assert len(killed) == 2 and sum("another goes on with its envs" in words for words in said) == 2
+    assert len(killed) == 2 and sum("a new one continues with its envs" in words for words in said) == 2
     assert capfd.readouterr().out == ""
     gone()
 

@@ -18,7 +18,8 @@ from surefoot.doctor.hypotheses.model_errors import ModelErrors, drags, model_er
 from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
-from surefoot.sim.engine import Engine, Law, compile_for
+from surefoot.sim.engine import Engine, Law
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.sim.learned.features import StateFeatures

@@ -129,7 +129,7 @@ class RayWorkers(Workers):
             try:
                 found.append(self._answer(answer))
             except _Died as death:
-                self.notes.append(f"worker {i} died ({death}); another goes on with its envs, to the same bits")
+                self.notes.append(f"worker {i} died ({death}); a new one continues with its envs, to the same bits")
                 found.append(self._again(i, method, arguments[i], saved[i] if saved else None))
         return found
 

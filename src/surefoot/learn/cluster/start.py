@@ -70,6 +70,6 @@ def note_differences(about: dict[str, str], run: "Run") -> None:
     """Say where a worker's libraries or processor are not those of the learner."""
     found = [f"{k} {about.get(k)}, here {v}" for k, v in versions().items() if about.get(k) != v]
     if found:
-        words = f"worker on {about['host']}: {', '.join(found)}: the result may have other bits"
+        words = f"worker on {about['host']}: {', '.join(found)}: the result may not be bit-identical"
         if words not in run.notes:
             run.notes.append(words)

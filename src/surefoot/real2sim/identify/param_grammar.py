@@ -19,9 +19,9 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.params import Op, Param, Params
 from surefoot.robot import kind_of
 from surefoot.sim.fields import OUTSIDE, TARGETS, Target, object_names
-from surefoot.sim.friction import LAWS
-from surefoot.sim.inertia import inertial
-from surefoot.sim.offset import OFFSETS
+from surefoot.sim.fields.friction import LAWS
+from surefoot.sim.fields.inertia import inertial
+from surefoot.sim.fields.offset import OFFSETS
 
 SHORT = {"delay": "action_delay", "latency": "action_delay", "coulomb": "frictionloss", "viscous": "damping"}
 SHAPE = "shape"

@@ -12,9 +12,10 @@ import mujoco
 
 from surefoot.errors import unknown
 from surefoot.params import Params
-from surefoot.sim.engine import Engine, Law, compile_for
+from surefoot.sim.engine import Engine, Law
 from surefoot.sim.engines.bullet import Bullet
 from surefoot.sim.engines.warp import Warp
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.integrator import Makes, Steps, shadowed
 from surefoot.world import Term, World
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.rng import stream
-from surefoot.sim.engine import Engine, Law, compile_for
+from surefoot.sim.engine import Engine, Law
 from surefoot.sim.fields import TARGETS, writer
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.gap.air import AIRS
 from surefoot.sim.gap.joints import JOINTS, dc_motors
 from surefoot.sim.gap.link import LINKS

@@ -14,8 +14,8 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.params import Params
-from surefoot.sim.engine import compile_for
 from surefoot.sim.fields import TARGETS, Rows, writer
+from surefoot.sim.fields.compile import compile_for
 
 ATTRIBUTES = {  # field of the compiled model -> attribute of a spec's element, where their names differ
     "jnt_range": "range", "geom_friction": "friction", "pair_friction": "friction", "tendon_actfrcrange": "actfrcrange",

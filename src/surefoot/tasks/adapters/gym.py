@@ -86,7 +86,7 @@ def make_gym(task_name: str, n: int, belief: Belief | None = None, seed: int = 0
 def _observation_space(env: Env) -> Box:
     """As wide as each term's clip allows; without bounds where Terms may change the observation after the clip."""
     group = env.task.observations["actor"]
-    high = np.full(group.frame, np.inf) if env.on_observation else np.abs(group.clips * group.scales)
+    high = np.full(group.frame, np.inf) if env.observer.on_observation else np.abs(group.clips * group.scales)
     high = group.flat(np.tile(high, (1, group.history, 1)))[0].astype(np.float32)
     return Box(-high, high, dtype=np.float32)
 

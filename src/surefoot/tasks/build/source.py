@@ -2,9 +2,8 @@
 a comment that says where it came from. What the model does not tell stands in a list of its own, with what was assumed.
 """
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,25 +14,21 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.motion.read import read_motion
-from surefoot.params import Param
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.study import Anatomy, study
 from surefoot.sim.model import edits
 from surefoot.sim.model.accuracy import Chosen, choose
 from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
-from surefoot.sim.model.modelxml import UNPRINTED
-from surefoot.task import Task
-from surefoot.tasks.build import blank, hover, legged, reach, track, velocity
+from surefoot.tasks.build import blank, hover, legged, reach, text, track, velocity
 from surefoot.tasks.build.ground import FLAT
-from surefoot.tasks.build.legged import Joint
 
 ASSUMED = {
     "floor": "a plane at z = 0 is added",
     "imu": "one is added in the base's origin",
     "mirror": "left-right symmetry is not used",
-    "limit": "twice the weight each carries at its lever is assumed: give your drives' peak torques",
-    "armature": "1.5e-4 kg m^2 for each N m of the limit is assumed: give your drives' rotor inertia",
+    "limit": "assumed: twice the torque that holds the weight it carries; give your drives' peak torques",
+    "armature": "assumed: 1.5e-4 kg m^2 for each N m of the limit; give your drives' rotor inertia",
     "kp": "kp = armature (2 pi 10 Hz)^2, damping ratio 2: give your servos' gains",
 }
 FITS = {"legged": ("velocity", "track"), "arm": ("reach",), "multirotor": ("hover",)}
@@ -109,48 +104,20 @@ def _velocity(robot: Robot, out: Path) -> Written:
     task = velocity.velocity(robot, legs, timing=chosen.timing)
     command, stride = velocity.usual(legs)
     lines = [
-        *_head(robot, out, "velocity", "follows a commanded velocity (vx, vy, yaw rate)", (*BUILT, "from surefoot.tasks import Foot, Joint, Legged, Timing")),
-        *_legs(legs, a),
-        *_ranges(task),
+        *text.head(robot, out, "velocity", "follows a commanded velocity (vx, vy, yaw rate)", (*text.BUILT, "from surefoot.tasks import Foot, Joint, Legged, Timing")),
+        *text.legs(legs, a),
+        *text.ranges(task),
         "def task() -> Task:",
         "    return tasks.velocity(",
         "        ROBOT,",
         "        LEGS,",
         f"        command={command},  # largest vx [m/s], vy [m/s] and yaw rate [rad/s], by the length of the legs",
         f"        stride={stride},  # Hz, and m that feet are lifted, by the length of the legs",
-        f"        timing={_timing(chosen)}",
+        f"        timing={text.timing(chosen)}",
         "        ranges=RANGES,",
         "    )",
     ]  # fmt: skip
     return _written(lines, a, said)
-
-
-def _legs(legs: legged.Legged, a: Anatomy) -> list[str]:
-    """Tables of joints and feet, and the robot made of them."""
-    return [
-        *_joints("JOINTS", legs.joints, a),
-        *(_joints("HELD", legs.held, a) if legs.held else ()),
-        "FEET = (",
-        *(f"    Foot({_quoted(f.name)}, {_quoted(f.body)}, {_points(f.points)}, {f.radius:g}),  # {g.source}" for f, g in zip(legs.feet, a.feet)),
-        ")",
-        "LEGS = Legged(",
-        f"    base={_quoted(legs.base)},  # {a.sources['base']}",
-        f"    height={legs.height:g},  # m, of the base in the default pose, feet on the floor",
-        f"    length={legs.length:g},  # m, from the hip along the leg to the sole",
-        "    joints=JOINTS,",
-        "    feet=FEET,",
-        f"    imu={_quoted(legs.imu)},  # {a.sources['imu']}",
-        f"    trunk={legs.trunk},  # m, centre and half sizes of a box around the shapes of {legs.base}",
-        *(["    held=HELD,"] if legs.held else []),
-        ")",
-    ]  # fmt: skip
-
-
-def _motions(paths: Sequence[str], how: str) -> list[str]:
-    """MOTION of a task file: one, or a tuple of several."""
-    if len(paths) == 1:
-        return [f"MOTION = read_motion({_quoted(paths[0])}, {how})"]
-    return ["MOTION = (", *(f"    read_motion({_quoted(path)}, {how})," for path in paths), ")"]
 
 
 def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
@@ -166,20 +133,26 @@ def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
     rate = f", rate={file.rate:g}" if file.rate else ""
     imports = ("from surefoot.motion.read import read_motion", "from surefoot.tasks import Foot, Joint, Legged, Timing")
     lines = [
-        *_head(robot, out, "track", "follows a reference motion", (*BUILT[:1], imports[0], *BUILT[1:], imports[1])),
-        *_legs(legs, a),
+        *text.head(
+            robot,
+            out,
+            "track",
+            "follows a reference motion",
+            (*text.BUILT[:1], imports[0], *text.BUILT[1:], imports[1]),
+        ),
+        *text.legs(legs, a),
         f"# the motion in this robot's joints: {task.clip.about if task.clip else ''}",
-        *_motions(paths, f"{'(*JOINTS, *HELD)' if legs.held else 'tuple(JOINTS)'}{rate}, beside=__file__"),
+        *text.motions(paths, f"{'(*JOINTS, *HELD)' if legs.held else 'tuple(JOINTS)'}{rate}, beside=__file__"),
         "# bodies that are compared with the motion's: the base, and outwards each that is not close to the one before it",
-        f"BODIES = ({', '.join(map(_quoted, bodies))},)",
-        *_ranges(task),
+        f"BODIES = ({', '.join(map(text.quoted, bodies))},)",
+        *text.ranges(task),
         "def task() -> Task:",
         "    return tasks.track(",
         "        ROBOT,",
         "        MOTION,",
         "        LEGS,",
         "        bodies=BODIES,",
-        f"        timing={_timing(chosen)}",
+        f"        timing={text.timing(chosen)}",
         "        ranges=RANGES,",
         "    )",
     ]
@@ -204,28 +177,28 @@ def _reach(robot: Robot, out: Path) -> Written:
     task = reach.reach(robot, arm, timing=chosen.timing)
     tip = a.arm.source if a.arm else ""
     lines = [
-        *_head(
+        *text.head(
             robot,
             out,
             "reach",
             "brings its end effector to a commanded place",
-            (*BUILT, "from surefoot.tasks import Arm, Joint, Timing"),
+            (*text.BUILT, "from surefoot.tasks import Arm, Joint, Timing"),
         ),
-        *_joints("JOINTS", arm.joints, a),
-        *(_joints("HELD", arm.held, a) if arm.held else ()),
+        *text.joints("JOINTS", arm.joints, a),
+        *(text.joints("HELD", arm.held, a) if arm.held else ()),
         "ARM = Arm(",
         "    joints=JOINTS,",
-        f"    body={_quoted(arm.body)},  # carries the end effector",
+        f"    body={text.quoted(arm.body)},  # carries the end effector",
         f"    point={arm.point},  # m, the end effector in the body's frame: {tip}",
         *(["    held=HELD,"] if arm.held else []),
         ")",
-        *_ranges(task),
+        *text.ranges(task),
         "def task() -> Task:",
         "    return tasks.reach(",
         "        ROBOT,",
         "        ARM,",
         "        pose=False,  # True: command a place and an attitude",
-        f"        timing={_timing(chosen)}",
+        f"        timing={text.timing(chosen)}",
         "        ranges=RANGES,",
         f"        tolerance={task.tolerance:g},  # m, mean distance in the last second that counts as success",
         "    )",
@@ -240,18 +213,18 @@ def _hover(robot: Robot, out: Path) -> Written:
     chosen, said = _stepping(robot, hover.changes, thrown.model.qpos0, u, spread)
     task = hover.hover(robot, flyer, timing=chosen.timing)
     lines = [
-        *_head(robot, out, "hover", "is thrown, comes to rest at the goal and stays there", (*BUILT, "from surefoot.tasks import Flyer, Rotor, Timing")),
+        *text.head(robot, out, "hover", "is thrown, comes to rest at the goal and stays there", (*text.BUILT, "from surefoot.tasks import Flyer, Rotor, Timing")),
         "# force [N] and torque about the centre of mass [N m] of one unit of control, in the base's frame; range, hover control; lag [s]",
         "ROTORS = (",
-        *(f"    Rotor({_quoted(r.actuator)}, {r.force}, {r.torque}, {_end(r.low)}, {_end(r.high)}, {r.hover:.8g}, {r.time_constant:g}),  # {r.source}" for r in flyer.rotors),
+        *(f"    Rotor({text.quoted(r.actuator)}, {r.force}, {r.torque}, {text.end(r.low)}, {text.end(r.high)}, {r.hover:.8g}, {r.time_constant:g}),  # {r.source}" for r in flyer.rotors),
         ")",
-        f"FLYER = Flyer(base={_quoted(flyer.base)}, rotors=ROTORS)  # {a.sources['base']}; {a.mass:.4g} kg",
-        *_ranges(task),
+        f"FLYER = Flyer(base={text.quoted(flyer.base)}, rotors=ROTORS)  # {a.sources['base']}; {a.mass:.4g} kg",
+        *text.ranges(task),
         "def task() -> Task:",
         "    return tasks.hover(",
         "        ROBOT,",
         "        FLYER,",
-        f"        timing={_timing(chosen)}",
+        f"        timing={text.timing(chosen)}",
         "        ranges=RANGES,",
         "    )",
     ]  # fmt: skip
@@ -260,17 +233,17 @@ def _hover(robot: Robot, out: Path) -> Written:
 
 def _blank(robot: Robot, out: Path) -> Written:
     b = blank.read_blank(robot)
-    head = _head(robot, out, "blank", "does what you write here: look for FILL IN", blank.IMPORTS)
+    head = text.head(robot, out, "blank", "does what you write here: look for FILL IN", blank.IMPORTS)
     lacks = [f"range of {c.actuator}: {c.source}" for c in b.controls if c.assumed]
     lacks += [f"no action moves {said}" for said in b.left_out]
     about = f"{b.mass:.3g} kg; {len(b.joints)} joints; {len(b.controls)} actuators; reward, end and success are yours to fill in"
     facts = {"mass": b.mass, "joints": len(b.joints), "feet": []}
-    return Written(_text([*head, *blank.lines(b, robot.name)]), about, facts, (), tuple(lacks))
+    return Written(text.joined([*head, *blank.lines(b, robot.name)]), about, facts, (), tuple(lacks))
 
 
 def _written(lines: list[str], a: Anatomy, changes: tuple[str, ...]) -> Written:
     facts = {"mass": a.mass, "joints": len(a.drives), "feet": [f.name for f in a.feet]}
-    return Written(_text(lines), _words(a), facts, changes, tuple(missing(a)))
+    return Written(text.joined(lines), _words(a), facts, changes, tuple(missing(a)))
 
 
 def _words(a: Anatomy) -> str:
@@ -308,99 +281,9 @@ KINDS: Mapping[str, Callable[[Robot, Path], Written]] = {
 }
 
 
-BUILT = ("from surefoot import tasks", "from surefoot.robot import Robot", "from surefoot.task import Task")
-
-
-def _head(robot: Robot, out: Path, kind: str, does: str, imports: Sequence[str]) -> list[str]:
-    path = os.path.relpath(robot.path, out.absolute().parent)
-    root = (
-        f", asset_root={_quoted(os.path.relpath(robot.asset_root, out.absolute().parent))}" if robot.asset_root else ""
-    )
-    return [
-        f'"""{_prose(robot.name)} {does}.',
-        "",
-        f"Written by `surefoot new {kind}` from the model; change what you know better. Train it with",
-        "",
-        f"    surefoot train {_prose(out.name)} --out run",
-        '"""',
-        "",
-        *imports,
-        "",
-        f"ROBOT = Robot.file({_quoted(path)}, beside=__file__{root})",
-        "",
-    ]
-
-
-def _joints(name: str, rows: Mapping[str, Joint], a: Anatomy) -> list[str]:
-    """The table of joints; where all come from one place, that is said once."""
-    sources = {d.joint: d.source for d in a.drives}
-    said = list(dict.fromkeys(sources[j] for j in rows))
-    what = "that the policy moves" if name == "JOINTS" else "that stay in the default pose"
-    lines = [
-        f"# joints {what}: default pose [rad or m], kp [N m/rad], kd [N m s/rad], limit [N m], mirror image (- where its sign changes)",
-        f"# default pose: {a.sources['home']}",
-        *([f"# {said[0]}"] if len(said) == 1 else []),
-        f"{name} = {{",
-    ]
-    for joint, j in rows.items():
-        numbers = f"{j.home + 0.0:g}, {j.kp:g}, {j.kd:g}, {_end(j.limit)}"
-        more = f", {_quoted(j.mirror)}" if j.mirror else ""
-        more += f", armature={j.armature:g}" if j.armature else ""
-        lines.append(
-            f"    {_quoted(joint)}: Joint({numbers}{more})," + (f"  # {sources[joint]}" if len(said) > 1 else "")
-        )
-    return [*lines, "}"]
-
-
-def _ranges(task: Task) -> list[str]:
-    """What the model may be wrong about, and the range that is trained over."""
-    low, high = task.belief.support(1.0)
-    rows = [
-        f"    {_quoted(p.name)}: ({_within(low[i], p)}, {_within(high[i], p)}),  # {p.unit + ', ' if p.unit else ''}{p.about}"
-        for i, p in enumerate(task.params)
-    ]
-    return ["# what the model may be wrong about: the range that is trained over", "RANGES = {", *rows, "}", "", ""]
-
-
-def _within(x: float, p: Param) -> str:
-    """Three digits, or all of them where three would lie beyond the physical bounds."""
-    short = f"{x:.3g}"
-    return short if p.low <= float(short) <= p.high else repr(float(x))
-
-
-def _timing(chosen: Chosen) -> str:
-    t = chosen.timing
-    return (
-        f"Timing(steps={t.steps}, iterations={t.iterations}),  # of {1000 * t.timestep:.3g} ms, 50 actions a second: "
-        f"joints within {chosen.error:.2g} rad (rms) of steps of 1 ms after 0.2 s"
-    )
-
-
 def missing(a: Anatomy) -> Iterable[str]:
     """What the model does not tell, and what is done about it."""
     for what, words in a.missing.items():
         if what == "floor" and not a.legs:
             continue  # arms and multirotors touch nothing
         yield f"{what}: {words}" + (f"; {ASSUMED[what]}" if what in ASSUMED else "")
-
-
-def _quoted(word: str) -> str:
-    return json.dumps(word, ensure_ascii=False)
-
-
-def _points(points: tuple[tuple[float, ...], ...]) -> str:
-    return "(" + " ".join(f"({', '.join(f'{x + 0.0:g}' for x in p)})," for p in points) + ")"
-
-
-def _end(x: float) -> str:
-    return f"{x:g}" if np.isfinite(x) else f'float("{x}")'
-
-
-def _prose(name: str) -> str:
-    """The name of a stranger's file inside a string: it neither ends the string nor begins an escape."""
-    return "".join(c if c.isprintable() and c not in '"\\' else "_" for c in name)
-
-
-def _text(lines: list[Any]) -> str:
-    """Each of them as one line, so that no name in a comment goes on as code."""
-    return "\n".join(UNPRINTED.sub(lambda c: ascii(c[0])[1:-1], str(line)) for line in lines) + "\n"

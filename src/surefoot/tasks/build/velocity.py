@@ -65,7 +65,7 @@ QUADRUPED = Style(
 # the steps that the whole ranges take, and what was learned there bears the ranges soon.
 BIPED = Style(
     (0.7, 0.3, 0.7), (1.8, 0.06), (0.45, 0.9), (2.5, 2.0, 3.0), (0.06, 0.12),
-    LEARN | {"envs": 256, "steps": 20_000_000, "spread": (0.05, 0.35, 1.0)}, "ramp",
+    LEARN | {"envs": 256, "steps": 12_000_000, "spread": (0.05, 0.35, 1.0)}, "ramp",
 )  # fmt: skip
 
 

@@ -19,11 +19,11 @@ class Adapt:
     policy: Positional[Path]
     """a run's folder or a policy.onnx, with an encoder: of --adapt rma, or of --encoder conv or gru"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     show: str = ""
     """the unknown to follow; default: the one that the probe reads best"""
     before: float | None = None
-    """its value at first; default: the belief's 10 % quantile"""
+    """its value before the change; default: the belief's 10 % quantile"""
     after: float | None = None
     """its value after the change; default: the belief's 90 % quantile"""
     at: float | None = None
@@ -82,7 +82,7 @@ def _sentence(facts: Mapping[str, Any]) -> str:
         return f"{what} at {facts['at']:g} s: no episode lasted to the end, so there is nothing to read"
     if facts["settles"] is None:
         return f"{what} at {facts['at']:g} s: the latent does not follow it"
-    return f"{what} at {facts['at']:g} s: what is read settles in {facts['settles']:.2f} s (history {facts['history']:.2f} s)"
+    return f"{what} at {facts['at']:g} s: the estimate settles in {facts['settles']:.2f} s (history {facts['history']:.2f} s)"
 
 
 def _plots(facts: Mapping[str, Any]) -> tuple[Plot, Plot]:

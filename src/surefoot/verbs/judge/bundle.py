@@ -26,7 +26,7 @@ class Bundle:
     bundle: Positional[Path]
     """a folder or a .zip that `surefoot export` wrote"""
     key: Path | None = None
-    """public ed25519 key (PEM) of who must have signed it"""
+    """public ed25519 key (PEM) that its signature must match"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import manifest
@@ -36,7 +36,7 @@ class Bundle:
             found = manifest.read(self.bundle, self.key)
         except SurefootError as error:
             facts = {"bundle": str(self.bundle), "holds": False, "refused": str(error)}
-            badge = Badge("FAIL: it is not as it was written; export it again", False)
+            badge = Badge("FAIL: the bundle differs from what was exported; export it again", False)
             return Report(title, facts, (Text(str(error), "bad"),), badge=badge, code=REFUSED)
         task = _task(found)
         following = f"surefoot robot {quote(task)}" if task else f"surefoot run {quote(str(self.bundle))} --link {LINK}"

@@ -16,7 +16,7 @@ from surefoot.gate.training_record import run_of
 from surefoot.report import Axis, Badge, Column, Note, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, trained_over
-from surefoot.verbs.robot.machine import naming, read
+from surefoot.verbs.machine import naming, read
 
 if TYPE_CHECKING:
     from surefoot.doctor import Diagnosis
@@ -46,7 +46,7 @@ class Doctor:
     whole: bool = False
     """examine every branch, even if the contract is broken"""
     success: FlagConversionOff[bool] = True
-    """simulate the policy in the nominal world, and where the first cause is true"""
+    """also simulate the policy: in the nominal world, and in a world with the first cause"""
     out: Path | None = None
     """write a page with plots (.html)"""
 
@@ -101,7 +101,7 @@ class Doctor:
         if own is not None:
             return own, "the range it was trained over"
         if not self.belief:
-            return task.belief, "the task's range (no run.json has the one it was trained over)"
+            return task.belief, "the task's range (no run.json gives the training range)"
         return belief_of(task, self.belief, watch), f"the range of --belief {self.belief}"
 
     def _case(self, task: Task, contract: Contract) -> "Case":
@@ -126,7 +126,7 @@ def _in_order(policy: Path, log: Path) -> None:
 
     if not bundle.is_one(policy) and bundle.is_one(log):
         raise SurefootError(
-            f"{policy} and {log}: exchanged: the second is the policy; expected surefoot doctor {log} {policy}"
+            f"{policy} and {log}: in the wrong order: the second is the policy; expected surefoot doctor {log} {policy}"
         )
 
 

@@ -16,7 +16,7 @@ class Eval:
     policy: Positional[Path]
     """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     task: str = ""
     """another task than the one it was trained for"""
     episodes: int = 200
@@ -30,9 +30,9 @@ class Eval:
     threads: int = 0
     """threads of the physics; 0: every core"""
     engine: Annotated[str, arg(name="in")] = "mujoco"
-    """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name is answered with all of them)"""
+    """the engine: mujoco, mujoco:half-step, mujoco:rk4, ... (an unknown name lists all of them)"""
     safety: Path | None = None
-    """safety layers that the policy wears (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
+    """safety layers around the policy (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     terms: tuple[Path, ...] = ()
     """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
 

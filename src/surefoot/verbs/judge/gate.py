@@ -38,7 +38,7 @@ class Gate:
     policy: Positional[Path]
     """a run's folder, its policy.onnx, a task with a shipped policy, or another ONNX file with --model and --contract"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     engines: Annotated[tuple[str, ...], arg(name="in")] = ()
     """engines to test in: mujoco, bullet ..."""
     reality: tuple[str, ...] = ()
@@ -66,13 +66,13 @@ class Gate:
     task: str = ""
     """a task that the policy fits, instead of its own"""
     safety: Path | None = None
-    """safety layers that the policy wears (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
+    """safety layers around the policy (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     out: Path | None = None
     """folder for gate.html and gate.json; default: beside the policy"""
     junit: Path | None = None
     """also write the checks as JUnit XML"""
     seed: int = 1000
-    """from which the seeds of the episodes are made; training never uses those"""
+    """the seeds of the episodes are derived from it; training never uses them"""
     threads: int = 0
     """threads of the physics; 0: every core"""
     on: str = ""

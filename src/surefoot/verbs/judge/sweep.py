@@ -31,13 +31,13 @@ class Sweep:
     over: str
     """the unknown, as `surefoot look TASK` names it"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     points: int = 9
     """number of values"""
     low: float | None = None
-    """first value; default: the least that is physically possible"""
+    """first value; default: the physical minimum"""
     high: float | None = None
-    """last value; default: the most that is physically possible"""
+    """last value; default: the physical maximum"""
     episodes: int = 100
     """episodes at each value"""
     belief: str = "nominal"
@@ -47,7 +47,7 @@ class Sweep:
     task: str = ""
     """a task that the policy fits, instead of its own"""
     specialists: bool = False
-    """train one policy at each value, as the first run was trained, and compare with them: the price of robustness"""
+    """also train one policy at each value, with the first run's settings, to measure the price of robustness"""
     seed: int = 1
     """seed of the episodes"""
     on: str = ""
@@ -106,7 +106,7 @@ def table(facts: Mapping[str, Any]) -> Table:
 
 
 def _columns(facts: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and cells: success of each policy at each value; with specialists theirs, and what they earn more."""
+    """Head and cells: success of each policy at each value; where there are specialists, their success and extra return."""
     policies, best = facts["policies"], facts.get("specialists")
     cell = lambda p: f"{100 * p['success']:.1f} % ({100 * p['low']:.0f} - {100 * p['high']:.0f})"  # noqa: E731
     head = [f"{facts['over']}{' [' + facts['unit'] + ']' if facts['unit'] else ''}", *policies]

@@ -35,7 +35,7 @@ class Look:
     """check that each unknown changes the simulation"""
 
     def run(self, watch: Watch) -> Report:
-        """Exit code 1 when an unknown turns out to do nothing."""
+        """Exit code 1 if an unknown has no effect."""
         from surefoot import tasks
         from surefoot.sim.model.card import describe
 
@@ -84,7 +84,7 @@ def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:
     if needed <= AUDIT_SECONDS:
         return effects(params, model_trace(loaded.spec, params))
     loaded.warnings.append(
-        f"what each unknown does was not tried: {SECONDS:g} s of this model take about {needed:.2g} s to "
+        f"the effect of the unknowns was not checked: {SECONDS:g} s of this model take about {needed:.2g} s to "
         f"simulate for all of them, expected at most {AUDIT_SECONDS:g} s"
     )
     return []

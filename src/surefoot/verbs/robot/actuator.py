@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from surefoot import files
 from surefoot.belief import point
 from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import Machine, checked, estimate_of, naming, params_of, read
+from surefoot.verbs.machine import Machine, checked, estimate_of, naming, params_of, read
 
 
 @dataclass(frozen=True)

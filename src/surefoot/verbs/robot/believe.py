@@ -18,7 +18,7 @@ from surefoot.real2sim.infer.sbi import checked as tested
 from surefoot.report import Block, Checks, Column, Progress, Report, Table, Text, Watch
 from surefoot.sim.fields import TARGETS
 from surefoot.verbs.arguments import numbers
-from surefoot.verbs.robot.machine import FAILED, Machine, asked, checked, naming, read
+from surefoot.verbs.machine import FAILED, Machine, asked, checked, naming, read
 from surefoot.world import World
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Believe:
     window: int | None = None
     """control periods after which the model is reset to the measured state; default: 10 for dropo, the whole log for sbi"""
     truths: int = 1000
-    """simulated truths that a posterior of sbi is tested on; 0: no test"""
+    """sbi: simulated robots with known e that the posterior is tested on; 0: no test"""
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that says what the log's columns are"""
     machine: Machine = Machine()

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from surefoot import tasks
 from surefoot.report import Report, Watch
 from surefoot.verbs.arguments import belief_of
-from surefoot.verbs.robot.machine import Machine, checked, naming, read
+from surefoot.verbs.machine import Machine, checked, naming, read
 from surefoot.verbs.robot.missing import explained, folder
 
 

@@ -12,7 +12,7 @@ from surefoot.real2sim.excite.excitation import Explore as Settings
 from surefoot.real2sim.excite.excitation import Limits, Shape
 from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
 from surefoot.verbs.arguments import numbers
-from surefoot.verbs.robot.machine import Machine
+from surefoot.verbs.machine import Machine
 
 if TYPE_CHECKING:  # what fits takes a second to import
     from surefoot.real2sim.excite.explore import Explored

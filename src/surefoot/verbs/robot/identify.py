@@ -13,7 +13,7 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.log import Log
 from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
+from surefoot.verbs.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.identify import Identify as How
@@ -44,7 +44,7 @@ class Identify:
     known_start: bool = False
     """each log starts exactly in the state of its first row"""
     laws: tuple[str, ...] = ()
-    """friction laws to compare on motions left out, such as coulomb,stribeck,load,back; the one to use is then fitted. Also
+    """friction laws to compare on held-out motions, such as coulomb,stribeck,load,back; the best one is then fitted. Also
     coulomb:kinds, or words of --learn joined by +"""
     machine: Machine = Machine()
     check: bool = True
@@ -52,7 +52,7 @@ class Identify:
     save: Path | None = None
     """write the belief (.json), to train over or to replay with"""
     save_model: Path | None = None
-    """write the model with the fitted numbers as MJCF (.xml), into the model's own folder where it names meshes"""
+    """write the model with the fitted numbers as MJCF (.xml); a model with meshes: into its own folder"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.real2sim.identify import Identify as How
@@ -134,11 +134,11 @@ class Identify:
         return (Text(f"model: {out}"), *([Note(words, True)] if left else []))
 
     def _instead(self, about: str) -> str:
-        """Where no number explains a log: of a task, the missing physics; of a model, a more informative motion."""
+        """What to do if no values explain the log. A task: learn the missing physics. A model: record a more informative motion."""
         return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
     def _compared(self, logs: list[Log], how: "How", watch: Watch) -> "Comparison":
-        """The laws on what they were not fitted to; few logs are cut into pieces."""
+        """Errors of the friction laws on held-out motions; few logs are cut into pieces."""
         from surefoot.real2sim.identify.laws import compare, words_of
         from surefoot.real2sim.identify.param_grammar import learnable
         from surefoot.real2sim.identify.splits import runs
@@ -194,7 +194,7 @@ def _learned(found: "Identified") -> list[bool]:
 
 
 def _facts(found: "Identified") -> dict[str, Any]:
-    """Of an unknown that was not to be learned, the log was not asked whether it determines it."""
+    """Whether the log determines an unknown was tested only for those that were learned."""
     facts = found.facts()
     rows = [
         p | {"learned": x, "determined": p["determined"] if x else None}

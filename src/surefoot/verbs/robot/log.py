@@ -18,7 +18,7 @@ class Log:
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that maps its columns to our schema; see docs/logs.md"""
     rate: float | None = None
-    """Hz: of the rows if the file has no clock, else the rate after resampling"""
+    """Hz: rate of the rows if the file has no clock; otherwise the rate to resample to"""
     episode: int = 0
     """which one of a dataset"""
     mend: bool = False

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from surefoot import files, tasks
 from surefoot.belief import point
 from surefoot.report import Column, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import Machine, checked, estimate_of, naming, params_of, read
+from surefoot.verbs.machine import Machine, checked, estimate_of, naming, params_of, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.residual.force_fit import FitResult

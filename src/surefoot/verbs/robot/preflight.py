@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from surefoot.report import Badge, Block, Note, Report, Table, Text, Watch
-from surefoot.verbs.robot.machine import FAILED, Machine, asked, naming, read
+from surefoot.verbs.machine import FAILED, Machine, asked, naming, read
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Block, Column, Note, Plot, Progress, Report, Series, Table, Watch, jsonable
 from surefoot.verbs.arguments import hashes
-from surefoot.verbs.robot.machine import Machine, asked, estimate_of, lacking, naming, params_of, read
+from surefoot.verbs.machine import Machine, asked, estimate_of, lacking, naming, params_of, read
 
 if TYPE_CHECKING:
     from surefoot.real2sim.replay import Ahead, Score
@@ -58,7 +58,7 @@ class Replay:
             if steps is not None and steps < 1:
                 raise SurefootError(f"--{name}: expected at least 1, found {steps}")
             if steps is not None and self.inverse:
-                raise SurefootError(f"--inverse: each row is by itself; leave --{name} out")
+                raise SurefootError(f"--inverse: rows are computed independently of each other; leave --{name} out")
         log = read(self.log, self.mapping, watch)
         plain = self.machine.world(self.model, params_of(self.belief), log)
         world = plain.with_(1, (*plain.terms, *lacking(self.world, plain.model))) if self.world else plain

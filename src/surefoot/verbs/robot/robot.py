@@ -39,11 +39,11 @@ class Robot:
     runs: int = 0
     """end after so many runs; 0: on Ctrl-C"""
     timeout: float = 0.5
-    """s without a command after which it sinks down by itself"""
+    """s without a command after which the robot lowers itself"""
     speed: float = 1.0
-    """of its clock; `surefoot run --speed` must be the same"""
+    """speed of its clock, as a multiple of real time; give `surefoot run --speed` the same"""
     command: tuple[float, ...] = ()
-    """what `surefoot run` is asked for, to judge its runs by; default: zeros"""
+    """the command that `surefoot run` is given, by which its runs are judged; default: zeros"""
     seed: int = 0
     """seed of starts and noise"""
 

@@ -29,20 +29,20 @@ class Run:
     seconds: float = 20.0
     """length of the run"""
     command: tuple[float, ...] = ()
-    """what is asked of the policy, in the order of the contract's command names, such as 0.5 0 0; default: zeros"""
+    """the command for the policy, in the order of the contract's command names, such as 0.5 0 0; default: zeros"""
     out: Path = Path("run.npz")
     """the log's file; replaces a file of this name. While it runs, its rows are in a file that ends in .rows: a run that is
     killed leaves that one, and every verb reads it"""
     mcap: Path | None = None
     """also write the log as an MCAP file, for viewers (extra logs)"""
     key: Path | None = None
-    """public ed25519 key (PEM) of who must have signed the bundle"""
+    """public ed25519 key (PEM) that the bundle's signature must match"""
     unjudged: bool = False
     """drive a bundle that the gate did not pass"""
     keys: bool = True
     """any key is an emergency stop, where there is a terminal"""
     speed: float = 1.0
-    """of the clock, for a robot that `surefoot robot --speed` simulates"""
+    """speed of the clock, as a multiple of real time: that of `surefoot robot --speed`"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import manifest

@@ -11,8 +11,23 @@ from tyro.conf import Positional
 from surefoot import files, tasks
 from surefoot.belief import Box
 from surefoot.errors import SurefootError
-from surefoot.report import Axis, Badge, Block, Column, Picture, Plot, Report, Series, Table, Text, Watch, jsonable
+from surefoot.report import (
+    Axis,
+    Badge,
+    Block,
+    Column,
+    Picture,
+    Plot,
+    Progress,
+    Report,
+    Series,
+    Table,
+    Text,
+    Watch,
+    jsonable,
+)
 from surefoot.verbs.arguments import belief_of, count, goal, hashes, portrait
+from surefoot.verbs.train.cross_evidence import evidence_blocks
 
 if TYPE_CHECKING:
     from surefoot.cross import Crossing, HiddenRobot, Rate, Robot
@@ -30,19 +45,19 @@ class Cross:
     robot: str = ""
     """address of a robot to drive instead, such as udp://127.0.0.1:9870 of `surefoot robot`"""
     budget: str = "60 s of robot, 10 min of compute"
-    """of driving the robot, and of this computer: it stops when one is spent"""
+    """time on the robot, and of computing: the loop stops when one of them is used up"""
     seed: int = 0
     """seed of training"""
     episodes: int = 100
-    """of each evaluation in simulation, and of what is measured on the hidden robot at the end"""
+    """episodes of each evaluation in simulation, and of the final measurement on the hidden robot"""
     out: Path | None = None
-    """folder of all stages and the page; the same command with it goes on where it stopped; default: runs/cross-<task>-<reality>"""
+    """folder of all stages and the page; the same command continues where it stopped; default: runs/cross-<task>-<reality>"""
     belief: str = "task"
     """p(e) to begin with: `task`, a preset, or a belief's JSON file"""
     range: tuple[str, ...] = ()
     """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
-    """env steps of the first three trainings, of which later ones take half; default: the task's own number"""
+    """env steps of each of the first three trainings; later ones take half of that; default: the task's own number"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 
@@ -61,22 +76,26 @@ class Cross:
         robot: Robot = LinkedRobot(task, self.robot) if self.robot else HiddenRobot(task, hidden(self.reality, task))
         name = f"at {self.robot}" if self.robot else f"hidden, seed {self.reality}"
         question = Question(task, self.task, out, name, budget, self.seed, episodes, self.steps, self.threads)
-        return self._report(cross(question, robot, watch), robot, name, out / "report.html")
+        return self._report(cross(question, robot, watch), robot, name, watch)
 
-    def _report(self, done: "Crossing", robot: "Robot", name: str, page: Path) -> Report:
+    def _report(self, done: "Crossing", robot: "Robot", name: str, watch: Watch) -> Report:
         from surefoot.cross import HiddenRobot
+        from surefoot.cross.evidence import gather
 
         task, best = done.question.task, done.policy
         blocks: list[Block] = [Text(f"Task {task.name}: {task.about}. Success: {goal(task)}."), _stages(done)]
         blocks += [_gap(done), _rates(done)]
         if isinstance(robot, HiddenRobot):
             blocks += [*_films(done, robot), _numbers(done, robot), _lacks(robot)]
+        watch(Progress("the page: predictions of the first log, and success against each unknown"))
+        found = gather(done, robot)
+        blocks += evidence_blocks(found, robot.reveal().get("e", {}))
         following = "" if best is None else f"surefoot play {quote(str(best))}{_flag(best, self.task)}"
         about = hashes(**({"policy": best} if best else {})) | {"seed": str(self.seed), "robot": name}
         about |= {"bundle": _bundle(done)} if _bundle(done) else {}
         badge = Badge(_verdict(done), done.crossed)
-        return Report(f"surefoot cross {task.name}", _facts(done, robot), tuple(blocks), following, badge,
-                      0 if done.crossed else FAILED, page, portrait(task), about)  # fmt: skip
+        return Report(f"surefoot cross {task.name}", _facts(done, robot) | jsonable(found.facts()), tuple(blocks), following, badge,
+                      0 if done.crossed else FAILED, done.question.out / "report.html", portrait(task), about)  # fmt: skip
 
 
 def _flag(best: Path, reference: str) -> str:

@@ -23,7 +23,7 @@ class Export:
     policy: Positional[Path]
     """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     out: Path | None = None
     """a folder or a .zip for the bundle, or a .onnx for that file alone; default: the folder `bundle` beside the policy; of a
     shipped one, <task>-bundle here"""
@@ -31,7 +31,7 @@ class Export:
     """limits of the bundle in place of the model's, for all joints alike: torque=20,velocity=15,rate=10,power=300,tilt=0.8,
     temperature=70,soft_start=3"""
     safety: Path | None = None
-    """safety layers that the policy wears on the robot (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
+    """safety layers around the policy on the robot (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     task: str = ""
     """its task, where that is a file or a module: to say what has changed since training"""
     sign: Path | None = None
@@ -52,7 +52,7 @@ class Export:
             "changed": since,
         }  # fmt: skip
         blocks = [*self._bundle(out, facts)] if out.suffix != ".onnx" else [*self._onnx(own, out, facts)]
-        blocks.insert(1, Text(f"its answers differ from torch by at most {worst:.1e} on 1024 observations"))
+        blocks.insert(1, Text(f"its outputs differ from torch's by at most {worst:.1e} on 1024 observations"))
         blocks += [Note(words, True) for words in since]
         if unseen:
             blocks.append(Note(f"no robot can run it: it observes {', '.join(unseen)}, which no sensor measures", True))
@@ -71,7 +71,7 @@ class Export:
 
         if self.limit or self.safety:
             flag = "--limit" if self.limit else "--safety"
-            raise SurefootError(f"{flag}: goes into a bundle, and an ONNX file has none; leave out --out FILE.onnx")
+            raise SurefootError(f"{flag}: only for a bundle; leave out --out FILE.onnx")
         if out != own or self.sign:
             with files.held(out.with_name(f"{out.name}.lock"), f"writing {out.name} here"):
                 files.clear_parts(out.parent, out.name + ".*")

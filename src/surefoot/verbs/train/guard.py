@@ -28,7 +28,7 @@ class Guard:
     policy: Positional[Path]
     """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     task: str = ""
     """its task, where that is a file or a module"""
     reach: bool = False
@@ -62,7 +62,7 @@ class Guard:
         from surefoot import tasks
         from surefoot.control import layers
         from surefoot.deploy import bundle
-        from surefoot.learn.reach_avoid import ValueSettings, guard
+        from surefoot.learn.from_policy.reach_avoid import ValueSettings, guard
         from surefoot.tasks.known import task_flag
 
         policy = bundle.load(self.policy)
@@ -80,7 +80,7 @@ class Guard:
         rows = [[words, f"{100 * getattr(found, k):.1f} %"] for k, words in SHOWN.items()]
         blocks = [Text(f"safety layers: {path}"), Table.of(["unseen states of the policy", ""], rows)]
         if found.sign < found.safe + 0.02:
-            blocks.append(Note("the value knows little more than that the policy seldom fails", True))
+            blocks.append(Note("the value learned little: the policy fails too seldom", True))
         facts = {"safety": str(path), "layers": [layers.to_json(x)["kind"] for x in worn], "accuracy": asdict(found)}
         flag = task_flag(self.task, policy.contract)
         return Report(f"{self.policy}, guarded", facts, tuple(blocks), f"surefoot eval {quote(str(self.policy))}{flag} --safety {quote(str(path))}")  # fmt: skip

@@ -23,7 +23,7 @@ class Lab:
     """seed of what the pages draw"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.lab.index import FIRST, PAGES
+        from surefoot.lab.pages import FIRST, PAGES
         from surefoot.lab.subject import Subject
         from surefoot.web.lab.server import open_lab
 

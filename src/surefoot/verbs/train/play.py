@@ -17,7 +17,7 @@ class Play:
     policy: Positional[str]
     """a run's folder, a policy.onnx, a task with a shipped policy (see `surefoot tasks`), or `zero` / `random` with --task"""
     best: bool = False
-    """of a run's policies, the best that --judge-every kept, not the last"""
+    """use the run's best policy, which --judge-every kept, not its last"""
     task: str = ""
     """a task that the policy fits, instead of its own"""
     record: Path | None = None

@@ -29,7 +29,7 @@ class Runs:
     compare: bool = False
     """also show in which settings runs differ from the first"""
     clean: Literal["", "checkpoints", "worse"] = ""
-    """what to remove: checkpoints of finished runs but the newest, or all runs but the best --keep. Without --yes only says what"""
+    """what to remove: all but the newest checkpoint of finished runs, or all runs but the best --keep. Without --yes it only lists them"""
     keep: int = 3
     """with --clean worse: how many runs stay"""
     yes: bool = False
@@ -37,7 +37,7 @@ class Runs:
     push: str = ""
     """share these runs at an address: a folder, s3://bucket/runs ...; files that are there already are not sent again"""
     pull: str = ""
-    """bring the runs at an address into the folder; those that are here already stay as they are"""
+    """copy the runs at an address into the folder; runs that are in it already are not changed"""
     out: Path | None = None
     """also write a page with the learning curves"""
 

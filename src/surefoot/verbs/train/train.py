@@ -39,13 +39,13 @@ class Train:
     resume: Path | None = None
     """resume the run in this folder, bit for bit"""
     allow_changes: bool = False
-    """with --resume: go on although the task or its model has changed; the result then has other bits"""
+    """with --resume: continue although the task or its model has changed; the result is then not bit-identical"""
     learner: Literal["auto", "ppo", "fasttd3", "fastsac"] = "auto"
     """algorithm; auto: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
     seed: int = 0
     """seed of training"""
     seeds: str = ""
-    """several runs, alike but for their seeds, in OUT/seed0, OUT/seed1 ...: 0..9, or 0,3,5; with --on, side by side"""
+    """several runs that differ only in their seeds, in OUT/seed0, OUT/seed1 ...: 0..9, or 0,3,5; with --on, side by side"""
     belief: str = "task"
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
@@ -177,7 +177,7 @@ class Train:
         if self.threads > MOST_THREADS:
             raise SurefootError(f"--threads: expected at most {MOST_THREADS}, found {self.threads}")
         if self.out is not None and not self.out.name:
-            raise SurefootError("--out: expected a folder of its own, found the current one")
+            raise SurefootError("--out: expected a new folder for the run, found the current folder")
         on = On.parse(self.on, self.workers)
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         start = self.start.parent if self.start is not None and self.start.is_file() else self.start
@@ -301,20 +301,23 @@ class Train:
         yield judged, "--judge-episodes: only with --judge-every"
         taught = not adapt and (self.teacher is not None and not self.support or s != own)
         yield taught, "--teacher and --student.*: only with --adapt rma or --adapt dagger"
-        trial = "--obs.trial: students over several episodes are not there yet; leave out --adapt"
+        trial = "--obs.trial: not supported with --adapt yet; leave one of them out"
         yield adapt and obs.trial > 1, trial
         words = "--adapt rma: a student has the task's own terms and keeps the teacher's body; --obs.only, --obs.also and --encoder do not go with it"  # fmt: skip
         yield rma and bool(obs.only or obs.also or self.settings.encoder not in ("none", "e")), words
-        words = f"--adapt rma: {task.name}'s teacher has other terms than its actor; --adapt dagger"
+        words = f"--adapt rma: {task.name}'s teacher has other terms than its actor; use --adapt dagger"
         yield rma and "teacher" in task.observations, words
         yield self.residual != Residual() and self.base is None, "--residual.*: only with --base"
         words = "--obs.only: with --adapt, the terms of the teacher; name those of its student by --student.only"
         alone = self.adapt == "dagger" and bool(obs.only) and not s.only and "teacher" not in task.observations
         yield alone, words
-        yield bool(s.only) and rma, "--student.only: a student by latent keeps its teacher's body; --adapt dagger"
-        words = f"--adapt: {task.name} chooses among few actions, which no student can follow yet"
+        yield (
+            bool(s.only) and rma,
+            "--student.only: with --adapt rma the student keeps the teacher's terms; use --adapt dagger",
+        )
+        words = f"--adapt: {task.name} has discrete actions, which no student supports yet"
         yield adapt and bool(task.action.choices), words
-        words = "--student.latent, --student.hidden: a student by latent has its teacher's; give --latent and --hidden"
+        words = "--student.latent, --student.hidden: with --adapt rma the student has the teacher's sizes; give --latent and --hidden"
         yield rma and (s.latent, s.hidden) != (own.latent, own.hidden), words
         words = "--latent: size of an encoder's output; only with --encoder or --adapt rma"
         yield self.settings.latent != usual.latent and not rma and self.settings.encoder == "none", words

@@ -68,13 +68,13 @@ class Tune:
     trials: int = 20
     """how many settings are tried"""
     seeds_each: int = 1
-    """runs of each, with seeds 0, 1, ...: their mean is the score"""
+    """runs of each trial, with seeds 0, 1, ...; the score is their mean"""
     steps: int = 0
-    """env steps of each run; 0: as many as the task has"""
+    """env steps of each run; 0: the task's own number"""
     envs: int = 0
-    """simulations side by side; 0: as many as the task has"""
+    """simulations side by side; 0: the task's own number"""
     metric: str = "return"
-    """what to make large, as metrics.jsonl names it"""
+    """metric to maximise, by its name in metrics.jsonl"""
     belief: str = "task"
     """p(e) to train over, as `surefoot train` has it"""
     on: str = ""
@@ -84,7 +84,7 @@ class Tune:
     seed: int = 0
     """seed of the search"""
     out: Path | None = None
-    """folder of the runs; default: runs/<task>/tune. Given again, it goes on"""
+    """folder of the runs; default: runs/<task>/tune. A search that is there already is continued"""
 
     def run(self, watch: Watch) -> Report:
         ranges = [Range.parse(text) for text in self.over]
@@ -136,7 +136,7 @@ class Tune:
                  Axis(r.name, scale="log" if r.log else "linear"), Axis(self.metric))
             for r in ranges
         ]  # fmt: skip
-        words = "The best was chosen by its score, which is a little too good: train it with other seeds."
+        words = "The best trial was chosen by its score, so this score is optimistic: train it with other seeds."
         facts = {"out": str(out), "metric": self.metric, "best": best, "trials": rows}
         following = f"surefoot train {quote(self.task)} {flags} --seeds 1..3"
         blocks = (Table.of(head, cells, "best first", [0]), Text(words, "quiet"), *plots)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from surefoot.lab.index import FIRST, PAGES
+from surefoot.lab.pages import FIRST, PAGES
 from surefoot.lab.subject import Subject
 from surefoot.tasks.view.access import asked_page, loopback
 from surefoot.tasks.view.viewer import serve

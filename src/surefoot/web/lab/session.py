@@ -14,9 +14,9 @@ from typing import Any
 
 from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
-from surefoot.lab.index import FIRST, PAGES
 from surefoot.lab.jobs import come_second
 from surefoot.lab.page import Page, parsed
+from surefoot.lab.pages import FIRST, PAGES
 from surefoot.lab.subject import Subject
 from surefoot.report import Note, plain
 from surefoot.web.lab.html import body, foot, head
@@ -86,7 +86,7 @@ class Session:
         except SurefootError as error:
             self.failed = str(error)
         except Exception as error:
-            self.failed = f"a defect of surefoot: {type(error).__name__}: {error}"
+            self.failed = f"an internal error of surefoot: {type(error).__name__}: {error}"
         return True
 
     def _worked(self) -> bool:

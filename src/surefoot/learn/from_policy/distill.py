@@ -40,7 +40,7 @@ def classroom(task: Task, teacher: PolicyNet, history: int, only: tuple[str, ...
     """The task as both see it: `actor` is the student, with the task's own terms, or `only` some; `teacher` has the
     teacher's terms."""
     if teacher.contract.trial > 1:
-        raise SurefootError("student: a teacher that remembers several episodes cannot be followed yet")
+        raise SurefootError("student: a teacher with --obs.trial is not supported yet")
     master = tasks.for_contract(task, teacher.contract)
     student = (tasks.with_actor_terms(task, only, history) if only else task).observations["actor"]
     return replace(
@@ -137,7 +137,7 @@ class Distill(PolicyLearner):
         s, t = self.settings, self.teacher
         group, master = self.env.task.observations["actor"], self.env.task.observations["teacher"]
         if t.contract.action.choices:
-            raise SurefootError("student: a teacher that chooses among few actions cannot be followed yet")
+            raise SurefootError("student: a teacher with discrete actions is not supported yet")
         if s.label == "latent" and (self.master.encoder is None or self.master.encoder.kind != "mlp"):
             raise SurefootError("student: by latent it needs a teacher with an encoder of e, as --adapt rma trains one")
         mine, theirs = [t.name for t in group.terms], [t.name for t in master.terms if t.name != "e"]

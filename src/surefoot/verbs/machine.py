@@ -119,7 +119,7 @@ def checked(world: "Engine", log: Log, file: Path, watch: Watch) -> None:
     bad = [c for c in checks if not c.holds and c.name != "gaps"]
     if bad:
         raise SurefootError(
-            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would absorb it: correct the mapping, or use --no-check"
+            f"{file}: {bad[0].name}: {bad[0].evidence}; a fit would hide this fault: correct the mapping, or use --no-check"
         )
 
 

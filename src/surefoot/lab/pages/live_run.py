@@ -8,7 +8,7 @@ a push    J(p)^T F at the point p that was clicked, along the camera's ray, for 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
+from shlex import quote, split
 from typing import Any
 
 import mujoco
@@ -25,7 +25,7 @@ from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy, Zero
 from surefoot.real2sim.replay import replay
-from surefoot.report import Axis, Block, Checks, Details, Note, Plot, Series, Table, Text
+from surefoot.report import Axis, Block, Checks, Column, Details, Note, Plot, Series, Table, Text
 from surefoot.sim.engine import Engine
 from surefoot.tasks.rollout import contract
 from surefoot.verdict import Verdict
@@ -71,6 +71,8 @@ class LiveRun(Page):
     def __init__(self, subject: Subject):
         super().__init__(subject)
         self.job: Job | None = None
+        self.doctor: Job | None = None
+        self.asking = False  # whether it was at work when the page was last drawn
         self.folder = None if subject.run is None else _folder(subject.run)
         self.curves = None if self.folder is None else Curves(self.folder)
         self.names = subject.unknowns[:SLIDERS]
@@ -96,6 +98,7 @@ class LiveRun(Page):
             "poke": Button("push it", "as a click on the middle of the robot would"),
             "forces": Toggle("contact forces", a.forces),
             "log": Choice("log over its replay", ("none", *self._logs()), a.log),
+            **self._diagnoser(),
             "nominal": Button("all unknowns as in the model"),
             **e,
         }  # fmt: skip
@@ -105,6 +108,10 @@ class LiveRun(Page):
             return {"train": Button("train", "surefoot train, into a folder of the lab")}
         pause = Button("go on" if self.job.paused else "pause", "the process waits; its bits stay the same")
         return {"pause": pause, "stop": Button("stop", "saves where it stands")}
+
+    def _diagnoser(self) -> dict[str, Control]:
+        about = "surefoot doctor on this run and this log, in a process of its own"
+        return {} if self.asked.log == "none" else {"diagnose": Button("ask the doctor", about)}
 
     def _logs(self) -> tuple[str, ...]:
         return () if self.folder is None else tuple(sorted(p.name for p in self.folder.glob("*.npz"))[:20])
@@ -126,7 +133,8 @@ class LiveRun(Page):
                     self.asked, e=tuple(float(self.subject.task.params[n].nominal) for n in self.names)
                 )
             self._turn()
-        actions = {"reset": self._reset, "poke": self._poke, "train": self._train, "log": self._replay}
+        actions = {"reset": self._reset, "poke": self._poke, "train": self._train, "log": self._replay,
+                   "diagnose": self._diagnose}  # fmt: skip
         if name in actions:
             actions[name]()
         if self.job is not None and name in ("pause", "stop"):
@@ -175,11 +183,10 @@ class LiveRun(Page):
         file = None if self.folder is None else self.folder / bundle.NAME
         if file is not None and file.exists() and file.stat().st_mtime != self.policy_file:
             self._load()
+        if self.doctor is not None and self.doctor.running != self.asking:
+            self.asking, self.fresh = self.doctor.running, True
         if self.asked.play:
-            dt = self.env.world.dt
-            periods = int(self.clock.due(self.asked.speed) / dt)
-            self.clock.spend(periods * dt)
-            self.advance(periods)
+            self.advance(self.clock.periods(self.asked.speed, self.env.world.dt))
         else:
             self.clock = Clock()
         fresh, self.fresh = self.fresh, False
@@ -236,7 +243,7 @@ class LiveRun(Page):
             out.append(self._curves(self.curves))
         elif self.job is None:
             out.append(Note("no training is here to watch: give the lab a run, or train"))
-        return [*out, self._last(), *self.replayed, *self._verdict()]
+        return [*out, self._last(), *self.replayed, *self._diagnosis(), *self._verdict()]
 
     def _curves(self, curves: Curves) -> Plot:
         wanted = {"reward terms": curves.names("reward/"), "success": ["success", "judge/success"], "return": ["return"],
@@ -283,6 +290,24 @@ class LiveRun(Page):
             title = f"{self.asked.log}: {s.signal}, error {s.rmse:.3g} {s.unit}, R2 {s.r2:.3f}"
             self.replayed.append(Plot(title, tuple(lines), Axis("time", "s"), Axis(s.signal, s.unit)))
 
+    def _diagnose(self) -> None:
+        if self.folder is not None and (self.doctor is None or not self.doctor.running):
+            log = str(self.folder / self.asked.log)
+            self.doctor = Job(["doctor", str(self.folder), log, *split(self.subject.flag)])
+
+    def _diagnosis(self) -> list[Block]:
+        """What the doctor says of the log: each branch, the likely causes, and what to do."""
+        if self.doctor is None:
+            return []
+        facts = {} if self.doctor.running else self.doctor.facts()
+        if not facts:
+            return [Text(self.doctor.words(), "quiet" if self.doctor.running else "bad")]
+        answers = [[b["question"], b["answer"], b["evidence"]] for b in facts["branches"]]
+        causes = [[c["kind"], c["probability"]] for c in facts["causes"][:3] if c["probability"] > 0.01]
+        found = [Table.of(["cause", Column("probability", form=".2f")], causes)] if causes else []
+        do = Text(f"do: {facts['prescription']['do']}")
+        return [Details(f"Doctor: {facts['verdict']}", (Table.of(["question", "", "evidence"], answers), *found, do))]
+
     def _verdict(self) -> list[Block]:
         path = None if self.folder is None else self.folder / "gate.json"
         if path is None or not path.exists():
@@ -321,8 +346,9 @@ class LiveRun(Page):
         return f"surefoot play {quote(str(self.subject.run))}{self.subject.flag}{''.join(moved)}"
 
     def close(self) -> None:
-        if self.job is not None:
-            self.job.close()
+        for job in (self.job, self.doctor):
+            if job is not None:
+                job.close()
 
 
 def _folder(run: Path) -> Path:

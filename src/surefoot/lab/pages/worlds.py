@@ -119,9 +119,7 @@ class Worlds(Page):
     def work(self) -> bool:
         dt, a = self.env.world.dt, self.asked
         if a.play and not self.trials.over:
-            periods = int(self.clock.due(a.speed) / dt)
-            self.clock.spend(periods * dt)
-            self.advance(min(periods, max(1, int(SLICE * 25 / dt))))
+            self.advance(min(self.clock.periods(a.speed, dt), max(1, int(SLICE * 25 / dt))))
         else:
             self.clock = Clock()
         fresh, self.fresh = self.fresh, False

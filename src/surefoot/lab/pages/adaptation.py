@@ -151,10 +151,7 @@ class Adaptation(Page):
             self.reader = Reader.fit(self.subject, self.policy)
             self.clock, self.fresh = Clock(), True
         if self.policy is not None and self.asked.play:
-            dt = self.env.world.dt
-            periods = int(self.clock.due(self.asked.speed) / dt)
-            self.clock.spend(periods * dt)
-            self.advance(periods)
+            self.advance(self.clock.periods(self.asked.speed, self.env.world.dt))
         else:
             self.clock = Clock()
         fresh, self.fresh = self.fresh, False

@@ -25,8 +25,8 @@ from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.counting import Tally, percent
 from surefoot.lab.jobs import Curves, Job, training
 from surefoot.lab.page import Clock, Page, Scene
+from surefoot.lab.pages.worlds import BLUE, GREEN, RED
 from surefoot.lab.subject import Subject, load, narrowed
-from surefoot.lab.worlds import BLUE, GREEN, RED
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy
 from surefoot.report import Block, Column, Note, Table, Text

@@ -1,68 +1,29 @@
 """Env: a Task in a World under a belief, n episodes side by side.
 
-step: action -> control -> world -> reward, ends -> observations        pipeline of a group: observation.py
+step: action -> control -> world -> reward, ends -> observations        pipeline of observations: observer.py
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from surefoot.arrays import by_column, column_copy
+from surefoot.arrays import column_copy
 from surefoot.belief import Belief
+from surefoot.env.abstract import AbstractEnv, Episodes, OnDivergence, Step
+from surefoot.env.observer import Frames, Observer
 from surefoot.errors import SurefootError
-from surefoot.noise import SensorErrors
-from surefoot.observation import History, ObsGroup
 from surefoot.rng import Rows
 from surefoot.task import Moment, Task
 from surefoot.task_check import check_groups, check_start, check_terms, in_task_words, not_finite
-from surefoot.world import Chance, OnObservation, OnSense, State, World
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes that ended in one step: one row each."""
-
-    ids: np.ndarray  # envs, counted from the first env of the seed
-    returns: np.ndarray
-    lengths: np.ndarray
-    success: np.ndarray
-    error: np.ndarray
-    reason: list[str]
-    e: np.ndarray  # (k, ne)
-    began: np.ndarray  # the env's count of steps when each began
-    phase: np.ndarray  # s into its reference motion when each ended
-
-    def of(self, envs: np.ndarray) -> "Episodes":
-        """Those of some envs, of which envs (n,) is true."""
-        at = np.flatnonzero(envs[self.ids])
-        rows = {k: v[at] for k, v in vars(self).items() if k != "reason"}
-        return Episodes(**rows, reason=[self.reason[i] for i in at])
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one env step gives back: `obs` after auto-reset, `last` what each group would have observed before it."""
-
-    obs: dict[str, np.ndarray]
-    reward: np.ndarray  # (n,)
-    terminated: np.ndarray  # (n,) bool: failed; nothing follows
-    truncated: np.ndarray  # (n,) bool: out of time; value continues
-    final: np.ndarray  # (n,) bool: done, and its trial with it; until then value goes on in the trial's next episode
-    valid: np.ndarray  # (n,) bool: False where the simulation diverged, whose transition must not be learned from
-    last: dict[str, np.ndarray]  # group -> rows of the envs that are done, before their reset
-    episodes: Episodes | None
-
-
-OnDivergence = Callable[[str, Mapping[str, np.ndarray]], None]
-"""called for each simulation that diverged: its name, and what led there, to replay it"""
+from surefoot.world import Chance, State, World
 
 # arrays that are an Env's own state
 OWN = ("age", "action", "previous", "command", "reference", "phase", "reward", "returns", "error", "partial", "ended")
 
 
-class Env:
+class Env(AbstractEnv):
     """A Task in a World under a belief: n episodes side by side, each with its own e, reset as they end."""
 
     def __init__(self, task: Task, world: World, belief: Belief, seed: int = 0, stagger: bool = False, first: int = 0):
@@ -82,34 +43,17 @@ class Env:
         self.reward, self.returns, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
         self.ended = np.zeros(n, np.int64)  # episodes of the trial that have ended
         self.partial = np.zeros(n, bool)  # begun at a later age, so its return and success mean nothing
-        self.histories = {g: History(group, n) for g, group in task.observations.items()}
         self.order = task.control_order(world.layout)
         self.layout = replace(world.layout, actions=task.action.names)
-        self.actor = task.observations["actor"]
-        self.measured, self.estimator = self.actor.measured, self.actor.estimator
-        others = {} if task.estimator is None else {"estimator": ObsGroup(task.estimator.inputs)}
-        self.sensor_errors = SensorErrors(
-            world.params, {**task.observations, **others, "actor": self.measured}, first, n
-        )
-        self.estimator_state = {} if self.estimator is None else dict(self.estimator.init(n))
-        self.estimates = {k: np.zeros((n, t.dim)) for t in self.actor.terms if t.formula and (k := t.formula.estimate)}
-        self.input_columns = _columns(
-            self.measured, [] if self.estimator is None else [t.name for t in self.estimator.inputs]
-        )
-        self.senses = [t for t in world.terms if isinstance(t, OnSense)]
-        self.on_observation = [t for t in world.terms if isinstance(t, OnObservation)]
-        self.alike = [g for g, group in task.observations.items() if group.terms == task.observations["actor"].terms]
-        self.reward_sums = np.zeros(
-            (len(task.rewards), n)
-        )  # of each weighted term of each env, since someone set it to 0
-        self.chances: np.ndarray | None = None  # of beginning in each part of the task's clip; None: at its beginning
+        self.observer = Observer(task, world, first)
+        self.reward_sums = np.zeros((len(task.rewards), n))
+        self.chances: np.ndarray | None = None
         self.checked = False  # whether the task's functions were
         self.diverged = 0
-        self.not_finite: Counter[str] = Counter()  # terms that made sound simulations count as diverged
+        self.not_finite: Counter[str] = Counter()
         self.on_divergence: OnDivergence | None = None
 
     def like(self, n: int, first: int) -> "Env":
-        """n more envs of the same kind, from number `first` on."""
         return Env(self.task, self.world.with_(n), self.belief, self.seed, self.stagger, first)
 
     @property
@@ -122,19 +66,15 @@ class Env:
         time = self.age * self.world.dt
         more = self.layout, self.reference, self.phase + time
         now = x, self.action, self.previous, self.command, time, self.reward
-        return Moment(*now, *more, estimates=self.estimates)
+        return Moment(*now, *more, estimates=self.observer.estimates)
 
     @property
     def chance(self) -> Chance:
         return Chance(self.seed, self.counter, self.world.dt, self.first)
 
-    def sensed(self, now: Moment | None = None, ids: np.ndarray | None = None) -> Moment:
-        """The moment as the robot's sensors measure it, of all envs or of ids."""
-        now, ids = now or self.moment, np.arange(self.n) if ids is None else ids
-        x, chance = now.x, self.chance
-        for term in self.senses:
-            x = term(x, ids, chance)
-        return replace(now, x=x, known={})
+    def sensed(self) -> Moment:
+        """The moment as the robot's sensors measure it."""
+        return self.observer.sensed(self.moment, self.chance)
 
     def reset(self, seed: int | None = None, e: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Begin everywhere; given a seed, from its streams' start; given e (n, ne), in those worlds, not in drawn ones.
@@ -167,16 +107,11 @@ class Env:
 
     def _begin_observing(self) -> dict[str, np.ndarray]:
         """The first observations of episodes that begin everywhere."""
-        everyone = np.arange(self.n)
-        return self._observe(self._transmitted(self._frames(self.moment, begun=everyone)), everyone)
-
-    def step(self, action: np.ndarray) -> Step:
-        self.begin(action)
-        self.world.advance()
-        return self.end()
+        everyone, now = np.arange(self.n), self.moment
+        frames = self.observer.frames(now, self.chance, begun=everyone)
+        return self.observer.push(self._transmitted(frames), everyone)
 
     def begin(self, action: np.ndarray) -> None:
-        """The first part of a step; world.advance() is the second, and may run in another thread."""
         self.previous, self.action = self.action, column_copy(self.task.action.bounded(action))
         if not np.isfinite(self.action).all():
             i = int(np.flatnonzero(~np.isfinite(self.action).all(1))[0])
@@ -186,8 +121,10 @@ class Env:
         with in_task_words(self.task):  # a task may have Terms of its own
             self.world.begin(self.control(self.action), self.chance)
 
+    def advance(self) -> None:
+        self.world.advance()
+
     def end(self) -> Step:
-        """The third part: rewards, ends, resets and observations."""
         with in_task_words(self.task):
             return self._end()
 
@@ -200,7 +137,7 @@ class Env:
         now = self.moment
         terms = self._reward_terms(now)
         self.reward[:] = reward = self._floored(terms)
-        frames = self._frames(now)
+        frames = self.observer.frames(now, self.chance)
         bad = self._odd(terms, frames, bad)
         self.reward_sums += np.where(bad, 0.0, terms) if bad.any() else terms
         reward, terminated, why = self._judge(now, reward, bad)
@@ -208,20 +145,24 @@ class Env:
         done = terminated | truncated
         self.returns += reward
         self._measure(now)
-        final = done & ((self.ended + 1 >= self.task.trial) | bad)
+        once = self.task.trial == 1  # an episode is a trial: what is done is final
+        final = done if once else done & ((self.ended + 1 >= self.task.trial) | bad)
         self.reward[:] = reward
-        episodes, last, ids = None, {}, np.flatnonzero(done)
+        episodes, last, ids = None, {}, done.nonzero()[0]
+        begins = ids if once else final.nonzero()[0]
         if len(ids):
             episodes = self._finish(ids, terminated, why)
-            last = self._last(self._transmitted(frames, now), ids)
-            self._again(np.flatnonzero(done & ~final))
-            self._begin(np.flatnonzero(final))
-        changed = np.flatnonzero(done | self._recommand())
+            last = self.observer.last(self._transmitted(frames, now), ids)
+            if not once:
+                self._again((done & ~final).nonzero()[0])
+            self._begin(begins)
+        due = self._recommand()
+        changed = ids if due is None else (done | due).nonzero()[0]
         if len(changed):
             again = self._moment(self.world.state).rows(changed)
-            for g, frame in self._frames(again, changed, np.flatnonzero(done[changed])).items():
+            for g, frame in self.observer.frames(again, self.chance, changed, done[changed].nonzero()[0]).items():
                 frames[g][changed] = frame
-        obs = self._observe(self._transmitted(frames), np.flatnonzero(final))
+        obs = self.observer.push(self._transmitted(frames), begins)
         return Step(obs, reward, terminated, truncated, final, ~bad, last, episodes)
 
     def _out_of_time(self) -> np.ndarray:
@@ -274,9 +215,10 @@ class Env:
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward, who failed, and why. A diverged simulation is a failure with no reward to learn from."""
         why = {name: test(now) for name, test in self.task.ended.items()}
-        terminated = why["diverged"] = bad
+        terminated = bad
         for hit in why.values():
             terminated = terminated | hit
+        why["diverged"] = bad
         return (np.where(bad, 0.0, reward) if bad.any() else reward), terminated, why
 
     def _measure(self, now: Moment) -> None:
@@ -304,7 +246,7 @@ class Env:
         began, e, phase = (
             self.counter - self.age[ids],
             self.world.state.e[ids],
-            (self.phase + self.age * self.world.dt)[ids],
+            self.phase[ids] + self.age[ids] * self.world.dt,
         )
         return Episodes(
             self.first + ids, self.returns[ids], self.age[ids], success, error, reason.tolist(), e, began, phase
@@ -338,10 +280,10 @@ class Env:
         elif self.task.command is not None:
             self.command[ids] = self.task.command(self._rows("command", ids), k)
 
-    def _recommand(self) -> np.ndarray:
-        """(n,) bool: the envs whose time had come for another command."""
+    def _recommand(self) -> np.ndarray | None:
+        """(n,) bool: the envs whose time had come for another command; None where that never comes."""
         if self.task.command is None or not np.isfinite(self.task.command_every):
-            return np.zeros(self.n, bool)
+            return None
         due = (self.age > 0) & (self.age % round(self.task.command_every / self.world.dt) == 0)
         ids = np.flatnonzero(due)
         if len(ids):
@@ -368,99 +310,20 @@ class Env:
         arrays = self.world.replay_record(i) | {k: np.array(v) for k, v in about.items()}
         return f"step{self.counter:08d}_env{number:05d}", arrays
 
-    def _observe(self, now: Mapping[str, np.ndarray], fresh: np.ndarray) -> dict[str, np.ndarray]:
-        """Take in a frame of every group; the history of `fresh` envs begins with copies of their first one."""
-        return {g: history.push(now[g], fresh) for g, history in self.histories.items()}
-
-    def _last(self, now: Mapping[str, np.ndarray], ids: np.ndarray) -> dict[str, np.ndarray]:
-        """What each group would observe now in some envs; no NaN, even where one diverged."""
-        seen = {g: history.next(now[g][ids], ids) for g, history in self.histories.items()}
-        return {
-            g: a if np.isfinite(a).all() else np.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0) for g, a in seen.items()
-        }
-
-    def _frames(
-        self, now: Moment, ids: np.ndarray | None = None, begun: np.ndarray | None = None
-    ) -> dict[str, np.ndarray]:
-        """One frame of each group, of all envs or of ids; a group with the actor's terms has the actor's frame.
-
-        `begun`: which of these rows begin an episode; without, a control period has passed.
-        """
-        actor = self._frame(self.measured, self.sensed(now, ids) if self.senses else now)
-        self.sensor_errors.add(actor, now.x.e, ids, (self.seed, self.counter))
-        if self.estimator is not None:
-            now = replace(now, estimates=self._estimate(actor, ids, begun))
-            for t, at in zip(self.actor.terms, self.actor.columns):
-                if t.formula is not None and t.formula.estimate:
-                    actor[:, at] = now.estimates[t.formula.estimate]
-        actor = self.actor.finish(actor[:, : self.actor.frame])
-        rest = [g for g in self.task.observations if g not in self.alike]
-        return dict.fromkeys(self.alike, actor) | {g: self._finished(g, now) for g in rest}
-
-    def _finished(self, g: str, now: Moment) -> np.ndarray:
-        group = self.task.observations[g]
-        return group.finish(self._frame(group, now))
-
-    def _frame(self, group: ObsGroup, now: Moment) -> np.ndarray:
-        """One frame of a group, in the terms' units."""
-        frame = by_column(len(now.q), group.frame, np.float32)
-        with np.errstate(over="ignore"):  # readings of what diverged
-            for t, at in zip(group.terms, group.columns):
-                if t.source is None:
-                    raise SurefootError(f"task {self.task.name}: {t.name}: no simulator knows how to compute it")
-                estimated = t.formula is not None and bool(t.formula.estimate)  # not kept: it is made from this frame
-                frame[:, at] = t.source(now) if estimated else now.once(t.source)
-        return frame
-
-    def _estimate(self, frame: np.ndarray, ids: np.ndarray | None, begun: np.ndarray | None) -> dict[str, np.ndarray]:
-        """What the state estimator makes of a measured frame: of a period that has passed, or of rows that begin."""
-        e, inputs = self.estimator, frame[:, self.input_columns].astype(float)
-        assert e is not None
-        with np.errstate(all="ignore"):  # of what diverged
-            if begun is None:
-                self.estimator_state = dict(e.step(self.estimator_state, inputs))
-                self.estimates = e.readings(self.estimator_state, self.actor.estimates)
-            elif len(begun):
-                rows, first = begun if ids is None else ids[begun], e.step(e.init(len(begun)), inputs[begun])
-                for k, v in self.estimator_state.items():
-                    v[rows] = first[k]
-                for k, v in e.readings(first, self.actor.estimates).items():
-                    self.estimates[k][rows] = v
-        return self.estimates if ids is None else {k: v[ids] for k, v in self.estimates.items()}
-
-    def _transmitted(self, frames: Mapping[str, np.ndarray], now: Moment | None = None) -> Mapping[str, np.ndarray]:
-        """What the Terms between sensors and actor make of its frame: of all envs at once, so none moves another."""
-        if not self.on_observation:
+    def _transmitted(self, frames: Frames, now: Moment | None = None) -> Frames:
+        if not self.observer.on_observation:
             return frames
-        chance, x, frame = self.chance, (now or self.moment).x, frames["actor"]
-        for term in self.on_observation:
-            frame = term(x, frame, chance)
-        actor = np.asarray(frame, np.float32)
-        return {g: actor if g in self.alike else frames[g] for g in frames}
+        return self.observer.transmitted(frames, (now or self.moment).x, self.chance)
 
     def save(self) -> dict[str, np.ndarray]:
-        """All that load() needs to go on with the same bits."""
         own = {k: getattr(self, k).copy() for k in OWN}
-        own |= {f"frames.{g}": h.frames.copy() for g, h in self.histories.items()}
-        own |= {f"estimator.{k}": v.copy() for k, v in self.estimator_state.items()}
-        own |= {f"estimated.{k}": v.copy() for k, v in self.estimates.items()}
+        own |= self.observer.save()
         own |= {"counter": np.array(self.counter), "diverged": np.array(self.diverged)}
         return own | {f"world.{k}": v for k, v in self.world.save().items()}
 
     def load(self, saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Go on from save(); returns the observations that followed it."""
         for k in OWN:
             setattr(self, k, column_copy(saved[k]) if saved[k].ndim == 2 else saved[k].copy())
-        for g, history in self.histories.items():
-            history.frames = saved[f"frames.{g}"].copy()
-        self.estimator_state = {k: saved[f"estimator.{k}"].copy() for k in self.estimator_state}
-        self.estimates = {k: saved[f"estimated.{k}"].copy() for k in self.estimates}
         self.counter, self.diverged = int(saved["counter"]), int(saved["diverged"])
         self.world.load({k.removeprefix("world."): v for k, v in saved.items() if k.startswith("world.")})
-        return {g: h.group.flat(h.frames) for g, h in self.histories.items()}
-
-
-def _columns(group: ObsGroup, names: Sequence[str]) -> np.ndarray:
-    """Where in a frame the named terms are, one after the other."""
-    at = {t.name: columns for t, columns in zip(group.terms, group.columns)}
-    return np.concatenate([np.arange(at[n].start, at[n].stop) for n in names] or [np.zeros(0, int)])
+        return self.observer.load(saved)
