@@ -4,7 +4,7 @@
 
 arm    the validation world: servos 4 times as stiff, two control periods of latency, the torque limits of the motors. The support world: the
        usual gains, no latency, no torque limit, no dry friction. Contenders learn with the same settings from the same seeds:
-       direct           PPO in the validation world; `softly` with as little noise as in the other contenders
+       direct           PPO in the validation world; `softly` with as little noise as the primed student
        imitation        the student of docs/sim2sim.md, whose reward has a term for moving as the forward model says
        imitation, primed  the same, whose actor is fitted to the teacher's torque in the first tenth of the steps
        The target is the success that `direct` ends with; 90 % of it have to be reached. Teachers' steps are not validation steps.
@@ -35,12 +35,13 @@ from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel, seen_by
 from surefoot.learn.sim2sim.imitate import Imitating
 from surefoot.learn.sim2sim.prime import TEACHER, Primer, SameTorque
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
-from surefoot.learn.sim2sim.support import KINEMATIC, easy, easy_belief, stiffened, with_kinematics
+from surefoot.learn.sim2sim.support import KINEMATIC, easy, easy_belief, stiffened, teachers, with_kinematics
 from surefoot.learn.train import settings_for
 from surefoot.params import Params
 from surefoot.sim.events import Pull
 from surefoot.task import Task
 from surefoot.tasks.rollout import contract, evaluate
+from surefoot.verbs.train.ways.two_worlds import softly
 
 STIFF, LATE = 4.0, 2  # times the gains; control periods of latency
 NEAR = 0.9  # of the target
@@ -61,9 +62,8 @@ class Worlds:
 
     @property
     def softly(self) -> PPOSettings:
-        """As much noise in torque as a teacher has."""
-        low, start, high = self.settings.spread
-        return replace(self.settings, spread=(low, max(1.2 * low, self.soft.gain * start), high))
+        """With less noise, as `--imitation.prime` has it."""
+        return softly(self.settings, self.soft.gain)
 
 
 def hard(task: Task, gain: float = STIFF) -> tuple[Task, Belief]:
@@ -103,7 +103,8 @@ def learned(
 
 def teacher(w: Worlds, seed: int) -> tuple[PolicyNet, ForwardModel, float]:
     """A teacher of the support world, its forward model, and that one's error of joint positions, driven by the teacher, rad."""
-    task, belief = with_kinematics(easy(w.task, w.soft)), easy_belief(w.belief, w.soft)
+    seen = tasks.with_override(easy(w.task, w.soft), teachers(w.task))
+    task, belief = with_kinematics(seen), easy_belief(w.belief, w.soft)
     learner, _ = learned(
         replace(w, every=10**9), task, belief, w.settings, seed, lambda env: ForwardLearner(task, Forward(), seed)
     )
@@ -139,7 +140,7 @@ def student(
         )
         return Imitating(task, model, how, world.dt, None if law is None else Primer(law, how.prime, seed))
 
-    return learned(w, task, w.belief, w.softly, seed, beside, until)[1]
+    return learned(w, task, w.belief, w.softly if how.prime else w.settings, seed, beside, until)[1]
 
 
 def reached(curve: Curve, target: float) -> float:
@@ -185,7 +186,7 @@ def worlds(name: str, steps: int, quick: bool, gain: float = STIFF) -> Worlds:
 
 def arm(quick: bool) -> Iterator[Row]:
     """The arm with stiff servos."""
-    yield from compared(worlds("arm", 114_688, quick), 1 if quick else 3, "arm")
+    yield from compared(worlds("arm", 196_608, quick), 1 if quick else 3, "arm")
 
 
 def walk(quick: bool) -> Iterator[Row]:
@@ -226,7 +227,7 @@ def grown_task(task: Task, a: float) -> Task:
 def scale(quick: bool) -> Iterator[Row]:
     """How many steps it takes as the robot grows, directly and by two worlds; distances of the task grow with it."""
     for a in (1.0,) if quick else (1.0, 1.5, 2.0):
-        base = worlds("arm", 114_688, quick)
+        base = worlds("arm", 196_608, quick)
         task, belief = hard(grown_task(tasks.resolve("arm"), a))
         w = replace(base, task=task, belief=belief)
         direct = learned(w, task, w.belief, w.settings, 0)[1]

@@ -24,7 +24,7 @@ from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel, Meaning
 from surefoot.learn.sim2sim.imitate import TEACHER, Imitating, best_rate, faded, matches
 from surefoot.learn.sim2sim.prime import SameTorque
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
-from surefoot.learn.sim2sim.support import KINEMATIC, easy, easy_belief, stiffened, with_kinematics
+from surefoot.learn.sim2sim.support import KINEMATIC, easy, easy_belief, stiffened, teachers, with_kinematics
 from surefoot.sim.model.load import load_robot
 from surefoot.tasks.rollout import contract
 
@@ -64,6 +64,12 @@ def test_a_motor_without_a_position_gain_stays_as_it_is():
     before = spec.compile().actuator_gainprm.copy()
     stiffened(spec, 4.0)
     assert (spec.compile().actuator_gainprm == before).all()
+
+
+def test_a_teacher_does_not_observe_its_last_action_which_means_another_torque_elsewhere():
+    assert teachers(arm()).only == ("joint_pos", "joint_vel", "command")
+    assert teachers(arm(), tasks.ObsOverride(only=("joint_pos",))).only == ("joint_pos",)
+    assert teachers(tasks.resolve("balance")) == tasks.ObsOverride()
 
 
 def test_a_support_world_has_no_latency_whatever_was_believed_of_it():
@@ -218,7 +224,7 @@ def test_the_student_s_first_actions_give_the_teacher_s_torque_in_its_own_servos
     env = tasks.env(with_kinematics(arm()), 5, seed=2)
     own = contract(env.task, env.world)
     law = SameTorque(policy, own, env.world.layout.joints, {"joint_pos": slice(0, 2), "joint_vel": slice(2, 4)})
-    obs = env.reset()
+    obs = {"actor": tasks.env(tasks.for_contract(arm(), policy.contract), 5, seed=2).reset()["actor"]}
     q, v = (np.random.default_rng(k).normal(0, 0.2, (5, 2)) for k in range(2))
     u = own.action.control(law(obs["actor"], np.concatenate([q, v], 1).astype(np.float32)))
     with torch.no_grad():

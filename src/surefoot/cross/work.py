@@ -29,6 +29,7 @@ from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.sim2sim.settings import Easy, Forward
+from surefoot.learn.sim2sim.support import teachers
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
 from surefoot.policy import Policy
@@ -177,7 +178,7 @@ def _support(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
     run = past.place("support")
     train((q.reference, q.task), run, seed=q.seed, belief=tasks.nominal(q.task), settings=settings, ranges=None,
-          easy=Easy(), forward=Forward(), watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
+          obs=teachers(q.task), easy=Easy(), forward=Forward(), watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
     return Stage("support", "a teacher with soft servos, no torque limits and no latency", {"teacher": str(run)})
 
 

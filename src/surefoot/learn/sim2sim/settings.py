@@ -50,7 +50,7 @@ class Forward:
 class Imitation:
     """How a student is rewarded for moving as the forward model says."""
 
-    weight: float = 1.0
+    weight: float = 0.3
     """w: reward a second of a perfect match, as a multiple of the sum of the task's positive reward weights"""
     width: float = 1.0
     """error at which exp(-1) of it is left, as a multiple of what the teacher moves in a control period"""

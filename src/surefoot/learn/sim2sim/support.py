@@ -22,10 +22,12 @@ from surefoot.rotation import to_body
 from surefoot.sim.layout import layout_of
 from surefoot.sim.model.load import load_robot
 from surefoot.task import Moment, Task
+from surefoot.tasks import ObsOverride
 
 KINEMATIC = "kinematic"  # group of what both worlds share
 LATE = ("action_delay", "sensor_delay")
 DRY = "frictionloss"
+ACTIONS = ("last_action", "last_reward")  # terms whose numbers mean something else in another world
 OF_TASK = ("base_height", "touch")  # terms that a task's critic may have: the ground and the feet are the task's own
 
 
@@ -74,6 +76,14 @@ def easy_belief(belief: Belief, how: Easy) -> Belief:
 
 def _left_out(p: Param, how: Easy) -> bool:
     return (p.target in LATE and not how.latency) or (p.target == DRY and not how.friction and p.op != "scale")
+
+
+def teachers(task: Task, obs: ObsOverride | None = None) -> ObsOverride:
+    """What a teacher observes: without its last action, which means another torque in the student's world."""
+    obs = obs or ObsOverride()
+    names = tuple(t.name for t in task.observations["actor"].terms)
+    kept = tuple(name for name in names if name not in ACTIONS)
+    return obs if obs.only or kept == names or not kept else replace(obs, only=kept)
 
 
 def with_kinematics(task: Task) -> Task:

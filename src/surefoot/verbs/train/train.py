@@ -26,7 +26,8 @@ from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
 from surefoot.verbs.arguments import belief_of, trained_over
-from surefoot.verbs.train import settings_file, two_worlds, with_robot
+from surefoot.verbs.train import settings_file
+from surefoot.verbs.train.ways import two_worlds, with_robot
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet

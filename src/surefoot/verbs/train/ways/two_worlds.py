@@ -24,12 +24,14 @@ EASY = "easy"
 def train(asked: "Train", task: Task, out: Path, how: Mapping[str, Any], taught: Mapping[str, Any]) -> Path:
     """Both runs, one after the other; asked again, it goes on where it stopped. Returns the student's policy."""
     from surefoot.learn import train as learn
+    from surefoot.learn.sim2sim.support import teachers
 
     teacher = asked.teacher
     if teacher is None:
         lesson = dict(taught) | {"forward": asked.forward, "start": None, "judge": None, "terms": ()}
         if asked.support_steps:
             lesson["settings"] = replace(taught["settings"], steps=asked.support_steps)
+        lesson["obs"] = teachers(task if asked.support == EASY else tasks.resolve(asked.support), asked.obs)
         if asked.support == EASY:
             lesson["easy"] = asked.easy
         else:  # its unknowns are its own, and so is what is believed of them
@@ -44,9 +46,9 @@ def train(asked: "Train", task: Task, out: Path, how: Mapping[str, Any], taught:
 
 
 def softly(s: PPOSettings, gain: float) -> PPOSettings:
-    """Exploration with as much torque as the teacher's: in stiffer servos that is a smaller part of the action."""
+    """Less noise in the actions of stiffer servos, by the root of the gain: what was fitted survives, and there is something to explore."""
     low, start, high = s.spread
-    return replace(s, spread=(low, max(1.2 * low, min(1.0, gain) * start), high))
+    return replace(s, spread=(low, max(1.2 * low, min(1.0, gain) ** 0.5 * start), high))
 
 
 def disagreements(asked: "Train", task: Task) -> Iterator[tuple[bool, str]]:
