@@ -116,7 +116,7 @@ def test_a_reality_that_no_policy_was_trained_for_is_reached_through_the_same_fi
 
 def test_many_copies_are_limited_as_the_runtime_limits_one(balance):
     """Half of the force's range in a period: from full left to full right takes two."""
-    from surefoot.cross.robot import Limiter, behind_runtime
+    from surefoot.learn.on_robot.limited import Limiter, behind_runtime
 
     task = behind_runtime(tasks.resolve("balance"), late=0.0)
     (limiter,) = (t for t in task.terms if isinstance(t, Limiter))

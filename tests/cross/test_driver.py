@@ -1,5 +1,7 @@
 """The driver decides by what is known: cheap remedies first, and an end that says why."""
 
+from dataclasses import replace
+
 import pytest
 
 from surefoot.cross.driver import drive
@@ -50,7 +52,32 @@ def test_ranges_come_before_a_fit_and_a_fit_before_learned_physics(tmp_path):
 def test_a_fit_that_was_refused_leads_to_the_next_remedy(tmp_path):
     begun = [TRAIN, GATE, FAILED, *treated("randomize"), doctor(), Stage("identify", "", {"refused": "worse"})]
     assert drive(past(tmp_path, *begun)).name == "missing"
-    assert drive(past(tmp_path, *begun, Stage("missing", "", {"refused": "nothing"}))).name == "stop"
+    nothing = [*begun, Stage("missing", "", {"refused": "nothing"})]
+    assert drive(past(tmp_path, *nothing)).name == "finetune"
+    assert drive(past(tmp_path, *nothing, Stage("finetune", "", {"refused": "at an address"}))).name == "stop"
+    assert drive(past(tmp_path, *nothing, budget=Budget(robot=40.0))).name == "stop"  # 16 s are too few to learn from
+
+
+def test_a_task_that_is_not_learned_in_its_own_simulation_is_first_learned_in_a_softer_one_once(tmp_path):
+    poor, good = (replace(TRAIN, sim=Rate(k, 100)) for k in (10, 90))
+    assert drive(past(tmp_path, good)).name == "gate"
+    step = drive(past(tmp_path, poor))
+    assert step.name == "support" and "10 % success in simulation" in step.why
+    taught = [poor, Stage("support", "", {"teacher": "t"})]
+    assert drive(past(tmp_path, *taught)).name == "train"
+    assert drive(past(tmp_path, *taught, poor)).name == "gate"
+    assert drive(past(tmp_path, replace(poor, seconds=700.0))).name == "gate"  # no compute is left
+
+
+def test_fine_tuning_comes_after_every_remedy_that_needs_no_robot_and_is_followed_by_training(tmp_path):
+    refused = Stage("identify", "", {"refused": "worse"})
+    stages, tried = [TRAIN, GATE, FAILED], ["randomize", "missing", "finetune"]
+    for k, name in enumerate(tried):
+        fitted = [doctor(), refused] if k else [doctor()]
+        assert drive(past(tmp_path, *stages, *fitted, budget=Budget(robot=1000.0))).name == name
+        stages += treated(name)
+    tuned = [TRAIN, GATE, FAILED, doctor(), Stage("finetune", "", {"seconds": 30.0})]
+    assert drive(past(tmp_path, *tuned)).name == "train"
 
 
 def test_a_second_fit_that_leaves_most_open_asks_for_a_log_with_more_motion_once(tmp_path):

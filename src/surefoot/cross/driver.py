@@ -11,6 +11,9 @@ A driver is a function Journal -> Step. It sees stages (what was found, rates, c
     actuator    a net of the actuators, where the cause is in them                no robot time
     missing     a net of the force that the model lacks                           no robot time
     widen       every range half as wide again: tolerate what was not learned     no robot time
+    finetune    train with rows of the robot in every batch                       robot time; where nothing else helped
+
+A task that is not learned in its own simulation is first learned in a softer one (support), whose motion is then imitated.
 """
 
 from collections.abc import Callable
@@ -22,6 +25,8 @@ GOOD = 0.9  # success rate of a robot that was crossed to
 OPEN = 0.5  # of the numbers that were fitted: if more are open, a log with more motion is worth its robot time
 EXPLORING = 10.0  # s that it takes
 TRYING = 10.0  # s of robot time without which a policy is not tried
+LEARNED = 0.5  # success in simulation below which a policy has not learned its task
+TUNING = 20.0  # s of robot time without which it is not fine-tuned on
 IN_ACTUATORS = ("stiction", "backlash", "saturation", "gain", "motor time", "friction")
 
 
@@ -40,7 +45,7 @@ def drive(past: Journal) -> Step:
     if not last:
         return Step("train", "a policy for the nominal world")
     if last == "train":
-        return Step("gate", "may it leave the simulator?")
+        return _support(past) or Step("gate", "may it leave the simulator?")
     if last == "gate":
         return Step("robot", "does it work on the robot?")
     if last == "robot":
@@ -83,7 +88,7 @@ def _refused(past: Journal) -> Step | None:
 
 
 def _remedy(past: Journal) -> Step:
-    for remedy in (_runtime, _randomize, _identify, _actuator, _missing, _widen):
+    for remedy in (_runtime, _randomize, _identify, _actuator, _missing, _widen, _finetune):
         step = remedy(past)
         if step is not None:
             return step
@@ -124,3 +129,18 @@ def _randomize(past: Journal) -> Step | None:
         if past.all("randomize")
         else Step("randomize", "no number of a model is exact: train over the task's ranges")
     )
+
+
+def _support(past: Journal) -> Step | None:
+    """Where the first training failed in its own simulation, a robot has nothing to say yet."""
+    sim = past.stages[-1].sim
+    if sim is None or sim.value >= LEARNED or len(past.all("train")) > 1 or past.spent():
+        return None
+    return Step("support", f"{100 * sim.value:.0f} % success in simulation: learn in a softer world first")
+
+
+def _finetune(past: Journal) -> Step | None:
+    left = past.budget.robot - past.robot_seconds - TRYING
+    if past.all("finetune") or left < TUNING:
+        return None
+    return Step("finetune", "no model explains it: learn with the robot in every batch")

@@ -15,7 +15,6 @@ import numpy as np
 
 from surefoot.belief import point
 from surefoot.contract import Contract
-from surefoot.deploy.limits import limits_of
 from surefoot.deploy.links import Packet
 from surefoot.deploy.manifest import Bundle
 from surefoot.deploy.runtime.controller import Controller
@@ -23,22 +22,20 @@ from surefoot.deploy.runtime.loop import Settings, drive
 from surefoot.deploy.runtime.recorder import Recorder
 from surefoot.env import Env
 from surefoot.errors import SurefootError
+from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.log import Log
 from surefoot.policy import Policy, PolicyState
 from surefoot.real2sim.signals import starts
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
-from surefoot.sim.gap.link import HeldCommand
 from surefoot.sim.realities import Reality
 from surefoot.task import Task, quiet
 from surefoot.tasks import env as task_env
 from surefoot.tasks.live_robot import LiveRobot
-from surefoot.tasks.rollout import Evaluation, contract_of, evaluate
+from surefoot.tasks.rollout import Evaluation, evaluate
 from surefoot.verdict import clopper_pearson
-from surefoot.world import Chance, OnAction, State
 
 BREAK = 1.0  # s between two episodes, in which somebody puts the robot back
-LATE = 0.15  # probability of a command that comes a period late, in training for a robot
 HOLD = 0.1  # s for which a random part of an action is held
 
 
@@ -155,31 +152,6 @@ class HiddenRobot:
 
     def reveal(self) -> dict[str, Any]:
         return self.reality.to_json()
-
-
-@dataclass(frozen=True, eq=False)
-class Limiter(OnAction):
-    """The runtime's limits of range and rate, for many robots at once; (nu,) each."""
-
-    low: np.ndarray
-    high: np.ndarray
-    step: np.ndarray
-    """largest change in a control period"""
-
-    def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        return np.clip(np.clip(u, x.u - self.step, x.u + self.step), self.low, self.high)
-
-
-def behind_runtime(task: Task, late: float = LATE) -> Task:
-    """The task with what lies between a policy and its motors: the runtime's limiter, and commands that are late now and then."""
-    world = task_env(task, 1).world
-    limits = limits_of(contract_of(task, world.layout, 1 / world.dt), world.layout, task.kind)
-    at = [world.layout.actuators.index(name) for name in task.action.names]
-    rows = [np.full(world.nu, x) for x in (-np.inf, np.inf, np.inf)]
-    for row, x in zip(rows, (limits.low, limits.high, limits.rate * world.dt)):
-        row[at] = x
-    more = (HeldCommand("late commands", late),) if late else ()
-    return replace(task, terms=(*task.terms, Limiter(*rows), *more))
 
 
 def _episode(body: LiveRobot, controller: Controller, recorder: Recorder, clock: float, seed: int) -> float:

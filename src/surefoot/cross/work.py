@@ -13,9 +13,9 @@ import numpy as np
 from surefoot import files, tasks
 from surefoot.belief import Belief, point
 from surefoot.cross.beliefs import centred, learned_from, searched, wider
-from surefoot.cross.driver import GOOD
+from surefoot.cross.driver import GOOD, TRYING
 from surefoot.cross.journal import Budget, Journal, Stage
-from surefoot.cross.robot import Plan, Rate, Robot, behind_runtime
+from surefoot.cross.robot import HiddenRobot, Plan, Rate, Robot
 from surefoot.deploy import bundle, manifest
 from surefoot.doctor import diagnose
 from surefoot.doctor.consequences import consequences
@@ -25,6 +25,11 @@ from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.gate import Plan as GatePlan
 from surefoot.gate.gate import gate
+from surefoot.learn.on_robot.limited import behind_runtime
+from surefoot.learn.on_robot.settings import OnRobot
+from surefoot.learn.settings import PPOSettings
+from surefoot.learn.sim2sim.settings import Easy, Forward
+from surefoot.learn.sim2sim.support import teachers
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
 from surefoot.policy import Policy
@@ -44,6 +49,7 @@ LONGER = Identify(horizons=(0.06,), last=0.4, starts="estimated", rounds=3, weig
 SHORT = replace(LONGER, last=0.1, starts="known")
 """short windows: what the model lacks, and what is amplified in a fall, does not add up. Where a robot has few joints, first
 states of longer windows are unknowns, too, and sensor noise does not distort the fit; else windows begin as measured"""
+SHARE = 0.05  # of every batch, where a robot is learned with
 ENOUGH, BEGINNING = 10.0, 1.0  # s of logs that are fitted, and of each episode at least
 
 
@@ -119,21 +125,61 @@ def known(question: Question, past: Journal) -> tuple[Belief, tuple[Path, ...]]:
 
 def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     belief, terms = known(q, past)
-    last = past.last("train")
-    task = q.task if not learned_of_robot(past) else behind_runtime(q.task)
+    task, settings, more, words = _lesson(q, past, robot)
+    alike = q.shared is not None and not learned_of_robot(past) and not {"robot", "reference"} & set(more)
+    run = q.shared / f"train-{len(past.all('train'))}" if alike and q.shared else past.place("train")
+    train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, terms=terms,
+          watch=watch, resume_if_same=True, threads=q.threads, **more)  # fmt: skip
+    own = tasks.learned(q.task, terms)
+    env = tasks.env(task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=own)
+    sim, used = Rate.of(evaluate(bundle.load(run), env)), 0.0
+    if "robot" in more:
+        used = more["robot"].seconds(settings.iterations * settings.batch, settings.envs, env.world.dt)
+    return Stage("train", f"trained {words}", {"run": str(run)}, sim=sim, robot_seconds=used)
+
+
+def _lesson(q: Question, past: Journal, robot: Robot) -> tuple[Task, PPOSettings, dict[str, Any], str]:
+    """What is trained next: the task, settings, what the training stands on, and how to say it."""
+    last, before = past.last("train"), past.stages[-1].name if past.stages else ""
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
     if len(past.all("train")) > 2:
         settings = replace(settings, steps=max(1, round(LATER * settings.steps)))
-    start = Path(last.facts["run"]) if last is not None else None
-    alike = q.shared is not None and not learned_of_robot(past)
-    run = q.shared / f"train-{len(past.all('train'))}" if alike and q.shared else past.place("train")
-    train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, start=start, terms=terms,
-          watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
-    own = tasks.learned(q.task, terms)
-    env = tasks.env(task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=own)
-    sim = Rate.of(evaluate(bundle.load(run), env))
-    where = "over what is believed of the robot" if learned_of_robot(past) else "over the task's ranges"
-    return Stage("train", f"trained {where if last else 'in the nominal world'}", {"run": str(run)}, sim=sim)
+    if before == "support":
+        more: dict[str, Any] = {"reference": Path(past.stages[-1].facts["teacher"])}
+        return q.task, settings, more, "to move as the teacher of the support world does"
+    more = {"start": Path(last.facts["run"]) if last is not None else None}
+    if before == "finetune" and isinstance(robot, HiddenRobot):
+        settings, more["robot"] = _tuning(past.stages[-1], robot, settings)
+        return q.task, settings, more, f"with the robot in {100 * SHARE:.0f} % of every batch"
+    if learned_of_robot(past):
+        return behind_runtime(q.task), settings, more, "over what is believed of the robot"
+    return q.task, settings, more, "over the task's ranges" if last else "in the nominal world"
+
+
+def _tuning(decided: Stage, robot: HiddenRobot, s: PPOSettings) -> tuple[PPOSettings, OnRobot]:
+    """Settings of a training with the robot, which lasts no longer than it may be driven."""
+    how = OnRobot.of(robot.reality, SHARE)
+    most = int(decided.facts["seconds"] / (how.rows(s.envs) * s.horizon * decided.facts["dt"]))  # batches
+    return replace(s, steps=max(1, min(most, s.iterations)) * s.batch), how
+
+
+def _finetune(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    """How long the robot may be driven while it is learned with; the training itself is the next step."""
+    if not isinstance(robot, HiddenRobot):
+        words = "fine-tuning drives a simulated robot only; a robot at an address is not driven by a policy that learns"
+        return Stage("finetune", f"refused: {words}", {"refused": words})
+    left = q.budget.robot - past.robot_seconds - TRYING
+    dt = tasks.env(q.task, 1).world.dt
+    return Stage("finetune", f"{left:.0f} s of the robot for learning", {"seconds": left, "dt": dt})
+
+
+def _support(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    """A teacher in the support world, and a forward model of how it moves."""
+    settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
+    run = past.place("support")
+    train((q.reference, q.task), run, seed=q.seed, belief=tasks.nominal(q.task), settings=settings, ranges=None,
+          obs=teachers(q.task), easy=Easy(), forward=Forward(), watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
+    return Stage("support", "a teacher with soft servos, no torque limits and no latency", {"teacher": str(run)})
 
 
 def learned_of_robot(past: Journal) -> bool:
@@ -302,6 +348,7 @@ def _learned(q: Question, past: Journal, name: str, fit: Callable[[Any, Belief, 
 WORK: Mapping[str, Work] = {
     "train": _train, "gate": _gate, "robot": _robot, "doctor": _doctor, "randomize": _randomize, "widen": _widen,
     "identify": _identify, "actuator": _actuator, "missing": _missing, "explore": _explore,
+    "support": _support, "finetune": _finetune,
 }  # fmt: skip
 
 

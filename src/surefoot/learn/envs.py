@@ -3,16 +3,22 @@
 spec, parents -> task as actor, critic and teacher see it -> n envs: Blocks of this process, or Shards of workers
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surefoot import tasks
 from surefoot.blocks import Blocks, share, sizes
+from surefoot.errors import SurefootError
 from surefoot.learn.collect import Envs
 from surefoot.learn.from_policy.distill import classroom
+from surefoot.learn.on_robot.envs import with_robot
+from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.run.parents import Parents, seen
 from surefoot.learn.runspec import RunSpec
 from surefoot.learn.settings import DistillSettings
+from surefoot.learn.sim2sim.forward import seen_by
+from surefoot.learn.sim2sim.imitate import TEACHER
+from surefoot.learn.sim2sim.support import easy, with_kinematics
 from surefoot.task import Task
 
 if TYPE_CHECKING:
@@ -38,12 +44,23 @@ def learners_task(spec: RunSpec, task: Task, parents: Parents) -> Task:
     if isinstance(s, DistillSettings):
         assert parents.teacher is not None
         return classroom(task, parents.teacher, s.history, s.only)
-    return seen(task, spec.obs)
+    task = task if spec.easy is None else easy(task, spec.easy)
+    task = task if spec.robot is None else behind_runtime(task, late=0.0)
+    own = seen(task, spec.obs)
+    own = with_kinematics(own) if spec.forward is not None or parents.reference is not None else own
+    if parents.reference is None:
+        return own
+    return replace(own, observations={**own.observations, TEACHER: seen_by(task, parents.reference.meaning)})
 
 
 def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") -> Envs:
     """The envs of a run; `task` is the learner's. What holds envs elsewhere is let go when the run is closed."""
     assert spec.settings is not None
+    if spec.robot is not None:
+        if place.on is not None:
+            raise SurefootError("--on: workers hold simulations, not a robot; leave it out")
+        s = spec.settings
+        return with_robot(task, spec.belief, spec.robot, s.envs, spec.seed, place.threads, parents.terms)
     if place.on is not None:
         from surefoot.learn.cluster.start import start
 

@@ -86,6 +86,9 @@ class Judged(PolicyLearner):
     def reached(self) -> Belief | None:
         return self.learner.reached
 
+    def products(self) -> Mapping[str, bytes]:
+        return self.learner.products()
+
     def save(self) -> Saved:
         arrays, numbers = self.learner.save()
         return arrays, numbers | {"best": [self.best.success, self.best.mean_return, self.best.iteration]}

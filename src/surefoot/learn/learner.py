@@ -7,14 +7,15 @@ would have.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from surefoot.belief import Belief
 from surefoot.contract import Contract
-from surefoot.learn.collect import Envs
+from surefoot.learn.collect import Envs, Rollout
 from surefoot.learn.nets.policy_net import PolicyNet
 
 Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
@@ -45,6 +46,35 @@ class Learner(ABC):
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None: ...
 
 
+class Auxiliary(ABC):
+    """What is done with each rollout beside the algorithm that collected it: a model learns from it, or its reward is added to."""
+
+    groups: Sequence[str]
+    """of observations that a rollout must keep for it"""
+
+    def meet(self, learner: "PolicyLearner", actor: nn.Module, see: nn.Module) -> None:
+        """Called once, with the learner, its actor and its normaliser."""
+        return
+
+    def waits(self, iteration: int, iterations: int) -> bool:
+        """Whether the learner's own algorithm leaves the actor alone now."""
+        return False
+
+    @abstractmethod
+    def take(self, r: Rollout, iteration: int, iterations: int) -> dict[str, float]:
+        """Learn from a rollout, or change its reward in place; returns what to log."""
+
+    @abstractmethod
+    def products(self) -> Mapping[str, bytes]:
+        """Files that go with the policy, by name."""
+
+    @abstractmethod
+    def save(self) -> dict[str, np.ndarray]: ...
+
+    @abstractmethod
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None: ...
+
+
 class PolicyLearner(Learner):
     """A learner of policies."""
 
@@ -58,3 +88,7 @@ class PolicyLearner(Learner):
     def reached(self) -> Belief | None:
         """The belief that ranges have grown to; None where they do not grow."""
         return None
+
+    def products(self) -> Mapping[str, bytes]:
+        """Further files of a run, by name, that were learned beside the policy."""
+        return {}

@@ -221,10 +221,12 @@ def policy_writer(learner: PolicyLearner, run: Run, name: str = export.NAME) -> 
 
 
 def product_of(learner: PolicyLearner, run: Run) -> Product:
-    """Writes the policy; and, where ranges grow, the belief they have reached."""
+    """Writes the policy, what was learned beside it, and, where ranges grow, the belief they have reached."""
     policy = policy_writer(learner, run)
 
     def write(folder: Path) -> Path:
+        for name, data in learner.products().items():
+            files.write(folder / name, data)
         if learner.reached is not None:
             learner.reached.write(folder / REACHED)
         return policy(folder)

@@ -21,8 +21,8 @@ from surefoot.contract import Contract
 from surefoot.env import Episodes
 from surefoot.errors import LearningFailed, SurefootError, unknown
 from surefoot.learn.chunks import MOST, Chunks, added
-from surefoot.learn.collect import Draws, Envs, Obs, collector_of, summary
-from surefoot.learn.learner import PolicyLearner, Saved
+from surefoot.learn.collect import Draws, Envs, Obs, Rollout, collector_of, summary
+from surefoot.learn.learner import Auxiliary, PolicyLearner, Saved
 from surefoot.learn.nets import (
     Actor,
     Categorical,
@@ -147,7 +147,8 @@ class Exploring:
 class PPO(PolicyLearner):
     """The state of learning: nets, normalisers, optimiser, and where the envs stand.
 
-    With a base to stand `upon`, what is learned, and what the nets here say, is the residual.
+    With a base to stand `upon`, what is learned, and what the nets here say, is the residual. What is `beside` gets each
+    rollout before it is learned from.
     """
 
     def __init__(
@@ -157,13 +158,16 @@ class PPO(PolicyLearner):
         seed: int,
         ranges: Ranges | None = None,
         upon: ResidualActor | None = None,
+        beside: Auxiliary | None = None,
     ):
-        self.chunks = Chunks(settings.learner_threads)
+        self.chunks, self.beside = Chunks(settings.learner_threads), beside
         self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
         begun(ranges, env)
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
         self.rejected = 0
         self._build()
+        if beside is not None:
+            beside.meet(self, self.actor, self.see_actor)
         self.collector = collector_of(env)
 
     def _build(self) -> None:
@@ -204,7 +208,7 @@ class PPO(PolicyLearner):
         if self.upon is not None:
             losses["residual"] = self.upon.settings.scale * float(rollout.head.abs().mean())
         self.iteration += 1
-        return losses | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
+        return losses | self.facts | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
             "steps": self.iteration * self.settings.batch,
             "reward": float(rollout.reward.mean()) / self.env.world.dt,
             "diverged": self.env.diverged,
@@ -224,7 +228,9 @@ class PPO(PolicyLearner):
         rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
         noise = self.head.noise(self.settings.horizon, self.env.n, rng)
         act = Exploring(self.see_actor, self.actor, self.head, self.upon, raw=first)
-        r = self.collector.collect(act, self.settings.horizon, ("critic",), {"noise": noise.numpy()})
+        more = self.beside.groups if self.beside is not None else ()
+        r = self.collector.collect(act, self.settings.horizon, ("critic", *more), {"noise": noise.numpy()})
+        self.facts = {} if self.beside is None else self._take(r)
         kept = {k: torch.from_numpy(v) for k, v in r.kept.items()}
         log_prob = self.head.log_prob(kept["head"].flatten(0, 1), kept["action"].flatten(0, 1))
         flags = {k: torch.from_numpy(v).float() for k, v in r.flags.items()}
@@ -236,6 +242,11 @@ class PPO(PolicyLearner):
         if first:
             self._look_again(batch)
         return batch
+
+    @torch.enable_grad()
+    def _take(self, r: Rollout) -> dict[str, float]:
+        assert self.beside is not None
+        return self.beside.take(r, self.iteration, self.iterations)
 
     def _look_again(self, r: Batch) -> None:
         """The first batch as it looks once all of it has been seen; its log-probabilities stay those it was acted with.
@@ -343,7 +354,8 @@ class PPO(PolicyLearner):
     @property
     def waits(self) -> bool:
         """Whether only the critic learns now."""
-        return self.upon is not None and self.upon.waits(self.iteration, self.settings.iterations)
+        parts = (self.upon, self.beside)
+        return any(p is not None and p.waits(self.iteration, self.settings.iterations) for p in parts)
 
     def _pace(self, kl: float) -> None:
         """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for.
@@ -399,8 +411,12 @@ class PPO(PolicyLearner):
     def reached(self) -> Belief | None:
         return None if self.ranges is None else self.ranges.belief
 
+    def products(self) -> Mapping[str, bytes]:
+        return {} if self.beside is None else self.beside.products()
+
     def save(self) -> Saved:
         arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()} | self.collector.save()
+        arrays |= {} if self.beside is None else {f"beside.{k}": v for k, v in self.beside.save().items()}
         if self.ranges is not None:
             arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
         return arrays, {"iteration": self.iteration, "lr": self.lr, "rejected": self.rejected}
@@ -409,6 +425,8 @@ class PPO(PolicyLearner):
         nets = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
         self.load_state_dict(nets)
         self.collector.load(arrays)
+        if self.beside is not None:
+            self.beside.load({k.removeprefix("beside."): v for k, v in arrays.items() if k.startswith("beside.")})
         if self.ranges is not None:
             self.ranges.load({k.removeprefix("ranges."): v for k, v in arrays.items() if k.startswith("ranges.")})
             self.env.belief = self.ranges.belief

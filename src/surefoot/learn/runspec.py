@@ -19,12 +19,14 @@ from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings, OffPolicySettings
+from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings
+from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
@@ -71,6 +73,16 @@ class RunSpec:
     """hashes of the learned Terms in the world"""
     judge: Judging | None = None
     """evaluations while training, which keep the best policy; None: only the last is kept"""
+    easy: Easy | None = None
+    """the support world in which a teacher learns; None: the task's own"""
+    forward: Forward | None = None
+    """a forward model of the kinematics, learned beside the policy"""
+    reference: str = ""
+    """hash of the forward model that is imitated"""
+    imitation: Imitation | None = None
+    """how; Imitation() with a reference"""
+    robot: OnRobot | None = None
+    """rows of each batch that come from a robot; None: all are simulated"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else decides, where it is no policy that is learned: hashes of logs and models, settings"""
 
@@ -81,7 +93,7 @@ class RunSpec:
         student = isinstance(self.settings, DistillSettings)
         if student and not self.teacher:
             raise SurefootError("teacher: distillation needs one to learn from, found none (--teacher)")
-        if self.teacher and not student:
+        if self.teacher and not student and not self.reference:
             raise SurefootError("teacher: only with settings of distillation (--adapt rma or --adapt dagger)")
         extra = {"ranges": self.ranges, "start": self.start, "base": self.base, "obs": self.obs != ObsOverride()}
         if student and any(extra.values()):
@@ -94,13 +106,45 @@ class RunSpec:
             object.__setattr__(self, "residual", Residual())
         if self.residual is not None and not self.base:
             raise SurefootError("residual: expected a base to learn upon, found none (--base)")
+        self._check_worlds()
+        self._check_robot()
         if isinstance(self.settings, DistillSettings) and self.settings.label == "latent" and self.settings.only:
             raise SurefootError("student.only: a student by latent keeps its teacher's body; --adapt dagger")
+
+    def _check_worlds(self) -> None:
+        """What two worlds need."""
+        if self.reference and self.imitation is None:
+            object.__setattr__(self, "imitation", Imitation())
+        if self.imitation is not None and not self.reference:
+            raise SurefootError("imitation: expected a forward model to imitate, found none (--support)")
+        if self.reference and self.forward is not None:
+            raise SurefootError(
+                "forward: a student imitates a forward model; expected that only its teacher learns one"
+            )
+        if bool(self.teacher) != bool(self.imitation and self.imitation.prime) and self.reference:
+            raise SurefootError("imitation.prime: expected a teacher whose torque to give, and only then")
+        if self.easy is not None and self.terms:
+            raise SurefootError("easy: learned Terms belong to the robot's own world; expected none in a support world")
+        used = {"easy": self.easy, "forward": self.forward, "reference": self.reference}
+        for name, value in used.items():
+            if value and not isinstance(self.settings, PPOSettings):
+                raise SurefootError(f"{name}: only with --learner ppo and without --adapt")
+
+    def _check_robot(self) -> None:
+        """What a robot among the simulations allows."""
+        if self.robot is None:
+            return
+        if not isinstance(self.settings, PPOSettings):
+            raise SurefootError("robot: only with --learner ppo and without --adapt")
+        if self.ranges is not None:
+            raise SurefootError("robot: ranges grow as simulations succeed; expected fixed ranges (--ranges fixed)")
+        if self.easy is not None:
+            raise SurefootError("robot: no robot is in a support world; expected one without the other")
 
     def to_json(self) -> dict[str, Any]:
         """What is as usual is left out."""
         own = {f.name: getattr(self, f.name) for f in fields(self)} | {"belief": self.belief.to_json()}
-        for k in ("settings", "ranges", "obs", "start", "residual", "judge"):
+        for k in ("settings", "ranges", "obs", "start", "residual", "judge", "easy", "forward", "imitation", "robot"):
             own[k] = None if own[k] in (None, ObsOverride()) else asdict(own[k])
         own["learner"] = next((k for k, kind in LEARNERS.items() if type(self.settings) is kind), None)
         if self.ranges is not None:
@@ -115,6 +159,7 @@ class RunSpec:
             raise SurefootError(f"{where}: expected an object, found {type(data).__name__}")
         body = {k: v for k, v in data.items() if k not in BESIDE}
         kinds: dict[str, Any] = dict(obs=ObsOverride, start=Origin, residual=Residual, ranges=Widen, judge=Judging)
+        kinds |= {"easy": Easy, "forward": Forward, "imitation": Imitation, "robot": OnRobot}
         kinds["settings"] = _kind(LEARNERS, body.pop("learner", "ppo"), f"{where}: learner")
         if isinstance(body.get("ranges"), dict):
             kinds["ranges"] = _kind(RANGES, body["ranges"].get("kind"), f"{where}: ranges")

@@ -23,19 +23,26 @@ from surefoot.learn.forward_backward.motions import motions_of
 from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.from_policy.distill import Distill
 from surefoot.learn.judge import Judged
-from surefoot.learn.learner import Learner, PolicyLearner, Saved
+from surefoot.learn.learner import Auxiliary, Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.off_policy.fast_sac import FastSAC
 from surefoot.learn.off_policy.fast_td3 import FastTD3
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
+from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.run import Run
 from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, spec_of, start_nets, task_of
 from surefoot.learn.runspec import LEARNERS, RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
+from surefoot.learn.sim2sim import forward
+from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel
+from surefoot.learn.sim2sim.imitate import Imitating
+from surefoot.learn.sim2sim.prime import Primer, SameTorque
+from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
+from surefoot.learn.sim2sim.support import easy_belief
 from surefoot.report import Watch
 from surefoot.rng import judging
 from surefoot.task import Task
@@ -45,6 +52,7 @@ from surefoot.tasks.known import remember
 from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.registry import Reference, located
 from surefoot.tasks.rollout import contract
+from surefoot.world import World
 
 Located = tuple[str, Task]
 """a reference and the task it leads to"""
@@ -72,6 +80,15 @@ class Asked(TypedDict, total=False):
     """files or folders of learned Terms to put into the world: residual force, delta action, actuator net"""
     judge: Judging | None
     """evaluations while training; the best policy is kept as best.onnx"""
+    easy: Easy | None
+    """learn in the support world, which is made from the task's own"""
+    forward: Forward | None
+    """learn a forward model of the kinematics beside the policy"""
+    reference: Path | ForwardModel | None
+    """a forward model, or the run that learned one, to imitate as `imitation` says"""
+    imitation: Imitation | None
+    robot: OnRobot | None
+    """rows of each batch that come from a robot"""
 
 
 def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
@@ -103,14 +120,20 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
         if k not in Asked.__annotations__:
             raise unknown("keyword", k, Asked.__annotations__, "train")
     base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
-    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())))
-    usual: Settings = tuned(PPOSettings if teacher is None else DistillSettings, task)
-    belief = asked.get("belief") or (tasks.nominal(task) if teacher is None else task.belief)
+    reference = asked.get("reference")
+    reference = reference if reference is None or isinstance(reference, ForwardModel) else forward.read(reference)
+    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())), reference=reference)
+    by_reward = teacher is None or reference is not None
+    usual: Settings = tuned(PPOSettings if by_reward else DistillSettings, task)
+    belief = asked.get("belief") or (tasks.nominal(task) if by_reward else task.belief)
+    world = asked.get("easy")
+    belief = belief if world is None else easy_belief(belief, world)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
-    ranges = asked["ranges"] if "ranges" in asked else usual_ranges(task, belief, start) if teacher is None else None
+    ranges = asked["ranges"] if "ranges" in asked else usual_ranges(task, belief, start) if by_reward else None
     spec = RunSpec(
         task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), ranges, obs,
-        residual=asked.get("residual"), judge=asked.get("judge"), **parents.hashes(),
+        residual=asked.get("residual"), judge=asked.get("judge"), easy=world, forward=asked.get("forward"),
+        imitation=asked.get("imitation"), robot=asked.get("robot"), **parents.hashes(),
     )  # fmt: skip
     if start is None:
         return spec, parents
@@ -244,7 +267,7 @@ def settings_of(run: Path) -> Asked:
     if not path.exists():
         raise SurefootError(f"{path}: no such file: only a policy with its run can be trained again in other worlds")
     spec = spec_of(run)
-    for k in ("base", "teacher", "terms", "inputs"):
+    for k in ("base", "teacher", "terms", "reference", "easy", "inputs"):
         if getattr(spec, k):
             raise SurefootError(f"{path}: a run with a {k} cannot be trained again in other worlds yet")
     start = Path(spec.start.run) if spec.start else None
@@ -378,7 +401,21 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
-    learner = PPO(env, s, spec.seed, ranges, upon)
+    learner = PPO(env, s, spec.seed, ranges, upon, _beside(spec, task, parents, env.world))
     if parents.start is not None and spec.start is not None:
         learner.adopt(parents.start, describe_run(spec.start.run))
     return learner
+
+
+def _beside(spec: RunSpec, task: Task, parents: Parents, world: World) -> Auxiliary | None:
+    """What a run of two worlds does beside PPO."""
+    if spec.forward is not None:
+        return ForwardLearner(task, spec.forward, spec.seed)
+    if parents.reference is None or spec.imitation is None:
+        return None
+    primer = None
+    if parents.teacher is not None:
+        own, widths = contract(task, world), parents.reference.meaning.columns
+        law = SameTorque(parents.teacher, own, world.layout.joints, widths)
+        primer = Primer(law, spec.imitation.prime, spec.seed)
+    return Imitating(task, parents.reference, spec.imitation, world.dt, primer)

@@ -1,4 +1,4 @@
-"""What a run stands on: a base, a teacher, learned Terms, nets to start with. The spec has their hashes, the run's folder the
+"""What a run stands on: a base, a teacher, learned Terms, a forward model to imitate, nets to start with. The spec has their hashes, the run's folder the
 files of all but the last, so that a run needs nothing but its folder to go on."""
 
 from collections.abc import Mapping
@@ -16,13 +16,15 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.run import Run
 from surefoot.learn.runspec import Origin, RunSpec
 from surefoot.learn.settings import PPOSettings
+from surefoot.learn.sim2sim import forward
+from surefoot.learn.sim2sim.forward import ForwardModel
 from surefoot.sim import learned
 from surefoot.sim.learned import LearnedTerm
 from surefoot.task import Task
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.registry import Reference, located
 
-FOLDERS = ("teacher", "base", "terms")  # of a run
+FOLDERS = ("teacher", "base", "terms", "reference")  # of a run
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,15 @@ class Parents:
     terms: tuple[LearnedTerm, ...] = ()
     start: Mapping[str, np.ndarray] | None = None
     """arrays of another run's checkpoint"""
+    reference: ForwardModel | None = None
+    """what a student imitates"""
 
     def hashes(self) -> dict[str, Any]:
         """As a spec has them."""
         net = lambda policy: "" if policy is None else export.digest(policy)  # noqa: E731
         terms = tuple(map(learned.digest, self.terms))
-        return {"base": net(self.base), "teacher": net(self.teacher), "terms": terms}
+        reference = "" if self.reference is None else forward.digest(self.reference)
+        return {"base": net(self.base), "teacher": net(self.teacher), "terms": terms, "reference": reference}
 
     def check(self, spec: RunSpec) -> None:
         """Refuse others than those the spec names."""
@@ -58,6 +63,8 @@ class Parents:
                 export.save(policy, folder)
             elif export.digest(export.load_net(folder)) != export.digest(policy):
                 raise SurefootError(f"{folder}: another policy is here already; choose another --out")
+        if self.reference is not None:
+            files.write(run.folder / "reference" / forward.NAME, forward.to_bytes(self.reference))
         for k, term in enumerate(self.terms):
             learned.save(term, run.folder / "terms" / str(k))
 
@@ -75,7 +82,10 @@ def kept(folder: Path, spec: RunSpec, task: Task) -> Parents:
     for there, term, wanted in zip(folders, terms, spec.terms):
         if learned.digest(term) != wanted:
             raise SurefootError(f"{there}: not the Term this run began with (its hash differs)")
-    return Parents(found.get("base"), found.get("teacher"), terms)
+    reference = forward.read(folder / "reference") if spec.reference else None
+    if reference is not None and forward.digest(reference) != spec.reference:
+        raise SurefootError(f"{folder / 'reference'}: not the forward model this run began with (its hash differs)")
+    return Parents(found.get("base"), found.get("teacher"), terms, reference=reference)
 
 
 def nets_hash(arrays: Mapping[str, np.ndarray]) -> str:

@@ -22,11 +22,13 @@ from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.residual import Residual
 from surefoot.learn.runspec import RANGES, Grows
 from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOSettings, tuned
+from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
 from surefoot.verbs.arguments import belief_of, trained_over
 from surefoot.verbs.train import settings_file
+from surefoot.verbs.train.ways import two_worlds, with_robot
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
@@ -67,6 +69,16 @@ class Train:
     latent (rma), or by its actions (dagger)"""
     teacher: Path | None = None
     """a run to use as the teacher, instead of training one"""
+    robot_share: float = 0.0
+    """fine-tune with a robot: this share of every batch comes from it, behind the runtime's limiter, the rest from simulation (docs/cotrain.md);
+    with --start and --reality"""
+    reality: int | None = None
+    """with --robot-share: seed of the simulated robot, with wrong numbers and missing physics, as of `surefoot cross`"""
+    support: str = ""
+    """learn in two worlds: first a teacher in a support world, `easy` (this robot with soft servos, without torque limits, dry friction
+    and latency) or another task; then a policy in this task's own world, which imitates how the teacher moves (docs/sim2sim.md)"""
+    support_steps: int = 0
+    """env steps of that teacher; 0: as many as --steps"""
     settings_file: Annotated[Path | None, arg(name="settings")] = None
     """TOML file of flags (docs/train.md): flags given here win over it, and it over the task's own settings"""
     obs: tasks.ObsOverride = tasks.ObsOverride()
@@ -75,6 +87,9 @@ class Train:
     adr: ADR = ADR()
     doraemon: Doraemon = Doraemon()
     residual: Residual = Residual()
+    easy: Easy = Easy()
+    forward: Forward = Forward()
+    imitation: Imitation = Imitation()
     out: Path | None = None
     """folder of the run; default: runs/<task>/<time>"""
     threads: int = 0
@@ -187,6 +202,10 @@ class Train:
         belief = belief_of(task, self.belief, watch.watch, ranges=self.range)
         ranges = learn.usual_ranges(task, belief, start) if self.ranges == "task" else self._ranges
         taught |= {"belief": belief, "ranges": ranges}
+        if self.robot_share:
+            taught |= with_robot.keywords(self, task, watch)
+        if self.support:
+            return two_worlds.train(self, task, out, how, taught)
         if self.adapt == "none":
             return learn.train(self.task, out, resume_if_same=self.together, **how, **taught)
         teacher = self.teacher
@@ -215,7 +234,14 @@ class Train:
 
     def _needs_ppo(self, task: Task) -> str:
         """The flag that only goes with PPO; empty where none was given."""
-        given = {"--adapt": self.adapt != "none", "--start": self.start, "--base": self.base, "--through": self.through}
+        given = {
+            "--robot-share": self.robot_share,
+            "--support": self.support,
+            "--adapt": self.adapt != "none",
+            "--start": self.start,
+            "--base": self.base,
+            "--through": self.through,
+        }
         usual = tuned(PPOSettings, task)
         changed = {f"--{k.replace('_', '-')}": v != getattr(usual, k) for k, v in vars(self.settings).items()}
         return next((flag for flag, there in (given | changed).items() if there), "")
@@ -259,7 +285,7 @@ class Train:
         for wrong, words in self._disagreements(task):
             if wrong:
                 raise SurefootError(words)
-        if self.teacher is not None:
+        if self.teacher is not None and not self.support:
             self._only_follows(task)
         if self.student.only:
             tasks.env(tasks.with_actor_terms(task, self.student.only, self.student.history), 1)
@@ -269,6 +295,8 @@ class Train:
         s, obs, adapt, rma = self.student, self.obs, self.adapt != "none", self.adapt == "rma"
         own, usual = tuned(DistillSettings, task), tuned(PPOSettings, task)
         yield self.allow_changes, "--allow-changes: only with --resume"
+        yield from two_worlds.disagreements(self, task)
+        yield from with_robot.disagreements(self)
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
         for name, each in (("fasttd3", self.fasttd3), ("fastsac", self.fastsac), ("fb", self.fb)):
@@ -284,7 +312,7 @@ class Train:
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
         yield judged, "--judge-episodes: only with --judge-every"
-        taught = not adapt and (self.teacher is not None or s != own)
+        taught = not adapt and (self.teacher is not None and not self.support or s != own)
         yield taught, "--teacher and --student.*: only with --adapt rma or --adapt dagger"
         trial = "--obs.trial: not supported with --adapt yet; leave one of them out"
         yield adapt and obs.trial > 1, trial

@@ -1,0 +1,1 @@
+"""Ways of training that have flags, checks and runs of their own."""

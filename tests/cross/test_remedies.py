@@ -1,0 +1,58 @@
+"""Remedies that train: a teacher in a softer world, and the robot itself in every batch, within its budget."""
+
+from pathlib import Path
+
+import pytest
+
+from surefoot import tasks
+from surefoot.cross.journal import Budget, Journal, Stage
+from surefoot.cross.robot import HiddenRobot, LinkedRobot
+from surefoot.cross.work import WORK, Question
+from surefoot.learn.run.parents import spec_of
+from surefoot.report import unwatched
+from surefoot.sim.realities import hidden
+
+STEPS = 4096  # two batches of balance
+
+
+@pytest.fixture
+def asked(tmp_path: Path):
+    task = tasks.resolve("balance")
+    question = Question(task, "balance", tmp_path, "hidden", Budget(robot=40.0), steps=STEPS, episodes=8, threads=1)
+    return question, Journal.open(tmp_path, question.asked(), question.budget), HiddenRobot(task, hidden(1, task))
+
+
+def done(question, journal, robot, *names):
+    for name in names:
+        journal = journal.add(WORK[name](question, journal, robot, unwatched))
+    return journal
+
+
+def test_a_policy_is_fine_tuned_on_the_robot_for_no_longer_than_its_budget_allows(asked):
+    question, journal, robot = asked
+    journal = done(question, journal, robot, "train", "finetune", "train")
+    spec = spec_of(journal.stages[-1].facts["run"])
+    assert spec.robot is not None and spec.robot.reality == robot.reality
+    assert spec.start.run == str(Path(journal.stages[0].facts["run"]).absolute())
+    assert journal.stages[1].facts["seconds"] == 30.0  # 10 of 40 are left to try it
+    rows, horizon, dt = 3, 32, 0.02  # 5 % of 64
+    assert journal.robot_seconds == pytest.approx(2 * rows * horizon * dt)  # both batches
+    short = Stage("finetune", "", {"seconds": 2.5, "dt": dt})
+    again = WORK["train"](
+        question, Journal(journal.out / "b", journal.budget, (*journal.stages[:1], short)), robot, unwatched
+    )
+    assert again.robot_seconds == pytest.approx(rows * horizon * dt) and again.robot_seconds <= 2.5
+
+
+def test_a_robot_at_an_address_is_not_driven_by_a_policy_that_learns(asked):
+    question, journal, _ = asked
+    stage = WORK["finetune"](question, journal, LinkedRobot(question.task, "udp://127.0.0.1:1"), unwatched)
+    assert "simulated robot only" in stage.facts["refused"]
+
+
+def test_a_student_imitates_the_teacher_of_the_support_world(asked):
+    question, journal, robot = asked
+    journal = done(question, journal, robot, "support", "train")
+    teacher, student = (spec_of(journal.stages[k].facts[name]) for k, name in enumerate(("teacher", "run")))
+    assert teacher.easy is not None and teacher.forward is not None
+    assert student.reference and student.easy is None and student.start is None
