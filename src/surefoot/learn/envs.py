@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from surefoot import tasks
 from surefoot.blocks import Blocks, share, sizes
 from surefoot.learn.collect import Envs
-from surefoot.learn.from_policy.distill import classroom
+from surefoot.learn.distill import classroom
 from surefoot.learn.run.parents import Parents, seen
 from surefoot.learn.runspec import RunSpec
 from surefoot.learn.settings import DistillSettings
