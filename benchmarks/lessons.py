@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from surefoot import tasks
 from surefoot.belief import Belief, Box
-from surefoot.learn.from_policy.distill import Distill, classroom
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.ppo import PPO

@@ -38,7 +38,7 @@ from surefoot.control.barrier import BaseLimits, Filter, Filtered, JointLimits
 from surefoot.control.reach_avoid import ReachAvoid
 from surefoot.deploy import bundle
 from surefoot.env import Env
-from surefoot.learn.from_policy.reach_avoid import ValueSettings, guard
+from surefoot.learn.off_policy.reach_avoid import ValueSettings, guard
 from surefoot.policy import Driver, Policy, PolicyState
 from surefoot.rng import stream
 from surefoot.sim.model.load import load_robot

@@ -13,7 +13,7 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
-from surefoot.learn.from_policy.distill import Distill, classroom
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.nets import export
 from surefoot.learn.settings import DistillSettings
 from surefoot.verbs.arguments import trained_over

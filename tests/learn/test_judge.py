@@ -12,7 +12,7 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import trained_with
-from surefoot.learn.from_policy.distill import DistillSettings
+from surefoot.learn.distill import DistillSettings
 from surefoot.learn.judge import Best
 from surefoot.learn.nets import export
 from surefoot.learn.nets.export import load_net

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from surefoot import tasks
-from surefoot.learn.from_policy.distill import Distill, classroom
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor
 from surefoot.learn.nets.policy_net import PolicyNet

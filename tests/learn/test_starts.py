@@ -3,7 +3,7 @@
 import numpy as np
 
 from surefoot.env import Episodes
-from surefoot.learn.starts import RATE, UNIFORM, Starts
+from surefoot.learn.ranges.starts import RATE, UNIFORM, Starts
 from surefoot.task import Clip, Episode
 from surefoot.world import Start
 

@@ -8,7 +8,7 @@ import pytest
 from surefoot import tasks
 from surefoot.control.reach_avoid import Recovery
 from surefoot.errors import SurefootError
-from surefoot.learn.from_policy.reach_avoid import (
+from surefoot.learn.off_policy.reach_avoid import (
     SOFT,
     Samples,
     ValueSettings,

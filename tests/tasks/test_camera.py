@@ -14,7 +14,7 @@ from surefoot.belief import Belief, Box
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn.from_policy.distill import Distill, classroom
+from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
 from surefoot.learn.ppo import PPO

@@ -11,7 +11,7 @@ the base follows its controls: wheels, u = D^-1 (v, w).
 V says what becomes of the policy that takes over at twist y, not of a robot that keeps it. Where the base has rays, a twist (v, w)
 must therefore also stay clear of what they see: closing = max_i relu(v cos a_i - alpha (d_i - clearance)), in m/s.
 
-How V is learned is in learn/from_policy/reach_avoid.py.
+How V is learned is in learn/off_policy/reach_avoid.py.
 """
 
 from dataclasses import dataclass

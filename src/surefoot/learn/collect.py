@@ -23,7 +23,7 @@ import numpy as np
 from surefoot.belief import Belief
 from surefoot.blocks import Blocks
 from surefoot.env import AbstractEnv, Episodes, OnDivergence, Step
-from surefoot.learn.starts import Starts
+from surefoot.learn.ranges.starts import Starts
 from surefoot.task import Task
 from surefoot.world import World
 

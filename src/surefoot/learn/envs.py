@@ -10,7 +10,7 @@ from surefoot import tasks
 from surefoot.blocks import Blocks, share, sizes
 from surefoot.errors import SurefootError
 from surefoot.learn.collect import Envs
-from surefoot.learn.from_policy.distill import classroom
+from surefoot.learn.distill import classroom
 from surefoot.learn.on_robot.envs import with_robot
 from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.run.parents import Parents, seen

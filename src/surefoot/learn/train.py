@@ -17,11 +17,11 @@ from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn import envs
 from surefoot.learn.cluster.address import On
+from surefoot.learn.distill import Distill
 from surefoot.learn.envs import Place
 from surefoot.learn.forward_backward.learner import FB
 from surefoot.learn.forward_backward.motions import motions_of
 from surefoot.learn.forward_backward.settings import FBSettings
-from surefoot.learn.from_policy.distill import Distill
 from surefoot.learn.judge import Judged
 from surefoot.learn.learner import Auxiliary, Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training

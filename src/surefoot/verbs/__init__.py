@@ -118,7 +118,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "policy best belief range in reality episodes claim limit out junit",
         ),
         "bundle": Verb(
-            "Recompute everything in a bundle; exit code 1 means that something differs: the file and field are named.",
+            "Recompute everything in a bundle; exit code 1 if a file differs, with its name and the field.",
             ("check runs/hover/bundle", "check hover.zip --key key.pub"),
         ),
         "doctor": Verb(
@@ -132,7 +132,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("balance", "hover --reality 3 --latency 0.005 --loss 0.01"),
         ),
         "run": Verb(
-            "Run a bundle's policy on a robot, with limiter, watchdog, emergency stop and log; sends nothing without --live.",
+            "Run a bundle's policy on a robot, with limiter, watchdog, stop key and log; sends nothing without --live.",
             ("balance-bundle --link udp://127.0.0.1:9870", "hover.zip --link udp://127.0.0.1:9870 --live --seconds 20"),
         ),
         "record": Verb(

@@ -1,1 +1,1 @@
-"""Learners that learn again and again from what was done before: a replay, and one algorithm a file on it."""
+"""Learners that learn again and again from what was done before: one algorithm a file, on a replay; reach_avoid.py on rollouts of a frozen policy."""

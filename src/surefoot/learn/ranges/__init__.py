@@ -2,19 +2,21 @@
 
 A Ranges has the belief that new episodes draw from, and moves it by how episodes end. An episode is judged
 once its time limit has passed since it began, however early it ended: otherwise failures, which are short, would be
-heard of first, and every new belief would look worse than it is.
+heard of first, and every new belief would look worse than it is. Where in a reference motion they begin: starts.py.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surefoot.belief import Belief, Box
 from surefoot.env import Episodes
 from surefoot.errors import SurefootError
-from surefoot.learn.collect import Envs
+
+if TYPE_CHECKING:
+    from surefoot.learn.collect import Envs  # which has where episodes begin, of this room
 
 REACHED = "reached.json"  # in a run's folder: the belief its ranges have grown to
 
@@ -79,7 +81,7 @@ class Ranges(ABC):
         return tuple(np.where(self.free, t.at(z), t.low) for z in (low, high))  # type: ignore[return-value]
 
 
-def begun(ranges: Ranges | None, env: Envs) -> None:
+def begun(ranges: Ranges | None, env: "Envs") -> None:
     """Let an env's belief be the one that ranges begin with."""
     if ranges is not None and env.task.trial > 1:
         raise SurefootError("ranges: they are judged episode by episode; expected 1 episode a world (--obs.trial 1)")
@@ -87,7 +89,7 @@ def begun(ranges: Ranges | None, env: Envs) -> None:
         env.belief = ranges.belief
 
 
-def grown(ranges: Ranges | None, env: Envs, episodes: Sequence[Episodes]) -> dict[str, float]:
+def grown(ranges: Ranges | None, env: "Envs", episodes: Sequence[Episodes]) -> dict[str, float]:
     """Let an env's belief follow what the policy can do; returns what to log."""
     if ranges is None:
         return {}

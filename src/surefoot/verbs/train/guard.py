@@ -62,7 +62,7 @@ class Guard:
         from surefoot import tasks
         from surefoot.control import layers
         from surefoot.deploy import bundle
-        from surefoot.learn.from_policy.reach_avoid import ValueSettings, guard
+        from surefoot.learn.off_policy.reach_avoid import ValueSettings, guard
         from surefoot.tasks.known import task_flag
 
         policy = bundle.load(self.policy)
