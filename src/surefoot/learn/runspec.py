@@ -18,6 +18,7 @@ from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings, OffPolicySettings
+from surefoot.learn.on_policy.settings import SAPGSettings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -28,10 +29,11 @@ from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
 
-Settings = PPOSettings | FastTD3Settings | FastSACSettings | DistillSettings
+Settings = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings | DistillSettings
+Others = OffPolicySettings | SAPGSettings  # than PPO, that learn by reward
 Grows = ADR | Doraemon | Ramp | Widen
 LEARNERS: dict[str, type[Settings]] = {
-    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "distill": DistillSettings,
+    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "sapg": SAPGSettings, "distill": DistillSettings,
 }  # fmt: skip
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "ramp": Ramp, "widen": Widen}
 BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then
@@ -86,7 +88,7 @@ class RunSpec:
         if student and any(extra.values()):
             names = ", ".join(k for k, v in extra.items() if v)
             raise SurefootError(f"{names}: not with a teacher, which decides what its student learns")
-        if isinstance(self.settings, OffPolicySettings) and (self.start or self.base):
+        if isinstance(self.settings, Others) and (self.start or self.base):
             name = "start" if self.start else "base"
             raise SurefootError(f"{name}: only with --learner ppo, found {self.settings.learner}")
         if self.base and self.residual is None:

@@ -14,6 +14,7 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.cluster.address import On
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
+from surefoot.learn.on_policy.settings import SAPGSettings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -30,6 +31,8 @@ from surefoot.verbs.train import settings_file
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
 
+Learned = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings
+
 
 @dataclass(frozen=True)
 class Train:
@@ -39,7 +42,7 @@ class Train:
     """resume the run in this folder, bit for bit"""
     allow_changes: bool = False
     """with --resume: go on although the task or its model has changed; the result then has other bits"""
-    learner: Literal["auto", "ppo", "fasttd3", "fastsac"] = "auto"
+    learner: Literal["auto", "ppo", "fasttd3", "fastsac", "sapg"] = "auto"
     """algorithm; auto: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
     seed: int = 0
     """seed of training"""
@@ -96,6 +99,7 @@ class Train:
     student: DistillSettings = DistillSettings()
     fasttd3: FastTD3Settings = FastTD3Settings()
     fastsac: FastSACSettings = FastSACSettings()
+    sapg: SAPGSettings = SAPGSettings()
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
@@ -109,6 +113,7 @@ class Train:
             own = Train(
                 settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known),
                 fasttd3=tuned(FastTD3Settings, known), fastsac=tuned(FastSACSettings, known),
+                sapg=tuned(SAPGSettings, known),
             )  # fmt: skip
         return settings_file.applied(own, table, str(settings)) if table else own
 
@@ -200,10 +205,15 @@ class Train:
         asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
         return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
 
-    def _learner(self, task: Task) -> PPOSettings | FastTD3Settings | FastSACSettings:
+    @property
+    def _others(self) -> "dict[str, Learned]":
+        """Settings of learners other than PPO, by name."""
+        return {"fasttd3": self.fasttd3, "fastsac": self.fastsac, "sapg": self.sapg}
+
+    def _learner(self, task: Task) -> "Learned":
         """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
         name = task.learner if self.learner == "auto" and not self._needs_ppo(task) else self.learner
-        return self.fasttd3 if name == "fasttd3" else self.fastsac if name == "fastsac" else self.settings
+        return self._others.get(name, self.settings)
 
     def _needs_ppo(self, task: Task) -> str:
         """The flag that only goes with PPO; empty where none was given."""
@@ -263,11 +273,15 @@ class Train:
         yield self.allow_changes, "--allow-changes: only with --resume"
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
-        for name, each in (("fasttd3", self.fasttd3), ("fastsac", self.fastsac)):
+        for name, each in self._others.items():
             unused = each != tuned(type(each), task) and self._learner(task) is not each
             yield unused, f"--{name}.*: only with --learner {name}"
         flag, asked = self._needs_ppo(task), self.learner not in ("auto", "ppo")
-        instead = f"; give --{self.learner}.{flag[2:]}" if hasattr(self.fasttd3, flag[2:].replace("-", "_")) else ""
+        instead = (
+            f"; give --{self.learner}.{flag[2:]}"
+            if asked and hasattr(self._others[self.learner], flag[2:].replace("-", "_"))
+            else ""
+        )
         yield asked and bool(flag), f"{flag}: only with --learner ppo, found {self.learner}{instead}"
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
