@@ -1,8 +1,9 @@
-"""Two tiny tasks on which learners differ: one where little is found by chance, one with two equally good ways.
+"""Three tiny tasks on which learners differ: one where little is found by chance, two with two equally good ways.
 
-    python -m surefoot train benchmarks/toy_tasks.py:swing --learner sapg        (likewise fork)
+    surefoot train benchmarks/toy_tasks.py:swing --learner sapg        (likewise pegs, fork)
 
 swing   a pendulum with a weak motor earns only while it stands upright, and pays for torque: doing nothing is a local optimum
+pegs    a slider that cannot see where it is earns at two places alike, and nothing between them
 fork    a point goes round a disk to a goal behind it: by the left or by the right, never through the middle
 """
 
@@ -63,6 +64,43 @@ def swing() -> Task:
     )  # fmt: skip
 
 
+SLIDER = """
+<mujoco model="pegs">
+  <option timestep="0.01" gravity="0 0 0" integrator="implicitfast"><flag contact="disable"/></option>
+  <worldbody><body name="slider">
+    <joint name="x" type="slide" axis="1 0 0"/><geom name="slider" type="sphere" size=".05" mass="1"/>
+  </body></worldbody>
+  <actuator><position name="place" joint="x" kp="2500" kv="100" ctrlrange="-1 1"/></actuator>
+</mujoco>
+"""
+PEG = 0.6  # m from the middle, to both sides
+
+
+def _off(m: Moment) -> np.ndarray:
+    """m from the nearer peg."""
+    return np.abs(np.abs(m.q[:, 0]) - PEG)
+
+
+def _middle(rng: Draw, n: int) -> Episode:
+    return Episode(Start(np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n, 1))))
+
+
+def pegs() -> Task:
+    """Its servo is there within a control period, so that each step is a choice of its own."""
+    params = Params((Param("mass", "mass", 1.0, 0.8, 1.2, match="slider", op="scale", about="mass of the slider, as a multiple"),))  # fmt: skip
+    seen = ObsGroup((ObsTerm("nothing", lambda m: np.zeros((len(m.q), 1)), 1, "always 0"),))
+    return Task(
+        name="pegs", about="two equally good places", robot=Robot.text(SLIDER, "pegs"), params=params,
+        belief=Box.ranges(params, {"mass": (0.9, 1.1)}), substeps=20, seconds=2.0,
+        action=Action(("place",), np.zeros(1), np.ones(1), "m"),
+        observations={"actor": seen, "critic": seen},
+        rewards={"near": Reward(1.0, lambda m: np.exp(-np.square(_off(m) / 0.15)), "at either peg")},
+        ended={}, episode=_middle, error=_off, error_unit="m", tolerance=0.2, window=0.2,
+        settings={"envs": 64, "horizon": 10, "steps": 50_000, "hidden": (32, 32), "gamma": 0.5, "minibatches": 2, "activation": "tanh",
+                  "learner_threads": 1},
+    )  # fmt: skip
+
+
 POINT = """
 <mujoco model="fork">
   <option timestep="0.01" gravity="0 0 0" integrator="implicitfast"><flag contact="disable"/></option>
@@ -100,7 +138,7 @@ def fork(jitter: float = 0.0) -> Task:
         belief=Box.ranges(params, {"mass": (0.9, 1.1)}), substeps=5, seconds=3.0,
         action=Action(("vx", "vy"), np.zeros(2), np.full(2, SPEED), "m/s"),
         observations={"actor": seen, "critic": seen},
-        rewards={"near": Reward(1.0, lambda m: np.exp(-2 * _to_goal(m)), "the nearer to the goal the more")},
+        rewards={"near": Reward(1.0, lambda m: np.exp(-_to_goal(m)), "the nearer to the goal the more")},
         ended={"hit the disk": lambda m: np.linalg.norm(m.q, axis=1) < DISK},
         episode=begin, error=_to_goal, error_unit="m", tolerance=0.3, window=0.2,
         settings={"envs": 64, "horizon": 30, "steps": 100_000, "hidden": (64, 64), "gamma": 0.97, "minibatches": 4, "activation": "tanh",

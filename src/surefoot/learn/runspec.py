@@ -18,7 +18,7 @@ from surefoot import files
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings, OffPolicySettings
-from surefoot.learn.on_policy.settings import SAPGSettings
+from surefoot.learn.on_policy.settings import FPOSettings, SAPGSettings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -29,11 +29,12 @@ from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
 
-Settings = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings | DistillSettings
-Others = OffPolicySettings | SAPGSettings  # than PPO, that learn by reward
+Settings = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings | FPOSettings | DistillSettings
+Others = OffPolicySettings | SAPGSettings | FPOSettings  # than PPO, that learn by reward
 Grows = ADR | Doraemon | Ramp | Widen
 LEARNERS: dict[str, type[Settings]] = {
-    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "sapg": SAPGSettings, "distill": DistillSettings,
+    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "sapg": SAPGSettings, "fpo": FPOSettings,
+    "distill": DistillSettings,
 }  # fmt: skip
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "ramp": Ramp, "widen": Widen}
 BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then

@@ -14,7 +14,7 @@ from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.cluster.address import On
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
-from surefoot.learn.on_policy.settings import SAPGSettings
+from surefoot.learn.on_policy.settings import FPOSettings, SAPGSettings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -31,7 +31,7 @@ from surefoot.verbs.train import settings_file
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
 
-Learned = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings
+Learned = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings | FPOSettings
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Train:
     """resume the run in this folder, bit for bit"""
     allow_changes: bool = False
     """with --resume: go on although the task or its model has changed; the result then has other bits"""
-    learner: Literal["auto", "ppo", "fasttd3", "fastsac", "sapg"] = "auto"
+    learner: Literal["auto", "ppo", "fasttd3", "fastsac", "sapg", "fpo"] = "auto"
     """algorithm; auto: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
     seed: int = 0
     """seed of training"""
@@ -100,6 +100,7 @@ class Train:
     fasttd3: FastTD3Settings = FastTD3Settings()
     fastsac: FastSACSettings = FastSACSettings()
     sapg: SAPGSettings = SAPGSettings()
+    fpo: FPOSettings = FPOSettings()
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
@@ -113,7 +114,7 @@ class Train:
             own = Train(
                 settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known),
                 fasttd3=tuned(FastTD3Settings, known), fastsac=tuned(FastSACSettings, known),
-                sapg=tuned(SAPGSettings, known),
+                sapg=tuned(SAPGSettings, known), fpo=tuned(FPOSettings, known),
             )  # fmt: skip
         return settings_file.applied(own, table, str(settings)) if table else own
 
@@ -208,7 +209,7 @@ class Train:
     @property
     def _others(self) -> "dict[str, Learned]":
         """Settings of learners other than PPO, by name."""
-        return {"fasttd3": self.fasttd3, "fastsac": self.fastsac, "sapg": self.sapg}
+        return {"fasttd3": self.fasttd3, "fastsac": self.fastsac, "sapg": self.sapg, "fpo": self.fpo}
 
     def _learner(self, task: Task) -> "Learned":
         """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
