@@ -1,6 +1,6 @@
 """Policy gradients beside PPO, on tasks made to tell them apart: what each is for, and what it costs elsewhere.
 
-    python -m benchmarks.policy_gradient [--only swing|pegs|arm] [--quick] [--json] [--record]
+    python -m benchmarks.policy_gradient [--only swing|pegs|arm|clone] [--quick] [--json] [--record]
 
 Contenders have equal env steps and, but for what is named, equal settings. Policies are judged without exploration on
 episodes that training never saw. A case that is done is kept in runs/policy_gradient and is not run again.
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import measure, toy_tasks
+from benchmarks import cloned, measure, toy_tasks
 from benchmarks.measure import Row, row, said
 from surefoot import files, tasks
 from surefoot.learn.collect import LocalCollector
@@ -77,17 +77,17 @@ def sides(learner: OnPolicy, seed: int, n: int = 200) -> dict[str, float]:
 
 SWING: dict[str, Settings] = {
     "ppo": ("ppo", {}),
-    "ppo with the first follower's entropy": ("ppo", {"entropy": 0.5}),
     "sapg": ("sapg", {"entropy": 0.5}),
     "sapg without lent steps": ("sapg", {"entropy": 0.5, "lent": 0}),
+    "ppo with the first follower's entropy": ("ppo", {"entropy": 0.5}),
 }
 
 
 def swing(quick: bool) -> Iterator[Row]:
     """Paid only at the top, and each torque costs."""
     rates: dict[str, list[float]] = {name: [] for name in SWING}
-    for seed in range(1 if quick else SEEDS):
-        for name, how in SWING.items():
+    for name, how in SWING.items():
+        for seed in range(1 if quick else SEEDS):
             rates[name].append(case("swing", name, seed, toy_tasks.swing(), how, quick)["success"])
     for name, each in rates.items():
         yield row(f"swing, {name}: success", each, "of episodes")
@@ -103,7 +103,7 @@ def pegs(quick: bool) -> Iterator[Row]:
         "ppo": ("ppo", {}), "fpo++": ("fpo", {"start": 1.0}), "fpo": ("fpo", {"start": 1.0, "plus": False}),
     }  # fmt: skip
     for name, how in contenders.items():
-        found = [case("pegs", name, seed, toy_tasks.pegs(), how, quick) for seed in range(1 if quick else 5)]
+        found = [case("pegs", name, seed, toy_tasks.pegs(), how, quick) for seed in range(1 if quick else SEEDS)]
         rarer = [min(f["left"], f["right"]) for f in found]
         goal = None if name == "ppo" else 0.2
         yield row(f"pegs, {name}: sampled actions at the rarer peg", rarer, "of actions", at_least=goal)
@@ -123,7 +123,7 @@ def arm(quick: bool) -> Iterator[Row]:
     yield row("arm: fpo above ppo", 100 * (np.array(rates["fpo"]) - np.array(rates["ppo"])), "points", at_least=-3)
 
 
-PARTS = {"swing": swing, "pegs": pegs, "arm": arm}
+PARTS = {"swing": swing, "pegs": pegs, "arm": arm, "clone": cloned.rows}
 
 if __name__ == "__main__":
     measure.main("policy_gradient", str(__doc__), PARTS)

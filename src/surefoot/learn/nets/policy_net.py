@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.nets import ACTIVATIONS, CLIP, Actor, Encoder, mlp
-from surefoot.learn.nets.flow import FlowActor
+from surefoot.learn.nets.flow import NOISE_ACTORS, NoiseActor
 from surefoot.policy import Policy, PolicyState
 from surefoot.task import Mirror
 from surefoot.typed import whole
@@ -35,7 +35,7 @@ class PolicyNet(nn.Module, Policy):
     def __init__(
         self,
         contract: Contract,
-        actor: Actor | FlowActor,
+        actor: Actor | NoiseActor,
         scales: tuple[np.ndarray, np.ndarray],
         base: "PolicyNet | None" = None,
         scale: float = 1.0,
@@ -89,7 +89,7 @@ class PolicyNet(nn.Module, Policy):
             "sizes": [linear[0].in_features, *(m.out_features for m in linear)], "activation": a.activation,
             "mirrored": a.mirrored, "scale": self.scale, **({"squash": a.squash} if a.squash else {}), "encoder": None,
         }  # fmt: skip
-        if isinstance(a, FlowActor):
+        if isinstance(a, NoiseActor):
             found["flow"] = a.spec()
         elif a.encoder is not None:
             e = a.encoder
@@ -144,10 +144,12 @@ def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet
     base = None
     if "base" in spec:
         base = _shell(spec["base"], Contract.from_json(spec["base_contract"], f"{where}: base"), f"{where}: base")
-    actor: Actor | FlowActor
+    actor: Actor | NoiseActor
     if "flow" in spec:
         flow = {k: whole(spec["flow"][k], 1, MOST_FLOW, f"{where}: flow: {k}") for k in ("actions", "chunk", "steps")}
-        actor = FlowActor(body, mirror, activation=spec["activation"], **flow)
+        if spec["flow"]["kind"] not in NOISE_ACTORS:
+            raise unknown("kind", str(spec["flow"]["kind"]), NOISE_ACTORS, f"{where}: flow")
+        actor = NOISE_ACTORS[spec["flow"]["kind"]](body, mirror, activation=spec["activation"], **flow)
     else:
         actor = Actor(body, mirror, encoder, keeps, spec["activation"], float(spec.get("squash", 0.0)))
     return PolicyNet(contract, actor, (np.zeros(n), np.ones(n)), base, float(spec["scale"]))
