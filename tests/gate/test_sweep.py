@@ -129,7 +129,7 @@ def test_what_cannot_be_priced_is_refused_before_anything_is_trained(tmp_path, c
     assert main([*asked, "--episodes", "1"]) == 2
     assert "at least 2 --episodes" in capsys.readouterr().err and not (tmp_path / "specialists").exists()
     assert main([*asked, "--episodes", "2"]) == 2
-    assert "run.json: no such file: only a policy of a run" in capsys.readouterr().err
+    assert "run.json: no such file: only a policy with its run" in capsys.readouterr().err
 
 
 FILE = """

@@ -12,7 +12,8 @@ from surefoot.blocks import Blocks
 from surefoot.errors import SurefootError
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, Tanh, mlp
-from surefoot.learn.ppo import PPO, advantages
+from surefoot.learn.on_policy.learner import advantages
+from surefoot.learn.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.task import Episode
 from surefoot.world import Start

@@ -60,7 +60,7 @@ def test_differences_name_the_field_and_the_entry():
         ({"settings": []}, "settings: expected an object, found list"),
         (
             {"learner": "pppo"},
-            "learner: no kind matches 'pppo'; there are ppo, fasttd3, fastsac, fb, distill; did you mean ppo",
+            "learner: no kind matches 'pppo'; there are ppo, fasttd3, fastsac, .*; did you mean ppo",
         ),
         ({"ranges": {"kind": "adrr"}}, "ranges: no kind matches 'adrr'.*did you mean adr"),
         ({"ranges": "adr"}, "ranges: expected an object, found str"),

@@ -306,7 +306,7 @@ def test_an_audit_that_would_take_long_is_left_out_and_said(tmp_path, capsys, mo
     path = written(tmp_path, arm('<option timestep="1e-5"/>'))
     monkeypatch.setattr("surefoot.verbs.model.look.AUDIT_SECONDS", 0.01)
     assert main(["look", str(path)]) == 0
-    assert "not tried" in " ".join(capsys.readouterr().out.split())
+    assert "not checked" in " ".join(capsys.readouterr().out.split())
     model = load_model(path).model
     monkeypatch.setattr(audit, "_timed", lambda _: 1e-6)
     params = audit.unknowns(model)

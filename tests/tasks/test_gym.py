@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from surefoot.errors import MissingExtra, SurefootError
-from surefoot.learn.ppo import advantages
+from surefoot.learn.on_policy.learner import advantages
 from surefoot.tasks import env, resolve
 from surefoot.tasks.adapters import gym as gym_module
 from surefoot.tasks.adapters.gym import GymVectorEnv, make_gym

@@ -1,89 +1,32 @@
-"""Proximal policy optimisation: clipped surrogate, generalised advantages, one file top to bottom.
+"""Proximal policy optimisation: a clipped surrogate on generalised advantages.
 
-    A_t = sum_k (gamma lam)^k delta_{t+k},   delta_t = r_t + gamma V(s_{t+1}) (1 - terminated) - V(s_t)
-    maximise E[min(rho A, clip(rho, 1 +- eps) A)] + c H,   rho = pi(a|o) / pi_old(a|o);   V by least squares on A + V
+    maximise E[min(rho A, clip(rho, 1 +- eps) A)] + c H,   rho = pi(a|o) / pi_old(a|o)
 
-Time-outs bootstrap (their last state's value is added), terminations do not. The critic may see more than the actor.
-The step size follows the policy's own KL. A transition from a diverged simulation weighs nothing.
+Batches, advantages A and gradient steps are those of every on-policy learner (on_policy/learner.py). The step size follows
+the policy's own KL.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot.belief import Belief
 from surefoot.contract import Contract
-from surefoot.env import Episodes
-from surefoot.errors import LearningFailed, SurefootError, unknown
-from surefoot.learn.chunks import MOST, Chunks, added
-from surefoot.learn.collect import Draws, Envs, Obs, Rollout, collector_of, summary
-from surefoot.learn.learner import Auxiliary, PolicyLearner, Saved
-from surefoot.learn.nets import (
-    Actor,
-    Categorical,
-    Encoder,
-    Gaussian,
-    Normaliser,
-    SymmetricNormaliser,
-    adam_state,
-    mlp,
-    restore_adam,
-    unlikely,
-)
+from surefoot.errors import SurefootError, unknown
+from surefoot.learn.collect import Draws, Envs, Obs
+from surefoot.learn.learner import Auxiliary
+from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, SymmetricNormaliser, mlp, unlikely
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ranges import Ranges, begun, grown
+from surefoot.learn.on_policy.learner import Batch, Gradient, OnPolicy
+from surefoot.learn.ranges import Ranges
 from surefoot.learn.residual import ResidualActor
 from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup
 from surefoot.rng import key
 from surefoot.task import Mirror
-
-
-def advantages(
-    reward: Tensor,
-    value: Tensor,
-    next_value: Tensor,
-    done: Tensor,
-    gamma: float,
-    lam: float,
-    valid: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """GAE over (T, n): next_value is V(s_{t+1}), 0 after termination, V(last state) after time-out; done ends a sum.
-
-    A transition that is not valid says nothing of those before it, either: its delta is 0.
-    """
-    delta = reward + gamma * next_value - value
-    delta = delta if valid is None else delta * valid
-    keep = gamma * lam * (1.0 - done)
-    out = torch.empty_like(reward)
-    running = torch.zeros_like(reward[0])
-    for t in reversed(range(len(reward))):
-        running = delta[t] + keep[t] * running
-        out[t] = running
-    return out, out + value
-
-
-@dataclass
-class Batch:
-    """T steps of n simulations, to learn from. Observations are kept normalised as they were acted on."""
-
-    actor: Tensor  # (T, n, .)
-    critic: Tensor  # (T + 1, n, .)
-    action: Tensor
-    head: Tensor  # what the actor said: means or logits
-    log_prob: Tensor  # (T, n), as the rest
-    reward: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    final: Tensor
-    valid: Tensor
-    last: list[tuple[int, Tensor, Tensor]]  # (t, rows, critic obs) of time-outs
-    episodes: list[Episodes]
 
 
 def actor_net(
@@ -144,12 +87,15 @@ class Exploring:
         return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}
 
 
-class PPO(PolicyLearner):
-    """The state of learning: nets, normalisers, optimiser, and where the envs stand.
+class PPO(OnPolicy):
+    """The state of learning.
 
     With a base to stand `upon`, what is learned, and what the nets here say, is the residual. What is `beside` gets each
     rollout before it is learned from.
     """
+
+    settings: PPOSettings
+    actor: Actor
 
     def __init__(
         self,
@@ -160,15 +106,8 @@ class PPO(PolicyLearner):
         upon: ResidualActor | None = None,
         beside: Auxiliary | None = None,
     ):
-        self.chunks, self.beside = Chunks(settings.learner_threads), beside
-        self.env, self.settings, self.seed, self.ranges, self.upon = env, settings, seed, ranges, upon
-        begun(ranges, env)
-        self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
-        self.rejected = 0
-        self._build()
-        if beside is not None:
-            beside.meet(self, self.actor, self.see_actor)
-        self.collector = collector_of(env)
+        self.upon = upon
+        OnPolicy.__init__(self, env, settings, seed, ranges, beside)
 
     def _build(self) -> None:
         s, task = self.settings, self.env.task
@@ -200,135 +139,29 @@ class PPO(PolicyLearner):
         """what PPO moves, and what learns to estimate: at its own rate, with its own largest gradient"""
         self.optimiser = torch.optim.Adam([{"params": some} for some in self.apart if some], self.lr, fused=True)
 
-    def iterate(self) -> dict[str, float]:
-        """One batch and its gradient steps; returns what to log."""
-        rollout = self.collect()
-        adv, target = self.estimate(rollout)
-        losses = self.update(rollout, adv, target)
-        if self.upon is not None:
-            losses["residual"] = self.upon.settings.scale * float(rollout.head.abs().mean())
-        self.iteration += 1
-        return losses | self.facts | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
-            "steps": self.iteration * self.settings.batch,
-            "reward": float(rollout.reward.mean()) / self.env.world.dt,
-            "diverged": self.env.diverged,
-            "lr": self.lr,
-            "sd": float(self.head.log_sd.detach().exp().mean()) if len(self.head.log_sd) else 0.0,
-        }  # fmt: skip
+    def explore(self, raw: bool) -> Exploring:
+        return Exploring(self.see_actor, self.actor, self.head, self.upon, raw)
+
+    def draws(self, rng: torch.Generator) -> dict[str, np.ndarray]:
+        return {"noise": self.head.noise(self.settings.horizon, self.env.n, rng).numpy()}
+
+    def told(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
+        return self.head.log_prob(head, action)
+
+    def before(self) -> Tensor:
+        return self.head.log_sd.detach().clone()
 
     @property
-    def obs(self) -> Obs:
-        """What the envs showed last."""
-        return self.collector.obs
+    def facts(self) -> tuple[str, ...]:
+        return ("policy_loss", "value_loss", "entropy", *(["estimate_loss"] if len(self.truth) else []), "kl")
 
-    @torch.no_grad()
-    def collect(self) -> Batch:
-        first = not self.see_actor.count
-        self._see(self.obs)
-        rng = torch.Generator().manual_seed(key(self.seed, "act", self.iteration) >> 1)
-        noise = self.head.noise(self.settings.horizon, self.env.n, rng)
-        act = Exploring(self.see_actor, self.actor, self.head, self.upon, raw=first)
-        more = self.beside.groups if self.beside is not None else ()
-        r = self.collector.collect(act, self.settings.horizon, ("critic", *more), {"noise": noise.numpy()})
-        self.facts = {} if self.beside is None else self._take(r)
-        kept = {k: torch.from_numpy(v) for k, v in r.kept.items()}
-        log_prob = self.head.log_prob(kept["head"].flatten(0, 1), kept["action"].flatten(0, 1))
-        flags = {k: torch.from_numpy(v).float() for k, v in r.flags.items()}
-        last = [(t, torch.from_numpy(rows), torch.from_numpy(obs["critic"])) for t, rows, obs in r.last]
-        batch = Batch(
-            critic=torch.from_numpy(r.obs["critic"]), reward=torch.from_numpy(r.reward),
-            log_prob=log_prob.reshape(r.reward.shape), last=last, episodes=r.episodes, **kept, **flags,
-        )  # fmt: skip
-        if first:
-            self._look_again(batch)
-        return batch
+    def more_facts(self, r: Batch) -> dict[str, float]:
+        found = {"sd": float(self.head.log_sd.detach().exp().mean()) if len(self.head.log_sd) else 0.0}
+        if self.upon is not None:
+            found["residual"] = self.upon.settings.scale * float(r.head.abs().mean())
+        return found
 
-    @torch.enable_grad()
-    def _take(self, r: Rollout) -> dict[str, float]:
-        assert self.beside is not None
-        return self.beside.take(r, self.iteration, self.iterations)
-
-    def _look_again(self, r: Batch) -> None:
-        """The first batch as it looks once all of it has been seen; its log-probabilities stay those it was acted with.
-
-        Where an episode begins nothing moves and no action was taken: to a normaliser that has seen only that, all
-        that follows is far out, and the first gradient steps would be taken on it.
-        """
-        if len(r.actor) > 1:
-            self.see_actor.update(r.actor[1:].flatten(0, 1))
-            self.see_critic.update(r.critic[1:-1].flatten(0, 1))
-        r.actor = self.see_actor(r.actor)
-        r.head = self.actor(r.actor.flatten(0, 1)).reshape(r.head.shape)
-
-    def _see(self, obs: Mapping[str, np.ndarray]) -> None:
-        """Normalisers learn from the whole first batch, then from one frame an iteration."""
-        self.see_actor.update(torch.from_numpy(obs["actor"]))
-        self.see_critic.update(torch.from_numpy(obs["critic"]))
-
-    @torch.no_grad()
-    def estimate(self, r: Batch) -> tuple[Tensor, Tensor]:
-        """Advantages, and targets in the value net's own units; r.critic becomes normalised."""
-        s = self.settings
-        r.critic = self.see_critic(r.critic)
-        mean, sd = self.returns.mean.float(), self.returns.sd.float()
-        value = torch.cat(self.chunks.each(torch.no_grad()(self.critic), r.critic.flatten(0, 1).split(MOST)))
-        value = value.reshape(s.horizon + 1, -1) * sd + mean
-        after = value[1:].clone() * (1.0 - r.terminated * r.final)
-        for t, rows, obs in r.last:
-            after[t, rows] = self.critic(self.see_critic(obs))[:, 0] * sd + mean
-        adv, returns = advantages(r.reward, value[:-1], after, r.final, s.gamma, s.lam, r.valid)
-        good = r.valid.bool()
-        self.returns.update(returns[good][:, None])
-        target = (returns - self.returns.mean.float()) / self.returns.sd.float()
-        return (adv - adv[good].mean()) / (adv[good].std() + 1e-8), target
-
-    def update(self, r: Batch, adv: Tensor, target: Tensor) -> dict[str, float]:
-        """Epochs of minibatches. If not finite, undone and the step size halved; three in a row stop the run."""
-        before, lr = {k: v.clone() for k, v in self.state_dict().items()}, self.lr
-        totals: list[Tensor] = []
-        old_log_sd = self.head.log_sd.detach().clone()
-        for batch in self._minibatches(r, adv, target):
-            totals.append(self._gradient_step(batch, old_log_sd))
-        mean = torch.stack(totals).mean(0)
-        if not (mean.isfinite().all() and all(p.isfinite().all() for p in self.learned)):
-            self.load_state_dict(before)
-            self.lr, self.rejected = lr / 2, self.rejected + 1
-            if self.rejected >= 3:
-                raise LearningFailed(
-                    f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --lr"
-                )
-        else:
-            self.rejected = 0
-        names = ("policy_loss", "value_loss", "entropy", *(["estimate_loss"] if len(self.truth) else []), "kl")
-        return dict(zip(names, mean.tolist())) | {"rejected": self.rejected}
-
-    def _minibatches(self, r: Batch, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
-        s = self.settings
-        rows = [r.actor, r.critic[:-1], r.action, r.head, *(x[..., None] for x in (r.log_prob, adv, target, r.valid))]
-        widths = [x.shape[-1] for x in rows]
-        table = torch.cat([x.reshape(s.batch, -1) for x in rows], 1)
-        for epoch in range(s.epochs):
-            rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
-            for part in torch.randperm(s.batch, generator=rng).chunk(s.minibatches):
-                yield list(table.index_select(0, part).split(widths, 1))
-
-    def _gradient_step(self, batch: list[Tensor], old_log_sd: Tensor) -> Tensor:
-        *columns, valid = batch
-        weighed = [*columns, valid / valid.sum().clamp(min=1.0)]
-        parts = list(zip(*(x.chunk(self.chunks.count(len(valid))) for x in weighed)))
-        found = self.chunks.each(lambda part: self._gradient(part, len(part[0]) / len(valid), old_log_sd), parts)
-        for p, gradient in zip(self.learned, added(gradients for gradients, _ in found)):
-            p.grad = gradient
-        for some in self.apart:
-            torch.nn.utils.clip_grad_norm_(some, self.settings.clip_gradient)
-        losses = torch.stack([part for _, part in found]).sum(0)
-        self._pace(float(losses[-1]))
-        self.optimiser.step()
-        return losses
-
-    def _gradient(
-        self, chunk: Sequence[Tensor], share: float, old_log_sd: Tensor
-    ) -> tuple[Sequence[Tensor | None], Tensor]:
+    def _gradient(self, chunk: Sequence[Tensor], share: float, before: Tensor) -> Gradient:
         """What a chunk, a share of a minibatch, adds to its gradient, losses, entropy and KL."""
         s = self.settings
         obs, critic_obs, action, old = chunk[:4]
@@ -348,7 +181,7 @@ class PPO(PolicyLearner):
             loss = loss + known[0]
         gradients = torch.autograd.grad(loss, self.learned, allow_unused=True)
         with torch.no_grad():
-            kl = (self.head.kl(old, old_log_sd, out) * weight).sum()
+            kl = (self.head.kl(old, before, out) * weight).sum()
         return gradients, torch.stack([policy_loss, value_loss, entropy, *known, kl]).detach()
 
     @property
@@ -357,20 +190,9 @@ class PPO(PolicyLearner):
         parts = (self.upon, self.beside)
         return any(p is not None and p.waits(self.iteration, self.settings.iterations) for p in parts)
 
-    def _pace(self, kl: float) -> None:
-        """Follow the trust region: a step size that keeps the KL of a batch's steps near the one asked for.
-
-        While ranges grow there is still much to learn, however late it is: steps become small as far as they have grown.
-        """
-        s = self.settings
-        late = min(1.0, self.iteration / s.iterations) * (self.ranges.facts()["width"] if self.ranges else 1.0)
-        wanted = 0.0 if self.waits else s.kl * (1 - s.settle * late)
-        if wanted > 0:
-            if kl > 2 * wanted:
-                self.lr = max(min(1e-5, s.lr), self.lr / 1.5)
-            elif 0 <= kl < wanted / 2:
-                self.lr = min(max(1e-2, s.lr), self.lr * 1.5)
-        self.optimiser.param_groups[0]["lr"] = self.lr
+    @property
+    def target_kl(self) -> float:
+        return 0.0 if self.waits else self.settings.kl * (1 - self.settings.settle * self.late)
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The actor as a policy."""
@@ -384,51 +206,3 @@ class PPO(PolicyLearner):
         if self.upon is None:
             return PolicyNet(contract, actor, scales)
         return PolicyNet(contract, actor, scales, self.upon.base.net, self.upon.settings.scale)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Weights, normalisers and optimiser by name."""
-        state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
-        return state | adam_state(self.optimiser, dict(self.modules.named_parameters()))
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
-        restore_adam(self.optimiser, dict(self.modules.named_parameters()), state)
-
-    def adopt(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
-        """Begin with the nets and normalisers of another learner of the same shape; its optimiser stays behind."""
-        mine = self.modules.state_dict()
-        nets = {k.removeprefix("net."): torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith("net.")}
-        for k, v in mine.items():
-            found = tuple(nets[k].shape) if k in nets else "nothing"
-            if found != tuple(v.shape):
-                raise SurefootError(
-                    f"{where}: its nets do not fit: {k}: expected shape {tuple(v.shape)}, found {found}; "
-                    "expected the same observations, history and nets"
-                )
-        self.modules.load_state_dict(nets)
-
-    @property
-    def reached(self) -> Belief | None:
-        return None if self.ranges is None else self.ranges.belief
-
-    def products(self) -> Mapping[str, bytes]:
-        return {} if self.beside is None else self.beside.products()
-
-    def save(self) -> Saved:
-        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()} | self.collector.save()
-        arrays |= {} if self.beside is None else {f"beside.{k}": v for k, v in self.beside.save().items()}
-        if self.ranges is not None:
-            arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
-        return arrays, {"iteration": self.iteration, "lr": self.lr, "rejected": self.rejected}
-
-    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        nets = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
-        self.load_state_dict(nets)
-        self.collector.load(arrays)
-        if self.beside is not None:
-            self.beside.load({k.removeprefix("beside."): v for k, v in arrays.items() if k.startswith("beside.")})
-        if self.ranges is not None:
-            self.ranges.load({k.removeprefix("ranges."): v for k, v in arrays.items() if k.startswith("ranges.")})
-            self.env.belief = self.ranges.belief
-        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
-        self.lr = float(numbers["lr"])

@@ -19,6 +19,7 @@ from surefoot.belief import Belief
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings, OffPolicySettings
+from surefoot.learn.on_policy.settings import FPOSettings, SAPGSettings
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
@@ -31,10 +32,12 @@ from surefoot.rng import training
 from surefoot.tasks import ObsOverride
 from surefoot.typed import record
 
-Settings = PPOSettings | FastTD3Settings | FastSACSettings | FBSettings | DistillSettings
+Settings = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings | FPOSettings | FBSettings | DistillSettings
+Others = OffPolicySettings | SAPGSettings | FPOSettings | FBSettings  # than PPO
 Grows = ADR | Doraemon | Ramp | Widen
 LEARNERS: dict[str, type[Settings]] = {
-    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "fb": FBSettings, "distill": DistillSettings,
+    "ppo": PPOSettings, "fasttd3": FastTD3Settings, "fastsac": FastSACSettings, "sapg": SAPGSettings, "fpo": FPOSettings,
+    "fb": FBSettings, "distill": DistillSettings,
 }  # fmt: skip
 RANGES: dict[str, type[Grows]] = {"adr": ADR, "doraemon": Doraemon, "ramp": Ramp, "widen": Widen}
 BESIDE = ("versions", "resumed", "provenance")  # of run.json: when and where it ran, and the task as it was then
@@ -99,7 +102,7 @@ class RunSpec:
         if student and any(extra.values()):
             names = ", ".join(k for k, v in extra.items() if v)
             raise SurefootError(f"{names}: not with a teacher, which decides what its student learns")
-        if isinstance(self.settings, OffPolicySettings | FBSettings) and (self.start or self.base):
+        if isinstance(self.settings, Others) and (self.start or self.base):
             name = "start" if self.start else "base"
             raise SurefootError(f"{name}: only with --learner ppo, found {self.settings.learner}")
         if self.base and self.residual is None:

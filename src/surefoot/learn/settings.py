@@ -53,11 +53,15 @@ class Batched:
 
 
 def tuned(kind: type[Any], task: Task) -> Any:
-    """The settings that a task has for a learner: PPOSettings of `settings`, DistillSettings of `lesson`, others of `learners`."""
+    """The settings that a task has for a learner: PPOSettings of `settings`, DistillSettings of `lesson`, others of `learners`.
+
+    What a learner `shares` with PPO is the task's own for PPO, where the task says nothing else.
+    """
     name = {PPOSettings: "settings", DistillSettings: "lesson"}.get(kind, "learners")
     given, known = getattr(task, name), [f.name for f in fields(kind)]
     if name == "learners":
-        given, name = given.get(kind.learner, {}), f"learners: {kind.learner}"
+        shared = {k: v for k, v in task.settings.items() if k in getattr(kind, "shares", ())}
+        given, name = {**shared, **given.get(kind.learner, {})}, f"learners: {kind.learner}"
     for k in given:
         if k not in known:
             raise unknown("setting", str(k), known, f"task {task.name}: {name}")
@@ -85,13 +89,13 @@ class Judging:
 
 
 @dataclass(frozen=True)
-class PPOSettings(Batched):
-    """Settings of the learner, PPO."""
+class OnPolicySettings(Batched):
+    """What the learners share that use each batch once, by a clipped ratio."""
 
     envs: int = 1024
     """simulations side by side"""
     steps: int = 2_000_000
-    """env steps in all, rounded up to whole batches; a student's steps change in proportion"""
+    """env steps in all, rounded up to whole batches"""
     horizon: int = 24
     """env steps of each simulation between updates"""
     epochs: int = 5
@@ -106,12 +110,6 @@ class PPOSettings(Batched):
     """PPO clip range epsilon"""
     lr: float = 1e-3
     """initial learning rate of Adam"""
-    kl: float = 0.01
-    """target KL of a gradient step: the learning rate grows below half of it and shrinks above twice; 0: fixed lr"""
-    settle: float = 0.9
-    """fraction by which the target KL is annealed linearly"""
-    entropy: float = 0.002
-    """weight of the entropy bonus"""
     value: float = 1.0
     """weight of the value loss"""
     clip_gradient: float = 1.0
@@ -120,45 +118,75 @@ class PPOSettings(Batched):
     """widths of the hidden layers, of actor and critic"""
     activation: str = "relu"
     """relu (quickest on a CPU), elu or tanh"""
+    symmetric: bool = True
+    """use the task's left-right symmetry where it has one"""
+    learner_threads: int = 2
+    """threads of the learner; a setting, because sums split otherwise have other last bits"""
+
+    def check_shared(self, where: str = "") -> None:
+        self.check(
+            ("envs", "steps", "horizon", "epochs", "minibatches", "learner_threads"),
+            ("gamma", "lam", "clip", "lr", "value", "clip_gradient"), where,
+        )  # fmt: skip
+        for name in ("gamma", "lam"):
+            if getattr(self, name) > 1:
+                raise SurefootError(f"{where}{name}: expected at most 1, found {getattr(self, name):g}")
+        for name in ("lr", "clip", "clip_gradient"):
+            if getattr(self, name) == 0:
+                raise SurefootError(f"{where}{name}: expected more than 0: nothing would be learned")
+        if not self.hidden or min(self.hidden) < 1:
+            raise SurefootError(f"{where}hidden: expected widths of at least 1, found {self.hidden}")
+        if self.envs * self.horizon % self.minibatches:
+            raise SurefootError(
+                f"{where}minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}"
+            )
+        if self.activation not in ("relu", "elu", "tanh"):
+            raise SurefootError(f"{where}activation: expected relu, elu or tanh, found {self.activation}")
+
+
+@dataclass(frozen=True)
+class GaussianSettings(OnPolicySettings):
+    """What the learners share whose actions are a normal distribution, and whose steps follow its KL."""
+
+    kl: float = 0.01
+    """target KL of a gradient step: the learning rate grows below half of it and shrinks above twice; 0: fixed lr"""
+    settle: float = 0.9
+    """fraction by which the target KL is annealed linearly"""
+    entropy: float = 0.002
+    """weight of the entropy bonus"""
+    spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
+    """standard deviation of the actions: least, at the start, largest"""
+
+    def check_gaussian(self, where: str = "") -> None:
+        self.check_shared(where)
+        self.check((), ("kl", "settle", "entropy"), where)
+        if self.settle > 1:
+            raise SurefootError(f"{where}settle: expected at most 1, found {self.settle:g}")
+        low, start, high = self.spread
+        if not 0 < low < start < high:
+            raise SurefootError(f"{where}spread: expected 0 < least < start < largest, found {self.spread}")
+
+
+@dataclass(frozen=True)
+class PPOSettings(GaussianSettings):
+    """Settings of the learner, PPO."""
+
+    steps: int = 2_000_000
+    """env steps in all, rounded up to whole batches; a student's steps change in proportion"""
     encoder: Literal["none", "e", "conv", "gru"] = "none"
     """actor: none; or a latent encodes the privileged e (`--obs.also e`), or the history (conv, gru)"""
     latent: int = 8
     """size of an encoder's latent"""
     estimate: tuple[str, ...] = ()
     """the critic's terms, such as base_lin_vel, that the encoder (conv, gru) learns to estimate, with their variance, in place of a latent"""
-    spread: tuple[float, float, float] = (0.05, 0.5, 1.0)
-    """standard deviation of the actions: least, at the start, largest"""
-    symmetric: bool = True
-    """use the task's left-right symmetry where it has one"""
-    learner_threads: int = 2
-    """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        self.check(
-            ("envs", "steps", "horizon", "epochs", "minibatches", "latent", "learner_threads"),
-            ("gamma", "lam", "clip", "lr", "kl", "settle", "entropy", "value", "clip_gradient"),
-        )
-        for name in ("gamma", "lam", "settle"):
-            if getattr(self, name) > 1:
-                raise SurefootError(f"{name}: expected at most 1, found {getattr(self, name):g}")
-        for name in ("lr", "clip", "clip_gradient"):
-            if getattr(self, name) == 0:
-                raise SurefootError(f"{name}: expected more than 0: nothing would be learned")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
+        self.check_gaussian()
+        self.check(("latent",), ())
         if self.estimate and self.encoder not in ("conv", "gru"):
             raise SurefootError(
                 f"estimate: expected an encoder of the history (--encoder conv or gru), found {self.encoder}"
             )
-        low, start, high = self.spread
-        if not 0 < low < start < high:
-            raise SurefootError(f"spread: expected 0 < least < start < largest, found {self.spread}")
-        if self.envs * self.horizon % self.minibatches:
-            raise SurefootError(
-                f"minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}"
-            )
-        if self.activation not in ("relu", "elu", "tanh"):
-            raise SurefootError(f"activation: expected relu, elu or tanh, found {self.activation}")
 
 
 @dataclass(frozen=True)

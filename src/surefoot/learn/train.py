@@ -30,6 +30,9 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.off_policy.fast_sac import FastSAC
 from surefoot.learn.off_policy.fast_td3 import FastTD3
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
+from surefoot.learn.on_policy.fpo import FPO
+from surefoot.learn.on_policy.sapg import SAPG
+from surefoot.learn.on_policy.settings import FPOSettings, SAPGSettings
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
@@ -92,7 +95,7 @@ class Asked(TypedDict, total=False):
 
 
 def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
-    """The task's tuned settings of a learner (ppo, fasttd3, fastsac, fb, or auto: what the task says), with changes."""
+    """The task's tuned settings of a learner (ppo, fasttd3, fastsac, sapg, fpo, fb, or auto: what the task says), with changes."""
     found = located(task)[1]
     kind = learner_kind(found, learner)
     for k in changes or {}:
@@ -398,6 +401,10 @@ def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run
         return FB(env, s, spec.seed, ranges, motions_of(task, s))
     if isinstance(s, FastSACSettings):
         return FastSAC(env, s, spec.seed, ranges)
+    if isinstance(s, SAPGSettings):
+        return SAPG(env, s, spec.seed, ranges)
+    if isinstance(s, FPOSettings):
+        return FPO(env, s, spec.seed, ranges)
     upon = None
     if parents.base is not None and spec.residual is not None:
         upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))

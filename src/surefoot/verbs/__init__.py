@@ -60,6 +60,10 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ("hover --out runs/hover", "walk --steps 5000000 --judge-every 500000 --range friction=0.3..1.2"),
             "task out learner steps envs seed belief range settings judge-every adapt resume",
         ),
+        "clone": Verb(
+            "Clone a policy from logs of a robot driven well: by diffusion, a flow, or the mean of what they show.",
+            ("arm demo1.npz demo2.npz", "arm demos/*.npz --by flow --chunk 8 --out runs/arm-clone"),
+        ),
         "tune": Verb(
             "Search for good training settings: each trial is a run, and the scores so far decide the next trial.",
             (

@@ -74,7 +74,7 @@ def train(
     """Train a policy into the folder `out`.
 
     Without `belief`, over the task's own; without `settings`, with the task's own, of which `steps` and `change` (a mapping of
-    names of PPOSettings) replace some. `learner` is ppo, fasttd3, fastsac, fb, or auto, which is what the task says. `watch` is called with Progress. After an interruption continue with `resume`, or call it
+    names of PPOSettings) replace some. `learner` is ppo, fasttd3, fastsac, sapg, fpo, fb, or auto, which is what the task says. `watch` is called with Progress. After an interruption continue with `resume`, or call it
     again with `resume_if_same`. Further keywords: seed, ranges, obs, start, base, residual, teacher, terms, judge.
     """
     reference, found = located(task)

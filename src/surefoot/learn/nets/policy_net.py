@@ -10,10 +10,13 @@ from torch import Tensor, nn
 from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.nets import ACTIVATIONS, CLIP, Actor, Encoder, mlp
+from surefoot.learn.nets.flow import NOISE_ACTORS, NoiseActor
 from surefoot.policy import Policy, PolicyState
 from surefoot.task import Mirror
+from surefoot.typed import whole
 
 DEEPEST = 8  # bases on bases
+MOST_FLOW = 1024  # actions, chunks and steps of a flow
 FREE = 1024.0  # largest magnitude of a linear law's input, in its unit, where the contract has no clip
 
 
@@ -32,12 +35,12 @@ class PolicyNet(nn.Module, Policy):
     def __init__(
         self,
         contract: Contract,
-        actor: Actor,
+        actor: Actor | NoiseActor,
         scales: tuple[np.ndarray, np.ndarray],
         base: "PolicyNet | None" = None,
         scale: float = 1.0,
     ):
-        """`scales` are mean and sd of observations; `scale` that of the actor's answers upon a base."""
+        """`scales` are mean and sd of observations; `scale` that of the actor's answers, such as upon a base."""
         super().__init__()
         self.contract, self.actor, self.base, self.scale = contract, actor, base, scale
         for name, value in zip(("mean", "sd"), scales):
@@ -80,14 +83,18 @@ class PolicyNet(nn.Module, Policy):
 
     def spec(self) -> dict[str, Any]:
         """Its structure, from which `build` makes a net of the same shape."""
-        a, e = self.actor, self.actor.encoder
+        a = self.actor
         linear = [m for m in a.body if isinstance(m, nn.Linear)]
         found: dict[str, Any] = {
             "sizes": [linear[0].in_features, *(m.out_features for m in linear)], "activation": a.activation,
-            "mirrored": a.mirrored, "scale": self.scale, **({"squash": a.squash} if a.squash else {}),
-            "encoder": None if e is None else {"kind": e.kind, "reads": len(e.reads), "frames": e.frames, "latent": e.out.out_features,
-                                               "width": e.width, "keeps": len(a.keeps), "estimates": e.estimates},
+            "mirrored": a.mirrored, "scale": self.scale, **({"squash": a.squash} if a.squash else {}), "encoder": None,
         }  # fmt: skip
+        if isinstance(a, NoiseActor):
+            found["flow"] = a.spec()
+        elif a.encoder is not None:
+            e = a.encoder
+            found["encoder"] = {"kind": e.kind, "reads": len(e.reads), "frames": e.frames, "latent": e.out.out_features,
+                                "width": e.width, "keeps": len(a.keeps), "estimates": e.estimates}  # fmt: skip
         return found | (
             {} if self.base is None else {"base": self.base.spec(), "base_contract": self.base.contract.to_json()}
         )
@@ -137,7 +144,14 @@ def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet
     base = None
     if "base" in spec:
         base = _shell(spec["base"], Contract.from_json(spec["base_contract"], f"{where}: base"), f"{where}: base")
-    actor = Actor(body, mirror, encoder, keeps, spec["activation"], float(spec.get("squash", 0.0)))
+    actor: Actor | NoiseActor
+    if "flow" in spec:
+        flow = {k: whole(spec["flow"][k], 1, MOST_FLOW, f"{where}: flow: {k}") for k in ("actions", "chunk", "steps")}
+        if spec["flow"]["kind"] not in NOISE_ACTORS:
+            raise unknown("kind", str(spec["flow"]["kind"]), NOISE_ACTORS, f"{where}: flow")
+        actor = NOISE_ACTORS[spec["flow"]["kind"]](body, mirror, activation=spec["activation"], **flow)
+    else:
+        actor = Actor(body, mirror, encoder, keeps, spec["activation"], float(spec.get("squash", 0.0)))
     return PolicyNet(contract, actor, (np.zeros(n), np.ones(n)), base, float(spec["scale"]))
 
 

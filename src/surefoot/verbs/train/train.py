@@ -15,6 +15,7 @@ from surefoot.errors import SurefootError, unknown
 from surefoot.learn.cluster.address import On
 from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
+from surefoot.learn.on_policy.settings import FPOSettings, SAPGSettings
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
@@ -33,6 +34,8 @@ from surefoot.verbs.train.ways import two_worlds, with_robot
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
 
+Learned = PPOSettings | FastTD3Settings | FastSACSettings | SAPGSettings | FPOSettings | FBSettings
+
 
 @dataclass(frozen=True)
 class Train:
@@ -42,7 +45,7 @@ class Train:
     """resume the run in this folder, bit for bit"""
     allow_changes: bool = False
     """with --resume: continue although the task or its model has changed; the result is then not bit-identical"""
-    learner: Literal["auto", "ppo", "fasttd3", "fastsac", "fb"] = "auto"
+    learner: Literal["auto", "ppo", "fasttd3", "fastsac", "sapg", "fpo", "fb"] = "auto"
     """algorithm; auto: PPO, unless another one was measured to be quicker on this task (docs/learners.md)"""
     seed: int = 0
     """seed of training"""
@@ -113,6 +116,8 @@ class Train:
     fasttd3: FastTD3Settings = FastTD3Settings()
     fastsac: FastSACSettings = FastSACSettings()
     fb: FBSettings = FBSettings()
+    sapg: SAPGSettings = SAPGSettings()
+    fpo: FPOSettings = FPOSettings()
     settings: Annotated[PPOSettings, arg(name="")] = PPOSettings()
 
     @staticmethod
@@ -126,7 +131,7 @@ class Train:
             own = Train(
                 settings=tuned(PPOSettings, known), student=tuned(DistillSettings, known),
                 fasttd3=tuned(FastTD3Settings, known), fastsac=tuned(FastSACSettings, known),
-                fb=tuned(FBSettings, known),
+                fb=tuned(FBSettings, known), sapg=tuned(SAPGSettings, known), fpo=tuned(FPOSettings, known),
             )  # fmt: skip
         return settings_file.applied(own, table, str(settings)) if table else own
 
@@ -222,15 +227,15 @@ class Train:
         asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
         return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
 
-    def _learner(self, task: Task) -> PPOSettings | FastTD3Settings | FastSACSettings | FBSettings:
+    @property
+    def _others(self) -> "dict[str, Learned]":
+        """Settings of learners other than PPO, by name."""
+        return {"fasttd3": self.fasttd3, "fastsac": self.fastsac, "sapg": self.sapg, "fpo": self.fpo, "fb": self.fb}
+
+    def _learner(self, task: Task) -> "Learned":
         """The settings of the learner that was asked for; with --adapt and what else only PPO can do, auto is PPO."""
         name = task.learner if self.learner == "auto" and not self._needs_ppo(task) else self.learner
-        others: dict[str, FastTD3Settings | FastSACSettings | FBSettings] = {
-            "fasttd3": self.fasttd3,
-            "fastsac": self.fastsac,
-            "fb": self.fb,
-        }
-        return others.get(name, self.settings)
+        return self._others.get(name, self.settings)
 
     def _needs_ppo(self, task: Task) -> str:
         """The flag that only goes with PPO; empty where none was given."""
@@ -299,13 +304,13 @@ class Train:
         yield from with_robot.disagreements(self)
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
-        for name, each in (("fasttd3", self.fasttd3), ("fastsac", self.fastsac), ("fb", self.fb)):
+        for name, each in self._others.items():
             unused = each != tuned(type(each), task) and self._learner(task) is not each
             yield unused, f"--{name}.*: only with --learner {name}"
         flag, asked = self._needs_ppo(task), self.learner not in ("auto", "ppo")
         instead = (
             f"; give --{self.learner}.{flag[2:]}"
-            if asked and hasattr(self._learner(task), flag[2:].replace("-", "_"))
+            if asked and hasattr(self._others[self.learner], flag[2:].replace("-", "_"))
             else ""
         )
         yield asked and bool(flag), f"{flag}: only with --learner ppo, found {self.learner}{instead}"

@@ -1,0 +1,129 @@
+"""Policy gradients beside PPO, on tasks made to tell them apart: what each is for, and what it costs elsewhere.
+
+    python -m benchmarks.policy_gradient [--only swing|pegs|arm|clone] [--quick] [--json] [--record]
+
+Contenders have equal env steps and, but for what is named, equal settings. Policies are judged without exploration on
+episodes that training never saw. A case that is done is kept in runs/policy_gradient and is not run again.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import cloned, measure, toy_tasks
+from benchmarks.measure import Row, row, said
+from surefoot import files, tasks
+from surefoot.learn.collect import LocalCollector
+from surefoot.learn.loop import policy_of
+from surefoot.learn.on_policy.fpo import FPO
+from surefoot.learn.on_policy.learner import OnPolicy
+from surefoot.learn.on_policy.sapg import SAPG
+from surefoot.learn.ppo import PPO
+from surefoot.learn.train import settings_for
+from surefoot.task import Task
+from surefoot.tasks.rollout import evaluate
+
+KEEP = Path("runs/policy_gradient")
+KINDS: dict[str, type[OnPolicy]] = {"ppo": PPO, "sapg": SAPG, "fpo": FPO}
+EVALUATION_SEED = 1_000_000  # apart from every training seed
+SEEDS = 3
+Settings = tuple[str, Mapping[str, Any]]
+"""a learner, and its settings where they are not the task's"""
+
+
+def learned(task: Task, how: Settings, seed: int) -> OnPolicy:
+    """The learner at its end."""
+    name, changes = how
+    s = settings_for(task, dict(changes), name)
+    learner = KINDS[name](tasks.env(task, s.envs, None, seed, 1, stagger=True), s, seed)
+    while learner.iteration < learner.iterations:
+        learner.iterate()
+    return learner
+
+
+def case(part: str, name: str, seed: int, task: Task, how: Settings, quick: bool) -> dict[str, float]:
+    """Success without exploration, CPU seconds, and where sampled actions of pegs went; kept on disk."""
+    path = KEEP / f"{part}-{name}-{seed}.json"
+    if quick or not path.exists():
+        began = time.process_time()
+        changes = {"steps": 1, "envs": 12, "horizon": 4, "minibatches": 1, **how[1]} if quick else how[1]
+        learner = learned(task, (how[0], changes), seed)
+        found = {"cpu": time.process_time() - began}
+        env = tasks.env(task, 4 if quick else 200, None, EVALUATION_SEED + seed, 1)
+        found["success"] = evaluate(policy_of(learner), env).rate
+        found |= sides(learner, seed) if task.name == "pegs" else {}
+        if quick:
+            return found
+        files.write_json(path, found)
+    found = files.read_json(path)
+    said(f"{part}, {name}, seed {seed}: " + ", ".join(f"{k} {v:.3g}" for k, v in found.items()))
+    return found
+
+
+@torch.no_grad()
+def sides(learner: OnPolicy, seed: int, n: int = 200) -> dict[str, float]:
+    """Of steps of pegs with sampled actions: the shares that end within 0.2 m of each peg."""
+    env = tasks.env(learner.env.task, n, None, EVALUATION_SEED + 50 + seed, 1)
+    noise = torch.randn((5, n, 1), generator=torch.Generator().manual_seed(seed)).numpy()
+    r = LocalCollector(env).collect(learner.explore(raw=False), len(noise), (), {"noise": noise})
+    x = np.clip(r.kept["action"][..., 0] * (learner.settings.spread if isinstance(learner, FPO) else 1.0), -1, 1)
+    good = np.abs(np.abs(x) - toy_tasks.PEG) < 0.2
+    return {"left": float((good & (x < 0)).mean()), "right": float((good & (x > 0)).mean())}
+
+
+SWING: dict[str, Settings] = {
+    "ppo": ("ppo", {}),
+    "sapg": ("sapg", {"entropy": 0.5}),
+    "sapg without lent steps": ("sapg", {"entropy": 0.5, "lent": 0}),
+    "ppo with the first follower's entropy": ("ppo", {"entropy": 0.5}),
+}
+
+
+def swing(quick: bool) -> Iterator[Row]:
+    """Paid only at the top, and each torque costs."""
+    rates: dict[str, list[float]] = {name: [] for name in SWING}
+    for name, how in SWING.items():
+        for seed in range(1 if quick else SEEDS):
+            rates[name].append(case("swing", name, seed, toy_tasks.swing(), how, quick)["success"])
+    for name, each in rates.items():
+        yield row(f"swing, {name}: success", each, "of episodes")
+    gain = 100 * (np.array(rates["sapg"]) - np.array(rates["ppo"]))
+    yield row("swing: sapg above ppo", gain, "points", at_least=20)
+    own = 100 * (np.array(rates["sapg"]) - np.array(rates["sapg without lent steps"]))
+    yield row("swing: sapg above sapg without lent steps", own, "points", at_least=0)
+
+
+def pegs(quick: bool) -> Iterator[Row]:
+    """Two places that pay alike: which share of sampled actions goes to the rarer one."""
+    contenders: dict[str, Settings] = {
+        "ppo": ("ppo", {}), "fpo++": ("fpo", {"start": 1.0}), "fpo": ("fpo", {"start": 1.0, "plus": False}),
+    }  # fmt: skip
+    for name, how in contenders.items():
+        found = [case("pegs", name, seed, toy_tasks.pegs(), how, quick) for seed in range(1 if quick else SEEDS)]
+        rarer = [min(f["left"], f["right"]) for f in found]
+        goal = None if name == "ppo" else 0.2
+        yield row(f"pegs, {name}: sampled actions at the rarer peg", rarer, "of actions", at_least=goal)
+        yield row(f"pegs, {name}: at either", [f["left"] + f["right"] for f in found], "of actions")
+        yield row(f"pegs, {name}: success from one start", [f["success"] for f in found], "of episodes")
+
+
+def arm(quick: bool) -> Iterator[Row]:
+    """A task with one way: a flow must not cost success."""
+    task, rates = tasks.resolve("arm"), dict[str, list[float]]()
+    for name in ("ppo", "fpo"):
+        how: Settings = (name, {"steps": 100_000})
+        found = [case("arm", name, seed, task, how, quick) for seed in range(1 if quick else SEEDS)]
+        rates[name] = [f["success"] for f in found]
+        yield row(f"arm, {name}: success after 100,000 steps", rates[name], "of episodes")
+        yield row(f"arm, {name}: CPU time", [f["cpu"] for f in found], "s")
+    yield row("arm: fpo above ppo", 100 * (np.array(rates["fpo"]) - np.array(rates["ppo"])), "points", at_least=-3)
+
+
+PARTS = {"swing": swing, "pegs": pegs, "arm": arm, "clone": cloned.rows}
+
+if __name__ == "__main__":
+    measure.main("policy_gradient", str(__doc__), PARTS)

@@ -1,0 +1,126 @@
+"""Cloning a policy from demonstrations, by diffusion, by a flow, or by its mean.
+
+    minimise E |eps - eps_hat(o, x_t, t)|^2 over rows (o, a) of logs, noise eps and times t      nets/flow.py; x: a chunk of actions
+    minimise E |a - mu(o)|^2                                                                     mse, the baseline
+
+A mean between two ways is neither; what noise becomes is one of them. The exported net is the average of its own last steps,
+which forgets more slowly the more there were: avg += (k + 1)^-3/4 (net - avg).
+"""
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from surefoot.contract import Contract
+from surefoot.errors import LearningFailed, SurefootError
+from surefoot.learn.clone.demos import Demos
+from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.collect import Envs
+from surefoot.learn.learner import PolicyLearner, Saved
+from surefoot.learn.nets import Actor, Normaliser, adam_state, mlp, restore_adam
+from surefoot.learn.nets.flow import NOISE_ACTORS, NoiseActor, flow_net
+from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.rng import key
+
+EACH = 50  # gradient steps of an iteration
+LAST = 1e-4  # least share by which the average follows
+
+
+class Clone(PolicyLearner):
+    """The state of learning. The env says what the numbers mean, and is not stepped."""
+
+    def __init__(self, env: Envs, settings: CloneSettings, seed: int, data: Demos):
+        if env.task.action.choices:
+            raise SurefootError(f"clone: {env.task.name} chooses among few actions; expected continuous ones")
+        torch.set_num_threads(settings.learner_threads)
+        self.env, self.settings, self.seed = env, settings, seed
+        self.iterations, self.batch = -(-settings.updates // EACH), EACH * settings.samples
+        self.slower, self.rejected = 1.0, 0
+        self.scale = max(float(np.abs(data.actions).max()), 1e-6)
+        self.obs, self.x = (
+            torch.from_numpy(data.obs),
+            torch.from_numpy(data.actions.reshape(len(data.obs), -1)) / self.scale,
+        )
+        self._build()
+
+    def _build(self) -> None:
+        s, rng = self.settings, torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
+        n, actions = self.obs.shape[1], len(self.env.task.action.names)
+        self.actor: Actor | NoiseActor
+        if s.by == "mse":
+            self.x = self.x[:, :actions]
+            self.actor = Actor(mlp(n, s.hidden, actions, s.activation, 0.01, rng), None, activation=s.activation)
+        else:
+            body = flow_net(n, actions, s.hidden, s.activation, rng, s.chunk)
+            self.actor = NOISE_ACTORS[s.by](body, None, actions, s.chunk, s.sample_steps, s.activation)
+        self.average = deepcopy(self.actor).requires_grad_(False)
+        self.see_actor = Normaliser(n)
+        self.see_actor.update(self.obs)
+        self.seen = self.see_actor(self.obs)
+        self.modules = nn.ModuleDict({"actor": self.actor, "average": self.average, "see_actor": self.see_actor})
+        self.learned = list(self.actor.parameters())
+        self.optimiser = torch.optim.AdamW(self.learned, s.lr, (0.95, 0.999), weight_decay=s.weight_decay, fused=True)
+
+    def iterate(self) -> dict[str, Any]:
+        """EACH gradient steps. If not finite, undone and the step size halved; three in a row stop the run."""
+        undo = {k: v.clone() for k, v in self.state_dict().items()}
+        rng = torch.Generator().manual_seed(key(self.seed, "clone", self.iteration) >> 1)
+        losses = torch.stack([self._step(self.iteration * EACH + k, rng) for k in range(EACH)])
+        if not (losses.isfinite().all() and all(p.isfinite().all() for p in self.learned)):
+            self.load_state_dict(undo)
+            self.slower, self.rejected = self.slower / 2, self.rejected + 1
+            if self.rejected >= 3:
+                raise LearningFailed("learning broke down: three updates in a row were not finite; lower --lr")
+        else:
+            self.rejected = 0
+        self.iteration += 1
+        return {"loss": float(losses.mean()), "updates": self.iteration * EACH, "rejected": self.rejected}
+
+    def _step(self, k: int, rng: torch.Generator) -> Tensor:
+        s = self.settings
+        rows = torch.randint(len(self.obs), (s.samples,), generator=rng)
+        obs, x = self.seen[rows], self.x[rows]
+        if isinstance(self.actor, NoiseActor):
+            noise, t = torch.randn(x.shape, generator=rng), self.actor.times((len(x), 1), rng)
+            loss = self.actor.errors(obs, x, noise, t).square().mean()
+        else:
+            loss = (self.actor(obs) - x).square().mean()
+        for p, gradient in zip(self.learned, torch.autograd.grad(loss, self.learned)):
+            p.grad = gradient
+        nn.utils.clip_grad_norm_(self.learned, 1.0)
+        late = min(1.0, k / (self.iterations * EACH))
+        self.optimiser.param_groups[0]["lr"] = self.slower * s.lr * 0.5 * (1 + math.cos(math.pi * late))
+        self.optimiser.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.average.parameters()), [*self.learned], max(LAST, (k + 1) ** -0.75))
+        return loss.detach()
+
+    def policy(self, contract: Contract) -> PolicyNet:
+        scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
+        actor = deepcopy(self.average)
+        if isinstance(actor, NoiseActor):
+            rng = torch.Generator().manual_seed(key(self.seed, "start") >> 1)
+            actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
+        return PolicyNet(contract, actor, scales, None, self.scale)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
+        return state | adam_state(self.optimiser, dict(self.modules.named_parameters()))
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
+        restore_adam(self.optimiser, dict(self.modules.named_parameters()), state)
+
+    def save(self) -> Saved:
+        arrays = {k: v.detach().numpy().copy() for k, v in self.state_dict().items()}
+        return arrays, {"iteration": self.iteration, "slower": self.slower, "rejected": self.rejected}
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        self.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items()})
+        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
+        self.slower = float(numbers["slower"])

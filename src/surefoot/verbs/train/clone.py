@@ -1,0 +1,49 @@
+"""surefoot clone: a policy that does what logs show."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from surefoot import files, tasks
+from surefoot.errors import SurefootError
+from surefoot.learn.clone.settings import CloneSettings
+from surefoot.report import Report, Text, Watch
+
+
+@dataclass(frozen=True)
+class Clone:
+    task: Positional[str]
+    """a task: its name (see `surefoot tasks`), file.py, or module:function"""
+    logs: Positional[tuple[Path, ...]]
+    """logs with the columns `observation` and `action`, as `surefoot run` and `surefoot record --observation` write them"""
+    seed: int = 0
+    """seed of the net and of all that is drawn"""
+    out: Path | None = None
+    """folder of the run; default: runs/<task>/clone-<time>. Resumes if it holds a run with the same logs and settings"""
+    save_every: float = 10.0
+    """seconds between checkpoints; 0: after every iteration"""
+    settings: Annotated[CloneSettings, arg(name="")] = CloneSettings()
+
+    def run(self, watch: Watch) -> Report:
+        from surefoot.deploy import bundle
+        from surefoot.learn.clone.run import clone
+        from surefoot.log import Log
+        from surefoot.tasks.known import task_flag
+
+        if not self.logs:
+            raise SurefootError("clone: expected logs to clone from, found none")
+        if self.save_every < 0:
+            raise SurefootError(f"--save-every: expected 0 or more, found {self.save_every:g}")
+        task = tasks.resolve(self.task)
+        logs = {str(path): Log.read(path) for path in self.logs}
+        out = self.out or Path("runs") / task.name / time.strftime("clone-%Y-%m-%d_%H-%M-%S")
+        path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every)
+        rows = sum(map(len, logs.values()))
+        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "rows": rows}
+        following = f"surefoot eval {quote(str(path.parent))}{task_flag(self.task, bundle.load(path).contract)}"
+        text = f"policy: {path}, cloned from {rows} rows of {len(logs)} logs by {self.settings.by}"
+        return Report(str(path.parent), facts, (Text(text),), following)

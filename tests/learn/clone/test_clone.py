@@ -1,0 +1,184 @@
+"""Cloning: rows out of logs, both ways of a fork where a mean has neither, DDIM against what is known, bits, and refusals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from surefoot import tasks
+from surefoot.cli import main
+from surefoot.deploy import bundle
+from surefoot.errors import SurefootError
+from surefoot.learn.clone.demos import Demos, demos
+from surefoot.learn.clone.learner import Clone
+from surefoot.learn.clone.run import clone
+from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.loop import policy_of
+from surefoot.learn.nets import export
+from surefoot.learn.nets.flow import TIMES, DiffusionActor, kept
+from surefoot.log import Log
+
+BALANCE = tasks.resolve("balance")
+SMALL = {"updates": 150, "samples": 32, "hidden": (16,), "chunk": 3}
+
+
+def log(rows=20, gap=None, seed=0):
+    """Rows of balance at its 50 Hz; with a gap after so many."""
+    rng = np.random.default_rng(seed)
+    time = 0.02 * np.arange(rows)
+    if gap is not None:
+        time[gap:] += 1.0
+    action = 0.1 * np.arange(rows)[:, None]
+    return Log(time, {"observation": rng.standard_normal((rows, 4)), "action": action})
+
+
+def test_a_chunk_is_the_actions_that_followed_and_never_those_of_another_episode():
+    """20 rows with a jump of the clock after 8: the chunk of row 6 is 6 7 7, that of row 8 is 8 9 10, of row 19 19 19 19."""
+    found = demos(BALANCE, 50.0, {"a": log(gap=8)}, 3)
+    assert found.episodes == 2 and found.obs.shape == (20, 4)
+    rows = (found.actions[..., 0] * 10).round().astype(int)
+    assert rows[6].tolist() == [6, 7, 7] and rows[8].tolist() == [8, 9, 10] and rows[19].tolist() == [19, 19, 19]
+
+
+def test_rows_that_were_not_measured_are_left_out():
+    one = log()
+    action = np.array(one["action"])
+    action[5] = np.nan
+    found = demos(BALANCE, 50.0, {"a": Log(one.time, {**one.columns, "action": action})}, 2)
+    assert found.episodes == 2 and len(found.obs) == 19 and np.isfinite(found.actions).all()
+
+
+def test_logs_that_do_not_fit_are_refused_by_name():
+    one = log()
+    with pytest.raises(SurefootError, match="b.npz: column observation: missing; found action.*record --observation"):
+        demos(BALANCE, 50.0, {"b.npz": Log(one.time, {"action": one["action"]})}, 1)
+    with pytest.raises(SurefootError, match="b: column action: expected 1 numbers a row, the task's, found 2"):
+        demos(BALANCE, 50.0, {"b": Log(one.time, {**one.columns, "action": np.zeros((20, 2))})}, 1)
+    with pytest.raises(SurefootError, match="b: expected rows at the task's 20 Hz, found 50 Hz"):
+        demos(BALANCE, 20.0, {"b": one}, 1)
+
+
+def two_ways(n=400):
+    """The same observation everywhere; actions of +0.5 and -0.5, half and half, each held through its chunk."""
+    side = np.where(np.arange(n) % 2, 0.5, -0.5)
+    return Demos(np.zeros((n, 4), np.float32), np.tile(side[:, None, None], (1, 3, 1)).astype(np.float32), n)
+
+
+def learner(by="diffusion", data=None, seed=0, **changes):
+    s = CloneSettings(by=by, **{**SMALL, **changes})
+    return Clone(tasks.env(BALANCE, 1, threads=1), s, seed, data or two_ways())
+
+
+def run(lea):
+    while lea.iteration < lea.iterations:
+        row = lea.iterate()
+    return row
+
+
+@pytest.mark.parametrize("by", ["diffusion", "flow"])
+def test_both_ways_are_kept_where_the_mean_is_neither(by):
+    """Of samples, at least 30 % are within 0.15 of each way, and 90 % of either; the mean of both is 0."""
+    lea = learner(by, updates=1000, samples=64, hidden=(32, 32), lr=3e-3)
+    run(lea)
+    noise = torch.randn(500, 3, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        x = lea.scale * lea.average.sample(lea.seen[:1].expand(500, 4), noise)[:, 0]
+    ways = [float(((x - way).abs() < 0.15).float().mean()) for way in (-0.5, 0.5)]
+    assert min(ways) > 0.3 and sum(ways) > 0.9, ways
+    mse = learner("mse", updates=300, lr=3e-3)
+    run(mse)
+    assert abs(float(policy_of(mse)(np.zeros((1, 4), np.float32))[0, 0])) < 0.05
+
+
+def test_ddim_and_ddpm_of_a_normal_distribution_end_at_that_distribution():
+    """For data N(m, s^2) the best eps_hat is known: sqrt(1 - h) (x - sqrt(h) m) / (h s^2 + 1 - h). From 4000 draws of noise, both
+    end with mean m and standard deviation s in all of their steps."""
+    m, s = 0.3, 0.2
+
+    class Known(torch.nn.Module):
+        def forward(self, rows):
+            t = torch.arccos(rows[:, 2:3].clamp(-1, 1)) / math.pi  # the first wave of the clock
+            h = torch.tensor([[kept(float(v))] for v in t[:1]])
+            x = rows[:, 1:2]
+            return (1 - h).sqrt() * (x - h.sqrt() * m) / (h * s**2 + 1 - h)
+
+    actor = DiffusionActor(Known(), None, 1, 1, 20, "relu")
+    rng = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 1, generator=rng)
+    for chance in (None, rng):
+        x = actor.walk(torch.zeros(4000, 1), noise, TIMES, chance)
+        assert float(x.mean()) == pytest.approx(m, abs=0.02) and float(x.std()) == pytest.approx(s, abs=0.02)
+
+
+def test_the_schedule_begins_with_the_action_and_ends_with_noise():
+    h = [kept(k / TIMES) for k in range(TIMES + 1)]
+    assert h[0] == 1.0 and h[-1] == pytest.approx(1e-4) and all(a > b for a, b in zip(h, h[1:]))
+
+
+@pytest.mark.parametrize("by", ["diffusion", "flow", "mse"])
+def test_a_loaded_learner_goes_on_bit_for_bit_and_its_export_answers_as_torch_does(by, tmp_path):
+    one, other = learner(by), learner(by)
+    one.iterate()
+    other.load(*one.save())
+    assert one.iterate() == other.iterate()
+    a, b = one.state_dict(), other.state_dict()
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    net, obs = policy_of(one), np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    path = export.save(net, tmp_path)
+    assert export.onnx_difference(net, path) < 1e-4
+    assert np.allclose(export.load_net(tmp_path)(obs), net(obs), atol=1e-6)
+    assert np.allclose(bundle.load(tmp_path)(obs), net(obs), atol=1e-4)
+
+
+def test_a_stopped_run_ends_with_the_same_bits_and_other_logs_are_refused(tmp_path):
+    s, logs = CloneSettings(**SMALL), {"a": log(60)}
+
+    def stop(p):
+        if p.metrics.get("iteration") == 2:
+            raise KeyboardInterrupt
+
+    clone("balance", logs, tmp_path / "straight", s, save_every=0)
+    with pytest.raises(KeyboardInterrupt):
+        clone("balance", logs, tmp_path / "stopped", s, watch=stop, save_every=0)
+    clone("balance", logs, tmp_path / "stopped", s, save_every=0)
+    one, two = (export.load_net(tmp_path / k) for k in ("straight", "stopped"))
+    assert export.digest(one) == export.digest(two)
+    with pytest.raises(SurefootError, match="a run with other inputs is here already"):
+        clone("balance", {"a": log(61)}, tmp_path / "stopped", s)
+
+
+def test_an_update_that_is_not_finite_is_undone():
+    lea = learner()
+    lea.iterate()
+    before = {k: v.clone() for k, v in lea.state_dict().items()}
+    lea.x = lea.x * float("nan")
+    assert lea.iterate()["rejected"] == 1
+    assert all(torch.equal(v, before[k]) for k, v in lea.state_dict().items())
+
+
+def test_the_verb_clones_a_recorded_policy_and_eval_takes_it(tmp_path, capsys):
+    one = log(120)
+    one.save(tmp_path / "demo.npz")
+    args = [
+        "clone",
+        "balance",
+        str(tmp_path / "demo.npz"),
+        "--updates",
+        "50",
+        "--hidden",
+        "8",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    assert main(args) == 0
+    assert "cloned from 120 rows of 1 logs by diffusion" in capsys.readouterr().out
+    assert main(["eval", str(tmp_path / "r"), "--episodes", "4"]) == 0
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"chunk": 0}, "chunk: expected 1 to 256, found 0"), ({"lr": 0.0}, "lr: expected more than 0"), ({"hidden": ()}, "hidden: expected widths"),
+])  # fmt: skip
+def test_settings_that_cannot_be_are_refused_by_name(change, said):
+    with pytest.raises(SurefootError, match=said):
+        CloneSettings(**change)
