@@ -6,9 +6,9 @@ import pytest
 
 from surefoot.errors import SurefootError
 from surefoot.report import unwatched
-from surefoot.verbs.train.seeds import seeds_of
 from surefoot.verbs.train.train import Train
 from surefoot.verbs.train.tune import Range, Tune
+from surefoot.verbs.train.ways.seeds import seeds_of
 
 
 def test_seeds_are_a_range_or_a_list():

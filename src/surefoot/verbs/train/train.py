@@ -137,7 +137,7 @@ class Train:
 
     def run(self, watch: Watch) -> Report:
         if self.seeds:
-            from surefoot.verbs.train.seeds import run_seeds
+            from surefoot.verbs.train.ways.seeds import run_seeds
 
             return run_seeds(self, watch)
         heard = _Heard(watch)
@@ -305,7 +305,7 @@ class Train:
         for name, kind in RANGES.items():
             yield getattr(self, name) != kind() and self.ranges != name, f"--{name}.*: only with --ranges {name}"
         for name, each in self._others.items():
-            unused = each != tuned(type(each), task) and self._learner(task) is not each
+            unused = each not in (type(each)(), tuned(type(each), task)) and self._learner(task) is not each
             yield unused, f"--{name}.*: only with --learner {name}"
         flag, asked = self._needs_ppo(task), self.learner not in ("auto", "ppo")
         instead = (
