@@ -163,15 +163,13 @@ def train(
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
     resume_if_same: bool = False,
-    task: Reference = "",
     on: On | None = None,
     **asked: Unpack[Asked],
 ) -> Path:
     """Train a policy; returns its path. `what` is a task, with the rest as keywords, or a spec with its parents.
 
-    A spec may come from a file: where its task is code, name it again in `task`.
-
-    The simulations are in this process, or with workers `on` other ones, to the same bits. With `resume_if_same`, resumes if `out` holds a run with the same spec: it is one of several that belong together.
+    The simulations are in this process, or with workers `on` other ones, to the same bits. With `resume_if_same`, resumes
+    if `out` holds a run with the same spec: it is one of several that belong together.
     """
     out = Path(out)
     if isinstance(what, RunSpec):
@@ -179,15 +177,15 @@ def train(
             raise SurefootError(f"train: a spec says all; found {', '.join(asked)} beside it")
         spec, parents = what, parents or Parents()
         parents.check(spec)
-        found = task_of(spec, "spec", task)
-        reference = task if isinstance(task, str) and task else spec.task
+        reference, found = spec.task, task_of(spec, "spec", "")
+        again: Reference = ""
     else:
         reference, found = what if isinstance(what, tuple) else located(what)
         spec, parents = _plan(reference, found, asked)
-        task = reference if isinstance(what, str) else found
+        again = reference if isinstance(what, str) else found
     if resume_if_same and (out / "run.json").exists():
         check_same(out, spec)
-        return resume(out, threads, watch, save_every, together(out), task, on=on)
+        return resume(out, threads, watch, save_every, together(out), again, on=on)
     made_for = provenance(found, reference)
     remember(reference, made_for.text_hash)
     run = Run.create(out, spec.to_json() | {"provenance": made_for.to_json()})
