@@ -1,6 +1,6 @@
 """Runs that are killed at random instants: do they end with the same bits as one that was not?
 
-    python -m benchmarks.resume [--only ppo|adr|dagger|rma|fasttd3|fastsac|fb|delta|actuator] [--quick] [--json] [--record]
+    python -m benchmarks.resume [--only ppo|adr|dagger|rma|fasttd3|fastsac|fb|sapg|fpo|delta|actuator] [--quick] [--json] [--record]
 
 Each kind is a command as a person types it, run to its end once, then KILLS times with kill -9 at a random instant and given
 again. All weights, checkpoints, nets and metrics that it leaves must be equal, byte for byte.
@@ -24,6 +24,7 @@ EARLIEST = 0.3  # of a whole command's time: before that Python is still importi
 KEPT = ("*.safetensors", "*.onnx", "metrics.jsonl")
 TRAIN = ("--save-every", "0", "--threads", "1")
 SMALL = "--envs 16 --horizon 8 --hidden 16 --minibatches 2 --steps 2560 --learner-threads 1".split()
+GRADIENT = SMALL  # of the other on-policy learners
 STUDENT = "--envs 16 --horizon 8 --steps 1280 --minibatches 2 --learner-threads 1".split()
 REPLAY = "--envs 16 --hidden 16 --critic-hidden 16 --steps 2560 --warm-up 512 --samples 64 --learner-threads 1".split()
 MAPS = "--envs 16 --hidden 16 --forward-hidden 16 --backward-hidden 16 --z 8 --steps 2560 --warm-up 512 --samples 64 --learner-threads 1".split()
@@ -61,6 +62,8 @@ KINDS: dict[str, Command] = {
     "fasttd3": trained("--learner", "fasttd3", *of("fasttd3", REPLAY)),
     "fastsac": trained("--learner", "fastsac", *of("fastsac", REPLAY)),
     "fb": trained("--learner", "fb", *of("fb", MAPS)),
+    "sapg": trained("--learner", "sapg", *of("sapg", GRADIENT), "--sapg.blocks", "4"),
+    "fpo": trained("--learner", "fpo", *of("fpo", GRADIENT)),
     "delta": learned("delta", "--by", "reinforcement", "--steps", "8192"),
     "actuator": learned("actuator", "--no-labels", "--by", "ppo", "--rounds", "12", name="net.onnx"),
 }
