@@ -13,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -106,6 +107,7 @@ def _default(f: Field[Any]) -> Any:
     )
 
 
+@cache
 def _texts(kind: type[Any]) -> dict[str, str]:
     """The string under each field of a dataclass, as one line."""
     found: dict[str, str] = {}
