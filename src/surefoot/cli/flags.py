@@ -13,7 +13,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -107,9 +106,13 @@ def _default(f: Field[Any]) -> Any:
     )
 
 
-@cache
+_TEXTS: dict[type[Any], dict[str, str]] = {}
+
+
 def _texts(kind: type[Any]) -> dict[str, str]:
-    """The string under each field of a dataclass, as one line."""
+    """The string under each field of a dataclass, as one line; read once."""
+    if kind in _TEXTS:
+        return _TEXTS[kind]
     found: dict[str, str] = {}
     for base in (kind, *kind.__mro__[1:-1]):
         body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
@@ -118,6 +121,7 @@ def _texts(kind: type[Any]) -> dict[str, str]:
             said = text.value.value if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) else None
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(said, str):
                 found.setdefault(field.target.id, " ".join(said.split()))
+    _TEXTS[kind] = found
     return found
 
 
