@@ -21,10 +21,10 @@ from benchmarks.robust import wide
 from surefoot import tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.contract import Action
-from surefoot.gate.latent import Change, inferred
+from surefoot.gate.measures.latent import Change, inferred
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params

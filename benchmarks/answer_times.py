@@ -20,6 +20,8 @@ import argparse
 import csv
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -169,11 +171,19 @@ def go1(folder: Path) -> Case:
     return Case([*words, "--contract", str(contract), "--out", str(folder / "gate")], same_checks)
 
 
+def plain(model: Path, copy: Path) -> Path:
+    """A copy of a model's folder without materials, which earlier versions refuse."""
+    shutil.copytree(model, copy)
+    for path in copy.glob("*.xml"):
+        path.write_text(re.sub(r' material="[^"]*"', "", path.read_text()))
+    return copy
+
+
 def humanoid(folder: Path) -> Case:
     """Ankles against the lean and the rate of the trunk; all other joints hold the pose of the keyframe."""
     from onnx import TensorProto, helper, numpy_helper, save
 
-    scene = OTHERS / "menagerie" / "booster_t1" / "scene.xml"
+    scene = plain(OTHERS / "menagerie" / "booster_t1", folder / "model") / "scene.xml"
     m = mujoco.MjModel.from_xml_path(str(scene))
     joints = [m.joint(m.actuator_trnid[i, 0]).name for i in range(m.nu)]
     gain = np.zeros(
@@ -232,7 +242,8 @@ def answered(checkout: Path, words: list[str]) -> tuple[float, dict[str, Any]]:
     code = "import sys; from surefoot.__main__ import entry; sys.exit(entry())"
     command = [python_of(checkout), "-c", code, *words, "--json"]
     with tempfile.TemporaryFile() as out:
-        child = subprocess.Popen(command, cwd=checkout, stdout=out, stderr=subprocess.DEVNULL)
+        env = {**os.environ, "PYTHONPATH": str(checkout / "src")}  # not whatever surefoot the interpreter has installed
+        child = subprocess.Popen(command, cwd=checkout, env=env, stdout=out, stderr=subprocess.DEVNULL)
         _, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)

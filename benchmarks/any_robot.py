@@ -1,13 +1,13 @@
 """From a stranger's model to a judged, exported, filmed policy, by the command line alone and nothing edited.
 
-    python -m benchmarks.any_robot [--only go1|...] [--quick] [--json] [--record]
+    python -m benchmarks.any_robot [--only go1|...|speed] [--quick] [--json] [--record]
 
 Each part takes one model file through the five commands of the README (`new`, `train`, `eval`, `export`, `play --record`),
 then `gate`, and reports the lines that `new` writes, the commands to a policy, minutes of training, env steps/s, success, and
 the error of the task. The user writes nothing: a command that fails ends the run. Models come from the folder in SUREFOOT_MODELS, `../shared/models` if that is there; a robot whose file
-is missing is skipped and said so. Seeds run one after the other. CPU minutes are beside the minutes, for machines that others
+is missing is skipped and said so. Three seeds (SEEDS=1 in the environment: fewer) run one after the other. CPU minutes are beside the minutes, for machines that others
 use too. Runs are in build/any_robot: one that was stopped goes on, one that is finished is used again. To train anew, remove its
-folder there.
+folder there. `speed` compares env steps/s of tasks for legged robots, as `new` writes them, with our own quadruped's.
 """
 
 import json
@@ -17,17 +17,20 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import measure
 from benchmarks.measure import Row, row, said, skipped
+from surefoot import tasks
+from surefoot.rng import stream
 
 MODELS = Path(os.environ.get("SUREFOOT_MODELS", Path(__file__).parents[2] / "shared" / "models"))
 BUILD = Path(__file__).parents[1] / "build" / "any_robot"
-SEEDS = (0, 1, 2)
+SEEDS = range(int(os.environ.get("SEEDS", 3)))
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,12 @@ ROBOTS = {
     "crazyflie": Robot("hover", "crazyflie_2.xml", 0.1, 0.9, 10.0),
     "humanoid": Robot("", "humanoid", 0.25, 0.9, 90.0),
 }
+
+
+LEGGED = {"go1": 4, "go2": 4, "barkour": 4, "t1": 2}
+"""robots whose speed is compared, and their feet"""
+SLOWER = 1.3  # at most so many times our own quadruped's time of an env step and foot
+ENVS, STRETCH = 512, 12
 
 
 class CommandFailed(Exception):
@@ -133,6 +142,7 @@ def part(name: str, robot: Robot):
             found.append(one(robot, seed, quick, folder))
             said(f"{name} seed {seed}: {found[-1]}")
         each = {k: [f[k] for f in found] for k in found[0]}
+        yield row(f"{name}: seeds", len(found), "")
         yield row(f"{name}: lines that new writes", each["lines"], "")
         yield row(f"{name}: commands to a policy", each["commands"], "", at_most=2)
         yield row(f"{name}: training", each["minutes"], "min", at_most=robot.minutes_goal)
@@ -141,11 +151,51 @@ def part(name: str, robot: Robot):
         yield row(f"{name}: episodes to their end", each["upright"], "share", at_least=robot.upright_goal)
         yield row(f"{name}: error", each["error"], "task's unit", at_most=robot.error_goal)
         yield row(f"{name}: success", each["success"], "share")
-        yield row(f"{name}: passes the gate", each["gate"], "share of seeds", at_least=1.0)
+        yield row(f"{name}: passes the gate", [sum(each["gate"]) / len(each["gate"])], "share of seeds", at_least=1.0)
 
     return rows
 
 
+def speed(quick: bool) -> Iterable[Row]:
+    """Time of an env step for each foot: a stranger's model, by the task that `new` writes, over our own quadruped's.
+
+    All stand and are pushed by small random actions over their ranges, in turns.
+    """
+    envs, steps = (16, 2) if quick else (ENVS, STRETCH)
+    here = [name for name in LEGGED if (MODELS / ROBOTS[name].model).exists()]
+    if not here:
+        yield skipped("speed", f"no models below {MODELS}: set SUREFOOT_MODELS")
+        return
+    with TemporaryDirectory() as folder:
+        for name in here:
+            surefoot("new", "velocity", str(MODELS / ROBOTS[name].model), "--out", f"{name}.py", folder=Path(folder))
+        made = {"walk": "walk", **{name: f"{folder}/{name}.py" for name in here}}
+        stretches = {name: stretch(task, envs, steps) for name, task in made.items()}
+        found = measure.interleaved(stretches, 3 if quick else measure.PAIRS)
+    own = found["walk"] / 4
+    for name in here:
+        yield row(
+            f"{name}: time of an env step and foot / walk's", found[name] / LEGGED[name] / own, "ratio", at_most=SLOWER
+        )
+        yield row(f"{name}: env steps", envs * steps / found[name], "env steps/s")
+    yield row("walk: env steps", envs * steps / found["walk"], "env steps/s")
+
+
+def stretch(task: str, envs: int, steps: int) -> Callable[[], float]:
+    """Seconds of some env steps."""
+    made = tasks.resolve(task)
+    env = tasks.env(made, envs, made.belief)
+    env.reset()
+    actions = 0.1 * stream(0, "actions").standard_normal((steps, envs, len(made.action.names)))
+
+    def go() -> float:
+        return measure.seconds(lambda: [env.step(a) for a in actions])
+
+    for _ in range(4):  # until they have landed
+        go()
+    return go
+
+
 if __name__ == "__main__":
-    parts = {name: part(name, robot) for name, robot in ROBOTS.items()}
+    parts = {name: part(name, robot) for name, robot in ROBOTS.items()} | {"speed": speed}
     measure.main("any_robot", __doc__ or "", parts, later=("t1", "humanoid"))

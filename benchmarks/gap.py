@@ -20,7 +20,7 @@ from surefoot.belief import Belief, Box, point
 from surefoot.contract import Contract
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.log import Log
 from surefoot.policy import Policy, PolicyState

@@ -1,6 +1,6 @@
 """Whether the gate's statistics hold what they say: errors under peeking, cover of intervals, episodes saved, rare failures.
 
-    python -m benchmarks.gate [--only calibration|worst|ranking|lacking|go1] [--quick] [--json] [--record]
+    python -m benchmarks.gate [--only calibration|worst|ranking|lacking|flown|go1] [--quick] [--json] [--record]
 
 In `calibration` and `worst` everything is drawn from laws whose truth is known. Where a row names several limits or rates its value is the worst of
 them; over laws of training seeds it is the mean, with the worst and the best beside it.
@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from benchmarks import measure
 from benchmarks.measure import Row, row
-from benchmarks.rank import lacking, ranking
+from benchmarks.rank import flown, lacking, ranking
 from benchmarks.stranger import go1
 from surefoot.belief import Box
 from surefoot.gate import statistics
@@ -237,7 +237,7 @@ def _rated(name: str, found: list[Search]) -> Row:
     return row(f"{name}: failure rate found", [f.rate.value for f in found], "of worlds", note=note)
 
 
-PARTS = {"calibration": calibration, "worst": worst, "ranking": ranking, "lacking": lacking, "go1": go1}
+PARTS = {"calibration": calibration, "worst": worst, "ranking": ranking, "lacking": lacking, "flown": flown, "go1": go1}
 
 if __name__ == "__main__":
     measure.main("gate", __doc__.split("\n")[0], PARTS)

@@ -27,17 +27,19 @@ HERE = Path(__file__).parents[1]
 CHILD = """
 import sys, time
 name, envs = sys.argv[1], int(sys.argv[2])
+import types
 from surefoot import tasks
-from surefoot.learn import ppo
 try:
-    from surefoot.learn.train import plan, build
+    from surefoot.learn.train import plan
+    from surefoot.learn.build import build
     from surefoot.learn.settings import PPOSettings
     task = tasks.resolve(name)
     settings = PPOSettings(**{**task.settings, "envs": envs})
     spec, parents = plan(name, belief=task.belief, settings=settings)
     from surefoot.learn.envs import Place
-    learner = build(spec, task, parents, Place(), None)
+    learner = build(spec, task, parents, Place(), types.SimpleNamespace(notes=[]))  # of a run, it needs the notes alone
 except ImportError:  # before runs had a spec
+    from surefoot.learn import ppo
     from surefoot.learn.train import settings_for
     task = tasks.TASKS[name]() if callable(tasks.TASKS[name]) else tasks.TASKS[name]
     settings = settings_for(name, {"envs": envs})

@@ -23,7 +23,7 @@ from benchmarks.measure import Row, interleaved, row, skipped
 from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.learn.loop import policy_of
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.train import settings_for
 from surefoot.tasks.rollout import Evaluation, evaluate
 

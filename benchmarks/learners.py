@@ -29,7 +29,7 @@ from surefoot.learn.learner import PolicyLearner
 from surefoot.learn.loop import policy_of
 from surefoot.learn.off_policy.fast_sac import FastSAC
 from surefoot.learn.off_policy.fast_td3 import FastTD3
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.train import settings_for
 from surefoot.task import Task
 from surefoot.tasks.rollout import Evaluation, evaluate

@@ -139,20 +139,35 @@ def record(name: str, part: str, rows: Sequence[Row], spent: float, load: float)
     return path
 
 
+def parser(name: str, about: str, parts: Sequence[str]) -> argparse.ArgumentParser:
+    """The flags that every benchmark has."""
+    flags = argparse.ArgumentParser(f"python -m benchmarks.{name}", description=about)
+    flags.add_argument("--only", choices=list(parts), action="append", help="run this part (may be repeated)")
+    flags.add_argument("--quick", action="store_true", help="a smoke run: do the parts work? Its numbers mean nothing")
+    flags.add_argument("--json", action="store_true", help="print a list of rows in place of the tables")
+    flags.add_argument("--record", action="store_true", help=f"write benchmarks/results/{name}.json")
+    return flags
+
+
+def parsed(flags: argparse.ArgumentParser) -> argparse.Namespace:
+    asked = flags.parse_args()
+    if asked.quick and asked.record:
+        flags.error("--quick numbers mean nothing: they cannot be recorded")
+    return asked
+
+
 def main(name: str, about: str, parts: Mapping[str, Part], later: Sequence[str] = ()) -> None:
     """Run the parts asked for, all but `later` ones if none is; print a table, or JSON; record if asked."""
-    parser = argparse.ArgumentParser(f"python -m benchmarks.{name}", description=about)
-    parser.add_argument("--only", choices=list(parts), action="append", help="run this part (may be repeated)")
-    parser.add_argument("--quick", action="store_true", help="a smoke run: do the parts work? Its numbers mean nothing")
-    parser.add_argument("--json", action="store_true", help="print a list of rows in place of the tables")
-    parser.add_argument("--record", action="store_true", help=f"write benchmarks/results/{name}.json")
-    asked = parser.parse_args()
-    if asked.quick and asked.record:
-        parser.error("--quick numbers mean nothing: they cannot be recorded")
+    asked = parsed(parser(name, about, list(parts)))
+    shown(name, {part: parts[part] for part in asked.only or [p for p in parts if p not in later]}, asked)
+
+
+def shown(name: str, parts: Mapping[str, Part], asked: argparse.Namespace) -> None:
+    """Run these parts, and print and record as the flags say."""
     console, found = Console(stderr=asked.json, width=None if sys.stdout.isatty() else 140), []
-    for part in asked.only or [p for p in parts if p not in later]:
+    for part, run in parts.items():
         load, began = os.getloadavg()[0], time.perf_counter()
-        rows = [replace(r, goal=None, holds=None) if asked.quick else r for r in parts[part](asked.quick)]
+        rows = [replace(r, goal=None, holds=None) if asked.quick else r for r in run(asked.quick)]
         spent = time.perf_counter() - began
         found += rows
         what = " · quick: not a measurement" if asked.quick else ""

@@ -1,6 +1,6 @@
 """From people's recordings to robots' motions: how exact, how fast, how clean.
 
-    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|spider|robust|box] [--quick] [--json] [--record]
+    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body] [--quick] [--json] [--record]
 
 Robots: our humanoid (23 joints), the same with waist and wrists of three joints (29 joints, as a Unitree G1 has), and a Booster T1 where
 SUREFOOT_MODELS or ../shared/models has it. People: synthetic ones (motion/made_person.py), and recordings of CMU's database where
@@ -9,7 +9,6 @@ with funding from NSF EIA-0196217."). Everything runs on one thread.
 """
 
 import os
-import time
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -17,21 +16,18 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from benchmarks import measure
+from benchmarks import measure, spider
 from benchmarks.measure import Row, row, skipped
-from surefoot.log import Log
 from surefoot.motion import made_person
-from surefoot.motion.contacts import leg_length
-from surefoot.motion.dynamic import Plan, Reference, feasible, replayed
-from surefoot.motion.landmarks import landmarks
-from surefoot.motion.made_hands import Hands, lift, pivot, push
 from surefoot.motion.person import Person, turned_about_vertical
 from surefoot.motion.readers import read_person
 from surefoot.motion.retarget.humanoid import Humanoid, humanoid
-from surefoot.motion.retarget.interaction import Box, distances, interact, with_box
+from surefoot.motion.retarget.interaction import interact
 from surefoot.motion.retarget.inverse import person_of
 from surefoot.motion.retarget.metrics import metrics
 from surefoot.motion.retarget.retarget import Retargeted, retarget
+from surefoot.motion.retarget.things import SAME, Change, Thing, box, step, wall
+from surefoot.motion.retarget.touch import contact_metrics
 from surefoot.motion.robot_motion import kinematic
 from surefoot.robot import Robot
 from surefoot.tasks.ready.humanoid_model import xml
@@ -146,91 +142,42 @@ def feet(quick: bool) -> Iterable[Row]:
         yield row(f"{name}: bones turned from the person's", [np.degrees(a["direction"]) for a in ours], "deg")
 
 
-def _errors(log: Log, ref: Reference, e: np.ndarray) -> np.ndarray:
-    """(m, T) m: the box from where it should be, replayed open loop in the worlds e."""
-    q = replayed(Hands(), log["control"], ref.q[0], e)
-    return np.linalg.norm(q[..., :2] - ref.q[:, :2], axis=2)
+def scenes(quick: bool) -> dict[str, tuple[Person, list[Thing], tuple[Change, ...]]]:
+    """A synthetic person who carries a box, leans on a wall, steps up; and what the robot's things are like."""
+    rate = 20.0 if quick else 30.0
+    (carries, path), (leans, x), climbs = made_person.carrying(rate=rate), made_person.leaning(rate=rate), made_person.stepping(rate=rate)  # fmt: skip
+    at, long, wide = made_person.STEP_AT
+    found = {
+        "box": (carries, [box(np.array([0.15, 0.17, 0.12]), path)], (SAME, Change(0.8), Change(1.2), Change(1.2, (0.05, 0.0, 0.05), 0.2), Change(0.8, (-0.05, 0.0, -0.05), -0.2))),
+        "wall": (leans, [wall(x, 0.0, np.pi, len(leans))], (SAME, Change(1.0, (0.08, 0.0, 0.0)), Change(1.0, (-0.1, 0.0, 0.0)))),
+        "step": (climbs, [step(at, 0.0, 0.0, (long, wide, 0.2), len(climbs))], (SAME, Change(0.6), Change(1.4), Change(1.2, (0.05, 0.05, 0.0)))),
+    }  # fmt: skip
+    return {k: (p, t, c[:1] if quick else c) for k, (p, t, c) in found.items()}
 
 
-def _one(ref: Reference, e: np.ndarray, seed: int, **how: float) -> tuple[Log, float]:
-    began = time.process_time()
-    log = feasible(Hands(), ref, e, Plan(**how), seed=seed)
-    return log, time.process_time() - began
-
-
-def spider(quick: bool) -> Iterable[Row]:
-    """Two fingers and a box: controls that lift, push and pivot it, replayed open loop."""
-    nominal, seeds = np.array([[1.0, 0.0]]), range(1 if quick else 5)
-    ref = lift()
-    plain = Log(np.arange(1.0, len(ref.u) + 1), {"control": ref.u})
-    yield row("lift: kinematic replay, largest error", 100 * _errors(plain, ref, nominal).max(), "cm", at_least=10.0)
-    found: dict[str, list[float]] = {}
-    for name, how in (
-        ("annealed", {}),
-        ("fixed noise", {"final": 1.0}),
-        ("annealed, virtual contacts", {"guide": 0.05}),
-    ):
-        runs = [_one(ref, nominal, s, **how) for s in seeds]
-        found[name] = [100 * _errors(log, ref, nominal).max() for log, _ in runs]
-        yield row(
-            f"lift, {name}: largest error, open loop", found[name], "cm", at_most=2.0 if name == "annealed" else None
-        )
-        if name == "annealed":
-            yield row("lift: seeds within 2 cm", sum(x <= 2.0 for x in found[name]), f"of {len(seeds)}", at_least=4.0)
-            yield row("lift: time of one core for 2 s", [s for _, s in runs], "s", at_most=15.0)
-    yield row(
-        "lift: annealed over fixed noise",
-        float(np.median(found["annealed"]) / np.median(found["fixed noise"])),
-        "ratio",
-        at_most=0.7,
-    )
-    for name, other in (("push", push()), ("pivot", pivot())):
-        plain = Log(np.arange(1.0, len(other.u) + 1), {"control": other.u})
-        yield row(f"{name}: kinematic replay, largest error", 100 * _errors(plain, other, nominal).max(), "cm")
-        errors = [100 * _errors(_one(other, nominal, s)[0], other, nominal) for s in list(seeds)[:2]]
-        yield row(f"{name}: largest error, open loop", [x.max() for x in errors], "cm")
-        yield row(f"{name}: error at the end, open loop", [x[0, -1] for x in errors], "cm")
-
-
-def robust(quick: bool) -> Iterable[Row]:
-    """The lift, planned in one world and in the worst of two, replayed at frictions that it may meet."""
-    ref, seeds = lift(), range(1 if quick else 3)
-    worlds = {k: [[float(k), 0.0]] for k in ("1", "0.6", "0.45", "0.3")}
-    for name, e in (("nominal", [[1.0, 0.0]]), ("worst of x 1 and x 0.45", [[1.0, 0.0], [0.45, 0.0]])):
-        logs = [_one(ref, np.array(e), s)[0] for s in seeds]
-        for share, world in worlds.items():
-            ends = [100 * _errors(log, ref, np.array(world))[0, -1] for log in logs]
-            goal = 2.0 if share == "0.45" and len(e) > 1 else None
-            yield row(f"planned for {name}, friction x {share}: error at the end", ends, "cm", at_most=goal)
-
-
-def box(quick: bool) -> Iterable[Row]:
-    """A synthetic person picks up a box and carries it, for two robots and for boxes of other sizes than the person's."""
-    person, path = made_person.carrying(rate=20.0 if quick else 30.0)
-    marks, half = landmarks(person.names), np.array([0.15, 0.17, 0.12])
-    held = np.arange(len(person)) / len(person) > 0.4
+def things(quick: bool) -> Iterable[Row]:
+    """Box, wall and step as the person's, for two robots, and changed, for one."""
     ours = Robot.text(xml(), "humanoid")
     for name, robot in (("humanoid", ours), ("29 joints", ours.edited(more_joints))):
-        scale = humanoid(kinematic(robot)).leg / leg_length(person, marks)
-        for size in (1.0,) if quick else (0.8, 1.0, 1.2):
-            plain = retarget(person, humanoid(kinematic(with_box(robot, size * scale * half))))
-            found = interact(person, marks, Box(half, path), plain, size)
-            near = {k: distances(found.robot, q, found.box) for k, q in (("mesh", found.q), ("plain", plain.plain))}
-            off = {k: float(np.abs(x[0][held]).mean()) for k, x in near.items()}
-            what = f"{name}, box x {size:g}"
-            goal = 0.3 if size == 1.0 else None
-            yield row(
-                f"{what}: hand to box, of plain IK's {100 * off['plain']:.1f} cm",
-                off["mesh"] / off["plain"],
-                "share",
-                at_most=goal,
-            )
-            yield row(
-                f"{what}: frames deeper than 1 cm", 100 * float((near["mesh"][1] < -0.01).mean()), "%", at_most=1.0
-            )
-            yield row(f"{what}: the same, plain IK", 100 * float((near["plain"][1] < -0.01).mean()), "%")
-            yield row(f"{what}: frames for each second of one core", len(person) / found.seconds, "1/s", at_least=10.0)
-            yield row(f"{what}: feet slide", 1e3 * metrics(plain, found.q)["sliding"], "mm/s")
+        for kind, (person, seen, changes) in scenes(quick).items():
+            for c in changes if name == "humanoid" else changes[:1]:
+                shift = f", moved {', '.join(f'{100 * v:g}' for v in c.shift)} cm" if any(c.shift) else ""
+                turn = f", turned {np.degrees(c.turn):.0f} deg" if c.turn else ""
+                yield from _thing(f"{name}, {kind} x {c.size:g}{shift}{turn}", person, robot, seen, c)
+
+
+def _thing(what: str, person: Person, robot: Robot, seen: list[Thing], change: Change) -> Iterable[Row]:
+    found = interact(person, robot, seen, change)
+    ours, plain = contact_metrics(found), contact_metrics(found, found.plain.plain)
+    of = "steps_off" if seen[0].kind == "step" else "hands_off"
+    limb = "soles to step" if seen[0].kind == "step" else "hands to it"
+    goal = 0.3 if change is SAME and plain[of] > 0.01 else None  # plain IK of the same step stands on it
+    yield row(f"{what}: {limb}, of plain IK's {100 * plain[of]:.1f} cm", ours[of] / plain[of], "share", at_most=goal)
+    yield row(f"{what}: contacts kept within 2 cm (plain {100 * plain['contacts']:.0f} %)", 100 * ours["contacts"], "%")
+    yield row(f"{what}: frames deeper than 1 cm (plain {100 * plain['inside']:.0f} %)", 100 * ours["inside"], "%", at_most=1.0)  # fmt: skip
+    yield row(f"{what}: feet slide", 1e3 * ours["sliding"], "mm/s")
+    yield row(f"{what}: fastest joint (plain {plain['fastest']:.1f})", ours["fastest"], "rad/s")
+    yield row(f"{what}: frames for each second of one core", len(person) / found.seconds, "1/s", at_least=10.0)
 
 
 def real(part: measure.Part) -> measure.Part:
@@ -250,8 +197,10 @@ if __name__ == "__main__":
         "speed": real(speed),
         "yaws": real(yaws),
         "feet": real(feet),
-        "spider": spider,
-        "robust": robust,
-        "box": box,
+        "things": things,
+        "spider": spider.spider,
+        "robust": spider.robust,
+        "others": spider.others,
+        "body": spider.body,
     }
     measure.main("motion", __doc__ or "", parts)

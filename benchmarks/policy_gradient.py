@@ -1,6 +1,6 @@
 """Policy gradients beside PPO, on tasks made to tell them apart: what each is for, and what it costs elsewhere.
 
-    python -m benchmarks.policy_gradient [--only swing|pegs|arm|clone] [--quick] [--json] [--record]
+    python -m benchmarks.policy_gradient [--only swing|pegs|arm|clone|improve] [--quick] [--json] [--record]
 
 Contenders have equal env steps and, but for what is named, equal settings. Policies are judged without exploration on
 episodes that training never saw. A case that is done is kept in runs/policy_gradient and is not run again.
@@ -8,7 +8,6 @@ episodes that training never saw. A case that is done is kept in runs/policy_gra
 
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,12 @@ from surefoot.learn.collect import LocalCollector
 from surefoot.learn.loop import policy_of
 from surefoot.learn.on_policy.fpo import FPO
 from surefoot.learn.on_policy.learner import OnPolicy
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.on_policy.sapg import SAPG
-from surefoot.learn.ppo import PPO
 from surefoot.learn.train import settings_for
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
 
-KEEP = Path("runs/policy_gradient")
 KINDS: dict[str, type[OnPolicy]] = {"ppo": PPO, "sapg": SAPG, "fpo": FPO}
 EVALUATION_SEED = 1_000_000  # apart from every training seed
 SEEDS = 3
@@ -47,7 +45,7 @@ def learned(task: Task, how: Settings, seed: int) -> OnPolicy:
 
 def case(part: str, name: str, seed: int, task: Task, how: Settings, quick: bool) -> dict[str, float]:
     """Success without exploration, CPU seconds, and where sampled actions of pegs went; kept on disk."""
-    path = KEEP / f"{part}-{name}-{seed}.json"
+    path = cloned.KEEP / f"{part}-{name}-{seed}.json"
     if quick or not path.exists():
         began = time.process_time()
         changes = {"steps": 1, "envs": 12, "horizon": 4, "minibatches": 1, **how[1]} if quick else how[1]
@@ -70,7 +68,7 @@ def sides(learner: OnPolicy, seed: int, n: int = 200) -> dict[str, float]:
     env = tasks.env(learner.env.task, n, None, EVALUATION_SEED + 50 + seed, 1)
     noise = torch.randn((5, n, 1), generator=torch.Generator().manual_seed(seed)).numpy()
     r = LocalCollector(env).collect(learner.explore(raw=False), len(noise), (), {"noise": noise})
-    x = np.clip(r.kept["action"][..., 0] * (learner.settings.spread if isinstance(learner, FPO) else 1.0), -1, 1)
+    x = np.clip(learner.sent(r.kept["action"])[..., 0], -1, 1)
     good = np.abs(np.abs(x) - toy_tasks.PEG) < 0.2
     return {"left": float((good & (x < 0)).mean()), "right": float((good & (x > 0)).mean())}
 
@@ -123,7 +121,7 @@ def arm(quick: bool) -> Iterator[Row]:
     yield row("arm: fpo above ppo", 100 * (np.array(rates["fpo"]) - np.array(rates["ppo"])), "points", at_least=-3)
 
 
-PARTS = {"swing": swing, "pegs": pegs, "arm": arm, "clone": cloned.rows}
+PARTS = {"swing": swing, "pegs": pegs, "arm": arm, "clone": cloned.rows, "improve": cloned.improved}
 
 if __name__ == "__main__":
     measure.main("policy_gradient", str(__doc__), PARTS)

@@ -1,138 +1,266 @@
-"""Which trick closes how much of the gap: methods x hidden robots, success on the robot with seconds of robot data.
+"""Which trick closes how much of the gap: methods x hidden robots, success on the robot with robot data and compute.
 
-    python -m benchmarks.realities [--only hover] [--record]        the robots that are reported
-    python -m benchmarks.realities --only hover-developing          others, to develop with
+    python -m benchmarks.realities [--only hover] [--methods DR,identify,cross] [--record]     the robots that are reported
+    python -m benchmarks.realities --developing                                                others, to develop with
+    python -m benchmarks.realities --table                                                     what is there, as markdown
 
 A robot is `sim.realities.hidden(seed)`: wrong numbers, some outside of the task's ranges, noisy sensors and physics that the model
-lacks. Seeds are taken in order from FIRST; one in which the nominal policy succeeds in at least half of the episodes has no gap to
-close: it is counted and left out.
+lacks. Seeds are taken in order; one in which the nominal policy succeeds in at least half of the episodes has no gap to
+close: it is counted and left out. The methods are in benchmarks/methods.py. Success is measured in 100 episodes that no method sees.
 
-    nominal     trained in the model                      DR        then over the task's ranges
-    identify    then over what the first logs say         cross     all of the loop, with its budget of 60 s of robot
+    runs/realities/hover/shared/...               trainings that no robot decides
+    runs/realities/hover/robot-2000/first/...     its first logs, which all methods with robot data have in common
+    runs/realities/hover/results/DR/2000.json     one result
 
-Everything is kept in runs/realities, so a benchmark that was stopped goes on. Success is measured in 100 episodes that no method
-sees. REALITIES=4 in the environment stops after so many robots.
+Stopped at any time, it goes on where it was. Methods run cheapest first, each on all tasks and robots before the next one.
+REALITIES=4 in the environment: so many robots of each task.
 """
 
+import argparse
 import os
-import time
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from benchmarks import measure
 from benchmarks.measure import Row, row, said, skipped
+from benchmarks.methods import METHODS, Bench, Made, Meter
 from surefoot import files, tasks
-from surefoot.cross import Budget, HiddenRobot, Journal, Question, Rate, Step, cross
-from surefoot.cross.driver import drive
-from surefoot.cross.journal import Stage
-from surefoot.cross.work import WORK
+from surefoot.cross import Budget, HiddenRobot, Question, Rate
 from surefoot.deploy import bundle
-from surefoot.report import Progress, unwatched
-from surefoot.rng import judging
+from surefoot.errors import SurefootError, unknown
+from surefoot.learn.loop import Stopped
+from surefoot.rng import judging, stream
 from surefoot.sim.realities import hidden
 
-METHODS = ("nominal", "DR", "identify", "cross")
 GOOD, GAP = 0.9, 0.5  # success that counts as crossed; of the nominal policy, where there is no gap to close
 ROBOTS, MOST = 10, 40  # of a task; seeds that are looked at
-REPORTED = 2000  # the first seed that is reported; those below are for developing
+REPORTED, DEVELOPED = 2000, 0  # the first seeds: of robots that are reported, and of those for developing
 OUT = Path("runs/realities")
-STEPS = {"hover": 1_000_000, "balance": 300_000, "arm": 400_000}
+SEED = 1  # of training
+RESAMPLES = 10_000
+STEPS = {"balance": 300_000, "arm": 400_000, "hover": 1_000_000, "walk": 3_000_000}
+"""of each of the two trainings before a robot is known"""
+COMPUTE = 4 * 3600.0  # s that cross may take for one robot; what ends it is the robot's time, on a busy machine, too
 
 
-def plain(past: Journal) -> Step:
-    """The driver without gate and doctor, whose time would be most of the benchmark's: neither changes what it decides here."""
-    step = drive(past)
-    if step.name == "gate":
-        return Step("robot", "the benchmark has no gate")
-    if step.name == "doctor":
-        blank = Stage("doctor", "", {"kind": "", "branch": ""})
-        return drive(replace(past, stages=(*past.stages, blank)))
-    return step
+@dataclass(frozen=True)
+class Lot:
+    """Robots of one task, and where everything of them is kept."""
+
+    task: str
+    first: int
+    """seed"""
+    robots: int
+    quick: bool = False
+    out: Path = OUT
+
+    @property
+    def folder(self) -> Path:
+        return (self.out / "quick" if self.quick else self.out) / self.task
+
+    def file(self, method: str, seed: int) -> Path:
+        return self.folder / "results" / method / f"{seed}.json"
+
+    def bench(self, method: str, seed: int) -> Bench:
+        robot = self.folder / f"robot-{seed}"
+        task = tasks.resolve(self.task)
+        asked = Question(
+            task, self.task, robot / method, f"hidden, seed {seed}", Budget(60, COMPUTE), SEED,
+            8 if self.quick else 100, 4096 if self.quick else STEPS[self.task], int(self.quick), self.folder / "shared",
+        )  # fmt: skip
+        return Bench(asked, HiddenRobot(task, hidden(seed, task)), robot / "first", Meter())
 
 
-def shared(asked: Question) -> dict[str, Path]:
-    """Nominal and DR policy: the trainings before a robot is known, made once."""
-    assert asked.shared is not None
-    past = Journal.open(asked.shared / "trainings", {"task": asked.task.name, "steps": asked.steps}, asked.budget)
-    for k, name in enumerate(("train", "randomize", "train")):
-        if k >= len(past.stages):
-            began = time.monotonic()
-            done = WORK[name](asked, past, _nobody(asked), unwatched)
-            past = past.add(replace(done, name=name, seconds=time.monotonic() - began))
-            said(f"{asked.task.name}: {done.found} {done.sim or ''}")
-    runs = [Path(s.facts["run"]) for s in past.all("train")]
-    return {"nominal": runs[0], "DR": runs[1]}
+@dataclass(frozen=True)
+class Result:
+    """One method on one robot."""
+
+    seed: int
+    success: Rate | None
+    """None where the method does not apply"""
+    robot_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    """of CPU, with the trainings that it shares with others"""
+    note: str = ""
+    """why it ended, or does not apply"""
+    refused: bool = False
+    """whether what was learned was refused by its own check, so that this is the DR policy"""
+
+    @staticmethod
+    def read(file: Path) -> "Result":
+        body = files.read_json(file)
+        return Result(**body | {"success": None if body["success"] is None else Rate(**body["success"])})
 
 
-def _nobody(asked: Question) -> HiddenRobot:
-    return HiddenRobot(asked.task, hidden(0, asked.task))
+def result(lot: Lot, method: str, seed: int) -> Result:
+    """Of a method on a robot: as it is on disk, or made now."""
+    file = lot.file(method, seed)
+    if not file.exists():
+        found = _made(lot, method, seed)
+        files.write_json(file, asdict(found))
+        words = f"{found.success}" if found.success else "-"
+        said(f"{lot.task}, robot {seed}: {method}: {words} {found.note}, {found.compute_seconds:.0f} s of CPU")
+    return Result.read(file)
 
 
-def measured(asked: Question, robot: HiddenRobot, run: Path) -> Rate:
-    found = robot.measure(bundle.load(run), asked.episodes, judging(asked.seed, "cross measures"))
+def _made(lot: Lot, method: str, seed: int) -> Result:
+    b = lot.bench(method, seed)
+    try:
+        made = METHODS[method][0](b)
+    except SurefootError as error:
+        return Result(seed, None, 0.0, b.meter.seconds, str(error))
+    return Result(seed, measured(b, made), made.robot_seconds, b.meter.seconds, made.note, made.refused)
+
+
+def measured(b: Bench, made: Made) -> Rate:
+    policy = bundle.load(made.policy) if isinstance(made.policy, Path) else made.policy
+    robot = replace(b.robot, task=tasks.for_contract(b.task, policy.contract))  # a student observes a longer history
+    found = robot.measure(policy, b.question.episodes, judging(b.question.seed, "cross measures"))
     assert found is not None
     return found
 
 
-def crossing(asked: Question, seed: int, runs: dict[str, Path]) -> dict[str, Any] | None:
-    """Success of each method on one robot; None where there is no gap."""
-    file = asked.out / f"robot-{seed}.json"
-    if file.exists():
-        return files.read_json(file)["found"]
-    robot, found = HiddenRobot(asked.task, hidden(seed, asked.task)), None
-    rates = {name: measured(asked, robot, run) for name, run in runs.items()}
-    if rates["nominal"].value < GAP:
-        done = cross(replace(asked, out=asked.out / f"robot-{seed}", robot=f"hidden, seed {seed}"), robot, _show, plain)
-        trained = [Path(s.facts["run"]) for s in done.journal.all("train")]
-        rates["identify"] = measured(asked, robot, trained[min(2, len(trained) - 1)])
-        assert done.after is not None
-        rates["cross"] = done.after
-        found = {"seed": seed, "rates": {k: asdict(r) for k, r in rates.items()}, "why": done.why,
-                 "robot_seconds": done.journal.robot_seconds, "seconds": done.journal.seconds,
-                 "stages": [s.name for s in done.journal.stages], "lacks": dict(robot.reality.strengths)}  # fmt: skip
-    files.write_json(file, {"found": found})
-    words = ", ".join(f"{k} {100 * r.value:.0f} %" for k, r in rates.items())
-    said(f"{asked.task.name} robot {seed}: {words}{'' if found else ': no gap'}")
+def with_gap(lot: Lot) -> Iterator[int]:
+    """Seeds of robots on which the nominal policy fails."""
+    count = 0
+    for seed in range(lot.first, lot.first + MOST):
+        if count == lot.robots:
+            return
+        rate = result(lot, "nominal", seed).success
+        if rate is not None and rate.value < GAP:
+            count += 1
+            yield seed
+
+
+def run(lots: Sequence[Lot], methods: Sequence[str]) -> None:
+    """All that is asked for, cheapest method first."""
+    for method in METHODS:
+        if method not in (*methods, "nominal"):
+            continue
+        for lot in lots:
+            for seed in with_gap(lot):
+                result(lot, method, seed)
+
+
+# --- what is there --------------------------------------------------------------------------------
+
+
+def recorded(lot: Lot) -> dict[str, list[Result]]:
+    """Method -> its results on robots with a gap, of those that are there."""
+    found: dict[str, list[Result]] = {}
+    seeds = [r.seed for r in _there(lot, "nominal") if r.success and r.success.value < GAP][: lot.robots]
+    for method in METHODS:
+        own = [r for r in _there(lot, method) if r.seed in seeds]
+        found |= {method: own} if own else {}
     return found
 
 
-def _show(p: Progress) -> None:
-    if p.stays:
-        said(p.doing)
+def _there(lot: Lot, method: str) -> list[Result]:
+    paths = sorted((lot.folder / "results" / method).glob("*.json"))
+    own = [Result.read(p) for p in paths]
+    return [r for r in own if lot.first <= r.seed < lot.first + MOST]
 
 
-def rows(name: str, found: list[dict[str, Any]], skips: int) -> list[Row]:
-    made = [skipped(f"{name}: robots without a gap, left out", f"{skips} of {skips + len(found)}")]
-    for method in METHODS:
-        rates = [x["rates"][method]["k"] / x["rates"][method]["n"] for x in found]
+def rates(results: Iterable[Result]) -> np.ndarray:
+    return np.array([r.success.value for r in results if r.success is not None])
+
+
+def over_robots(x: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the mean over robots, by resampling them."""
+    rows = stream(0, "robots of a table").integers(0, len(x), (RESAMPLES, len(x)))
+    low, high = np.quantile(x[rows].mean(1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def rows_of(lot: Lot) -> Iterator[Row]:
+    looked = _there(lot, "nominal")
+    easy = [r for r in looked if r.success and r.success.value >= GAP]
+    yield skipped(f"{lot.task}: robots without a gap, left out", f"{len(easy)} of {len(looked)}")
+    for method, results in recorded(lot).items():
+        name, x = f"{lot.task}: {method}", rates(results)
+        if not len(x):
+            yield skipped(name, results[0].note)
+            continue
         goal = {"at_least": 0.9} if method == "cross" else {}
-        good = sum(r >= GOOD for r in rates) / len(rates)
-        made.append(row(f"{name}: {method}: robots crossed", good, f"of {len(rates)}", **goal))
-        made.append(row(f"{name}: {method}: success", rates, "of episodes"))
-    used = [x["robot_seconds"] for x in found]
-    made.append(row(f"{name}: robot data of cross", used, "s", at_most=60.0))
-    return [*made, row(f"{name}: compute of cross, beside the shared trainings", [x["seconds"] for x in found], "s")]
+        yield row(f"{name}: robots crossed", float((x >= GOOD).mean()), f"of {len(x)}", **goal)
+        count = sum(r.refused for r in results)
+        yield row(f"{name}: success", x, "of episodes", note=f"refused on {count} robots, and DR stays" * bool(count))
+        most = {"at_most": 60.0} if method == "cross" else {}
+        yield row(f"{name}: robot data", [r.robot_seconds for r in results], "s", **most)
+        yield row(f"{name}: compute", [r.compute_seconds for r in results], "s of CPU")
 
 
-def robots(name: str, first: int, quick: bool) -> Iterable[Row]:
-    """A part: one task, on robots with seeds from `first` on."""
-    most = 1 if quick else int(os.environ.get("REALITIES", ROBOTS))
-    out = OUT / ("quick" if quick else "") / name
-    asked = Question(tasks.resolve(name), name, out, "many", Budget(60, 900), 0, 10 if quick else 100,
-                     4096 if quick else STEPS[name], 1, out / "shared")  # fmt: skip
-    runs, found, seed = shared(asked), [], first
-    while len(found) < most and seed < first + MOST:
-        it = crossing(asked, seed, runs)
-        found += [it] if it else []
-        seed += 1
-    return rows(name, found, seed - first - len(found)) if found else [skipped(name, "no robot with a gap was found")]
+def markdown(lot: Lot) -> str:
+    """The table of a task: the best method first, the losers last, what does not apply with its reason."""
+    found = recorded(lot)
+    if not found:
+        return f"{lot.task}: nothing is recorded yet\n"
+    lines = [
+        f"| {lot.task} | success, mean over robots | of which crossed | robot data | compute |",
+        "|---|---|---|---|---|",
+    ]
+    best_first = sorted(found, key=lambda m: -float(rates(found[m]).mean()) if len(rates(found[m])) else 1.0)
+    return "\n".join([*lines, *(_line(method, found[method]) for method in best_first)]) + "\n"
 
 
-PARTS = {name: partial(robots, name, REPORTED) for name in STEPS}
-DEVELOPING = {f"{name}-developing": partial(robots, name, 0) for name in STEPS}
+def _line(method: str, results: list[Result]) -> str:
+    x = rates(results)
+    if not len(x):
+        return f"| {method} | does not apply: {results[0].note} | | | |"
+    low, high = (100 * v for v in over_robots(x))
+    success = f"{100 * x.mean():.0f} % ({low:.0f} - {high:.0f})"
+    robot, compute = (float(np.median([getattr(r, k) for r in results])) for k in ("robot_seconds", "compute_seconds"))
+    data, count = f"{robot:.0f} s" if robot else "none", sum(r.refused for r in results)
+    name = f"{method}; refused on {count}, and DR stays" if count else method
+    return f"| {name} | {success} | {int((x >= GOOD).sum())} of {len(x)} | {data} | {compute:.0f} s |"
+
+
+def chosen(words: str) -> tuple[str, ...]:
+    """Methods by name, with commas; empty: all."""
+    names = tuple(x for x in words.split(",") if x) or tuple(METHODS)
+    for name in names:
+        if name not in METHODS:
+            raise unknown("method", name, METHODS, "--methods")
+    return names
+
+
+def main() -> None:
+    parser = measure.parser("realities", __doc__ or "", list(STEPS))
+    parser.add_argument("--methods", default="", help=f"of {', '.join(METHODS)}, with commas; default: all")
+    parser.add_argument("--developing", action="store_true", help=f"robots from {DEVELOPED} on, not from {REPORTED}")
+    parser.add_argument("--table", action="store_true", help="print what is recorded as markdown, and run nothing")
+    asked = measure.parsed(parser)
+    try:
+        methods = chosen(asked.methods)
+    except SurefootError as error:
+        parser.error(str(error))
+    lots = {name: lot_of(asked, name) for name in asked.only or STEPS}
+    if asked.table:
+        print("\n".join(markdown(lot) for lot in lots.values()))
+        return
+    parts = {name: partial(_rows, lot) for name, lot in lots.items()}
+    try:
+        run(list(lots.values()), methods)
+    except (KeyboardInterrupt, Stopped):
+        said("stopped; the same command goes on. So far:")
+        asked.record = False
+        measure.shown("realities", parts, asked)
+        raise SystemExit(1) from None
+    measure.shown("realities", parts, asked)
+
+
+def lot_of(asked: argparse.Namespace, name: str) -> Lot:
+    most = 1 if asked.quick else int(os.environ.get("REALITIES", ROBOTS))
+    return Lot(name, DEVELOPED if asked.developing or asked.quick else REPORTED, most, asked.quick)
+
+
+def _rows(lot: Lot, quick: bool) -> Iterable[Row]:
+    return rows_of(lot)
+
 
 if __name__ == "__main__":
-    measure.main("realities", __doc__ or "", PARTS | DEVELOPING, tuple(DEVELOPING))
+    main()

@@ -26,7 +26,7 @@ from surefoot.belief import Belief, Box
 from surefoot.contract import Contract
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets.policy_net import PolicyNet, linear
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.learn.train import settings_for
 from surefoot.policy import Policy, PolicyState

@@ -1,6 +1,6 @@
 """Runs that are killed at random instants: do they end with the same bits as one that was not?
 
-    python -m benchmarks.resume [--only ppo|adr|dagger|rma|fasttd3|fastsac|fb|sapg|fpo|delta|actuator] [--quick] [--json] [--record]
+    python -m benchmarks.resume [--only ppo|adr|dagger|rma|fasttd3|fastsac|fb|sapg|fpo|clone|delta|actuator] [--quick] [--json] [--record]
 
 Each kind is a command as a person types it, run to its end once, then KILLS times with kill -9 at a random instant and given
 again. All weights, checkpoints, nets and metrics that it leaves must be equal, byte for byte.
@@ -54,6 +54,12 @@ def learned(verb: str, *flags: str, name: str = "result") -> Command:
     return lambda inputs, out: [verb, "arm", str(inputs / "log.npz"), *flags, "--no-check", "--out", str(out / name)]
 
 
+def cloned(inputs: Path, out: Path) -> Sequence[str]:
+    """By diffusion, from a log of balance; given again as it was."""
+    small = "--updates 1000 --samples 64 --hidden 16 --save-every 0".split()
+    return ["clone", "balance", str(inputs / "log.npz"), *small, "--out", str(out)]
+
+
 KINDS: dict[str, Command] = {
     "ppo": trained(*SMALL),
     "adr": trained(*SMALL, "--ranges", "adr"),
@@ -64,6 +70,7 @@ KINDS: dict[str, Command] = {
     "fb": trained("--learner", "fb", *of("fb", MAPS)),
     "sapg": trained("--learner", "sapg", *of("sapg", GRADIENT), "--sapg.blocks", "4"),
     "fpo": trained("--learner", "fpo", *of("fpo", GRADIENT)),
+    "clone": cloned,
     "delta": learned("delta", "--by", "reinforcement", "--steps", "8192"),
     "actuator": learned("actuator", "--no-labels", "--by", "ppo", "--rounds", "12", name="net.onnx"),
 }
@@ -107,8 +114,11 @@ def part(name: str, command: Command) -> Callable[[bool], Iterator[Row]]:
         rng, equal, seconds = np.random.default_rng(0), [], []
         with tempfile.TemporaryDirectory() as folder:
             home = Path(folder)
-            if name in ("delta", "actuator"):
-                surefoot(["record", "arm", "--seconds", "4", "--out", str(home / "log.npz")]).communicate()
+            if name in ("clone", "delta", "actuator"):
+                task = "balance" if name == "clone" else "arm"
+                surefoot(
+                    ["record", task, "--seconds", "4", "--observation", "--out", str(home / "log.npz")]
+                ).communicate()
             seconds.append(whole(command, home, home / "straight"))
             expected = left(home / "straight")
             while len(equal) < (2 if quick else KILLS):

@@ -29,7 +29,7 @@ from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel, seen_by
 from surefoot.learn.sim2sim.imitate import Imitating

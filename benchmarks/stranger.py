@@ -12,10 +12,11 @@ import numpy as np
 
 from benchmarks.measure import Row, row, said, skipped
 from surefoot import tasks
-from surefoot.gate import margins
 from surefoot.gate.candidate import Candidate, candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan, gate
+from surefoot.gate.gate import gate
+from surefoot.gate.measures import margins
+from surefoot.gate.plan import Plan
 from surefoot.tasks.rollout import evaluate
 from surefoot.verdict import Verdict
 

@@ -23,7 +23,7 @@ from surefoot.belief import Belief
 from surefoot.blocks import Blocks, share, sizes
 from surefoot.env import Env
 from surefoot.learn.collect import Draws, LocalCollector, Obs
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.run import Run
 from surefoot.learn.train import settings_for, train
 

@@ -4,7 +4,7 @@
 
 swing   a pendulum with a weak motor earns only while it stands upright, and pays for torque: doing nothing is a local optimum
 pegs    a slider that cannot see where it is earns at two places alike, and nothing between them
-fork    a point goes round a disk to a goal behind it: by the left or by the right, never through the middle
+fork    a point goes round a wide disk to a goal behind it: by the left or by the right, never through the middle
 """
 
 import numpy as np
@@ -101,12 +101,13 @@ def pegs() -> Task:
     )  # fmt: skip
 
 
-POINT = """
+START, GOAL, DISK, SPEED = np.array([-1.6, 0.0]), np.array([1.3, 0.0]), 0.7, 1.5
+POINT = f"""
 <mujoco model="fork">
   <option timestep="0.01" gravity="0 0 0" integrator="implicitfast"><flag contact="disable"/></option>
   <worldbody>
-    <geom name="disk" type="cylinder" size=".4 .02" rgba=".8 .3 .2 1"/>
-    <site name="goal" pos="1 0 0" size=".1" rgba=".2 .7 .3 1"/>
+    <geom name="disk" type="cylinder" size="{DISK} .02" rgba=".8 .3 .2 1"/>
+    <site name="goal" pos="{GOAL[0]} 0 0" size=".1" rgba=".2 .7 .3 1"/>
     <body name="point">
       <joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
       <geom name="point" type="sphere" size=".05" mass="1"/>
@@ -117,7 +118,6 @@ POINT = """
   </actuator>
 </mujoco>
 """
-START, GOAL, DISK, SPEED = np.array([-1.0, 0.0]), np.array([1.0, 0.0]), 0.4, 1.5
 
 
 def _to_goal(m: Moment) -> np.ndarray:
@@ -135,7 +135,7 @@ def fork(jitter: float = 0.0) -> Task:
     seen = ObsGroup((ObsTerm("place", Formula("joint_pos"), 2, "m"),))
     return Task(
         name="fork", about="a point goes round a disk, left or right", robot=Robot.text(POINT, "fork"), params=params,
-        belief=Box.ranges(params, {"mass": (0.9, 1.1)}), substeps=5, seconds=3.0,
+        belief=Box.ranges(params, {"mass": (0.9, 1.1)}), substeps=20, seconds=5.0,
         action=Action(("vx", "vy"), np.zeros(2), np.full(2, SPEED), "m/s"),
         observations={"actor": seen, "critic": seen},
         rewards={"near": Reward(1.0, lambda m: np.exp(-_to_goal(m)), "the nearer to the goal the more")},

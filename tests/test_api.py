@@ -11,7 +11,7 @@ import pytest
 
 import surefoot as sf
 from surefoot.cli import main
-from surefoot.gate.gate import Plan
+from surefoot.gate.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 MADE = runpy.run_path(str(ROOT / "docs" / "make_api.py"), run_name="made")

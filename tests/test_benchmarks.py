@@ -48,3 +48,49 @@ def test_twins_of_gymnasium_agree_with_gymnasium():
     from benchmarks import twins
 
     assert max(twins.difference("HalfCheetah-v5", 20)) < 1e-8
+
+
+def test_the_reality_bench_measures_each_method_once_and_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    """The smallest size: one robot of balance, 4096 steps; a training, a wrapper, and a fit to the robot's logs."""
+    from benchmarks import realities
+    from benchmarks.methods import METHODS
+
+    monkeypatch.chdir(tmp_path)
+    lot = realities.Lot("balance", 0, 1, quick=True)
+    realities.run([lot], ["DR", "MRAC"])
+    made = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+    realities.run([lot], ["DR", "MRAC", "engines", "identify"])
+    assert all(p.stat().st_mtime_ns == when for p, when in made.items())  # what was there was not made again
+    found = realities.recorded(lot)
+    assert list(found) == ["nominal", "DR", "MRAC", "engines", "identify"]  # cheapest first
+    (seed,) = {r.seed for results in found.values() for r in results}
+    assert all(r.success.n == 8 and r.compute_seconds > 0 for (r,) in found.values())
+    assert [found[m][0].robot_seconds > 0 for m in found] == [False] * 4 + [True] and found["identify"][
+        0
+    ].robot_seconds <= 60
+    assert set(found) < set(METHODS)
+    b = lot.bench("nominal", seed)
+    assert [len(b.before(k).stages) for k in (1, 3)] == [1, 3]  # nominal stays nominal when DR is there, too
+
+
+def test_the_table_of_the_reality_bench_has_losers_and_what_does_not_apply(tmp_path):
+    """Four robots, of which one has no gap; rates that are known."""
+    from dataclasses import asdict
+
+    from benchmarks.realities import Lot, Result, markdown
+    from surefoot import files
+    from surefoot.cross import Rate
+
+    lot = Lot("hover", 2000, 10, out=tmp_path)
+    rates = {"nominal": (0, 10, 90, 40), "DR": (100, 100, 0, 100), "identify": (20, 20, 100, 20)}
+    for method, each in rates.items():
+        for k, rate in enumerate(each):
+            found = Result(2000 + k, Rate(rate, 100), 12.0 * (method == "identify"), 30.0, "", method == "identify")
+            files.write_json(lot.file(method, 2000 + k), asdict(found))
+    files.write_json(lot.file("MRAC", 2000), asdict(Result(2000, None, note="found no actuator that turns a joint")))
+    assert markdown(lot).splitlines()[2:] == [
+        "| DR | 100 % (100 - 100) | 3 of 3 | none | 30 s |",
+        "| identify; refused on 3, and DR stays | 20 % (20 - 20) | 0 of 3 | 12 s | 30 s |",
+        "| nominal | 17 % (0 - 40) | 0 of 3 | none | 30 s |",
+        "| MRAC | does not apply: found no actuator that turns a joint | | | |",
+    ]

@@ -123,7 +123,7 @@ print(runtime().__name__, *policy(np.full((1, policy.contract.obs_dim), 0.01, np
 ASKED = [
     "tasks", "look balance", "presets", "try balance", "record balance", "explore x.xml", "preflight x.xml y", "replay x.xml y",
     "identify x.xml y", "missing balance y", "delta balance y", "believe balance y", "actuator x.xml y", "cross hover",
-    "play zero --task balance", "lab", "eval run", "gate run", "sweep run --over mass", "adapt run", "doctor run y", "train balance",
+    "play zero --task balance", "lab", "eval run", "gate run", "sweep run --over mass", "adapt balance", "doctor run y", "train balance",
 ]  # fmt: skip
 
 

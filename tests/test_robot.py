@@ -15,7 +15,7 @@ from surefoot.errors import SurefootError, TaskCodeError
 from surefoot.robot import Robot
 from surefoot.sim.layout import layout_of
 from surefoot.sim.model import load
-from surefoot.sim.model.load import load_robot
+from surefoot.sim.model.load import load_robot, model_hash
 from surefoot.sim.model.scan import scan_file
 
 STRANGERS = Path(__file__).parents[2] / "shared" / "models" / "menagerie"
@@ -204,3 +204,17 @@ def test_positions_move_along_the_manifold_as_mujoco_moves_them():
 @pytest.mark.parametrize("name", tasks.names())
 def test_every_ready_task_has_a_robot(name):
     assert load_robot(tasks.named(name).robot).model.nu > 0
+
+
+def test_the_hash_of_a_compiled_model_is_blind_to_last_bits_alone():
+    """Processors round differently; an edit moves more than the seventh digit."""
+    own = load_robot(tasks.resolve("balance").robot).model
+    first = model_hash(own)
+    own.body_inertia[-1] *= 1 + 4e-16
+    own.qpos0[:] += 1e-17
+    assert model_hash(own) == first
+    own.body_inertia[-1] *= 1 + 1e-6
+    assert model_hash(own) != first
+    own.body_inertia[-1] /= 1 + 1e-6
+    own.opt.timestep *= 2
+    assert model_hash(own) != first

@@ -51,7 +51,7 @@ MAY = {
     "motion": {"formats", "sim", "control"},
     "real2sim": {"formats", "tensors", "onnx_file", "sim", "control", "tasks", "learn", "motion"},
     "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
-    "doctor": {"formats", "sim", "control", "tasks", "real2sim", "gate"},
+    "doctor": {"formats", "sim", "control", "tasks", "learn", "real2sim", "gate"},
     "cross": {"sim", "tasks", "learn", "real2sim", "deploy", "gate", "doctor"},
     "lab": {"sim", "control", "tasks", "learn", "real2sim", "gate", "deploy"},
     "verbs": {

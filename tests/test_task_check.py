@@ -15,7 +15,7 @@ TASK = """import numpy as np
 from dataclasses import replace
 from surefoot import tasks
 from surefoot.task import Episode, Reward, Task
-from surefoot.observation import ObsGroup, ObsTerm
+from surefoot.observation import Formula, ObsGroup, ObsTerm; from surefoot.belief import Box; from surefoot.robot import Robot
 from surefoot.world import OnForce, Start
 
 
@@ -71,8 +71,8 @@ def written(tmp_path, change):
     ("error=lambda s: s.q", "error (mine.py, line 27): expected numbers of shape (16,)"),
     (TERM.format("lambda s: s.q[:, 0]"), "observation 'odd' of actor (mine.py, line 27): expected numbers of shape (16, 2), a row for each of 16 simulations, found shape (16,)"),
     (TERM.format("lambda s: s.qq"), "observation 'odd' of actor: AttributeError: 'Moment' object has no attribute 'qq'"),
-    ('observations={"actor": actor}', "task mine (mine.py): observations: expected a group 'critic', found actor"),
-    ('observations={"critic": actor}', "task mine (mine.py): observations: expected a group 'actor', found critic"),
+    ('observations={"actor": actor}', "task mine: observations: expected a group 'critic', found actor"),
+    ('observations={"critic": actor}', "task mine: observations: expected a group 'actor', found critic"),
     ("episode=lambda rng, n: Episode(Start(np.zeros((n, 3)), np.zeros((n, 2)), np.zeros((n, 1))))", "episode (mine.py, line 27): start.q: expected numbers of shape (16, 2), a row for each of 16 simulations, found shape (16, 3)"),
     ("episode=lambda rng, n: rng.unifrom(0, 1, n)", "episode: AttributeError: 'Rows' object has no attribute 'unifrom'"),
     ("command=lambda rng, n: np.zeros(n), command_names=('vx',)", "command (mine.py, line 27): expected numbers of shape (16, 1), a row for each of 16 simulations, found shape (16,)"),
@@ -82,11 +82,33 @@ def written(tmp_path, change):
 ])  # fmt: skip
 def test_a_users_mistake_names_the_term_the_file_and_the_line(tmp_path, capsys, change, said):
     path = written(tmp_path, change.replace("lambda s: s.q)", "lambda s: s.q)"))
-    if said.startswith("task mine (mine.py)"):  # no function of the user's is in it: one is, to know the file by
+    if "expected a group" in said:  # no function of the user's is in it: one is, to know the file by
         path = written(tmp_path, change + ', ended={"over": lambda s: s.q[:, 1] > 9}')
     assert main(["train", str(path), "--out", str(tmp_path / "r"), *SMALL]) == 2
     shown = capsys.readouterr().err
     assert said in shown and "defect" not in shown and "Traceback" not in shown
+
+
+KNOWN = ', ended={"over": lambda s: s.q[:, 1] > 9}'  # a function of the author's, which the file is known by
+
+
+@pytest.mark.parametrize("change, said, line", [
+    (TERM.format('Formula("reading", reading="gyroo")') + KNOWN, "observation 'odd' of actor: no reading matches 'gyroo'", LINE),
+    (TERM.format('Formula("joint_pos", ("slidr",))') + KNOWN, "observation 'odd' of actor: joints: no joint matches 'slidr'", LINE),
+    (TERM.format('Formula("joint_pos", ("slide",))') + KNOWN, "observation 'odd' of actor: expected numbers of shape (16, 2)", LINE),
+    ('observations={"actor": actor}' + KNOWN, "expected a group 'critic', found actor", 26),
+    ('settings={"lrr": 0.1}' + KNOWN, "no setting matches 'lrr'", LINE),
+    ('rewards={"mine": helper}', "reward 'mine': expected Reward(weight, function, about), found function", LINE),
+    ('ended={"over": True}', "termination 'over': expected a function, found bool", LINE),
+    ('observations={"actor": actor.terms}', "observations 'actor': expected ObsGroup(terms), found tuple", LINE),
+    ('belief=Box.ranges(t.params, {"cart_mas": (1.0, 2.0)})', "no param matches 'cart_mas'", LINE),
+    ('robot=Robot.file("gone.xml", beside=__file__)', "gone.xml: no such model file", LINE),
+])  # fmt: skip
+def test_a_mistake_outside_of_a_function_names_the_file_and_the_line(tmp_path, capsys, change, said, line):
+    path = written(tmp_path, change)
+    assert main(["train", str(path), "--out", str(tmp_path / "r"), *SMALL]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and f"{path}, line {line}: " in shown and "internal error" not in shown
 
 
 def test_the_line_in_these_messages_is_that_of_the_change(tmp_path):

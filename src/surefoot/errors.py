@@ -23,6 +23,9 @@ LONGEST = 200  # characters of a name that an error quotes; a file may hold one 
 class SurefootError(ValueError):
     """Bad input or a broken file. The message is the whole story; the door prints it without a traceback."""
 
+    unknown_name: str = ""
+    """the name that nothing has, where that is the error"""
+
 
 class LearningFailed(SurefootError):
     """A run cannot go on: its numbers are not finite any more, or its simulations diverge."""
@@ -44,6 +47,7 @@ class TaskCodeError(SurefootError):
 
 
 HOME = str(Path(__file__).parent)
+PYTHON = str(Path(traceback.__file__).parent)  # of the standard library
 
 
 def in_users_code(error: Exception, where: str) -> TaskCodeError:
@@ -51,11 +55,18 @@ def in_users_code(error: Exception, where: str) -> TaskCodeError:
     if isinstance(error, SyntaxError):
         at = f"{error.filename}, line {error.lineno}: {(error.text or '').strip()}"
         return TaskCodeError(f"{where}: {type(error).__name__}: {error.msg}\n  {at}")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((HOME, "<frozen"))]
-    theirs = [f for f in frames if "importlib" not in f.filename]
+    kind = "" if isinstance(error, SurefootError) else f"{type(error).__name__}: "
+    return TaskCodeError(f"{where}: {kind}{error}{users_line(error)}")
+
+
+def users_line(error: Exception) -> str:
+    """The innermost line of the user's code that the error came through; nothing where there is none."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((HOME, "<frozen", "<string>"))
+    ]
+    theirs = [f for f in frames if "site-packages" in f.filename or not f.filename.startswith(PYTHON)]
     own = [f for f in theirs if "site-packages" not in f.filename] or theirs  # a task may be an installed package's
-    at = f"\n  {own[-1].filename}, line {own[-1].lineno}: {own[-1].line}" if own else ""
-    return TaskCodeError(f"{where}: {type(error).__name__}: {error}{at}")
+    return f"\n  {own[-1].filename}, line {own[-1].lineno}: {own[-1].line}" if own else ""
 
 
 class MissingExtra(SurefootError, ImportError):
@@ -90,4 +101,6 @@ def unknown(
     names = list(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") or "none"
     name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
-    return error(f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}")
+    found = error(f"{where + ': ' if where else ''}no {kind} matches '{name}'; there are {shown}{nearest(name, names)}")
+    found.unknown_name = name
+    return found

@@ -287,8 +287,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def seal(value: dict[str, Any]) -> dict[str, Any]:
     """The same with the hash of all the rest of it, `sha256`."""
     rest = {k: v for k, v in value.items() if k != "sha256"}
-    told = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return rest | {"sha256": sha256(told.encode())}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return rest | {"sha256": sha256(text.encode())}
 
 
 def check_seal(value: dict[str, Any], where: str) -> dict[str, Any]:

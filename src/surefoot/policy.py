@@ -2,12 +2,13 @@
 
     s = policy.init(n)          s, action = policy.step(s, obs)          obs (n, obs_dim) float32, action (n, na)
 
-A policy without memory has an empty state: its past is in the observation's history. Nets are torch modules (learn/nets.py)
-that are deployed as ONNX (deploy/bundle.py); here are the protocol and the laws that need no net.
+A policy without memory has an empty state: its past is in the observation's history. One that plans several actions at a time
+keeps what is left of its plan. Nets are torch modules (learn/nets) that are deployed as ONNX (deploy/bundle.py); here are the
+protocol and the laws that need no net.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,26 @@ class Policy(ABC):
         return self.step(self.init(len(obs)), obs)[1]
 
 
+def no_plan(n: int, execute: int, actions: int) -> PolicyState:
+    """The state of n episodes that begin, of a policy that executes so many actions of each plan; empty where it is one."""
+    if execute == 1:
+        return {}
+    return {"plan": np.zeros((n, execute, actions), np.float32), "left": np.zeros((n, 1), np.int64)}
+
+
+def follow(
+    s: PolicyState, obs: np.ndarray, planned: Callable[[np.ndarray], np.ndarray]
+) -> tuple[PolicyState, np.ndarray]:
+    """The next action of each plan; where none is left, a new one is made first: observations (k, .) -> (k, execute * na)."""
+    plan, left = s["plan"].copy(), s["left"][:, 0].copy()
+    execute, due = plan.shape[1], np.flatnonzero(left == 0)
+    if len(due):
+        plan[due] = planned(np.asarray(obs, np.float32)[due]).reshape(len(due), *plan.shape[1:])
+        left[due] = execute
+    action = plan[np.arange(len(plan)), execute - left]
+    return {"plan": plan, "left": (left - 1)[:, None]}, action
+
+
 class Driver:
     """A policy at work on n robots: keeps its state from one control period to the next."""
 
@@ -54,6 +75,12 @@ class Driver:
             self.state = {k: v.copy() for k, v in self.state.items()}
             for k, v in self.state.items():
                 v[rows] = first[k]
+
+
+def along(policy: Policy, obs: np.ndarray) -> np.ndarray:
+    """(T, na) actions of one episode whose observations (T, .) are given."""
+    drive = Driver(policy, 1)
+    return np.concatenate([drive(row[None]) for row in obs])
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ class Robot:
         """The model in a file. With `beside=__file__`, a relative path starts at the folder of the task file."""
         start = Path(beside).absolute().parent if beside else Path.cwd()
         where, root = start / path, str(start / asset_root) if asset_root else ""
+        if not where.exists():
+            raise SurefootError(f"{where}: no such model file")
         own = where.parent.name if where.stem.startswith("scene") else where.stem
         shown = "".join(c if c.isprintable() else "_" for c in own)  # a file's name may hold any byte
         return Robot(name or shown, str(where), asset_root=root)

@@ -13,7 +13,7 @@ import numpy as np
 
 from surefoot.belief import Belief
 from surefoot.contract import Action
-from surefoot.errors import unknown
+from surefoot.errors import SurefootError, unknown
 from surefoot.estimate.abstract import Estimator
 from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Params
@@ -257,6 +257,19 @@ class Task:
     """what may be asked of the robot where its policy is not trusted, a Recovery of control/reach_avoid.py; None: another command"""
     estimator: Estimator | None = None
     """state estimator that its actor may have terms of: NAME_estimate, NAME_spread"""
+
+    def __post_init__(self) -> None:
+        parts = {"reward": (self.rewards, Reward), "observations": (self.observations, ObsGroup)}
+        for what, (found, kind) in parts.items():
+            for name, x in found.items():
+                if not isinstance(x, kind):
+                    form = "Reward(weight, function, about)" if kind is Reward else "ObsGroup(terms)"
+                    raise SurefootError(f"task {self.name}: {what} '{name}': expected {form}, found {type(x).__name__}")
+        for name, f in self.ended.items():
+            if not callable(f):
+                raise SurefootError(
+                    f"task {self.name}: termination '{name}': expected a function, found {type(f).__name__}"
+                )
 
     def control_order(self, layout: Layout) -> np.ndarray | None:
         """Where among a model's controls each action goes; None where actions are all of them, in that order."""

@@ -1,5 +1,6 @@
 """A task's functions are its author's own code: what is wrong in one is said by its term, its file and its line.
 
+in_task_file                what is wrong in a task that has no line of code running: its file, and the line with the name
 check_start, check_terms    once, on the moment episodes begin: shape, type and finiteness of all that a task computes
 in_task_words               whenever one raises: which term it was, and the author's line
 not_finite                  which terms gave NaN or infinity where the simulation itself is sound
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.errors import HOME, SurefootError, TaskCodeError
+from surefoot.errors import HOME, MissingExtra, SurefootError, TaskCodeError
+from surefoot.observation import ObsTerm
 from surefoot.task import Moment, Task
 from surefoot.world import State
 
@@ -51,14 +53,39 @@ def place(function: Any) -> str:
     return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})"
 
 
+def written(task: Task, word: str = "") -> str:
+    """The author's file, and the first line of it that has the word in quotes; nothing for a task of this package."""
+    file = next((c.co_filename for _, f in functions(task) if (c := code_of(f)) and is_theirs(c)), "")
+    if not file or not Path(file).is_file():
+        return ""
+    lines = Path(file).read_text(errors="replace").splitlines() if word else []
+    at = next((k for k, line in enumerate(lines, 1) if f'"{word}"' in line or f"'{word}'" in line), None)
+    return f"\n  {file}" + (f", line {at}: {lines[at - 1].strip()}" if at else "")
+
+
+@contextmanager
+def in_task_file(task: Task) -> Iterator[None]:
+    """What does not fit together in a task is said with its file."""
+    try:
+        yield
+    except (TaskCodeError, MissingExtra):
+        raise
+    except SurefootError as error:
+        at = written(task, error.unknown_name)
+        if not at:
+            raise
+        raise TaskCodeError(f"{error}{at}") from error
+
+
 def check_groups(task: Task, needed: Sequence[str]) -> None:
     """Refuse a task that lacks a group of observations which is needed."""
     for name in needed:
         if name not in task.observations:
             have = ", ".join(task.observations) or "none"
-            own = next((place(f) for _, f in functions(task) if place(f)), "")
-            file = own.partition(",")[0] + ")" if own else ""
-            raise TaskCodeError(f"task {task.name}{file}: observations: expected a group '{name}', found {have}")
+            last = list(task.observations)[-1] if task.observations else ""
+            raise TaskCodeError(
+                f"task {task.name}: observations: expected a group '{name}', found {have}{written(task, last)}"
+            )
 
 
 def check_start(task: Task, x: State, rng: Any) -> None:
@@ -85,14 +112,31 @@ def check_terms(task: Task, now: Moment) -> None:
         for t in group.terms:
             if t.source is not None:
                 at = f"{where}observation '{t.name}' of {g}{place(t.source)}"
-                _check(now.once(t.source), (n, t.dim), NUMBERS, at)
+                _check(
+                    _computed(task, t, now, at),
+                    (n, t.dim),
+                    NUMBERS,
+                    at,
+                    "" if place(t.source) else written(task, t.name),
+                )
 
 
-def _check(found: Any, shape: tuple[int, ...], kind: str, where: str) -> None:
+def _computed(task: Task, term: ObsTerm, now: Moment, where: str) -> np.ndarray:
+    assert term.source is not None
+    try:
+        return now.once(term.source)
+    except SurefootError as error:
+        if place(term.source):
+            raise  # the author's own line is in its traceback
+        name = error.unknown_name or term.name
+        raise TaskCodeError(f"{where}: {error}{written(task, name) or written(task, term.name)}") from error
+
+
+def _check(found: Any, shape: tuple[int, ...], kind: str, where: str, at: str = "") -> None:
     expected = f"expected {kind} of shape {shape}, a row for each of {shape[0]} simulations"
     x = np.asarray(found)
     if x.shape != shape:
-        raise TaskCodeError(f"{where}: {expected}, found {_shown(found, x)}")
+        raise TaskCodeError(f"{where}: {expected}, found {_shown(found, x)}{at}")
     if x.dtype.kind not in KINDS[kind]:
         raise TaskCodeError(f"{where}: {expected}, found {x.dtype}")
     if kind == NUMBERS and not np.isfinite(x).all():
@@ -123,7 +167,7 @@ def _blamed(task: Task, error: Exception) -> str | None:
     codes = {code_of(f): name for name, f in functions(task) if place(f)}
     frames = [(f.f_code, line) for f, line in traceback.walk_tb(error.__traceback__)]
     term = next((codes[code] for code, _ in frames if code in codes), None)
-    theirs = [k for k, (code, _) in enumerate(frames) if _is_theirs(code)]
+    theirs = [k for k, (code, _) in enumerate(frames) if is_theirs(code)]
     if term is None or not theirs:
         return None
     last = traceback.extract_tb(error.__traceback__)[theirs[-1]]
@@ -131,7 +175,7 @@ def _blamed(task: Task, error: Exception) -> str | None:
     return f"task {task.name}: {term}: {kind}{error}\n  {last.filename}, line {last.lineno}: {last.line}"
 
 
-def _is_theirs(code: CodeType) -> bool:
+def is_theirs(code: CodeType) -> bool:
     name = code.co_filename
     return not name.startswith((HOME, "<frozen")) and "site-packages" not in name and "dist-packages" not in name
 

@@ -3,7 +3,7 @@
 A World advances every simulation by one control period dt under held controls u. The sockets take Terms, learned or
 hand-written: on action (u -> u), on force (adds a generalised force to the engine's own), on body (pulls and twists
 named bodies), on sense (what is -> what the sensors say of it), on observation (what the sensors say -> what the policy
-is told). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
+is given). Shapes: n simulations, nq positions, nv velocities, nu controls, ne unknowns.
 """
 
 from abc import ABC, abstractmethod

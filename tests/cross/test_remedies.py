@@ -7,7 +7,7 @@ import pytest
 from surefoot import tasks
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import HiddenRobot, LinkedRobot
-from surefoot.cross.work import WORK, Question
+from surefoot.cross.work import WORK, Question, learned_of_robot
 from surefoot.learn.run.parents import spec_of
 from surefoot.report import unwatched
 from surefoot.sim.realities import hidden
@@ -56,3 +56,11 @@ def test_a_student_imitates_the_teacher_of_the_support_world(asked):
     teacher, student = (spec_of(journal.stages[k].facts[name]) for k, name in enumerate(("teacher", "run")))
     assert teacher.easy is not None and teacher.forward is not None
     assert student.reference and student.easy is None and student.start is None
+
+
+def test_a_delta_that_was_learned_counts_as_learned_and_one_that_was_refused_does_not(asked):
+    """What is trained after it stands behind the runtime's limiter, as everything for a robot does."""
+    journal = asked[1]
+    assert "delta" in WORK and not learned_of_robot(journal)
+    assert not learned_of_robot(journal.add(Stage("delta", "", {"refused": "nothing explained"})))
+    assert learned_of_robot(journal.add(Stage("delta", "", {"term": "delta"})))

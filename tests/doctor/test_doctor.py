@@ -19,9 +19,11 @@ from surefoot.doctor.cause import Cause
 from surefoot.doctor.consequences import Consequences, consequences
 from surefoot.doctor.evidence.innovations import _riccati
 from surefoot.doctor.evidence.observation import checked, episodes, rebuild
+from surefoot.doctor.hypotheses.by_jobs import ByJobs
 from surefoot.doctor.prescription import Case, prescribe
 from surefoot.errors import SurefootError
 from surefoot.gate.statistics import rate
+from surefoot.learn.cluster.jobs import Jobs
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.log import Log
@@ -171,6 +173,16 @@ def test_the_gain_of_one_degree_of_freedom_is_the_random_walks_closed_form():
     P = 0.5 * (q + np.sqrt(q * q + 4 * q * r))  # P = Q + P R / (P + R)
     K = _riccati(0.0, np.diag([q, q]), np.diag([r, r]))
     np.testing.assert_allclose(K, np.eye(2) * P / (P + r), rtol=1e-9)
+
+
+def test_hypotheses_as_jobs_have_the_evidence_of_one_batch():
+    """Stiction, so that all ingredients are tried twice; three workers, so that the batches are cut."""
+    policy, who = balancer(), {"path": Path("balance")}
+    log = flown(policy, {"stiction": 0.5})
+    here, jobs = diagnose(policy, tasks.resolve("balance"), log), Jobs()
+    there = diagnose(policy, tasks.resolve("balance"), log, by=lambda x: ByJobs(jobs, who, x, 3))
+    assert there.to_json() == here.to_json() and here.significant
+    assert there.branches() == here.branches()
 
 
 def test_a_healthy_log_is_called_healthy():

@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from surefoot import tasks
-from surefoot.doctor.branches.physics import errors_of, world_with
 from surefoot.doctor.cause import Cause
 from surefoot.doctor.diagnosis import HEALTHY, Diagnosis, _heads, _ranked
 from surefoot.doctor.evidence.innovations import (
@@ -20,7 +19,7 @@ from surefoot.doctor.evidence.likelihood import Hypothesis, Likelihood, weigh
 from surefoot.doctor.hypotheses.effects import latencies, limits
 from surefoot.doctor.hypotheses.fit import Fit, solve
 from surefoot.doctor.hypotheses.late_commands import log_normal, mixture
-from surefoot.doctor.hypotheses.model_errors import DELAY, model_errors, wiring_faults
+from surefoot.doctor.hypotheses.model_errors import DELAY, errors_of, model_errors, wiring_faults, world_with
 from surefoot.fault import on_columns
 from surefoot.log import Log
 from surefoot.rng import stream

@@ -5,7 +5,7 @@ import pytest
 
 from surefoot.errors import SurefootError
 from surefoot.formats.resample import gaps, mend, resample
-from surefoot.formats.skew import skew
+from surefoot.formats.skew import _between, _curvature, _smooth, skew
 from surefoot.log import Log
 
 
@@ -136,3 +136,15 @@ def test_skew_says_when_there_is_nothing_to_compare():
         skew(Log(t, {"a": wobble(t), "b": 0 * t}), "a", "b")
     with pytest.raises(SurefootError, match="expected at least 416"):
         skew(Log(t[:300], {"a": wobble(t[:300]), "b": wobble(t[:300])}), "a", "b")
+
+
+def test_the_spline_and_the_smoothing_of_skew_are_those_of_scipy():
+    from scipy.interpolate import CubicSpline
+    from scipy.ndimage import gaussian_filter1d
+
+    x, rows = np.random.default_rng(0).standard_normal(200), np.arange(40, 160)
+    for s in (-3.0, -0.4, 0.0, 0.37, 2.9):
+        np.testing.assert_allclose(
+            _between(x, _curvature(x), rows, s), CubicSpline(np.arange(200), x)(rows - s), atol=1e-12
+        )
+    np.testing.assert_allclose(_smooth(x), gaussian_filter1d(x, 1.5, mode="nearest"), atol=1e-14)

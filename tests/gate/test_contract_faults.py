@@ -16,7 +16,8 @@ from surefoot.gate import contract_faults
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
 from surefoot.gate.contract_faults import Explained, Explanation, hypotheses
-from surefoot.gate.gate import Plan, gate
+from surefoot.gate.gate import gate
+from surefoot.gate.plan import Plan
 from surefoot.tasks.ready.walk import JOINTS, STAND, xml
 
 onnx = pytest.importorskip("onnx", reason="needs the export extra")

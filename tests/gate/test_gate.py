@@ -12,10 +12,16 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.errors import SurefootError
+from surefoot.gate import gate as of_gate
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan, gate
+from surefoot.gate.gate import gate
 from surefoot.gate.junit import junit
+from surefoot.gate.plan import Plan
+from surefoot.gate.results import Results, following
+from surefoot.gate.runs import Runs
+from surefoot.gate.statistics import Estimate
+from surefoot.gate.statistics.rare_failures import without_search
 from surefoot.gate.statistics.sequential import anytime
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import linear
@@ -112,7 +118,7 @@ def test_over_a_belief_it_names_the_worlds_it_fails_in(runs):
 
 def test_all_worlds_have_the_same_episodes(runs):
     """A reality without ingredients is the nominal world bit for bit, and so are its episodes."""
-    from surefoot.gate.gate import Results, _Gate
+    from surefoot.gate.gate import _Gate
     from surefoot.gate.runs import episodes
     from surefoot.sim.realities import Reality
 
@@ -261,15 +267,13 @@ def test_the_ci_example_calls_the_gate_with_flags_that_exist():
 
 def test_the_next_command_names_what_failed(runs):
     """A reality by its seed, an unknown by its name, a policy from elsewhere with its flags."""
-    from surefoot.gate.gate import Results, _next
-
     who, again = candidate(runs / "good"), "surefoot gate p.onnx --model r.xml"
     bad = Check("success, reality 7", 0.1, 0.5, False, "")
-    assert "--reality 7 --tell" in _next(who, Results([bad], failed_realities=[7]), again)
+    assert "--reality 7 --tell" in following(who, Results([bad], failed_realities=[7]), again)
     over = Check("success, belief", 0.1, 0.5, False, "")
-    assert _next(who, Results([over], separating="two words"), again).endswith("--over 'two words'")
+    assert following(who, Results([over], separating="two words"), again).endswith("--over 'two words'")
     strange = replace(who, given=object())
-    assert _next(strange, Results([Check("success, nominal", 1, 0.9, True, "")]), again) == f"{again} --reality all"
+    assert following(strange, Results([Check("success, nominal", 1, 0.9, True, "")]), again) == f"{again} --reality all"
 
 
 def test_a_gate_that_is_killed_leaves_the_checks_that_were_done(runs):
@@ -310,3 +314,27 @@ def test_an_episode_that_has_ended_is_not_simulated_further_and_changes_no_other
         for i, n in zip(*(step.episodes.ids, step.episodes.lengths) if step.episodes is not None else ((), ())):
             lengths[i] = lengths[i] or n
     assert np.array_equal(lengths, found.lengths) and np.ptp(lengths) > 5
+
+
+@pytest.mark.parametrize("failures", [2, 5])
+def test_a_failure_rate_near_its_limit_is_decided_by_more_worlds(runs, monkeypatch, failures):
+    """Of each 50 worlds 2 or 5 fail, and the limit is a tenth: at 4 % it is decided as soon as the bound is below it; at
+    10 % never."""
+    task = tasks.resolve("balance")
+    batch = Runs(
+        np.arange(50) >= failures, np.ones(50), np.ones(50, bool), np.zeros(50), task.belief.sample(np.random.default_rng(0), 50), {}
+    )  # fmt: skip
+
+    def unknown(score, belief, seed, *n, level, drawn):
+        return without_search(drawn, Estimate(0.1, 0.0, 1.0, 200, level, ""))
+
+    monkeypatch.setattr(of_gate, "episodes", lambda *a, **kw: batch)
+    monkeypatch.setattr(of_gate, "search", unknown)
+    who = candidate(runs / "good")
+    it = of_gate._Gate(who, task.belief, Plan(threads=1), Limits(), Results(), unwatched)
+    check = it._rare_failures(batch + batch + batch + batch, decides=True)
+    first = next((n for n in range(200, 800, 50) if anytime(failures * n // 50, n, 0.975)[1] <= 0.1), 800)
+    assert f"{failures * first // 50} of {first} drawn worlds fail" in check.evidence
+    assert check.holds == (failures == 2) == (first < 800)
+    failed_already = it._rare_failures(batch + batch + batch + batch, decides=False)
+    assert f"{4 * failures} of 200 drawn worlds fail" in failed_already.evidence

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
-from surefoot.gate import margins
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan, gate
+from surefoot.gate.gate import gate
+from surefoot.gate.measures import margins
+from surefoot.gate.plan import Plan
 from surefoot.tasks.rollout import evaluate
 
 pytest.importorskip("onnx", reason="needs the export extra")

@@ -12,7 +12,7 @@ from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.deploy.bundle import OnnxPolicy
 from surefoot.errors import SurefootError
-from surefoot.gate.latent import Change, Probe, inferred, settling
+from surefoot.gate.measures.latent import Change, Probe, inferred, settling
 from surefoot.learn.nets import Actor, Encoder, export
 from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.tasks.rollout import contract

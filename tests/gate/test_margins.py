@@ -7,7 +7,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.belief import point
-from surefoot.gate.margins import Asked, Push, climb, latency, push
+from surefoot.gate.measures.margins import Asked, Push, climb, latency, push
 from surefoot.gate.runs import Runs, Separation, separation
 from surefoot.learn.nets.policy_net import linear
 from surefoot.params import Param, Params

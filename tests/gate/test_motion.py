@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
-from surefoot.gate.motion import measure
+from surefoot.gate.measures.motion import measure
 from surefoot.observation import ObsGroup
 from surefoot.policy import Policy
 from surefoot.tasks.rollout import contract

@@ -9,7 +9,7 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.errors import SurefootError
-from surefoot.gate.sweep import PerPoint, Points, price, sweep, values_over
+from surefoot.gate.measures.sweep import PerPoint, Points, price, sweep, values_over
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import linear
 from surefoot.policy import Policy, Zero

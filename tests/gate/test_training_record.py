@@ -14,7 +14,8 @@ from surefoot.errors import SurefootError
 from surefoot.gate import runs as gate_runs
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan, gate
+from surefoot.gate.gate import gate
+from surefoot.gate.plan import Plan
 from surefoot.gate.training_record import trained_with, unseen
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet, linear

@@ -77,7 +77,7 @@ def bundles() -> Iterator[Target]:
 
     def read_golden(data: bytes) -> Any:
         golden, tables = manifest._golden(data, False, "file")
-        golden.check_net(net.contract, net.graph, "file")
+        golden.check_net(net, "file")
         return manifest._replayed(net, told_limits, golden)
 
     told_limits = Limits.from_json(told["limits"], 1, "file")

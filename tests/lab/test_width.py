@@ -9,7 +9,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.deploy import bundle
-from surefoot.gate.sweep import Points, sweep
+from surefoot.gate.measures.sweep import Points, sweep
 from surefoot.lab.counting import BATCH
 from surefoot.lab.jobs import Curves, Job
 from surefoot.lab.pages.width import POINTS, Width

@@ -15,6 +15,7 @@ from surefoot.errors import SurefootError
 from surefoot.learn import train as learn
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.nets import export
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import DistillSettings
 from surefoot.verbs.arguments import trained_over
 
@@ -92,7 +93,7 @@ def test_what_the_teacher_is_not_told_is_scaled_by_its_driving_which_costs_no_st
 
 
 @pytest.mark.parametrize(
-    "change, words", [({"mix": 3.0}, "a share from 0 to 1, found 3"), ({"lr": 0.0}, "more than 0")]
+    "change, words", [({"mix": 3.0}, "mix: expected 0 to 1, found 3"), ({"lr": 0.0}, "more than 0")]
 )
 def test_a_lesson_that_teaches_nothing_is_refused(change, words):
     with pytest.raises(SurefootError, match=words):
@@ -102,7 +103,7 @@ def test_a_lesson_that_teaches_nothing_is_refused(change, words):
 def test_a_teacher_begins_as_a_policy_that_is_hardly_told_of_e():
     task = tasks.with_override(tasks.resolve("hover"), tasks.ObsOverride(also=("e",)))
     settings = learn.settings_for("hover", {**SMALL, "encoder": "e"})
-    learner = learn.PPO(tasks.env(task, 32, task.belief, 0), settings, 0)
+    learner = PPO(tasks.env(task, 32, task.belief, 0), settings, 0)
     z = learner.actor.encoder(
         torch.randn(64, task.observations["actor"].dim, generator=torch.Generator().manual_seed(0))
     )
@@ -242,8 +243,8 @@ def test_a_sensor_may_be_the_teachers_alone_though_an_unknown_moves_what_it_tell
         ("hover --adapt rma --student.latent 17", "with --adapt rma the student has the teacher's sizes"),
         ("hover --latent 99", "only with --encoder or --adapt rma"),
         ("balance --encoder conv", "reads a history, found 1 frame"),
-        ("balance --gamma 3", "gamma: expected at most 1, found 3"),
-        ("balance --settle 5", "settle: expected at most 1, found 5"),
+        ("balance --gamma 3", "gamma: expected 0 to 1, found 3"),
+        ("balance --settle 5", "settle: expected 0 to 1, found 5"),
         ("balance --lr 0", "lr: expected more than 0"),
         ("balance --clip-gradient 0", "clip_gradient: expected more than 0"),
     ],

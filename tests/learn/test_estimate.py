@@ -13,7 +13,7 @@ from surefoot.errors import SurefootError
 from surefoot.estimate.learned import LearnedEstimator
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import unlikely
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.tasks import ObsOverride, with_override
 
@@ -87,7 +87,7 @@ def test_what_it_estimates_is_in_the_file_in_units(tmp_path):
     obs = lea.obs["actor"]
     with torch.no_grad():
         wanted = net.actor.encoder.in_units(net.actor.encoder(net.normalised(torch.from_numpy(obs)))).numpy()
-    assert policy.graph.outputs == ("actions", "estimate") and not policy.adapts
+    assert list(policy.graph.outputs) == ["actions", "estimate"] and not policy.adapts
     e = LearnedEstimator(lambda x: policy.graph.run(x, "estimate"), {"base_lin_vel": (3, "m/s")}, 0.02)
     found = e.terms(e.step(e.init(len(obs)), obs))["base_lin_vel"]
     assert np.allclose(found.value, wanted[:, :3], atol=1e-5) and np.allclose(found.sd, wanted[:, 3:], atol=1e-5)

@@ -11,7 +11,7 @@ from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import DistillSettings, PPOSettings
 from surefoot.tasks.rollout import contract
 

@@ -12,7 +12,8 @@ from surefoot.errors import SurefootError
 from surefoot.learn import envs
 from surefoot.learn import train as learn
 from surefoot.learn.collect import FLAGS, LocalCollector, Rollout
-from surefoot.learn.on_robot.envs import beside, robot_env, with_robot
+from surefoot.learn.joined.parts import beside
+from surefoot.learn.on_robot.envs import robot_env, with_robot
 from surefoot.learn.on_robot.limited import Limiter, behind_runtime
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.run.parents import Parents, spec_of
@@ -60,9 +61,9 @@ def test_the_last_rows_are_the_robot_s_with_its_own_numbers():
     env = with_robot(task, task.belief, replace(PLAIN, e={"cart_mass": 3.3}), 8, seed=0, threads=1)
     env.collector()
     at = task.params.index("cart_mass")
-    assert (env.sim.n, env.robot.n, env.n) == (6, 2, 8)
-    assert (env.robot.world.state.e[:, at] == 3.3).all()
-    assert (env.sim.envs[0].world.state.e[:, at] <= task.belief.high[at]).all()
+    assert (env.parts["sim"].n, env.parts["robot"].n, env.n) == (6, 2, 8)
+    assert (env.parts["robot"].world.state.e[:, at] == 3.3).all()
+    assert (env.parts["sim"].envs[0].world.state.e[:, at] <= task.belief.high[at]).all()
 
 
 def test_a_robot_like_the_nominal_model_behaves_as_simulation_does_bit_for_bit():
@@ -90,7 +91,7 @@ def test_the_runtime_s_limiter_is_before_the_motors_of_simulations_and_robot():
     task = envs.learners_task(spec(), tasks.resolve("balance"), Parents())
     assert sum(isinstance(t, Limiter) for t in task.terms) == 1
     env = envs.make(replace(spec(), robot=PLAIN), Parents(), task, envs.Place(1), None)
-    for world in (env.world, env.robot.world):
+    for world in (env.world, env.parts["robot"].world):
         assert sum(isinstance(t, Limiter) for t in world.terms) == 1
 
 
@@ -117,7 +118,7 @@ def test_a_run_with_a_robot_goes_on_with_the_same_bits_and_reports_it_apart():
 
 def test_all_rows_may_be_the_robot_s():
     learner = built(replace(spec(), robot=replace(spec().robot, share=1.0)))
-    assert learner.env.sim is None and learner.iterate()["steps"] == 64
+    assert "sim" not in learner.env.parts and learner.iterate()["steps"] == 64
 
 
 def test_a_spec_with_a_robot_is_the_same_after_json_and_refuses_growing_ranges():

@@ -12,8 +12,8 @@ from surefoot.blocks import Blocks
 from surefoot.errors import SurefootError
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, Categorical, Gaussian, Normaliser, Tanh, mlp
-from surefoot.learn.on_policy.learner import advantages
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.learner import advantages, table_of
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.task import Episode
 from surefoot.world import Start
@@ -96,7 +96,7 @@ def test_a_diverged_transition_weighs_nothing():
     lea = learner(epochs=1, minibatches=1, kl=0.0)
     r = lea.collect()
     adv, target = lea.estimate(r)
-    batches = list(lea._minibatches(r, adv, target))
+    batches = list(lea._minibatches(*table_of(r, adv, target)))
     poisoned = [b.clone() for b in batches[0]]
     poisoned[7][5] = 0.0  # valid
     poisoned[5][5], poisoned[6][5] = 1e6, -1e6
@@ -167,7 +167,7 @@ def test_a_gradient_in_chunks_is_that_of_the_whole_and_has_the_same_bits_at_ever
     for threads in (1, 3, 3):
         lea = learner(envs=600, horizon=4, minibatches=1, learner_threads=threads)
         r = lea.collect()
-        batch = next(lea._minibatches(r, *lea.estimate(r)))
+        batch = next(lea._minibatches(*table_of(r, *lea.estimate(r))))
         batch[-1][::7] = 0.0  # not valid
         assert lea.chunks.count(2400) == threads
         told = lea._gradient_step(batch, lea.head.log_sd.detach())

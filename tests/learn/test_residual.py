@@ -17,7 +17,7 @@ from surefoot.learn import train as learn
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import Actor, export, mlp
 from surefoot.learn.nets.policy_net import PolicyNet, linear
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
 from surefoot.policy import Policy, Zero

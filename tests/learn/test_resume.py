@@ -1,6 +1,5 @@
 """A run that is killed, at any instant, ends with the same bits as one that was not."""
 
-import hashlib
 import json
 import os
 import signal
@@ -24,93 +23,22 @@ from surefoot.learn.ranges.widen import Widen
 from surefoot.learn.run import Run, versions
 from surefoot.learn.run.parents import Parents, spec_of
 from surefoot.tasks import registry
+from tests.learn.killed_runs import Killable, finished
 
 CHANGES = {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12}
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-from surefoot import files
-from surefoot.learn import train as learn
-folder, task, at = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-if at != "never":
-    kind, count = at.split(":")
-    left = [int(count)]
-    def hit(real):
-        def call(*args, **kw):
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*args, **kw)
-        return call
-    setattr(files.os, kind, hit(getattr(os, kind)))  # die inside the save
-settings = learn.settings_for(task, {"envs": 32, "horizon": 8, "hidden": (16,), "minibatches": 2, "steps": 32 * 8 * 12})
-if (folder / "run.json").exists():
-    learn.resume(folder, save_every=0)
-else:
-    learn.train(task, folder, seed=7, belief=learn.tasks.resolve(task).belief, settings=settings, save_every=0)
-"""
-
-
-def child(folder: Path, task: str, at: str = "never") -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(folder), task, at], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-
-
-def finished(folder: Path) -> dict[str, str]:
-    """Hashes of all that must be equal: weights, the last checkpoint (optimiser, normalisers, envs) and the metrics."""
-    last = sorted((folder / "checkpoints").glob("*.safetensors"))[-1]
-    paths = {
-        "policy": folder / "policy.onnx",
-        "weights": folder / "policy.safetensors",
-        "checkpoint": last,
-        "metrics": folder / "metrics.jsonl",
-    }
-    return {k: hashlib.sha256(p.read_bytes()).hexdigest() for k, p in paths.items()} | {"name": last.name}
-
-
-def straight(folder: Path, task: str) -> tuple[dict[str, str], float]:
-    began = time.monotonic()
-    assert child(folder, task).wait(120) == 0
-    return finished(folder), time.monotonic() - began
-
-
-def killed_then_resumed(folder: Path, task: str, instants: list[float | str]) -> dict[str, str]:
-    """Kill at each instant in turn (seconds after start, or `os call:count`), then run to the end."""
-    for instant in instants:
-        if isinstance(instant, str):
-            assert child(folder, task, instant).wait(120) in (-signal.SIGKILL, 0)
-        else:
-            process = child(folder, task)
-            time.sleep(instant)
-            process.kill()
-            process.wait()
-    assert child(folder, task).wait(120) == 0
-    return finished(folder)
 
 
 def test_killed_inside_a_save_a_run_ends_with_the_same_bits(tmp_path):
     """fsync is called for data, JSON and folder of each checkpoint; replace twice: these counts die before and between them."""
-    expected, _ = straight(tmp_path / "straight", "balance")
-    found = killed_then_resumed(tmp_path / "killed", "balance", ["fsync:9", "replace:4", "fsync:12"])
-    assert found == expected
+    run = Killable("ppo", CHANGES)
+    expected, _ = run.straight(tmp_path / "straight")
+    assert run.killed(tmp_path / "killed", ["fsync:9", "replace:4", "fsync:12"]) == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["balance", "hover", "walk"])
 def test_killed_at_twenty_instants_a_run_ends_with_the_same_bits_each_time(tmp_path, task):
-    expected, seconds = straight(tmp_path / "straight", task)
-    rng = np.random.default_rng(0)
-    same = 0
-    for k in range(20):
-        inside = k % 3 == 0
-        instant = (
-            f"{rng.choice(['fsync', 'replace'])}:{rng.integers(3, 20)}"
-            if inside
-            else float(rng.uniform(0.4, 1.0) * seconds)
-        )
-        same += killed_then_resumed(tmp_path / f"run{k}", task, [instant]) == expected
-    assert same == 20
+    assert Killable("ppo", CHANGES, task).equal_of_twenty(tmp_path) == 20
 
 
 def test_a_terminated_run_saves_and_says_how_to_go_on(tmp_path):
@@ -287,7 +215,7 @@ def test_a_run_whose_belief_grows_goes_on_with_the_same_bits(tmp_path, ranges):
     settings = learn.settings_for("balance", {**CHANGES, "steps": 32 * 8 * 20})
     stop = lambda at: lambda p: (_ for _ in ()).throw(KeyboardInterrupt) if p.metrics.get("iteration") == at else None  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(registry.READY, "balance", lambda: task)
+        patch.setattr(registry.Ready, "__call__", lambda ready: task)
         about = dict(seed=3, belief=task.belief, settings=settings, save_every=0, ranges=ranges)
         learn.train("balance", tmp_path / "whole", **about)
         with pytest.raises(KeyboardInterrupt):

@@ -364,7 +364,7 @@ def test_the_actor_of_a_replayed_log_becomes_the_net_it_was(log):
     """With no action the replay is the prediction; the policy's mean action times the limit is the net's r."""
     from surefoot.belief import Box
     from surefoot.env import Env
-    from surefoot.learn.ppo import PPO
+    from surefoot.learn.on_policy.ppo import PPO
     from surefoot.learn.settings import PPOSettings
     from surefoot.real2sim.actuator.matching import as_module, force_task, force_world
 

@@ -8,6 +8,7 @@ import pytest
 
 from surefoot.cli import main
 from surefoot.errors import SurefootError
+from surefoot.learn.cluster.jobs import Jobs
 from surefoot.log import Log
 from surefoot.params import Param, Params
 from surefoot.real2sim.identify import Identify
@@ -50,6 +51,18 @@ def test_a_gear_that_loses_more_when_driven_back_is_found_by_motions_left_out():
     assert (found.best, found.chosen) == ("back", "back")
     coulomb, back = found.laws
     assert np.exp(np.log(back.errors).mean()) < 0.5 * np.exp(np.log(coulomb.errors).mean())
+
+
+def test_splits_as_jobs_choose_as_one_process_does_and_are_not_fitted_twice(tmp_path):
+    laws, logs = {"coulomb": COULOMB, "back": RICH}, motions(RICH, [0.02, 0.03, 0.5])[:4]
+    here = compare(make, laws, logs, QUICK)
+    said = list[str]()
+    for _ in range(2):
+        there = compare(make, laws, logs, QUICK, jobs=Jobs(keep=tmp_path, watch=lambda p: said.append(p.doing)))
+        assert there.facts() == here.facts()
+        assert all(np.array_equal(a.fits, b.fits) for a, b in zip(here.laws, there.laws))
+    n = len(here.splits)
+    assert f"0 of {n} done" in said and said[-1] == f"{n} of {n} done"
 
 
 def test_where_the_simple_law_is_true_it_is_chosen_although_the_rich_one_fits_no_worse():

@@ -17,7 +17,7 @@ from surefoot import tasks
 from surefoot.belief import point
 from surefoot.errors import SurefootError
 from surefoot.learn.loop import Stopped
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.train import resume
 from surefoot.policy import Random

@@ -173,7 +173,7 @@ def test_what_a_bare_model_lacks_is_assumed_aloud():
     assert {"floor", "imu", "limit", "armature", "kp"} <= set(a.missing)
     hip = next(d for d in a.drives if d.joint == "FL_hip")
     assert hip.limit == pytest.approx(2 * a.mass * 9.81 / 2 * 0.5 * (0.3 + 0.03 - 0.03), rel=0.05)
-    assert hip.kp == pytest.approx(hip.armature * (2 * np.pi * 10) ** 2, rel=1e-3)
+    assert hip.kp > hip.armature * (2 * np.pi * 10) ** 2  # which would not hold the robot
 
 
 def test_an_arm_ends_between_its_fingers_and_a_ball_nearby_is_no_part_of_it():
@@ -190,6 +190,27 @@ def test_an_arm_without_gripper_ends_at_its_last_body():
         + '<body name="tool" pos=".07 0 0"/></body></body></body></worldbody></mujoco>'
     )
     assert read(xml).arm.body == "tool"
+
+
+def test_a_flange_that_rolls_about_its_own_axis_belongs_to_the_arm():
+    """Its link is as short as the one before it, as that of a jaw is; but a jaw does not roll."""
+    a = read("""<mujoco><worldbody><geom type="plane" size="1 1 .1"/>
+      <body name="one"><joint name="yaw" axis="0 0 1"/><geom type="capsule" fromto="0 0 0 0 0 .3" size=".03"/>
+        <body name="two" pos="0 0 .3"><joint name="lift" axis="0 1 0"/><geom type="box" size=".04 .04 .08" pos="0 0 .08"/>
+          <body name="flange" pos="0 0 .12"><joint name="roll" axis="0 0 1"/><geom type="cylinder" size=".03 .02" pos="0 0 .02"/>
+    </body></body></body></worldbody></mujoco>""").arm
+    assert a is not None and a.joints == ("yaw", "lift", "roll") and a.gripper == ()
+
+
+def test_assumed_gains_follow_the_weight_that_a_leg_carries():
+    """No drive is in the model. The knee carries m g / 4 at the foot's offset: it may sag by 0.2 rad. A hip has twice the stiffness of a pendulum."""
+    a = read(quadruped())
+    knee = next(x for x in a.drives if x.joint == "FL_knee")
+    offset = 0.2 * np.sin(a.joint_home["FL_hip"])  # of the knee before the foot, which is under the hip
+    hold = a.mass * 9.81 / 4 * abs(offset)
+    assert knee.kp >= 0.99 * hold / 0.2 and knee.limit >= 0.99 * 4 * hold and "they hold upright" in knee.source
+    hip = next(x for x in a.drives if x.joint == "FL_hip")
+    assert hip.kp >= 1.9 * a.mass * 9.81 / 4 * (a.height - 0.03)
 
 
 def test_a_wrench_of_rotors_lifts_exactly_the_weight_in_hover():
@@ -276,3 +297,14 @@ def test_a_joint_in_the_middle_of_a_ball_foot_has_a_limit():
         f"""<mujoco><worldbody><body name="base" pos="0 0 .3"><freejoint/><geom size=".1"/>{legs}</body></worldbody></mujoco>"""
     )
     assert len(a.drives) == 8 and all(d.limit > 0 and d.kp > 0 for d in a.drives)
+
+
+def test_actuators_on_no_joint_are_named_as_unused():
+    """Of three drives one pulls at a tendon: a position servo for each joint would know nothing of it."""
+    arm = """<mujoco><worldbody><body><joint name="a" range="-1 1"/><geom size="0.1"/><body pos="0.3 0 0">
+    <joint name="b" range="-1 1"/><geom size="0.1"/></body></body></worldbody>
+    <tendon><fixed name="both"><joint joint="a" coef="1"/><joint joint="b" coef="1"/></fixed></tendon>
+    <actuator><motor name="one" joint="a"/><motor name="two" joint="b"/><motor name="pull" tendon="both"/></actuator></mujoco>"""
+    found = study(mujoco.MjModel.from_xml_string(arm))
+    assert found.unused == ("pull",) and [d.actuator for d in found.drives] == ["one", "two"]
+    assert found.doubts == ["actuators that are on no joint are not used: pull"]

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 
 from surefoot.errors import SurefootError
+from surefoot.robot import Robot
 from surefoot.sim.anatomy.feet import Foot
 from surefoot.sim.model import edits
 from surefoot.sim.model.accuracy import TOLERANCE, choose
 from surefoot.sim.model.edits import Servo, Timing
+from surefoot.sim.model.load import load_robot
 
 HOPPER = """<mujoco><compiler angle="radian"/><option timestep="0.002"/><worldbody>
   <body name="trunk" pos="0 0 1"><joint name="up" type="slide" axis="0 0 1"/><geom type="box" size=".1 .1 .05" mass="5"/>
@@ -102,3 +104,13 @@ def test_the_first_timing_within_tolerance_is_taken_and_a_stiff_model_needs_a_fi
     soft, stiff = timing(40.0, 4.0), timing(4000.0, 0.0)
     assert soft[0].steps < stiff[0].steps
     assert soft[0].timestep == pytest.approx(0.02 / soft[0].steps)
+
+
+def test_a_urdfs_shapes_are_still_there_to_be_drawn(tmp_path):
+    """MuJoCo discards what does not collide when it compiles a URDF: the film of an arm was black."""
+    link = '<link name="{}"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial><collision><geometry><box size=".1 .1 .1"/></geometry></collision></link>'
+    hinge = '<joint name="hinge" type="continuous"><parent link="a"/><child link="b"/><axis xyz="0 1 0"/></joint>'
+    path = tmp_path / "robot.urdf"
+    path.write_text(f'<robot name="r">{link.format("a")}{link.format("b")}{hinge}</robot>')
+    model = load_robot(Robot.file(path).edited(edits.only_drawn)).model
+    assert model.ngeom == 2 and not model.geom_contype.any() and model.body_mass.sum() == 2

@@ -575,6 +575,24 @@ def test_meshes_of_a_urdf_that_mujoco_cannot_read_are_left_out_and_text_stl_is_r
     assert loaded.model.nmesh == 0 and any("1 shapes left out" in w for w in loaded.warnings)
 
 
+def test_a_package_that_the_model_lies_in_is_named_as_the_asset_root_to_give(tmp_path):
+    reference = '<mesh filename="package://arm_description/meshes/hull.obj"/>'
+    path = write(tmp_path / "ros/arm_description/urdf/robot.urdf", urdf(geometry=reference))
+    assert_refused(path, f"--asset-root {(tmp_path / 'ros').resolve()}")
+
+
+def test_a_file_outside_of_the_models_folder_says_which_folder_to_allow(tmp_path):
+    path = write(tmp_path / "robot/scenes/scene.xml", '<mujoco><include file="../robot.xml"/></mujoco>')
+    assert_refused(path, f"--asset-root {(tmp_path / 'robot').resolve()}")
+
+
+def test_a_frame_of_a_urdf_that_weighs_next_to_nothing_loads(tmp_path):
+    """Contact frames of published humanoids weigh 1e-9 kg and have no inertia."""
+    path = write(tmp_path / "robot.urdf", urdf("1e-9", 'ixx="0" iyy="0" izz="0"', geometry='<box size="1 1 1"/>'))
+    loaded = load_model(path)
+    assert any("inertia of base, tip" in w for w in loaded.warnings) and (loaded.model.body_inertia[1:] > 0).all()
+
+
 def test_urdf_finds_packages_inside_the_asset_root_and_nowhere_else(tmp_path):
     ros = tmp_path / "ros"
     write(ros / "arm_description/meshes/hull.obj", OBJ)

@@ -334,11 +334,31 @@ def test_a_blank_file_trains_as_it_is(tmp_path, monkeypatch):
     assert Path("run/policy.onnx").exists()
 
 
-def test_a_blank_task_of_a_model_without_actuators_says_what_to_do(tmp_path, monkeypatch, capsys):
+def test_a_blank_task_of_a_model_without_actuators_adds_servos_aloud(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("robot.xml").write_text(TWO_LINKS)
-    assert main(["new", "blank", "robot.xml"]) == 2
-    assert "actuators: found none" in capsys.readouterr().err
+    assert main(["new", "blank", "robot.xml", "--out", "task.py"]) == 0
+    assert "actuators: none; a position servo is added to each joint" in capsys.readouterr().out
+    task = tasks.resolve("task.py")
+    env = tasks.env(task, 2)
+    env.reset()
+    assert len(task.action.names) == 2 and np.isfinite(env.step(np.ones((2, 2))).reward).all()
+
+
+def test_a_turned_model_is_refused_with_the_plane_that_it_mirrors_at(tmp_path, monkeypatch, capsys):
+    """Two legs beside each other along x: read as it is, the robot would be trained to walk sideways."""
+    monkeypatch.chdir(tmp_path)
+    leg = """<body name="{0}" pos="{1} 0 0"><joint name="{0}_hip" axis="1 0 0" range="-2 2"/><geom type="capsule" fromto="0 0 0 0 0 -.2" size=".02"/>
+      <body name="{0}_shank" pos="0 0 -.2"><joint name="{0}_knee" axis="1 0 0" range="-2 -.1"/><geom type="capsule" fromto="0 0 0 0 0 -.2" size=".02"/>
+      </body></body>"""
+    body = (
+        '<body name="base" pos="0 0 1"><freejoint/><geom size=".1" mass="2"/>'
+        + leg.format("l", -0.1)
+        + leg.format("r", 0.1)
+    )
+    Path("robot.xml").write_text(f'<mujoco><compiler angle="radian"/><worldbody>{body}</body></worldbody></mujoco>')
+    assert main(["new", "velocity", "robot.xml"]) == 2
+    assert "mirror each other at the base's yz plane, expected the xz plane" in capsys.readouterr().err
 
 
 STRANGERS = {

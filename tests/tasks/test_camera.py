@@ -17,15 +17,15 @@ from surefoot.errors import SurefootError
 from surefoot.learn.distill import Distill, classroom
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import DistillSettings
 from surefoot.learn.train import settings_for
 from surefoot.params import Param, Params
 from surefoot.robot import Robot
 from surefoot.sim.fields import VISIBLE
 from surefoot.task import Moment
-from surefoot.tasks.camera import GREY, Camera
 from surefoot.tasks.ready.balance_camera import LOOKS
+from surefoot.tasks.terms.camera import GREY, Camera
 from surefoot.world import Chance, State
 
 MARK = """

@@ -30,7 +30,11 @@ def test_a_run_finds_the_file_it_was_trained_with_until_that_changes(tmp_path, m
     (tmp_path / "mine.py").write_text(FILE + "# another line\n")
     capsys.readouterr()
     assert main(["eval", run, "--episodes", "2"]) == 2
-    assert "name that task yourself: --task" in capsys.readouterr().err
+    file = tmp_path / "mine.py"
+    assert f"{file} has changed since training; name that task yourself: --task {file}" in capsys.readouterr().err
+    file.unlink()
+    assert main(["eval", run, "--episodes", "2"]) == 2
+    assert f"{file} is not there any more; name that task yourself: --task FILE.py" in capsys.readouterr().err
 
 
 def test_a_strangers_run_imports_nothing_though_its_file_lies_beside_it(tmp_path, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from surefoot import tasks
 from surefoot.cli import main
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.train import settings_for
 from surefoot.params import Param

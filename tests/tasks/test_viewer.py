@@ -25,7 +25,7 @@ from surefoot.tasks import env as make_env
 from surefoot.tasks import resolve
 from surefoot.tasks.rollout import contract
 from surefoot.tasks.view.reward_bars import BAD, RewardBars
-from surefoot.tasks.view.shapes import Scene, rgba_of, surface
+from surefoot.tasks.view.shapes import Scene, rgba_of, shown, surface
 from surefoot.tasks.view.viewer import Live, serve, view
 
 TOKEN = "a-secret-of-this-test-alone"
@@ -359,6 +359,20 @@ def volume(vertices: np.ndarray, faces: np.ndarray) -> float:
 def test_every_visible_shape_is_shown(server: viser.ViserServer) -> None:
     model = mujoco.MjModel.from_xml_string(SHAPES)
     assert list(Scene(server, model).shapes) == [f"geom{i}" for i in range(8)] + ["site0"]
+
+
+def test_a_robot_whose_shapes_are_all_hidden_is_drawn_by_them(server: viser.ViserServer) -> None:
+    """As one of a file that has the colliding shapes alone, in the group that viewers hide."""
+    text = (
+        '<mujoco><worldbody><geom type="plane" size="1 1 .1"/><geom size=".1" group="3"/>'
+        '<body><freejoint/><geom size=".1" group="3"/>{}</body></worldbody></mujoco>'
+    )
+    hidden = mujoco.MjModel.from_xml_string(text.format(""))
+    assert [*shown(hidden)] == [1] * 6
+    assert list(Scene(server, hidden).shapes) == ["geom0", "geom1", "geom2"]
+    drawn = mujoco.MjModel.from_xml_string(text.format('<geom size=".1" group="2"/>'))
+    assert [*shown(drawn)] == [1, 1, 1, 0, 0, 0]
+    assert list(Scene(server, drawn).shapes) == ["geom0", "geom3"]
 
 
 def test_shapes_have_the_volume_of_their_closed_form() -> None:

@@ -10,9 +10,9 @@ A list before a positional argument leaves it what it needs: `gate --in bullet R
 import ast
 import inspect
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -106,23 +106,27 @@ def _default(f: Field[Any]) -> Any:
     )
 
 
-_TEXTS: dict[type[Any], dict[str, str]] = {}
-
-
 def _texts(kind: type[Any]) -> dict[str, str]:
-    """The string under each field of a dataclass, as one line; read once."""
-    if kind in _TEXTS:
-        return _TEXTS[kind]
+    """The string under each field of a dataclass, as one line; under the field of a base where its own has none."""
     found: dict[str, str] = {}
-    for base in (kind, *kind.__mro__[1:-1]):
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for field, text in zip(body.body, body.body[1:]):
-            said = text.value.value if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) else None
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(said, str):
-                found.setdefault(field.target.id, " ".join(said.split()))
-    _TEXTS[kind] = found
+    for base in kind.__mro__[:-1]:
+        for name, text in _texts_of_file(inspect.getfile(base)).get(base.__qualname__, {}).items():
+            found.setdefault(name, text)
     return found
+
+
+@cache
+def _texts_of_file(path: str) -> dict[str, dict[str, str]]:
+    """Of each class at a file's top: the string under each of its fields."""
+    classes = [c for c in ast.parse(Path(path).read_text("utf-8")).body if isinstance(c, ast.ClassDef)]
+    return {c.name: dict(_under_fields(c)) for c in classes}
+
+
+def _under_fields(body: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in zip(body.body, body.body[1:]):
+        said = text.value.value if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(said, str):
+            yield field.target.id, " ".join(said.split())
 
 
 def _metavar(kind: Any) -> str:

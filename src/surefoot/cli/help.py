@@ -11,7 +11,7 @@ from surefoot.verbs import VERBS
 
 INDENT = 26  # columns before a flag's text
 OTHERS = "Every verb takes --json (the facts, for machines) and --traceback (where an error came from)."
-LISTS = "A list is words after its flag, with spaces or commas, or the flag again: --hidden 64 64 is --hidden 64,64.\n"
+LISTS = "Write a list with spaces or commas, or repeat the flag: --hidden 64 64 is --hidden 64,64.\n"
 
 
 def text(name: str, verb: type[Any], default: Any, everything: bool) -> str:

@@ -15,7 +15,7 @@ from surefoot.cross.work import WORK, Crossing, Question, best, measured
 from surefoot.report import Progress, Watch, unwatched
 
 __all__ = [
-    "Budget", "Crossing", "HiddenRobot", "Journal", "LinkedRobot", "Question", "Rate", "Robot", "Stage", "Step", "cross",
+    "Budget", "Crossing", "HiddenRobot", "Journal", "LinkedRobot", "Question", "Rate", "Robot", "Stage", "Step", "carry_out", "cross",
 ]  # fmt: skip
 
 
@@ -26,13 +26,18 @@ def cross(question: Question, robot: Robot, watch: Watch = unwatched, driver: Dr
         step = driver(journal)
         if step.name == "stop":
             break
-        watch(Progress(f"{len(journal.stages) + 1}. {step.name}: {step.why}", stays=True))
-        began = time.monotonic()
-        stage = WORK[step.name](question, journal, robot, watch)
-        stage = replace(stage, name=step.name, seconds=time.monotonic() - began)
-        journal = journal.add(stage)
-        watch(Progress(f"   {stage.found}", stays=True))
+        journal = carry_out(step, question, journal, robot, watch)
     watch(Progress("measuring the first and the last policy on the robot"))
     done = Crossing(question, journal, step.why)
     before, after = (measured(question, robot, run, journal) for run in (done.first, best(journal)))
     return replace(done, before=before, after=after)
+
+
+def carry_out(step: Step, question: Question, journal: Journal, robot: Robot, watch: Watch = unwatched) -> Journal:
+    """One step, and the journal with what came of it."""
+    watch(Progress(f"{len(journal.stages) + 1}. {step.name}: {step.why}", stays=True))
+    began = time.monotonic()
+    stage = WORK[step.name](question, journal, robot, watch)
+    journal = journal.add(replace(stage, name=step.name, seconds=time.monotonic() - began))
+    watch(Progress(f"   {stage.found}", stays=True))
+    return journal

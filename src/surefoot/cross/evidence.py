@@ -22,7 +22,7 @@ from surefoot.cross.robot import HiddenRobot, Robot
 from surefoot.cross.work import Crossing, beginnings, known, sent
 from surefoot.deploy import bundle
 from surefoot.errors import LogError
-from surefoot.gate.sweep import Points, sweep, values_over
+from surefoot.gate.measures.sweep import Points, sweep, values_over
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows, predict, windows
 from surefoot.rng import judging

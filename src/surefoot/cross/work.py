@@ -23,8 +23,8 @@ from surefoot.errors import LogError, SurefootError
 from surefoot.gate.bundled import bundled
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan as GatePlan
 from surefoot.gate.gate import gate
+from surefoot.gate.plan import Plan as GatePlan
 from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.settings import PPOSettings
@@ -184,7 +184,7 @@ def _support(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
 
 def learned_of_robot(past: Journal) -> bool:
     """Whether anything was learned from a log yet."""
-    return any(not s.facts.get("refused") for s in past.all("identify", "actuator", "missing"))
+    return any(not s.facts.get("refused") for s in past.all("identify", "actuator", "missing", "delta"))
 
 
 def _gate(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
@@ -332,6 +332,13 @@ def _actuator(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     return _learned(q, past, "actuator", lambda world, e, log: fit(world, e, log, None, watch).net)
 
 
+def _delta(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    """What to add to actions. No remedy of the driver's: a force explains what it does, and more."""
+    from surefoot.real2sim.residual.delta import by_inversion
+
+    return _learned(q, past, "delta", lambda world, e, log: by_inversion(world, e, log, None, q.seed, watch).term)
+
+
 def _learned(q: Question, past: Journal, name: str, fit: Callable[[Any, Belief, Log], Any]) -> Stage:
     """A Term from the newest log, in the world as it is believed; refused where it explains nothing."""
     belief, _ = known(q, past)
@@ -340,7 +347,7 @@ def _learned(q: Question, past: Journal, name: str, fit: Callable[[Any, Belief, 
         term = fit(world, point(q.task.params, belief.estimate()), log)
     except SurefootError as error:
         return Stage(name, f"refused: {error}", {"refused": str(error)})
-    path = past.place(name) if name == "missing" else past.place(name).with_suffix(".onnx")
+    path = past.place(name).with_suffix(".onnx") if name == "actuator" else past.place(name)
     save(term, path)
     return Stage(name, f"learned from {len(log)} rows", {"term": str(path)})
 
@@ -348,7 +355,7 @@ def _learned(q: Question, past: Journal, name: str, fit: Callable[[Any, Belief, 
 WORK: Mapping[str, Work] = {
     "train": _train, "gate": _gate, "robot": _robot, "doctor": _doctor, "randomize": _randomize, "widen": _widen,
     "identify": _identify, "actuator": _actuator, "missing": _missing, "explore": _explore,
-    "support": _support, "finetune": _finetune,
+    "support": _support, "finetune": _finetune, "delta": _delta,
 }  # fmt: skip
 
 

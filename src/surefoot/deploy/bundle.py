@@ -21,8 +21,8 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError, nearest
 from surefoot.observation import Columns, History
 from surefoot.onnx_file import Graph, read, seal
-from surefoot.policy import Policy, PolicyState
-from surefoot.typed import known_fields
+from surefoot.policy import Policy, PolicyState, along, follow, no_plan
+from surefoot.typed import known_fields, whole
 
 NAME, WEIGHTS = "policy.onnx", "policy.safetensors"
 BEST = "best.onnx"  # of a run that was judged while it trained
@@ -30,6 +30,8 @@ TORCH = (".pt", ".pth", ".jit", ".ckpt")  # whose loading may run code
 GOLDEN = 1e-4  # how far a runtime's numbers may be from the golden ones, relative to their size
 CARD = {"format", "contract", "golden", "net", "weights", "about"}
 FORMAT = 2
+MOST_EXECUTED = 1024
+CHUNK = "chunk"  # output of a net that plans several actions at a time
 LARGEST = 256 * 2**20  # bytes of weights; a policy of this toolkit is a few hundred kB
 
 
@@ -81,11 +83,11 @@ class Golden:
         control = contract.action.control(contract.action.bounded(chosen))
         _same(control, self.control, f"{where}: the contract makes other controls of the actions")
 
-    def check_net(self, contract: Contract, graph: Graph, where: str) -> None:
+    def check_net(self, policy: "OnnxPolicy", where: str) -> None:
         """The same, of what a net answers now."""
-        if self.obs.shape[1] != graph.width:
-            raise SurefootError(f"{where}: obs: expected {graph.width} numbers a row, found {self.obs.shape[1]}")
-        self.check(contract, graph(self.obs.astype(np.float32)), where)
+        if self.obs.shape[1] != policy.graph.width:
+            raise SurefootError(f"{where}: obs: expected {policy.graph.width} numbers a row, found {self.obs.shape[1]}")
+        self.check(policy.contract, policy.answers(self.obs), where)
 
     def observations(self, contract: Contract, where: str) -> np.ndarray:
         """(T, obs_dim) of the readings, by the contract's formulas and history."""
@@ -102,6 +104,13 @@ class Golden:
         for k, frame in enumerate(group.finish(raw)):
             rows.append(history.push(frame[None], np.array([0] if k == 0 else [], int))[0])
         return np.array(rows)
+
+
+def golden_with(contract: Contract, out: np.ndarray, **recorded: Any) -> Golden:
+    """Golden vectors of what was recorded and what a net answered: (T, na) actions, or scores of choices."""
+    action = contract.action
+    chosen = out.argmax(1)[:, None] if action.choices else out
+    return Golden(**recorded, out=out, control=action.control(action.bounded(chosen)))
 
 
 def fields_of(kind: type) -> list[str]:
@@ -123,7 +132,27 @@ class OnnxPolicy(Policy):
     about: Mapping[str, Any]
     """who wrote the file, and the net's structure, of a policy of ours"""
 
+    @property
+    def execute(self) -> int:
+        """Actions of a plan that are executed before the next one."""
+        return self.graph.outputs[CHUNK] // self.graph.wide if self.plans else 1
+
+    @property
+    def plans(self) -> bool:
+        """Whether it is a policy of ours that plans several actions at a time; a stranger's output may have any name."""
+        return CHUNK in self.graph.outputs and bool(self.about)
+
+    def init(self, n: int) -> PolicyState:
+        return no_plan(n, self.execute, self.graph.wide)
+
+    def answers(self, obs: np.ndarray) -> np.ndarray:
+        """(T, outputs) to the observations (T, .) of one episode, before they are bounded or chosen from."""
+        rows = obs.astype(np.float32)
+        return along(self, rows) if self.execute > 1 else self.graph(rows)
+
     def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+        if self.execute > 1:
+            return follow(s, obs, lambda rows: self.graph.run(rows, CHUNK))
         out = self.graph(obs)
         return s, out.argmax(1)[:, None].astype(np.float32) if self.contract.action.choices else out
 
@@ -206,9 +235,24 @@ def ours(path: Path, graph: Graph) -> OnnxPolicy:
         raise SurefootError(
             f"{path}: the contract has {contract.obs_dim} numbers in and {outputs} out, the net {graph.width} and {graph.wide}"
         )
-    Golden.from_json(card["golden"], f"{path}: golden").check_net(contract, graph, f"{path}: golden")
     about = {k: v for k, v in card.items() if k in ("net", "weights", "about")}
-    return OnnxPolicy(contract, graph, about)
+    policy = OnnxPolicy(contract, graph, about)
+    _check_plan(policy, str(path))
+    Golden.from_json(card["golden"], f"{path}: golden").check_net(policy, f"{path}: golden")
+    return policy
+
+
+def _check_plan(policy: OnnxPolicy, where: str) -> None:
+    """The net plans as many actions as its card says."""
+    net = policy.about.get("net")
+    flow = net.get("flow") if isinstance(net, dict) else None
+    said = flow.get("execute", 1) if isinstance(flow, dict) else 1
+    execute, wide = whole(said, 1, MOST_EXECUTED, f"{where}: card: net: flow: execute"), policy.graph.wide
+    found = policy.graph.outputs.get(CHUNK, wide)
+    if found != execute * wide:
+        raise SurefootError(
+            f"{where}: output {CHUNK}: expected {execute} actions of {wide} numbers, {execute * wide}, found {found}"
+        )
 
 
 def sealed(data: bytes, card: Mapping[str, Any]) -> bytes:

@@ -97,8 +97,8 @@ def contents(
     vectors = json.dumps(golden.to_json() | tables, allow_nan=False).encode()
     found = {bundle.NAME: onnx, GOLDEN: vectors, **(safety or {})}
     hashes = {name: files.sha256(data) for name, data in found.items()}
-    told = replace(manifest, wears=kinds).to_json(hashes)
-    return {**found, MANIFEST: (json.dumps(told, indent=2, allow_nan=False) + "\n").encode()}
+    content = replace(manifest, wears=kinds).to_json(hashes)
+    return {**found, MANIFEST: (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()}
 
 
 def wear(policy: Policy, safety: Mapping[str, bytes], where: str) -> tuple[Policy, tuple[str, ...]]:
@@ -157,7 +157,7 @@ def read(path: Path, key: Path | None = None) -> Bundle:
     policy, kinds = wear(net, {k: found[k] for k in LAYERS if k in found}, str(path))
     manifest = _manifest(body, net, hashes, kinds, f"{path}: {MANIFEST}")
     golden, tables = _golden(found[GOLDEN], bool(kinds), f"{path}: {GOLDEN}")
-    golden.check_net(net.contract, net.graph, f"{path}: {GOLDEN}")
+    golden.check_net(net, f"{path}: {GOLDEN}")
     wanted = {"observation": golden.obs, "command": tables["command"]}
     if kinds:
         wanted["action"] = tables["worn"]

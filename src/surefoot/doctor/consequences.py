@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from surefoot.belief import Belief, point
-from surefoot.doctor.branches.physics import errors_of, world_with
 from surefoot.doctor.evidence.likelihood import Hypothesis
-from surefoot.doctor.hypotheses.model_errors import DELAY
+from surefoot.doctor.hypotheses.model_errors import DELAY, errors_of, world_with
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, rate
 from surefoot.policy import Policy

@@ -12,6 +12,7 @@ contract, come first whatever their evidence: no physics changes a program's out
 rows, every branch was checked, and no cause has more than HEALTHY nats. A branch that the log cannot answer is not checked.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from surefoot.doctor.branches.timing import timing_causes
 from surefoot.doctor.cause import NOT_CHECKED, Branch, Cause
 from surefoot.doctor.evidence.likelihood import Weighed
 from surefoot.doctor.evidence.observation import Rebuilt, checked, rebuild
+from surefoot.doctor.hypotheses.by_jobs import ByJobs
 from surefoot.errors import LogError
 from surefoot.log import Log
 from surefoot.policy import Policy
@@ -148,11 +150,18 @@ class Diagnosis:
                 "probability_healthy": p["healthy"] if not self.unchecked else None}  # fmt: skip
 
 
-def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, whole: bool = False) -> Diagnosis:
+def diagnose(
+    policy: Policy,
+    task: Task,
+    log: Log,
+    watch: Watch = unwatched,
+    whole: bool = False,
+    by: Callable[[Log], ByJobs] | None = None,
+) -> Diagnosis:
     """What is wrong between a policy of a task and the robot that recorded the log.
 
     A broken contract ends the search; with `whole`, all branches are examined. A log that is too short for a healthy verdict is
-    refused, unless it shows a cause.
+    refused, unless it shows a cause. `by` whom hypotheses about the log are simulated; None: here.
     """
     c = policy.contract
     model = compile_for(load_robot(task.robot).spec, task.params)
@@ -170,7 +179,7 @@ def diagnose(policy: Policy, task: Task, log: Log, watch: Watch = unwatched, who
     off = mismatch(rows, policy)
     causes = [*observation_causes(rows, policy), *action_causes(rows, control), *timing_causes(log, c)]
     heads, broken = _heads(causes), any(x.branch == "contract" and x.evidence > HEALTHY for x in causes)
-    physics = None if broken and not whole else examine(task, log, watch)
+    physics = None if broken and not whole else examine(task, log, watch, None if by is None else by(log))
     if physics is not None and len(Plain(model).touching):
         physics = clear(physics)
     ranked = _ranked([*causes, *([x.cause for x in physics.weighed] if physics is not None else [])])

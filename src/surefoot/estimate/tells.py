@@ -61,15 +61,18 @@ def _turned(s: EstimatorState, value: np.ndarray, at: slice) -> np.ndarray:
 
 
 def _projected_gravity(f: Filter, s: EstimatorState) -> Estimate:
-    """-R^T z, whose error is R^T z^ xi_R... of length 1: no error along itf."""
+    """-R^T z, whose error is -R^T z^ xi_R: of length 1, so that it has none along itself."""
     R = s["R"]
     H = R.transpose(0, 2, 1) @ lie.skew(np.array([0.0, 0.0, -1.0]))
     return Estimate(-R[:, 2], H @ s["P"][:, ROT, ROT] @ H.transpose(0, 2, 1))
 
 
 def _yaw(f: Filter, s: EstimatorState) -> Estimate:
-    """Heading since the beginning; its error is xi_R about z."""
-    return Estimate(np.arctan2(s["R"][:, 1, 0], s["R"][:, 0, 0])[:, None], s["P"][:, 2:3, 2:3])
+    """Heading of the nose r = R e_x since the beginning: its error is xi_R about z, and about r where that is not level."""
+    x, y, z = s["R"][:, :, 0].T
+    level = np.maximum(x * x + y * y, 1e-12)
+    H = np.stack([-z * x / level, -z * y / level, np.ones_like(z)], -1)[:, None]
+    return Estimate(np.arctan2(y, x)[:, None], H @ s["P"][:, ROT, ROT] @ H.transpose(0, 2, 1))
 
 
 def _gyro_bias(f: Filter, s: EstimatorState) -> Estimate:

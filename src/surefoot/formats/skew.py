@@ -4,8 +4,10 @@
 
 tau maximises the correlation of b with a shifted a: first over whole samples, then between them on a cubic spline of a.
 d is the median slope (Theil-Sen) of tau over windows, which is robust to windows without motion.
+numpy alone: scipy's splines and filters take longer to import than minutes of a log take to compare.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,9 @@ from surefoot.formats.resample import resample
 from surefoot.log import Log
 
 TRUSTED = 0.5  # correlation below which a window is not used
+SIGMA, REACH = 1.5, 6  # samples: of the smoothing
+POLE, TAPS = np.sqrt(3) - 2, 24  # of a cubic spline on even samples; its 24th power is rounding
+GOLDEN, CLOSE = (np.sqrt(5) - 1) / 2, 1e-4  # samples: a shift is found to this
 
 
 @dataclass(frozen=True)
@@ -79,30 +84,58 @@ def _filled(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def _smooth(x: np.ndarray) -> np.ndarray:
-    """Symmetric, so without shift. Without it, interpolation reduces white noise between samples, which draws the peak there."""
-    from scipy.ndimage import gaussian_filter1d
-
-    return gaussian_filter1d(x, 1.5, mode="nearest")
+    """Gaussian and symmetric, so without shift. Without it, interpolation reduces white noise between samples, which draws the peak there."""
+    weights = np.exp(-0.5 * np.square(np.arange(-REACH, REACH + 1) / SIGMA))
+    return np.convolve(np.pad(x, REACH, mode="edge"), weights / weights.sum(), "valid")
 
 
 def _shift(x: np.ndarray, y: np.ndarray, i: int, j: int, low: int, high: int) -> tuple[float, float]:
     """The shift in samples within [low, high] by which y[i:j] follows x, and the correlation there."""
-    from scipy.interpolate import CubicSpline
-    from scipy.optimize import minimize_scalar
-
     rows = np.arange(max(i, high + 1, 0), min(j, len(x) + low - 1, len(x)))  # all shifted rows exist
-    y = y[rows]
-
-    def correlation(z: np.ndarray) -> float:
-        z, v = z - z.mean(), y - y.mean()
-        size = np.sqrt((z * z).sum() * (v * v).sum())
-        return float((z * v).sum() / size) if size > 0 else 0.0
-
     if len(rows) < 16:
         return 0.0, 0.0
-    shifts = range(low, high + 1)
-    best = max(shifts, key=lambda s: correlation(x[rows - s]))
-    span = slice(max(0, rows[0] - best - 8), rows[-1] - best + 9)
-    spline = CubicSpline(np.arange(len(x))[span], x[span])
-    fine = minimize_scalar(lambda s: -correlation(spline(rows - s)), bounds=(best - 1, best + 1), method="bounded", options={"xatol": 1e-4})  # fmt: skip
-    return float(fine.x), -float(fine.fun)
+    v = y[rows] - y[rows].mean()
+
+    def correlation(z: np.ndarray) -> float:
+        z = z - z.mean()
+        size = np.sqrt((z @ z) * (v @ v))
+        return float(z @ v / size) if size > 0 else 0.0
+
+    best = max(range(low, high + 1), key=lambda s: correlation(x[rows - s]))
+    bend = _curvature(x)
+    return _highest(lambda s: correlation(_between(x, bend, rows, s)), best - 1.0, best + 1.0)
+
+
+def _curvature(x: np.ndarray) -> np.ndarray:
+    """Second derivatives M of the cubic spline through x, one sample apart: M(k-1) + 4 M(k) + M(k+1) = 6 (x(k-1) - 2 x(k) + x(k+1)).
+
+    The inverse of (1, 4, 1) is POLE^|n| / sqrt(12). Beyond its ends x is continued by straight lines.
+    """
+    second = np.concatenate([[0.0], np.diff(x, 2), [0.0]])
+    inverse = POLE ** np.abs(np.arange(-TAPS, TAPS + 1)) / np.sqrt(12)
+    return 6 * np.convolve(np.pad(second, TAPS), inverse, "valid")
+
+
+def _between(x: np.ndarray, bend: np.ndarray, rows: np.ndarray, s: float) -> np.ndarray:
+    """The spline at rows - s: all of them lie equally far between two samples."""
+    k = rows - int(np.ceil(s))
+    f = np.ceil(s) - s
+    after = np.minimum(k + 1, len(x) - 1)  # not used where f is 0
+    g = 1 - f
+    return g * x[k] + f * x[after] + ((g**3 - g) * bend[k] + (f**3 - f) * bend[after]) / 6
+
+
+def _highest(value: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Where a function with one peak is highest, and its value there, by golden section."""
+    a, b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_a, at_b = value(a), value(b)
+    while high - low > CLOSE:
+        if at_a > at_b:
+            high, b, at_b = b, a, at_a
+            a = high - GOLDEN * (high - low)
+            at_a = value(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + GOLDEN * (high - low)
+            at_b = value(b)
+    return (a, at_a) if at_a > at_b else (b, at_b)

@@ -65,9 +65,7 @@ def _golden(policy: OnnxPolicy, driven: Policy, env: Env) -> Golden:
     c = policy.contract
     rows = max(4, round(SECONDS * c.rate))
     recorded = recorder(env.task, env.world)(driven, rows, NUMBERS, needs(c))
-    out = policy.graph(recorded["obs"])
-    chosen = out.argmax(1)[:, None] if c.action.choices else out
-    return Golden(**recorded, out=out, control=c.action.control(c.action.bounded(chosen)))
+    return bundle.golden_with(c, policy.answers(recorded["obs"]), **recorded)
 
 
 def _verdict(path: Path, policy: str, safety: str) -> tuple[Verdict | None, str]:

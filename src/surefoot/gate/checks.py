@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from surefoot.errors import SurefootError, unknown
-from surefoot.gate.margins import Margin
-from surefoot.gate.motion import Motion
+from surefoot.gate.measures.margins import Margin
+from surefoot.gate.measures.motion import Motion
 from surefoot.gate.runs import Runs
 from surefoot.gate.statistics import claim, mean
 from surefoot.gate.statistics.rare_failures import Search

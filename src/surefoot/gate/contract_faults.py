@@ -9,13 +9,14 @@ scale, pose, layout. Where none passes, none is named: what fails least is no ca
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from surefoot import tasks
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.fault import Fault, on_contract
 from surefoot.fault.contracts import CONTRACT, gains_of, model_gains_of
+from surefoot.gate.candidate import Candidate
+from surefoot.gate.plan import Plan
 from surefoot.gate.runs import Runs, until_clear
 from surefoot.gate.statistics.sequential import RateTest
 from surefoot.policy import Policy
@@ -23,10 +24,6 @@ from surefoot.report import Progress, Watch
 from surefoot.task import Task
 from surefoot.tasks.rollout import all_succeed
 from surefoot.verdict import clopper_pearson
-
-if TYPE_CHECKING:
-    from surefoot.gate.candidate import Candidate
-    from surefoot.gate.gate import Plan
 
 SCREEN, SHORT = 4, 4.0  # episodes of each hypothesis, and their length in s
 
@@ -73,9 +70,9 @@ class Explained:
 
 @dataclass(frozen=True)
 class _Tests:
-    who: "Candidate"
+    who: Candidate
     nominal: Runs
-    plan: "Plan"
+    plan: Plan
     limit: float
     watch: Watch
 
@@ -107,7 +104,7 @@ class _Tests:
         return Explanation(fault.kind, fault.words, passes, k / n, *clopper_pearson(k, n), n, without)
 
 
-def explain(who: "Candidate", nominal: Runs, plan: "Plan", limit: float, watch: Watch) -> Explained:
+def explain(who: Candidate, nominal: Runs, plan: Plan, limit: float, watch: Watch) -> Explained:
     """The change of the contract, or of the model's gains, under which the policy succeeds, as far as there is one."""
     if who.given is None or who.rewire is None:
         return Explained()

@@ -12,8 +12,7 @@ tested further. After Ctrl-C the verdict has the checks that are done.
 import itertools
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from shlex import quote
 from typing import Any
 
@@ -23,99 +22,34 @@ from surefoot import tasks
 from surefoot.belief import Belief
 from surefoot.env import Env
 from surefoot.errors import SurefootError
-from surefoot.gate import checks, contract_faults, margins, training_record
+from surefoot.gate import checks, contract_faults, training_record
 from surefoot.gate.candidate import Candidate, candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.contract_faults import Explained
-from surefoot.gate.motion import measure
-from surefoot.gate.runs import BATCH, Make, Runs, Separation, episodes, separation, until_clear
-from surefoot.gate.statistics import Estimate, needed
+from surefoot.gate.measures import margins
+from surefoot.gate.measures.motion import measure
+from surefoot.gate.plan import SEARCHED, WORST, Plan
+from surefoot.gate.results import BELIEF, NOMINAL, Results, following, why
+from surefoot.gate.runs import BATCH, Make, Runs, episodes, separation, until_clear
+from surefoot.gate.statistics import Estimate
 from surefoot.gate.statistics.rare_failures import search, without_search
 from surefoot.gate.statistics.sequential import RateTest, anytime
 from surefoot.learn.cluster.jobs import HERE, Job, Jobs
 from surefoot.report import Progress, Watch, jsonable, unwatched
-from surefoot.sim.engines import DEFAULT, known
+from surefoot.sim.engines import DEFAULT
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.sim.realities import Reality, realities
+from surefoot.tasks.registry import task_file
 from surefoot.verdict import Check, Verdict
 
-SEED = 1000  # from which the seeds of the gate's episodes are made
-WORST, SEARCHED = 500, 600  # offsets from the first seed to those of the worst decile and of the search
 TENTH = 0.1
 CLEAR = 20  # episodes of the worst decile before its first look: fewer are of too few worlds
 DRAWN = 200  # worlds drawn from the belief, to find the hardest: a tenth of fewer is too few
 LOADS, RUNGS = 9, 4  # loads of a margin that are usually tried, and how many with all episodes that is worth
-ALL = tuple(range(10))  # realities
-NOMINAL, BELIEF = "nominal", "belief"
-IN_BELIEF = {checks.success_name(BELIEF), checks.WORST_DECILE, checks.RARE_FAILURES}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is tested, with how many episodes."""
-
-    engines: tuple[str, ...] = (DEFAULT,)
-    realities: tuple[int, ...] = ()
-    episodes: int = 200
-    """at most, in each world"""
-    claim: float | None = None
-    """a success rate to be claimed over the belief"""
-    level: float = 0.95
-    seed: int = SEED
-    """the seeds of its episodes are `rng.judging(seed)` and those after it"""
-    per_load: int = 40
-    """episodes at each load of a margin"""
-    motion: int = 30
-    """episodes whose motion is measured"""
-    repeats: int = 5
-    """new episodes in each world of the worst decile, at most"""
-    search: tuple[int, int, int] = (60, 40, 100)
-    """episodes to find a failure, to learn where failures are, to estimate their rate"""
-    threads: int = 0
-
-    def __post_init__(self) -> None:
-        if self.episodes < 20:
-            raise SurefootError(f"episodes: found {self.episodes}, expected at least 20: a worst decile has 2 of them")
-        for engine in self.engines:
-            known(engine, "--in")
-        if self.claim is not None:
-            if not 0.5 <= self.claim < 1:
-                raise SurefootError(f"claim: found {self.claim}, expected a success rate from 0.5 to below 1")
-            least = needed(round(1 - self.claim, 12), self.level)
-            if self.episodes < least:
-                raise SurefootError(
-                    f"claim: {self.episodes} episodes cannot support 'at most {100 * (1 - self.claim):g} % fail' at "
-                    f"{100 * self.level:g} %, even without a failure: it takes {least}; expected --episodes {least} or more"
-                )
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds it may use: one for each batch, then those of the worst decile and of the search."""
-        return max(SEARCHED + sum(self.search), -(-self.episodes // BATCH))
-
-    def thorough(self) -> "Plan":
-        """More episodes, and a finer engine and all realities unless others were asked for."""
-        engines = self.engines if self.engines != (DEFAULT,) else (DEFAULT, "mujoco:half-step")
-        more = replace(self, episodes=max(self.episodes, 1000), per_load=100, motion=100, search=(200, 200, 400))
-        return replace(more, engines=engines, realities=self.realities or ALL)
-
-
-@dataclass
-class Results:
-    """What is known so far."""
-
-    checks: list[Check] = field(default_factory=list)
-    evidence: dict[str, Any] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    contract_faults: Explained = Explained()
-    failed_realities: list[int] = field(default_factory=list)
-    """seeds"""
-    separation: Separation | None = None
-    """of failures from successes over the belief"""
-    separating: str = ""
-    """the unknown that separates failures from successes over the belief, else the one furthest from nominal in the worst world"""
-    interrupted: bool = False
+LAST = ("motion", "latency", "push")
+Part = tuple[str, str | int]
+"""a kind of test, and of which world"""
+TO_DECIDE = 4, 1000  # times as many worlds, and how many at most, where the rate of failures is near its limit
 
 
 def gate(
@@ -130,7 +64,7 @@ def gate(
 ) -> Verdict:
     """The verdict; after Ctrl-C, of the checks that are done. `again` is the command that runs it once more.
 
-    Realities are `jobs`. `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
+    What follows the nominal world are `jobs`. `keep` gets the verdict of what is known after each check, as if it ended there: a gate that is killed leaves it behind.
     """
     began, found = time.monotonic(), Results()
     seeds = training_record.unseen(plan.seed, set(who.trained), plan.seeds)
@@ -141,7 +75,7 @@ def gate(
         done = len(found.checks)
         ended = Check("completed", done, done + 1, False, "stopped before the end; checks that did not run fail")
         checks_ = (*found.checks, *([ended] if found.interrupted else []))
-        return Verdict(checks_, _next(who, found, command), f"gate of {who.name}", jsonable(meta))
+        return Verdict(checks_, following(who, found, command), f"gate of {who.name}", jsonable(meta))
 
     found.interrupted = True  # until it is over
     try:
@@ -160,7 +94,7 @@ def _meta(who: Candidate, plan: Plan, limits: Limits, found: Results, seeds: ran
     return who.facts() | {
         "seed": plan.seed, "seeds": {"first": seeds[0], "last": seeds[-1], "trained": sorted(who.trained), "sentence": used},
         "plan": asdict(plan), "limits": asdict(limits), "level": plan.level, "interrupted": found.interrupted,
-        "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults.found], "why": _why(who, found), "evidence": found.evidence,
+        "skipped": found.skipped, "contract_faults": [asdict(x) for x in found.contract_faults.found], "why": why(who, found), "evidence": found.evidence,
     }  # fmt: skip
 
 
@@ -185,17 +119,43 @@ class _Gate:
             self.results.contract_faults = contract_faults.explain(who, runs, plan, limits.success, self.watch)
             self.results.skipped["all other checks"] = "the policy fails in the nominal world"
             return
-        yield from self._over_belief()
-        for engine in plan.engines:
-            if engine != DEFAULT:
-                yield from self._elsewhere(f"engine {engine}", self._env(None, engine), limits.success)
         if self.jobs.on is None:
-            for seed in plan.realities:
-                yield from self._reality(seed)
+            for part in self._parts():
+                yield from self.part(part, runs)
         else:
-            yield from self._realities()
-        yield from self._motion()
-        yield from self._margins(runs)
+            yield from self._by_jobs(runs)
+
+    def _parts(self) -> list[Part]:
+        """What follows the nominal world: independent of each other."""
+        engines = [("engine", x) for x in self.plan.engines if x != DEFAULT]
+        return [(BELIEF, ""), *engines, *(("reality", x) for x in self.plan.realities), *((x, "") for x in LAST)]
+
+    def part(self, part: Part, nominal: Runs) -> Iterator[Check]:
+        kind, which = part
+        if kind == BELIEF:
+            yield from self._over_belief()
+        elif kind == "engine":
+            yield from self._elsewhere(f"engine {which}", self._env(None, str(which)), self.limits.success)
+        elif kind == "reality":
+            yield from self._reality(int(which))
+        elif kind == "motion":
+            yield from self._motion()
+        else:
+            yield self._margin(kind, nominal)
+
+    def _by_jobs(self, nominal: Runs) -> Iterator[Check]:
+        """All parts, side by side."""
+        who, plan = self.who, replace(self.plan, threads=self.jobs.threads)
+        if not who.files:
+            raise SurefootError("--on: the policy is no file that a worker could read")
+        source = task_file(str(who.files["task"]))
+        content = [who.parents, self.belief.to_json(), source[0].read_bytes() if source else b""]
+        asked = [
+            Job(f"{part[0]} {part[1]}".strip(), (who.files, self.belief, plan, self.limits, part, nominal), content)
+            for part in self._parts()
+        ]
+        for job, answer in zip(asked, self.jobs.each(in_part, asked)):
+            yield from self.results.take(answer, job.name)
 
     def _show(self, stage: str, words: str, share: float = 0.0) -> None:
         """Progress of the whole gate, by the episodes that its stages usually take."""
@@ -244,19 +204,6 @@ class _Gate:
             self.results.failed_realities += [] if check.holds else [seed]
             yield replace(check, evidence=f"{check.evidence}; ingredients: {', '.join(real.strengths)}")
 
-    def _realities(self) -> Iterator[Check]:
-        """All realities, side by side."""
-        who, plan = self.who, replace(self.plan, threads=self.jobs.threads)
-        if not who.files:
-            raise SurefootError("--on: the policy is no file that a worker could read")
-        alone = [replace(plan, realities=(seed,)) for seed in plan.realities]
-        asked = [Job(f"reality {p.realities[0]}", (who.files, self.belief, p, self.limits)) for p in alone]
-        for seed, (found, facts) in zip(plan.realities, self.jobs.each(in_reality, asked)):
-            self.results.evidence |= facts
-            for check in (Check.from_json(row, f"reality {seed}") for row in found):
-                self.results.failed_realities += [] if check.holds else [seed]
-                yield check
-
     def _over_belief(self) -> Iterator[Check]:
         """Over the belief, in its worst decile, and where failures are rare."""
         plan, found, params = self.plan, self.results, self.who.task.params
@@ -274,7 +221,7 @@ class _Gate:
             self._show(BELIEF, f"more worlds, to find the hardest: {len(runs)}", len(runs) / DRAWN)
             runs = runs + episodes(self.who.policy, make(BATCH, plan.seed + len(runs) // BATCH))
         yield self._worst_decile(runs, make)
-        yield self._rare_failures(runs)
+        yield self._rare_failures(runs, decides=found.evidence[BELIEF]["holds"])
 
     def _worst_decile(self, runs: Runs, make: Make) -> Check:
         """New episodes in the worlds that looked hardest, one more in each until it is clear."""
@@ -291,7 +238,8 @@ class _Gate:
         self.results.evidence[checks.WORST_DECILE] = {"margins": np.sort(runs.margin), "worlds": len(e)}
         return checks.worst_decile(worst, test.look(*worst.won), len(e), limit, plan.level, self.who.task.params)
 
-    def _rare_failures(self, drawn: Runs) -> Check:
+    def _rare_failures(self, drawn: Runs, decides: bool) -> Check:
+        """`decides`: whether the verdict hangs on this rate; then more worlds are drawn where it is too near its limit."""
         who, plan, done = self.who, self.plan, 0
 
         def score(e: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -310,6 +258,13 @@ class _Gate:
             it = without_search(known, Estimate(k / n, low, high, n, level, how))
         else:
             it = search(score, self.belief, plan.seed, *plan.search, level=level, drawn=known)
+        check = checks.rare_failures(it, drawn, most, plan.level, who.task.params)
+        enough = min(TO_DECIDE[0] * plan.episodes, TO_DECIDE[1]) if decides else 0
+        while not check.holds and (check.low or 0.0) <= most and len(drawn) < enough:
+            self._show(checks.RARE_FAILURES, f"more worlds, to decide: {len(drawn)}", 1.0)
+            more = tasks.env(who.task, BATCH, self.belief, plan.seed + len(drawn) // BATCH, plan.threads)
+            drawn = drawn + episodes(who.policy, more)
+            check = checks.rare_failures(it, drawn, most, plan.level, who.task.params)
         params, names = who.task.params, who.task.params.names
         far = checks.furthest(params, it.worst)
         self.results.separating = self.results.separating or (far[0] if far else names[0])
@@ -317,7 +272,7 @@ class _Gate:
             "rate": it.rate.value, "how": it.rate.how, "episodes": it.episodes, "first": it.first,
             "worst": dict(zip(names, it.worst)), "failures": [dict(zip(names, e)) for e in it.failures[:10]],
         }  # fmt: skip
-        return checks.rare_failures(it, drawn, most, plan.level, params)
+        return check
 
     def _motion(self) -> Iterator[Check]:
         plan, found = self.plan, self.results
@@ -331,46 +286,25 @@ class _Gate:
         }  # fmt: skip
         yield from made
 
-    def _margins(self, nominal: Runs) -> Iterator[Check]:
-        who, plan, limits = self.who, self.plan, self.limits
-        env = tasks.env(who.task, 1, threads=1)
-
-        asked = margins.Asked(
-            who.policy, who.task, plan.per_load, plan.seed, limits.success, threads=plan.threads, unloaded=nominal
-        )
-
-        def margin(of: Callable[[margins.Asked], margins.Margin], name: str, limit: float) -> margins.Margin:
-            loads = itertools.count()
-            show = lambda p: self._show(name, p.doing, next(loads) / LOADS)  # noqa: E731
-            it = of(replace(asked, limit=limit, watch=show))
-            self.results.evidence[name] = [r.facts() for r in it.rungs]
-            return it
-
-        yield checks.latency(margin(margins.latency, "latency", limits.latency), limits.latency, env.world.dt)
-        mass = Plain(model_of(env.world)).push_point[2]
-        yield checks.push(margin(margins.push, "push", limits.push), limits.push, mass)
+    def _margin(self, name: str, nominal: Runs) -> Check:
+        """Of latency, or of a push."""
+        who, plan, limits, loads = self.who, self.plan, self.limits, itertools.count()
+        of, limit = (margins.latency, limits.latency) if name == "latency" else (margins.push, limits.push)
+        show = lambda p: self._show(name, p.doing, next(loads) / LOADS)  # noqa: E731
+        how: Any = {"watch": show, "threads": plan.threads, "limit": limit, "unloaded": nominal}
+        it = of(margins.Asked(who.policy, who.task, plan.per_load, plan.seed, limits.success, **how))
+        self.results.evidence[name] = [r.facts() for r in it.rungs]
+        world = tasks.env(who.task, 1, threads=1).world
+        if name == "latency":
+            return checks.latency(it, limit, world.dt)
+        return checks.push(it, limit, Plain(model_of(world)).push_point[2])
 
 
-def in_reality(
-    given: tuple[dict[str, Any], Belief, Plan, Limits], watch: Watch
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The job of one reality: its checks and their evidence."""
-    which, belief, plan, limits = given
+def in_part(given: tuple[dict[str, Any], Belief, Plan, Limits, Part, Runs], watch: Watch) -> dict[str, Any]:
+    """The job of one part: its checks, and what it adds to the results."""
+    which, belief, plan, limits, part, nominal = given
     found = Results()
-    checks_ = _Gate(candidate(**which), belief, plan, limits, found, watch)._reality(plan.realities[0])
-    return [check.to_json() for check in checks_], jsonable(found.evidence)
-
-
-def _why(who: Candidate, found: Results) -> list[str]:
-    """Why it fails, in sentences: a fault of the contract where the nominal world fails, an unknown where only the belief does."""
-    failed = [c.name for c in found.checks if not c.holds and c.name in IN_BELIEF]
-    if not failed:
-        return found.contract_faults.sentences()
-    if found.separation is None:
-        return [
-            f"{failed[0]}: no single unknown separates failures from successes; the worlds in which it fails are on the page"
-        ]
-    return [f"{failed[0]}: {found.separation.sentence(who.task.params)}"]
+    return found.answer(list(_Gate(candidate(**which), belief, plan, limits, found, watch).part(part, nominal)))
 
 
 def _facts(check: Check, runs: Runs) -> dict[str, Any]:
@@ -379,28 +313,3 @@ def _facts(check: Check, runs: Runs) -> dict[str, Any]:
         "success": check.value, "holds": check.holds, "low": check.low, "high": check.high, "limit": check.limit, "episodes": len(runs),
         "error": float(error.mean()) if len(error) else None, "ended": dict(runs.reasons),
     }  # fmt: skip
-
-
-def _next(who: Candidate, found: Results, again: str) -> str:
-    """The next command."""
-    failed = {c.name for c in found.checks if not c.holds}
-    own, name = who.given is None, who.name
-    run = quote(str(Path(name).parent) if name.endswith(".onnx") else name)  # the run of an ONNX file of ours
-    task = quote(who.reference or who.task.name)
-    if found.interrupted:
-        return again
-    if checks.success_name(NOMINAL) in failed:
-        return (
-            f"surefoot play {run}{who.task_flag}" if own else again
-        )  # once the contract is corrected as the report says
-    if not own:
-        return f"{again} --limits limits.json" if failed else f"{again} --reality all"
-    if failed & IN_BELIEF:
-        return f"surefoot sweep {run} --over {quote(found.separating)}{who.task_flag}"
-    if found.failed_realities:
-        return f"surefoot record {task} --policy {run} --reality {found.failed_realities[0]} --tell"
-    if checks.LATENCY in failed and "latency" in who.task.params.names:
-        return f"surefoot sweep {run} --over latency{who.task_flag}"
-    if failed:
-        return f"surefoot train {task}"
-    return f"{again} --reality all" if name.endswith(".onnx") else f"surefoot export {run}{who.task_flag}"

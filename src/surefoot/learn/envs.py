@@ -11,6 +11,7 @@ from surefoot.blocks import Blocks, share, sizes
 from surefoot.errors import SurefootError
 from surefoot.learn.collect import Envs
 from surefoot.learn.distill import classroom
+from surefoot.learn.joined.engines import in_engines
 from surefoot.learn.on_robot.envs import with_robot
 from surefoot.learn.on_robot.limited import behind_runtime
 from surefoot.learn.run.parents import Parents, seen
@@ -61,6 +62,11 @@ def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") 
             raise SurefootError("--on: workers hold simulations, not a robot; leave it out")
         s = spec.settings
         return with_robot(task, spec.belief, spec.robot, s.envs, spec.seed, place.threads, parents.terms)
+    if spec.engines:
+        if place.on is not None:
+            raise SurefootError("--on: workers hold simulations of one engine; leave it out, or --engines")
+        n = spec.settings.envs
+        return in_engines(task, spec.belief, spec.engines, n, spec.seed, place.threads, parents.terms)
     if place.on is not None:
         from surefoot.learn.cluster.start import start
 

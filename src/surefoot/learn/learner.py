@@ -11,12 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from surefoot.belief import Belief
 from surefoot.contract import Contract
-from surefoot.learn.collect import Envs, Rollout
+from surefoot.errors import LearningFailed, SurefootError
+from surefoot.learn.collect import Collector, Envs, Rollout
+from surefoot.learn.nets import adam_state, restore_adam
 from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.ranges import Ranges
+from surefoot.task import Task
 
 Saved = tuple[dict[str, np.ndarray], dict[str, Any]]
 """arrays and numbers of a checkpoint; `iteration` is among the numbers"""
@@ -92,3 +97,98 @@ class PolicyLearner(Learner):
     def products(self) -> Mapping[str, bytes]:
         """Further files of a run, by name, that were learned beside the policy."""
         return {}
+
+
+class NetLearner(PolicyLearner):
+    """A learner whose state is nets and optimisers, where its envs stand, and its ranges. An update that is not finite is undone."""
+
+    modules: nn.ModuleDict
+    """all nets and normalisers, by name"""
+    collector: Collector | None = None
+    """None: it steps no env"""
+    ranges: Ranges | None = None
+    rejected: int = 0
+    """updates in a row that were undone"""
+    flag: str = ""
+    """what the flags of its settings begin with"""
+
+    @property
+    @abstractmethod
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]: ...
+
+    @abstractmethod
+    def halve(self) -> float:
+        """Halves the step size; returns it."""
+
+    @property
+    def reached(self) -> Belief | None:
+        return None if self.ranges is None else self.ranges.belief
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Nets, normalisers and optimisers by name."""
+        named = dict(self.modules.named_parameters())
+        state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
+        for optimiser in self.optimisers:
+            state |= adam_state(optimiser, named)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
+        named = dict(self.modules.named_parameters())
+        for optimiser in self.optimisers:
+            own = {id(p) for p in _learned(optimiser)}
+            restore_adam(optimiser, {k: p for k, p in named.items() if id(p) in own}, state)
+
+    def memory(self) -> dict[str, Tensor]:
+        """The state now, for `kept`."""
+        return {k: v.clone() for k, v in self.state_dict().items()}
+
+    def kept(self, before: Mapping[str, Tensor], found: Tensor) -> bool:
+        """Whether an update stays: what it found and all that it changed are finite. Else the state is as it was `before` and
+        the step size is halved; three in a row stop the run."""
+        learned = (p for optimiser in self.optimisers for p in _learned(optimiser))
+        if all(bool(x.isfinite().all()) for x in (found, *learned)):
+            self.rejected = 0
+            return True
+        self.load_state_dict(before)
+        self.rejected += 1
+        lr = self.halve()
+        if self.rejected >= 3:
+            raise LearningFailed(
+                f"learning broke down: three updates in a row were not finite (lr {lr:.2g}); lower --{self.flag}lr"
+            )
+        return False
+
+    def save(self) -> Saved:
+        arrays = {k: v.detach().numpy().copy() for k, v in self.state_dict().items()}
+        if self.collector is not None:
+            arrays |= self.collector.save()
+        if self.ranges is not None:
+            arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
+        return arrays, {"iteration": self.iteration, "rejected": self.rejected}
+
+    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
+        self.load_state_dict(
+            {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
+        )
+        if self.collector is not None:
+            self.collector.load(arrays)
+        if self.ranges is not None:
+            self.ranges.load(under("ranges.", arrays))
+            self.env.belief = self.ranges.belief
+        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
+
+
+def _learned(optimiser: torch.optim.Optimizer) -> list[Tensor]:
+    return [p for group in optimiser.param_groups for p in group["params"]]
+
+
+def under(head: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those whose name begins so, without it."""
+    return {k.removeprefix(head): v for k, v in arrays.items() if k.startswith(head)}
+
+
+def check_continuous(task: Task, learner: str) -> None:
+    if task.action.choices:
+        words = "chooses among few actions; expected continuous ones: --learner ppo"
+        raise SurefootError(f"learner: {learner}: {task.name} {words}")

@@ -86,6 +86,8 @@ class RunSpec:
     """how; Imitation() with a reference"""
     robot: OnRobot | None = None
     """rows of each batch that come from a robot; None: all are simulated"""
+    engines: tuple[str, ...] = ()
+    """engines that each simulate a share of the batch; empty: MuJoCo as the model asks for it"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """what else decides, where it is no policy that is learned: hashes of logs and models, settings"""
 
@@ -102,8 +104,9 @@ class RunSpec:
         if student and any(extra.values()):
             names = ", ".join(k for k, v in extra.items() if v)
             raise SurefootError(f"{names}: not with a teacher, which decides what its student learns")
-        if isinstance(self.settings, Others) and (self.start or self.base):
-            name = "start" if self.start else "base"
+        start = self.start if not isinstance(self.settings, FPOSettings) else None  # which may begin with a clone
+        if isinstance(self.settings, Others) and (start or self.base):
+            name = "start" if start else "base"
             raise SurefootError(f"{name}: only with --learner ppo, found {self.settings.learner}")
         if self.base and self.residual is None:
             object.__setattr__(self, "residual", Residual())
@@ -111,6 +114,7 @@ class RunSpec:
             raise SurefootError("residual: expected a base to learn upon, found none (--base)")
         self._check_worlds()
         self._check_robot()
+        self._check_engines()
         if isinstance(self.settings, DistillSettings) and self.settings.label == "latent" and self.settings.only:
             raise SurefootError("student.only: a student by latent keeps its teacher's body; --adapt dagger")
 
@@ -143,6 +147,17 @@ class RunSpec:
             raise SurefootError("robot: ranges grow as simulations succeed; expected fixed ranges (--ranges fixed)")
         if self.easy is not None:
             raise SurefootError("robot: no robot is in a support world; expected one without the other")
+
+    def _check_engines(self) -> None:
+        """What simulations in several engines allow."""
+        if not self.engines:
+            return
+        if not isinstance(self.settings, PPOSettings):
+            raise SurefootError("engines: only with --learner ppo and without --adapt")
+        if self.ranges is not None:
+            raise SurefootError("engines: expected fixed ranges (--ranges fixed)")
+        if self.robot is not None:
+            raise SurefootError("engines: no robot is in another engine; expected one without the other")
 
     def to_json(self) -> dict[str, Any]:
         """What is as usual is left out."""

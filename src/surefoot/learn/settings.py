@@ -8,6 +8,7 @@ import tyro
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.task import Task
+from surefoot.task_check import in_task_file
 
 MOST_ENVS = 1 << 20  # simulations; far beyond any machine's memory for most robots
 MOST_STEPS = 1 << 28  # env steps of a batch
@@ -15,13 +16,18 @@ MOST_THREADS = 1024
 Hidden = Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT INT ...")]
 
 
+@dataclass(frozen=True)
 class Batched:
     """What the settings of every learner share: how steps make batches, and which numbers can be."""
 
-    envs: int
-    steps: int
-    horizon: int
-    learner_threads: int
+    envs: int = 1024
+    """simulations side by side"""
+    steps: int = 2_000_000
+    """env steps in all, rounded up to whole batches"""
+    horizon: int = 24
+    """env steps of each simulation between updates"""
+    learner_threads: int = 2
+    """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     @property
     def batch(self) -> int:
@@ -39,7 +45,7 @@ class Batched:
         return "" if runs == self.steps else f"{self.steps} steps are run as {runs}: whole batches of {parts}"
 
     def check(self, least_one: Sequence[str], finite: Sequence[str], where: str = "") -> None:
-        for name in least_one:
+        for name in ("envs", "steps", "horizon", "learner_threads", *least_one):
             if getattr(self, name) < 1:
                 raise SurefootError(f"{where}{name}: expected at least 1, found {getattr(self, name)}")
         most = {"envs": MOST_ENVS, "batch": MOST_STEPS, "learner_threads": MOST_THREADS}
@@ -50,6 +56,28 @@ class Batched:
         for name in finite:
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{where}{name}: expected a finite number >= 0, found {getattr(self, name)}")
+
+
+def within(settings: Any, where: str, **limits: tuple[float, float]) -> None:
+    """Refuse settings outside of these limits, by name."""
+    for name, (low, high) in limits.items():
+        value = getattr(settings, name)
+        if not low <= value <= high:
+            raise SurefootError(f"{where}{name}: expected {low:g} to {high:g}, found {value:g}")
+
+
+def learns(settings: Any, where: str, *names: str) -> None:
+    """Refuse what would learn nothing: step sizes and shares of 0."""
+    for name in names:
+        if getattr(settings, name) == 0:
+            raise SurefootError(f"{where}{name}: expected more than 0: nothing would be learned")
+
+
+def widths(settings: Any, where: str, *names: str) -> None:
+    """Refuse nets without hidden layers."""
+    for name in names:
+        if not getattr(settings, name) or min(getattr(settings, name)) < 1:
+            raise SurefootError(f"{where}{name}: expected widths of at least 1, found {getattr(settings, name)}")
 
 
 def tuned(kind: type[Any], task: Task) -> Any:
@@ -64,7 +92,8 @@ def tuned(kind: type[Any], task: Task) -> Any:
         given, name = {**shared, **given.get(kind.learner, {})}, f"learners: {kind.learner}"
     for k in given:
         if k not in known:
-            raise unknown("setting", str(k), known, f"task {task.name}: {name}")
+            with in_task_file(task):
+                raise unknown("setting", str(k), known, f"task {task.name}: {name}")
     try:
         return kind(**given)
     except (SurefootError, TypeError) as error:
@@ -92,12 +121,6 @@ class Judging:
 class OnPolicySettings(Batched):
     """What the learners share that use each batch once, by a clipped ratio."""
 
-    envs: int = 1024
-    """simulations side by side"""
-    steps: int = 2_000_000
-    """env steps in all, rounded up to whole batches"""
-    horizon: int = 24
-    """env steps of each simulation between updates"""
     epochs: int = 5
     """passes over each batch"""
     minibatches: int = 4
@@ -120,22 +143,12 @@ class OnPolicySettings(Batched):
     """relu (quickest on a CPU), elu or tanh"""
     symmetric: bool = True
     """use the task's left-right symmetry where it has one"""
-    learner_threads: int = 2
-    """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def check_shared(self, where: str = "") -> None:
-        self.check(
-            ("envs", "steps", "horizon", "epochs", "minibatches", "learner_threads"),
-            ("gamma", "lam", "clip", "lr", "value", "clip_gradient"), where,
-        )  # fmt: skip
-        for name in ("gamma", "lam"):
-            if getattr(self, name) > 1:
-                raise SurefootError(f"{where}{name}: expected at most 1, found {getattr(self, name):g}")
-        for name in ("lr", "clip", "clip_gradient"):
-            if getattr(self, name) == 0:
-                raise SurefootError(f"{where}{name}: expected more than 0: nothing would be learned")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SurefootError(f"{where}hidden: expected widths of at least 1, found {self.hidden}")
+        self.check(("epochs", "minibatches"), ("gamma", "lam", "clip", "lr", "value", "clip_gradient"), where)
+        within(self, where, gamma=(0, 1), lam=(0, 1))
+        learns(self, where, "lr", "clip", "clip_gradient")
+        widths(self, where, "hidden")
         if self.envs * self.horizon % self.minibatches:
             raise SurefootError(
                 f"{where}minibatches: {self.minibatches} does not divide envs x horizon = {self.envs * self.horizon}"
@@ -160,8 +173,7 @@ class GaussianSettings(OnPolicySettings):
     def check_gaussian(self, where: str = "") -> None:
         self.check_shared(where)
         self.check((), ("kl", "settle", "entropy"), where)
-        if self.settle > 1:
-            raise SurefootError(f"{where}settle: expected at most 1, found {self.settle:g}")
+        within(self, where, settle=(0, 1))
         low, start, high = self.spread
         if not 0 < low < start < high:
             raise SurefootError(f"{where}spread: expected 0 < least < start < largest, found {self.spread}")
@@ -206,11 +218,8 @@ class DistillSettings(Batched):
     hidden: tuple[int, ...] = (128, 128)
     """widths of the hidden layers, with --adapt dagger"""
     envs: int = 256
-    """simulations side by side"""
     steps: int = 500_000
-    """env steps in all"""
     horizon: int = 16
-    """env steps of each simulation between updates"""
     keep: int = 1
     """batches learned from: the newest and those before it, where each is dear, as pictures are; checkpoints hold them"""
     epochs: int = 2
@@ -225,13 +234,9 @@ class DistillSettings(Batched):
     """initial fraction of simulations that the teacher drives"""
     mix_until: float = 0.5
     """share of the steps after which it drives none; 1 and more: to the end, without falling, which is cloning"""
-    learner_threads: int = 2
-    """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        counts = ("history", "latent", "envs", "steps", "horizon", "keep", "epochs", "minibatches", "learner_threads")
+        counts = ("history", "latent", "keep", "epochs", "minibatches")
         self.check(counts, ("lr", "noise", "mix", "mix_until"), "student.")
-        if self.lr == 0:
-            raise SurefootError("student.lr: expected more than 0: nothing would be learned")
-        if self.mix > 1:
-            raise SurefootError(f"student.mix: expected a share from 0 to 1, found {self.mix:g}")
+        learns(self, "student.", "lr")
+        within(self, "student.", mix=(0, 1))

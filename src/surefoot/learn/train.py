@@ -15,47 +15,31 @@ from typing import Any, TypedDict, Unpack
 from surefoot import tasks
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn import envs
+from surefoot.learn.build import build
+from surefoot.learn.clone.fine_tune import as_cloned
 from surefoot.learn.cluster.address import On
-from surefoot.learn.distill import Distill
 from surefoot.learn.envs import Place
-from surefoot.learn.forward_backward.learner import FB
-from surefoot.learn.forward_backward.motions import motions_of
-from surefoot.learn.forward_backward.settings import FBSettings
-from surefoot.learn.judge import Judged
-from surefoot.learn.learner import Auxiliary, Learner, PolicyLearner, Saved
+from surefoot.learn.learner import Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
-from surefoot.learn.off_policy.fast_sac import FastSAC
-from surefoot.learn.off_policy.fast_td3 import FastTD3
-from surefoot.learn.off_policy.settings import FastSACSettings, FastTD3Settings
-from surefoot.learn.on_policy.fpo import FPO
-from surefoot.learn.on_policy.sapg import SAPG
-from surefoot.learn.on_policy.settings import FPOSettings, SAPGSettings
+from surefoot.learn.on_policy.settings import FPOSettings
 from surefoot.learn.on_robot.settings import OnRobot
-from surefoot.learn.ppo import PPO
-from surefoot.learn.residual import BasePolicy, Residual, ResidualActor
+from surefoot.learn.residual import Residual
 from surefoot.learn.run import Run
-from surefoot.learn.run.parents import FOLDERS, Parents, describe_run, is_code, kept, spec_of, start_nets, task_of
+from surefoot.learn.run.parents import FOLDERS, Parents, is_code, kept, spec_of, start_nets, task_of
 from surefoot.learn.runspec import LEARNERS, RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.learn.sim2sim import forward
-from surefoot.learn.sim2sim.forward import ForwardLearner, ForwardModel
-from surefoot.learn.sim2sim.imitate import Imitating
-from surefoot.learn.sim2sim.prime import Primer, SameTorque
+from surefoot.learn.sim2sim.forward import ForwardModel
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.learn.sim2sim.support import easy_belief
 from surefoot.report import Watch
-from surefoot.rng import judging
 from surefoot.task import Task
-from surefoot.task_check import check_groups
 from surefoot.tasks import ObsOverride
 from surefoot.tasks.known import remember
 from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.registry import Reference, located
-from surefoot.tasks.rollout import contract
-from surefoot.world import World
 
 Located = tuple[str, Task]
 """a reference and the task it leads to"""
@@ -92,6 +76,8 @@ class Asked(TypedDict, total=False):
     imitation: Imitation | None
     robot: OnRobot | None
     """rows of each batch that come from a robot"""
+    engines: Sequence[str]
+    """engines that each simulate a share of the batch"""
 
 
 def settings_for(task: Reference, changes: dict[str, Any] | None = None, learner: str = "ppo") -> Any:
@@ -133,10 +119,14 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     belief = belief if world is None else easy_belief(belief, world)
     obs, start = asked.get("obs") or ObsOverride(), asked.get("start")
     ranges = asked["ranges"] if "ranges" in asked else usual_ranges(task, belief, start) if by_reward else None
+    settings = asked.get("settings") or usual
+    if start is not None and isinstance(settings, FPOSettings):
+        settings = as_cloned(start, settings)
     spec = RunSpec(
-        task_name, belief, asked.get("settings") or usual, asked.get("seed", 0), ranges, obs,
+        task_name, belief, settings, asked.get("seed", 0), ranges, obs,
         residual=asked.get("residual"), judge=asked.get("judge"), easy=world, forward=asked.get("forward"),
-        imitation=asked.get("imitation"), robot=asked.get("robot"), **parents.hashes(),
+        imitation=asked.get("imitation"), robot=asked.get("robot"), engines=tuple(asked.get("engines", ())),
+        **parents.hashes(),
     )  # fmt: skip
     if start is None:
         return spec, parents
@@ -272,7 +262,7 @@ def settings_of(run: Path) -> Asked:
         if getattr(spec, k):
             raise SurefootError(f"{path}: a run with a {k} cannot be trained again in other worlds yet")
     start = Path(spec.start.run) if spec.start else None
-    return {"seed": spec.seed, "settings": spec.settings, "obs": spec.obs, "start": start}
+    return {"seed": spec.seed, "settings": spec.settings, "obs": spec.obs, "start": start, "engines": spec.engines}
 
 
 def resume(
@@ -364,63 +354,3 @@ def run_learner(
         run_training(run, learner, watch, save_every)
     finally:
         run.close()
-
-
-def build(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run) -> PolicyLearner:
-    """The learner of a spec, at its beginning; judged while it learns where the spec says so."""
-    learner = _learner(spec, task, parents, place, run)
-    if spec.judge is None:
-        return learner
-    n, seed = spec.judge.episodes, judging(spec.seed, "training")
-    env = tasks.env(learner.env.task, n, spec.belief, seed, place.threads, terms=parents.terms)
-    return Judged(learner, spec.judge, env, run)
-
-
-def _learner(spec: RunSpec, task: Task, parents: Parents, place: Place, run: Run) -> PolicyLearner:
-    s = spec.settings
-    check_groups(task, ("actor",) if isinstance(s, DistillSettings) else ("actor", "critic"))
-    task = envs.learners_task(spec, task, parents)
-    env = envs.make(spec, parents, task, place, run)
-    if isinstance(s, DistillSettings):
-        assert parents.teacher is not None
-        return Distill(env, s, spec.seed, parents.teacher)
-    assert s is not None
-    if (
-        not isinstance(s, FBSettings)
-        and s.symmetric
-        and task.symmetry is not None
-        and task.symmetry.of(task.observations["actor"]) is None
-    ):
-        run.notes.append(f"{task.name}'s symmetry is not used: not every term of the actor has a mirror image")
-    ranges = None if spec.ranges is None else spec.ranges.start(env.belief, env.steps, s.iterations * s.horizon)
-    if isinstance(s, FastTD3Settings):
-        return FastTD3(env, s, spec.seed, ranges)
-    if isinstance(s, FBSettings):
-        return FB(env, s, spec.seed, ranges, motions_of(task, s))
-    if isinstance(s, FastSACSettings):
-        return FastSAC(env, s, spec.seed, ranges)
-    if isinstance(s, SAPGSettings):
-        return SAPG(env, s, spec.seed, ranges)
-    if isinstance(s, FPOSettings):
-        return FPO(env, s, spec.seed, ranges)
-    upon = None
-    if parents.base is not None and spec.residual is not None:
-        upon = ResidualActor(spec.residual, BasePolicy(contract(task, env.world), parents.base))
-    learner = PPO(env, s, spec.seed, ranges, upon, _beside(spec, task, parents, env.world))
-    if parents.start is not None and spec.start is not None:
-        learner.adopt(parents.start, describe_run(spec.start.run))
-    return learner
-
-
-def _beside(spec: RunSpec, task: Task, parents: Parents, world: World) -> Auxiliary | None:
-    """What a run of two worlds does beside PPO."""
-    if spec.forward is not None:
-        return ForwardLearner(task, spec.forward, spec.seed)
-    if parents.reference is None or spec.imitation is None:
-        return None
-    primer = None
-    if parents.teacher is not None:
-        own, widths = contract(task, world), parents.reference.meaning.columns
-        law = SameTorque(parents.teacher, own, world.layout.joints, widths)
-        primer = Primer(law, spec.imitation.prime, spec.seed)
-    return Imitating(task, parents.reference, spec.imitation, world.dt, primer)

@@ -46,8 +46,11 @@ def speed(time: np.ndarray, pos: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.norm(pos[b] - pos[a], axis=1) / np.maximum(time[b] - time[a], 1e-9))
 
 
-def contacts(person: Person, marks: Mapping[str, int]) -> Contacts:
-    """Of the feet with the floor (both ankle and toe where there is a toe); of the hands with anything that is as low as that."""
+def contacts(person: Person, marks: Mapping[str, int], ground: Mapping[str, np.ndarray] | None = None) -> Contacts:
+    """Of the feet with the floor (both ankle and toe where there is a toe); of the hands with anything that is as low as that.
+
+    `ground`: side -> (T,) m, height of what is under a foot, such as a step; without it all is one floor.
+    """
     L, dt = leg_length(person, marks), 1 / person.rate
     names, flags, floor = [], [], {}
     for side in ("left", "right"):
@@ -55,18 +58,20 @@ def contacts(person: Person, marks: Mapping[str, int]) -> Contacts:
         for part in ("ankle", "toe"):
             if f"{side}_{part}" not in marks:
                 continue
-            pos = person.pos[:, marks[f"{side}_{part}"]]
-            fast = speed(person.time, pos)
+            pos = person.pos[:, marks[f"{side}_{part}"]].copy()
+            if ground is not None:
+                pos[:, 2] -= ground[side]
+            fast = speed(person.time, person.pos[:, marks[f"{side}_{part}"]])
             slow = fast < FAST * L
             low = float(np.quantile(pos[slow, 2] if slow.sum() > 2 else pos[:, 2], LOW))
             floor[f"{side}_{part}"] = low
             whole &= slow & (pos[:, 2] < low + HIGH * L)
         names.append(f"{side}_foot")
         flags.append(smoothed(whole, max(1, round(SHORT / dt))))
-    ground = float(np.mean([floor[f"{s}_ankle"] for s in ("left", "right")]))
+    standing = float(np.mean([floor[f"{s}_ankle"] for s in ("left", "right")]))
     for side in ("left", "right"):
         pos = person.pos[:, marks[f"{side}_wrist"]]
-        hit = (pos[:, 2] < ground + HIGH * L) & (speed(person.time, pos) < FAST * L)
+        hit = (pos[:, 2] < standing + HIGH * L) & (speed(person.time, pos) < FAST * L)
         names.append(f"{side}_hand")
         flags.append(smoothed(hit, max(1, round(SHORT / dt))))
     return Contacts(tuple(names), np.stack(flags, 1), floor)

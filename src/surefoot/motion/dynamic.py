@@ -2,7 +2,7 @@
 
     min_U  max over e of  sum_t |W (q_t - q*_t)|,      x' = f(x, u, e),   u_t = u*_t + interpolated knots of U
 
-Receding horizon: plan `horizon` s, apply `apply` s, go on from where each e then is. Each plan is a search by sampling around the last
+Receding horizon: plan `horizon` s, apply `apply` s, go on from where each e then is when all controls so far are replayed open loop. Each plan is a search by sampling around the last
 one (control/sampling.py, Softmax): noise shrinks from round to round, and so do virtual contacts: equality constraints that hold
 hand and object together in the first rounds (unknowns with the target `constraint`) and are gone in the last. With several e the
 controls are one, and the worst of their costs counts. The result replays open loop.
@@ -19,7 +19,7 @@ from surefoot.log import Log
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.sim.simulate import simulate
-from surefoot.world import World
+from surefoot.world import Motion, World
 
 GUIDED = 0.5  # of the rounds: virtual contacts are gone after that
 
@@ -55,6 +55,8 @@ class Reference:
     q: np.ndarray  # (T, nq)
     u: np.ndarray  # (T, nu)
     weights: np.ndarray  # (nv,) of errors in positions
+    reach: np.ndarray | float = 1.0
+    """(nu,) of Plan.noise for each control: a hand's place and its fingers have other units"""
 
 
 Make = Callable[[int], World]
@@ -66,26 +68,26 @@ def feasible(
 ) -> Log:
     """Controls that follow a reference in the worlds e (m, ne), the first of which is in the Log."""
     m, T = len(e), len(reference.u)
-    world = make(plan.samples * m)
+    world, one = make(plan.samples * m), make(m)
     dt = world.dt
     steps, ahead, every = (max(1, round(x / dt)) for x in (plan.apply, plan.horizon, plan.knot))
     knots = -(-ahead // every) + 1
     q, v = np.repeat(reference.q[:1], m, 0), np.zeros((m, world.state.v.shape[1]))
-    U, done, states = np.zeros((knots, reference.u.shape[1])), list[np.ndarray](), list[np.ndarray]()
+    U, done, path = np.zeros((knots, reference.u.shape[1])), np.zeros((0, reference.u.shape[1])), q
     for k, t in enumerate(range(0, T, steps)):
         length = min(ahead, T - t)
         draw = stream(seed, "spider", k)
         U = _planned(world, reference, _At(t, length, q, v, every), U, e, plan, draw)
         u = _controls(reference, t, min(steps, length), U[None], every)[0]
-        q, v, path = _applied(world, q, v, np.repeat(u[None], m, 0), e, plan.samples)
-        done.append(u)
-        states.append(path)
+        done = np.concatenate([done, u])
+        motion = _open_loop(one, done, reference.q[0], e)
+        q, v, path = motion.q[:, -1], motion.v[:, -1], motion.q[0]
         U = _shifted(U, steps / every)
         watch(Progress("planning", min(1.0, (t + steps) / T)))
     time = dt * np.arange(1, T + 1)
     return Log(
         time,
-        {"control": np.concatenate(done), "q": np.concatenate(states)},
+        {"control": done, "q": path},
         meta={"notes": [f"open loop, planned over {m} worlds"]},
     )
 
@@ -110,7 +112,7 @@ def _planned(
     guides = [i for i, p in enumerate(world.params) if p.target == "constraint"]
     rule = Softmax(plan.rounds, plan.final, temperature=plan.temperature)
     growing = np.geomspace(0.5, 1.0, len(U))[:, None]  # what comes later is less sure
-    search = begin(rule, U.ravel(), (plan.noise * growing * np.ones_like(U)).ravel())
+    search = begin(rule, U.ravel(), (plan.noise * ref.reach * growing * np.ones_like(U)).ravel())
     for k in range(plan.rounds):
         X = search.ask(n, draw)
         u = _controls(ref, t, length, X.reshape(n, *U.shape), every)
@@ -138,14 +140,12 @@ def _controls(ref: Reference, t: int, length: int, U: np.ndarray, every: int) ->
     return ref.u[t : t + length] + U[:, k] * (1 - s) + U[:, k + 1] * s
 
 
-def _applied(
-    world: World, q: np.ndarray, v: np.ndarray, u: np.ndarray, e: np.ndarray, n: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """States of each e after controls, without virtual contacts, and the first one's path."""
-    none = np.repeat(e, n, 0)
+def _open_loop(world: World, u: np.ndarray, q: np.ndarray, e: np.ndarray) -> Motion:
+    """What controls (T, nu) give from rest in each e, without virtual contacts."""
+    m, none = len(e), e.copy()
     none[:, [i for i, p in enumerate(world.params) if p.target == "constraint"]] = 0.0
-    motion = simulate(world, none, np.repeat(q, n, 0), np.repeat(v, n, 0), np.repeat(u, n, 0))
-    return motion.q[::n, -1], motion.v[::n, -1], motion.q[0]
+    start = np.repeat(q[None], m, 0)
+    return simulate(world, none, start, np.zeros((m, world.state.v.shape[1])), np.repeat(u[None], m, 0))
 
 
 def _shifted(U: np.ndarray, by: float) -> np.ndarray:
@@ -158,8 +158,4 @@ def _shifted(U: np.ndarray, by: float) -> np.ndarray:
 
 def replayed(make: Make, u: np.ndarray, q: np.ndarray, e: np.ndarray) -> np.ndarray:
     """(m, T, nq) that controls (T, nu) give open loop, in one go, in each of the worlds e (m, ne), without virtual contacts."""
-    world = make(len(e))
-    none = e.copy()
-    none[:, [i for i, p in enumerate(world.params) if p.target == "constraint"]] = 0.0
-    start = np.repeat(q[None], len(e), 0)
-    return simulate(world, none, start, np.zeros((len(e), world.state.v.shape[1])), np.repeat(u[None], len(e), 0)).q
+    return _open_loop(make(len(e)), u, q, e).q

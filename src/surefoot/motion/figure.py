@@ -22,8 +22,8 @@ class Panel:
     pos: np.ndarray
     bones: Sequence[tuple[int, int]]
     centre: np.ndarray
-    boxes: np.ndarray | None = None
-    """(T, 8, 3) corners of a box, if there is one"""
+    boxes: Sequence[np.ndarray] = ()
+    """(T, 8, 3) corners of boxes"""
 
 
 BOX = ((0, 1), (1, 3), (3, 2), (2, 0), (4, 5), (5, 7), (7, 6), (6, 4), (0, 4), (1, 5), (2, 6), (3, 7))
@@ -58,8 +58,8 @@ def _panel(p: Panel, rows: np.ndarray, k: int, seconds: float) -> str:
 def _path(p: Panel, row: int, scale: float, k: int) -> str:
     xy = _screen(p.pos[row], p.centre[row], scale, k)
     lines = [f"M{xy[a, 0]:.0f} {xy[a, 1]:.0f}L{xy[b, 0]:.0f} {xy[b, 1]:.0f}" for a, b in p.bones]
-    if p.boxes is not None:
-        c = _screen(p.boxes[row], p.centre[row], scale, k)
+    for box in p.boxes:
+        c = _screen(box[row], p.centre[row], scale, k)
         lines += [f"M{c[a, 0]:.0f} {c[a, 1]:.0f}L{c[b, 0]:.0f} {c[b, 1]:.0f}" for a, b in BOX]
     return "".join(lines)
 

@@ -25,7 +25,7 @@ PARAMS = Params((
 WEIGHTS = np.array([3.0, 3.0, 0.3, 0.1, 0.1, 0.1, 0.1])
 
 
-def xml() -> str:
+def xml(mass: float = MASS) -> str:
     finger = "".join(
         f"""<body name="{s}" pos="{x} 0 {HALF}"><joint name="{s}_x" type="slide" axis="1 0 0" damping="1"/><joint name="{s}_z" type="slide" axis="0 0 1" damping="1"/>
         <geom name="{s}_tip" type="sphere" size="{TIP}" mass=".1"/><site name="{s}_grip" pos="{-TIP * np.sign(x)} 0 0"/></body>"""
@@ -42,7 +42,7 @@ def xml() -> str:
     <geom name="floor" type="plane" size="2 2 .1"/>
     <body name="box" pos="0 0 {HALF}">
       <joint name="box_x" type="slide" axis="1 0 0"/><joint name="box_z" type="slide" axis="0 0 1"/><joint name="box_turn" type="hinge" axis="0 1 0"/>
-      <geom name="box" type="box" size="{HALF} {HALF} {HALF}" mass="{MASS}"/>
+      <geom name="box" type="box" size="{HALF} {HALF} {HALF}" mass="{mass}"/>
       <site name="box_left" pos="{-HALF} 0 0"/><site name="box_right" pos="{HALF} 0 0"/>
     </body>
     {finger}
@@ -57,9 +57,11 @@ class Hands:
     """n -> n simulations, whose unknowns are friction (as a multiple) and the strength of the virtual contacts."""
 
     threads: int = 1
+    mass: float = MASS
+    """kg of the box"""
 
     def __call__(self, n: int) -> World:
-        model = compile_for(load_robot(Robot.text(xml(), "two_fingers")).spec, PARAMS)
+        model = compile_for(load_robot(Robot.text(xml(self.mass), "two_fingers")).spec, PARAMS)
         return Engine(model, PARAMS, n, SUBSTEPS, self.threads)
 
 

@@ -1,4 +1,5 @@
-"""Synthetic people, for tests and for trying things without a recording: they walk, squat and carry a box; places alone.
+"""Synthetic people, for tests and for trying things without a recording: they walk, squat, carry a box, lean on a wall
+and step up; places alone.
 
 Legs are two links that reach from hip to ankle by the law of cosines, knees forward; lengths are fractions of the stature
 (Drillis and Contini). A walking foot is fixed on the floor for STANCE of each stride and swings on a smooth arc otherwise.
@@ -68,6 +69,55 @@ def carrying(
     return _person(t, tall, pelvis, feet, {k: ("reach", h) for k, h in hands.items()}), box
 
 
+WALL_AT, WRIST = 0.79, 0.05  # m: a wall in front of somebody 1.7 m tall; from it to the wrist of a flat palm
+
+
+def leaning(tall: float = 1.7, seconds: float = 4.0, rate: float = 60.0) -> tuple[Person, float]:
+    """Falls forward against a wall in front, palms flat, bends the elbows and comes back a little; and the wall's place x."""
+    t = np.arange(int(seconds * rate) + 1) / rate
+    s, L = t / t[-1], tall / 1.7
+    tilt = np.interp(s, [0, 0.1, 0.35, 0.6, 0.85, 1], [0, 0, 0.19, 0.3, 0.2, 0.2])
+    tilt = np.convolve(np.pad(tilt, len(t) // 10, "edge"), np.ones(len(t) // 5 + 1) / (len(t) // 5 + 1), "same")[len(t) // 10 :][: len(t)]  # fmt: skip
+    up = np.stack([np.sin(tilt), 0 * t, np.cos(tilt)], 1)
+    ankle = np.array([0, 0, ANKLE * tall])
+    pelvis = ankle + 0.99 * (THIGH + SHANK) * tall * up
+    feet = {k: _standing(t, side * HIPS / 2 * tall, tall) for k, side in SIDES.items()}
+    shoulders = pelvis + (TRUNK - 0.02) * tall * up
+    reach = 0.97 * (UPPER + FORE) * tall
+    raised = np.clip((s - 0.05) / 0.25, 0, 1)
+    raised = np.pi / 2 * raised * raised * (3 - 2 * raised)
+    free = shoulders + reach * np.stack([np.sin(raised), 0 * t, -np.cos(raised)], 1)
+    wrist = np.stack([np.minimum(free[:, 0], WALL_AT * L - WRIST), 0 * t, free[:, 2]], 1)
+    first = int(np.argmax(free[:, 0] >= WALL_AT * L - WRIST))
+    wrist[first:, 2] = wrist[first, 2]
+    hands = {k: wrist + np.array([0, side * 1.2 * SHOULDERS / 2 * tall, 0]) for k, side in SIDES.items()}
+    return _person(t, tall, pelvis, feet, {k: ("reach", h) for k, h in hands.items()}, up), WALL_AT * L
+
+
+STEP_AT = (0.58, 0.6, 1.0)  # m: middle, length and width of the block that `stepping` steps on
+
+
+def stepping(tall: float = 1.7, high: float = 0.2, seconds: float = 4.0, rate: float = 60.0) -> Person:
+    """Steps up on a block `high` m above the floor, the left foot first, and stands there."""
+    t = np.arange(int(seconds * rate) + 1) / rate
+    s, L = t / t[-1], (THIGH + SHANK) * tall
+    smooth = lambda a, b: (lambda x: x * x * (3 - 2 * x))(np.clip((s - a) / (b - a), 0, 1))  # noqa: E731
+    feet, far = {}, 0.45
+    for side, (a, b) in (("left", (0.1, 0.35)), ("right", (0.5, 0.75))):
+        x, up = far * smooth(a + 0.25 * (b - a), b), high * smooth(a, a + 0.6 * (b - a))
+        over = 0.06 * np.sin(np.pi * np.clip((s - a) / (b - a), 0, 1)) ** 2
+        feet[side] = np.stack([x, np.full_like(t, SIDES[side] * HIPS / 2 * tall), ANKLE * tall + up + over, 0 * t], 1)
+    x = 0.15 * smooth(0.1, 0.35) + 0.15 * smooth(0.35, 0.52) + 0.15 * smooth(0.5, 0.8)
+    wanted = ANKLE * tall + 0.97 * L + high * smooth(0.5, 0.85)
+    most = [f[:, 2] + np.sqrt((0.985 * L) ** 2 - (f[:, 0] - x) ** 2) for f in feet.values()]
+    z = np.minimum(np.minimum(*most), wanted)
+    k = max(1, round(0.1 * rate))
+    z = np.array([z[max(0, i - k) : i + k + 1].min() for i in range(len(z))])  # lower before it must be, then smoothed
+    z = np.convolve(np.pad(z, k, "edge"), np.ones(2 * k + 1) / (2 * k + 1), "valid")
+    swing = {side: ("swing", 0.3 * k * np.sin(2 * np.pi * s)) for side, k in SIDES.items()}
+    return _person(t, tall, np.stack([x, 0 * t, z], 1), feet, swing)
+
+
 def _step(t: np.ndarray, speed: float, stride: float, phase: float, y: float, tall: float) -> np.ndarray:
     """(T, 4) ankle places and pitch of a foot that steps."""
     cycle = t / stride + phase
@@ -88,9 +138,17 @@ Arms = dict[str, tuple[str, np.ndarray]]
 """side -> swing, (T,) rad backwards from hanging; or reach, (T, 3) places of the wrist"""
 
 
-def _person(t: np.ndarray, tall: float, pelvis: np.ndarray, feet: dict[str, np.ndarray], arms: Arms) -> Person:
+def _person(
+    t: np.ndarray,
+    tall: float,
+    pelvis: np.ndarray,
+    feet: dict[str, np.ndarray],
+    arms: Arms,
+    up: np.ndarray | None = None,
+) -> Person:
+    """`up`: (T, 3) where the trunk points; upright without it."""
     place: dict[str, np.ndarray] = {"pelvis": pelvis}
-    up = np.array([0, 0, 1.0])
+    up = np.array([0, 0, 1.0]) if up is None else up
     place["chest"] = pelvis + 0.75 * TRUNK * tall * up
     place["neck"] = pelvis + TRUNK * tall * up
     place["head"] = place["neck"] + NECK * tall * up

@@ -44,8 +44,8 @@ class Graph:
     """one row at a time: the file's net does not take several"""
     data: bytes
     """the file"""
-    outputs: tuple[str, ...]
-    """names of all it gives"""
+    outputs: dict[str, int]
+    """names of all it gives, and the width of each; 0 where it is no (n, width)"""
 
     def __call__(self, obs: np.ndarray) -> np.ndarray:
         return self.run(obs, self.names[1])
@@ -92,7 +92,8 @@ def _opened(data: bytes, where: str, given: str = "", wanted: str = "") -> tuple
     source, sink = _ports(model, where, given, wanted)
     width, wide = _shape(source, f"{where}: input {source.name}"), _shape(sink, f"{where}: output {sink.name}")
     metadata = {p.key: p.value for p in model.metadata_props}
-    outputs = tuple(o.name for o in model.graph.output)
+    dims = {o.name: o.type.tensor_type.shape.dim for o in model.graph.output}
+    outputs = {name: int(d[1].dim_value) if len(d) == 2 else 0 for name, d in dims.items()}
     return model, Graph(width, wide, metadata, None, (source.name, sink.name), False, data, outputs)
 
 

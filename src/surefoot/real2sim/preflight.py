@@ -10,15 +10,26 @@ Errors are in the log's own units, so that reading degrees as radians does not s
 first (streams.py). A fit would absorb such a fault into meaningless numbers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from surefoot.fault import JOINTS, PLAIN, Fault, on_columns
 from surefoot.log import Log
-from surefoot.real2sim.log_faults import OFFSET, SPEEDS, Case, case, edited, possible_faults, predicted
-from surefoot.real2sim.replay import Windows, longest_window, predict, stable_length, windows
+from surefoot.real2sim.edit_errors import (
+    UNMOVED,
+    columns_of,
+    errors_of_a_constant,
+    errors_under,
+    errors_under_gravity,
+    halves,
+    stride,
+    width,
+)
+from surefoot.real2sim.log_faults import OFFSET, Case, case, possible_faults, predicted
+from surefoot.real2sim.replay import Windows, longest_window, stable_length, windows
 from surefoot.real2sim.signals import (
     BASE,
     PAUSE,
@@ -33,7 +44,7 @@ from surefoot.real2sim.streams import FINEST, GAIN, LATE, OFTEN, PIECES, SAME, a
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.sim.layout import model_of
 from surefoot.verdict import Check, Verdict
-from surefoot.world import Motion, Start, World
+from surefoot.world import World
 
 STRAIGHT = (
     1.5  # gain for gravity and clocks: where a machine falls or lags, such an edit often helps whatever the fault is
@@ -42,17 +53,11 @@ SECONDS = 1.0  # length of each piece: long enough for gravity to act
 SHORTEST = 0.2  # s: shorter pieces carry no evidence
 STANDING = ("base", "kind of controls")
 FOLLOWS = 0.3  # of their size: motor controls nearer to the joint's position are position targets
-LOST = 1e3  # rad: the error of a simulation that diverged
-UNMOVED = 1e-4  # rad, m, ...: below an encoder's resolution
 NEAR = 0.9  # of what the best edit explains: another that explains as much is reported with it
 FARTHEST = 0.5  # rad: the largest plausible offset
-ONCE = 64  # edits in one rollout
 SCREEN = 3  # pieces on whose first half every edit is tried first
 HOPELESS = 1.05  # times the error without an edit, on those: such an edit is not tried on all pieces
 BEST = 3  # of each check, by those pieces: tried on all in any case
-
-Part = Callable[[Windows], Windows]
-"""some of the pieces, or a part of each"""
 
 
 def preflight(world: World, log: Log, watch: Watch = unwatched) -> Verdict:
@@ -142,46 +147,60 @@ def _edits(case: Case, watch: Watch) -> tuple[list[Check], dict[str, float], str
     world, log = case.world, case.log
     longest = min(SECONDS, stable_length(world, log, world.params.nominal, SECONDS, grown=2.0))
     length = int(np.clip(round(longest / world.dt), 2, longest_window(world, log, case.signals)))
-    pieces = windows(world, log, length, _stride(log, length), case.signals)
+    pieces = windows(world, log, length, stride(log, length), case.signals)
     pieces = replace(pieces, signals=tuple(_circled(log, s) for s in pieces.signals))
-    faults, main = list(possible_faults(case)), _columns(case)
+    faults, main = list(possible_faults(case)), columns_of(case)
     cost = lambda x: float(x[..., main].sum())  # noqa: E731
     few = np.unique(np.linspace(0, len(pieces) - 1, SCREEN).round().astype(int))
     watch(Progress("predicting with each fault", 0.1))
-    half = lambda x: _halves(x, few)  # noqa: E731
-    tried = _likely(case, pieces, [f for f in faults if not f.guesses], half)
+    half = lambda x: halves(x, few)  # noqa: E731
+    tried = _likely(case, pieces, [f for f in faults if not f.guesses], few)
     watch(Progress("predicting with each fault", 0.6))
     tried, errors = _supported(case, pieces, tried)  # (faults, pieces, columns)
     probes = [f for f in faults if f.guesses]
     guesses = [PLAIN, *(f.at(g) for f in probes for g in f.guesses)]
-    plain, *rough = (cost(x) for x in _errors(case, pieces, guesses, half))
+    plain, *rough = (cost(x) for x in errors_under(case, pieces, guesses, half))
     probes = _steepest(probes, np.reshape(rough, (-1, 2)), plain)
-    probed = np.array([cost(x) for x in _errors(case, pieces, [f.at(g) for f in probes for g in f.guesses])])
+    probed = np.array([cost(x) for x in errors_under(case, pieces, [f.at(g) for f in probes for g in f.guesses])])
     again = [*_offsets(probes, probed.reshape(-1, 2), cost(errors[0])), *_twins(case, tried, errors)]
     if again:
-        tried, errors = [*tried, *again], np.concatenate([errors, _errors(case, pieces, again)])
-    turned, under = _gravity(case, pieces)
+        tried, errors = [*tried, *again], np.concatenate([errors, errors_under(case, pieces, again)])
+    turned, under = _gravity(case, pieces, few)
     tried, errors = [*tried, *turned], np.concatenate([errors, under])
     found = [f for k in range(1, len(tried)) if (f := _check(case, tried, errors, k))]
-    best, still = min([*map(cost, errors), *probed]), cost(_still(case, pieces))
+    best, still = min([*map(cost, errors), *probed]), cost(errors_of_a_constant(case, pieces))
     lost = (f"the model predicts {' and '.join(_main(case.signals))} worse than a constant would, under every "
             "edit: it can hardly judge this log") if best > still else ""  # fmt: skip
     return *_reported(found, case.names), lost
 
 
-def _likely(case: Case, pieces: Windows, faults: list[Fault], half: Part) -> list[Fault]:
-    """No fault, and those worth trying on all pieces: on a few of them not much worse than none, or the best of its check."""
-    rough = _errors(case, pieces, [PLAIN, *faults], half)
-    kept, kinds = {0}, dict[str, list[tuple[float, int]]]()
-    for k, fault in enumerate(faults, 1):
-        at = _columns(case, fault)
+def _likely(case: Case, pieces: Windows, faults: list[Fault], few: np.ndarray) -> list[Fault]:
+    """No fault, and those worth trying on all pieces: on a few of them not much worse than none, or the best of its check.
+
+    Errors add up: a fault that is too far off on the first of those pieces is not tried on the others.
+    """
+    every, kept = [PLAIN, *faults], list(range(1, len(faults) + 1))
+    rough = np.zeros((len(every), len(few), width(case)))
+    rough[:1] = errors_under(case, pieces, [PLAIN], lambda x: halves(x, few))
+    for at in (slice(0, 1), slice(1, None)):
+        if len(few[at]):
+            rough[kept, at] = errors_under(case, pieces, [every[k] for k in kept], partial(halves, few=few[at]))
+        kept = _not_hopeless(case, every, rough, kept)
+    return [every[k] for k in (0, *kept)]
+
+
+def _not_hopeless(case: Case, every: list[Fault], rough: np.ndarray, tried: list[int]) -> list[int]:
+    """Which of the faults that were tried may still be likely."""
+    kept, kinds = set[int](), dict[str, list[tuple[float, int]]]()
+    for k in tried:
+        fault = every[k]
+        at = columns_of(case, fault)
         ratio = float(rough[k][:, at].sum()) / max(float(rough[0][:, at].sum()), FINEST**2)
         usual = fault.rows and _allowed(case, fault)  # the delays that others are compared with
         kept |= {k} if ratio < HOPELESS**2 or usual else set()
         if not usual:
-            kinds.setdefault(_called(fault), []).append((float(rough[k][:, _columns(case)].sum()), k))
-    kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
-    return [[PLAIN, *faults][k] for k in sorted(kept)]
+            kinds.setdefault(_called(fault), []).append((float(rough[k][:, columns_of(case)].sum()), k))
+    return sorted(kept | {k for found in kinds.values() for _, k in sorted(found)[:BEST]})
 
 
 def _supported(case: Case, pieces: Windows, faults: list[Fault]) -> tuple[list[Fault], np.ndarray]:
@@ -192,22 +211,21 @@ def _supported(case: Case, pieces: Windows, faults: list[Fault]) -> tuple[list[F
     """
     some, rest = np.arange(0, len(pieces), 2), np.arange(1, len(pieces), 2)
     if not len(rest):
-        return faults, _errors(case, pieces, faults)
-    first = _errors(case, pieces, faults, lambda x: x.some(some))
+        return faults, errors_under(case, pieces, faults)
+    first = errors_under(case, pieces, faults, lambda x: x.some(some))
     kept, kinds = {0}, dict[str, list[tuple[float, int]]]()
     for k, fault in enumerate(faults[1:], 1):
-        at = _columns(case, fault)
+        at = columns_of(case, fault)
         plain, other = (np.sqrt(x[:, at].mean(1)) for x in (first[0], first[k]))
         differ = ~np.isclose(plain, other, rtol=SAME)
         worse = int((differ & (plain <= other)).sum())
         hopeless = worse > (1 - OFTEN) * (differ.sum() + len(rest))
         kept |= {k} if fault.rows or not hopeless else set()
-        kinds.setdefault(_called(fault), []).append((float(first[k][:, _columns(case)].sum()), k))
-    kept |= {k for found in kinds.values() for _, k in sorted(found)[:BEST]}
-    order = sorted(kept)
+        kinds.setdefault(_called(fault), []).append((float(first[k][:, columns_of(case)].sum()), k))
+    order = sorted(kept | {min(found)[1] for found in kinds.values()})
     errors = np.empty((len(order), len(pieces), first.shape[2]))
     errors[:, some] = first[order]
-    errors[:, rest] = _errors(case, pieces, [faults[k] for k in order], lambda x: x.some(rest))
+    errors[:, rest] = errors_under(case, pieces, [faults[k] for k in order], lambda x: x.some(rest))
     return [faults[k] for k in order], errors
 
 
@@ -225,19 +243,6 @@ def _circled(log: Log, signal: Signal) -> Signal:
     q = log["joint_pos"]
     jumps = np.any((np.abs(np.diff(q, axis=0)) > np.pi) & (np.diff(log.time) < PAUSE / log.rate)[:, None], 0)
     return replace(signal, turns=signal.turns & jumps & (np.nanmax(q, 0) - np.nanmin(q, 0) < 2.02 * np.pi))
-
-
-def _width(case: Case) -> int:
-    """Columns of errors: joints, and velocities of a base."""
-    return len(case.names) + 3 * sum(name in SPEEDS for name in case.signals)
-
-
-def _columns(case: Case, fault: Fault = PLAIN) -> list[int]:
-    """The columns of errors that count for a fault: of its joints, of the base, or of all joints."""
-    count, whole_ = len(case.names), _width(case)
-    if fault.of == "base" and whole_ > count:
-        return list(range(count, whole_))
-    return case.driven.joints(fault) or list(range(count or whole_))
 
 
 @dataclass(frozen=True)
@@ -263,14 +268,14 @@ def _called(fault: Fault) -> str:
 
 
 def _check(case: Case, tried: list[Fault], errors: np.ndarray, k: int) -> Found | None:
-    fault, main = tried[k], _columns(case)
+    fault, main = tried[k], columns_of(case)
     plain, other = errors[0], errors[k]
     if fault.rows:  # against the best delay that is plausible for an actuator
         some = [i for i, x in enumerate(tried) if (x is PLAIN or x.rows) and _allowed(case, x)]
         if k in some:
             return None
         plain = errors[min(some, key=lambda i: errors[i][:, main].sum())]
-    at, least = _columns(case, fault), STRAIGHT if fault.kind in ("delay", "frame") else GAIN
+    at, least = columns_of(case, fault), STRAIGHT if fault.kind in ("delay", "frame") else GAIN
     check = weighed(_called(fault), fault.words, plain[:, at], other[:, at], "the model then predicts", least)
     much = float((plain - other)[:, main].sum())
     if fault.kind != "offset" or check.holds:
@@ -322,92 +327,25 @@ def _twins(case: Case, tried: list[Fault], errors: np.ndarray) -> Iterator[Fault
     yield from (twin for _, twin in sorted(found, key=lambda f: -f[0])[:PIECES])
 
 
-def _errors(case: Case, pieces: Windows, faults: list[Fault], part: Part = lambda x: x) -> np.ndarray:
-    """(faults, w, columns) mean square error of each piece, or of a part of them, under each fault, many in one rollout."""
-    if len(faults) > ONCE:
-        return np.concatenate([_errors(case, pieces, faults[i : i + ONCE], part) for i in range(0, len(faults), ONCE)])
-    whole, pieces = pieces, part(pieces)
-    if not faults:
-        return np.zeros((0, len(pieces), _width(case)))
-    each = [part(_piece(case, whole, edited(case, x))) for x in faults]
-    join = lambda read: np.concatenate([read(x) for x in each])  # noqa: E731
-    act = None if pieces.start.act is None else join(lambda x: x.start.act)
-    start = Start(join(lambda x: x.start.q), join(lambda x: x.start.v), join(lambda x: x.start.u), act)
-    all_ = replace(pieces, rows=np.tile(pieces.rows, len(faults)), start=start, u=join(lambda x: x.u),
-                   before=None if pieces.before is None else join(lambda x: x.before))  # fmt: skip
-    motion = predict(case.world, all_, case.world.params.nominal[None])
-    found = _squared(case, motion, {s.name: join(lambda x, s=s: x.target(s)) for s in pieces.signals}, pieces)
-    found, count = found.reshape(len(faults), len(pieces), -1), len(case.names)
-    for k, x in enumerate(faults):
-        at_0, at_1 = (on_columns(x, {"joint_pos": np.full((1, count), v)})["joint_pos"] for v in (0.0, 1.0))
-        found[k, :, :count] /= np.square(at_1 - at_0)  # in the log's units
-    return found
+def _gravity(case: Case, pieces: Windows, few: np.ndarray) -> tuple[list[Fault], np.ndarray]:
+    """With a fixed base: gravity along each axis in turn. With a free base its attitude says the direction.
+
+    As with other faults, a direction that is far off on a few pieces is not tried on all, unless it is the best.
+    """
+    model = model_of(case.world)
+    given, size = model.opt.gravity.copy(), float(np.linalg.norm(model.opt.gravity))
+    if case.world.layout.base is not None or not size:
+        return [], np.zeros((0, len(pieces), width(case)))
+    ways = [side * size * axis for axis in np.eye(3) for side in (1.0, -1.0)]
+    ways = [g for g in ways if not np.allclose(g, given)]
+    plain, *rough = (
+        float(errors_under_gravity(case, halves(pieces, few), g)[:, columns_of(case)].sum()) for g in (given, *ways)
+    )
+    likely = [g for g, cost in zip(ways, rough) if cost < HOPELESS**2 * plain or cost == min(rough)]
+    found = [Fault("frame", f"gravity along {_axis(g)} of the model", ()) for g in likely]
+    return found, np.stack([errors_under_gravity(case, pieces, g) for g in likely])
 
 
-def _piece(case: Case, pieces: Windows, log: Log) -> Windows:
-    """The same rows of an edited log."""
-    found = windows(case.world, log, pieces.length, _stride(log, pieces.length), case.signals)
-    return replace(found, signals=pieces.signals)
-
-
-def _halves(pieces: Windows, few: np.ndarray) -> Windows:
-    """The first half of some pieces."""
-    some, length = pieces.some(few), max(2, pieces.length // 2)
-    return replace(some, length=length, u=some.u[:, :length])
-
-
-def _stride(log: Log, length: int) -> int:
-    return max(1, (len(log) - length - 1) // PIECES)
-
-
-def _squared(case: Case, motion: Motion, target: dict[str, np.ndarray], pieces: Windows) -> np.ndarray:
-    """(n, columns) mean square error of each simulation; of the base, relative to its columns' standard deviations."""
-    found = []
-    for s in pieces.signals:
-        error = s.error(s.read(motion), target[s.name])
-        error = np.where(np.isfinite(target[s.name]), error, 0.0)  # a lost packet is no evidence against a prediction
-        error[motion.diverged] = LOST
-        with np.errstate(over="ignore"):
-            found.append(np.square(error / _size(case, s.name)).mean(1))
-    return np.concatenate(found, 1)
-
-
-def _size(case: Case, name: str) -> float:
-    """The unit of a column's errors: velocities of a base differ in unit and are summed, so they are relative."""
-    return max(float(np.nanstd(case.log[name])), UNMOVED) if name in SPEEDS else 1.0
-
-
-def _still(case: Case, pieces: Windows) -> np.ndarray:
-    """(w, columns) mean square error of a constant prediction: each piece stays at its first row."""
-    found = []
-    for s in pieces.signals:
-        target, first = pieces.target(s), measured(case.log, s.name)[pieces.rows]
-        error = s.error(np.broadcast_to(first[:, None], target.shape), target) / _size(case, s.name)
-        found.append(np.square(np.where(np.isfinite(error), error, 0.0)).mean(1))
-    return np.concatenate(found, 1)
-
-
-def _gravity(case: Case, pieces: Windows) -> tuple[list[Fault], np.ndarray]:
-    """With a fixed base: gravity along each axis in turn. With a free base its attitude says the direction."""
-    world, found, errors = case.world, list[Fault](), list[np.ndarray]()
-    nothing = np.zeros((0, len(pieces), _width(case)))
-    model = model_of(world)
-    if world.layout.base is not None or not model.opt.gravity.any():
-        return found, nothing
-    kept, size = model.opt.gravity.copy(), float(np.linalg.norm(model.opt.gravity))
-    target = {s.name: pieces.target(s) for s in pieces.signals}
-    try:
-        for axis in range(3):
-            for side in (1.0, -1.0):
-                g = np.zeros(3)
-                g[axis] = side * size
-                if np.allclose(g, kept):
-                    continue
-                model.opt.gravity[:] = g
-                fresh = world.with_(len(pieces))
-                words = f"gravity along {'-' if side < 0 else '+'}{'xyz'[axis]} of the model"
-                found.append(Fault("frame", words, ()))
-                errors.append(_squared(case, predict(fresh, pieces, world.params.nominal[None]), target, pieces))
-    finally:
-        model.opt.gravity[:] = kept
-    return found, np.stack(errors)
+def _axis(g: np.ndarray) -> str:
+    k = int(np.argmax(np.abs(g)))
+    return f"{'-' if g[k] < 0 else '+'}{'xyz'[k]}"

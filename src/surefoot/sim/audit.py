@@ -140,7 +140,7 @@ def unknowns(model: mujoco.MjModel) -> Params:
         rows += _joint_unknowns(model, names, dofs)
     if model.nu:
         rows.append(Param("strength", "strength", 1.0, 0.8, 1.2, about="every actuator's force, as a multiple"))
-    if model.nu and all(model.actuator(i).name for i in range(model.nu)):
+    if model.nu and all(model.actuator(i).name for i in range(model.nactuator)):
         rows.append(Param("latency", "action_delay", 0.0, 0.0, 0.04, op="set", unit="s", about="from command to motor"))
     paired = np.isin(np.arange(model.ngeom), [*model.pair_geom1, *model.pair_geom2])
     touching = [model.geom(i).name for i in np.flatnonzero(model.geom_contype | model.geom_conaffinity | paired)]

@@ -96,9 +96,8 @@ class Engine(World):
         self.felt = force_columns(model)
         self.remembers = model.nhistory > 0
         self.history = self.batch.bind("history") if self.remembers else np.zeros((n, 0))  # of what is delayed
-        one = np.ones(model.nu, int)
         self.control_memory = memory_columns(
-            model.actuator_history, model.actuator_historyadr, np.arange(model.nu), one
+            model.actuator_history, model.actuator_historyadr, model.actuator_ctrladr, model.actuator_ctrlnum
         )
         self.sensor_memory = memory_columns(
             model.sensor_history, model.sensor_historyadr, model.sensor_adr, model.sensor_dim

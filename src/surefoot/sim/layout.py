@@ -11,6 +11,8 @@ from surefoot.world import World
 
 S = mujoco.mjtSensor
 FREE, BALL, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "BALL", "HINGE", "SLIDE"))
+SCALAR = (HINGE, SLIDE)  # joints of one degree of freedom
+ON_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
 AT_SITE = {int(S.mjSENS_GYRO): "base_ang_vel", int(S.mjSENS_VELOCIMETER): "base_lin_vel", int(S.mjSENS_FRAMEQUAT): "base_quat"}  # fmt: skip
 AFFINE = int(mujoco.mjtBias.mjBIAS_AFFINE)
 NO_DYNAMICS = int(mujoco.mjtDyn.mjDYN_NONE)
@@ -88,11 +90,11 @@ def drives_of(model: mujoco.MjModel) -> tuple[Drive, ...]:
 
 
 def _limit(m: mujoco.MjModel, i: int, j: int, servo: bool) -> float | None:
-    """Largest force of actuator i on joint j: its own limit, a motor's control at its end, or the joint's `actuatorfrcrange`."""
+    """Largest force of actuator i on joint j: the least of its own limit, a motor's control at its end, and the joint's `actuatorfrcrange`."""
     found, k, gear = list[float](), int(m.actuator_ctrladr[i]), abs(float(m.actuator_gear[i, 0]))
     if m.actuator_forcelimited[i]:
         found.append(float(np.abs(m.actuator_forcerange[i]).max()))
-    elif not servo and m.actuator_ctrllimited[k]:
+    if not servo and m.actuator_ctrllimited[k]:
         found.append(float(np.abs(m.actuator_ctrlrange[k]).max() * abs(m.actuator_gainprm[i, 0])))
     if m.jnt_actfrclimited[j] and gear:
         found.append(float(np.abs(m.jnt_actfrcrange[j]).max()) / gear)

@@ -1,214 +1,61 @@
-"""Tasks: `resolve` finds one by name, file or module; `env` puts it into a world."""
+"""Tasks: `resolve` finds one by name, file or module; `env` puts it into a world.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal
+The names are imported when they are first used: who only asks which tasks there are does not wait for the engine.
+"""
 
-import numpy as np
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from surefoot.belief import Belief, Box, point
-from surefoot.contract import Contract
-from surefoot.env import Env
-from surefoot.errors import SurefootError, unknown
-from surefoot.estimate.kinds import terms_of
-from surefoot.observation import ObsGroup, ObsTerm
-from surefoot.params import Param, Params
-from surefoot.sim import engines
-from surefoot.sim.anatomy.feet import Foot
-from surefoot.sim.anatomy.rotors import Rotor
-from surefoot.sim.layout import layout_of, model_of
-from surefoot.sim.learned import LearnedTerm, load
-from surefoot.sim.model.edits import Timing
-from surefoot.sim.model.load import load_robot
-from surefoot.task import Task, memory
-from surefoot.tasks.build.hover import Flyer, hover
-from surefoot.tasks.build.legged import Joint, Legged
-from surefoot.tasks.build.reach import Arm, reach
-from surefoot.tasks.build.track import track
-from surefoot.tasks.build.velocity import velocity
-from surefoot.tasks.known import recall
-from surefoot.tasks.registry import is_reference, named, names, resolve
-from surefoot.tasks.rollout import contract_of
-from surefoot.typed import MOST
-from surefoot.world import Term
+if TYPE_CHECKING:
+    from surefoot.sim.anatomy.feet import Foot
+    from surefoot.sim.anatomy.rotors import Rotor
+    from surefoot.sim.model.edits import Timing
+    from surefoot.tasks.build.hover import Flyer, hover
+    from surefoot.tasks.build.legged import Joint, Legged
+    from surefoot.tasks.build.reach import Arm, reach
+    from surefoot.tasks.build.track import track
+    from surefoot.tasks.build.velocity import velocity
+    from surefoot.tasks.known import of, task_named
+    from surefoot.tasks.make import env, learned, nominal
+    from surefoot.tasks.override import (  # fmt: skip
+        ObsOverride,
+        for_contract,
+        privileged,
+        teachers,
+        with_actor_terms,
+        with_override,
+        with_unknown,
+    )
+    from surefoot.tasks.registry import is_reference, named, names, resolve
 
 __all__ = [
-    "Arm", "Flyer", "Foot", "Joint", "Legged", "ObsOverride", "Rotor", "Timing", "hover", "is_reference", "named", "names",
-    "reach", "resolve", "track", "velocity",
+    "Arm", "Flyer", "Foot", "Joint", "Legged", "ObsOverride", "Rotor", "Timing", "env", "for_contract", "hover", "is_reference",
+    "learned", "named", "names", "nominal", "of", "privileged", "reach", "resolve", "task_named", "teachers", "track",
+    "velocity", "with_actor_terms", "with_override", "with_unknown",
 ]  # fmt: skip
 
-
-@dataclass(frozen=True)
-class ObsOverride:
-    """Observation terms of actor and critic, where they differ from the task's."""
-
-    history: int = 0
-    """frames of the actor's history, newest last; 0: as many as the task says"""
-    only: tuple[str, ...] = ()
-    """terms of the task for the actor, in place of its own; a term that nobody observes is not computed, so pixels cost nothing"""
-    also: tuple[str, ...] = ()
-    """terms only the critic knows (such as e, base_lin_vel) for the actor, too: a teacher, which no robot can run"""
-    critic: Literal["task", "actor"] = "task"
-    """task: the task's own terms, which may be privileged; actor: the actor's observation, with its noise"""
-    trial: int = 1
-    """episodes in one world, with one memory: above 1 both also observe the last action, the last reward and when an episode begins"""
-
-
-def with_override(task: Task, obs: ObsOverride) -> Task:
-    if not 1 <= obs.trial <= MOST:
-        raise SurefootError(f"obs.trial: expected 1 to {MOST} episodes, found {obs.trial}")
-    actor, kept = task.observations["actor"], memory(len(task.action.names)) if obs.trial > 1 else ()
-    names = dict.fromkeys([*(obs.only or (t.name for t in actor.terms)), *obs.also, *(t.name for t in kept)])
-    task = with_actor_terms(task, list(names), obs.history or actor.history, obs.trial)
-    critic = task.observations["critic"]
-    names = dict.fromkeys(t.name for t in critic.terms)
-    more = replace(critic, terms=(*critic.terms, *(t for t in kept if t.name not in names)))
-    return replace(
-        task,
-        observations={**task.observations, "critic": task.observations["actor"] if obs.critic == "actor" else more},
-    )
+_HOME = {
+    "sim.anatomy.feet": ("Foot",),
+    "sim.anatomy.rotors": ("Rotor",),
+    "sim.model.edits": ("Timing",),
+    "tasks.build.hover": ("Flyer", "hover"),
+    "tasks.build.legged": ("Joint", "Legged"),
+    "tasks.build.reach": ("Arm", "reach"),
+    "tasks.build.track": ("track",),
+    "tasks.build.velocity": ("velocity",),
+    "tasks.make": ("env", "learned", "nominal"),
+    "tasks.known": ("of", "task_named"),
+    "tasks.override": (
+        "ObsOverride", "for_contract", "privileged", "teachers", "with_actor_terms", "with_override", "with_unknown",
+    ),
+    "tasks.registry": ("is_reference", "named", "names", "resolve"),
+}  # fmt: skip
+"""module -> names that it has"""
 
 
-def teachers(task: Task, obs: ObsOverride) -> ObsOverride:
-    """The terms of a teacher of this task's actor: the actor's and e, or the task's own group for a teacher."""
-    group = task.observations.get("teacher")
-    if group is None or obs.only:
-        return replace(obs, also=tuple(dict.fromkeys((*obs.also, "e"))))
-    return replace(obs, only=tuple(t.name for t in group.terms), history=obs.history or group.history)
-
-
-def with_actor_terms(
-    task: Task, names: Sequence[str], history: int, trial: int = 1, prompts: Sequence[ObsTerm] = ()
-) -> Task:
-    """The same task whose actor observes the named terms, from any of its groups, in `history` frames.
-
-    A term that only the critic knows makes a teacher: a policy for the simulator, which no robot can run.
-    """
-    known = {t.name: t for t in (*memory(len(task.action.names)), *prompts)}
-    known |= {} if task.estimator is None else terms_of(task.estimator)
-    known |= {t.name: t for group in reversed(list(task.observations.values())) for t in group.terms}
-    for name in names:
-        if name not in known:
-            raise unknown("observation term", name, known, f"task {task.name}")
-    if not 1 <= history <= MOST:
-        raise SurefootError(f"history: expected 1 to {MOST} frames, found {history}")
-    terms = tuple(known[name] for name in names)
-    asks = any(t.formula is not None and t.formula.estimate for t in terms)
-    actor = ObsGroup(terms, history, estimator=task.estimator if asks else None)
-    others = {g: _without_estimates(group, actor) for g, group in task.observations.items()}
-    return replace(task, observations={**others, "actor": actor}, trial=trial)
-
-
-def _without_estimates(group: ObsGroup, actor: ObsGroup) -> ObsGroup:
-    """A group whose estimates are those that the actor has: nobody else asks the estimator."""
-    kept = tuple(
-        t for t in group.terms if t.formula is None or not t.formula.estimate or t.formula.estimate in actor.estimates
-    )
-    return group if len(kept) == len(group.terms) else replace(group, terms=kept, estimator=None)
-
-
-def for_contract(task: Task, contract: Contract) -> Task:
-    """The task with the terms and frames of this contract."""
-    try:
-        prompts = [t for t in contract.terms if t.formula is not None and t.formula.kind == "prompt"]
-        return with_actor_terms(task, [t.name for t in contract.terms], contract.history, contract.trial, prompts)
-    except SurefootError as error:
-        if contract.task == task.name:
-            raise
-        raise SurefootError(f"a policy of {contract.task}, expected one that fits {task.name}: {error}") from None
-
-
-def task_named(contract: Contract) -> Task:
-    """The task that a contract names; a file only if this user trained with it before, and it is unchanged.
-
-    Any other file or module is not imported: a policy may be a stranger's.
-    """
-    mine = recall(contract.parents) if contract.task not in names() else None
-    if mine is not None:
-        return resolve(mine)
-    if contract.task not in names():
-        raise SurefootError(
-            f"the policy is for the task {contract.task!r}; name that task yourself: --task FILE.py or MODULE:FUNCTION"
-        )
-    return named(contract.task)
-
-
-def of(contract: Contract, given: str | Task = "") -> Task:
-    """The task a policy with this contract was made for, or the one that is given, which it fits."""
-    known = given if isinstance(given, Task) else resolve(given) if given else task_named(contract)
-    task = for_contract(known, contract)
-    if task.action.names != contract.action.names:
-        theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
-        raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
-    model = load_robot(task.robot).own[0]
-    means = contract_of(task, layout_of(model), 1 / (task.substeps * model.opt.timestep))
-    differs = means.differences(contract, but=("task", "parents", "about", "ports", "command_ranges"))
-    if differs:  # the task computes observations and controls, so another policy would be judged
-        raise SurefootError(f"the policy's contract is not that of {task.name}: {'; '.join(differs[:4])}")
-    return task
-
-
-def privileged(contract: Contract) -> list[str]:
-    """Privileged terms of a policy: no robot measures them."""
-    return [t.name for t in contract.terms if t.formula is None and t.name != "pixels"]
-
-
-def with_unknown(task: Task, param: Param, low: float, high: float, *terms: Term) -> Task:
-    """The same task with one more unknown, believed to lie from low to high, and Terms that it may steer.
-
-    It is the last of e, so Terms and files that know the others by their order go on knowing them. Left and right
-    exchanged, it stays as it is.
-    """
-    if not isinstance(task.belief, Box):
-        raise SurefootError(f"task {task.name}: expected a belief that is a box, found {type(task.belief).__name__}")
-    params = Params((*task.params, param))
-    belief = Box(params, np.append(task.belief.low, low), np.append(task.belief.high, high))
-    longer = lambda t: replace(t, dim=len(params)) if t.name == "e" else t  # noqa: E731
-    observations = {
-        name: replace(group, terms=tuple(map(longer, group.terms))) for name, group in task.observations.items()
-    }
-    symmetry = task.symmetry
-    if symmetry is not None and "e" in symmetry.terms:
-        order, sign = symmetry.terms["e"]
-        symmetry = replace(
-            symmetry, terms={**symmetry.terms, "e": (np.append(order, len(order)), np.append(sign, 1.0))}
-        )
-    return replace(
-        task, params=params, belief=belief, observations=observations, terms=(*task.terms, *terms), symmetry=symmetry
-    )
-
-
-def nominal(task: Task) -> Belief:
-    """The belief that the model is right."""
-    return point(task.params, task.params.nominal)
-
-
-def env(
-    task: Task,
-    n: int,
-    belief: Belief | None = None,
-    seed: int = 0,
-    threads: int = 0,
-    stagger: bool = False,
-    terms: tuple[Term, ...] = (),
-    engine: str = engines.DEFAULT,
-) -> Env:
-    """n episodes of a task side by side, in an engine of sim/engines.py; without a belief, in its nominal world."""
-    engines.known(engine)
-    spec, terms = load_robot(task.robot).spec, (*task.terms, *terms)
-    try:
-        world = engines.make(engine, spec, task.params, n, task.substeps, threads, terms, task.explicit)
-    except (MemoryError, ValueError) as error:
-        if isinstance(error, ValueError) and "bad_alloc" not in str(error):
-            raise
-        raise SurefootError(f"{n} simulations of {task.name} do not fit into memory; expected fewer (--envs)") from None
-    return Env(task, world, belief or nominal(task), seed, stagger)
-
-
-def learned(task: Task, paths: Sequence[Path]) -> tuple[LearnedTerm, ...]:
-    """Learned Terms from files or folders, refused where they were learned on another robot."""
-    if not paths:
-        return ()
-    model = model_of(env(task, 1).world)
-    return tuple(load(path, model) for path in paths)
+def __getattr__(name: str) -> Any:
+    module = next((module for module, has in _HOME.items() if name in has), None)
+    if module is None:
+        raise AttributeError(f"module 'surefoot.tasks' has no attribute '{name}'")
+    found = globals()[name] = getattr(import_module(f"surefoot.{module}"), name)
+    return found

@@ -14,7 +14,9 @@ from shlex import quote
 from surefoot import files
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.tasks.registry import names, task_file
+from surefoot.task import Task
+from surefoot.tasks.override import for_contract
+from surefoot.tasks.registry import named, names, resolve, task_file
 
 MOST = 1000  # files that are remembered, the newest
 LARGEST = 1 << 20  # bytes of a task file, and of the list
@@ -47,6 +49,51 @@ def recall(parents: Mapping[str, str]) -> str | None:
     except (OSError, SurefootError):
         return None
     return reference if same else None
+
+
+def lost(parents: Mapping[str, str]) -> str:
+    """What became of the task file that a contract's parents name by its hash, in words; empty if this user had none."""
+    reference = _known().get(parents.get("task", ""), "")
+    file = task_file(reference)
+    if file is None:
+        return ""
+    there = file[0].is_file()
+    gives = quote(reference) if there else "FILE.py"
+    fate = "has changed since training" if there else "is not there any more"
+    return f"{file[0]} {fate}; name that task yourself: --task {gives}"
+
+
+def task_named(contract: Contract) -> Task:
+    """The task that a contract names; a file only if this user trained with it before, and it is unchanged.
+
+    Any other file or module is not imported: a policy may be a stranger's.
+    """
+    mine = recall(contract.parents) if contract.task not in names() else None
+    if mine is not None:
+        return resolve(mine)
+    if contract.task not in names():
+        how = lost(contract.parents) or "name that task yourself: --task FILE.py or MODULE:FUNCTION"
+        raise SurefootError(f"the policy is for the task {contract.task!r}; {how}")
+    return named(contract.task)
+
+
+def of(contract: Contract, given: str | Task = "") -> Task:
+    """The task a policy with this contract was made for, or the one that is given, which it fits."""
+    known = given if isinstance(given, Task) else resolve(given) if given else task_named(contract)
+    task = for_contract(known, contract)
+    if task.action.names != contract.action.names:
+        theirs, own = ", ".join(contract.action.names), ", ".join(task.action.names)
+        raise SurefootError(f"the policy drives {theirs}; {task.name} {own}")
+    from surefoot.sim.layout import layout_of
+    from surefoot.sim.model.load import load_robot
+    from surefoot.tasks.rollout import contract_of
+
+    model = load_robot(task.robot).own[0]
+    means = contract_of(task, layout_of(model), 1 / (task.substeps * model.opt.timestep))
+    differs = means.differences(contract, but=("task", "parents", "about", "ports", "command_ranges"))
+    if differs:  # the task computes observations and controls, so another policy would be judged
+        raise SurefootError(f"the policy's contract is not that of {task.name}: {'; '.join(differs[:4])}")
+    return task
 
 
 def task_flag(given: str, contract: Contract) -> str:

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import SequenceMatcher
-from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -89,8 +88,7 @@ def _source(reference: str) -> tuple[str, str]:
     if file is not None:
         return file[0].name, file[0].read_text(errors="replace")
     if reference in READY:
-        made = READY[reference]
-        module = (made.func if isinstance(made, partial) else made).__module__
+        module = READY[reference].function.__module__
     else:
         named = [e.module for e in entry_points(group=GROUP) if e.name == reference]
         module = named[0] if named else reference.partition(":")[0]

@@ -33,7 +33,7 @@ def record(
     """Play a policy, a plan, or with None random actions; without seconds, for an episode or the whole plan.
 
     `parents` are content hashes of what was played, for the log's provenance. With `observation` the log also holds what
-    a policy was told.
+    a policy observed.
     """
     plan = isinstance(how, Log)
     robot = SimulatedRobot(task, reality, seed, "control" if plan else "action", observation)

@@ -7,38 +7,50 @@ reference (`resolve`), never because a policy, a run or a log names it (`named`)
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from surefoot.errors import SurefootError, in_users_code, nearest, unknown
+from surefoot.errors import SurefootError, in_users_code, nearest, unknown, users_line
 from surefoot.task import Task
 from surefoot.task_check import check_groups
-from surefoot.tasks.ready.arm import arm
-from surefoot.tasks.ready.balance import balance
-from surefoot.tasks.ready.balance_camera import balance_camera
-from surefoot.tasks.ready.course import course
-from surefoot.tasks.ready.hover import hover
-from surefoot.tasks.ready.humanoid import humanoid
-from surefoot.tasks.ready.walk import walk
 
 GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:function
 Reference = str | Task | Callable[[], Task]
 """how a user gives a task: a name, `file.py[:function]`, `module:function`; in Python also a Task, or a function that makes one"""
-READY: dict[str, Callable[[], Task]] = {
-    "arm": arm,
-    "balance": balance,
-    "balance-discrete": partial(balance, discrete=True),
-    "balance-camera": balance_camera,
-    "course": course,
-    "hover": hover,
-    "humanoid": humanoid,
-    "walk": walk,
-    "walk-estimate": partial(walk, estimate=True),
-    "walk-rough": partial(walk, rough=True),
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A task that comes with the package; its module, which may need the engine, is imported when it is made."""
+
+    name: str
+    """of its module in ready/ and of the function there"""
+    how: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def function(self) -> Callable[..., Task]:
+        made: Callable[..., Task] = getattr(importlib.import_module(f"surefoot.tasks.ready.{self.name}"), self.name)
+        return made
+
+    def __call__(self) -> Task:
+        return self.function(**self.how)
+
+
+READY: dict[str, Ready] = {
+    "arm": Ready("arm"),
+    "balance": Ready("balance"),
+    "balance-discrete": Ready("balance", {"discrete": True}),
+    "balance-camera": Ready("balance_camera"),
+    "course": Ready("course"),
+    "hover": Ready("hover"),
+    "humanoid": Ready("humanoid"),
+    "walk": Ready("walk"),
+    "walk-estimate": Ready("walk", {"estimate": True}),
+    "walk-rough": Ready("walk", {"rough": True}),
 }
 
 
@@ -155,8 +167,10 @@ def _called(module: ModuleType, function: str, reference: str) -> Task:
 def _made(make: Callable[[], Any], reference: str) -> Task:
     try:
         task = make()()
-    except SurefootError:
-        raise
+    except SurefootError as error:
+        if type(error) is not SurefootError or not users_line(error):
+            raise
+        raise in_users_code(error, reference) from None
     except Exception as error:
         raise in_users_code(error, reference) from None
     if not isinstance(task, Task):

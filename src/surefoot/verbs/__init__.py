@@ -50,8 +50,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "retarget": Verb(
             "Turn a person's motion into a robot's: feet stay where they stand, joints stay within their ranges.",
-            ("walk.bvh humanoid --out walk.npz", "dance.bvh g1.xml --rate 50 --page dance.html --out dance.npz"),
-            "clip robot out rate cut mirror page",
+            (
+                "walk.bvh humanoid --out walk.npz",
+                "carry.bvh g1.xml --box box.json --variants 8 --out carry.npz",
+            ),
+            "clip robot out rate cut mirror box wall step object-size object-shift variants policy page",
         ),
     },
     "train": {

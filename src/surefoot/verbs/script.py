@@ -22,8 +22,8 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.gate.candidate import candidate
 from surefoot.gate.checks import Limits
-from surefoot.gate.gate import Plan
 from surefoot.gate.gate import gate as judged
+from surefoot.gate.plan import Plan
 from surefoot.learn import train as learn
 from surefoot.log import Log
 from surefoot.policy import Policy

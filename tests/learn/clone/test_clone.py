@@ -8,7 +8,7 @@ import torch
 
 from surefoot import tasks
 from surefoot.cli import main
-from surefoot.deploy import bundle
+from surefoot.deploy import bundle, manifest
 from surefoot.errors import SurefootError
 from surefoot.learn.clone.demos import Demos, demos
 from surefoot.learn.clone.learner import Clone
@@ -17,7 +17,10 @@ from surefoot.learn.clone.settings import CloneSettings
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
 from surefoot.learn.nets.flow import TIMES, DiffusionActor, kept
+from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.log import Log
+from surefoot.onnx_file import seal
+from surefoot.policy import Driver, along
 
 BALANCE = tasks.resolve("balance")
 SMALL = {"updates": 150, "samples": 32, "hidden": (16,), "chunk": 3}
@@ -177,8 +180,71 @@ def test_the_verb_clones_a_recorded_policy_and_eval_takes_it(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("change, said", [
-    ({"chunk": 0}, "chunk: expected 1 to 256, found 0"), ({"lr": 0.0}, "lr: expected more than 0"), ({"hidden": ()}, "hidden: expected widths"),
+    ({"chunk": 0}, "chunk: expected 1 to 256, found 0"), ({"execute": 0}, "execute: expected 1 to 256, found 0"), ({"lr": 0.0}, "lr: expected more than 0"), ({"hidden": ()}, "hidden: expected widths"),
 ])  # fmt: skip
 def test_settings_that_cannot_be_are_refused_by_name(change, said):
     with pytest.raises(SurefootError, match=said):
         CloneSettings(**change)
+
+
+def planner(execute=2, **changes):
+    """A cloned net that executes some of its 3 actions, its learner stopped after a few steps."""
+    rng = np.random.default_rng(3)
+    obs, actions = (rng.standard_normal(shape).astype(np.float32) for shape in ((50, 4), (50, 3, 1)))
+    lea = learner("flow", Demos(obs, actions, 1), execute=execute, **changes)
+    lea.iterate()
+    return policy_of(lea)
+
+
+def test_a_plan_is_executed_to_its_end_and_a_row_that_begins_anew_forgets_its_own():
+    """Of rows a, b with plans of 2: a goes on with the second action of its plan whatever it sees; b was reset, and plans anew."""
+    net, rng = planner(), np.random.default_rng(0)
+    first, second, third = rng.standard_normal((3, 2, 4)).astype(np.float32)
+    plans = {k: net.plan(torch.from_numpy(x)).detach().numpy() for k, x in (("1", first), ("2", second), ("3", third))}
+    drive = Driver(net, 2)
+    assert np.allclose(drive(first), plans["1"][:, :1])
+    drive.begin(np.array([False, True]))
+    assert np.allclose(drive(second), [plans["1"][0, 1:], plans["2"][1, :1]], atol=1e-6)
+    assert np.allclose(drive(third), [plans["3"][0, :1], plans["2"][1, 1:]], atol=1e-6)
+    assert not np.allclose(plans["1"][0, 1:], plans["2"][0, :1], atol=1e-3)
+
+
+def test_a_file_that_plans_drives_as_its_net_does_and_says_how_far(tmp_path):
+    net = planner()
+    path = export.save(net, tmp_path)
+    policy, again = bundle.load(path), export.load_net(path)
+    assert policy.execute == again.execute == 2 and policy.graph.outputs == {"actions": 1, "chunk": 2}
+    obs = np.random.default_rng(1).standard_normal((7, 4)).astype(np.float32)
+    assert np.allclose(along(policy, obs), along(net, obs), atol=1e-4)
+    assert np.array_equal(along(net, obs)[[0, 2]], along(again, obs)[[0, 2]])
+    assert not np.allclose(along(net, obs)[1], net(obs)[1], atol=1e-3)
+
+
+def test_a_file_whose_plan_is_not_as_long_as_it_says_is_refused(tmp_path):
+    net = planner()
+    path = export.save(net, tmp_path)
+    policy = bundle.load(path)
+    card = seal.read_card(policy.graph, "file")
+    card["net"]["flow"]["execute"] = 3
+    path.write_bytes(bundle.sealed(export.onnx_bytes(net), card))
+    with pytest.raises(SurefootError, match="output chunk: expected 3 actions of 1 numbers, 3, found 2"):
+        bundle.load(path)
+
+
+def test_a_base_that_plans_is_refused():
+    base, upon = planner(), planner(1)
+    with pytest.raises(SurefootError, match="base: it executes 2 actions of a plan; expected one that is asked"):
+        PolicyNet(upon.contract, upon.actor, (np.zeros(4), np.ones(4)), base)
+
+
+def test_a_bundle_of_a_planner_is_replayed_by_the_runtime(tmp_path, capsys):
+    """Its golden vectors are those of one episode, plan after plan; a bundle whose runtime gave others would be refused."""
+    log(120).save(tmp_path / "demo.npz")
+    how = "--updates 50 --hidden 8 --chunk 4 --execute 3".split()
+    assert main(["clone", "balance", str(tmp_path / "demo.npz"), *how, "--out", str(tmp_path / "r")]) == 0
+    assert main(["export", str(tmp_path / "r"), "--out", str(tmp_path / "b")]) == 0
+    golden = manifest.read(tmp_path / "b").golden
+    obs = golden.obs.astype(np.float32)
+    net = export.load_net(tmp_path / "r")
+    assert np.allclose(golden.out, along(net, obs), atol=1e-4)
+    assert not np.allclose(golden.out[1:3], net(obs)[1:3], atol=1e-5)

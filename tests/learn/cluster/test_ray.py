@@ -1,5 +1,6 @@
 """Workers as Ray actors: the bits of one process, also when workers are killed; quiet, and on loopback alone."""
 
+import json
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from surefoot import tasks
 from surefoot.errors import MissingExtra, SurefootError
 from surefoot.learn.cluster.address import On
 from surefoot.learn.cluster.jobs import Job, Jobs
-from surefoot.learn.train import settings_for, train
+from surefoot.learn.train import resume, settings_for, train
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,9 @@ def ray():
     disconnect()
 
 
-def workers() -> list[int]:
-    """Processes that hold envs."""
-    found = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _read(p).startswith(b"ray::Held")]
+def workers(kind: bytes = b"ray::Held") -> list[int]:
+    """Processes that hold envs, or share an update."""
+    found = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _read(p).startswith(kind)]
     return sorted(int(p.parent.name) for p in found)
 
 
@@ -57,6 +58,27 @@ def trained(name, out, on=None, watch=None, envs=24, iterations=4):
     return bits(
         train(name, out, settings=settings, belief=tasks.resolve(name).belief, seed=5, on=on, watch=watch).parent
     )
+
+
+def test_a_shared_update_survives_the_death_of_a_process_with_the_same_bits(ray, tmp_path):
+    """Two runs of two ranks, of which one loses a rank between its iterations; one process has other bits."""
+    dead, said = list[int](), list[str]()
+
+    def kill(progress):
+        said.append(progress.doing)
+        if progress.metrics and not dead:
+            dead.append(workers(b"ray::Peer")[0])
+            os.kill(dead[0], signal.SIGKILL)
+
+    first = trained("hover", tmp_path / "a", On("", 1, 2))
+    assert trained("hover", tmp_path / "b", On("", 1, 2), kill) == first and dead
+    assert trained("hover", tmp_path / "c") != first
+    about = lambda: json.loads((tmp_path / "b" / "run.json").read_text())  # noqa: E731
+    assert about()["versions"]["update"] == "by 2 processes"
+    notes = [words for words in said if words.startswith("note:")]
+    assert "the update is shared by 2 processes" in notes[0] and "a process that shares the update died" in notes[1]
+    resume(tmp_path / "b")
+    assert about()["resumed"][-1]["differs"] == ["update by 2 processes -> by one process"]
 
 
 def test_processes_and_killed_processes_move_no_bit(ray, tmp_path, capfd):
@@ -112,6 +134,16 @@ def meets(given, watch):
 
 def refuses(given, watch):
     raise SurefootError("no such job")
+
+
+def niceness(given, watch):
+    return os.nice(0)
+
+
+def test_workers_have_the_priority_of_the_learner(ray):
+    """Ray's own choice is 15: on a busy machine they would get no core."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    assert Jobs(On("", 4)).each(niceness, [Job("x", None)]) == [os.nice(0)]
 
 
 def test_only_this_machine_is_spoken_to_and_nobody_is_told(ray):

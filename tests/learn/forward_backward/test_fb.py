@@ -95,7 +95,7 @@ def test_the_actor_climbs_the_lower_of_both_values():
 
     lea.maps.ahead = Linear()
     rng = torch.Generator().manual_seed(0)
-    lea._pace()
+    lea.pace()
     for _ in range(300):
         parts = lea._drawn(rng)
         lea._step(lea.actor_gradient, parts, lea.own, lea.actor_optimiser)

@@ -149,7 +149,7 @@ def test_an_actor_climbs_a_value_that_is_known(name):
         first.weight[:, -1, 0], first.weight[:, -1, 1] = 1.0, -1.0
         first.bias[:, 0, 0], first.bias[:, 0, 1] = -0.5, 0.5
         last.weight.fill_(-2.0)
-    lea._pace()
+    lea.pace()
     b = sample(lea)._replace(weight=torch.full((3,), 1 / 3))
     rng = torch.Generator().manual_seed(0)
     for _ in range(200):

@@ -109,6 +109,25 @@ def test_shared_runs_come_back_the_same_and_equal_files_are_sent_once(kind, runs
     assert Runs(there, pull=address).run(unwatched).facts["here"] == ["deep/a0", "deep/a1", "deep/b"]
 
 
+def test_logs_and_bundles_are_shared_beside_runs_and_equal_content_once(runs, tmp_path):
+    pytest.importorskip("fsspec", reason="comes with the extra train")
+    log, bundle, address = tmp_path / "flight.npz", tmp_path / "bundle", str(tmp_path / "store")
+    log.write_bytes(b"rows" * 1000)
+    (bundle / "in").mkdir(parents=True)
+    (bundle / "in" / "golden.npz").write_bytes(b"rows" * 1000)  # the same content under another name
+    plain = Runs(runs, rank="return", push=address).run(unwatched).facts["pushed"]
+    more = Runs(runs, rank="return", push=address, also=(log, bundle)).run(unwatched).facts["pushed"]
+    assert (more["new_files"], more["new_bytes"], more["files"]) == (1, 4000, plain["files"] + 2)
+    there = tmp_path / "there"
+    assert Runs(there, pull=address).run(unwatched).facts["pulled"][:2] == ["also/bundle", "also/flight"]
+    assert (there / "also" / "flight" / "flight.npz").read_bytes() == log.read_bytes()
+    assert (there / "also" / "bundle" / "in" / "golden.npz").read_bytes() == log.read_bytes()
+    with pytest.raises(SurefootError, match="--also: only with --push"):
+        Runs(runs, also=(log,)).run(unwatched)
+    with pytest.raises(SurefootError, match="nowhere: no such file or folder"):
+        Runs(runs, rank="return", push=address, also=(tmp_path / "nowhere",)).run(unwatched)
+
+
 def test_a_store_that_lies_is_refused(runs, tmp_path):
     store = Store(str(tmp_path / "store"))
     store.put(runs / "deep" / "b", "b")

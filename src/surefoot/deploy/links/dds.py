@@ -8,9 +8,11 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
 from urllib.parse import parse_qs
 
+import cyclonedds.idl.annotations as annotate
 import numpy as np
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import Domain, DomainParticipant
@@ -28,6 +30,12 @@ SINK = 3.0  # N m s/rad of damping without a command
 M = TypeVar("M")
 HERE = "<Peers><Peer address='localhost'/></Peers><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>50</MaxAutoParticipantIndex>"
 _domains: dict[int, Any] = {}  # a domain is configured once a process
+
+
+@dataclass_transform()
+def message(kind: type[M]) -> type[M]:
+    """A class of messages, as ROS 2 and Unitree declare theirs: final, members numbered in turn."""
+    return dataclass(annotate.final(annotate.autoid("sequential")(kind)))
 
 
 class Place:

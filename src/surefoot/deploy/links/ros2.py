@@ -8,41 +8,33 @@ says. Joints are in the order of JointState.name. A node on the robot takes the 
 message has no acknowledgement here, so the watchdog goes on for some seconds.
 """
 
-from dataclasses import dataclass
 from dataclasses import field as field_
 from typing import Any
 
 import cyclonedds.idl as idl
-import cyclonedds.idl.annotations as annotate
 import cyclonedds.idl.types as types
 import numpy as np
 
 from surefoot.deploy.links import About, Command, Packet
-from surefoot.deploy.links.dds import DdsLink, reader, taken, writer
+from surefoot.deploy.links.dds import DdsLink, message, reader, taken, writer
 from surefoot.errors import SurefootError
 
 BLOCKS = ("target", "kp", "kd")
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class Time_(idl.IdlStruct, typename="builtin_interfaces.msg.dds_.Time_"):
     sec: types.int32 = 0
     nanosec: types.uint32 = 0
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class Header_(idl.IdlStruct, typename="std_msgs.msg.dds_.Header_"):
     stamp: Time_ = field_(default_factory=Time_)
     frame_id: str = ""
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class JointState_(idl.IdlStruct, typename="sensor_msgs.msg.dds_.JointState_"):
     header: Header_ = field_(default_factory=Header_)
     name: types.sequence[str] = field_(default_factory=list)
@@ -51,9 +43,7 @@ class JointState_(idl.IdlStruct, typename="sensor_msgs.msg.dds_.JointState_"):
     effort: types.sequence[types.float64] = field_(default_factory=list)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class Quaternion_(idl.IdlStruct, typename="geometry_msgs.msg.dds_.Quaternion_"):
     x: types.float64 = 0.0
     y: types.float64 = 0.0
@@ -61,18 +51,14 @@ class Quaternion_(idl.IdlStruct, typename="geometry_msgs.msg.dds_.Quaternion_"):
     w: types.float64 = 1.0
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class Vector3_(idl.IdlStruct, typename="geometry_msgs.msg.dds_.Vector3_"):
     x: types.float64 = 0.0
     y: types.float64 = 0.0
     z: types.float64 = 0.0
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class Imu_(idl.IdlStruct, typename="sensor_msgs.msg.dds_.Imu_"):
     header: Header_ = field_(default_factory=Header_)
     orientation: Quaternion_ = field_(default_factory=Quaternion_)
@@ -83,26 +69,20 @@ class Imu_(idl.IdlStruct, typename="sensor_msgs.msg.dds_.Imu_"):
     linear_acceleration_covariance: types.array[types.float64, 9] = field_(default_factory=lambda: [0.0] * 9)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class MultiArrayDimension_(idl.IdlStruct, typename="std_msgs.msg.dds_.MultiArrayDimension_"):
     label: str = ""
     size: types.uint32 = 0
     stride: types.uint32 = 0
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class MultiArrayLayout_(idl.IdlStruct, typename="std_msgs.msg.dds_.MultiArrayLayout_"):
     dim: types.sequence[MultiArrayDimension_] = field_(default_factory=list)
     data_offset: types.uint32 = 0
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class Float64MultiArray_(idl.IdlStruct, typename="std_msgs.msg.dds_.Float64MultiArray_"):
     layout: MultiArrayLayout_ = field_(default_factory=MultiArrayLayout_)
     data: types.sequence[types.float64] = field_(default_factory=list)

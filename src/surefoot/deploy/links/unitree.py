@@ -11,17 +11,15 @@ It acknowledges nothing, so the watchdog goes on for some seconds.
 
 import struct
 import zlib
-from dataclasses import dataclass
 from dataclasses import field as field_
 from typing import Any
 
 import cyclonedds.idl as idl
-import cyclonedds.idl.annotations as annotate
 import cyclonedds.idl.types as types
 import numpy as np
 
 from surefoot.deploy.links import About, Command, Packet
-from surefoot.deploy.links.dds import DdsLink, reader, taken, writer
+from surefoot.deploy.links.dds import DdsLink, message, reader, taken, writer
 from surefoot.errors import SurefootError
 
 STATE, COMMAND = "rt/lowstate", "rt/lowcmd"
@@ -43,9 +41,12 @@ def _zeros(n: int) -> Any:
     return field_(default_factory=lambda: [0] * n)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+def _head(m: Any) -> tuple[int, ...]:
+    """What LowCmd_ and LowState_ begin with. They share no base class, which would be a part of their type on the wire."""
+    return (*m.head, m.level_flag, m.frame_reserve, *m.sn, *m.version, m.bandwidth)
+
+
+@message
 class MotorCmd_(idl.IdlStruct, typename="unitree_go.msg.dds_.MotorCmd_"):
     mode: types.uint8 = 0
     q: types.float32 = 0.0
@@ -56,17 +57,13 @@ class MotorCmd_(idl.IdlStruct, typename="unitree_go.msg.dds_.MotorCmd_"):
     reserve: types.array[types.uint32, 3] = _zeros(3)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class BmsCmd_(idl.IdlStruct, typename="unitree_go.msg.dds_.BmsCmd_"):
     off: types.uint8 = 0
     reserve: types.array[types.uint8, 3] = _zeros(3)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class LowCmd_(idl.IdlStruct, typename="unitree_go.msg.dds_.LowCmd_"):
     head: types.array[types.uint8, 2] = field_(default_factory=lambda: [0xFE, 0xEF])
     level_flag: types.uint8 = 0xFF
@@ -85,14 +82,11 @@ class LowCmd_(idl.IdlStruct, typename="unitree_go.msg.dds_.LowCmd_"):
 
     def sum(self) -> int:
         motors = [v for m in self.motor_cmd for v in (m.mode, m.q, m.dq, m.tau, m.kp, m.kd, *m.reserve)]
-        head = (*self.head, self.level_flag, self.frame_reserve, *self.sn, *self.version, self.bandwidth)
         rest = (*self.wireless_remote, *self.led, *self.fan, self.gpio, self.reserve)
-        return crc32(CMD.pack(*head, *motors, self.bms_cmd.off, *self.bms_cmd.reserve, *rest))
+        return crc32(CMD.pack(*_head(self), *motors, self.bms_cmd.off, *self.bms_cmd.reserve, *rest))
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class IMUState_(idl.IdlStruct, typename="unitree_go.msg.dds_.IMUState_"):
     quaternion: types.array[types.float32, 4] = field_(default_factory=lambda: [1.0, 0.0, 0.0, 0.0])
     gyroscope: types.array[types.float32, 3] = _zeros(3)
@@ -101,9 +95,7 @@ class IMUState_(idl.IdlStruct, typename="unitree_go.msg.dds_.IMUState_"):
     temperature: types.uint8 = 0
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class MotorState_(idl.IdlStruct, typename="unitree_go.msg.dds_.MotorState_"):
     mode: types.uint8 = 0
     q: types.float32 = 0.0
@@ -118,9 +110,7 @@ class MotorState_(idl.IdlStruct, typename="unitree_go.msg.dds_.MotorState_"):
     reserve: types.array[types.uint32, 2] = _zeros(2)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class BmsState_(idl.IdlStruct, typename="unitree_go.msg.dds_.BmsState_"):
     version_high: types.uint8 = 0
     version_low: types.uint8 = 0
@@ -133,9 +123,7 @@ class BmsState_(idl.IdlStruct, typename="unitree_go.msg.dds_.BmsState_"):
     cell_vol: types.array[types.uint16, 15] = _zeros(15)
 
 
-@dataclass
-@annotate.final
-@annotate.autoid("sequential")
+@message
 class LowState_(idl.IdlStruct, typename="unitree_go.msg.dds_.LowState_"):
     head: types.array[types.uint8, 2] = field_(default_factory=lambda: [0xFE, 0xEF])
     level_flag: types.uint8 = 0xFF
@@ -163,7 +151,6 @@ class LowState_(idl.IdlStruct, typename="unitree_go.msg.dds_.LowState_"):
     def sum(self) -> int:
         i, b = self.imu_state, self.bms_state
         motors = [v for m in self.motor_state for v in (m.mode, m.q, m.dq, m.ddq, m.tau_est, m.q_raw, m.dq_raw, m.ddq_raw, m.temperature, m.lost, *m.reserve)]  # fmt: skip
-        head = (*self.head, self.level_flag, self.frame_reserve, *self.sn, *self.version, self.bandwidth)
         imu = (*i.quaternion, *i.gyroscope, *i.accelerometer, *i.rpy, i.temperature)
         bms = (b.version_high, b.version_low, b.status, b.soc, b.current, b.cycle, *b.bq_ntc, *b.mcu_ntc, *b.cell_vol)
         rest = (*self.foot_force, *self.foot_force_est, self.tick, *self.wireless_remote, self.bit_flag, self.adc_reel)
@@ -175,7 +162,7 @@ class LowState_(idl.IdlStruct, typename="unitree_go.msg.dds_.LowState_"):
             *self.fan_frequency,
             self.reserve,
         )
-        return crc32(LOW.pack(*head, *imu, *motors, *bms, *rest, *last))
+        return crc32(LOW.pack(*_head(self), *imu, *motors, *bms, *rest, *last))
 
 
 class UnitreeLink(DdsLink):

@@ -23,7 +23,7 @@ from surefoot.typed import known_fields, real, text
 
 HELLO, ABOUT, LISTEN, PACKET, COMMAND, DAMP = range(1, 7)
 HEAD, FRAME, ORDER = struct.Struct("<4sBQQ"), struct.Struct("<dB"), struct.Struct("<BH")
-MAGIC = b"SFT1"
+MAGIC, NUMBER = b"SFT1", np.dtype("<f8")
 LONGEST = 60_000  # bytes: what one datagram can hold
 MOST = 1000  # numbers of a command, names of a layout
 COMMANDS = ("servo", "control", "damping")
@@ -96,7 +96,7 @@ def _layout(value: Any, where: str) -> Layout:
 
 def packet_body(packet: Packet) -> bytes:
     numbers = np.concatenate([*packet.readings.values()]) if packet.readings else np.zeros(0)
-    return FRAME.pack(packet.stamp, MODES.index(packet.mode)) + numbers.astype("<f8").tobytes()
+    return FRAME.pack(packet.stamp, MODES.index(packet.mode)) + numbers.astype(NUMBER).tobytes()
 
 
 def parse_packet(m: Message, layout: Layout) -> Packet | None:
@@ -105,7 +105,7 @@ def parse_packet(m: Message, layout: Layout) -> Packet | None:
     stamp, mode = FRAME.unpack_from(m.body)
     if mode >= len(MODES):
         return None
-    numbers = np.frombuffer(m.body, "<f8", offset=FRAME.size)
+    numbers = np.frombuffer(m.body, NUMBER, offset=FRAME.size)
     readings, at = {}, 0
     for name, width in zip(layout.names, layout.widths):
         readings[name] = numbers[at : at + width]
@@ -114,7 +114,7 @@ def parse_packet(m: Message, layout: Layout) -> Packet | None:
 
 
 def command_body(c: Command) -> bytes:
-    rows = b"".join([np.asarray(x, "<f8").tobytes() for x in (c.target, c.kp, c.kd)])
+    rows = b"".join([np.asarray(x, NUMBER).tobytes() for x in (c.target, c.kp, c.kd)])
     return ORDER.pack(COMMANDS.index(c.mode), len(c.target)) + rows
 
 
@@ -124,5 +124,5 @@ def parse_command(m: Message) -> Command | None:
     mode, n = ORDER.unpack_from(m.body)
     if mode >= len(COMMANDS) or n > MOST or len(m.body) != ORDER.size + 24 * n:
         return None
-    rows = np.frombuffer(m.body, "<f8", offset=ORDER.size).reshape(3, n)
+    rows = np.frombuffer(m.body, NUMBER, offset=ORDER.size).reshape(3, n)
     return Command(m.sequence, COMMANDS[mode], *rows)  # type: ignore[arg-type]

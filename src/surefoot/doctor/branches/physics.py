@@ -12,18 +12,16 @@ import numpy as np
 
 from surefoot.doctor.evidence.innovations import Segments, Variant, full_gain, innovations, segments, steady_gain
 from surefoot.doctor.evidence.likelihood import Hypothesis, Likelihood, Weighed, weigh
+from surefoot.doctor.hypotheses.by_jobs import ByJobs
 from surefoot.doctor.hypotheses.effects import ingredients, latencies, lateness, limits, wirings
 from surefoot.doctor.hypotheses.fit import Fit, Fitted, solve
-from surefoot.doctor.hypotheses.model_errors import ModelErrors, drags, model_errors
+from surefoot.doctor.hypotheses.model_errors import errors_of, world_with
 from surefoot.log import Log
 from surefoot.real2sim.identify.noise import estimate, is_white
 from surefoot.report import Progress, Watch, unwatched
-from surefoot.sim.engine import Engine, Law
-from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
 from surefoot.sim.learned.features import StateFeatures
-from surefoot.sim.model.load import load_robot
 from surefoot.task import Task
 
 RIDGE = 10.0  # rows: weight of the prior that a regression's coefficients are 0
@@ -64,7 +62,7 @@ class Remainder:
     """how the cause's numbers differ between the halves of the log; empty where they do not, or where it has none"""
 
 
-def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examination | None:
+def examine(task: Task, log: Log, watch: Watch = unwatched, by: ByJobs | None = None) -> Examination | None:
     """Causes between controls and signals; None where the log has too few rows in sequence."""
     errors = errors_of(task)
     world = world_with(task, errors)
@@ -74,7 +72,7 @@ def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examination | Non
     watch(Progress("filtering the log"))
     first = innovations(world, at, [Variant(errors.params.nominal)], full_gain(at.world.nv))[0]
     watch(Progress("fitting every number of the model"))
-    fit = Fit(errors, world, at, steady_gain(first, at.dt))
+    fit = Fit(errors, world, at, steady_gain(first, at.dt), by)
     fitted = fit.run()
     if len(Plain(model_of(world)).touching):
         watch(Progress("searching the numbers of the model"))
@@ -86,16 +84,6 @@ def examine(task: Task, log: Log, watch: Watch = unwatched) -> Examination | Non
     found += ingredients(fit, task)
     found.append(regression(fit)[0])
     return Examination(tuple(sorted(found, key=lambda x: -x.cause.evidence)), delays, fit, tuple(fitted))
-
-
-def errors_of(task: Task) -> ModelErrors:
-    return model_errors(compile_for(load_robot(task.robot).spec, task.params))
-
-
-def world_with(task: Task, errors: ModelErrors, n: int = 1) -> Engine:
-    """The task's world with every number that may be wrong as an e."""
-    model = compile_for(load_robot(task.robot).spec, errors.params)
-    return Engine(model, errors.params, n, task.substeps, 1, (drags(model, errors.params),), Law(task.explicit))
 
 
 def remainder(found: Examination, cause: Weighed | None) -> Remainder:

@@ -27,14 +27,15 @@ def site_readings(
     """Those of the wanted readings, such as base_ang_vel@imu, that follow from the motion; its joint columns are `joints`."""
     found: dict[str, np.ndarray] = {}
     for reading in wanted:
-        quantity, _, site = reading.partition("@")
-        if quantity not in NEEDS or layout.base is None or model.site(site).id < 0:
+        quantity, _, name = reading.partition("@")
+        site = mujoco.mj_name2id(model, SITE, name)
+        if quantity not in NEEDS or layout.base is None or site < 0:
             continue
-        between = _between(model, layout, model.site(site).id)
+        between = _between(model, layout, site)
         more = ("joint_pos", "joint_vel") if between else ()
         if between <= set(joints) and all(name in motion for name in (*NEEDS[quantity], *more)):
             rows = _states(layout, motion, joints if between else ())
-            found[reading] = _computed(model, *rows, model.site(site).id, quantity)
+            found[reading] = _computed(model, *rows, site, quantity)
     return found
 
 

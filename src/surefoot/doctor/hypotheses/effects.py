@@ -3,9 +3,11 @@
 Each has at most one number, searched on a grid.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
-from surefoot.doctor.evidence.innovations import Variant, innovations
+from surefoot.doctor.evidence.innovations import Gain, Variant, innovations
 from surefoot.doctor.evidence.likelihood import Hypothesis, Weighed, weigh
 from surefoot.doctor.hypotheses.fit import Fit
 from surefoot.doctor.hypotheses.late_commands import late_commands
@@ -79,22 +81,36 @@ def limits(fit: Fit) -> list[Weighed]:
 
 def ingredients(fit: Fit, task: Task) -> list[Weighed]:
     """Worlds with backlash in the gears, stiction in the joints, motors whose torque falls with speed."""
-    found, able = [], fitting(task)
-    for name in (n for n in INGREDIENTS if n in able):
-        tried = {s: _ingredient(fit, task, name, s) for s in STRENGTHS}
-        best = max(tried, key=lambda s: tried[s].cause.evidence)
-        if tried[best].cause.evidence > 0:
-            ends = [0.0, *STRENGTHS, 1.0]
-            at = ends.index(best)
-            for s in (0.5 * (best + ends[at - 1]), 0.5 * (best + ends[at + 1])):
-                tried[s] = _ingredient(fit, task, name, s)
-        found.append(max(tried.values(), key=lambda x: x.cause.evidence))
-    return found
+    able = fitting(task)
+    names = [n for n in INGREDIENTS if n in able]
+    found = _tried(fit, task, [(name, s) for name in names for s in STRENGTHS])
+    closer, ends = [], [0.0, *STRENGTHS, 1.0]
+    for name in names:
+        best = _best(found, name)
+        if best.cause.evidence > 0 and best.cause.value is not None:
+            at = ends.index(best.cause.value)
+            closer += [(name, 0.5 * (ends[at] + ends[k])) for k in (at - 1, at + 1)]
+    found += _tried(fit, task, closer)
+    return [_best(found, name) for name in names]
 
 
-def _ingredient(fit: Fit, task: Task, name: str, s: float) -> Weighed:
-    world = world_of(task, {name: s}, 0, len(fit.at.rows))
-    filtered = lambda gain: innovations(world, fit.at, [Variant(task.params.nominal)], gain)[0]  # noqa: E731
+def _best(found: list[Weighed], kind: str) -> Weighed:
+    return max((x for x in found if x.cause.kind == kind), key=lambda x: x.cause.evidence)
+
+
+def _tried(fit: Fit, task: Task, asked: list[tuple[str, float]]) -> list[Weighed]:
+    """Each ingredient at a strength."""
+    made = [_ingredient(fit, task, name, s) for name, s in asked]
+    if fit.by is None:
+        return [weigh(fit.likelihood, h, under(fit.gain)) for h, under in made]
+    eps = fit.by.gaps([{name: s} for name, s in asked], fit.gain)
+    return [weigh(fit.likelihood, h, left) for (h, _), left in zip(made, eps)]
+
+
+def _ingredient(fit: Fit, task: Task, name: str, s: float) -> tuple[Hypothesis, Callable[[Gain], np.ndarray]]:
+    def filtered(gain: Gain) -> np.ndarray:
+        world = world_of(task, {name: s}, 0, len(fit.at.rows))
+        return innovations(world, fit.at, [Variant(task.params.nominal)], gain)[0]
+
     about = f"{name} of strength {s:.2g}"
-    h = Hypothesis(name, "physics", about, strengths={name: s}, value=s, innovations=filtered)
-    return weigh(fit.likelihood, h, filtered(fit.gain))
+    return Hypothesis(name, "physics", about, strengths={name: s}, value=s, innovations=filtered), filtered

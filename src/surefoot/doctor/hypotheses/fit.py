@@ -12,6 +12,7 @@ import numpy as np
 
 from surefoot.doctor.evidence.innovations import Gain, Segments, Variant, innovations
 from surefoot.doctor.evidence.likelihood import Hypothesis, Likelihood, Weighed, weigh
+from surefoot.doctor.hypotheses.by_jobs import ByJobs
 from surefoot.doctor.hypotheses.model_errors import ModelError, ModelErrors
 from surefoot.world import World
 
@@ -30,8 +31,10 @@ class Fitted:
 
 
 class Fit:
-    def __init__(self, errors: ModelErrors, world: World, at: Segments, gain: Gain):
+    def __init__(self, errors: ModelErrors, world: World, at: Segments, gain: Gain, by: ByJobs | None = None):
+        """`by` whom hypotheses are simulated; None: here."""
         self.errors, self.world, self.at, self.gain, self.params = errors, world, at, gain, errors.params
+        self.by = by
         numbers = errors.deviations
         eps = self.innovations(
             [errors.variant(at, {}), *(errors.variant(at, {i: x.step}) for i, x in enumerate(numbers))]
@@ -40,6 +43,8 @@ class Fit:
         self.J = [self.likelihood.rows(eps[1 + i] - eps[0]) / x.step for i, x in enumerate(numbers)]  # (N, c) each
 
     def innovations(self, variants: list[Variant]) -> np.ndarray:
+        if self.by is not None:
+            return self.by.variants(variants, self.gain)
         return innovations(self.world, self.at, variants, self.gain)
 
     def filtered(self, variant: Variant) -> Callable[[Gain], np.ndarray]:

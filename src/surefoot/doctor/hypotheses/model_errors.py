@@ -19,7 +19,11 @@ from surefoot.fault.joint_orders import FEW, exchanges, signs
 from surefoot.params import Param, Params
 from surefoot.robot import Layout, kind_of
 from surefoot.rotation import turned
+from surefoot.sim.engine import Engine, Law
+from surefoot.sim.fields.compile import compile_for
 from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.model.load import load_robot
+from surefoot.task import Task
 from surefoot.world import Chance, OnForce, State
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # q, v, u of every row
@@ -138,7 +142,7 @@ def _each(kind: str, branch: str, own: list[Deviation], together: bool = True) -
 
 def _motors(plain: Plain) -> Iterator[Kind]:
     m = plain.model
-    names = [m.actuator(i).name for i in range(m.nu)]
+    names = [m.actuator(i).name for i in range(m.nactuator)]
     servos = [d.actuator for d in plain.drives if d.servo]
     if servos and len(servos) == len(names):
         kp = [_scaled(f"kp of {n}", "kp", match) for n, match in _alike(names)]
@@ -328,3 +332,13 @@ def wiring_faults(layout: Layout) -> Iterator[Fault]:
         low < 0 < high and k not in servos for k, (low, high) in enumerate(layout.control_limits)
     ]  # of a servo, the encoder's sign, too
     yield from (f for f, may in zip(signs("control", names, "motor {} is reversed"), able) if may)
+
+
+def errors_of(task: Task) -> ModelErrors:
+    return model_errors(compile_for(load_robot(task.robot).spec, task.params))
+
+
+def world_with(task: Task, errors: ModelErrors, n: int = 1) -> Engine:
+    """The task's world with every number that may be wrong as an e."""
+    model = compile_for(load_robot(task.robot).spec, errors.params)
+    return Engine(model, errors.params, n, task.substeps, 1, (drags(model, errors.params),), Law(task.explicit))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import bdtr, ndtr, stdtrit  # scipy.stats takes a second to import
 
 from surefoot.errors import SurefootError
 from surefoot.verdict import Check, clopper_pearson
@@ -54,7 +54,7 @@ def needed(failure: float, level: float = 0.95, failures: int = 0) -> int:
     _between(level, "level")
     if failures < 0 or failures != int(failures):
         raise SurefootError(f"failures: found {failures}, expected a whole number >= 0")
-    supports = lambda n: stats.binom.cdf(failures, n, failure) <= 1 - level  # noqa: E731
+    supports = lambda n: bdtr(failures, n, failure) <= 1 - level  # noqa: E731
     high = 1
     while not supports(high):
         high *= 2
@@ -90,7 +90,7 @@ def mean(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
     why = _none(x, 2)
     if why:
         return Estimate(value, None, None, len(x), level, why)
-    half = float(stats.t.ppf((1 + level) / 2, len(x) - 1) * stats.sem(x))
+    half = float(stdtrit(len(x) - 1, (1 + level) / 2) * x.std(ddof=1) / math.sqrt(len(x)))
     return Estimate(value, value - half, value + half, len(x), level, "Student")
 
 
@@ -105,14 +105,20 @@ def seeds(x: Sequence[float] | np.ndarray, level: float = 0.95) -> Estimate:
     why = _none(x, FEWEST)
     if why:
         return Estimate(value, None, None, n, level, why)
-    reached = 1 - 2 * stats.binom.cdf(np.arange(n // 2), n, 0.5)  # from x[r] to x[n - 1 - r]
+    reached = 1 - 2 * bdtr(np.arange(n // 2), n, 0.5)  # from x[r] to x[n - 1 - r]
     r = max(int((reached >= level).sum()) - 1, 0)
     return Estimate(value, float(x[r]), float(x[n - 1 - r]), n, float(reached[r]), "order statistics of the median")
 
 
 def iqm(scores: np.ndarray) -> float:
     """The mean of the middle half of all scores: robust to outliers, less noisy than the median."""
-    return float(stats.trim_mean(_numbers(scores, "scores", None), 0.25, axis=None))
+    return float(_middle(_numbers(scores, "scores", None).reshape(1, -1))[0])
+
+
+def _middle(x: np.ndarray) -> np.ndarray:
+    """The mean of the middle half of each row."""
+    cut, n = x.shape[1] // 4, x.shape[1]
+    return np.asarray(np.partition(x, (cut, n - cut - 1), axis=1)[:, cut : n - cut].mean(1))
 
 
 def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.95, draws: int = DRAWS) -> Estimate:
@@ -132,8 +138,8 @@ def iqm_interval(scores: np.ndarray, rng: np.random.Generator, level: float = 0.
     if why:
         return Estimate(iqm(x), None, None, n, level, why)
     drawn = x[rng.integers(0, n, (draws, n, m)), np.arange(m)]
-    found = stats.trim_mean(drawn.reshape(draws, n * m), 0.25, axis=1)
-    far = stats.norm.cdf(stats.t.ppf((1 + level) / 2, n - 1) * math.sqrt(n / (n - 1)))
+    found = _middle(drawn.reshape(draws, n * m))
+    far = ndtr(stdtrit(n - 1, (1 + level) / 2) * math.sqrt(n / (n - 1)))
     low, high = np.quantile(found, [1 - far, far])
     return Estimate(iqm(x), float(low), float(high), n, level, "stratified bootstrap, widened for few runs")
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit  # scipy.stats takes a second to import
 
 from surefoot.belief import Belief
 from surefoot.errors import SurefootError
@@ -159,8 +159,8 @@ def _chances(guess: Surrogate, x: np.ndarray, tried: _Tried) -> tuple[np.ndarray
     m = guess.mean(x)
     near = np.argsort(m)[: len(x) // 10]  # elsewhere the largest sd of these is used: computing it costs too much
     mean, s = guess(x[near])
-    g = stats.norm.cdf((t - m) / s.max())
-    g[near] = stats.norm.cdf((t - mean) / s)
+    g = ndtr((t - m) / s.max())
+    g[near] = ndtr((t - mean) / s)
     g = np.sqrt(g)
     return g, float(g.mean())
 
@@ -193,7 +193,7 @@ def _estimate(x: np.ndarray, level: float) -> Estimate:
     if not (x > 0).any():
         return Estimate(0.0, 0.0, clopper_pearson(0, n, level)[1] / RHO, n, level, how)
     sd = math.sqrt(x.var(ddof=1) / n + value / POOL)
-    far = math.exp(float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / value)
+    far = math.exp(float(stdtrit(n - 1, (1 + level) / 2)) * sd / value)
     return Estimate(value, value / far, min(value * far, 1.0), n, level, how)
 
 

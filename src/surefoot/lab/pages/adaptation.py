@@ -17,7 +17,7 @@ import numpy as np
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.deploy.bundle import OnnxPolicy
-from surefoot.gate.latent import Probe, latents
+from surefoot.gate.measures.latent import Probe, latents
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Curves, Job, training
 from surefoot.lab.page import Clock, Page, Scene

@@ -309,20 +309,20 @@ def around(belief: Box, whole: Box, found: Belief) -> Box:
     p = belief.params
     low, high = (p.y(x) for x in found.interval(0.95))
     wide = p.y(whole.high) - p.y(whole.low)
-    told = high - low < 0.9 * wide
+    narrower = high - low < 0.9 * wide
     half = 0.5 * np.maximum(p.y(belief.high) - p.y(belief.low), high - low)
     middle = 0.5 * (low + high)
     least, most = (
         np.clip(middle - half, p.y(whole.low), p.y(whole.high)),
         np.clip(middle + half, p.y(whole.low), p.y(whole.high)),
     )
-    return Box(p, np.where(told, p.e(least), belief.low), np.where(told, p.e(most), belief.high))
+    return Box(p, np.where(narrower, p.e(least), belief.low), np.where(narrower, p.e(most), belief.high))
 
 
 def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
     """A log of the robot with this e: driven by a policy, with random actions added, each held for a moment.
 
-    An episode begins with a moment without action: so what a delayed motor was told before the first row is known.
+    An episode begins with a moment without action: so what a delayed motor was commanded before the first row is known.
     """
     task = subject.task if policy is None else tasks.for_contract(subject.task, policy.contract)
     env = tasks.env(task, 1, point(task.params, e), subject.seed, threads=1)

@@ -14,7 +14,7 @@ from shlex import quote
 import numpy as np
 
 from surefoot import tasks
-from surefoot.gate.sweep import Points, values_over
+from surefoot.gate.measures.sweep import Points, values_over
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
 from surefoot.lab.counting import BATCH, MOST, Counting, Tally, percent
 from surefoot.lab.jobs import Curves, Job, training

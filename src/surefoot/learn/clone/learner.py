@@ -8,7 +8,7 @@ which forgets more slowly the more there were: avg += (k + 1)^-3/4 (net - avg).
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from surefoot.contract import Contract
-from surefoot.errors import LearningFailed, SurefootError
+from surefoot.errors import SurefootError
 from surefoot.learn.clone.demos import Demos
 from surefoot.learn.clone.settings import CloneSettings
 from surefoot.learn.collect import Envs
-from surefoot.learn.learner import PolicyLearner, Saved
-from surefoot.learn.nets import Actor, Normaliser, adam_state, mlp, restore_adam
+from surefoot.learn.learner import NetLearner, Saved
+from surefoot.learn.nets import Actor, Normaliser, mlp
 from surefoot.learn.nets.flow import NOISE_ACTORS, NoiseActor, flow_net
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.rng import key
@@ -31,8 +31,11 @@ EACH = 50  # gradient steps of an iteration
 LAST = 1e-4  # least share by which the average follows
 
 
-class Clone(PolicyLearner):
+class Clone(NetLearner):
     """The state of learning. The env says what the numbers mean, and is not stepped."""
+
+    slower: float = 1.0
+    """factor of the step size"""
 
     def __init__(self, env: Envs, settings: CloneSettings, seed: int, data: Demos):
         if env.task.action.choices:
@@ -40,7 +43,6 @@ class Clone(PolicyLearner):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed = env, settings, seed
         self.iterations, self.batch = -(-settings.updates // EACH), EACH * settings.samples
-        self.slower, self.rejected = 1.0, 0
         self.scale = max(float(np.abs(data.actions).max()), 1e-6)
         self.obs, self.x = (
             torch.from_numpy(data.obs),
@@ -57,7 +59,8 @@ class Clone(PolicyLearner):
             self.actor = Actor(mlp(n, s.hidden, actions, s.activation, 0.01, rng), None, activation=s.activation)
         else:
             body = flow_net(n, actions, s.hidden, s.activation, rng, s.chunk)
-            self.actor = NOISE_ACTORS[s.by](body, None, actions, s.chunk, s.sample_steps, s.activation)
+            execute = min(s.execute, s.chunk)
+            self.actor = NOISE_ACTORS[s.by](body, None, actions, s.chunk, s.sample_steps, s.activation, execute)
         self.average = deepcopy(self.actor).requires_grad_(False)
         self.see_actor = Normaliser(n)
         self.see_actor.update(self.obs)
@@ -68,16 +71,10 @@ class Clone(PolicyLearner):
 
     def iterate(self) -> dict[str, Any]:
         """EACH gradient steps. If not finite, undone and the step size halved; three in a row stop the run."""
-        undo = {k: v.clone() for k, v in self.state_dict().items()}
+        before = self.memory()
         rng = torch.Generator().manual_seed(key(self.seed, "clone", self.iteration) >> 1)
         losses = torch.stack([self._step(self.iteration * EACH + k, rng) for k in range(EACH)])
-        if not (losses.isfinite().all() and all(p.isfinite().all() for p in self.learned)):
-            self.load_state_dict(undo)
-            self.slower, self.rejected = self.slower / 2, self.rejected + 1
-            if self.rejected >= 3:
-                raise LearningFailed("learning broke down: three updates in a row were not finite; lower --lr")
-        else:
-            self.rejected = 0
+        self.kept(before, losses)
         self.iteration += 1
         return {"loss": float(losses.mean()), "updates": self.iteration * EACH, "rejected": self.rejected}
 
@@ -108,19 +105,18 @@ class Clone(PolicyLearner):
             actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
         return PolicyNet(contract, actor, scales, None, self.scale)
 
-    def state_dict(self) -> dict[str, Tensor]:
-        state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
-        return state | adam_state(self.optimiser, dict(self.modules.named_parameters()))
+    @property
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return (self.optimiser,)
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
-        restore_adam(self.optimiser, dict(self.modules.named_parameters()), state)
+    def halve(self) -> float:
+        self.slower /= 2
+        return self.slower * self.settings.lr
 
     def save(self) -> Saved:
-        arrays = {k: v.detach().numpy().copy() for k, v in self.state_dict().items()}
-        return arrays, {"iteration": self.iteration, "slower": self.slower, "rejected": self.rejected}
+        arrays, numbers = super().save()
+        return arrays, numbers | {"slower": self.slower}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        self.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in arrays.items()})
-        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
+        super().load(arrays, numbers)
         self.slower = float(numbers["slower"])

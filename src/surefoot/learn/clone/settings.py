@@ -4,9 +4,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from surefoot.errors import SurefootError
-from surefoot.learn.settings import Hidden
+from surefoot.learn.settings import Hidden, learns, widths, within
 
-MOST = {"chunk": 256, "updates": 10_000_000, "samples": 1 << 20, "sample_steps": 256, "learner_threads": 1024}
+MOST = {
+    "chunk": 256,
+    "execute": 256,
+    "updates": 10_000_000,
+    "samples": 1 << 20,
+    "sample_steps": 256,
+    "learner_threads": 1024,
+}
 
 
 @dataclass(frozen=True)
@@ -16,8 +23,10 @@ class CloneSettings:
     by: Literal["diffusion", "flow", "mse"] = "diffusion"
     """diffusion (DDPM, sampled by DDIM) or flow: keep each way that the logs show; mse: their mean, for one way only"""
     chunk: int = 8
-    """actions that are learned together, of which the first is done, so that ways do not mix; mse: 1"""
-    updates: int = 4000
+    """actions that are learned together, so that ways do not mix; mse: 1"""
+    execute: int = 4
+    """actions of a chunk, at most all, that are executed before the next one is planned, whatever happens meanwhile; mse: 1"""
+    updates: int = 6000
     """gradient steps"""
     samples: int = 256
     """rows of the logs for each of these"""
@@ -25,7 +34,7 @@ class CloneSettings:
     """initial learning rate of AdamW; falls as a cosine to 0"""
     weight_decay: float = 1e-6
     """of AdamW"""
-    hidden: Hidden = (128, 128)
+    hidden: Hidden = (256, 256)
     """widths of the hidden layers"""
     activation: Literal["relu", "elu", "tanh"] = "relu"
     """relu (quickest on a CPU), elu or tanh"""
@@ -37,13 +46,9 @@ class CloneSettings:
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
-            if not 1 <= getattr(self, name) <= most:
-                raise SurefootError(f"{name}: expected 1 to {most}, found {getattr(self, name)}")
+        within(self, "", **{name: (1, most) for name, most in MOST.items()})
         for name in ("lr", "weight_decay", "start"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{name}: expected a finite number >= 0, found {getattr(self, name)}")
-        if self.lr == 0:
-            raise SurefootError("lr: expected more than 0: nothing would be learned")
-        if not self.hidden or min(self.hidden) < 1:
-            raise SurefootError(f"hidden: expected widths of at least 1, found {self.hidden}")
+        learns(self, "", "lr")
+        widths(self, "", "hidden")

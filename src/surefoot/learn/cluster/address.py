@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from surefoot.errors import SurefootError
 
-MOST = 10_000  # workers
+MOST, MOST_SHARDS = 10_000, 256  # workers, and processes of an update
 FORMS = "local:2 (workers on this machine), ray://HOST:10001, HOST:6379 or auto (a Ray cluster)"
 
 
@@ -17,14 +17,21 @@ class On:
     """of a Ray cluster; empty: this machine alone"""
     workers: int
     """how many; 0: one for each core of the cluster"""
+    shards: int = 1
+    """processes that share the learner's update"""
 
     @property
     def local(self) -> bool:
         return not self.address
 
     @staticmethod
-    def parse(text: str, workers: int = 0) -> "On | None":
-        """What --on and --workers mean; None for an empty text."""
+    def parse(text: str, workers: int = 0, shards: int = 1) -> "On | None":
+        """What --on, --workers and --shards mean; None for an empty text."""
+        if not 1 <= shards <= MOST_SHARDS:
+            raise SurefootError(f"--shards: expected 1 to {MOST_SHARDS}, found {shards}")
+        if shards > 1 and (not text or text.startswith("ray://")):
+            where = "with --on local:N, HOST:6379 or auto: its processes must reach each other"
+            raise SurefootError(f"--shards: expected {where}")
         if not 0 <= workers <= MOST:
             raise SurefootError(f"--workers: expected 0 to {MOST}, found {workers}")
         if not text:
@@ -34,9 +41,9 @@ class On:
         if found := re.fullmatch(r"local:(\d{1,5})", text):
             if workers:
                 raise SurefootError(f"--workers: --on {text} says how many; leave it out")
-            return On("", _some(int(found[1])))
+            return On("", _some(int(found[1])), shards)
         if text == "auto" or re.fullmatch(r"(ray://)?[\w.-]+:\d{1,5}", text) and not text.startswith("local"):
-            return On(text, workers)
+            return On(text, workers, shards)
         raise SurefootError(f"--on: expected {FORMS}, found {text}")
 
 

@@ -3,10 +3,12 @@
     answers = [work(given, watch) for given in jobs]        work is a function that a worker can import, without memory of its own
 
 A job whose worker dies is done again. With a folder to `keep` answers in, a job that was done before is not done again:
-its file is named by the content of what it was given.
+its file is named by the content of what it was given. Whoever has all answers may `forget` them: the folder is then
+what a stopped verb goes on from, and not a memory that outlives what it was asked.
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ Work = Callable[[Any, Watch], Any]
 class Job:
     name: str
     given: Any
+    content: Any = None
+    """what `given` names without having it, such as a file's hash: part of the name of a kept answer"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,20 @@ class Jobs:
             return 0
         return max(1, (os.cpu_count() or 1) // self.on.workers) if self.on.local else 1
 
+    @contextmanager
+    def connected(self) -> Iterator[tuple["Jobs", int]]:
+        """These, and their number of workers, which stay between one `each` and the next."""
+        if self.on is None:
+            yield self, 1
+            return
+        with _ray(self.on) as ray:
+            yield self, self.on.workers or int(ray.cluster_resources().get("CPU", 1))
+
+    def forget(self) -> None:
+        """Remove the answers that were kept."""
+        if self.keep is not None:
+            shutil.rmtree(self.keep, ignore_errors=True)
+
     def _tell(self, done: int, of: int, name: str) -> None:
         if of > 1:
             self.watch(Progress(f"{done} of {of} done{': ' + name if name else ''}", done / of, stays=bool(name)))
@@ -71,21 +89,15 @@ class Jobs:
         if self.on is None or not jobs:
             yield ((k, work(job.given, self.watch)) for k, job in enumerate(jobs))
             return
-        from surefoot.learn.cluster import ray_workers
-
-        owns = not ray_workers.connected()
-        ray = ray_workers.connect(self.on)
-        try:
+        with _ray(self.on) as ray:
             yield _on_ray(ray, work, jobs)
-        finally:
-            if owns:
-                ray_workers.disconnect()
 
     def _file(self, work: Work, job: Job) -> Path:
+        from surefoot import __version__
         from surefoot.learn.runspec import content_hash
 
         assert self.keep is not None
-        key = content_hash([work.__module__, work.__name__, job.given])[:16]
+        key = content_hash([__version__, work.__module__, work.__name__, job.given, job.content])[:16]
         return self.keep / f"{''.join(c if c.isalnum() else '-' for c in job.name)[:60]}-{key}.json"
 
     def _known(self, work: Work, job: Job) -> Any:
@@ -100,6 +112,19 @@ class Jobs:
 
 HERE = Jobs()
 """one after the other, in this process"""
+
+
+@contextmanager
+def _ray(on: On) -> Iterator[Any]:
+    """Ray, whose connection ends with this block unless it was there before."""
+    from surefoot.learn.cluster import ray_workers
+
+    owns = not ray_workers.connected()
+    try:
+        yield ray_workers.connect(on)
+    finally:
+        if owns:
+            ray_workers.disconnect()
 
 
 def _there(work: Work, given: Any, folder: str) -> Any:

@@ -8,6 +8,7 @@ from surefoot.errors import SurefootError
 from surefoot.learn.cluster.ray_workers import RayWorkers
 from surefoot.learn.cluster.shards import Shards, Workers
 from surefoot.learn.cluster.worker import Plan
+from surefoot.learn.on_policy.learner import OnPolicy
 from surefoot.learn.run import versions
 from surefoot.learn.run.parents import FOLDERS, Parents
 from surefoot.learn.runspec import RunSpec
@@ -37,6 +38,16 @@ def shards(spec: RunSpec, parents: Parents, task: Task, workers: Workers, run: "
         workers.close()
         raise
     return Shards(workers, task, world, spec.belief, spec.seed)
+
+
+def share_update(learner: OnPolicy, spec: RunSpec, place: "Place", run: "Run") -> None:
+    """Have peers take part in a learner's updates, until the run is closed."""
+    from surefoot.learn.cluster.peers import Peers
+
+    assert place.on is not None
+    peers = Peers(place.on, plan(spec, place, run), run)
+    learner.peers = peers
+    run.beside.insert(0, peers.close)  # before the connection ends
 
 
 def plan(spec: RunSpec, place: "Place", run: "Run") -> Plan:

@@ -91,8 +91,8 @@ class Worker:
         keep_freed_memory()
         torch.set_num_threads(plan.torch_threads)
         spec = RunSpec.from_json(dict(plan.spec))
-        task = _same_task(plan)
-        parents = _parents(plan, spec, task)
+        task = same_task(plan)
+        parents = sent_parents(plan, spec, task)
         blocks = part(spec, parents, learners_task(spec, task, parents), rows, plan.threads)
         assert spec.settings is not None
         self.blocks, self.rows = blocks, rows
@@ -132,7 +132,7 @@ class Worker:
         return Stand(self.collector.obs, self.blocks.save())
 
 
-def _same_task(plan: Plan) -> Task:
+def same_task(plan: Plan) -> Task:
     """The task at this machine, which must be the learner's."""
     try:
         task = resolve(plan.reference)
@@ -146,7 +146,7 @@ def _same_task(plan: Plan) -> Task:
     return task
 
 
-def _parents(plan: Plan, spec: RunSpec, task: Task) -> Parents:
+def sent_parents(plan: Plan, spec: RunSpec, task: Task) -> Parents:
     with TemporaryDirectory() as folder:
         for name, data in plan.parents.items():
             files.write(Path(folder) / name, data)

@@ -19,21 +19,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from surefoot.belief import Belief
 from surefoot.contract import Contract
-from surefoot.errors import SurefootError
-from surefoot.learn.chunks import Chunks, added
-from surefoot.learn.collect import Draws, Envs, Obs, Rollout, collector_of, summary
+from surefoot.learn.chunks import added
+from surefoot.learn.collect import Draws, Envs, Obs, Rollout
 from surefoot.learn.forward_backward.losses import measure_loss, on_sphere, orthonormal_loss, orthonormality, regressed
 from surefoot.learn.forward_backward.maps import Maps
 from surefoot.learn.forward_backward.settings import FBSettings
 from surefoot.learn.forward_backward.style import Motions, Style, judge_loss, windows_z
-from surefoot.learn.learner import PolicyLearner, Saved
-from surefoot.learn.nets import Actor, Normaliser, adam_state, restore_adam
+from surefoot.learn.learner import Saved, under
+from surefoot.learn.nets import Actor, Normaliser
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.off_policy.learner import size
-from surefoot.learn.off_policy.replay import Replay, Sample
-from surefoot.learn.ranges import Ranges, begun, grown
+from surefoot.learn.off_policy.replay import Sample
+from surefoot.learn.off_policy.replay_learner import ReplayLearner
+from surefoot.learn.ranges import Ranges
 from surefoot.rng import key
 
 STATES = 8192  # of the replay, for the z of the task's own reward
@@ -70,38 +69,38 @@ class Part(NamedTuple):
     expert: Tensor  # (n, .) g and z of motions; 0 columns without
 
 
-class FB(PolicyLearner):
-    """The state of learning: maps, optimiser, the replay, where the envs stand and what each is asked for."""
+class FB(ReplayLearner):
+    """The state of learning: maps, optimisers, the replay, where the envs stand and what each is asked for."""
+
+    settings: FBSettings
 
     def __init__(
         self, env: Envs, settings: FBSettings, seed: int, ranges: Ranges | None = None, motions: Motions | None = None
     ):
-        s, task = settings, env.task
-        if task.action.choices:
-            words = "chooses among few actions; expected continuous ones: --learner ppo"
-            raise SurefootError(f"learner: fb: {task.name} {words}")
-        self.chunks = Chunks(s.learner_threads)
-        self.env, self.settings, self.seed, self.ranges = env, s, seed, ranges
-        begun(ranges, env)
-        self.iterations, self.batch = s.iterations, s.batch
-        self.slower, self.rejected = 1.0, 0  # factor of the step size; iterations in a row that were undone
-        rng = torch.Generator().manual_seed(key(seed, "weights") >> 1)
+        self.motions = motions
+        super().__init__(env, settings, seed, ranges)
+        self.asked = self._questions()
+
+    def _build(self) -> None:
+        s, task = self.settings, self.env.task
+        rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         self.maps = m = Maps(task, s, rng)
+        self.modules = nn.ModuleDict({"maps": m})
         self.map_params: list[Tensor]
         self.map_params, self.own = [*m.ahead.parameters(), *m.back.parameters()], list[Tensor](m.actor.parameters())
         self.map_optimiser = torch.optim.AdamW(self.map_params, s.lr, weight_decay=0.0, fused=True)
         self.actor_optimiser = torch.optim.AdamW(self.own, s.lr, weight_decay=0.0, fused=True)
-        widths = [task.observations[g].dim for g in ("actor", "critic")]
-        self.motions = motions
-        self.style = None if motions is None else Style(len(m.columns), widths[1] + m.actions + s.z, s, rng)
-        self.style_params, self.style_optimiser = list[Tensor](), None
-        if self.style is not None:
+        self.style, self.style_params, self.style_optimiser = None, list[Tensor](), None
+        if self.motions is not None:
+            critic = task.observations["critic"].dim
+            self.style = Style(len(m.columns), critic + m.actions + s.z, s, rng)
+            self.modules["style"] = self.style
             self.style_params = [p for p in self.style.parameters() if p.requires_grad]
             self.style_optimiser = torch.optim.AdamW(self.style_params, s.lr, weight_decay=0.0, fused=True)
-        kept = m.actions if motions is None else m.actions + s.z
-        self.replay = Replay(env.n, s.replay, [*widths, kept], "fb.replay")
-        self.collector = collector_of(env)
-        self.asked = self._questions()
+
+    @property
+    def columns(self) -> int:
+        return self.actions if self.motions is None else self.actions + self.settings.z
 
     # what is asked for
 
@@ -159,23 +158,9 @@ class FB(PolicyLearner):
 
     # the loop's iteration
 
-    def iterate(self) -> dict[str, Any]:
-        rollout = self.collect()
-        self.replay.add(rollout)
-        learned = self.learn() if self.warm else {}
-        self.iteration += 1
-        self._ask(np.asarray(rollout.flags["final"].any(0)))
-        return learned | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
-            "steps": self.iteration * self.batch,
-            "reward": float(rollout.reward.mean()) / self.env.world.dt,
-            "diverged": self.env.diverged,
-            "replay": int(self.replay.count.sum()),
-        }  # fmt: skip
-
     @property
     def warm(self) -> bool:
-        """Whether there is enough to learn from."""
-        return (self.iteration + 1) * self.batch >= self.settings.warm_up and self.iteration > 0
+        return super().warm and self.iteration > 0
 
     @torch.no_grad()
     def collect(self) -> Rollout:
@@ -185,26 +170,27 @@ class FB(PolicyLearner):
         m.see_critic.update(torch.from_numpy(seen["critic"]))
         return self.collector.collect(act, self.settings.horizon, ("actor", "critic"), self._draws())
 
+    def after(self, rollout: Rollout) -> None:
+        self._ask(np.asarray(rollout.flags["final"].any(0)))
+
     def learn(self) -> dict[str, float]:
         """Gradient steps. If nets are not finite after them, undone and the step size halved; three in a row stop the run."""
         s, m = self.settings, self.maps
-        before = {k: v.clone() for k, v in self.state_dict().items()}
+        before = self.memory()
         rng = torch.Generator().manual_seed(key(self.seed, "replay", self.iteration) >> 1)
-        self._pace()
+        self.pace()
         facts = []
         for _ in range(s.updates):
             parts = self._drawn(rng)
-            told = [self._step(self.map_gradient, parts, self.map_params, self.map_optimiser)]
+            step = [self._step(self.map_gradient, parts, self.map_params, self.map_optimiser)]
             if self.style_optimiser is not None:
-                told.append(self._step(self.style_gradient, parts, self.style_params, self.style_optimiser))
-            told.append(self._step(self.actor_gradient, parts, self.own, self.actor_optimiser))
-            facts.append(torch.cat(told))
+                step.append(self._step(self.style_gradient, parts, self.style_params, self.style_optimiser))
+            step.append(self._step(self.actor_gradient, parts, self.own, self.actor_optimiser))
+            facts.append(torch.cat(step))
             self._follow()
         means = torch.stack(facts).mean(0)
-        if not all(bool(p.isfinite().all()) for p in (means, *self.map_params, *self.own, *self.style_params)):
-            self._undo(before)
+        if not self.kept(before, means):
             return {"rejected": self.rejected}
-        self.rejected = 0
         with torch.no_grad():
             largest, rms = orthonormality(m.meaning(self.replay.sample(STATES, 1, 1.0, rng).critic))
         style = () if self.style is None else ("judge_loss", "style_loss", "style_reward")
@@ -238,7 +224,7 @@ class FB(PolicyLearner):
         for p, gradient in zip(params, added(gradients for gradients, _ in found)):
             p.grad = None if gradient is None else gradient / len(parts)
         optimiser.step()
-        return torch.stack([told for _, told in found]).mean(0)
+        return torch.stack([facts for _, facts in found]).mean(0)
 
     def map_gradient(self, part: Part) -> tuple[Any, Tensor]:
         """Of F and B; to log: both losses."""
@@ -302,31 +288,10 @@ class FB(PolicyLearner):
             )
         torch._foreach_lerp_(list[Tensor](m.average.parameters()), self.own, tau)
 
-    def _pace(self) -> None:
-        """The step size falls to a tenth, evenly."""
-        late = min(1.0, self.iteration / self.iterations)
-        for optimiser in self.optimisers:
-            for group in optimiser.param_groups:
-                group["lr"] = self.slower * self.settings.lr * (1 - 0.9 * late)
-
     @property
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         every = (self.map_optimiser, self.actor_optimiser, self.style_optimiser)
         return [optimiser for optimiser in every if optimiser is not None]
-
-    @property
-    def nets(self) -> nn.ModuleDict:
-        """All that is learned: those of the maps, and of the style where there are motions."""
-        return nn.ModuleDict({"net": self.maps} | ({} if self.style is None else {"style": self.style}))
-
-    def _undo(self, before: Mapping[str, Tensor]) -> None:
-        self.load_state_dict(before)
-        self.slower, self.rejected = self.slower / 2, self.rejected + 1
-        if self.rejected >= 3:
-            lr = self.slower * self.settings.lr
-            raise SurefootError(
-                f"learning broke down: three updates in a row were not finite (lr {lr:.2g}); lower --fb.lr"
-            )
 
     # what was learned, and checkpoints
 
@@ -344,49 +309,14 @@ class FB(PolicyLearner):
         """For the task's own reward; `surefoot prompt` asks for others."""
         return self.maps.policy(contract, self.task_z())
 
-    @property
-    def reached(self) -> Belief | None:
-        return None if self.ranges is None else self.ranges.belief
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Maps, normalisers and optimisers by name."""
-        named, state = dict(self.nets.named_parameters()), dict(self.nets.state_dict())
-        for optimiser in self.optimisers:
-            state |= adam_state(optimiser, named)
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.nets.load_state_dict({k: v for k, v in state.items() if k.startswith(("net.", "style."))})
-        named = dict(self.nets.named_parameters())
-        for optimiser in self.optimisers:
-            own = {id(p) for group in optimiser.param_groups for p in group["params"]}
-            restore_adam(optimiser, {k: p for k, p in named.items() if id(p) in own}, state)
-
     def save(self) -> Saved:
-        arrays = {k: v.detach().numpy().copy() for k, v in self.state_dict().items()} | self.collector.save()
-        arrays |= {f"replay.{k}": v for k, v in self.replay.save().items()}
+        arrays, numbers = super().save()
         arrays |= {f"asked.{k}": v.numpy().copy() for k, v in self.asked.items()}
-        if self.motions is not None:
-            arrays["motions"] = self.motions.table.numpy().copy()
-        if self.ranges is not None:
-            arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
-        return arrays, {"iteration": self.iteration, "slower": self.slower, "rejected": self.rejected}
+        return arrays | ({} if self.motions is None else {"motions": self.motions.table.numpy().copy()}), numbers
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        def under(head: str) -> dict[str, np.ndarray]:
-            return {k.removeprefix(head): v for k, v in arrays.items() if k.startswith(head)}
-
         if self.motions is not None and not np.array_equal(arrays["motions"], self.motions.table.numpy()):
             raise ValueError("fb.motions: the files have changed since")
-        self.load_state_dict(
-            {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "style.", "adam."))}
-        )
-        self.collector.load(arrays)
-        self.replay.load(under("replay."))
-        saved = under("asked.")
+        super().load(arrays, numbers)
+        saved = under("asked.", arrays)
         self.asked = {k: torch.from_numpy(saved[k].copy()).reshape(self.asked[k].shape) for k in ASKED}
-        if self.ranges is not None:
-            self.ranges.load(under("ranges."))
-            self.env.belief = self.ranges.belief
-        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
-        self.slower = float(numbers["slower"])

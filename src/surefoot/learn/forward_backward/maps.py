@@ -18,6 +18,7 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.forward_backward.losses import on_sphere
 from surefoot.learn.forward_backward.settings import FBSettings
+from surefoot.learn.learner import under
 from surefoot.learn.nets import ACTIVATIONS, Actor, Normaliser, mlp
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.nets.stacked import stacked_mlp
@@ -125,7 +126,7 @@ class Maps(nn.Module):
 
     def load_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The nets among a checkpoint's arrays."""
-        self.load_state_dict({k[4:]: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith("net.")})
+        self.load_state_dict({k: torch.from_numpy(v.copy()) for k, v in under("net.maps.", arrays).items()})
 
 
 def goal_terms(task: Task, names: tuple[str, ...]) -> list[ObsTerm]:

@@ -3,7 +3,7 @@
 import io
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from surefoot.deploy.bundle import NAME, WEIGHTS, Golden, sealed
 from surefoot.errors import SurefootError
 from surefoot.learn.nets.policy_net import PolicyNet, build
 from surefoot.onnx_file import Graph, exported
+from surefoot.policy import along
 from surefoot.rng import stream
 from surefoot.tensors import parse_tensors
 
@@ -25,7 +26,7 @@ TOLERANCE = 1e-5  # of onnxruntime's answers from torch's, relative to their siz
 
 
 class _Exported(nn.Module):
-    """What the file computes: actions, and the latent where there is an encoder, or what it estimates, in units."""
+    """What the file computes: actions; the latent where there is an encoder, or what it estimates, in units; a plan's actions."""
 
     def __init__(self, net: PolicyNet):
         super().__init__()
@@ -33,6 +34,9 @@ class _Exported(nn.Module):
 
     def forward(self, obs: Tensor) -> Any:
         encoder = self.net.actor.encoder
+        if self.net.execute > 1:
+            plan = self.net.plan(obs)
+            return plan[:, : self.net.outputs], plan
         if encoder is None:
             return self.net(obs)
         latent = encoder(self.net.normalised(obs))
@@ -43,6 +47,7 @@ def onnx_bytes(net: PolicyNet) -> bytes:
     """A policy as ONNX."""
     encoder = net.actor.encoder
     names = ["actions"] + ([] if encoder is None else ["estimate" if encoder.estimates else "latent"])
+    names += [bundle.CHUNK] if net.execute > 1 else []
     return to_onnx(_Exported(net), net.contract.obs_dim, names)
 
 
@@ -124,10 +129,9 @@ def plain_golden(net: PolicyNet, n: int = 8) -> Golden:
 @torch.no_grad()
 def golden_of(net: PolicyNet, obs: np.ndarray, **recorded: Any) -> Golden:
     """Golden vectors of observations, with the readings they came from where those were recorded."""
-    out, action = net(torch.from_numpy(obs)).numpy(), net.contract.action
-    chosen = out.argmax(1)[:, None] if action.choices else out
+    out = along(net, obs) if net.execute > 1 else net(torch.from_numpy(obs)).numpy()
     blank: dict[str, Any] = {"readings": {}, "parts": {}, "raw": {}}
-    return Golden(**blank | recorded, obs=obs, out=out, control=action.control(action.bounded(chosen)))
+    return bundle.golden_with(net.contract, out, **blank | recorded, obs=obs)
 
 
 def onnx_difference(net: PolicyNet, path: Path, n: int = 1024) -> float:
@@ -137,14 +141,18 @@ def onnx_difference(net: PolicyNet, path: Path, n: int = 1024) -> float:
 
 def _difference(net: PolicyNet, policy: bundle.OnnxPolicy, path: Path, n: int) -> float:
     obs = net.mean.numpy() + net.sd.numpy() * stream(1, "export").standard_normal((n, net.contract.obs_dim))
-    return check_same(net, policy.graph, obs.astype(np.float32), str(path))
+    rows = obs.astype(np.float32)
+    worst = check_same(net, policy.graph, rows, str(path))
+    return worst if net.execute == 1 else max(worst, check_same(net.plan, policy.graph, rows, str(path), bundle.CHUNK))
 
 
 @torch.no_grad()
-def check_same(module: nn.Module, graph: Graph, rows: np.ndarray, where: str) -> float:
-    """Largest difference of onnxruntime's answers from torch's; an error if large."""
+def check_same(
+    module: Callable[[Tensor], Tensor], graph: Graph, rows: np.ndarray, where: str, output: str = ""
+) -> float:
+    """Largest difference of onnxruntime's answers, or another output, from torch's; an error if large."""
     wanted = module(torch.from_numpy(rows)).numpy()
-    worst = float(np.abs(graph(rows) - wanted).max())
+    worst = float(np.abs(graph.run(rows, output or graph.names[1]) - wanted).max())
     if not worst <= TOLERANCE * max(1.0, float(np.abs(wanted).max())):
         raise SurefootError(
             f"{where}: answers of onnxruntime differ from torch by {worst:.2g}, more than {TOLERANCE:g}; it is not fit to deploy"

@@ -1,6 +1,6 @@
 """Actors whose distribution is what a net makes of noise: as many modes as it takes, one net, a few steps.
 
-x is an action, or a chunk of several, oldest first, of which the first is done; t runs from 1 (noise) to 0 (action).
+x is an action, or a chunk of several, oldest first, of which the first few are executed; t runs from 1 (noise) to 0 (action).
 
 flow        x_t = t eps + (1 - t) a;   the net learns dx/dt = eps - a
             act:   x <- x - v(o, x, t) / S   at t = 1, 1 - 1/S, .. 1/S                 Euler's rule, S steps
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from surefoot.errors import SurefootError
 from surefoot.learn.nets import mlp
 from surefoot.task import Mirror
 
@@ -52,9 +53,19 @@ class NoiseActor(nn.Module, ABC):
     squash = 0.0
 
     def __init__(
-        self, body: nn.Sequential, mirror: Mirror | None, actions: int, chunk: int, steps: int, activation: str
+        self,
+        body: nn.Sequential,
+        mirror: Mirror | None,
+        actions: int,
+        chunk: int,
+        steps: int,
+        activation: str,
+        execute: int = 1,
     ):
         super().__init__()
+        if not 1 <= execute <= chunk:
+            raise SurefootError(f"execute: expected 1 to {chunk}, the actions of a chunk, found {execute}")
+        self.execute = execute
         self.body, self.actions, self.chunk, self.steps, self.activation = body, actions, chunk, steps, activation
         self.mirrored = mirror is not None
         self.register_buffer("start", torch.zeros(actions * chunk))
@@ -100,13 +111,18 @@ class NoiseActor(nn.Module, ABC):
         obs, x = obs.repeat_interleave(pairs, 0), x.repeat_interleave(pairs, 0)
         return self.errors(obs, x, noise.reshape(-1, width), t.reshape(-1, 1)).square().mean(1).reshape(n, pairs)
 
-    def forward(self, obs: Tensor) -> Tensor:
+    def plan(self, obs: Tensor) -> Tensor:
+        """(n, execute * actions) of a chunk, those to execute before the next one."""
         noise = self.start.expand(obs.shape[0], self.width)
-        return self.sample(obs, noise)[:, : self.actions]
+        return self.sample(obs, noise)[:, : self.execute * self.actions]
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.plan(obs)[:, : self.actions]
 
     def spec(self) -> dict[str, int | str]:
         """Beside what every actor has."""
-        return {"kind": self.kind, "actions": self.actions, "chunk": self.chunk, "steps": self.steps}
+        counts = {"actions": self.actions, "chunk": self.chunk, "steps": self.steps}
+        return {"kind": self.kind, **counts, **({"execute": self.execute} if self.execute > 1 else {})}
 
 
 class FlowActor(NoiseActor):

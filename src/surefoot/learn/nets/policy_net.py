@@ -11,7 +11,7 @@ from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.nets import ACTIVATIONS, CLIP, Actor, Encoder, mlp
 from surefoot.learn.nets.flow import NOISE_ACTORS, NoiseActor
-from surefoot.policy import Policy, PolicyState
+from surefoot.policy import Policy, PolicyState, follow, no_plan
 from surefoot.task import Mirror
 from surefoot.typed import whole
 
@@ -47,6 +47,8 @@ class PolicyNet(nn.Module, Policy):
             self.register_buffer(name, torch.from_numpy(np.array(value, np.float32)))
         if base is not None:
             self.register_buffer("columns", torch.from_numpy(base_columns(contract, base.contract)))
+            if base.execute > 1:
+                raise SurefootError(f"base: it executes {base.execute} actions of a plan; expected one that is asked each time (--execute 1)")  # fmt: skip
         if self.depth > DEEPEST:
             raise SurefootError(f"policy for {contract.task}: base: expected at most {DEEPEST} on each other")
 
@@ -57,6 +59,11 @@ class PolicyNet(nn.Module, Policy):
     @property
     def outputs(self) -> int:
         return self.contract.action.choices or len(self.contract.action.names)
+
+    @property
+    def execute(self) -> int:
+        """Actions of a plan that are executed before the next one."""
+        return self.actor.execute if isinstance(self.actor, NoiseActor) else 1
 
     def normalised(self, obs: Tensor) -> Tensor:
         return ((obs - self.mean) / self.sd).clamp(-CLIP, CLIP)
@@ -72,12 +79,22 @@ class PolicyNet(nn.Module, Policy):
         out = out if self.scale == 1.0 else self.scale * out
         return out if self.base is None else out + self.beneath(obs)
 
+    def plan(self, obs: Tensor) -> Tensor:
+        """(n, execute * na) the actions to execute from here, oldest first; of a policy that plans."""
+        assert isinstance(self.actor, NoiseActor)
+        return self.scale * self.actor.plan(self.normalised(obs))
+
     def __call__(self, obs: Any) -> Any:
         """Tensors as torch's modules take them; arrays as policies do."""
         return nn.Module.__call__(self, obs) if isinstance(obs, Tensor) else Policy.__call__(self, obs)
 
+    def init(self, n: int) -> PolicyState:
+        return no_plan(n, self.execute, self.outputs)
+
     @torch.no_grad()
     def step(self, s: PolicyState, obs: np.ndarray) -> tuple[PolicyState, np.ndarray]:
+        if self.execute > 1:
+            return follow(s, obs, lambda rows: self.plan(torch.from_numpy(rows)).numpy())
         out = self(torch.from_numpy(np.ascontiguousarray(obs, np.float32))).numpy()
         return s, out.argmax(1)[:, None].astype(np.float32) if self.contract.action.choices else out
 
@@ -146,7 +163,9 @@ def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet
         base = _shell(spec["base"], Contract.from_json(spec["base_contract"], f"{where}: base"), f"{where}: base")
     actor: Actor | NoiseActor
     if "flow" in spec:
-        flow = {k: whole(spec["flow"][k], 1, MOST_FLOW, f"{where}: flow: {k}") for k in ("actions", "chunk", "steps")}
+        counts = {"execute": 1, **spec["flow"]}
+        names = ("actions", "chunk", "steps", "execute")
+        flow = {k: whole(counts[k], 1, MOST_FLOW, f"{where}: flow: {k}") for k in names}
         if spec["flow"]["kind"] not in NOISE_ACTORS:
             raise unknown("kind", str(spec["flow"]["kind"]), NOISE_ACTORS, f"{where}: flow")
         actor = NOISE_ACTORS[spec["flow"]["kind"]](body, mirror, activation=spec["activation"], **flow)

@@ -8,7 +8,7 @@ nets are not finite is undone and the step size halved.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -17,19 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from surefoot.belief import Belief
 from surefoot.contract import Contract
-from surefoot.errors import SurefootError
-from surefoot.learn.chunks import Chunks, added
-from surefoot.learn.collect import Draws, Envs, Obs, Rollout, collector_of, summary
-from surefoot.learn.learner import PolicyLearner, Saved
-from surefoot.learn.nets import ACTIVATIONS, Actor, Normaliser, SymmetricNormaliser, adam_state, mlp, restore_adam
+from surefoot.learn.chunks import added
+from surefoot.learn.collect import Draws, Obs, Rollout
+from surefoot.learn.nets import ACTIVATIONS, Actor, Normaliser, SymmetricNormaliser, mlp
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.nets.stacked import StackedLinear, stacked_mlp
 from surefoot.learn.nets.value_heads import value_head
-from surefoot.learn.off_policy.replay import Replay, Sample
+from surefoot.learn.off_policy.replay import Sample
+from surefoot.learn.off_policy.replay_learner import ReplayLearner
 from surefoot.learn.off_policy.settings import OffPolicySettings
-from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.rng import key
 from surefoot.task import Mirror
 
@@ -104,33 +101,17 @@ class Exploring:
         return self.limit * u, {"action": u}
 
 
-class OffPolicy(PolicyLearner):
-    """The state of learning: nets, normalisers, optimisers, the replay, and where the envs stand.
+class OffPolicy(ReplayLearner):
+    """The state of learning. Actions u of nets and replay lie within +-1; the env gets limit * u."""
 
-    Actions u of nets and replay lie within +-1; the env gets limit * u.
-    """
+    settings: OffPolicySettings
 
     heads: int = 1
     """numbers that the actor's net gives for each action"""
 
-    def __init__(self, env: Envs, settings: OffPolicySettings, seed: int, ranges: Ranges | None = None):
-        task = env.task
-        if task.action.choices:
-            words = "chooses among few actions; expected continuous ones: --learner ppo"
-            raise SurefootError(f"learner: {settings.learner}: {task.name} {words}")
-        self.chunks = Chunks(settings.learner_threads)
-        self.env, self.settings, self.seed, self.ranges = env, settings, seed, ranges
-        begun(ranges, env)
-        self.iterations, self.batch = settings.iterations, settings.batch
-        self.slower, self.rejected = 1.0, 0  # factor of the step size; iterations in a row that were undone
-        self.limit, self.actions = task.action.limit, len(task.action.names)
-        self._build()
-        widths = [task.observations[g].dim for g in ("actor", "critic")]
-        self.replay = Replay(env.n, settings.replay, [*widths, self.actions], f"{settings.learner}.replay")
-        self.collector = collector_of(env)
-
     def _build(self) -> None:
         s, task = self.settings, self.env.task
+        self.limit = task.action.limit
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
         actor, critic = (task.observations[g].dim for g in ("actor", "critic"))
         self.mirror = task.symmetry.of(task.observations["actor"]) if s.symmetric and task.symmetry else None
@@ -191,22 +172,9 @@ class OffPolicy(PolicyLearner):
 
     # the loop's iteration
 
-    def iterate(self) -> dict[str, Any]:
-        rollout = self.collect()
-        self.replay.add(rollout)
-        learned = self.learn() if self.warm else {}
-        self.iteration += 1
-        return learned | summary(rollout.episodes) | grown(self.ranges, self.env, rollout.episodes) | self.collector.terms | {
-            "steps": self.iteration * self.batch,
-            "reward": float(rollout.reward.mean()) / self.env.world.dt,
-            "diverged": self.env.diverged,
-            "replay": int(self.replay.count.sum()),
-        }  # fmt: skip
-
     @property
-    def warm(self) -> bool:
-        """Whether there is enough to learn from."""
-        return (self.iteration + 1) * self.batch >= self.settings.warm_up
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return self.critic_optimiser, self.actor_optimiser
 
     @torch.no_grad()
     def collect(self) -> Rollout:
@@ -226,23 +194,21 @@ class OffPolicy(PolicyLearner):
         s = self.settings
         if not self.critic_optimiser.state and not self.rejected:
             self.head.begin(*np.quantile(self.replay.returns(s.gamma).numpy(), ENDS.numpy()).tolist())
-        before = {k: v.clone() for k, v in self.state_dict().items()}
+        before = self.memory()
         rng = torch.Generator().manual_seed(key(self.seed, "replay", self.iteration) >> 1)
-        self._pace()
+        self.pace()
         critic, actor = [], []
         acts = (self.iteration + 1) * self.batch >= s.actor_after
         for k in range(s.updates):
             parts = self._drawn(rng)
-            told = self._step(self.critic_gradient, parts, self.critic_params, self.critic_optimiser)
-            critic.append(torch.stack([*told[:, :2].sum(0), told[:, 2].min(), told[:, 3].max()]))
+            step = self._step(self.critic_gradient, parts, self.critic_params, self.critic_optimiser)
+            critic.append(torch.stack([*step[:, :2].sum(0), step[:, 2].min(), step[:, 3].max()]))
             if acts and (self.iteration * s.updates + k) % s.actor_every == 0:
                 actor.append(self._step(self.actor_gradient, parts, self.actor_params, self.actor_optimiser).sum(0))
             self._follow()
         facts = torch.stack(critic)
-        if not all(bool(p.isfinite().all()) for p in (facts, *self.critic_params, *self.actor_params)):
-            self._undo(before)
+        if not self.kept(before, facts):
             return {"rejected": self.rejected}
-        self.rejected = 0
         low, high = float(facts[:, 2].min()), float(facts[:, 3].max())
         self._widen(low, high)
         found = {"critic_loss": float(facts[:, 0].mean()), "value": float(facts[:, 1].mean())}
@@ -266,7 +232,7 @@ class OffPolicy(PolicyLearner):
         for p, gradient in zip(params, added(gradients for gradients, _ in found)):
             p.grad = gradient
         optimiser.step()
-        return torch.stack([told for _, told in found])
+        return torch.stack([facts for _, facts in found])
 
     @torch.no_grad()
     def _seen(self, b: Sample) -> Sample:
@@ -287,28 +253,12 @@ class OffPolicy(PolicyLearner):
         moments = [each[k] for each in state for k in ("exp_avg", "exp_avg_sq")]
         self.head.follow(low, high, [layer, self.target.last], moments)
 
-    def _pace(self) -> None:
-        """The step size falls to a tenth, evenly."""
-        late = min(1.0, self.iteration / self.iterations)
-        for optimiser in (self.critic_optimiser, self.actor_optimiser):
-            for group in optimiser.param_groups:
-                group["lr"] = self.slower * self.settings.lr * (1 - 0.9 * late)
-
     @property
     def penalty(self) -> float:
         """c of the actor's squared outputs, now."""
         return self.settings.action_penalty * max(0.0, 1 - 2 * self.iteration / self.iterations)
 
-    def _undo(self, before: Mapping[str, Tensor]) -> None:
-        self.load_state_dict(before)
-        self.slower, self.rejected = self.slower / 2, self.rejected + 1
-        if self.rejected >= 3:
-            lr = self.slower * self.settings.lr
-            raise SurefootError(
-                f"learning broke down: three updates in a row were not finite (lr {lr:.2g}); lower --{self.settings.learner}.lr"
-            )
-
-    # what was learned, and checkpoints
+    # what was learned
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The actor without its noise, averaged over its last gradient steps: one of them may be a little off."""
@@ -320,43 +270,3 @@ class OffPolicy(PolicyLearner):
             last.weight, last.bias = (nn.Parameter(p[: self.actions].clone()) for p in (last.weight, last.bias))
         last.out_features = self.actions
         return PolicyNet(contract, Actor(body, self.mirror, None, None, self.settings.activation, self.limit), scales)
-
-    @property
-    def reached(self) -> Belief | None:
-        return None if self.ranges is None else self.ranges.belief
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Nets, normalisers and optimisers by name."""
-        state, named = (
-            {f"net.{k}": v for k, v in self.modules.state_dict().items()},
-            dict(self.modules.named_parameters()),
-        )
-        return state | adam_state(self.critic_optimiser, named) | adam_state(self.actor_optimiser, named)
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
-        named = dict(self.modules.named_parameters())
-        for optimiser in (self.critic_optimiser, self.actor_optimiser):
-            own = {id(p) for group in optimiser.param_groups for p in group["params"]}
-            restore_adam(optimiser, {k: p for k, p in named.items() if id(p) in own}, state)
-
-    def save(self) -> Saved:
-        arrays = {k: v.detach().numpy().copy() for k, v in self.state_dict().items()} | self.collector.save()
-        arrays |= {f"replay.{k}": v for k, v in self.replay.save().items()}
-        if self.ranges is not None:
-            arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
-        return arrays, {"iteration": self.iteration, "slower": self.slower, "rejected": self.rejected}
-
-    def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        def under(head: str) -> dict[str, np.ndarray]:
-            return {k.removeprefix(head): v for k, v in arrays.items() if k.startswith(head)}
-
-        nets = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
-        self.load_state_dict(nets)
-        self.collector.load(arrays)
-        self.replay.load(under("replay."))
-        if self.ranges is not None:
-            self.ranges.load(under("ranges."))
-            self.env.belief = self.ranges.belief
-        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
-        self.slower = float(numbers["slower"])

@@ -4,40 +4,58 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from surefoot.errors import SurefootError
-from surefoot.learn.settings import Batched, Hidden
+from surefoot.learn.settings import Batched, Hidden, learns, widths, within
 
 MOST_SAMPLES = 1 << 20  # transitions of a gradient step
 MOST_ATOMS = 4096
 
 
 @dataclass(frozen=True)
-class OffPolicySettings(Batched):
+class ReplaySettings(Batched):
     """What the learners with a replay share."""
 
     learner: ClassVar[str]
 
     envs: int = 128
-    """simulations side by side"""
     steps: int = 500_000
-    """env steps in all, rounded up to whole batches"""
     horizon: int = 8
-    """env steps of each simulation between updates"""
     updates: int = 16
-    """gradient steps of the critics after each of these"""
+    """gradient steps, of the critics, after each of these"""
     samples: int = 1024
     """transitions of a gradient step, drawn from the replay"""
     replay: int = 2048
     """transitions of each simulation that are kept, the newest; checkpoints hold them"""
     warm_up: int = 10_000
     """env steps before the first gradient step"""
-    n_step: int = 3
-    """steps of reward before the critic's own value takes over"""
     gamma: float = 0.99
     """discount factor a step"""
     tau: float = 0.05
-    """share by which the target critics follow the critics in a gradient step, and the exported actor the actor"""
+    """share by which targets follow what is learned in a gradient step, and the exported actor the actor"""
     lr: float = 1e-3
-    """learning rate of AdamW; falls to a tenth"""
+    """learning rate of Adam; falls to a tenth"""
+    hidden: Hidden = (128, 128)
+    """widths of the hidden layers of the actor"""
+    activation: Literal["relu", "elu", "tanh"] = "relu"
+    """relu (quickest on a CPU), elu or tanh"""
+
+    @property
+    def where(self) -> str:
+        """What its flags begin with."""
+        return f"{self.learner}."
+
+    def check_replay(self) -> None:
+        self.check(("updates", "samples", "replay"), ("warm_up", "lr"), self.where)
+        within(self, self.where, gamma=(0, 1), tau=(0, 1))
+        learns(self, self.where, "lr", "tau")
+        widths(self, self.where, "hidden")
+
+
+@dataclass(frozen=True)
+class OffPolicySettings(ReplaySettings):
+    """What the learners with critics of the task's reward share."""
+
+    n_step: int = 3
+    """steps of reward before the critic's own value takes over"""
     weight_decay: float = 0.001
     """of AdamW"""
     actor_after: int = 20_000
@@ -52,50 +70,20 @@ class OffPolicySettings(Batched):
     cross-entropy on symlog atoms (two_hot) or by its error (mean, the quickest on a CPU)"""
     atoms: int = 51
     """atoms of a distribution"""
-    hidden: Hidden = (128, 128)
-    """widths of the hidden layers of the actor"""
     critic_hidden: Hidden = (256, 128)
     """widths of the hidden layers of the critics"""
-    activation: Literal["relu", "elu", "tanh"] = "relu"
-    """relu (quickest on a CPU), elu or tanh"""
     layer_norm: bool = True
     """normalise the critics' hidden layers"""
     symmetric: bool = True
     """use the task's left-right symmetry where it has one"""
-    learner_threads: int = 2
-    """threads of the learner; a setting, because sums split otherwise have other last bits"""
 
     def check_shared(self) -> None:
-        where = f"{self.learner}."
-        counts = (
-            "envs",
-            "steps",
-            "horizon",
-            "updates",
-            "samples",
-            "replay",
-            "n_step",
-            "actor_every",
-            "atoms",
-            "learner_threads",
-        )
-        self.check(counts, ("warm_up", "actor_after", "gamma", "tau", "lr", "weight_decay", "action_penalty"), where)
-        for name, least, most in (
-            ("gamma", 0, 1),
-            ("tau", 0, 1),
-            ("samples", 1, MOST_SAMPLES),
-            ("atoms", 2, MOST_ATOMS),
-        ):
-            if not least <= getattr(self, name) <= most:
-                raise SurefootError(f"{where}{name}: expected {least} to {most}, found {getattr(self, name):g}")
-        for name in ("lr", "tau"):
-            if getattr(self, name) == 0:
-                raise SurefootError(f"{where}{name}: expected more than 0: nothing would be learned")
+        self.check_replay()
+        self.check(("n_step", "actor_every"), ("actor_after", "weight_decay", "action_penalty"), self.where)
+        within(self, self.where, samples=(1, MOST_SAMPLES), atoms=(2, MOST_ATOMS))
         if self.replay <= max(self.n_step, self.horizon):
-            raise SurefootError(f"{where}replay: expected more than n_step and horizon, found {self.replay}")
-        for name in ("hidden", "critic_hidden"):
-            if not getattr(self, name) or min(getattr(self, name)) < 1:
-                raise SurefootError(f"{where}{name}: expected widths of at least 1, found {getattr(self, name)}")
+            raise SurefootError(f"{self.where}replay: expected more than n_step and horizon, found {self.replay}")
+        widths(self, self.where, "critic_hidden")
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ action has become. The square holds back what the clip lets go: how far an actio
 samples from noise; what is judged and exported begins at one start, zero unless asked otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from surefoot.contract import Contract
-from surefoot.errors import SurefootError
 from surefoot.learn.chunks import MOST
 from surefoot.learn.collect import Draws, Envs, Obs
-from surefoot.learn.nets import Normaliser, SymmetricNormaliser, mlp
+from surefoot.learn.learner import check_continuous
+from surefoot.learn.nets import Normaliser, mlp
 from surefoot.learn.nets.flow import FlowActor, flow_net
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.on_policy.learner import Batch, Gradient, OnPolicy
@@ -72,9 +72,7 @@ class FPO(OnPolicy):
     target_kl = 0.0
 
     def __init__(self, env: Envs, settings: FPOSettings, seed: int, ranges: Ranges | None = None):
-        if env.task.action.choices:
-            words = "chooses among few actions; expected continuous ones: --learner ppo"
-            raise SurefootError(f"learner: fpo: {env.task.name} {words}")
+        check_continuous(env.task, "fpo")
         OnPolicy.__init__(self, env, settings, seed, ranges)
 
     def _build(self) -> None:
@@ -84,17 +82,9 @@ class FPO(OnPolicy):
         mirror = task.symmetry.of(task.observations["actor"]) if s.symmetric and task.symmetry else None
         actions = len(task.action.names)
         body = flow_net(actor, actions, s.hidden, s.activation, rng)
-        self.actor = FlowActor(body, mirror, actions, 1, s.flow_steps, s.activation)
-        self.critic = mlp(critic, s.hidden, 1, s.activation, 1.0, rng)
-        self.see_actor = SymmetricNormaliser(actor, mirror) if mirror else Normaliser(actor)
-        self.see_critic, self.returns = Normaliser(critic), Normaliser(1)
-        self.modules = nn.ModuleDict({
-            "actor": self.actor, "critic": self.critic,
-            "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
-        })  # fmt: skip
-        self.learned = list(self.modules.parameters())
+        flow = FlowActor(body, mirror, actions, 1, s.flow_steps, s.activation)
+        self._assemble(flow, mlp(critic, s.hidden, 1, s.activation, 1.0, rng), mirror)
         self.apart = [list(self.actor.parameters()), list(self.critic.parameters())]
-        self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
 
     # acting
 
@@ -105,7 +95,10 @@ class FPO(OnPolicy):
         shape = self.settings.horizon, self.env.n, self.actor.width
         return {"noise": torch.randn(shape, generator=rng).numpy()}
 
-    def told(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
+    def sent(self, action: np.ndarray) -> np.ndarray:
+        return self.settings.spread * action
+
+    def likelihood(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
         return torch.zeros(len(actor))  # collect() has it, once observations are normalised
 
     def heads(self, seen: Tensor) -> Tensor:
@@ -114,7 +107,10 @@ class FPO(OnPolicy):
     @torch.no_grad()
     def collect(self) -> Batch:
         """A batch, with the pairs of each step as its head, and what their losses are now, negative, as its log-probability."""
+        cloned = bool(self.see_actor.count) and not self.returns.count  # the critic has seen nothing yet
         r, s = OnPolicy.collect(self), self.settings
+        if cloned:
+            self.see_critic.update(r.critic[:-1].flatten(0, 1))
         rng = torch.Generator().manual_seed(key(self.seed, "pairs", self.iteration) >> 1)
         shape = *r.reward.shape, s.pairs
         noise = torch.randn((*shape, self.actor.width), generator=rng)
@@ -140,7 +136,8 @@ class FPO(OnPolicy):
         log_ratio = -old - losses
         policy_loss = -(surrogate(log_ratio, adv, s.clip, s.plus) * weight).sum()
         value_loss = ((self.critic(critic_obs)[:, 0] - target).square() * weight).sum()
-        gradients = torch.autograd.grad(policy_loss + s.value * value_loss, self.learned)
+        share_of_policy = float(self.iteration >= s.wait)
+        gradients = torch.autograd.grad(share_of_policy * policy_loss + s.value * value_loss, self.learned)
         with torch.no_grad():
             mean = log_ratio.mean(1)
             kl = ((mean.exp() - 1 - mean) * weight).sum()
@@ -152,6 +149,11 @@ class FPO(OnPolicy):
         self.optimiser.param_groups[0]["lr"] = self.lr * (1 - 0.9 * self.late)
 
     # what was learned
+
+    def adopt(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
+        """Begin with the actor and normaliser of a clone; the rest stays as it is."""
+        own = {f"net.{k}": v.numpy() for k, v in self.modules.state_dict().items()}
+        OnPolicy.adopt(self, own | dict(arrays), where)
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The flow from one start."""

@@ -10,22 +10,23 @@ A transition from a diverged simulation weighs nothing. An update that is not fi
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from surefoot.belief import Belief
 from surefoot.env import Episodes
-from surefoot.errors import LearningFailed, SurefootError
+from surefoot.errors import SurefootError
 from surefoot.learn.chunks import MOST, Chunks, added
-from surefoot.learn.collect import Act, Envs, Obs, Rollout, collector_of, summary
-from surefoot.learn.learner import Auxiliary, PolicyLearner, Saved
-from surefoot.learn.nets import Normaliser, adam_state, restore_adam
+from surefoot.learn.collect import Act, Collector, Envs, Obs, Rollout, collector_of, summary
+from surefoot.learn.learner import Auxiliary, NetLearner, Saved, under
+from surefoot.learn.nets import Normaliser, SymmetricNormaliser
+from surefoot.learn.on_policy.group import ALONE, Group
 from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.learn.settings import OnPolicySettings
 from surefoot.rng import key
+from surefoot.task import Mirror
 
 
 def advantages(
@@ -74,7 +75,19 @@ Gradient = tuple[Sequence[Tensor | None], Tensor]
 """gradients of what is learned, and what to log: a chunk's share of both"""
 
 
-class OnPolicy(PolicyLearner):
+def table_of(r: Batch, adv: Tensor, target: Tensor) -> tuple[Tensor, list[int]]:
+    """All that a gradient step needs of a batch, a row for each env step, and the widths of its columns."""
+    columns = [x.reshape(r.reward.numel(), -1) for x in (r.actor, r.critic[:-1], r.action, r.head, r.log_prob, adv, target, r.valid)]  # fmt: skip
+    return torch.cat(columns, 1), [x.shape[1] for x in columns]
+
+
+class SharedUpdate(Protocol):
+    """Others who take part in updates (cluster/peers.py)."""
+
+    def steps(self, learner: "OnPolicy", table: Tensor, widths: list[int], before: Tensor) -> list[Tensor]: ...
+
+
+class OnPolicy(NetLearner):
     """The state of learning: nets, normalisers, optimiser, and where the envs stand.
 
     `_build` of an algorithm makes the nets: actor, critic, see_actor, see_critic, returns, and `modules` of all of them;
@@ -83,15 +96,16 @@ class OnPolicy(PolicyLearner):
     """
 
     settings: OnPolicySettings
-    modules: torch.nn.ModuleDict
-    actor: torch.nn.Module
-    critic: torch.nn.Module
+    collector: Collector
+    actor: nn.Module
+    critic: nn.Module
     see_actor: Normaliser
     see_critic: Normaliser
     returns: Normaliser
-    learned: list[torch.nn.Parameter]
-    apart: list[list[torch.nn.Parameter]]
+    learned: list[nn.Parameter]
+    apart: list[list[nn.Parameter]]
     optimiser: torch.optim.Optimizer
+    peers: SharedUpdate | None = None
 
     def __init__(
         self,
@@ -105,7 +119,6 @@ class OnPolicy(PolicyLearner):
         self.env, self.settings, self.seed, self.ranges = env, settings, seed, ranges
         begun(ranges, env)
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
-        self.rejected = 0
         self._build()
         if beside is not None:
             beside.meet(self, self.actor, self.see_actor)
@@ -116,6 +129,19 @@ class OnPolicy(PolicyLearner):
     @abstractmethod
     def _build(self) -> None: ...
 
+    def _assemble(self, actor: nn.Module, critic: nn.Module, mirror: Mirror | None, **more: nn.Module) -> None:
+        """The nets, normalisers of what they observe and of returns, and the optimiser of all that is learned."""
+        seen, judged = (self.env.task.observations[g].dim for g in ("actor", "critic"))
+        self.actor, self.critic = actor, critic
+        self.see_actor = SymmetricNormaliser(seen, mirror) if mirror else Normaliser(seen)
+        self.see_critic, self.returns = Normaliser(judged), Normaliser(1)
+        self.modules = nn.ModuleDict({
+            "actor": actor, **more, "critic": critic,
+            "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
+        })  # fmt: skip
+        self.learned = list(self.modules.parameters())
+        self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
+
     @abstractmethod
     def explore(self, raw: bool) -> Act:
         """How the envs of a rollout are driven; keeps `actor`, normalised or `raw`, `action` and `head` of each step."""
@@ -125,7 +151,7 @@ class OnPolicy(PolicyLearner):
         """What chance gives a rollout, (T, n, .) each."""
 
     @abstractmethod
-    def told(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
+    def likelihood(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
         """What the ratio is made of, of rows: the log-probability of actions."""
 
     @abstractmethod
@@ -141,6 +167,10 @@ class OnPolicy(PolicyLearner):
     @abstractmethod
     def target_kl(self) -> float:
         """KL of a gradient step that the step size follows; 0: it stays."""
+
+    def sent(self, action: np.ndarray) -> np.ndarray:
+        """What an env gets for actions of a batch, before it limits them."""
+        return action
 
     def before(self) -> Tensor:
         """What a gradient must know of the policy as it was, beside what each row has."""
@@ -185,7 +215,7 @@ class OnPolicy(PolicyLearner):
         if self.beside is not None:
             self.found_beside = self._take(r, self.beside)
         kept = {k: torch.from_numpy(v) for k, v in r.kept.items()}
-        log_prob = self.told(*(kept[k].flatten(0, 1) for k in ("actor", "head", "action")))
+        log_prob = self.likelihood(*(kept[k].flatten(0, 1) for k in ("actor", "head", "action")))
         flags = {k: torch.from_numpy(v).float() for k, v in r.flags.items()}
         last = [(t, torch.from_numpy(rows), torch.from_numpy(obs["critic"])) for t, rows, obs in r.last]
         batch = Batch(
@@ -250,49 +280,59 @@ class OnPolicy(PolicyLearner):
 
     def update(self, r: Batch, adv: Tensor, target: Tensor) -> dict[str, float]:
         """Epochs of minibatches. If not finite, undone and the step size halved; three in a row stop the run."""
-        undo, lr = {k: v.clone() for k, v in self.state_dict().items()}, self.lr
-        totals: list[Tensor] = []
-        before = self.before()
-        for batch in self._minibatches(r, adv, target):
-            totals.append(self._gradient_step(batch, before))
-        mean = torch.stack(totals).mean(0)
-        if not (mean.isfinite().all() and all(p.isfinite().all() for p in self.learned)):
-            self.load_state_dict(undo)
-            self.lr, self.rejected = lr / 2, self.rejected + 1
-            if self.rejected >= 3:
-                raise LearningFailed(
-                    f"learning broke down: three updates in a row were not finite (lr {self.lr:.2g}); lower --{self.flag}lr"
-                )
+        memory, lr = self.memory(), self.lr
+        before, (table, widths) = self.before(), table_of(r, adv, target)
+        if self.peers is None:
+            totals = self.steps(table, widths, before)
         else:
-            self.rejected = 0
+            totals = self.peers.steps(self, table, widths, before)
+        mean = torch.stack(totals).mean(0)
+        after, self.lr = self.lr, lr
+        if self.kept(memory, mean):
+            self.lr = after
         return dict(zip(self.facts, mean.tolist())) | {"rejected": self.rejected}
 
-    flag = ""
-    """what the flags of its settings begin with"""
+    def halve(self) -> float:
+        self.lr /= 2
+        return self.lr
 
-    def _minibatches(self, r: Batch, adv: Tensor, target: Tensor) -> Iterator[list[Tensor]]:
-        s, size = self.settings, r.reward.numel()
-        rows = [r.actor, r.critic[:-1], r.action, r.head, r.log_prob, adv, target, r.valid]
-        columns = [x.reshape(size, -1) for x in rows]
-        widths, table = [x.shape[1] for x in columns], torch.cat(columns, 1)
+    @property
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return (self.optimiser,)
+
+    def steps(self, table: Tensor, widths: list[int], before: Tensor, group: Group = ALONE) -> list[Tensor]:
+        """A gradient step for each minibatch of a batch's rows, here those of one rank; what each has to log."""
+        return [self._gradient_step(batch, before, group) for batch in self._minibatches(table, widths, group)]
+
+    def _minibatches(self, table: Tensor, widths: list[int], group: Group = ALONE) -> Iterator[list[Tensor]]:
+        s, name = self.settings, f"shuffle {group.rank}" if group.rank else "shuffle"
         for epoch in range(s.epochs):
-            rng = torch.Generator().manual_seed(key(self.seed, "shuffle", self.iteration * s.epochs + epoch) >> 1)
-            for part in torch.randperm(size, generator=rng).chunk(s.minibatches):
+            rng = torch.Generator().manual_seed(key(self.seed, name, self.iteration * s.epochs + epoch) >> 1)
+            order = torch.randperm(len(table), generator=rng)
+            parts = order.chunk(s.minibatches) if group.size == 1 else order.tensor_split(s.minibatches)
+            for part in parts:
                 yield list(table.index_select(0, part).split(widths, 1))
 
-    def _gradient_step(self, batch: list[Tensor], before: Tensor) -> Tensor:
+    def _gradient_step(self, batch: list[Tensor], before: Tensor, group: Group = ALONE) -> Tensor:
         *columns, valid = batch
-        weighed = [*columns, valid / valid.sum().clamp(min=1.0)]
+        count, rows = group.total([float(valid.sum()), len(valid)])
+        weighed = [*columns, valid / torch.tensor(max(count, 1.0))]
         parts = list(zip(*(x.chunk(self.chunks.count(len(valid))) for x in weighed)))
-        found = self.chunks.each(lambda part: self._gradient(part, len(part[0]) / len(valid), before), parts)
-        for p, gradient in zip(self.learned, added(gradients for gradients, _ in found)):
+        found = self.chunks.each(lambda part: self._gradient(part, len(part[0]) / rows, before), parts)
+        losses = torch.stack([part for _, part in found]).sum(0)
+        gradients, losses = group.summed(added(gradients for gradients, _ in found), losses)
+        if group.rank == 0:
+            self._step(gradients, float(losses[-1]))
+        group.follow(self.learned)
+        return losses
+
+    def _step(self, gradients: Sequence[Tensor | None], kl: float) -> None:
+        for p, gradient in zip(self.learned, gradients):
             p.grad = gradient
         for some in self.apart:
-            torch.nn.utils.clip_grad_norm_(some, self.settings.clip_gradient)
-        losses = torch.stack([part for _, part in found]).sum(0)
-        self._pace(float(losses[-1]))
+            nn.utils.clip_grad_norm_(some, self.settings.clip_gradient)
+        self._pace(kl)
         self.optimiser.step()
-        return losses
 
     @property
     def late(self) -> float:
@@ -312,15 +352,6 @@ class OnPolicy(PolicyLearner):
 
     # what was learned, and checkpoints
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """Weights, normalisers and optimiser by name."""
-        state = {f"net.{k}": v for k, v in self.modules.state_dict().items()}
-        return state | adam_state(self.optimiser, dict(self.modules.named_parameters()))
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        self.modules.load_state_dict({k.removeprefix("net."): v for k, v in state.items() if k.startswith("net.")})
-        restore_adam(self.optimiser, dict(self.modules.named_parameters()), state)
-
     def adopt(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
         """Begin with the nets and normalisers of another learner of the same shape; its optimiser stays behind."""
         mine = self.modules.state_dict()
@@ -334,28 +365,16 @@ class OnPolicy(PolicyLearner):
                 )
         self.modules.load_state_dict(nets)
 
-    @property
-    def reached(self) -> Belief | None:
-        return None if self.ranges is None else self.ranges.belief
-
     def products(self) -> Mapping[str, bytes]:
         return {} if self.beside is None else self.beside.products()
 
     def save(self) -> Saved:
-        arrays = {k: v.numpy().copy() for k, v in self.state_dict().items()} | self.collector.save()
+        arrays, numbers = super().save()
         arrays |= {} if self.beside is None else {f"beside.{k}": v for k, v in self.beside.save().items()}
-        if self.ranges is not None:
-            arrays |= {f"ranges.{k}": v for k, v in self.ranges.save().items()}
-        return arrays, {"iteration": self.iteration, "lr": self.lr, "rejected": self.rejected}
+        return arrays, numbers | {"lr": self.lr}
 
     def load(self, arrays: Mapping[str, np.ndarray], numbers: Mapping[str, Any]) -> None:
-        nets = {k: torch.from_numpy(v.copy()) for k, v in arrays.items() if k.startswith(("net.", "adam."))}
-        self.load_state_dict(nets)
-        self.collector.load(arrays)
+        super().load(arrays, numbers)
         if self.beside is not None:
-            self.beside.load({k.removeprefix("beside."): v for k, v in arrays.items() if k.startswith("beside.")})
-        if self.ranges is not None:
-            self.ranges.load({k.removeprefix("ranges."): v for k, v in arrays.items() if k.startswith("ranges.")})
-            self.env.belief = self.ranges.belief
-        self.iteration, self.rejected = int(numbers["iteration"]), int(numbers["rejected"])
+            self.beside.load(under("beside.", arrays))
         self.lr = float(numbers["lr"])

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.learn.collect import Draws, Envs, Obs, summary
-from surefoot.learn.nets import Actor, Normaliser, SymmetricNormaliser, mlp
+from surefoot.learn.learner import check_continuous
+from surefoot.learn.nets import Actor, Normaliser, mlp
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.on_policy.learner import Batch, Gradient, OnPolicy
 from surefoot.learn.on_policy.settings import SAPGSettings
@@ -128,9 +129,7 @@ class SAPG(OnPolicy):
     facts = ("policy_loss", "value_loss", "entropy", "kl")
 
     def __init__(self, env: Envs, settings: SAPGSettings, seed: int, ranges: Ranges | None = None):
-        if env.task.action.choices:
-            words = "chooses among few actions; expected continuous ones: --learner ppo"
-            raise SurefootError(f"learner: sapg: {env.task.name} {words}")
+        check_continuous(env.task, "sapg")
         if env.n < settings.blocks:
             raise SurefootError(f"sapg.envs: expected at least one for each of {settings.blocks} blocks, found {env.n}")
         self.leader = settings.blocks - 1
@@ -151,20 +150,13 @@ class SAPG(OnPolicy):
             both = Mirror(order, np.concatenate([m.obs_sign, sign]), m.action_order, m.action_sign)
         actions = len(task.action.names)
         body = mlp(actor + s.embed, s.hidden, actions, s.activation, 0.01, rng)
-        self.actor = BlockActor(Actor(body, both, activation=s.activation), s.blocks, s.embed, actions, s.spread)
-        self.critic = BlockCritic(mlp(critic + s.embed, s.hidden, 1, s.activation, 1.0, rng), s.blocks, s.embed)
+        own = BlockActor(Actor(body, both, activation=s.activation), s.blocks, s.embed, actions, s.spread)
+        value = BlockCritic(mlp(critic + s.embed, s.hidden, 1, s.activation, 1.0, rng), s.blocks, s.embed)
         with torch.no_grad():  # blocks differ from the start
-            for net in (self.actor, self.critic):
+            for net in (own, value):
                 net.phi.normal_(generator=rng)
-        self.see_actor = SymmetricNormaliser(actor, m) if m else Normaliser(actor)
-        self.see_critic, self.returns = Normaliser(critic), Normaliser(1)
-        self.modules = nn.ModuleDict({
-            "actor": self.actor, "critic": self.critic,
-            "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
-        })  # fmt: skip
-        self.learned = list(self.modules.parameters())
+        self._assemble(own, value, m)
         self.apart = [self.learned]
-        self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
 
     # acting
 
@@ -176,7 +168,7 @@ class SAPG(OnPolicy):
         noise = torch.randn((*shape, len(self.env.task.action.names)), generator=rng)
         return {"noise": noise.numpy(), "block": np.broadcast_to(self.block.numpy(), shape)}
 
-    def told(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
+    def likelihood(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
         return log_prob(head, action)
 
     def heads(self, seen: Tensor) -> Tensor:

@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 from surefoot.errors import SurefootError
-from surefoot.learn.settings import GaussianSettings, OnPolicySettings
+from surefoot.learn.settings import GaussianSettings, OnPolicySettings, within
 
 MOST_BLOCKS = 64
-MOST_PAIRS, MOST_FLOW_STEPS = 256, 256
+MOST_PAIRS, MOST_FLOW_STEPS, MOST_WAIT = 256, 256, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class SAPGSettings(GaussianSettings):
     def __post_init__(self) -> None:
         self.check_gaussian("sapg.")
         self.check(("embed",), (), "sapg.")
-        if not 2 <= self.blocks <= MOST_BLOCKS:
-            raise SurefootError(f"sapg.blocks: expected 2 to {MOST_BLOCKS}, found {self.blocks}")
+        within(self, "sapg.", blocks=(2, MOST_BLOCKS))
         if not 0 <= self.lent < self.blocks:
             raise SurefootError(f"sapg.lent: expected 0 to {self.blocks - 1}, the followers, found {self.lent}")
 
@@ -58,12 +57,12 @@ class FPOSettings(OnPolicySettings):
     """standard deviation of the actions at the start of learning, and the unit in which the flow has them"""
     start: float = 0.0
     """standard deviation of the one start of the exported policy: 0, or a draw that the file keeps, where two ways are equally good"""
+    wait: int = 0
+    """first iterations, in which only the critic learns; from a clone (--start), at least 5"""
 
     def __post_init__(self) -> None:
         self.check_shared("fpo.")
         self.check(("pairs", "flow_steps"), ("spread", "start"), "fpo.")
-        for name, most in (("pairs", MOST_PAIRS), ("flow_steps", MOST_FLOW_STEPS)):
-            if getattr(self, name) > most:
-                raise SurefootError(f"fpo.{name}: expected at most {most}, found {getattr(self, name)}")
+        within(self, "fpo.", pairs=(1, MOST_PAIRS), flow_steps=(1, MOST_FLOW_STEPS), wait=(0, MOST_WAIT))
         if self.spread == 0:
             raise SurefootError("fpo.spread: expected more than 0: nothing would be tried")

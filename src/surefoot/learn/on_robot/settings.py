@@ -1,10 +1,13 @@
-"""Settings of learning with a robot. Nothing here needs torch."""
+"""Settings of learning with a robot. Nothing here needs torch or the engine to be imported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from surefoot.errors import SurefootError
-from surefoot.sim.realities import Reality
+
+if TYPE_CHECKING:  # the engine takes a while to import
+    from surefoot.sim.realities import Reality
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,13 @@ class OnRobot:
             raise SurefootError(f"robot.share: expected a share above 0 and up to 1, found {self.share}")
 
     @staticmethod
-    def of(reality: Reality, share: float) -> "OnRobot":
+    def of(reality: "Reality", share: float) -> "OnRobot":
         return OnRobot(share, reality.seed, dict(reality.strengths), dict(reality.e))
 
     @property
-    def reality(self) -> Reality:
+    def reality(self) -> "Reality":
+        from surefoot.sim.realities import Reality
+
         return Reality(self.seed, self.strengths, self.e)
 
     def rows(self, envs: int) -> int:

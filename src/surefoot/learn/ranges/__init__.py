@@ -7,7 +7,7 @@ heard of first, and every new belief would look worse than it is. Where in a ref
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -98,14 +98,6 @@ def grown(ranges: Ranges | None, env: "Envs", episodes: Sequence[Episodes]) -> d
         ranges.tell(e, success, began, env.counter)
         env.belief = ranges.belief
     return ranges.facts()
-
-
-def check(settings: Any, where: str, **limits: tuple[float, float]) -> None:
-    """Refuse settings outside of these limits, by name."""
-    for name, (low, high) in limits.items():
-        value = getattr(settings, name)
-        if not low <= value <= high:
-            raise SurefootError(f"{where}.{name}: expected {low:g} to {high:g}, found {value:g}")
 
 
 def spread(low: np.ndarray, high: np.ndarray) -> dict[str, float]:

@@ -16,7 +16,8 @@ import numpy as np
 
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError, unknown
-from surefoot.learn.ranges import Ranges, check, spread
+from surefoot.learn.ranges import Ranges, spread
+from surefoot.learn.settings import within
 from surefoot.rng import Draw
 
 QUICKEN, SLOW = 1.5, 0.5  # an edge's step that goes on the way it went, and one that turns round, against its last
@@ -42,7 +43,7 @@ class ADR:
     """parameters whose ranges grow; the others have their whole range from the first step; empty: all grow"""
 
     def __post_init__(self) -> None:
-        check(self, "adr", boundary=(0.01, 1), episodes=(1, 1e9), step=(1e-3, 1), widen_at=(0, 1), narrow_at=(0, 1))
+        within(self, "adr.", boundary=(0.01, 1), episodes=(1, 1e9), step=(1e-3, 1), widen_at=(0, 1), narrow_at=(0, 1))
         if self.narrow_at >= self.widen_at:
             raise SurefootError(f"adr.narrow_at: expected below widen_at {self.widen_at:g}, found {self.narrow_at:g}")
 

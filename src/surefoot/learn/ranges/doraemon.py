@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.belief import Belief, Beta
-from surefoot.learn.ranges import Ranges, check
+from surefoot.learn.ranges import Ranges
+from surefoot.learn.settings import within
 
 Law = tuple[np.ndarray, np.ndarray]  # (a, b), each (d,)
 KEPT = ("a", "b", "seen_z", "seen", "since", "laws")  # arrays that are its state
@@ -35,7 +36,7 @@ class Doraemon:
     """a + b at the start, of which the mode is the nominal value"""
 
     def __post_init__(self) -> None:
-        check(self, "doraemon", alpha=(0, 1), eps=(1e-6, 10), episodes=(10, 1e9), sharpness=(4, 1e6))
+        within(self, "doraemon.", alpha=(0, 1), eps=(1e-6, 10), episodes=(10, 1e9), sharpness=(4, 1e6))
 
     def start(self, target: Belief, episode: int, training: int) -> "Widest":
         return Widest(self, target, episode)

@@ -13,7 +13,8 @@ import numpy as np
 
 from surefoot.belief import Belief, Box
 from surefoot.errors import SurefootError
-from surefoot.learn.ranges import Ranges, check, spread
+from surefoot.learn.ranges import Ranges, spread
+from surefoot.learn.settings import within
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Ramp:
     """share after which they are whole"""
 
     def __post_init__(self) -> None:
-        check(self, "ramp", begin=(0, 1), end=(0, 1))
+        within(self, "ramp.", begin=(0, 1), end=(0, 1))
         if self.end <= self.begin:
             raise SurefootError(f"ramp.end: expected more than ramp.begin {self.begin:g}, found {self.end:g}")
 

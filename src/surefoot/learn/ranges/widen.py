@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot.belief import Belief, Box
-from surefoot.learn.ranges import Ranges, check, spread
+from surefoot.learn.ranges import Ranges, spread
+from surefoot.learn.settings import within
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Widen:
     """how much wider, of the target's width"""
 
     def __post_init__(self) -> None:
-        check(self, "widen", above=(0, 1), episodes=(1, 1e9), step=(1e-3, 1))
+        within(self, "widen.", above=(0, 1), episodes=(1, 1e9), step=(1e-3, 1))
 
     def start(self, target: Belief, episode: int, training: int) -> "Widening":
         return Widening(self, target, episode)

@@ -57,10 +57,13 @@ class Store:
         return sorted(p.removesuffix(".json") for p in found if p.endswith(".json"))
 
     def put(self, folder: Path, name: str) -> Sent:
-        """Share a run under a name. The list of its files is written last: a run is there whole or not at all."""
+        """Share a run, or another folder or file, under a name. The list of its files is written last: it is there whole or not at all."""
         _check_name(name)
+        if not folder.exists():
+            raise SurefootError(f"{folder}: no such file or folder")
         listed, count = {}, [0, 0, 0, 0]
-        for path in sorted(_files(folder)):
+        folder, every = (folder.parent, [folder]) if folder.is_file() else (folder, sorted(_files(folder)))
+        for path in every:
             data = files.read_bytes(path, LARGEST)
             key = files.sha256(data)
             listed[path.relative_to(folder).as_posix()] = key

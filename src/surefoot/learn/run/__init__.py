@@ -47,8 +47,14 @@ def versions() -> dict[str, str]:
     }  # fmt: skip
 
 
+UPDATE, ALONE = "update", "by one process"
+
+
 class Run:
     """A run's folder, held by this process until close()."""
+
+    update = ALONE
+    """who makes the learner's updates: others have other bits"""
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
@@ -90,7 +96,8 @@ class Run:
 
     def begin(self) -> None:
         """Write run.json, which commits the run: whatever it stands on, such as a teacher, is here by now."""
-        self._write_about(self.about)
+        who = {} if self.update == ALONE else {UPDATE: self.update}
+        self._write_about(self.about | {"versions": self.about["versions"] | who})
 
     @staticmethod
     def open(folder: Path) -> tuple["Run", dict[str, Any]]:
@@ -153,7 +160,7 @@ class Run:
 
     def note_resume(self, iteration: int) -> list[str]:
         """Record a resume; returns what differs from the machine and libraries the run began on."""
-        now, then = versions(), self.about["versions"]
+        now, then = versions() | {UPDATE: self.update}, {UPDATE: ALONE} | self.about["versions"]
         differs = [f"{k} {then.get(k)} -> {now[k]}" for k in now if then.get(k) != now[k]] + self.unsure
         row = {"iteration": iteration, "bit_exact": not differs, "differs": differs}
         row |= {"metrics": self.metrics.lost} if self.metrics.lost else {}

@@ -11,8 +11,10 @@ import numpy as np
 
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
+from surefoot.learn.clone.fine_tune import cloned_arrays
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.on_policy.settings import FPOSettings
 from surefoot.learn.run import Run
 from surefoot.learn.runspec import Origin, RunSpec
 from surefoot.learn.settings import PPOSettings
@@ -93,7 +95,10 @@ def nets_hash(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def start_nets(start: Path, spec: RunSpec, task: Task) -> tuple[dict[str, np.ndarray], Origin]:
-    """The newest checkpoint of a run; what it learned must mean the same in a run of this spec and task."""
+    """The newest checkpoint of a run; what it learned must mean the same in a run of this spec and task. FPO's start is a clone."""
+    if isinstance(spec.settings, FPOSettings):
+        nets = cloned_arrays(start, seen(task, spec.obs))
+        return nets, Origin(str(Path(start).absolute()), nets_hash(nets))
     run, about = Run.open(start)
     try:
         there, saved = RunSpec.from_json(about, str(run.folder / "run.json")), run.newest()

@@ -4,7 +4,7 @@
     its middle   knee or elbow: the joint j called so that bends the limb, else with the largest |p_j - p_first| |axis_j x (tip - p_j)|
     hip          the point nearest to the axes of all joints before the middle;  ankle, wrist: of those behind it
 
-Left is +y of the base. A part's attitude is told by its neutral frame N: x forward, z up for pelvis, torso
+Left is +y of the base. A part's attitude is given by its neutral frame N: x forward, z up for pelvis, torso
 and feet in the default pose; for hands the turn of a hanging hand, thumb forward, into the direction of the forearm.
 """
 

@@ -1,16 +1,17 @@
-"""Retargeting with an object (OmniRetarget): what the person has to do with it is kept by the mesh of both.
+"""Retargeting with things (OmniRetarget): what the person has to do with a box, a wall or a step is kept by the mesh of all.
 
-    vertices  hips, knees, ankles, shoulders, elbows, wrists, and points on the object's surface
+    vertices  hips, knees, ankles, shoulders, elbows, wrists, and points on the things' surfaces
     mesh      Delaunay tetrahedra of the person's frame, scaled to the robot;  l_i = p_i - mean of its neighbours
     min_dq    W^2 sum_i |l*_i - (l_i + (L J dq)_i)|^2 + feet, pelvis and torso as in ik.py + S^2 |q + dq - q_before|^2
-    with      low <= q + dq <= high,  |dq| <= STEP,  n^T J dq >= -phi - SLACK for corners of the robot's shapes near the object
+    with      low <= q + dq <= high,  |dq| <= STEP,  |q + dq - q_before| <= FAST / rate,  n^T J dq >= -phi - SLACK for corners of the robot's shapes near a thing
 
-n is the direction between the nearest points of object and shape (the engine's signed distance), phi a corner's distance along it. The object may be larger,
-smaller or elsewhere than the person's: the mesh is the person's, the object's points are the robot's.
+n is the direction between the nearest points of thing and shape (the engine's signed distance), phi a corner's distance along it. A thing may
+be larger, smaller or elsewhere than the person's (things.py): the mesh is the person's, the things' points are the robot's. Where no dq meets
+all, joints may be faster; where that is not enough, the things are entered, and the frame is counted.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -18,21 +19,32 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.motion.contacts import leg_length
+from surefoot.motion.landmarks import landmarks, needed
 from surefoot.motion.person import Person
-from surefoot.motion.retarget.humanoid import SIDES, Humanoid, attitude
+from surefoot.motion.retarget.humanoid import SIDES, Humanoid, attitude, humanoid
 from surefoot.motion.retarget.ik import HELD, Frame, Solver, bounded
-from surefoot.motion.retarget.retarget import Retargeted, foot_paths
+from surefoot.motion.retarget.retarget import FAST, Retargeted, foot_paths, retarget
+from surefoot.motion.retarget.things import (
+    OBJECT,
+    SAME,
+    Change,
+    Thing,
+    ground,
+    placed_for,
+    scaled,
+    surface,
+    with_things,
+)
+from surefoot.motion.robot_motion import kinematic
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.robot import Robot
-from surefoot.sim.anatomy.shapes import CORNERS as CORNERS_OF_BOX
 from surefoot.sim.anatomy.shapes import placed
 
-OBJECT = "surefoot_object"
-POINTS = 30
 W, S = 3.0, 0.03
 STEP, SLACK, NEAR = 0.2, 0.001, 0.08  # rad or m; m; m from which distances are looked at
 ROUNDS = 8
-CORNERS = 4  # of a shape, the nearest to the object
+CORNERS = 4  # of a shape, the nearest to a thing
+MARGIN = 0.3  # of a leg: points of a wall or step are so near to where the person comes
 SOFT = {
     **HELD,
     "sole": 40.0,
@@ -49,99 +61,99 @@ SOFT = {
 
 
 @dataclass(frozen=True, eq=False)
-class Box:
-    """A box that a person handles: half sizes, and where its middle is in each frame; it is not turned."""
-
-    half: np.ndarray  # (3,) m
-    path: np.ndarray  # (T, 3) m
-
-    def surface(self, n: int = POINTS) -> np.ndarray:
-        """(n, 3) points spread over its faces by area, the same for boxes of any size."""
-        k = np.arange(n) + 0.5
-        z, turn = 1 - 2 * k / n, np.pi * (1 + 5**0.5) * k
-        r = np.sqrt(1 - z * z)
-        ball = np.stack([r * np.cos(turn), r * np.sin(turn), z], 1)
-        return ball / np.abs(ball).max(1, keepdims=True) * self.half
-
-    def corners(self) -> np.ndarray:
-        """(T, 8, 3) m."""
-        return self.path[:, None] + CORNERS_OF_BOX * self.half
-
-
-def with_box(robot: Robot, half: np.ndarray) -> Robot:
-    """The robot with a box that distances can be measured to; it collides with nothing."""
-
-    def edit(spec: mujoco.MjSpec) -> None:
-        body = spec.worldbody.add_body(name=OBJECT, mocap=True, pos=[0, 0, -10])
-        body.add_geom(
-            name=OBJECT, type=mujoco.mjtGeom.mjGEOM_BOX, size=np.asarray(half).tolist(), contype=0, conaffinity=0
-        )
-
-    return robot.edited(edit)
-
-
-@dataclass(frozen=True, eq=False)
 class Interacted:
     robot: Humanoid
     q: np.ndarray
-    box: Box
-    """the robot's: scaled, or as asked"""
+    things: tuple[Thing, ...]
+    """the robot's: scaled, and changed as asked"""
+    plain: Retargeted
+    """without the mesh: hands as the person's arms point, feet where they stand"""
+    touched: np.ndarray
+    """(T, 2) whether the person's hands are at a box or a wall"""
     seconds: float
-    """of one core"""
+    """of one core, both parts"""
     relaxed: int
-    """frames in which the object could not be kept out"""
+    """frames in which the things could not be kept out"""
+
+
+TOUCHES = 0.1  # m from a person's wrist to what its hand holds
 
 
 def interact(
-    person: Person, marks: Mapping[str, int], box: Box, plain: Retargeted, size: float = 1.0, shift: tuple[float, float, float] = (0.0, 0.0, 0.0), watch: Watch = unwatched
+    person: Person, robot: Robot, things: Sequence[Thing], change: Change = SAME, given: Mapping[str, str] | None = None, mapped: Mapping[str, str] | None = None, seed: int = 0, watch: Watch = unwatched
 ) -> Interacted:  # fmt: skip
-    """The motion with the object kept; `plain` is the retargeted motion of a robot `with_box`. The box may be `size` times as large, and shifted."""
-    robot, began = plain.robot, time.process_time()
-    scale = robot.leg / leg_length(person, marks)
-    names = list(robot.points)
+    """The motion with the person's things kept. `given`: landmark -> the person's joint; `mapped`: landmark -> the robot's body."""
+    marks = landmarks(person.names, given)
+    needed(marks, person.names)
+    scale = humanoid(kinematic(robot), mapped).leg / leg_length(person, marks)
+    under = ground(person, marks, things, scale, change)
+    sized = [placed_for(x, scale, 0.0, change) for x in things]  # distances ask for sizes alone
+    plain = retarget(person, humanoid(kinematic(with_things(robot, sized)), mapped), given, seed, watch, under)
+    body, began = plain.robot, time.process_time()
     low = float(np.mean([plain.targets.contacts.floor[f"{s}_ankle"] for s in SIDES]))
-    lift = np.array([0, 0, robot.ankle_height - scale * low])
-    people = scale * np.stack([person.pos[:, marks[n]] for n in names], 1) + lift
-    own = Box(scale * size * box.half, scale * box.path + lift + np.array(shift))
-    source = Box(scale * box.half, scale * box.path + lift)
-    solver = _Mesh(robot, own)
-    feet = foot_paths(Solver(robot), plain)
+    lift = body.ankle_height - scale * low
+    people = scale * np.stack([person.pos[:, marks[n]] for n in body.points], 1) + [0, 0, lift]
+    theirs, own = [scaled(x, scale, lift) for x in things], [placed_for(x, scale, lift, change) for x in things]
+    points = [surface(x, people, MARGIN * body.leg) for x in theirs]
+    q, relaxed = _followed(plain, people, (theirs, own, points), watch)
+    wrists = [person.pos[:, marks[f"{s}_wrist"]] for s in SIDES]
+    held = [np.any([x.far(w) < TOUCHES for x in things if x.kind != "step"] or [np.zeros(len(w), bool)], 0) for w in wrists]  # fmt: skip
+    return Interacted(
+        body, q, tuple(own), plain, np.stack(held, 1), plain.seconds + time.process_time() - began, relaxed
+    )
+
+
+Meshed = tuple[Sequence[Thing], Sequence[Thing], Sequence[np.ndarray]]
+"""the person's things, the robot's, and c of the points of each"""
+
+
+def _followed(plain: Retargeted, people: np.ndarray, meshed: Meshed, watch: Watch) -> tuple[np.ndarray, int]:
+    """Each frame from the one before it, moved on as plain retargeting does; and how many were not free."""
+    theirs, own, points = meshed
+    body, asked = plain.robot, plain.targets
+    solver = _Mesh(body, own, FAST * float(np.median(np.diff(asked.time))))
+    feet, shift = foot_paths(Solver(body), plain)
     q, out, relaxed = plain.q[0].copy(), np.zeros_like(plain.q), 0
-    bodies = {k: attitude(x, robot.parts[k][1]) for k, x in plain.targets.parts.items() if k in ("pelvis", "torso")}
+    bodies = {k: attitude(x, body.parts[k][1]) for k, x in asked.parts.items() if k in ("pelvis", "torso")}
+    of = lambda them, t: np.concatenate([x.world(c * x.half, t) for x, c in zip(them, points)])  # noqa: E731
     for t in range(len(out)):
         turned = {k: x[t] for k, x in bodies.items()} | {f"{s}_foot": feet[s][1][t] for s in SIDES}
-        bones = {k: x[t] for k, x in plain.targets.bones.items()}
-        frame = Frame(plain.targets.root[t], turned, bones, {s: feet[s][0][t] for s in SIDES})
+        bones = {k: x[t] for k, x in asked.bones.items()}
+        frame = Frame(asked.root[t] + shift[t], turned, bones, {s: feet[s][0][t] for s in SIDES})
         if t:
             mujoco.mj_differentiatePos(solver.m, solver.dq, 1.0, plain.q[t - 1], plain.q[t])
             mujoco.mj_integratePos(solver.m, q, solver.dq, 1.0)
-        q, free = solver.follow(q, frame, np.concatenate([people[t], source.path[t] + source.surface()]), own.path[t])
+        solver.put(t)
+        solver.last = out[t - 1] if t else None
+        q, free = solver.follow(q, frame, np.concatenate([people[t], of(theirs, t)]), of(own, t))
         out[t], relaxed = q, relaxed + (not free)
         if t % 20 == 0:
-            watch(Progress("keeping the object", t / len(out)))
-    return Interacted(robot, out, own, time.process_time() - began, relaxed)
+            watch(Progress("keeping things", t / len(out)))
+    return out, relaxed
 
 
 class _Mesh(Solver):
-    """The program of a frame with an object."""
+    """The program of a frame with things."""
 
-    def __init__(self, robot: Humanoid, box: Box):
-        super().__init__(robot)
-        self.count, self.surface = len(robot.points), box.surface()
-        self.geom = self.m.geom(OBJECT).id
+    def __init__(self, robot: Humanoid, things: Sequence[Thing], reach: float):
+        super().__init__(robot, reach)
+        self.things, self.count = things, len(robot.points)
+        self.last: np.ndarray | None = None  # q of the frame before
         self.dq, self.fromto = np.zeros(self.m.nv), np.zeros(6)
-        self.mocap = int(self.m.body_mocapid[self.m.body(OBJECT).id])
-        self.shapes = shapes(robot)
+        self.pairs = [(own, g) for own, thing in zip(geoms(self.m), things) for g in shapes(robot, thing)]
 
-    def follow(self, q: np.ndarray, frame: Frame, source: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, bool]:
-        """q of the frame, and whether the object could be kept out in every step."""
+    def put(self, t: int) -> None:
+        """The things where they are in a frame."""
+        put(self.m, self.d, self.things, t)
+
+    def follow(self, q: np.ndarray, frame: Frame, source: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, bool]:
+        """q of the frame, and whether things could be kept out in every step."""
         L = laplacian(source)
         goal = L @ source
-        self.d.mocap_pos[self.mocap] = place
         q[self.place] = np.clip(q[self.place], *self.range.T)
         before, free = q.copy(), True
         for _ in range(ROUNDS):
-            J, e = self._all(q, frame, L, goal, place)
+            J, e = self._all(q, frame, L, goal, own)
             mujoco.mj_differentiatePos(self.m, self.dq, 1.0, q, before)
             H, f = J.T @ J, J.T @ e + S**2 * self.dq
             H.flat[:: len(H) + 1] += S**2
@@ -153,12 +165,12 @@ class _Mesh(Solver):
         return q, free
 
     def _all(
-        self, q: np.ndarray, frame: Frame, L: np.ndarray, goal: np.ndarray, place: np.ndarray
+        self, q: np.ndarray, frame: Frame, L: np.ndarray, goal: np.ndarray, own: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         J, e = self.errors(q, frame, SOFT)
         P = self.d.xpos[self.body] + np.einsum("kij,kj->ki", self.d.xmat[self.body].reshape(-1, 3, 3), self.at)
         P, Jp = P[: self.count], self._jacobian(P)[: self.count]
-        off = goal - L @ np.concatenate([P, place + self.surface])
+        off = goal - L @ np.concatenate([P, own])
         rows = np.einsum("vk,kij->vij", L[:, : self.count], Jp).reshape(-1, self.m.nv)
         return np.concatenate([J, W * rows]), np.concatenate([e, W * off.ravel()])
 
@@ -168,17 +180,29 @@ class _Mesh(Solver):
         low[self.dof] = np.maximum(low[self.dof], np.minimum(self.range[:, 0] - now, 0))
         high[self.dof] = np.minimum(high[self.dof], np.maximum(self.range[:, 1] - now, 0))
         A, least = self._near()
-        try:
-            return bounded(H, f, low, high, A, least), True
-        except SurefootError:
-            return bounded(H, f, low, high), False
+        for slow, fast in (self._slow(now, low, high), (low, high)):
+            try:
+                return bounded(H, f, slow, fast, A, least), True
+            except SurefootError:
+                continue
+        return bounded(H, f, low, high), False
+
+    def _slow(self, now: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds, with joints no faster than FAST since the frame before; where that is not possible, as they are."""
+        if self.last is None:
+            return low, high
+        back = self.last[self.place] - now
+        slow, fast = low.copy(), high.copy()
+        slow[self.dof] = np.clip(back - self.reach, low[self.dof], high[self.dof])
+        fast[self.dof] = np.clip(back + self.reach, slow[self.dof], high[self.dof])
+        return slow, fast
 
     def _near(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows n^T J and their least values: every corner of a shape near the object stays on its side of the plane between them."""
+        """Rows n^T J and their least values: every corner of a shape near a thing stays on its side of the plane between them."""
         rows, least = [], []
         J = np.zeros((3, self.m.nv))
-        for g in self.shapes:
-            phi = mujoco.mj_geomDistance(self.m, self.d, self.geom, g, NEAR, self.fromto)
+        for thing, g in self.pairs:
+            phi = mujoco.mj_geomDistance(self.m, self.d, thing, g, NEAR, self.fromto)
             gap = self.fromto[3:] - self.fromto[:3]
             size = float(np.linalg.norm(gap))
             if phi >= NEAR or size < 1e-9:
@@ -194,10 +218,21 @@ class _Mesh(Solver):
         return np.array(rows).reshape(-1, self.m.nv), np.array(least)
 
 
-def shapes(robot: Humanoid) -> list[int]:
-    """Geoms of the robot that may not enter the object: all of its links but the feet."""
+def geoms(m: mujoco.MjModel) -> list[int]:
+    """The things' geoms in a model `with_things`, in their order."""
+    return [g for g in range(m.ngeom) if m.geom(g).name.startswith(OBJECT)]
+
+
+def put(m: mujoco.MjModel, d: mujoco.MjData, things: Sequence[Thing], t: int) -> None:
+    for k, x in enumerate(things):
+        at = int(m.body_mocapid[m.body(f"{OBJECT}_{k}").id])
+        d.mocap_pos[at], d.mocap_quat[at] = x.pos[t], x.quat[t]
+
+
+def shapes(robot: Humanoid, thing: Thing) -> list[int]:
+    """Geoms of the robot that may not enter a thing: all of its links; but a box may stand between the feet."""
     m = robot.kin.model
-    feet = {robot.parts[f"{s}_foot"][0] for s in SIDES}
+    feet = {robot.parts[f"{s}_foot"][0] for s in SIDES} if thing.kind == "box" else set()
     root = m.body_rootid[robot.parts["pelvis"][0]]
     return [g for g in range(m.ngeom) if m.body_rootid[m.geom_bodyid[g]] == root and int(m.geom_bodyid[g]) not in feet]
 
@@ -213,18 +248,3 @@ def laplacian(points: np.ndarray) -> np.ndarray:
             if a != b:
                 A[cells[:, a], cells[:, b]] = 1.0
     return np.eye(len(points)) - A / np.maximum(A.sum(1, keepdims=True), 1.0)
-
-
-def distances(robot: Humanoid, q: np.ndarray, box: Box) -> tuple[np.ndarray, np.ndarray]:
-    """(T, 2) m between each hand and the box, and (T,) of the deepest shape of the robot; below 0: inside."""
-    m, d = robot.kin.model, mujoco.MjData(robot.kin.model)
-    own, hands, all_ = m.geom(OBJECT).id, np.zeros((len(q), 2)), np.zeros(len(q))
-    of = [[g for g in shapes(robot) if m.geom_bodyid[g] == robot.parts[f"{s}_hand"][0]] for s in SIDES]
-    for t, row in enumerate(q):
-        d.qpos[:] = row
-        d.mocap_pos[m.body_mocapid[m.body(OBJECT).id]] = box.path[t]
-        mujoco.mj_kinematics(m, d)
-        far = {g: mujoco.mj_geomDistance(m, d, own, g, 1.0, None) for g in shapes(robot)}
-        hands[t] = [min((far[g] for g in gs), default=1.0) for gs in of]
-        all_[t] = min(far.values())
-    return hands, all_

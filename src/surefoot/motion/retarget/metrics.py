@@ -1,7 +1,7 @@
 """What is right and wrong with a retargeted motion, in numbers that can be compared.
 
 sliding       mean horizontal speed of a sole while the person's foot stands, m/s
-floating      largest distance of the lowest point of a standing foot from the floor, m
+floating      largest distance of the lowest point of a standing foot from the floor or step under it, m
 sunk          how far any foot is below the floor, at most, m
 direction     mean angle between the person's and the robot's bones, rad
 limit         share of frames with a joint within 1 mrad of an end of its range
@@ -22,6 +22,7 @@ def metrics(found: Retargeted, q: np.ndarray | None = None) -> dict[str, float]:
     dt = np.diff(asked.time)[:, None]
     speed = np.linalg.norm(np.diff(soles[..., :2], axis=0), axis=2) / dt
     stands = np.stack([asked.contacts.of(f"{s}_foot") for s in SIDES], 1)
+    under = np.stack([asked.ground.robot[s][:, 2] for s in SIDES], 1)
     still = stands[1:] & stands[:-1]
     marks, angles = robot.landmarks(q), []
     for bone, u in asked.bones.items():
@@ -33,7 +34,7 @@ def metrics(found: Retargeted, q: np.ndarray | None = None) -> dict[str, float]:
     at_end = ((joints < low + 1e-3) | (joints > high - 1e-3)).any(1)
     return {
         "sliding": float(speed[still].mean()) if still.any() else 0.0,
-        "floating": float(np.abs(soles[..., 3][stands]).max()) if stands.any() else 0.0,
+        "floating": float(np.abs(soles[..., 3] - under)[stands].max()) if stands.any() else 0.0,
         "sunk": float(max(0.0, -soles[..., 3].min())),
         "direction": float(np.mean(angles)),
         "limit": float(at_end.mean()),

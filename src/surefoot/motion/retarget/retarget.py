@@ -1,7 +1,7 @@
 """From a person's motion to a robot's, in two passes over the recording.
 
     1   hips, parts and bones as the person has them (targets.py), each frame from the one before; the first from several starts
-    2   the same with the feet where they should be:  standing, a foot stays where pass 1 had it on average, level, its sole on the floor;
+    2   the same with the feet where they should be:  standing, a foot stays where pass 1 had it on average, level, its sole on the floor or step;
         swinging, it goes as in pass 1, shifted so that it leaves and comes where it stands, and never below the floor
 
 In pass 2 the hips are shifted by the mean shift of the feet, so that legs bend as the person's do. The first pass alone is what
@@ -22,6 +22,7 @@ from surefoot.motion.person import Person
 from surefoot.motion.retarget.humanoid import SIDES, Humanoid, attitude, heading
 from surefoot.motion.retarget.ik import FREE, HELD, Frame, Solver
 from surefoot.motion.retarget.targets import Targets, targets
+from surefoot.motion.retarget.things import Ground
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.rotation import between, conjugate, exp, product, to_world, unit
@@ -54,12 +55,12 @@ class Retargeted:
 
 
 def retarget(
-    person: Person, robot: Humanoid, given: Mapping[str, str] | None = None, seed: int = 0, watch: Watch = unwatched
-) -> Retargeted:
-    """The person's motion for a robot. `given`: landmark -> the person's joint."""
+    person: Person, robot: Humanoid, given: Mapping[str, str] | None = None, seed: int = 0, watch: Watch = unwatched, ground: Ground | None = None
+) -> Retargeted:  # fmt: skip
+    """The person's motion for a robot. `given`: landmark -> the person's joint; `ground`: what is under the feet, if not one floor."""
     marks = landmarks(person.names, given)
     needed(marks, person.names)
-    asked = targets(person, marks, robot)
+    asked = targets(person, marks, robot, ground)
     began = time.process_time()
     solver = Solver(robot, FAST / person.rate)
     bodies = {k: attitude(x, robot.parts[k][1]) for k, x in asked.parts.items()}
@@ -130,12 +131,17 @@ Paths = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 def _kept(robot: Humanoid, soles: Paths, asked: Targets) -> Paths:
-    return {side: _path(robot, side, *soles[side], asked.contacts.of(f"{side}_foot")) for side in SIDES}
+    return {
+        side: _path(robot, side, *soles[side], asked.contacts.of(f"{side}_foot"), asked.ground.robot[side])
+        for side in SIDES
+    }
 
 
-def foot_paths(solver: Solver, found: Retargeted) -> Paths:
-    """Where the feet are to be, as in pass 2."""
-    return _kept(found.robot, {side: _sole(solver, side, found.plain) for side in SIDES}, found.targets)
+def foot_paths(solver: Solver, found: Retargeted) -> tuple[Paths, np.ndarray]:
+    """Where the feet are to be, as in pass 2, and the mean shift (T, 3) of both from pass 1."""
+    soles = {side: _sole(solver, side, found.plain) for side in SIDES}
+    kept = _kept(found.robot, soles, found.targets)
+    return kept, np.mean([kept[s][0] - soles[s][0] for s in SIDES], 0)
 
 
 def _sole(solver: Solver, side: str, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -151,16 +157,20 @@ def _sole(solver: Solver, side: str, q: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _path(
-    robot: Humanoid, side: str, pos: np.ndarray, quat: np.ndarray, stands: np.ndarray
+    robot: Humanoid, side: str, pos: np.ndarray, quat: np.ndarray, stands: np.ndarray, under: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where a sole should be, and how its body should be turned: fixed while it stands, shifted while it swings."""
+    """Where a sole should be, and how its body should be turned: fixed while it stands, shifted while it swings.
+
+    `under` (T, 3): shift x, y and height of what is under it.
+    """
     own = robot.parts[f"{side}_foot"][1]
     shift, turn = np.zeros_like(pos), np.zeros_like(pos)
     pos_out, quat_out, spans = pos.copy(), quat.copy(), runs(stands)
     for a, b in spans:
         yaw = heading(product(quat[a:b], np.broadcast_to(own, (b - a, 4))))
         level = robot.flat(side, np.array([np.arctan2(np.sin(yaw).mean(), np.cos(yaw).mean())]))[0]
-        place = np.array([*np.median(pos[a:b, :2], 0), -_below(robot, side, level)])
+        x, y, z = np.median(under[a:b], 0)
+        place = np.array([*np.median(pos[a:b, :2], 0) + [x, y], z - _below(robot, side, level)])
         pos_out[a:b], quat_out[a:b] = place, level
         shift[a:b], turn[a:b] = place - pos[a:b], between(quat[a:b], np.broadcast_to(level, (b - a, 4)))
     for a, b in runs(~stands):

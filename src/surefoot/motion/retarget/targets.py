@@ -5,7 +5,7 @@
     bones    unit vectors hip > knee > ankle, shoulder > elbow > wrist
 
 s is the ratio of the legs' lengths. A bone keeps its direction and has the robot's length, so every limb is scaled by itself.
-Feet are level while they stand: what they are tilted then on average, in their own frame, is taken out. No height is assumed.
+Feet are level while they stand: what they are tilted then on average, in their own frame, is taken out. No height of a sole is assumed.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ import numpy as np
 from surefoot.motion.contacts import Contacts, contacts, leg_length
 from surefoot.motion.person import Person
 from surefoot.motion.retarget.humanoid import BONES, SIDES, Humanoid, hanging, least_turn, yaw_quat
+from surefoot.motion.retarget.things import Ground, level
 from surefoot.rotation import conjugate, from_matrix, product, to_body
 
 
@@ -27,10 +28,13 @@ class Targets:
     bones: Mapping[str, np.ndarray]  # (T, 3) unit vectors
     contacts: Contacts
     scale: float
+    ground: Ground
 
 
-def targets(person: Person, marks: Mapping[str, int], robot: Humanoid) -> Targets:
-    touch = contacts(person, marks)
+def targets(person: Person, marks: Mapping[str, int], robot: Humanoid, ground: Ground | None = None) -> Targets:
+    """`ground`: what is under the feet; without it one floor at 0."""
+    ground = level(len(person)) if ground is None else ground
+    touch = contacts(person, marks, ground.person)
     at = {k: person.pos[:, i] for k, i in marks.items()}
     s = robot.leg / leg_length(person, marks)
     hips = (at["left_hip"] + at["right_hip"]) / 2
@@ -41,7 +45,7 @@ def targets(person: Person, marks: Mapping[str, int], robot: Humanoid) -> Target
         a, b = bone.split(">")
         v = at[b] - at[a]
         bones[bone] = v / np.maximum(np.linalg.norm(v, axis=1, keepdims=True), 1e-9)
-    return Targets(person.time - person.time[0], root, parts_of(person, marks, touch), bones, touch, s)
+    return Targets(person.time - person.time[0], root, parts_of(person, marks, touch), bones, touch, s, ground)
 
 
 def parts_of(person: Person, marks: Mapping[str, int], touch: Contacts) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.learn.learner import Learner, Saved
 from surefoot.learn.nets import BoundedActor
-from surefoot.learn.ppo import PPO
+from surefoot.learn.on_policy.ppo import PPO
 from surefoot.learn.settings import PPOSettings
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.real2sim.actuator.dataset import Dataset, Settings

@@ -165,21 +165,26 @@ def is_servo(model: mujoco.MjModel, i: int) -> bool:
     return bool(on_joint and model.actuator_biasprm[i, 1] < 0 and model.actuator_gainprm[i, 0] > 0)
 
 
+def _takers(model: mujoco.MjModel) -> list[int]:
+    """The actuator that takes each control: a `pid` takes several."""
+    return [int(i) for i in np.repeat(np.arange(model.nactuator), model.actuator_ctrlnum)]
+
+
 def control_range(model: mujoco.MjModel, home: np.ndarray, limits: Limits) -> Range:
     """A servo's target stays within its joint's range less the margin; a motor's force within the torque limit."""
     low, high = np.full(model.nu, -np.inf), np.full(model.nu, np.inf)
-    for i in range(model.nu):
-        if model.actuator_ctrllimited[i]:
-            low[i], high[i] = model.actuator_ctrlrange[i]
+    for k, i in enumerate(_takers(model)):
+        if model.actuator_ctrllimited[k]:
+            low[k], high[k] = model.actuator_ctrlrange[k]
         if is_servo(model, i):
             j = int(model.actuator_trnid[i, 0])
-            a, b = model.jnt_range[j] if model.jnt_limited[j] else home[i] + limits.reach * np.array([-1.0, 1.0])
+            a, b = model.jnt_range[j] if model.jnt_limited[j] else home[k] + limits.reach * np.array([-1.0, 1.0])
             inset = limits.margin * (b - a) if model.jnt_limited[j] else 0.0
-            low[i], high[i] = max(low[i], a + inset), min(high[i], b - inset)
+            low[k], high[k] = max(low[k], a + inset), min(high[k], b - inset)
         elif model.actuator_forcelimited[i] and model.actuator_gainprm[i, 0] > 0:
             a, b = limits.torque * model.actuator_forcerange[i] / model.actuator_gainprm[i, 0]
-            low[i], high[i] = max(low[i], a), min(high[i], b)
-        if not (np.isfinite([low[i], high[i]]).all() and low[i] < high[i]):
+            low[k], high[k] = max(low[k], a), min(high[k], b)
+        if not (np.isfinite([low[k], high[k]]).all() and low[k] < high[k]):
             name = model.actuator(i).name or i
             raise SurefootError(f"actuator {name}: found no range of control, expected ctrlrange or forcerange")
     return Range(np.clip(home, low, high), low, high)
@@ -260,9 +265,9 @@ def home(model: mujoco.MjModel) -> Start:
     """The first keyframe, or the default pose with every servo's target there."""
     q = (model.key_qpos[0] if model.nkey else model.qpos0).copy()
     u = model.key_ctrl[0].copy() if model.nkey else np.zeros(model.nu)
-    for i in range(model.nu):
+    for k, i in enumerate(_takers(model)):
         if not model.nkey and is_servo(model, i):
-            u[i] = q[model.jnt_qposadr[int(model.actuator_trnid[i, 0])]]
+            u[k] = q[model.jnt_qposadr[int(model.actuator_trnid[i, 0])]]
     return Start(q[None], np.zeros((1, model.nv)), u[None])
 
 

@@ -20,7 +20,7 @@ from surefoot.control.sampling import CMA, minimise
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.real2sim.identify.fit import Case, Problem, Space, scales
-from surefoot.real2sim.identify.noise import Noise, all_white, colour, estimate, shared
+from surefoot.real2sim.identify.noise import Noise, all_white, colour, estimate, innovation, shared
 from surefoot.real2sim.identify.result import Identified, answer
 from surefoot.real2sim.identify.solve import CLOSE, FINE, Solver
 from surefoot.real2sim.replay import longest_window, stable_length, windows
@@ -30,7 +30,9 @@ from surefoot.world import World
 
 FEWEST = 20  # rows: fewer are mostly noise
 MOST_STARTS = 192  # unknown initial states in one problem; beyond it, windows start as measured
-LESS = 0.9  # of the autocorrelation that was left: as long as rounds leave less, the noise explains more
+LESS = (
+    0.9  # of what the last round left, in autocorrelation or in innovations: as long as rounds leave less, they go on
+)
 THIN = 2  # a part of the windows is enough to find a delay
 
 
@@ -171,6 +173,8 @@ def _last(
     """The last stage: estimate the noise from the residuals and refit, until the noise no longer changes.
 
     Where the residuals are no noise, the model lacks physics: another metric does not change that, and one round shows it.
+    But where one channel is far noisier than another, the first fit leaves an error in the other that is no noise either,
+    and each round in the channels' own metric leaves less of it.
     """
     worlds, logs, only = data
     horizon = s.last
@@ -186,15 +190,15 @@ def _last(
     p = solver.solve(problem, z, s.iterations, words, CLOSE)
     if s.weigh == "error":
         return _by_error(solver, problem, p, s)
-    plain, began, left = problem, p, np.inf
+    plain, began, left = problem, p, np.full(2, np.inf)
     for k in range(s.rounds):
         raw, before = problem.raw(p), problem.noise
         noise = tuple(estimate([r], _freedom(problem)) for r in raw)
         white = all_white(noise, raw)
         if not white:
-            if colour(noise, raw) > LESS * left:
+            last, left = left, np.array([colour(noise, raw), innovation(noise)])
+            if (left > LESS * last).all():
                 break
-            left = colour(noise, raw)  # a noisy channel may still distort the others
             noise = tuple(estimate([r], _freedom(problem), coloured=False) for r in raw)
         elif any(n.rho.any() for n in noise) and all(np.isfinite(r).all() for r in raw):
             noise = shared(noise, raw, problem.jacobians(p))

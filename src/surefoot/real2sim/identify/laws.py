@@ -9,8 +9,8 @@ kind of motion it has not seen fails on others. The error where a law was fitted
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from surefoot.real2sim.identify.fit import Case, scales
 from surefoot.real2sim.identify.result import Identified, refitted
 from surefoot.real2sim.identify.splits import Split, joined, splits
 from surefoot.real2sim.replay import longest_window, stable_length, windows
-from surefoot.report import Progress, Watch, unwatched
+from surefoot.report import Progress, Watch, jsonable, unwatched
 from surefoot.sim.engine import Engine
+
+if TYPE_CHECKING:
+    from surefoot.learn.cluster.jobs import Jobs
 
 MARGIN = 0.02  # of the error: less of a difference is none, however sure it is
 UNSAFE = 1.25  # times a simpler law's error on some split
@@ -99,20 +102,26 @@ def compare(
     only: tuple[str, ...] = (),
     watch: Watch = unwatched,
     left_out: Sequence[Split] | None = None,
+    jobs: "Jobs | None" = None,
 ) -> Comparison:
-    """Fit each law to what each split leaves in, and predict what it leaves out; laws in any order, at least two."""
+    """Fit each law to what each split leaves in, and predict what it leaves out; laws in any order, at least two.
+
+    With `jobs`, each split is one; a worker must then be able to have `make`.
+    """
     if len(laws) < 2:
         raise SurefootError(f"laws: found {', '.join(laws) or 'none'}, expected at least two to compare")
     if len(logs) < 2:
         raise SurefootError("laws: found one run, expected at least two: one to fit, one to predict")
     s = replace(settings or Identify(), hold=0.0, rounds=0)
     order = {name: laws[name] for name in sorted(laws, key=lambda name: len(laws[name]))}
+    rows: list[dict[str, Prediction]] = []
     parts = tuple(left_out) if left_out is not None else splits(make(next(iter(order.values())), logs[0]), logs)
-    rows = []
-    for i, split in enumerate(parts):
+    if jobs is not None:
+        rows = _by_jobs(jobs, [(make, order, tuple(logs), split, (s, only)) for split in parts])
+    for i, split in enumerate(parts if jobs is None else ()):
         share = lambda j: (i + j / len(order)) / len(parts)  # noqa: B023, E731
-        told = lambda name, j: watch(Progress(f"law {name} without {split.name}", share(j)))  # noqa: B023, E731
-        rows.append(_without(make, order, logs, split, (s, only), told))
+        show = lambda name, j: watch(Progress(f"law {name} without {split.name}", share(j)))  # noqa: B023, E731
+        rows.append(_without(make, order, logs, split, (s, only), show))
     each = [_law(name, order[name], [row[name] for row in rows]) for name in order]
     return Comparison(tuple(each), parts, next(iter(rows[0].values())).signal, *choose(each, parts))
 
@@ -135,19 +144,42 @@ def _without(
     logs: Sequence[Log],
     split: Split,
     how: tuple[Identify, tuple[str, ...]],
-    told: Callable[[str, int], None],
+    show: Callable[[str, int], None],
 ) -> dict[str, Prediction]:
     """Each law fitted to what a split leaves in, and judged on what it leaves out."""
     fits: dict[str, tuple[Params, np.ndarray]] = {}
     found: dict[str, Prediction] = {}
     inside, out = joined([x for k, x in enumerate(logs) if k not in split.out]), joined([logs[k] for k in split.out])
     for j, (name, params) in enumerate(laws.items()):
-        told(name, j)
+        show(name, j)
         fit = _fit(make, _started(params, fits), inside, *how)
         fits[name] = params, fit.e
         error, rmse, signal = _predicted([make(params, log) for log in joined(logs)], logs, out, fit.e, *how)
         found[name] = Prediction(error, rmse, signal, fit.fit[signal][1], fit.e)
     return found
+
+
+Given = tuple[Make, Mapping[str, Params], Sequence[Log], Split, tuple[Identify, tuple[str, ...]]]
+
+
+def _by_jobs(jobs: "Jobs", given: Sequence[Given]) -> list[dict[str, Prediction]]:
+    from surefoot.learn.cluster.jobs import Job
+
+    answers = jobs.each(without, [Job(f"laws without {x[3].name}", x) for x in given])
+    far = lambda value: float("inf") if value is None else value  # noqa: E731
+    return [
+        {
+            name: Prediction(**x | {k: far(x[k]) for k in ("error", "rmse", "fitted")} | {"e": np.array(x["e"])})
+            for name, x in answer.items()
+        }
+        for answer in answers
+    ]
+
+
+def without(given: Given, watch: Watch) -> dict[str, Any]:
+    """The job of one split."""
+    found = _without(*given, show=lambda name, j: watch(Progress(f"law {name} without {given[3].name}", 0.0)))
+    return {name: jsonable(asdict(x)) for name, x in found.items()}
 
 
 def _law(name: str, params: Params, each: list[Prediction]) -> Law:

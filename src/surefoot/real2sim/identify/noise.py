@@ -162,3 +162,8 @@ def all_white(noise: Sequence[Noise], residuals: Sequence[np.ndarray]) -> bool:
 def colour(noise: Sequence[Noise], residuals: Sequence[np.ndarray]) -> float:
     """The largest autocorrelation that is left in the whitened residuals of any log."""
     return max(float(_lags([n.whiten(r)])[1].max()) for n, r in zip(noise, residuals))
+
+
+def innovation(noise: Sequence[Noise]) -> float:
+    """The geometric mean of the innovation sds of all channels: the larger the likelihood, the smaller."""
+    return float(np.exp(np.mean(np.log(np.concatenate([n.s for n in noise])))))

@@ -48,7 +48,7 @@ class Solver:
     ) -> np.ndarray:
         """Box-constrained least squares from p; z within its bounds, starts free. Unknowns that act in steps stay fixed:
 
-        a staircase has no useful gradient, and the solver would stop for all the others. Without `what` nobody is told.
+        a staircase has no useful gradient, and the solver would stop for all the others. Without `what` nothing is shown.
         """
         full = np.zeros(problem.size)
         full[: len(p)] = p
@@ -113,7 +113,7 @@ def _least_squares(
     enough: float,
     accepted: Callable[[np.ndarray, int], None],
 ) -> None:
-    """mujoco.minimize from `full`, of which `moves` may move; each accepted point is told to `accepted`."""
+    """mujoco.minimize from `full`, of which `moves` may move; each accepted point goes to `accepted`."""
     tried = full[moves]
 
     def filled(x: np.ndarray) -> np.ndarray:

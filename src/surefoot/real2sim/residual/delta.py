@@ -140,7 +140,7 @@ def by_reinforcement(
     With a folder it is a run there, which resumes after a stop.
     """
     from surefoot.learn.nets import BoundedActor
-    from surefoot.learn.ppo import PPO
+    from surefoot.learn.on_policy.ppo import PPO
     from surefoot.learn.runspec import RunSpec, content_hash
     from surefoot.learn.train import run_learner
 

@@ -3,7 +3,8 @@
 A joint begins the gripper where one of these holds, from the end of the chain inwards:
 
     it is a slide, or coupled to another joint (equality, tendon);  its link has siblings that move;  its name says so;
-    the link before it reaches as far as its own link, as a fixed jaw reaches as far as the moving one
+    the link before it reaches as far as its own link, as a fixed jaw reaches as far as the moving one, and it does not
+    roll about the way that its link points: a flange does, a jaw never
 """
 
 import re
@@ -13,12 +14,14 @@ import mujoco
 import numpy as np
 
 from surefoot.sim.anatomy.feet import shapes_of
-from surefoot.sim.anatomy.links import SLIDE, Links
+from surefoot.sim.anatomy.links import Links
 from surefoot.sim.anatomy.shapes import placed
+from surefoot.sim.layout import SLIDE
 
 FINGER = re.compile("grip|finger|jaw|claw|thumb|knuckle|pinch", re.IGNORECASE)
 TIP = re.compile(r"(?<![a-z])(ee|eef|tcp|tip|tool0?|grip\w*|grasp\w*|pinch\w*|attach\w*|end_?effector|hand|flange)(?![a-z])", re.IGNORECASE)  # fmt: skip
 AS_FAR = 0.8
+ROLLS = 0.9  # cosine of the angle between a joint's axis and the way its link points
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ def _as_far(m: mujoco.MjModel, d: mujoco.MjData, tree: Links, link: int) -> bool
     anchor = d.xanchor[tree.joints(link)[0]]
     way = own.mean(0) - anchor
     way /= np.linalg.norm(way) or 1.0
+    if abs(float(d.xaxis[tree.joints(link)[0]] @ way)) > ROLLS:
+        return False
     return bool(((before - anchor) @ way).max() >= AS_FAR * ((own - anchor) @ way).max())
 
 

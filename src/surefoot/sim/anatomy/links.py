@@ -8,7 +8,7 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
-FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "HINGE", "SLIDE"))
+from surefoot.sim.layout import FREE, SCALAR
 
 
 class Links:
@@ -42,7 +42,7 @@ class Links:
     def joints(self, link: int) -> list[int]:
         """Hinges and slides that move a link against its parent."""
         first, count = int(self.m.body_jntadr[link]), int(self.m.body_jntnum[link])
-        return [j for j in range(first, first + count) if self.m.jnt_type[j] in (HINGE, SLIDE)] if count else []
+        return [j for j in range(first, first + count) if self.m.jnt_type[j] in SCALAR] if count else []
 
     def bodies(self, link: int) -> list[int]:
         return [int(b) for b in np.flatnonzero(self.m.body_weldid == link)]

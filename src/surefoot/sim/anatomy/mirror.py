@@ -10,12 +10,13 @@ then q_j = s q_i in the mirrored pose. A joint in the plane is its own image. Na
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import mujoco
 import numpy as np
 
-from surefoot.sim.anatomy.links import HINGE, Links, posed
+from surefoot.sim.anatomy.links import Links, posed
+from surefoot.sim.layout import HINGE
 
 TOLERANCE = 0.03
 SIDE = re.compile(
@@ -34,6 +35,8 @@ class Mirrored:
     """joints without an image"""
     doubts: tuple[str, ...] = field(default=())
     """where names and geometry, or the ranges of a pair, disagree"""
+    turned: str = ""
+    """yz or xy: the plane at which left and right mirror each other, where no two joints do at xz"""
 
 
 def sideless(name: str) -> str:
@@ -44,21 +47,37 @@ def sideless(name: str) -> str:
 
 def mirrored(m: mujoco.MjModel, tree: Links, poses: list[np.ndarray]) -> Mirrored:
     """Images of the robot's joints, in the pose of several that leaves the fewest joints without one."""
-    found = [_in_pose(m, tree, q) for q in poses]
-    return min(found, key=lambda x: len(x.missing))
+    found = min((_in_pose(m, tree, q) for q in poses), key=lambda x: len(x.missing))
+    if _crosses(found):
+        return found
+    planes = {"yz": 0, "xy": 2}
+    other = [
+        k
+        for k, across in planes.items()
+        for q in poses
+        if _crosses(x := _in_pose(m, tree, q, across)) and not x.missing
+    ]
+    return replace(found, turned=other[0] if other else "")
 
 
-def _in_pose(m: mujoco.MjModel, tree: Links, q: np.ndarray) -> Mirrored:
+def _crosses(x: Mirrored) -> bool:
+    """Whether a joint has an image that is not itself."""
+    return any(a != b for a, (b, _) in x.pairs.items())
+
+
+def _in_pose(m: mujoco.MjModel, tree: Links, q: np.ndarray, across: int = 1) -> Mirrored:
+    """Images at the plane across an axis of the base's frame, y unless said otherwise."""
     at, axes = _places(m, tree, q)
     joints = tree.moved
     if not joints:
         return Mirrored({})
-    middle = (at[:, 1].min() + at[:, 1].max()) / 2
+    flip = np.where(np.arange(3) == across, -1.0, 1.0)
+    middle = np.where(flip < 0, (at.min(0) + at.max(0)) / 2, 0.0)
     size = float(np.linalg.norm(np.ptp(at, axis=0))) or 1.0
     pairs, missing = {}, []
     for i, j in enumerate(joints):
-        p = at[i] * (1, -1, 1) + (0, 2 * middle, 0)
-        a = axes[i] * ((-1, 1, -1) if m.jnt_type[j] == HINGE else (1, -1, 1))
+        p = at[i] * flip + 2 * middle
+        a = axes[i] * (-flip if m.jnt_type[j] == HINGE else flip)
         near = np.linalg.norm(at - p, axis=1) / size
         fits = [k for k in range(len(joints)) if near[k] < TOLERANCE and abs(axes[k] @ a) > 0.98 and m.jnt_type[joints[k]] == m.jnt_type[j]]  # fmt: skip
         if not fits:

@@ -14,12 +14,14 @@ import mujoco
 import numpy as np
 
 from surefoot.sim.anatomy.feet import Foot, Leg
-from surefoot.sim.anatomy.links import HINGE, Links, posed
+from surefoot.sim.anatomy.links import Links, posed
+from surefoot.sim.layout import HINGE
 
 STANDS = ("home", "stand", "standing", "default", "nominal", "init", "ready", "hover")
 STRETCH = {2: 0.95}  # of a biped's leg; others bend theirs more
 BENT = 0.75
 MISSED = 0.05  # of a leg's length: a foot that is farther from where it should be has not reached it
+UNREACHED = "legs as they are: no pose has the feet under the hips"
 INSIDE = 0.02  # of a joint's range: a pose keeps this far from the ends
 
 
@@ -60,7 +62,7 @@ def standing(m: mujoco.MjModel, tree: Links, legs: tuple[Leg, ...], q: np.ndarra
     for leg in legs:
         bent, left = _bend(m, leg, bent, want)
         if left > MISSED:
-            return q, "legs as they are: no pose has the feet under the hips"
+            return q, UNREACHED
     return bent, f"legs bent to {want:g} of their length, feet under the hips"
 
 

@@ -1,6 +1,6 @@
 """What lifts a flying robot: the wrench of each control on the base, and the controls that hover.
 
-    w = B u,  B_i = (R g_f, r x R g_f + R g_t) k        u_hover = argmin |u - u_mid|^2  with  B u = (0, 0, m g, 0, 0, 0)
+    w = B u,  B_i = (R g_f, r x R g_f + R g_t) k        u_hover = argmin |u / (high - low)|^2  with  B u = (0, 0, m g, 0, 0, 0)
 
 g: the actuator's gear, force then torque, in its site's frame; r: from the centre of mass to the site; k: its gain.
 """

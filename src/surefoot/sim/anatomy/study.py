@@ -13,7 +13,7 @@ import numpy as np
 
 from surefoot.sim.anatomy import pose
 from surefoot.sim.anatomy.arm import Arm, arm
-from surefoot.sim.anatomy.drives import Drive, drives
+from surefoot.sim.anatomy.drives import Drive, drives, elsewhere
 from surefoot.sim.anatomy.feet import Foot, Leg, legs, shapes_of
 from surefoot.sim.anatomy.links import Links, posed
 from surefoot.sim.anatomy.mirror import Mirrored, mirrored
@@ -47,6 +47,8 @@ class Anatomy:
     joint_home: Mapping[str, float]
     """joint -> its default position, rad or m"""
     drives: tuple[Drive, ...]
+    unused: tuple[str, ...]
+    """actuators on no joint: on tendons, sites, bodies; those of rotors are used"""
     mirror: Mirrored
     imu: str
     """site of the IMU, in line with the base; empty: the model has none"""
@@ -56,6 +58,17 @@ class Anatomy:
     """centre and half sizes of a box around the base's shapes, in its frame, m"""
     sources: Mapping[str, str] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What a person should look at, in sentences."""
+        found = []
+        if self.legs and pose.UNREACHED in self.sources["home"]:
+            found.append(f"default pose: {pose.UNREACHED}; the base is {self.height:.2f} m high")
+        if self.unused:
+            few = ", ".join(self.unused[:4]) + (", ..." if len(self.unused) > 4 else "")
+            found.append(f"actuators that are on no joint are not used: {few}")
+        return found
 
     @property
     def feet(self) -> tuple[Foot, ...]:
@@ -92,6 +105,7 @@ def study(m: mujoco.MjModel) -> Anatomy:
         home=q,
         joint_home={str(m.joint(j).name): round(float(q[m.jnt_qposadr[j]]), 4) for j in tree.moved},
         drives=driven,
+        unused=() if flies else elsewhere(m),
         mirror=mirrored(m, tree, [m.qpos0, q]) if walks else Mirrored({}),
         imu=imu,
         floor=floor,
@@ -113,7 +127,7 @@ def _with_missing(a: Anatomy) -> Anatomy:
         lacks = [x.joint for x in a.drives if what in x.assumed]
         if lacks:
             whom = f"all {len(lacks)} joints" if len(lacks) == len(a.drives) and len(lacks) > 3 else ", ".join(lacks)
-            missing[what] = f"not in the model for {whom}"
+            missing[what] = f"of {whom}"
     if a.kind == "other":
         missing["kind"] = "neither legs that stand, nor rotors that lift, nor an arm on a base that is bolted down"
     return Anatomy(**vars(a) | {"missing": missing})

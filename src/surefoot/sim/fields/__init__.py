@@ -65,7 +65,7 @@ class Writer:
 
 
 def object_names(model: mujoco.MjModel, kind: str) -> list[str]:
-    count = {"joint": "njnt", "actuator": "nu", "camera": "ncam", "equality": "neq"}.get(kind, f"n{kind}")
+    count = {"joint": "njnt", "actuator": "nactuator", "camera": "ncam", "equality": "neq"}.get(kind, f"n{kind}")
     return [getattr(model, kind)(i).name for i in range(getattr(model, count))]
 
 

@@ -33,8 +33,9 @@ def strength(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 
 
 def kp(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
-    """Position gain of a servo: F = kp (u - q) - kd v."""
-    new = combine(rows["actuator_gainprm"][:, ids, 0], value, op)
+    """Position gain of a servo: F = kp (u - q) - kd v. A `pid` has its gains in the bias alone."""
+    gain = rows["actuator_gainprm"][:, ids, 0]
+    new = combine(np.where(gain == 0, -rows["actuator_biasprm"][:, ids, 1], gain), value, op)
     rows["actuator_gainprm"][:, ids, 0] = new
     rows["actuator_biasprm"][:, ids, 1] = -new
 

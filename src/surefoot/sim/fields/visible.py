@@ -1,4 +1,4 @@
-"""Targets of rendering alone, without physics: lights, colours, cameras. tasks/camera.py writes them into the model it renders."""
+"""Targets of rendering alone, without physics: lights, colours, cameras. tasks/terms/camera.py writes them into the model it renders."""
 
 import numpy as np
 

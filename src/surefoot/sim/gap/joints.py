@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import mujoco
 import numpy as np
 
-from surefoot.sim.gap.recipe import HINGE, Drive, Ingredient, Motor, Plain, Recipe
+from surefoot.sim.gap.recipe import Drive, Ingredient, Motor, Plain, Recipe
+from surefoot.sim.layout import HINGE
 from surefoot.world import Chance, OnAction, State
 
 STATIC, KINETIC = 0.1, 0.6  # breakaway / L at s = 1; sliding / breakaway

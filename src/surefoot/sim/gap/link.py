@@ -10,8 +10,9 @@ import mujoco
 import numpy as np
 
 from surefoot.rotation import exp, product, to_body
-from surefoot.sim.gap.recipe import HINGE, Ingredient, Plain, Recipe
+from surefoot.sim.gap.recipe import Ingredient, Plain, Recipe
 from surefoot.sim.gap.signals import Signals
+from surefoot.sim.layout import HINGE
 from surefoot.world import Chance, OnAction, OnSense, State
 
 SENDING, READING = 0.06, 0.04  # s, at s = 1

@@ -17,11 +17,9 @@ from numpy.typing import ArrayLike
 
 from surefoot.errors import SurefootError
 from surefoot.robot import Drive
-from surefoot.sim.layout import drives_of
+from surefoot.sim.layout import FREE, HINGE, SCALAR, drives_of
 from surefoot.world import Term
 
-SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
-HINGE, FREE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_FREE)
 SLOWEST, FASTEST = 0.005, 2e-4  # s: longest and shortest engine steps of a world with springs and bristle friction
 WHEEL = 0.05  # of a joint's inertia: the rotor or gear that the model leaves out
 

@@ -9,8 +9,8 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
-from surefoot.sim.gap.recipe import FREE, HINGE, Plain
-from surefoot.sim.layout import sensor_columns
+from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import BALL, FREE, HINGE, sensor_columns
 from surefoot.world import State
 
 ANGLE, LENGTH, RATE, SPEED = 0.02, 0.01, 0.5, 0.1  # rad, m, rad/s, m/s: encoders and velocities derived from them
@@ -75,7 +75,7 @@ class Signals:
     def quats(self) -> list[slice]:
         m, found = self.plain.model, []
         for j in range(m.njnt):
-            if m.jnt_type[j] in (FREE, int(mujoco.mjtJoint.mjJNT_BALL)):
+            if m.jnt_type[j] in (FREE, BALL):
                 a = int(m.jnt_qposadr[j]) + (3 if m.jnt_type[j] == FREE else 0)
                 found.append(slice(a, a + 4))
         return found + [self.columns[self.names[i]] for i in self.plain.sensors(S.mjSENS_FRAMEQUAT)]

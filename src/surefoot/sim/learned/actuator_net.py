@@ -17,6 +17,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError, unknown
 from surefoot.onnx_file import Graph
+from surefoot.sim.layout import ON_JOINT, SCALAR
 from surefoot.typed import MOST, record
 from surefoot.world import Chance, OnForce, Remembers, State
 
@@ -43,12 +44,12 @@ class Drive:
 def drives(model: mujoco.MjModel) -> tuple[Drive, ...]:
     """The model's actuators; refused where one does not drive one joint of one degree of freedom."""
     found = []
-    one = [int(t) for t in (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)]
-    joined = [int(t) for t in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)]
-    for i in range(model.nu):
+    for i in range(model.nactuator):
         name, joint = model.actuator(i).name, int(model.actuator_trnid[i, 0])
-        if model.actuator_trntype[i] not in joined or model.jnt_type[joint] not in one:
+        if model.actuator_trntype[i] not in ON_JOINT or model.jnt_type[joint] not in SCALAR:
             raise SurefootError(f"actuator {name}: expected one that drives a hinge or slide joint")
+        if model.actuator_ctrlnum[i] != 1:
+            raise SurefootError(f"actuator {name}: takes {model.actuator_ctrlnum[i]} controls, expected one")
         gain, bias = float(model.actuator_gainprm[i, 0]), model.actuator_biasprm[i]
         limited = bool(model.actuator_forcelimited[i])
         low, high = (float(v) for v in model.actuator_forcerange[i])

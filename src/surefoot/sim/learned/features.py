@@ -12,6 +12,7 @@ import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.rotation import to_body, to_world, unit
+from surefoot.sim.layout import FREE, HINGE, SCALAR, layout_of
 from surefoot.typed import MOST
 
 DOWN = np.array([0.0, 0.0, -1.0])
@@ -44,22 +45,21 @@ class StateFeatures:
 
     @staticmethod
     def of(model: mujoco.MjModel) -> "StateFeatures":
-        free, hinge, slide = (int(getattr(mujoco.mjtJoint, f"mjJNT_{k}")) for k in ("FREE", "HINGE", "SLIDE"))
-        base = bool(model.njnt and model.jnt_type[0] == free)
+        base = bool(model.njnt and model.jnt_type[0] == FREE)
         for j in range(int(base), model.njnt):
-            if model.jnt_type[j] not in (hinge, slide):
+            if model.jnt_type[j] not in SCALAR:
                 raise SurefootError(
                     f"model: joint {model.joint(j).name}: expected a hinge or a slide beside one free base, found another"
                 )
         own = range(int(base), model.njnt)
-        turns = tuple(bool(model.jnt_type[j] == hinge and not model.jnt_limited[j]) for j in own)
+        turns = tuple(bool(model.jnt_type[j] == HINGE and not model.jnt_limited[j]) for j in own)
         return StateFeatures(
             base,
             tuple(model.joint(j).name for j in own),
             tuple(int(model.jnt_qposadr[j]) for j in own),
             tuple(int(model.jnt_dofadr[j]) for j in own),
             turns,
-            tuple(model.actuator(i).name for i in range(model.nu)),
+            layout_of(model).actuators,
             model.nv,
             model.na,
         )

@@ -70,8 +70,8 @@ def free_base(spec: mujoco.MjSpec) -> str:
 
 def without_extras(spec: mujoco.MjSpec) -> str:
     """No keyframes, contact pairs or sensors of the model's own: their sizes and names would not fit what is added."""
-    gone = {"keyframes": spec.keys, "contact pairs": spec.pairs, "sensors": spec.sensors}
-    said = [f"{len(things)} {what}" for what, things in gone.items() if len(things)]
+    gone = {"keyframe": spec.keys, "contact pair": spec.pairs, "sensor": spec.sensors}
+    said = [f"{len(things)} {what}{'s' if len(things) > 1 else ''}" for what, things in gone.items() if len(things)]
     for things in gone.values():
         for thing in list(things):
             spec.delete(thing)
@@ -83,6 +83,7 @@ def only_drawn(spec: mujoco.MjSpec) -> str:
     hard = [g for g in spec.geoms if g.contype or g.conaffinity]
     for g in hard:
         g.contype = g.conaffinity = 0
+    spec.compiler.discardvisual = False  # a URDF's would be: nothing would be left to draw
     return f"{len(hard)} shapes are drawn and no longer collide" if hard else ""
 
 

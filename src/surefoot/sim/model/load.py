@@ -10,6 +10,7 @@ What leaves its directory, hangs or eats the machine's memory is always refused.
 refused too, unless `strict=False` turns it into warnings. What merely looks wrong is returned as warnings.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from typing import TypeVar
 import mujoco
 import numpy as np
 
-from surefoot import files, isolated
+from surefoot import isolated
 from surefoot.errors import SurefootError, in_users_code, nearest
 from surefoot.robot import Robot
 from surefoot.sim.model.card import describe
@@ -83,14 +84,25 @@ class Loaded:
 
     @cached_property
     def compiled_hash(self) -> str:
-        """sha256 of the compiled model: the same in every process that has the same engine and math library"""
+        """sha256 of the compiled model: the same in every process that has the same engine, on any machine"""
         return model_hash(self.own[0])
 
 
 def model_hash(model: mujoco.MjModel) -> str:
-    data = np.empty(mujoco.mj_sizeModel(model), np.uint8)
-    mujoco.mj_saveModel(model, None, data)
-    return files.sha256(data.tobytes())
+    """Over all fields, by name. Their numbers count to the digits of single precision: processors differ in the last bits."""
+    digest = hashlib.sha256()
+    for where in (model, model.opt, model.stat):
+        for name in sorted(k for k in dir(where) if not k.startswith("_")):
+            value = getattr(where, name)
+            if isinstance(value, (int, float, np.ndarray)) and np.asarray(value).dtype.kind in "biuf":
+                digest.update(name.encode() + _coarse(np.asarray(value)))
+    digest.update(model.names)
+    return digest.hexdigest()
+
+
+def _coarse(x: np.ndarray) -> bytes:
+    """The bytes of whole numbers, and of others without their last bits; what is left of a difference of equals is 0."""
+    return (x if x.dtype.kind in "biu" else np.round(x, 12).astype(np.float32) + np.float32(0)).tobytes()
 
 
 def load_model(

@@ -191,10 +191,11 @@ def _asset_dirs(scan: Scan, root: Node, home: str) -> tuple[tuple[str, str], boo
 def _confine(scan: Scan, node: Node, attr: str, path: str) -> None:
     real = os.path.realpath(path)
     if not any(Path(real).is_relative_to(root) for root in scan.roots):
+        both = os.path.commonpath([scan.roots[0], real])
         raise node.refuse(
             attr,
             f"leads to {real}, outside {' and '.join(scan.roots)}; move the file inside, "
-            f"or allow a directory that holds it with --asset-root DIR",
+            f"or allow a directory that holds it: --asset-root {both if len(Path(both).parts) > 2 else 'DIR'}",
         )
 
 
@@ -237,8 +238,9 @@ def _package(scan: Scan, node: Node, attr: str, ref: str) -> str:
         if os.path.isfile(path):
             return path
     if len(scan.roots) < 2:
+        where = next((str(p.parent) for p in Path(scan.roots[0]).parents if p.name == package), "DIR")
         raise node.refuse(
-            attr, f"names a ROS package; give the directory that holds {package or 'it'} with --asset-root DIR"
+            attr, f"names a ROS package; give the directory that holds {package or 'it'} with --asset-root {where}"
         )
     root = scan.roots[1]
     held = sorted(e.name for e in os.scandir(root) if e.is_dir())

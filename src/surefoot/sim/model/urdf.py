@@ -60,7 +60,7 @@ def _mended(node: Node, mass: float) -> bool:
     a, b, c = moments
     if a > LEAST and a + b >= c * (1 - 1e-6):
         return False
-    a, b, c = np.maximum(moments, SMALL * mass)
+    a, b, c = np.maximum(moments, max(SMALL * mass, 10 * LEAST))  # also of frames that weigh nothing, as 1e-9 kg
     short = max(c - a - b, 0.0) / 2 * (1 + 1e-9)
     m = axes @ np.diag([a + short, b + short, c]) @ axes.T
     for name, value in zip(SIX, (m[0, 0], m[0, 1], m[0, 2], m[1, 1], m[1, 2], m[2, 2])):

@@ -1,1 +1,1 @@
-"""Builders: from a robot to a Task that trains. What they are not told they read from the model (sim/anatomy)."""
+"""Builders: from a robot to a Task that trains. What they are not given they read from the model (sim/anatomy)."""

@@ -7,20 +7,21 @@ A position servo rests at its joint's default position and reaches both ends of 
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import mujoco
 import numpy as np
 
 from surefoot.errors import SurefootError
 from surefoot.robot import Robot
-from surefoot.sim.anatomy.drives import force_limit
-from surefoot.sim.anatomy.links import FREE, Links
+from surefoot.sim.anatomy.drives import Drive, drives, force_limit
+from surefoot.sim.anatomy.links import Links, posed
 from surefoot.sim.anatomy.pose import keyframe, start
-from surefoot.sim.layout import layout_of
+from surefoot.sim.layout import FREE, layout_of
 from surefoot.sim.model import edits
 from surefoot.sim.model.card import describe
+from surefoot.sim.model.edits import Servo
 from surefoot.sim.model.load import load_robot
 
 PERIOD = 0.02  # s
@@ -78,17 +79,16 @@ class Blank:
     """body"""
     sensors: tuple[tuple[str, int], ...]
     """name and width"""
+    servos: Mapping[str, Drive] = field(default_factory=dict)
+    """joint -> the servo added to it; none where the model has actuators"""
 
 
 def read_blank(robot: Robot) -> Blank:
     spec = load_robot(robot).spec
     edits.name_parts(spec)
-    m = spec.compile()
+    m, servos = _driven(spec)
     if not m.nactuator:
-        raise SurefootError(
-            f"robot {robot.name}: actuators: found none, expected one or more: `new velocity` and `new reach` add servos to "
-            "legs and arms; for other robots add <actuator> to the model"
-        )
+        raise SurefootError(f"robot {robot.name}: joints: found none that an actuator could move, expected one or more")
     tree = Links(m)
     q, pose = start(m, tree)
     found, left_out = _controls(m, q)
@@ -97,8 +97,24 @@ def read_blank(robot: Robot) -> Blank:
         layout_of(m).joints, q, pose, tuple(found), tuple(left_out), bool(free) and tree.free == free[0],
         max(1, round(PERIOD / m.opt.timestep)), float(m.opt.timestep), m.nu, m.nv, float(m.body_mass.sum()),
         str(m.body(int((m.body_mass * (m.body_weldid > 0)).argmax())).name),
-        tuple((str(m.sensor(i).name), int(m.sensor_dim[i])) for i in range(m.nsensor) if m.sensor(i).name),
+        tuple((str(m.sensor(i).name), int(m.sensor_dim[i])) for i in range(m.nsensor) if m.sensor(i).name), servos,
     )  # fmt: skip
+
+
+def _driven(spec: mujoco.MjSpec) -> tuple[mujoco.MjModel, Mapping[str, Drive]]:
+    """The model, and the servos that were added to it where it has no actuator, as a URDF."""
+    m = spec.compile()
+    if m.nactuator:
+        return m, {}
+    tree = Links(m)
+    found = {d.joint: d for d in drives(m, posed(m, start(m, tree)[0]), tree, ())}
+    edits.add_servos(spec, {j: Servo(d.kp, d.kd, d.limit, d.armature) for j, d in found.items()})
+    return spec.compile(), found
+
+
+def imports(b: Blank) -> tuple[str, ...]:
+    """Lines that a task file begins with."""
+    return tuple(line.replace("name_parts", "Servo, add_servos, name_parts") if b.servos else line for line in IMPORTS)
 
 
 def _controls(m: mujoco.MjModel, q: np.ndarray) -> tuple[list[Control], list[str]]:
@@ -151,6 +167,7 @@ def lines(b: Blank, name: str) -> list[str]:
     return [
         f"# default pose: {b.pose}",
         f"HOME = ({', '.join(f'{x:.6g}' for x in b.q)},)",
+        *_servos(b),
         "# actuator: control at action 0, and how far an action of 1 moves it",
         "ACTUATORS = {",
         *(f"    {_quoted(c.actuator)}: ({c.rest:.6g}, {c.reach:.6g}),  # {c.source}" for c in b.controls),
@@ -171,6 +188,17 @@ def lines(b: Blank, name: str) -> list[str]:
         "",
         *_task(b, name),
     ]
+
+
+def _servos(b: Blank) -> list[str]:
+    if not b.servos:
+        return []
+    return [
+        "# the model has no actuators: servos that are added, kp [N m/rad], kd [N m s/rad], limit [N m], armature [kg m^2]",
+        "SERVOS = {",
+        *(f"    {_quoted(j)}: Servo({d.kp:g}, {d.kd:g}, {d.limit:g}, {d.armature:g}),  # {d.source}" for j, d in b.servos.items()),
+        "}",
+    ]  # fmt: skip
 
 
 def _joints(b: Blank) -> list[str]:
@@ -220,7 +248,9 @@ def _task(b: Blank, name: str) -> Iterable[str]:
         "    return Task(",
         f"        name={_quoted(f'{name}-blank')},",
         f"        about={_quoted(f'{name}: FILL IN what it is asked to do')},",
-        "        robot=ROBOT.edited(name_parts),  # the model as it is; parts without a name get one",
+        "        robot=ROBOT.edited(name_parts, lambda spec: add_servos(spec, SERVOS)),  # parts without a name get one"
+        if b.servos
+        else "        robot=ROBOT.edited(name_parts),  # the model as it is; parts without a name get one",
         "        params=PARAMS,",
         "        belief=Box.ranges(PARAMS, RANGES),",
         f"        substeps={b.substeps},  # engine steps of {1000 * b.timestep:g} ms in one action: {rate:g} actions a second",

@@ -165,7 +165,7 @@ class Thrown:
         return all(r.time_constant > 0 for r in self.flyer.rotors)
 
     def lags(self) -> tuple[ObsTerm, ...]:
-        """What the rotors do now, for a critic, where that is not what they were told."""
+        """What the rotors do now, for a critic, where that is not what was commanded."""
         n, per = len(self.hover), 1 / max(float(np.abs(self.hover).max()), 1e-9)
         return (ObsTerm("rotor_thrust", lambda s: s.x.act, n, "control", scale=0.6 * per),) if self.lagged else ()
 

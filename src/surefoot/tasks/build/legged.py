@@ -10,9 +10,10 @@ import numpy as np
 from surefoot.errors import SurefootError
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.feet import Foot
-from surefoot.sim.anatomy.links import HINGE, posed
+from surefoot.sim.anatomy.links import posed
 from surefoot.sim.anatomy.study import Anatomy, study
 from surefoot.sim.gap.recipe import Plain
+from surefoot.sim.layout import HINGE
 from surefoot.sim.model import edits
 from surefoot.sim.model.edits import Servo, Timing
 from surefoot.sim.model.load import load_robot
@@ -66,6 +67,11 @@ def read_legged(robot: Robot, upper: Upper = "held") -> tuple[Legged, Anatomy]:
     found = study(spec.compile())
     if not found.legs:
         raise SurefootError(f"robot {robot.name}: legs: found none, expected chains of joints that end at the ground")
+    if found.mirror.turned:
+        raise SurefootError(
+            f"robot {robot.name}: axes: left and right mirror each other at the base's {found.mirror.turned} plane, expected the "
+            "xz plane: x must point forward and z up; turn the model"
+        )
     return of_anatomy(found, upper), found
 
 

@@ -29,7 +29,7 @@ ASSUMED = {
     "mirror": "left-right symmetry is not used",
     "limit": "assumed: twice the torque that holds the weight it carries; give your drives' peak torques",
     "armature": "assumed: 1.5e-4 kg m^2 for each N m of the limit; give your drives' rotor inertia",
-    "kp": "kp = armature (2 pi 10 Hz)^2, damping ratio 2: give your servos' gains",
+    "kp": "kp = armature (2 pi 10 Hz)^2, or more where a leg needs it to stand, damping ratio 2: give your servos' gains",
 }
 FITS = {"legged": ("velocity", "track"), "arm": ("reach",), "multirotor": ("hover",)}
 
@@ -70,7 +70,10 @@ def write(kind: str, robot: Robot, out: Path, motion: MotionFile | None = None) 
         raise SurefootError(f"motion: {found}")
     kinds = _kinds(robot) if kind in NEEDS else []
     if kind in NEEDS and kind not in kinds:
-        better = f"; it fits: surefoot new {kinds[0] if kinds else 'blank'}"
+        others = {"reach": "if it is an arm, it fits: surefoot new reach", "blank": "any robot: surefoot new blank"}
+        better = "".join(
+            f"; {others.get(k, f'it fits: surefoot new {k}')}" for k in dict.fromkeys((*kinds[:1], "blank"))
+        )
         raise SurefootError(f"robot {robot.name}: {kind}: {NEEDS[kind]}; the model has none{better}")
     written = _track(robot, out, motion) if motion is not None else KINDS[kind](robot, out)
     mended = tuple(w for w in load_robot(robot).warnings if w.startswith(robot.path))
@@ -92,7 +95,8 @@ NEEDS = {
     "velocity": "expected chains of two joints or more that end at the ground, on a base that can move",
     "track": "expected chains of two joints or more that end at the ground, on a base that can move",
     "reach": "expected a base that is bolted down and two joints or more",
-    "hover": "expected actuators at sites of a free body that can lift it",
+    "hover": "expected actuators at sites of a free body that can lift it, such as "
+    '<motor site="rotor1" gear="0 0 1 0 0 0.01"/> in MJCF (a URDF has no actuators)',
 }
 
 
@@ -166,7 +170,7 @@ def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
     about = (
         f"{a.mass:.3g} kg; {len(legs.joints)} joints follow the motion; {held}{len(bodies)} bodies are compared with it"
     )
-    return replace(found, about=about, notes=tuple(f"motion: {words}" for words in checks))
+    return replace(found, about=about, notes=(*found.notes, *(f"motion: {words}" for words in checks)))
 
 
 def _reach(robot: Robot, out: Path) -> Written:
@@ -233,17 +237,20 @@ def _hover(robot: Robot, out: Path) -> Written:
 
 def _blank(robot: Robot, out: Path) -> Written:
     b = blank.read_blank(robot)
-    head = text.head(robot, out, "blank", "does what you write here: look for FILL IN", blank.IMPORTS)
+    head = text.head(robot, out, "blank", "does what you write here: look for FILL IN", blank.imports(b))
     lacks = [f"range of {c.actuator}: {c.source}" for c in b.controls if c.assumed]
     lacks += [f"no action moves {said}" for said in b.left_out]
     about = f"{b.mass:.3g} kg; {len(b.joints)} joints; {len(b.controls)} actuators; reward, end and success are yours to fill in"
     facts = {"mass": b.mass, "joints": len(b.joints), "feet": []}
-    return Written(text.joined([*head, *blank.lines(b, robot.name)]), about, facts, (), tuple(lacks))
+    changes = (f"{len(b.servos)} servos added",) if b.servos else ()
+    if b.servos:
+        lacks.append("actuators: none; a position servo is added to each joint: give your servos' gains and limits")
+    return Written(text.joined([*head, *blank.lines(b, robot.name)]), about, facts, changes, tuple(lacks))
 
 
 def _written(lines: list[str], a: Anatomy, changes: tuple[str, ...]) -> Written:
     facts = {"mass": a.mass, "joints": len(a.drives), "feet": [f.name for f in a.feet]}
-    return Written(text.joined(lines), _words(a), facts, changes, tuple(missing(a)))
+    return Written(text.joined(lines), _words(a), facts, changes, tuple(missing(a)), tuple(a.doubts))
 
 
 def _words(a: Anatomy) -> str:

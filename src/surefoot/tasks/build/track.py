@@ -67,7 +67,7 @@ def track(
     mass, size = float(body.model.body_mass.sum()), legs.length / L0
     belief = unknowns.belief(velocity.unknown_rows(body, mass, timing), ranges or {})
     actor, critic = _observations(body, ref, len(names), len(belief.params))
-    starts = _Starts(body, ref, ends)
+    starts = Starts(body, ref, ends)
     return Task(
         name=f"{robot.name}-track",
         about=f"{robot.name} follows {'a motion' if len(each) == 1 else f'{len(each)} motions'} of {ref.seconds:.3g} s",
@@ -307,7 +307,7 @@ def _rewards(body: Body, ref: Reference, size: float) -> dict[str, Reward]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Starts:
+class Starts:
     """A state of the motion, base and joints a little off it."""
 
     body: Body

@@ -1,8 +1,8 @@
 """velocity: a robot with legs follows a commanded velocity (vx, vy, yaw rate), blind.
 
 Each joint servo holds its target: torque = kp (target - q) - kd v, target = default pose + scale a. A gait clock gives
-every foot a swing and a stance: the policy is told its phase and rewarded for following it, which makes walking quick to
-learn. The actor is told what the robot measures: no base velocity, no contacts, no terrain.
+every foot a swing and a stance: the policy observes its phase and rewarded for following it, which makes walking quick to
+learn. The actor observes what the robot measures: no base velocity, no contacts, no terrain.
 
 Numbers that depend on size are scaled from a quadruped with legs of L0 = 0.426 m by Froude's law: lengths with L / L0,
 speeds with sqrt(L / L0), frequencies with sqrt(L0 / L), forces with the mass.

@@ -11,9 +11,9 @@ from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.robot import Robot
 from surefoot.task import Reward, Task
-from surefoot.tasks.camera import Camera
 from surefoot.tasks.ready.balance import DT, MODEL, balance
 from surefoot.tasks.ready.balance import RANGES as PHYSICS
+from surefoot.tasks.terms.camera import Camera
 
 SIZE, FINE = (48, 24), 3  # pixels, samples a side of each: 2.6 m of the rail, 1.3 m up, 5.4 cm a pixel
 

@@ -24,6 +24,7 @@ from surefoot.errors import MissingExtra, SurefootError, unknown
 from surefoot.files import write
 from surefoot.policy import Driver, Policy
 from surefoot.sim.engine import Engine
+from surefoot.tasks.view.shapes import shown
 
 Size = tuple[int, int]  # width, height in pixels
 OnFrame = Callable[[int, int], None]  # (pictures drawn so far, how many there will be)
@@ -116,6 +117,8 @@ class Eye:
         self.radius = 0.0
         room = self.model.vis.global_
         room.offwidth, room.offheight = max(room.offwidth, width), max(room.offheight, height)
+        self.option = mujoco.MjvOption()
+        self.option.geomgroup[:] = shown(self.model)
         self.renderer = renderer(self.model, size)
 
     def keep(self) -> None:
@@ -125,7 +128,8 @@ class Eye:
     def draw(self) -> np.ndarray:
         """(height, width, 3) uint8."""
         mujoco.mj_fwdPosition(self.model, self.data)
-        self.renderer.update_scene(self.data, self._following() if self.follows else self.camera)
+        camera = self._following() if self.follows else self.camera
+        self.renderer.update_scene(self.data, camera, self.option)
         return self.renderer.render()
 
     def _following(self) -> mujoco.MjvCamera:

@@ -5,7 +5,7 @@
 What viser has no shape for becomes triangles, and a texture its mean colour.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import mujoco
@@ -24,6 +24,23 @@ BOX = np.array([[0, 1, 3], [0, 3, 2], [4, 6, 7], [4, 7, 5], [0, 4, 5], [0, 5, 1]
 """triangles between the corners of a box, whose coordinates count up like a number's bits"""
 
 
+def shown(model: mujoco.MjModel) -> np.ndarray:
+    """(6,) uint8: which groups of geoms are drawn. All of them, where a robot would have no shape without the hidden ones."""
+    robot = model.body_weldid[model.geom_bodyid] > 0
+    robot &= np.array([rgba_of(model, "geom", i)[3] > 0 for i in range(model.ngeom)], bool)
+    groups = np.arange(mujoco.mjNGROUP) < SHOWN_GROUPS
+    lost = robot.any() and not groups[model.geom_group[robot]].any()
+    return (groups | lost).astype(np.uint8)
+
+
+def visible(model: mujoco.MjModel) -> Iterator[tuple[str, int]]:
+    """Family and number of each geom and site that is drawn."""
+    for family, groups in (("geom", shown(model)), ("site", np.arange(mujoco.mjNGROUP) < SHOWN_GROUPS)):
+        for i in np.flatnonzero(groups[getattr(model, f"{family}_group")]).tolist():
+            if rgba_of(model, family, i)[3] > 0:
+                yield family, i
+
+
 class Scene:
     """The shapes of a model on a viser server: one frame a body, moved by `update`; geoms and sites rest in it."""
 
@@ -32,11 +49,10 @@ class Scene:
         self.world = scene.add_frame("/world", show_axes=False)
         self.bodies = [scene.add_frame(f"/world/body{i}", show_axes=False) for i in range(model.nbody)]
         self.shapes = {}
-        for family in ("geom", "site"):
-            for i in range(getattr(model, f"n{family}")):
-                shape = _add(scene, model, family, i)
-                if shape is not None:
-                    self.shapes[f"{family}{i}"] = shape
+        for family, i in visible(model):
+            shape = _add(scene, model, family, i)
+            if shape is not None:
+                self.shapes[f"{family}{i}"] = shape
         tracked = [int(b) for b, mode in zip(model.cam_bodyid, model.cam_mode) if mode in TRACKING]
         self.follows = bool(tracked)
         """whether a camera of the model goes with a body"""
@@ -64,11 +80,9 @@ class Scene:
 
 
 def _add(scene: Any, model: mujoco.MjModel, family: str, i: int) -> Any:
-    """Geom or site i in the frame of its body; None where mujoco's viewers would not show it, or it has no surface."""
+    """Geom or site i in the frame of its body; None where it has no surface."""
     of = lambda field: getattr(model, f"{family}_{field}")[i]  # noqa: E731
     rgba, kind, size = rgba_of(model, family, i), mjtGeom(int(of("type"))), of("size")
-    if of("group") >= SHOWN_GROUPS or rgba[3] == 0:
-        return None
     name, color = f"/world/body{of('bodyid')}/{family}{i}", _shade(rgba[:3], 255)
     pose: Pose = {"position": of("pos"), "wxyz": of("quat")}
     if kind == mjtGeom.mjGEOM_PLANE:

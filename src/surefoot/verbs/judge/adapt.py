@@ -19,7 +19,7 @@ class Adapt:
     policy: Positional[Path]
     """a run's folder or a policy.onnx, with an encoder: of --adapt rma, or of --encoder conv or gru"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     show: str = ""
     """the unknown to follow; default: the one that the probe reads best"""
     before: float | None = None
@@ -33,9 +33,9 @@ class Adapt:
     belief: str = "task"
     """p(e) of all unknowns: `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     task: str = ""
-    """a task that the policy fits, instead of its own"""
+    """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     seed: int = 1
     """seed of the episodes"""
     out: Path | None = None
@@ -45,7 +45,7 @@ class Adapt:
         if self.best:
             return replace(self, best=False, policy=chosen(self.policy)).run(watch)
         from surefoot.deploy import bundle
-        from surefoot.gate.latent import Change, inferred
+        from surefoot.gate.measures.latent import Change, inferred
         from surefoot.tasks.known import task_flag
 
         policy = bundle.load(self.policy)

@@ -32,6 +32,10 @@ class Bundle:
         from surefoot.deploy import manifest
 
         title = f"check of {self.bundle}"
+        if not self.bundle.exists():
+            raise SurefootError(
+                f"{self.bundle}: no such file or folder; expected a bundle: surefoot export RUN writes one"
+            )
         try:
             found = manifest.read(self.bundle, self.key)
         except SurefootError as error:

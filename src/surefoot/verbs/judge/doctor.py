@@ -13,6 +13,7 @@ from surefoot.belief import Belief
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import run_of
+from surefoot.log import Log
 from surefoot.report import Axis, Badge, Column, Note, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, trained_over
@@ -21,6 +22,7 @@ from surefoot.verbs.machine import naming, read
 if TYPE_CHECKING:
     from surefoot.doctor import Diagnosis
     from surefoot.doctor.prescription import Case
+    from surefoot.gate.candidate import Candidate
 
 FOUND, UNCHECKED = 1, 3  # exit codes: there is a cause; none in what was checked, and not everything was
 SHOWN, DRAWN = 5, 8  # causes in the table, and in the plot
@@ -49,9 +51,12 @@ class Doctor:
     """also simulate the policy: in the nominal world, and in a world with the first cause"""
     out: Path | None = None
     """write a page with plots (.html)"""
+    on: str = ""
+    """workers that simulate hypotheses: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
+    workers: int = 0
+    """how many workers of a cluster; 0: one for each of its cores"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.doctor import diagnose
         from surefoot.doctor.consequences import consequences
         from surefoot.doctor.prescription import further_log, prescribe
         from surefoot.gate.candidate import candidate
@@ -64,7 +69,7 @@ class Doctor:
         belief, trained = self._belief(task, watch)
         log = read(self.log, self.mapping, watch)
         with naming(self.log):
-            found = diagnose(policy, task, log, watch, self.whole)
+            found = self._diagnosed(who, log, watch)
         first, after = found.first, None
         if self.success:
             watch(Progress("simulating success rates"))
@@ -94,6 +99,19 @@ class Doctor:
             f"{self.policy} on {self.log}", jsonable(facts), blocks, cure.command, Badge(_verdict(found, unfit), not code),
             code, self.out, sources=hashes(policy=self.policy, log=self.log, model=self.model, contract=self.contract),
         )  # fmt: skip
+
+    def _diagnosed(self, who: "Candidate", log: Log, watch: Watch) -> "Diagnosis":
+        from surefoot.doctor import diagnose
+
+        if not self.on:
+            return diagnose(who.policy, who.task, log, watch, self.whole)
+        from surefoot.doctor.hypotheses.by_jobs import ByJobs
+        from surefoot.learn.cluster.address import On
+        from surefoot.learn.cluster.jobs import Jobs
+
+        with Jobs(On.parse(self.on, self.workers), watch=watch).connected() as (jobs, workers):
+            by = lambda checked: ByJobs(jobs, who.files, checked, workers)  # noqa: E731
+            return diagnose(who.policy, who.task, log, watch, self.whole, by)
 
     def _belief(self, task: Task, watch: Watch) -> tuple[Belief, str]:
         """The range the policy was trained over, and its name."""

@@ -16,9 +16,9 @@ class Eval:
     policy: Positional[Path]
     """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     task: str = ""
-    """another task than the one it was trained for"""
+    """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     episodes: int = 200
     """number of episodes"""
     seed: int = 1
@@ -26,7 +26,7 @@ class Eval:
     belief: str = "task"
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     threads: int = 0
     """threads of the physics; 0: every core"""
     engine: Annotated[str, arg(name="in")] = "mujoco"

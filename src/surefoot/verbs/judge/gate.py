@@ -38,19 +38,19 @@ class Gate:
     policy: Positional[Path]
     """a run's folder, its policy.onnx, a task with a shipped policy, or another ONNX file with --model and --contract"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     engines: Annotated[tuple[str, ...], arg(name="in")] = ()
     """engines to test in: mujoco, bullet ..."""
     reality: tuple[str, ...] = ()
     """seeds of hidden realities; all: seeds 0 to 9"""
     episodes: int | None = None
-    """most episodes in each world; stops early once the answer is clear. Default: 200, or what --claim needs"""
+    """largest number of episodes in each world; a clear result needs fewer. Default: 200, or what --claim needs"""
     claim: float | None = None
     """a success rate to claim over the belief, such as 0.99; refused if --episodes cannot support it"""
     belief: str = "task"
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     limits: Path | None = None
     """JSON file of limits, instead of the defaults (docs/gate.md)"""
     limit: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Gate:
     command: tuple[float, float, float] | None = None
     """vx, vy, yaw rate to follow, m/s and rad/s, instead of the contract's"""
     task: str = ""
-    """a task that the policy fits, instead of its own"""
+    """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     safety: Path | None = None
     """safety layers around the policy (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     out: Path | None = None
@@ -76,7 +76,7 @@ class Gate:
     threads: int = 0
     """threads of the physics; 0: every core"""
     on: str = ""
-    """workers for the realities: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
+    """workers for what follows the nominal world: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
     workers: int = 0
     """how many workers of a cluster; 0: one for each of its cores"""
 
@@ -89,8 +89,9 @@ class Gate:
         from surefoot.learn.cluster.address import On
         from surefoot.learn.cluster.jobs import Jobs
 
-        plan, limits, jobs = self._plan(), self._limits(), Jobs(On.parse(self.on, self.workers), watch=watch)
-        out = self.out or products_of(self.policy)
+        plan, limits, out = self._plan(), self._limits(), self.out or products_of(self.policy)
+        on = On.parse(self.on, self.workers)
+        jobs = Jobs(on, None if on is None else out / "gate.jobs", watch)
         page = out / "gate.html"
         files.check_writable(page, "--out")
         if self.junit is not None:
@@ -108,6 +109,8 @@ class Gate:
             keep = lambda verdict: files.write_json(out / "gate.json", verdict.to_json())  # noqa: E731
             verdict = gate(who, belief, plan, limits, watch, again, keep, jobs)
             keep(verdict)
+            if not verdict.meta["interrupted"]:
+                jobs.forget()
             if self.junit is not None:
                 junit.write(self.junit, verdict)
         code = INTERRUPTED if verdict.meta["interrupted"] else 0 if verdict.holds else FAILED
@@ -126,7 +129,7 @@ class Gate:
         return None if self.safety is None else layers.located(self.safety)
 
     def _plan(self) -> Any:
-        from surefoot.gate.gate import ALL, Plan
+        from surefoot.gate.plan import ALL, Plan
         from surefoot.gate.statistics import needed
 
         try:

@@ -31,7 +31,7 @@ class Sweep:
     over: str
     """the unknown, as `surefoot look TASK` names it"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     points: int = 9
     """number of values"""
     low: float | None = None
@@ -43,9 +43,9 @@ class Sweep:
     belief: str = "nominal"
     """where the other unknowns come from: `nominal`, `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     task: str = ""
-    """a task that the policy fits, instead of its own"""
+    """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     specialists: bool = False
     """also train one policy at each value, with the first run's settings, to measure the price of robustness"""
     seed: int = 1
@@ -61,7 +61,7 @@ class Sweep:
         if self.best:
             return replace(self, best=False, policies=tuple(chosen(p) for p in self.policies)).run(watch)
         from surefoot.deploy import bundle
-        from surefoot.gate.sweep import Points, price, specialists, sweep, sweep_files, values_over
+        from surefoot.gate.measures.sweep import Points, price, specialists, sweep, sweep_files, values_over
         from surefoot.learn.cluster.address import On
         from surefoot.learn.cluster.jobs import Jobs
         from surefoot.tasks.known import task_flag
@@ -78,7 +78,8 @@ class Sweep:
         path = self.out or products / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
         points = Points(self.over, values, others, count(self.episodes), self.seed)
-        best, jobs = None, Jobs(On.parse(self.on, self.workers), watch=watch)
+        best, on = None, On.parse(self.on, self.workers)
+        jobs = Jobs(on, None if on is None else path.with_suffix(".jobs"), watch)
         if self.specialists:
             if self.episodes < 2:
                 raise SurefootError(
@@ -91,6 +92,7 @@ class Sweep:
             paths = {str(p): bundle.find(p) for p in self.policies}
             facts = sweep_files(paths, self.task, points, jobs)
         facts = facts if best is None else price(facts, best, task, points)
+        jobs.forget()
         blocks = (table(facts), *map(Text, _sentences(facts)), *met_before(self.seed, self.policies), plot(facts))
         about = hashes(**{f"policy {k + 1}": p for k, p in enumerate(self.policies)}) | {"seed": str(self.seed)}
         following = f"surefoot play {quote(str(self.policies[0]))}{task_flag(self.task, next(iter(policies.values())).contract)}"

@@ -30,7 +30,7 @@ class Look:
     model: Positional[str]
     """a task's name, or a model file (.xml MJCF, .urdf)"""
     asset_root: Path | None = None
-    """folder that meshes and includes may come from, if they lie outside the model's own"""
+    """one more folder from which meshes and includes may be read, besides the folder of the model"""
     audit: FlagConversionOff[bool] = True
     """check that each unknown changes the simulation"""
 

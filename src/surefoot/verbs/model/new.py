@@ -16,20 +16,20 @@ from surefoot.robot import Robot
 @dataclass(frozen=True)
 class New:
     kind: Positional[Literal["velocity", "reach", "hover", "track", "blank"]]
-    """velocity: anything with legs follows a commanded velocity; reach: an arm brings its end effector to a place; hover: a
-    multirotor comes to rest at a place; track: anything with legs follows a motion (--motion); blank: any robot with actuators, reward and success left for you to fill in"""
+    """velocity: a robot with legs follows a commanded velocity; reach: an arm brings its end effector to a place; hover: a
+    multirotor comes to rest at a place; track: a robot with legs follows a motion (--motion); blank: any robot, you fill in reward and success"""
     model: Positional[str]
     """a model file (.xml MJCF, .urdf); a scene file that includes the robot is best"""
     out: Path | None = None
-    """the task file to write; without it ROBOT_KIND.py in this folder"""
+    """the task file to write; default: ROBOT_KIND.py in this folder"""
     motion: tuple[Path, ...] = ()
-    """of track: the motion to follow, in the robot's own joints (.npz, .csv); several: one policy follows each of them"""
+    """for track: the motion to follow, in the joints of the robot (.npz, .csv); with several files, one policy follows all of them"""
     rate: float | None = None
-    """rows a second of a motion that has no clock"""
+    """rows per second of a motion file without time stamps"""
     asset_root: str = ""
-    """folder that meshes and includes may come from, if they lie outside the model's own"""
+    """one more folder from which meshes and includes may be read, besides the folder of the model"""
     overwrite: bool = False
-    """write over a file that is there"""
+    """replace an existing task file"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot.tasks.build.source import MotionFile, write

@@ -1,31 +1,26 @@
 """surefoot retarget: a person's motion becomes a robot's, by kinematics; with a film of both and what is right and wrong with it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 from tyro.conf import Positional, arg
 
 from surefoot import files
 from surefoot.errors import SurefootError
-from surefoot.report import Block, Column, Note, Picture, Progress, Report, Table, Text, Watch
+from surefoot.report import Block, Note, Progress, Report, Text, Watch
 from surefoot.robot import Robot
 from surefoot.verbs.arguments import hashes, robot_of
 from surefoot.verbs.model.motion import read_map
 
 if TYPE_CHECKING:
-    from surefoot.log import Log
     from surefoot.motion.person import Person
-    from surefoot.motion.retarget.interaction import Box, Interacted
     from surefoot.motion.retarget.retarget import Retargeted
-
-ROWS = (
-    ("sliding", "feet that stand slide at", "mm/s", 1e3), ("floating", "standing soles off the floor, at most", "mm", 1e3),
-    ("sunk", "feet below the floor, at most", "mm", 1e3), ("direction", "bones turned from the person's, mean", "deg", 57.29578),
-    ("fastest", "fastest joint", "rad/s", 1.0), ("limit", "frames with a joint at its limit", "%", 100.0),
-)  # fmt: skip
+    from surefoot.motion.retarget.things import Change, Thing
+    from surefoot.verbs.model.retargeted import Made
+    from surefoot.verbs.model.tracked import Tracked
 
 
 @dataclass(frozen=True)
@@ -57,14 +52,26 @@ class Retarget:
     seed: int = 0
     """of the starts of the first frame"""
     box: Path | None = None
-    """JSON file of a box that the person handles: {"half": [x, y, z], "path": [[t, x, y, z], ...]} in m and s, z up, floor at 0"""
-    box_size: float = 1.0
-    """the robot's box as a multiple of the person's, scaled to the robot"""
+    """JSON file of a box that the person handles: {"half": [x, y, z], "path": [[t, x, y, z], ...]} in m and s, z up, floor at 0; rows may go on with its attitude w, x, y, z"""
+    wall: tuple[float, float, float] | None = None
+    """a wall that the person leans on: x and y [m] of a point of its front, and the direction [deg] that its front looks in"""
+    step: tuple[float, ...] = ()
+    """a step that the person steps on: x and y [m] of its middle, its direction [deg], its length along that, width and height [m]; six more numbers for each further one"""
+    object_size: float = 1.0
+    """the robot's box, or the height of its steps, as a multiple of the person's scaled to the robot"""
+    object_shift: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """m: how far box, wall and steps are from where the person's would be"""
+    object_turn: float = 0.0
+    """deg: how far the box is turned about the vertical"""
+    variants: int = 1
+    """motions to write: the first as asked, the others (clip-1.npz, ...) with sizes, places and turns drawn with --seed"""
+    policy: Path | None = None
+    """a policy that was trained to track this motion (run folder or policy.onnx): the page and the table show what it makes of it"""
     page: Path | None = None
-    """write a page with a film of person and robot side by side (.html)"""
+    """write a page with a film of person and robot side by side, and a table of metrics (.html)"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.motion.retarget.metrics import metrics
+        from surefoot.verbs.model import retargeted
 
         reads = (self.clip, self.mapping, self.skeleton, self.robot_map, self.box)
         files.check_writable(self.out, "--out", ".npz", reads)
@@ -74,62 +81,80 @@ class Retarget:
         given = read_map(self.mapping)
         person = self._person(given)
         robot = robot_of(self.robot, self.asset_root)
+        things = retargeted.things_of(self.box, self.wall, self.step, person, self.cut[0] if self.cut else 0.0, self.mirror)  # fmt: skip
+        if not things and (self.variants > 1 or self._change != type(self._change)()):
+            raise SurefootError("--variants, --object-size, --object-shift and --object-turn are of a --box, --wall or --step: found none")  # fmt: skip
         try:
-            found, held = self._found(person, robot, given, watch)
+            made = self._made(person, robot, things, given, watch)
         except SurefootError as error:
             raise SurefootError(f"{self.clip}: {error}") from None
-        ours, plain = metrics(found), metrics(found, found.plain)
-        log = found.log if held is None else with_box_path(found.log, held.box)
-        log.save(self.out)
-        facts = self._facts(person, found) | {
-            "metrics": ours,
-            "plain": plain,
-            "robot": robot.name,
-            "out": str(self.out),
-        }
-        blocks: list[Block] = [
-            Text(
-                f"{self.out}: {robot.name}, {len(facts['joints'])} joints, {person.seconds:.2f} s, {person.rate:.4g} Hz"
-            ),
-            *map(Note, person.notes),
-            Text(
-                f"legs are {found.targets.scale:.2f} times as long as the person's; {facts['fps']:.0f} frames for each second of one core"
-            ),
-            _table(ours, plain),
-        ]
-        if held is not None:
-            facts["box"] = about = _box_facts(found, held)
-            blocks.append(
-                Text(
-                    f"box: hands nearest at {100 * about['nearest']:.1f} cm, deepest {100 * about['deepest']:.1f} cm inside (plain IK {100 * about['plain_deepest']:.1f} cm)"
-                )
-            )
-        blocks += self._film(person, found, held, robot.name) if self.page else []
-        facts |= {"page": str(self.page)} if self.page else {}
+        for path, motion in made.items():
+            motion.log.save(path)
+        first = made[self.out]
+        followed = self._followed(first, watch)
+        facts = self._facts(person, first.found) | {"robot": robot.name, "out": str(self.out)} | first.facts()
+        facts["variants"] = [{"out": str(k)} | m.facts() for k, m in made.items()] if self.variants > 1 else []
+        facts |= {"tracked": followed.facts} if followed else {}
+        blocks = self._blocks(person, robot.name, made, facts, followed)
+        if self.page:
+            facts["page"] = str(self.page)
+            blocks.append(retargeted.film_of(person, things, first, followed, f"{self.clip.name}: {robot.name}"))
+            if not things:
+                facts["round_trip"] = far = retargeted.round_trip(first.found)
+                blocks.append(Text(f"round trip (robot, person with other limbs, robot): joint RMSE {far:.3g} rad"))
         return Report(f"{self.clip.name} for {robot.name}", facts, tuple(blocks), self._next(), page=self.page, sources=hashes(clip=self.clip))  # fmt: skip
 
-    def _found(
-        self, person: "Person", robot: Robot, given: dict[str, str] | None, watch: Watch
-    ) -> "tuple[Retargeted, Interacted | None]":
-        """The motion; with a box also where that is, and the motion kept with it."""
-        from surefoot.motion.contacts import leg_length
-        from surefoot.motion.landmarks import landmarks, needed
+    @property
+    def _change(self) -> "Change":
+        from surefoot.motion.retarget.things import Change
+
+        return Change(self.object_size, self.object_shift, self.object_turn * 0.017453292519943295)
+
+    def _made(
+        self, person: "Person", robot: Robot, things: "Sequence[Thing]", given: dict[str, str] | None, watch: Watch
+    ) -> "dict[Path, Made]":
+        """Path -> motion; several if variants are asked for."""
         from surefoot.motion.retarget.humanoid import humanoid
-        from surefoot.motion.retarget.interaction import interact, with_box
+        from surefoot.motion.retarget.interaction import interact
         from surefoot.motion.retarget.retarget import retarget
+        from surefoot.motion.retarget.things import changes
         from surefoot.motion.robot_motion import kinematic
+        from surefoot.verbs.model.retargeted import Made
 
         mapped = read_map(self.robot_map)
-        body = humanoid(kinematic(robot), mapped)
-        if self.box is None:
-            return retarget(person, body, given, self.seed, watch), None
-        marks = landmarks(person.names, given)
-        needed(marks, person.names)
-        box = read_box(self.box, person.time + (self.cut[0] if self.cut else 0.0), self.mirror)
-        size = self.box_size * body.leg / leg_length(person, marks) * box.half
-        plain = retarget(person, humanoid(kinematic(with_box(robot, size)), mapped), given, self.seed, watch)
-        held = interact(person, marks, box, plain, self.box_size, watch=watch)
-        return replace(plain, q=held.q, seconds=plain.seconds + held.seconds), held
+        if not things:
+            return {self.out: Made(retarget(person, humanoid(kinematic(robot), mapped), given, self.seed, watch))}
+        out: dict[Path, Made] = {}
+        for k, change in enumerate([self._change, *changes(self.variants, self.seed)[1:]]):
+            held = interact(person, robot, things, change, given, mapped, self.seed, watch)
+            path = self.out if k == 0 else self.out.with_stem(f"{self.out.stem}-{k}")
+            out[path] = Made(replace(held.plain, q=held.q, seconds=held.seconds), held, change)
+        return out
+
+    def _followed(self, first: "Made", watch: Watch) -> "Tracked | None":
+        from surefoot.verbs.model.tracked import follow
+
+        return follow(self.policy, first.log, first.found.robot.kin, self.seed, watch) if self.policy else None
+
+    def _blocks(
+        self, person: "Person", name: str, made: "dict[Path, Made]", facts: dict[str, Any], followed: "Tracked | None"
+    ) -> list[Block]:
+        from surefoot.verbs.model import retargeted
+
+        scale, joints = made[self.out].found.targets.scale, len(facts["joints"])
+        blocks: list[Block] = [
+            Text(f"{self.out}: {name}, {joints} joints, {person.seconds:.2f} s, {person.rate:.4g} Hz"),
+            *map(Note, person.notes),
+            Text(
+                f"legs are {scale:.2f} times as long as the person's; {facts['fps']:.0f} frames for each second of one core"
+            ),
+            retargeted.table(facts["metrics"], facts["plain"], facts.get("things", ())),
+        ]
+        if self.variants > 1:
+            blocks.append(retargeted.table_of_variants(made))
+        if followed:
+            blocks.append(followed.table(str(self.policy)))
+        return blocks
 
     def _person(self, given: dict[str, str] | None) -> "Person":
         from surefoot.motion import landmarks, person
@@ -148,65 +173,7 @@ class Retarget:
             "scale": found.targets.scale, "fps": len(person) / found.seconds, "steps": found.steps, "notes": list(person.notes),
         }  # fmt: skip
 
-    def _film(self, person: "Person", found: "Retargeted", held: "Interacted | None", name: str) -> list[Block]:
-        from surefoot.motion.figure import Panel, bones_of, film
-        from surefoot.motion.landmarks import landmarks
-
-        marks = landmarks(person.names, read_map(self.mapping))
-        shown = Panel("person", person.pos, bones_of(person.parents), person.pos[:, marks["pelvis"], :2])
-        kin = found.robot.kin
-        plain = kin.panel(kin.log(found.targets.time, found.plain), "plain inverse kinematics")
-        panels = [shown, plain, kin.panel(found.log, name)]
-        if held is not None:
-            panels[1:] = [replace(p, boxes=held.box.corners()) for p in panels[1:]]
-        return [
-            Picture(film(panels, person.rate), "svg+xml", f"{self.clip.name}: person, plain inverse kinematics, {name}")
-        ]
-
     def _next(self) -> str:
         if Path(self.robot).is_file():
             return f"surefoot new track {quote(self.robot)} --motion {quote(str(self.out))}"
         return f"surefoot motion {quote(str(self.out))} --robot {quote(self.robot)} --page {quote(str(self.out.with_suffix('.html')))}"
-
-
-def _table(ours: dict[str, float], plain: dict[str, float]) -> Table:
-    rows = [[f"{what} [{unit}]", size * plain[key], size * ours[key]] for key, what, unit, size in ROWS]
-    return Table.of(["", Column("plain IK", form=".3g"), Column("retargeted", form=".3g")], rows)
-
-
-def read_box(path: Path, time: np.ndarray, mirror: bool) -> "Box":
-    """The box of a JSON file, at these times [s]."""
-    from surefoot.motion.person import MIRROR
-    from surefoot.motion.retarget.interaction import Box
-
-    found = files.read_json(path)
-    try:
-        half, rows = np.array(found["half"], float), np.array(found["path"], float)
-    except (KeyError, TypeError, ValueError):
-        raise SurefootError(f'{path}: expected {{"half": [x, y, z], "path": [[t, x, y, z], ...]}}') from None
-    good = half.shape == (3,) and (half > 0).all() and rows.ndim == 2 and rows.shape[1:] == (4,) and len(rows) > 0
-    if not good or not np.isfinite(rows).all() or not (np.diff(rows[:, 0]) > 0).all():
-        raise SurefootError(f"{path}: found half {half.shape} and path {rows.shape}, expected 3 numbers above 0, and rows of t, x, y, z whose times increase")  # fmt: skip
-    at = np.stack([np.interp(time, rows[:, 0], c) for c in rows[:, 1:].T], 1)
-    return Box(half, at * MIRROR if mirror else at)
-
-
-def with_box_path(log: "Log", box: "Box") -> "Log":
-    from surefoot.log import Log
-
-    meta = log.meta | {"constants": {"box_half": box.half.tolist()}}
-    return Log(log.time, log.columns | {"box_pos": box.path}, log.units | {"box_pos": "m"}, meta)
-
-
-def _box_facts(found: "Retargeted", held: "Interacted") -> dict[str, Any]:
-    from surefoot.motion.retarget.interaction import distances
-
-    hands, deep = distances(held.robot, held.q, held.box)
-    _, through = distances(held.robot, found.plain, held.box)
-    inside = lambda x: float(max(0.0, -x.min()))  # noqa: E731
-    return {
-        "nearest": float(hands.min()),
-        "deepest": inside(deep),
-        "plain_deepest": inside(through),
-        "relaxed": held.relaxed,
-    }

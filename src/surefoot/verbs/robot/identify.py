@@ -1,6 +1,7 @@
 """surefoot identify: a model's unknowns from real logs, with intervals."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from surefoot.report import Badge, Block, Column, Note, Report, Table, Text, Wat
 from surefoot.verbs.machine import FAILED, INTERRUPTED, Machine, asked, checked, naming, read
 
 if TYPE_CHECKING:
+    from surefoot.learn.cluster.jobs import Jobs
     from surefoot.real2sim.identify import Identify as How
     from surefoot.real2sim.identify.laws import Comparison
     from surefoot.real2sim.identify.result import Identified, Learned
@@ -46,6 +48,10 @@ class Identify:
     laws: tuple[str, ...] = ()
     """friction laws to compare on held-out motions, such as coulomb,stribeck,load,back; the best one is then fitted. Also
     coulomb:kinds, or words of --learn joined by +"""
+    on: str = ""
+    """workers for --laws, each with splits of the logs: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
+    workers: int = 0
+    """how many workers of a cluster; 0: one for each of its cores"""
     machine: Machine = Machine()
     check: bool = True
     """run preflight on the logs first"""
@@ -101,6 +107,10 @@ class Identify:
             files.check_writable(self.save_model, "--save-model", ".xml", reads)
             if tasks.is_reference(self.model):
                 raise SurefootError(f"--save-model: {self.model} is a task, expected a model file")
+        if (self.on or self.workers) and not self.laws:
+            raise SurefootError(
+                "--on: one fit is one process with every core; expected with --laws, whose splits are jobs"
+            )
         if self.last is not None and not self.last > 0:
             raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
 
@@ -147,8 +157,20 @@ class Identify:
             raise SurefootError(f"--laws: {self.model} is a task, whose unknowns are its own; expected a model file")
         model = self.machine.world(self.model, None, logs[0]).model
         laws = {law: learnable(model, self._words(words_of(law))) for law in dict.fromkeys(self.laws)}
-        make = lambda params, log: self.machine.world(self.model, params, log)  # noqa: E731
-        return compare(make, laws, runs(logs), how, self.signals, watch)
+        make, jobs = partial(self.machine.world, self.model), self._jobs(watch)
+        found = compare(make, laws, runs(logs), how, self.signals, watch, jobs=jobs)
+        if jobs is not None:
+            jobs.forget()
+        return found
+
+    def _jobs(self, watch: Watch) -> "Jobs | None":
+        """Workers, and where they keep what is done: beside the belief that is saved."""
+        if not self.on:
+            return None
+        from surefoot.learn.cluster.address import On
+        from surefoot.learn.cluster.jobs import Jobs
+
+        return Jobs(On.parse(self.on, self.workers), self.save and self.save.with_suffix(".jobs"), watch)
 
     def _words(self, law: tuple[str, ...]) -> tuple[str, ...]:
         """The words of --learn and those of a law; a target that a law has is not learned twice."""

@@ -55,7 +55,7 @@ class Cross:
     belief: str = "task"
     """p(e) to begin with: `task`, a preset, or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
     """env steps of each of the first three trainings; later ones take half of that; default: the task's own number"""
     threads: int = 0

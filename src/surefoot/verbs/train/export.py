@@ -23,7 +23,7 @@ class Export:
     policy: Positional[Path]
     """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     out: Path | None = None
     """a folder or a .zip for the bundle, or a .onnx for that file alone; default: the folder `bundle` beside the policy; of a
     shipped one, <task>-bundle here"""
@@ -33,7 +33,7 @@ class Export:
     safety: Path | None = None
     """safety layers around the policy on the robot (docs/safety.md): a safety.json, or the folder that `surefoot guard` wrote"""
     task: str = ""
-    """its task, where that is a file or a module: to say what has changed since training"""
+    """the policy's task file or module, if it has changed or moved; export reports what has changed since training"""
     sign: Path | None = None
     """private ed25519 key (PEM) to sign with: the .onnx, the .zip, or the manifest of a folder"""
 

@@ -28,7 +28,7 @@ class Guard:
     policy: Positional[Path]
     """a run's folder, a policy.onnx, or a task with a shipped policy (see `surefoot tasks`)"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     task: str = ""
     """its task, where that is a file or a module"""
     reach: bool = False
@@ -48,7 +48,7 @@ class Guard:
     belief: str = "task"
     """p(e): `task`, `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     seed: int = 0
     """seed of the episodes and of the net"""
     out: Path | None = None

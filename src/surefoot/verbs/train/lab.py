@@ -14,7 +14,7 @@ class Lab:
     given: Positional[str] = "balance"
     """a run's folder, a policy.onnx, or a task: its name (see `surefoot tasks`), file.py, or module:function"""
     task: str = ""
-    """a task that the policy fits, instead of its own"""
+    """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     page: str = ""
     """the page to begin with; default: the first"""
     port: int = 8080

@@ -17,15 +17,15 @@ class Play:
     policy: Positional[str]
     """a run's folder, a policy.onnx, a task with a shipped policy (see `surefoot tasks`), or `zero` / `random` with --task"""
     best: bool = False
-    """use the run's best policy, which --judge-every kept, not its last"""
+    """use the best policy of the run (kept by --judge-every) instead of the last one"""
     task: str = ""
-    """a task that the policy fits, instead of its own"""
+    """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     record: Path | None = None
     """write a film (.gif or .mp4) instead of opening the viewer"""
     seconds: float = 5.0
     """length of the film"""
     camera: str = ""
-    """of the film: a camera of the model, or `free`; without it `side` where the model has one, else one that follows the robot"""
+    """camera of the film: the name of a camera in the model, or `free`; default: `side` if the model has it, otherwise a camera that follows the robot"""
     port: int = 8080
     """the viewer's port on this computer"""
     seed: int = 1
@@ -33,7 +33,7 @@ class Play:
     belief: str = "nominal"
     """p(e): `task` (its training ranges), `nominal`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
 
     def run(self, watch: Watch) -> Report:
         if self.best:

@@ -36,6 +36,8 @@ class Runs:
     """with --clean: remove it"""
     push: str = ""
     """share these runs at an address: a folder, s3://bucket/runs ...; files that are there already are not sent again"""
+    also: tuple[Path, ...] = ()
+    """with --push: logs, bundles or other files and folders to share beside the runs; --pull brings them into also/NAME"""
     pull: str = ""
     """copy the runs at an address into the folder; runs that are in it already are not changed"""
     out: Path | None = None
@@ -70,6 +72,11 @@ class Runs:
                 raise SurefootError(f"--{name}: expected 0 or more, found {getattr(self, name)}")
         for wrong, words in (
             (self.yes and not self.clean, "--yes: only with --clean"),
+            (bool(self.also) and not self.push, "--also: only with --push"),
+            (
+                len({p.stem for p in self.also}) < len(self.also),
+                "--also: expected names that differ before their suffix",
+            ),
             (bool(self.push and self.pull), "--push: not together with --pull"),
             (bool(self.pull and self.clean), "--pull: not together with --clean"),
         ):
@@ -92,16 +99,21 @@ class Runs:
 
     def _pushed(self, shown: Sequence[Record], watch: Watch) -> tuple[dict[str, Any], Block]:
         store, total = Store(self.push), [0, 0, 0, 0]
-        for k, r in enumerate(shown):
-            watch(Progress(f"sharing {r.folder}", k / len(shown)))
-            sent = store.put(r.folder, self._name(r))
+        named = [(r.folder, self._name(r)) for r in shown] + [(p, f"also/{p.stem}") for p in self.also]
+        for k, (path, name) in enumerate(named):
+            watch(Progress(f"sharing {path}", k / len(named)))
+            sent = store.put(path, name)
             total = [a + b for a, b in zip(total, (sent.files, sent.bytes, sent.new_files, sent.new_bytes))]
         facts = dict(zip(("files", "bytes", "new_files", "new_bytes"), total)) | {
             "address": self.push,
             "runs": len(shown),
+            "also": [str(p) for p in self.also],
         }
-        words = "{runs} runs at {address}: {files} files, {mb:.1f} MB; new there: {new_files} files, {new:.1f} MB"
-        return facts, Text(words.format(**facts, mb=total[1] / 1e6, new=total[3] / 1e6))
+        beside = f" and {len(self.also)} more" if self.also else ""
+        words = (
+            "{runs} runs{beside} at {address}: {files} files, {mb:.1f} MB; new there: {new_files} files, {new:.1f} MB"
+        )
+        return facts, Text(words.format(**facts, beside=beside, mb=total[1] / 1e6, new=total[3] / 1e6))
 
     def _name(self, r: Record) -> str:
         inside = r.folder.absolute().relative_to(self.folder.absolute()).as_posix()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, Suppress, arg
 
 from surefoot import files, tasks
-from surefoot.belief import Box
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.cluster.address import On
 from surefoot.learn.forward_backward.settings import FBSettings
@@ -27,9 +26,9 @@ from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
 from surefoot.report import Progress, Report, Text, Watch
 from surefoot.task import Task
 from surefoot.typed import known_fields, real
-from surefoot.verbs.arguments import belief_of, trained_over
+from surefoot.verbs.arguments import belief_of
 from surefoot.verbs.train import settings_file
-from surefoot.verbs.train.ways import two_worlds, with_robot
+from surefoot.verbs.train.ways import student, two_worlds, with_robot
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from surefoot.learn.nets.policy_net import PolicyNet
@@ -55,12 +54,12 @@ class Train:
     """p(e) to train over: `task` (its own ranges), `nominal` (no randomization), a preset (see `surefoot presets`), or a
     belief's JSON file"""
     range: tuple[str, ...] = ()
-    """a range by hand, in place of the belief's own: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
+    """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     ranges: Literal["task", "fixed", "ramp", "widen", "adr", "doraemon"] = "task"
     """randomization: the whole belief from the start (fixed), ranges that grow from nominal with the steps (ramp) or as the
     policy learns (widen, adr, doraemon), or what the task says: fixed for most, ramp for two legs"""
     start: Path | None = None
-    """initialise from the nets of this run, such as one over another belief"""
+    """initialise from the nets of this run, such as one over another belief; with --learner fpo, from a clone by a flow, chunk 1"""
     base: Path | None = None
     """a run or policy that nearly works: keep it fixed and learn a residual on top"""
     terms: tuple[Path, ...] = ()
@@ -82,8 +81,10 @@ class Train:
     and latency) or another task; then a policy in this task's own world, which imitates how the teacher moves (docs/sim2sim.md)"""
     support_steps: int = 0
     """env steps of that teacher; 0: as many as --steps"""
+    engines: tuple[str, ...] = ()
+    """simulate an equal share of every batch in each of these engines, such as mujoco mujoco:half-step mujoco:elliptic (docs/engines.md)"""
     settings_file: Annotated[Path | None, arg(name="settings")] = None
-    """TOML file of flags (docs/train.md): flags given here win over it, and it over the task's own settings"""
+    """TOML file with flags (docs/train.md); it overrides the task's own settings, and flags on the command line override it"""
     obs: tasks.ObsOverride = tasks.ObsOverride()
     ramp: Ramp = Ramp()
     widen: Widen = Widen()
@@ -102,12 +103,14 @@ class Train:
     HOST:6379 or auto; needs the extra `cluster`"""
     workers: int = 0
     """how many workers of a cluster; 0: one for each of its cores"""
+    shards: int = 1
+    """processes that share the learner's update, with --on; the bits are then not those of one process"""
     together: Annotated[bool, Suppress] = False
     """one of several runs that belong together, which goes on if it was begun before"""
     save_every: float = 10.0
     """seconds between checkpoints; 0: after every iteration"""
     judge_every: int = 0
-    """evaluate the policy every so many env steps, without exploration noise, and keep the best as best.onnx; 0: do not"""
+    """evaluate the policy without exploration noise each time this many env steps have passed, and keep the best policy as best.onnx; 0: never"""
     judge_episodes: int = 100
     """episodes of each of these evaluations"""
     wandb: str = ""
@@ -158,7 +161,11 @@ class Train:
 
         if self.resume is not None:
             self._only_resumes()
-            more: Any = {"task": self.task, "allow_changes": self.allow_changes, "on": On.parse(self.on, self.workers)}
+            more: Any = {
+                "task": self.task,
+                "allow_changes": self.allow_changes,
+                "on": On.parse(self.on, self.workers, self.shards),
+            }
             path = learn.resume(self.resume, self.threads, heard, self.save_every, **more)
         elif not self.task:
             raise SurefootError(
@@ -187,7 +194,7 @@ class Train:
             raise SurefootError(f"--threads: expected at most {MOST_THREADS}, found {self.threads}")
         if self.out is not None and not self.out.name:
             raise SurefootError("--out: expected a new folder for the run, found the current folder")
-        on = On.parse(self.on, self.workers)
+        on = On.parse(self.on, self.workers, self.shards)
         out = self.out or Path("runs") / task.name / time.strftime("%Y-%m-%d_%H-%M-%S")
         start = self.start.parent if self.start is not None and self.start.is_file() else self.start
         self._agree(task)
@@ -200,7 +207,7 @@ class Train:
         judge = Judging(self.judge_every, self.judge_episodes) if self.judge_every else None
         asked: Any = {"seed": self.seed, "terms": self.terms, "judge": judge}
         taught = asked | {"settings": self._learner(task), "obs": obs, "start": start, "base": base}
-        taught["residual"] = self.residual if base is not None else None
+        taught |= {"residual": self.residual if base is not None else None, "engines": self.engines}
         if self.through:
             stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
             return learn.progressive(self.task, out, stages, **how, **taught)[-1]
@@ -213,19 +220,7 @@ class Train:
             return two_worlds.train(self, task, out, how, taught)
         if self.adapt == "none":
             return learn.train(self.task, out, resume_if_same=self.together, **how, **taught)
-        teacher = self.teacher
-        if teacher is None:
-            s = replace(self.settings, encoder="e") if self.adapt == "rma" else self.settings
-            taught |= {"settings": s, "obs": tasks.teachers(task, self.obs)}
-            teacher = learn.train(self.task, out / "teacher", resume_if_same=True, **how, **taught)
-        if ranges is not None:  # where the teacher has never been, it has nothing to teach
-            belief = trained_over(teacher, task) or belief
-            if isinstance(belief, Box) and (belief.low == belief.high).all():
-                words = "note: the teacher's ranges have not grown: its student learns in one world; train for longer"
-                watch(Progress(words, stays=True))
-        lesson = replace(self._lesson(task), label="action" if self.adapt == "dagger" else "latent")
-        asked |= {"teacher": teacher, "belief": belief, "settings": lesson}
-        return learn.train(self.task, out / "student", resume_if_same=True, **how, **asked)
+        return student.train(self, task, out, how, taught)
 
     @property
     def _others(self) -> "dict[str, Learned]":
@@ -242,8 +237,9 @@ class Train:
         given = {
             "--robot-share": self.robot_share,
             "--support": self.support,
+            "--engines": self.engines,
             "--adapt": self.adapt != "none",
-            "--start": self.start,
+            "--start": self.start if self.learner != "fpo" else None,
             "--base": self.base,
             "--through": self.through,
         }
@@ -255,13 +251,6 @@ class Train:
     def _ranges(self) -> Grows | None:
         return None if self.ranges == "fixed" else getattr(self, self.ranges)
 
-    def _lesson(self, task: Task) -> DistillSettings:
-        """The student's settings; where --steps was given and --student.steps was not, its steps change in proportion."""
-        usual, own = tuned(PPOSettings, task), tuned(DistillSettings, task)
-        if self.teacher is not None or self.student.steps != own.steps or self.settings.steps == usual.steps:
-            return self.student
-        return replace(self.student, steps=max(1, round(own.steps * self.settings.steps / usual.steps)))
-
     def _notes(self, task: Task) -> Iterator[str]:
         """What is not as it was asked for."""
         own, flag = self._learner(task), self._needs_ppo(task)
@@ -269,7 +258,7 @@ class Train:
             yield f"{flag} only goes with PPO: the learner is ppo, not {task.learner}"
         if own.steps != tuned(type(own), task).steps and own.rounding:
             yield own.rounding
-        lesson = self._lesson(task)
+        lesson = student.lesson(self, task)
         if self.adapt != "none" and lesson.steps != tuned(DistillSettings, task).steps:
             yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
 
@@ -290,15 +279,12 @@ class Train:
         for wrong, words in self._disagreements(task):
             if wrong:
                 raise SurefootError(words)
-        if self.teacher is not None and not self.support:
-            self._only_follows(task)
         if self.student.only:
             tasks.env(tasks.with_actor_terms(task, self.student.only, self.student.history), 1)
 
     def _disagreements(self, task: Task) -> Iterator[tuple[bool, str]]:
         """Whether some flags contradict each other, and the words for it."""
-        s, obs, adapt, rma = self.student, self.obs, self.adapt != "none", self.adapt == "rma"
-        own, usual = tuned(DistillSettings, task), tuned(PPOSettings, task)
+        usual = tuned(PPOSettings, task)
         yield self.allow_changes, "--allow-changes: only with --resume"
         yield from two_worlds.disagreements(self, task)
         yield from with_robot.disagreements(self)
@@ -317,46 +303,13 @@ class Train:
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
         yield judged, "--judge-episodes: only with --judge-every"
-        taught = not adapt and (self.teacher is not None and not self.support or s != own)
-        yield taught, "--teacher and --student.*: only with --adapt rma or --adapt dagger"
-        trial = "--obs.trial: not supported with --adapt yet; leave one of them out"
-        yield adapt and obs.trial > 1, trial
-        words = "--adapt rma: a student has the task's own terms and keeps the teacher's body; --obs.only, --obs.also and --encoder do not go with it"  # fmt: skip
-        yield rma and bool(obs.only or obs.also or self.settings.encoder not in ("none", "e")), words
-        words = f"--adapt rma: {task.name}'s teacher has other terms than its actor; use --adapt dagger"
-        yield rma and "teacher" in task.observations, words
         yield self.residual != Residual() and self.base is None, "--residual.*: only with --base"
-        words = "--obs.only: with --adapt, the terms of the teacher; name those of its student by --student.only"
-        alone = self.adapt == "dagger" and bool(obs.only) and not s.only and "teacher" not in task.observations
-        yield alone, words
-        yield (
-            bool(s.only) and rma,
-            "--student.only: with --adapt rma the student keeps the teacher's terms; use --adapt dagger",
-        )
-        words = f"--adapt: {task.name} has discrete actions, which no student supports yet"
-        yield adapt and bool(task.action.choices), words
-        words = "--student.latent, --student.hidden: with --adapt rma the student has the teacher's sizes; give --latent and --hidden"
-        yield rma and (s.latent, s.hidden) != (own.latent, own.hidden), words
         words = "--latent: size of an encoder's output; only with --encoder or --adapt rma"
-        yield self.settings.latent != usual.latent and not rma and self.settings.encoder == "none", words
-        least = tasks.teachers(task, obs).history or task.observations["actor"].history
-        words = f"--student.history: expected at least the teacher's {least}, found {s.history}"
-        yield adapt and s.history < least, words
+        yield self.settings.latent != usual.latent and self.adapt != "rma" and self.settings.encoder == "none", words
         yield bool(self.through and self.range), "--range: with --through, give each stage a belief's file"
         words = "--through: the stages are the beliefs; --belief, --ranges and --adapt do not go with it"
-        yield bool(self.through) and (self.belief != "task" or self.ranges != "task" or adapt), words
-
-    def _only_follows(self, task: Task) -> None:
-        """A teacher that is there already is not trained: what would train it is refused."""
-        usual = tuned(PPOSettings, task)
-        given = [f"--{k.replace('_', '-')}" for k, v in vars(self.settings).items() if v != getattr(usual, k)]
-        given += ["--obs.*"] if self.obs != tasks.ObsOverride() else []
-        given += [f"--{k}" for k, v in (("ranges", "task"), ("start", None), ("base", None)) if getattr(self, k) != v]
-        if given:
-            raise SurefootError(
-                f"--teacher: that one is trained already, and {', '.join(given)} would train it; what a student learns "
-                "with is --student.*"
-            )
+        yield bool(self.through) and (self.belief != "task" or self.ranges != "task" or self.adapt != "none"), words
+        yield from student.disagreements(self, task)
 
     def _only_resumes(self) -> None:
         """A run goes on as it began: what would be ignored is refused."""
@@ -377,8 +330,8 @@ def best_of(last: Path) -> dict[str, Any] | None:
     path = last.with_name(bundle.BEST)
     if not path.exists():
         return None
-    told = {"judged", "iteration"}
-    about = known_fields(bundle.load(path).about.get("about"), told, told, f"{path}: about")
+    names = {"judged", "iteration"}
+    about = known_fields(bundle.load(path).about.get("about"), names, names, f"{path}: about")
     for name in ("success", "low", "high"):
         real(about["judged"].get(name) if isinstance(about["judged"], dict) else None, f"{path}: judged: {name}")
     return {"policy": str(path), "iteration": about["iteration"], **about["judged"]}

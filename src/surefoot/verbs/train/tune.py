@@ -1,6 +1,6 @@
 """surefoot tune: settings of training by search, each trial a run; Optuna's tree-structured Parzen estimator asks.
 
-s_k ~ TPE(s, score of all trials told so far),   score = mean over seeds of the metric's last tenth
+s_k ~ TPE(s, scores of all trials so far),   score = mean over seeds of the metric's last tenth
 """
 
 import math
@@ -20,7 +20,7 @@ from surefoot.learn.settings import PPOSettings, tuned
 from surefoot.report import Axis, Column, Plot, Progress, Report, Series, Table, Text, Watch
 from surefoot.verbs.train.train import Train
 
-TOGETHER = 4  # trials asked for before any of them is told: the search does not depend on the number of workers
+TOGETHER = 4  # trials asked for before any score is known: the search does not depend on the number of workers
 WORST = -1e9  # score of a run that could not go on
 
 

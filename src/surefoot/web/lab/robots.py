@@ -13,7 +13,7 @@ import numpy as np
 from surefoot.lab.page import Scene
 from surefoot.rotation import to_world
 from surefoot.tasks.view.poses import Poses
-from surefoot.tasks.view.shapes import GRID, SHOWN_GROUPS, rgba_of, surface
+from surefoot.tasks.view.shapes import GRID, rgba_of, surface, visible
 
 Clicked = Callable[[int | None, np.ndarray, np.ndarray], None]
 TINT = 0.7  # of a robot's own colour replaced by what it stands for
@@ -110,16 +110,15 @@ class Robots:
 def meshes(model: mujoco.MjModel) -> dict[tuple[int, tuple[int, ...]], tuple[np.ndarray, np.ndarray]]:
     """(body, colour) -> vertices and triangles in the body's frame, of all geoms and sites that are shown."""
     found: dict[tuple[int, tuple[int, ...]], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
-    for family in ("geom", "site"):
-        for i in range(getattr(model, f"n{family}")):
-            of = lambda field: getattr(model, f"{family}_{field}")[i]  # noqa: B023, E731
-            rgba, kind = rgba_of(model, family, i), int(of("type"))
-            if of("group") >= SHOWN_GROUPS or rgba[3] == 0 or kind in GROUND:
-                continue
-            shape = surface(model, mujoco.mjtGeom(kind), of("size"), of("dataid") if family == "geom" else -1)
-            if shape is not None:
-                at = to_world(np.tile(of("quat"), (len(shape[0]), 1)), np.asarray(shape[0], float)) + of("pos")
-                found[int(of("bodyid")), tuple(int(255 * c) for c in rgba[:3])].append((at, shape[1]))
+    for family, i in visible(model):
+        of = lambda field: getattr(model, f"{family}_{field}")[i]  # noqa: B023, E731
+        rgba, kind = rgba_of(model, family, i), int(of("type"))
+        if kind in GROUND:
+            continue
+        shape = surface(model, mujoco.mjtGeom(kind), of("size"), of("dataid") if family == "geom" else -1)
+        if shape is not None:
+            at = to_world(np.tile(of("quat"), (len(shape[0]), 1)), np.asarray(shape[0], float)) + of("pos")
+            found[int(of("bodyid")), tuple(int(255 * c) for c in rgba[:3])].append((at, shape[1]))
     return {key: _joined(shapes) for key, shapes in found.items()}
 
 

@@ -39,6 +39,8 @@ def run_seeds(verb: "Train", watch: Watch) -> Report:
         raise SurefootError(
             "--seeds: --resume and --seed do not go with it; give the same --out again, and its runs go on"
         )
+    if verb.shards > 1:
+        raise SurefootError("--seeds: each run is a job of one process; leave out --shards")
     name = tasks.resolve(verb.task).name if verb.task else "runs"
     out = (verb.out or Path("runs") / name / time.strftime("%Y-%m-%d_%H-%M-%S")).absolute()
     jobs = Jobs(On.parse(verb.on, verb.workers), watch=watch)

@@ -18,7 +18,7 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.collect import Draws, Envs, Obs
 from surefoot.learn.learner import Auxiliary
-from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, SymmetricNormaliser, mlp, unlikely
+from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, mlp, unlikely
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.on_policy.learner import Batch, Gradient, OnPolicy
 from surefoot.learn.ranges import Ranges
@@ -112,7 +112,6 @@ class PPO(OnPolicy):
     def _build(self) -> None:
         s, task = self.settings, self.env.task
         rng = torch.Generator().manual_seed(key(self.seed, "weights") >> 1)
-        dims = {g: group.dim for g, group in task.observations.items()}
         mirror = task.symmetry.of(task.observations["actor"]) if s.symmetric and task.symmetry else None
         self.head: Categorical | Gaussian = (
             Categorical(task.action.choices)
@@ -121,16 +120,9 @@ class PPO(OnPolicy):
         )
         last = 0.01 if self.upon is None else 0.0
         self.truth = truth_columns(task.observations["critic"], s.estimate)
-        self.actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last, len(self.truth))
-        self.critic = mlp(dims["critic"], s.hidden, 1, s.activation, 1.0, rng)
-        self.see_actor = SymmetricNormaliser(dims["actor"], mirror) if mirror else Normaliser(dims["actor"])
-        self.see_critic = Normaliser(dims["critic"])
-        self.returns = Normaliser(1)
-        self.modules = torch.nn.ModuleDict({
-            "actor": self.actor, "head": self.head, "critic": self.critic,
-            "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
-        })  # fmt: skip
-        self.learned = list(self.modules.parameters())
+        actor = actor_net(task.observations["actor"], s, self.head.outputs, mirror, rng, last, len(self.truth))
+        critic = mlp(task.observations["critic"].dim, s.hidden, 1, s.activation, 1.0, rng)
+        self._assemble(actor, critic, mirror, head=self.head)
         estimates = self.actor.encoder is not None and len(self.truth) > 0
         own = (
             {id(p) for p in self.actor.encoder.parameters()} if estimates and self.actor.encoder is not None else set()
@@ -145,7 +137,7 @@ class PPO(OnPolicy):
     def draws(self, rng: torch.Generator) -> dict[str, np.ndarray]:
         return {"noise": self.head.noise(self.settings.horizon, self.env.n, rng).numpy()}
 
-    def told(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
+    def likelihood(self, actor: Tensor, head: Tensor, action: Tensor) -> Tensor:
         return self.head.log_prob(head, action)
 
     def before(self) -> Tensor:

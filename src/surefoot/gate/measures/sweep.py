@@ -25,6 +25,7 @@ from surefoot.policy import Policy, PolicyState
 from surefoot.report import Watch
 from surefoot.rng import stream
 from surefoot.task import Task
+from surefoot.tasks.registry import task_file
 from surefoot.tasks.rollout import evaluate
 from surefoot.verdict import clopper_pearson
 
@@ -63,8 +64,12 @@ class Points:
 
 def sweep_files(paths: Mapping[str, Path], task: str, points: Points, jobs: Jobs) -> dict[str, Any]:
     """`sweep` of policies' files, each policy a job."""
-    asked = {"task": task, "points": points, "threads": jobs.threads}
-    found = jobs.each(swept, [Job(label, asked | {"label": label, "path": str(path.absolute())}) for label, path in paths.items()])  # fmt: skip
+    asked, source = {"task": task, "points": points, "threads": jobs.threads}, task_file(task)
+    content = [points.others.to_json(), source[0].read_bytes() if source else b""]
+    found = jobs.each(swept, [
+        Job(label, asked | {"label": label, "path": str(path.absolute())}, [*content, files.sha256(path.read_bytes())])
+        for label, path in paths.items()
+    ])  # fmt: skip
     return found[0] | {"policies": {k: v for facts in found for k, v in facts["policies"].items()}}
 
 
