@@ -93,5 +93,5 @@ def balance(discrete: bool = False) -> Task:
         error_unit="rad",
         tolerance=TILT,
         window=10.0,
-        settings={"envs": 64, "steps": 200_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh", "lr": 2e-3, "kl": 0.03},
+        settings={"envs": 64, "steps": 200_000, "horizon": 32, "gamma": 0.99, "hidden": (64, 64), "activation": "tanh", "lr": 2e-3, "kl": 0.0},
     )  # fmt: skip
