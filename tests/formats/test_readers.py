@@ -243,3 +243,11 @@ def test_a_csv_whose_column_has_a_name_of_a_megabyte_is_refused_by_its_limit(tmp
     path.write_text("time," + "x" * 1_000_000 + "\n0,1\n1,2\n")
     with pytest.raises(SurefootError, match="line 1: found a name of 1000000 characters, expected at most 1000"):
         Log.read(path)
+
+
+@pytest.mark.parametrize("text", ["", "\n \t\n", "\x1d", "# \x1e\n#\n"])
+def test_a_csv_of_white_space_alone_is_an_empty_file(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(SurefootError, match="found an empty file, expected a header line and rows"):
+        Log.read(path)

@@ -28,7 +28,7 @@ TRUTH = {"true": 1.0, "false": 0.0}
 def read_csv(path: Path) -> Raw:
     text = _text(path)
     lines = re.split(r"\r\n|\n|\r", text)
-    first = next((k for k, line in enumerate(lines) if line.strip(" #\t")), None)
+    first = next((k for k, line in enumerate(lines) if line.replace("#", "").strip()), None)
     if first is None:
         raise SurefootError(f"{path}: found an empty file, expected a header line and rows")
     split = _splitter(path, lines[first])
