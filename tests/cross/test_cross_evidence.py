@@ -48,9 +48,9 @@ def test_of_a_robot_with_other_numbers_and_nothing_else_wrong_numbers_are_the_wh
 
 
 def test_of_a_robot_with_the_models_numbers_missing_physics_is_the_whole_error(crossing):
-    sticky = robot({"stiction": 0.6})
-    found = sources(crossing(sticky), sticky)
-    assert found.numbers == pytest.approx(0.0, abs=1e-9) and found.physics > 0.9
+    dragged = robot({"cable_drag": 0.6})  # a force of what is measured
+    found = sources(crossing(dragged), dragged)
+    assert (found.numbers, found.physics, found.noise) == pytest.approx((0.0, 1.0, 0.0), abs=1e-6)
 
 
 def test_of_a_robot_as_its_model_with_noisy_sensors_noise_is_the_whole_error(crossing):

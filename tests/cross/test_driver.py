@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from surefoot import tasks
+from surefoot.cross import HiddenRobot, Question, cross
 from surefoot.cross.driver import drive
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import Rate
 from surefoot.errors import SurefootError
+from surefoot.sim.realities import hidden
 
 
 def past(tmp_path, *stages, budget=Budget()):  # noqa: B008
@@ -135,3 +138,15 @@ def test_a_journal_goes_on_where_it_stopped_and_refuses_another_question(tmp_pat
     assert again == journal and again.robot_seconds == 7.0 and again.stages[-1].robot == Rate(0, 2)
     with pytest.raises(SurefootError, match="another seed: 0, not 1"):
         Journal.open(tmp_path, asked | {"seed": 1}, Budget())
+
+
+def test_a_training_ends_when_the_time_of_compute_is_over_and_goes_on_with_more_of_it(tmp_path):
+    task, done = tasks.resolve("balance"), []
+    for compute in (1e-3, 600.0):
+        asked = Question(task, "balance", tmp_path, "hidden 0", Budget(1e-3, compute), episodes=2, steps=8192)
+        done.append(cross(asked, HiddenRobot(task, hidden(0, task))))
+    first, second = done
+    assert "time of compute ended in stage train" in first.why and not first.journal.stages and first.before is None
+    assert second.journal.stages[0].name == "train"
+    rows = (tmp_path / "00-train" / "metrics.jsonl").read_text().splitlines()
+    assert len(rows) == 4  # of 2048 steps each: the first was not done again

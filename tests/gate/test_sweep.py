@@ -162,6 +162,7 @@ def test_specialists_and_cross_take_a_task_that_is_a_file(tmp_path, capsys, monk
     ]
     assert main(asked) == 0
     assert json.loads((tmp_path / "r/specialists/gravity-16/run.json").read_text())["task"] == "mine.py"
+    assert main(asked[:-3]) == 0  # a run finds the file that it was trained with
     capsys.readouterr()
     ranges = ["--range", "gravity=9..12", "--range", "latency=0", "--budget", "0.001 s of compute"]
     assert main(["cross", "mine.py", "--steps", "2048", "--episodes", "5", "--out", "c", *ranges]) in (0, 1)

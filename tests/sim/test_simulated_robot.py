@@ -189,3 +189,19 @@ def test_what_walk_logs_is_what_its_model_predicts_joints_base_and_sensors_alike
     errors = pieces.errors(predict(w, pieces, w.params.nominal[None]))
     assert {"joint_pos", "base_quat", "gyro"} <= set(errors)
     assert max(float(np.abs(x).max()) for x in errors.values()) < 1e-5
+
+
+def test_actuators_that_a_task_holds_are_in_the_log_with_the_controls_that_hold_them():
+    task = tasks.resolve("humanoid")
+    robot = SimulatedRobot(task, Reality(0, {"stiction": 0.5}))
+    names, driven = robot.names["control"], len(task.action.names)
+    assert driven < len(names)
+    robot.connect()
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        robot.act(rng.uniform(-1, 1, driven))
+    control = robot.log()["control"]
+    held = [k for k, name in enumerate(names) if name not in task.action.names]
+    moved = [names.index(name) for name in task.action.names]
+    assert control.shape == (3, len(names)) and (control[:, held] == control[0, held]).all()
+    assert (np.ptp(control[:, moved], axis=0) > 0).all()

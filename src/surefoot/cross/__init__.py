@@ -26,7 +26,11 @@ def cross(question: Question, robot: Robot, watch: Watch = unwatched, driver: Dr
         step = driver(journal)
         if step.name == "stop":
             break
-        journal = carry_out(step, question, journal, robot, watch)
+        try:
+            journal = carry_out(step, question, journal, robot, watch)
+        except BudgetSpent as spent:
+            step = Step("stop", str(spent))
+            break
     watch(Progress("measuring the first and the last policy on the robot"))
     done = Crossing(question, journal, step.why)
     before, after = (measured(question, robot, run, journal) for run in (done.first, best(journal)))
@@ -37,7 +41,26 @@ def carry_out(step: Step, question: Question, journal: Journal, robot: Robot, wa
     """One step, and the journal with what came of it."""
     watch(Progress(f"{len(journal.stages) + 1}. {step.name}: {step.why}", stays=True))
     began = time.monotonic()
-    stage = WORK[step.name](question, journal, robot, watch)
+    left = journal.budget.compute - journal.seconds
+    stage = WORK[step.name](question, journal, robot, _within(left, watch, step.name))
     journal = journal.add(replace(stage, name=step.name, seconds=time.monotonic() - began))
     watch(Progress(f"   {stage.found}", stays=True))
     return journal
+
+
+class BudgetSpent(Exception):
+    """The budget of compute ended within a training, which is saved."""
+
+
+def _within(left: float, watch: Watch, stage: str) -> Watch:
+    """A watch that ends a training when `left` seconds are over; shorter work is done to its end."""
+    until = time.monotonic() + left
+
+    def watching(event: Progress) -> None:
+        watch(event)
+        if event.metrics and (event.share or 0.0) < 1.0 and time.monotonic() > until:
+            raise BudgetSpent(
+                f"the budget is spent: its time of compute ended in stage {stage}, which goes on with a larger one"
+            )
+
+    return watching

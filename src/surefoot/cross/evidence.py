@@ -4,7 +4,8 @@ policy tolerates.
     E(f) = mean over signals of  mean |prediction - measurement|^2 / var(measurement)      windows of WINDOW s from measured states
     wrong numbers    E(model) - E(model with the robot's numbers)
     missing physics  E(model with the robot's numbers) - E(robot)
-    noise            E(robot): its own physics, from states as its sensors measured them
+    noise            E(robot): its own physics, from states as its sensors measured them; state that no sensor
+                     measures, such as a bristle's bend or a winding's heat, counts as noise
 
 The budget needs the robot's true numbers and physics, so it is of simulated robots alone, and made when the loop is over.
 """

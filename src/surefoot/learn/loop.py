@@ -86,6 +86,9 @@ def run_training(
                     raise
                 asked.append(signal.SIGHUP)  # a closed terminal, whose signal is under way
                 stop = True
+            except Exception:  # whoever watches ends it
+                saves.maybe(forced=True)
+                raise
             if stop:
                 raise Stopped(asked[0], run.folder, advice)
         if product is not None:

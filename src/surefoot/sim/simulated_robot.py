@@ -87,10 +87,10 @@ class SimulatedRobot:
         observation = self.observe()
         own = {"observation": observation} if self._tells else {}
         a = np.asarray(action, float).reshape(1, -1)
+        bounded = self._env.task.action.bounded(a)
+        control = np.array(np.broadcast_to(self._env.control(bounded), (1, len(self._columns.actuators)))[0])
         step = self._env.step(a)
-        bounded = self._env.task.action.bounded(a)[0]
-        control = np.broadcast_to(self._env.task.action.control(bounded), (len(self._columns.actuators),))
-        self._rows.append({"time": self._clock(), "action": bounded, "control": control, **self._now, **own})
+        self._rows.append({"time": self._clock(), "action": bounded[0], "control": control, **self._now, **own})
         self.ended = ""
         if step.episodes is not None and len(step.episodes.ids):
             self.ended = step.episodes.reason[0]

@@ -63,6 +63,11 @@ def lost(parents: Mapping[str, str]) -> str:
     return f"{file[0]} {fate}; name that task yourself: --task {gives}"
 
 
+def reference_of(contract: Contract) -> str:
+    """What `resolve` takes for the task that a contract names: a name, or the file that this user trained with; else empty."""
+    return contract.task if contract.task in names() else recall(contract.parents) or ""
+
+
 def task_named(contract: Contract) -> Task:
     """The task that a contract names; a file only if this user trained with it before, and it is unchanged.
 

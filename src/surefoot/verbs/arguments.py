@@ -103,7 +103,7 @@ def products_of(policy: Path) -> Path:
     return Path("runs") / f"shipped-{folder.name}" if shipped.is_shipped(policy) else folder
 
 
-def task_for(policy: Policy, name: str, where: Path | str = "") -> Task:
+def task_for(policy: Policy, name: str | Task, where: Path | str = "") -> Task:
     """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
     from surefoot import tasks
 

@@ -53,11 +53,9 @@ def _task(b: "Read") -> str:
     """The task by a name or file that `surefoot robot` finds here; empty where there is none, as on a robot's computer."""
     if find_spec("mujoco") is None:
         return ""
-    from surefoot import tasks
-    from surefoot.tasks.known import recall
+    from surefoot.tasks.known import reference_of
 
-    c = b.policy.contract
-    return c.task if c.task in tasks.names() else recall(c.parents) or ""
+    return reference_of(b.policy.contract)
 
 
 def _facts(b: "Read") -> dict[str, Any]:

@@ -64,14 +64,14 @@ class Sweep:
         from surefoot.gate.measures.sweep import Points, price, specialists, sweep, sweep_files, values_over
         from surefoot.learn.cluster.address import On
         from surefoot.learn.cluster.jobs import Jobs
-        from surefoot.tasks.known import task_flag
+        from surefoot.tasks.known import reference_of, task_flag
 
         if not self.policies:
             raise SurefootError("sweep: expected at least one policy")
         policies = {str(p): bundle.load(p) for p in self.policies}
         task = task_for(next(iter(policies.values())), self.task, self.policies[0])
         for label, policy in policies.items():
-            task_for(policy, self.task or task.name, label)
+            task_for(policy, task, label)
         values = values_over(task, self.over, self.points, self.low, self.high)
         others, first = belief_of(task, self.belief, watch, ranges=self.range), bundle.find(self.policies[0]).parent
         products = products_of(self.policies[0])
@@ -85,7 +85,13 @@ class Sweep:
                 raise SurefootError(
                     f"--specialists: expected at least 2 --episodes at each point, found {self.episodes}"
                 )
-            best = specialists(self.task or task.name, points, first, products / "specialists", jobs)
+            best = specialists(
+                self.task or reference_of(next(iter(policies.values())).contract),
+                points,
+                first,
+                products / "specialists",
+                jobs,
+            )
         if jobs.on is None:
             facts = sweep(policies, task, points, seconds(watch, task))
         else:

@@ -27,7 +27,11 @@ def budget(found: "Sources") -> Table:
     rows = [
         ["wrong numbers", 100 * found.numbers, "the model with the robot's numbers has so much less"],
         ["missing physics", 100 * found.physics, "the robot's own physics has so much less again"],
-        ["noise", 100 * found.noise, "left with the robot's own numbers and physics: sensors, chance"],
+        [
+            "noise",
+            100 * found.noise,
+            "left with the robot's own numbers and physics: sensors, chance, unmeasured state",
+        ],
     ]
     title = (
         f"Error budget: squared prediction error of the model over {found.seconds:.0f} s of the first log, 0.3 s ahead. "
