@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.errors import SurefootError, unknown
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.short_terms import Setting, clock_of, short_terms
@@ -49,11 +50,14 @@ class Action:
         return np.array(-self.limit, float), np.array(self.limit, float)
 
     def control(self, a: np.ndarray) -> np.ndarray:
-        return self.offset + self.scale * a
+        xp = namespace(a)
+        return xp.asarray(self.offset) + xp.asarray(self.scale) * a
 
     def bounded(self, a: np.ndarray) -> np.ndarray:
         if self.choices:
-            return 2.0 * np.asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
+            return 2.0 * namespace(a).asarray(a, float).reshape(-1, 1) / (self.choices - 1) - 1.0
+        if (xp := namespace(a)) is not np:
+            return xp.clip(a, -self.limit, self.limit)
         low, high = self._ends
         return np.minimum(np.maximum(np.asarray(a, float), low), high)  # np.clip takes 5 us more
 

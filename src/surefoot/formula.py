@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from surefoot.arrays import by_column
+from surefoot.arrays import by_column, namespace
 from surefoot.errors import SurefootError, unknown
 from surefoot.estimate.abstract import PREFIX, SPREAD
 from surefoot.robot import order
@@ -38,7 +38,7 @@ REFERENCES = {
     "reference_rotation": 4,
     "prompt": 0,
 }  # numbers in a row of the table; 0: one a joint, or `columns`
-WAVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"sin": np.sin, "cos": np.cos}
+WAVES = ("sin", "cos")
 LONGEST = 1_000_000  # numbers of a reference motion: ten minutes of 33 joints at 50 Hz
 
 
@@ -123,6 +123,21 @@ class Formula:
         """Of a clock: the phases at time 0, as an array."""
         return np.array(self.phases or (0.0,))
 
+    @cached_property
+    def stood(self) -> np.ndarray:
+        """Of a clock: the phases while it stands still, as an array."""
+        return np.array(self.stand)
+
+    @cached_property
+    def chain(self) -> np.ndarray:
+        """Of a tip: (joints, 7) its links, as an array."""
+        return np.reshape(self.links[:-3], (-1, LINK))
+
+    @cached_property
+    def tip(self) -> np.ndarray:
+        """Of a tip: where it is while all joints are at 0, as an array."""
+        return np.array(self.links[-3:])
+
     def at(self, quantity: str) -> str:
         """The reading of a quantity in this formula's frame."""
         return quantity if self.frame in ("", "base", "world") else f"{quantity}@{self.frame}"
@@ -197,7 +212,7 @@ def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
     def take(f: Formula, r: Readings) -> np.ndarray:
         x = r.reading(name)
         at = order(r.parts(name), f.joints) if f.joints else None
-        return _less_offset(f, x if at is None else x[:, at])
+        return _less_offset(f, x if at is None else x[:, namespace(x).asarray(at)])
 
     return take
 
@@ -205,6 +220,8 @@ def _joint(name: str) -> Callable[[Formula, Readings], np.ndarray]:
 def _joint_state(f: Formula, r: Readings) -> np.ndarray:
     """Position and speed of each joint in turn; it has no offset."""
     q, v = (FORMULAS[name](f, r) for name in ("joint_pos", "joint_vel"))
+    if (xp := namespace(q)) is not np:
+        return xp.stack([q, v], 2).reshape(len(q), -1)
     out = by_column(len(q), 2 * q.shape[1], q.dtype)
     out[:, 0::2], out[:, 1::2] = q, v
     return out
@@ -225,24 +242,27 @@ def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
 
 def _clock(f: Formula, r: Readings) -> np.ndarray:
     """sin and cos of each foot's phase; while the command asks to stand, of the phases it stands in, or 0."""
-    phases = 2 * np.pi * f.frequency * np.asarray(r.reading("time")).reshape(-1, 1) + f.starts
-    stands = ~(np.abs(r.reading("command")).max(1) > f.still) if f.still >= 0 else np.zeros(len(phases), bool)
+    xp = namespace(r.reading("time"))
+    phases = 2 * np.pi * f.frequency * xp.asarray(r.reading("time")).reshape(-1, 1) + xp.asarray(f.starts)
+    stands = (
+        ~(xp.amax(xp.abs(r.reading("command")), 1) > f.still) if f.still >= 0 else xp.zeros_like(phases[:, 0], bool)
+    )
     if f.stand:
-        phases[stands] = f.stand
-    (n, feet), waves = phases.shape, f.waves or tuple(WAVES)
-    if n == 1:
-        out = np.concatenate([WAVES[wave](phases) for wave in waves], 1)
+        phases = xp.where(stands[:, None], xp.asarray(f.stood), phases)
+    (n, feet), waves = phases.shape, f.waves or WAVES
+    if n == 1 or xp is not np:
+        out = xp.concatenate([getattr(xp, wave)(phases) for wave in waves], 1)
     else:
         out = by_column(n, len(waves) * feet)
         for k, wave in enumerate(waves):
-            out[:, k * feet : (k + 1) * feet] = WAVES[wave](phases)
+            out[:, k * feet : (k + 1) * feet] = getattr(np, wave)(phases)
     if not f.stand:
         out *= ~stands[:, None]
     return out
 
 
 def _tip(f: Formula, r: Readings) -> np.ndarray:
-    return forward_kinematics(np.reshape(f.links[:-3], (-1, LINK)), FORMULAS["joint_pos"](f, r), np.array(f.links[-3:]))
+    return forward_kinematics(f.chain, FORMULAS["joint_pos"](f, r), f.tip)
 
 
 @lru_cache(16)
@@ -254,23 +274,26 @@ def _table(f: Formula) -> tuple[np.ndarray, np.ndarray]:
 
 def _place(f: Formula, r: Readings, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """(n,) the row at or before the phase, and how far it is to the next, 0 to 1; it stays in the last row."""
-    x = np.clip(np.asarray(r.reading("phase")).reshape(-1) * f.frequency, 0.0, rows - 1)
-    i = np.minimum((x + 1e-6).astype(int), rows - 2)
+    xp = namespace(r.reading("phase"))
+    x = xp.clip(xp.asarray(r.reading("phase")).reshape(-1) * f.frequency, 0.0, rows - 1)
+    i = xp.minimum(xp.astype(x + 1e-6, xp.int64), rows - 2)
     return i, x - i
 
 
 def _reference_joints(f: Formula, r: Readings) -> np.ndarray:
     """Positions of the reference motion's joints, then their speeds."""
-    rows, speeds = _table(f)
-    i, s = _place(f, r, len(rows))
-    q, v = ((1 - s[:, None]) * x[i] + s[:, None] * x[i + 1] for x in (rows, speeds))
-    return np.concatenate([_less_offset(f, q), v], 1)
+    tables = _table(f)
+    i, s = _place(f, r, len(tables[0]))
+    xp = namespace(s)
+    q, v = ((1 - s[:, None]) * x[i] + s[:, None] * x[i + 1] for x in map(xp.asarray, tables))
+    return xp.concatenate([_less_offset(f, q), v], 1)
 
 
 def _reference_rotation(f: Formula, r: Readings) -> np.ndarray:
     """From the base's attitude to the reference's: the first two columns of R(base)^T R(reference), row by row."""
     rows, _ = _table(f)
     i, s = _place(f, r, len(rows))
+    rows = namespace(s).asarray(rows)
     wanted = slerp(rows[i], rows[i + 1], s)
     return matrix(product(conjugate(r.reading(f.at("base_quat"))), wanted))[:, :, :2].reshape(-1, 6)
 
@@ -279,11 +302,12 @@ def _prompt(f: Formula, r: Readings) -> np.ndarray:
     """What is asked of the policy at this phase."""
     rows, _ = _table(f)
     i, s = _place(f, r, len(rows))
+    rows = namespace(s).asarray(rows)
     return (1 - s[:, None]) * rows[i] + s[:, None] * rows[i + 1]
 
 
 def _less_offset(f: Formula, x: np.ndarray) -> np.ndarray:
-    return x - f.shift if f.offset else x
+    return x - namespace(x).asarray(f.shift) if f.offset else x
 
 
 FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
@@ -298,7 +322,7 @@ FORMULAS: dict[str, Callable[[Formula, Readings], np.ndarray]] = {
     "last_action": _joint("action"),
     "command": lambda f, r: r.reading("command")[:, f.parts] if f.parts else r.reading("command"),
     "clock": _clock,
-    "begun": lambda f, r: np.asarray(r.reading("time")).reshape(-1, 1) == 0.0,
+    "begun": lambda f, r: namespace(r.reading("time")).asarray(r.reading("time")).reshape(-1, 1) == 0.0,
     "reading": lambda f, r: _less_offset(f, r.reading(f.reading)),
     "tip_pos": _tip,
     "reference_joints": _reference_joints,

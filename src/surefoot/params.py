@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.errors import SurefootError, unknown
 
 MOST = 4096  # params in a file
@@ -142,9 +143,11 @@ class Params:
 
     def e(self, y: np.ndarray) -> np.ndarray:
         """The inverse of y, clipped to the physical bounds and exactly on them at and beyond y(low), y(high)."""
-        low, high = self._ends
-        e = np.where(self.log, np.exp(np.where(self.log, np.clip(y, low, high), 0.0)), y)
-        return np.where(y >= high, self.high, np.where(y <= low, self.low, np.clip(e, self.low, self.high)))
+        xp = namespace(y)
+        log, least, most = (xp.asarray(a) for a in (self.log, self.low, self.high))
+        low, high = (xp.asarray(a) for a in self._ends)
+        e = xp.where(log, xp.exp(xp.where(log, xp.clip(y, low, high), 0.0)), y)
+        return xp.where(y >= high, most, xp.where(y <= low, least, xp.clip(e, least, most)))
 
     def vector(self, values: dict[str, float]) -> np.ndarray:
         """e with the named values, nominal elsewhere."""

@@ -7,9 +7,11 @@ draw, they draw from Rows.
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.errors import SurefootError
 
 JUDGING = 1 << 52  # seeds of evaluation episodes start here; training uses those below
@@ -41,6 +43,7 @@ def training(seed: int) -> int:
 
 
 ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the step of SplitMix64
+STEP = int(ODD) - (1 << 64)  # the same bits, signed
 Size = int | tuple[int, ...]
 
 
@@ -91,38 +94,67 @@ class Normal:
         return out.reshape(2 * len(z), -1)[: self.width].T
 
 
+def _signed(z: int) -> int:
+    """The 64-bit number with the same bits."""
+    return z - (1 << 64) if z >> 63 else z
+
+
+def _mix_signed(z: Any) -> Any:
+    """_mix of signed 64-bit numbers that wrap around: arrays on a device have no others."""
+    z = (z ^ ((z >> 30) & ((1 << 34) - 1))) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ ((z >> 27) & ((1 << 37) - 1))) * _signed(0x94D049BB133111EB)
+    return z ^ ((z >> 31) & ((1 << 33) - 1))
+
+
 class Rows:
     """Draws for rows `ids` of (seed, purpose, step): those of row i depend on i alone, not on the other rows.
 
     It has the methods of a NumPy generator that beliefs and starts use. The first entry of a size is the number of rows.
-    Draw j of row i is SplitMix64's j-th from a key mixed from the stream's key and i.
+    Draw j of row i is SplitMix64's j-th from a key mixed from the stream's key and i. Rows on a device draw the same there.
     """
 
     def __init__(self, seed: int, purpose: str, step: int, ids: np.ndarray):
-        self.keys = _mix(np.uint64(key(seed, purpose, step)) ^ _mix(np.asarray(ids).astype(np.uint64) * ODD + ODD))
-        self.drawn = 0
+        self.xp, self.drawn = namespace(ids), 0
+        if self.xp is np:
+            self.keys = _mix(np.uint64(key(seed, purpose, step)) ^ _mix(np.asarray(ids).astype(np.uint64) * ODD + ODD))
+        else:
+            self.keys = _mix_signed(_mix_signed(ids * STEP + STEP) ^ _signed(key(seed, purpose, step)))
 
     def random(self, size: Size) -> np.ndarray:
         """Uniform on [0, 1), multiples of 2^-53."""
         shape = (size,) if isinstance(size, int) else size
         width = math.prod(shape[1:])
+        if self.xp is not np:
+            return self._random_signed(shape, width)
         at = np.arange(self.drawn + 1, self.drawn + width + 1, dtype=np.uint64) * ODD
         self.drawn += width
         return ((_mix(self.keys[:, None] + at) >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
+    def _random_signed(self, shape: tuple[int, ...], width: int) -> Any:
+        at = self.xp.arange(self.drawn + 1, self.drawn + width + 1) * STEP
+        self.drawn += width
+        bits = (_mix_signed(self.keys[:, None] + at) >> 11) & ((1 << 53) - 1)
+        return (self.xp.astype(bits, self.xp.float64) * 2.0**-53).reshape(shape)
+
     def uniform(self, low: float | np.ndarray, high: float | np.ndarray, size: Size) -> np.ndarray:
-        return low + (np.asarray(high) - low) * self.random(size)
+        low, high = self.xp.asarray(low), self.xp.asarray(high)
+        return low + (high - low) * self.random(size)
 
     def integers(self, low: int, high: int, size: Size) -> np.ndarray:
-        return low + (self.random(size) * (high - low)).astype(np.int64)
+        return low + self.xp.astype(self.random(size) * (high - low), self.xp.int64)
 
     def standard_normal(self, size: Size) -> np.ndarray:
         """Box-Muller: sqrt(-2 ln u) cos(2 pi v)."""
         u, v = self.random(size), self.random(size)
-        return np.sqrt(-2.0 * np.log1p(-u)) * np.cos(2.0 * np.pi * v)
+        xp = self.xp
+        return xp.sqrt(-2.0 * xp.log1p(-u)) * xp.cos(2.0 * np.pi * v)
 
     def beta(self, a: np.ndarray, b: np.ndarray, size: Size) -> np.ndarray:
         """By a NumPy generator for each row, since rejection sampling takes a varying number of draws."""
+        if self.xp is not np:
+            raise SurefootError(
+                "beta: rows on a device are drawn uniformly or normally; expected ranges that are uniform"
+            )
         shape = (size,) if isinstance(size, int) else size
         self.drawn += 1
         seeds = _mix(self.keys + np.uint64(self.drawn) * ODD).tolist()

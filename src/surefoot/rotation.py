@@ -4,7 +4,7 @@
     exp(r) = (cos |r|/2, sin(|r|/2) r/|r|)           log(exp(r)) = r for |r| <= pi       q and -q are one rotation
 
 r is a rotation vector: axis times angle, rad. Every function takes arrays (..., 4) or (..., 3), their leading sizes alike or
-broadcast against each other. Where a robot's control period needs them, a single row is worked out in plain numbers, which takes
+broadcast against each other; all that a task's terms use also take arrays on a device. Where a robot's control period needs them, a single row is worked out in plain numbers, which takes
 a quarter of the time and gives the same bits.
 """
 
@@ -12,7 +12,10 @@ from math import sqrt
 
 import numpy as np
 
+from surefoot.arrays import namespace
+
 DOUBLE = np.dtype(float)
+INVERSE = np.array([1.0, -1.0, -1.0, -1.0])  # signs of q*
 
 
 def to_body(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -47,8 +50,9 @@ def direction(quat: np.ndarray, v: np.ndarray) -> np.ndarray:
     if len(quat) == len(v) == 1 and v.dtype is DOUBLE:
         size = sqrt(norm2(v)[0])
         return to_body(quat, np.array([[x / size for x in v[0].tolist()]]))
-    unit = v / np.sqrt(norm2(v))[:, None]
-    return to_body(quat, np.broadcast_to(unit, (len(quat), 3)))
+    xp = namespace(quat)
+    unit = v / xp.sqrt(norm2(v))[:, None]
+    return to_body(quat, xp.broadcast_to(unit, (len(quat), 3)))
 
 
 def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -56,6 +60,8 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
     bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
     x = ay * bz - az * by
+    if (xp := namespace(x)) is not np:
+        return xp.stack([x, az * bx - ax * bz, ax * by - ay * bx], -1)
     out = np.empty((3, *x.shape))
     out[0] = x
     out[1] = az * bx - ax * bz
@@ -65,24 +71,25 @@ def cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def norm2(a: np.ndarray) -> np.ndarray:
     """Sum of squares of each row (n,); several times as fast as squaring and summing short rows."""
-    return np.einsum("ij,ij->i", a, a)
+    return namespace(a).einsum("ij,ij->i", a, a)
 
 
 def unit(quat: np.ndarray) -> np.ndarray:
     """quat / |quat|; 0 stays 0."""
-    return quat / np.maximum(np.linalg.norm(quat, axis=-1, keepdims=True), 1e-12)
+    xp = namespace(quat)
+    return quat / xp.maximum(xp.linalg.norm(quat, axis=-1, keepdims=True), 1e-12)
 
 
 def conjugate(quat: np.ndarray) -> np.ndarray:
     """q*: the inverse of a unit quaternion."""
-    return quat * np.array([1.0, -1.0, -1.0, -1.0])
+    return quat * namespace(quat).asarray(INVERSE)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a b: first b, then a."""
     aw, au, bw, bu = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
     w = aw * bw - (au * bu).sum(-1, keepdims=True)
-    return np.concatenate([w, aw * bu + bw * au + cross(au, bu)], -1)
+    return namespace(w).concatenate([w, aw * bu + bw * au + cross(au, bu)], -1)
 
 
 def matrix(quat: np.ndarray) -> np.ndarray:
@@ -93,6 +100,9 @@ def matrix(quat: np.ndarray) -> np.ndarray:
     x2, y2, z2 = x + x, y + y, z + z
     xx, yy, zz, xy, xz, yz = x * x2, y * y2, z * z2, x * y2, x * z2, y * z2
     wx, wy, wz = w * x2, w * y2, w * z2
+    if (xp := namespace(w)) is not np:
+        rows = (1 - (yy + zz), xy - wz, xz + wy, xy + wz, 1 - (xx + zz), yz - wx, xz - wy, yz + wx, 1 - (xx + yy))
+        return xp.stack(rows, -1).reshape(*w.shape, 3, 3)
     out = np.empty((3, 3, *w.shape))
     out[0, 0], out[0, 1], out[0, 2] = 1 - (yy + zz), xy - wz, xz + wy
     out[1, 0], out[1, 1], out[1, 2] = xy + wz, 1 - (xx + zz), yz - wx
@@ -126,16 +136,18 @@ def from_matrix(R: np.ndarray) -> np.ndarray:
 
 def exp(r: np.ndarray) -> np.ndarray:
     """The quaternion of a rotation vector."""
-    angle = np.linalg.norm(r, axis=-1, keepdims=True)
-    return np.concatenate([np.cos(angle / 2), 0.5 * np.sinc(angle / (2 * np.pi)) * r], -1)
+    xp = namespace(r)
+    angle = xp.linalg.norm(r, axis=-1, keepdims=True)
+    return xp.concatenate([xp.cos(angle / 2), 0.5 * xp.sinc(angle / (2 * np.pi)) * r], -1)
 
 
 def log(quat: np.ndarray) -> np.ndarray:
     """The rotation vector of a quaternion, the shorter way round: at most pi long."""
     w, u = quat[..., :1], quat[..., 1:]
-    u, w = np.where(w < 0, -u, u), np.abs(w)
-    size = np.linalg.norm(u, axis=-1, keepdims=True)
-    return np.where(size > 1e-9, 2 * np.arctan2(size, w) / np.maximum(size, 1e-12), 2.0) * u
+    xp = namespace(u)
+    u, w = xp.where(w < 0, -u, u), xp.abs(w)
+    size = xp.linalg.norm(u, axis=-1, keepdims=True)
+    return xp.where(size > 1e-9, 2 * xp.arctan2(size, w) / xp.maximum(size, 1e-12), 2.0) * u
 
 
 def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -150,7 +162,7 @@ def turned(quat: np.ndarray, r: np.ndarray) -> np.ndarray:
 
 def slerp(a: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:
     """a exp(s log(a* b)): from a (s = 0) to b or -b (s = 1) at an even rate, the shorter way round."""
-    return turned(a, np.asarray(s)[..., None] * between(a, b))
+    return turned(a, namespace(a).asarray(s)[..., None] * between(a, b))
 
 
 def angular_velocity(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
@@ -162,7 +174,8 @@ def angular_velocity(time: np.ndarray, quat: np.ndarray) -> np.ndarray:
 
 def from_axis_angle(axis: np.ndarray, angle: np.ndarray) -> np.ndarray:
     """exp(angle axis) of a unit axis (n, 3) and angle (n,)."""
-    return np.concatenate([np.cos(angle / 2)[:, None], np.sin(angle / 2)[:, None] * axis], 1)
+    xp = namespace(axis)
+    return xp.concatenate([xp.cos(angle / 2)[:, None], xp.sin(angle / 2)[:, None] * axis], 1)
 
 
 def forward_kinematics(links: np.ndarray, q: np.ndarray, tip: np.ndarray) -> np.ndarray:
@@ -170,10 +183,12 @@ def forward_kinematics(links: np.ndarray, q: np.ndarray, tip: np.ndarray) -> np.
 
     links (k, 7): a point of each joint's axis, the axis and 1 if it slides, where all joints are at 0; there the tip is p_0.
     """
-    p = np.tile(tip, (len(q), 1))
-    for (*point, ax, ay, az, slides), angle in zip(links[::-1], q.T[::-1, :, None]):
-        axis, arm = np.array([ax, ay, az]), p - point
+    xp, slides = namespace(q), links[:, 6].tolist()
+    p, rows = xp.tile(xp.asarray(tip), (len(q), 1)), xp.asarray(links)
+    for k in reversed(range(len(links))):
+        point, axis, angle = rows[k, :3], rows[k, 3:6], q[:, k, None]
+        arm = p - point
         along = axis * (arm @ axis)[:, None]
-        turned = along + np.cos(angle) * (arm - along) + np.sin(angle) * cross(axis, arm)
-        p = p + axis * angle if slides else point + turned
+        turned = along + xp.cos(angle) * (arm - along) + xp.sin(angle) * cross(axis, arm)
+        p = p + axis * angle if slides[k] else point + turned
     return p

@@ -1,7 +1,7 @@
 """Task: what is observed, rewarded, commanded and ended.
 
 A Task's functions take a Moment and return arrays over its rows, so the same code serves training and gate (n rows) and
-the robot (one). Success of an episode: it ran to its time limit, and its error (largest, or mean) over the last
+the robot (one). Terms that compute by `m.xp` in place of NumPy also serve simulations on a GPU, whose arrays are torch's. Success of an episode: it ran to its time limit, and its error (largest, or mean) over the last
 `window` seconds stayed within `tolerance`.
 """
 
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.belief import Belief
 from surefoot.contract import Action
 from surefoot.errors import SurefootError, unknown
@@ -37,6 +38,14 @@ class Moment:
     phase: np.ndarray = field(default_factory=lambda: np.zeros(1))  # (n,) s into that motion
     known: dict[Callable[["Moment"], np.ndarray], np.ndarray] = field(default_factory=dict, repr=False)
     estimates: Mapping[str, np.ndarray] = field(default_factory=dict)  # reading of the state estimator -> (n, k)
+
+    @property
+    def xp(self) -> Any:
+        """The array namespace of this moment: NumPy, or torch's functions by NumPy's names where states are on a device.
+
+        Constants of a term are made by `xp.asarray(constant)`, which copies to a device only once.
+        """
+        return namespace(self.time)
 
     def once(self, f: Callable[["Moment"], np.ndarray]) -> np.ndarray:
         """f(self), worked out a single time for what several rewards and observations share; not to be written to."""

@@ -25,7 +25,7 @@ class Rows:
     """A moment with these states and readings."""
 
     def __init__(self, q, **y):
-        self.q, self.y, self.layout = q, y, type("L", (), {"base": (0, 0)})()
+        self.xp, self.q, self.y, self.layout = np, q, y, type("L", (), {"base": (0, 0)})()
 
 
 def test_forward_kinematics_by_screws_are_the_engines():

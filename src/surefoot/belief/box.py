@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.belief.abstract import Belief
 from surefoot.belief.checks import check_range, comparable, no_kl, positive, rows, tail, within
 from surefoot.errors import SurefootError
@@ -43,7 +44,9 @@ class Ranged(Belief):
 
     def at(self, z: np.ndarray) -> np.ndarray:
         """e at a share z of the way from low to high, straight in y."""
-        return np.clip(self.params.e(self._least + z * self._width), self.low, self.high)
+        xp = namespace(z)
+        least, width, low, high = (xp.asarray(a) for a in (self._least, self._width, self.low, self.high))
+        return xp.clip(self.params.e(least + z * width), low, high)
 
     def beyond(self, z: np.ndarray) -> np.ndarray:
         """The same for any z: below 0 and above 1, outside of the range."""

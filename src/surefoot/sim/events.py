@@ -2,10 +2,12 @@
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.errors import SurefootError
 from surefoot.params import Params
 from surefoot.rng import Rows
@@ -26,9 +28,11 @@ class Push(OnForce):
     params: Params
 
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
+        period, length = round(self.every / chance.dt), round(self.seconds / chance.dt)
+        if (xp := namespace(x.v)) is not np:
+            return self._of_all(xp, x, chance, period, length)
         n = len(x.q)
         out = np.zeros((n, x.v.shape[1]))
-        period, length = round(self.every / chance.dt), round(self.seconds / chance.dt)
         begin, way = _schedule(
             chance.seed, chance.step // period, range(chance.first, chance.first + n), period - length + 1
         )
@@ -39,6 +43,19 @@ class Push(OnForce):
             if p.target == "push":
                 size *= x.e[hit, i]
         out[hit, self.joint_dofs] = size[:, None] * way[hit]
+        return out
+
+    def _of_all(self, xp: Any, x: State, chance: Chance, period: int, length: int) -> Any:
+        """The same where states are on a device: all simulations alike, pushed or not."""
+        rows = chance.rows("push", xp.arange(len(x.v)), chance.step // period)
+        begin, angle = rows.integers(0, period - length + 1, len(x.v)), rows.uniform(-np.pi, np.pi, len(x.v))
+        since = chance.step % period - begin
+        size = self.force * ((since >= 0) & (since < length))
+        for i, p in enumerate(self.params):
+            if p.target == "push":
+                size = size * x.e[:, i]
+        out = xp.zeros_like(x.v)
+        out[:, self.joint_dofs] = size[:, None] * xp.stack([xp.cos(angle), xp.sin(angle)], 1)
         return out
 
 
@@ -88,18 +105,26 @@ class Pull(OnBody):
     def bodies(self) -> tuple[str, ...]:
         return (self.body,)
 
+    @cached_property
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array(self.low), np.array(self.high)
+
+    @cached_property
+    def _axes(self) -> np.ndarray:
+        return np.flatnonzero(self.along)
+
     def __call__(self, x: State, u: np.ndarray, chance: Chance) -> np.ndarray:
-        out = np.zeros((len(x.q), 1, 6))
-        size = self.size(x.e)
-        if size.any():
-            share, weights = self.draws(x.time, chance)
-            wave = 1.0 - np.abs(2.0 * share - 1.0)
-            out[:, 0, :3] = np.clip((size * wave)[:, None] * weights, self.low, self.high)
-        return out
+        size, xp = self.size(x.e), namespace(x.e)
+        if xp is np and not size.any():
+            return np.zeros((len(x.q), 1, 6))
+        share, weights = self.draws(x.time, chance)
+        wave = 1.0 - xp.abs(2.0 * share - 1.0)
+        force = xp.clip((size * wave)[:, None] * weights, *(xp.asarray(a) for a in self._ends))
+        return xp.concatenate([force, xp.zeros_like(force)], 1)[:, None]
 
     def size(self, e: np.ndarray) -> np.ndarray:
         """s of each simulation, (n,) N."""
-        size = np.full(len(e), self.force)
+        size = namespace(e).full(len(e), self.force)
         for i, p in enumerate(self.params):
             if p.target == "pull" and re.fullmatch(p.match, self.body):
                 size = e[:, i] * (size if p.op == "scale" else 1.0)
@@ -110,20 +135,21 @@ class Pull(OnBody):
 
         Draws of an episode are keyed by env and by its first step, those of a period likewise.
         """
-        n, axes, age = len(time), np.flatnonzero(self.along), np.rint(time / chance.dt).astype(np.int64)
+        n, xp = len(time), namespace(time)
+        axes, age = xp.asarray(self._axes), xp.astype(xp.rint(time / chance.dt), xp.int64)
 
         def rows(purpose: str, ago: np.ndarray) -> Rows:
             began = (chance.step - ago) % (1 << STEP_BITS)
-            envs = chance.first + np.arange(n)
+            envs = chance.first + xp.arange(n)
             return Rows(chance.seed, f"pull {self.body}, {purpose}", 0, (envs << STEP_BITS) + began)
 
         shortest, longest = (max(1, round(s / chance.dt)) for s in self.seconds)
         episode = rows("episode", age)
         length, phase = episode.integers(shortest, longest + 1, n), episode.random(n)
-        into = (age + (phase * length).astype(np.int64)) % length  # steps into the period
-        u = rows("period", np.minimum(into, age)).random((n, 3, len(axes)))
-        shares = -np.log1p(-u[:, 0])  # exponentials over their sum are uniform on the simplex
-        shares *= np.where(u[:, 1] < 0.5, -1.0, 1.0) / np.maximum(shares.sum(1, keepdims=True), 1e-300)
-        weights = np.zeros((n, 3))
-        weights[:, axes] = np.where(u[:, 2] < self.none, 0.0, shares)
+        into = (age + xp.astype(phase * length, xp.int64)) % length  # steps into the period
+        u = rows("period", xp.minimum(into, age)).random((n, 3, len(axes)))
+        shares = -xp.log1p(-u[:, 0])  # exponentials over their sum are uniform on the simplex
+        shares *= xp.where(u[:, 1] < 0.5, -1.0, 1.0) / xp.maximum(shares.sum(1, keepdims=True), 1e-300)
+        weights = xp.zeros((n, 3))
+        weights[:, axes] = xp.astype(xp.where(u[:, 2] < self.none, xp.zeros_like(shares), shares), float)
         return into / length, weights

@@ -6,16 +6,20 @@ bias follows its gain.
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.sim.fields import inertia
 from surefoot.sim.fields.target import Rows, Target, Write, column, combine
+
+DOWN = np.array([0.0, 0.0, -1.0])
 
 
 def constraint(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     """Impedance d of an equality constraint. The engine divides stiffness by d^2 and damping by d, so that a soft constraint is as
     strong in the end; here they are multiplied by the same, and its force vanishes with d."""
-    d = np.clip(combine(rows["eq_solimp"][:, ids, 0], value.reshape(-1, 1), op), 1e-4, 0.9999)
+    xp = namespace(value)
+    d = xp.clip(combine(rows["eq_solimp"][:, ids, 0], value.reshape(-1, 1), op), 1e-4, 0.9999)
     rows["eq_solimp"][:, ids, :2] = d[..., None]
-    rows["eq_solref"][:, ids] *= np.stack([d**2, d], -1)
+    rows["eq_solref"][:, ids] *= xp.stack([d**2, d], -1)
 
 
 def mass(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
@@ -35,7 +39,7 @@ def strength(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
 def kp(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     """Position gain of a servo: F = kp (u - q) - kd v. A `pid` has its gains in the bias alone."""
     gain = rows["actuator_gainprm"][:, ids, 0]
-    new = combine(np.where(gain == 0, -rows["actuator_biasprm"][:, ids, 1], gain), value, op)
+    new = combine(namespace(gain).where(gain == 0, -rows["actuator_biasprm"][:, ids, 1], gain), value, op)
     rows["actuator_gainprm"][:, ids, 0] = new
     rows["actuator_biasprm"][:, ids, 1] = -new
 
@@ -85,7 +89,11 @@ def joint_force_limit(joints: np.ndarray, gear: np.ndarray) -> Write:
 
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         force_limit(rows, ids, value, op)
-        high = combine(rows["jnt_actfrcrange"][:, joints, 1], value if op == "scale" else value * gear, op)
+        high = combine(
+            rows["jnt_actfrcrange"][:, joints, 1],
+            value if op == "scale" else value * namespace(value).asarray(gear),
+            op,
+        )
         rows["jnt_actfrcrange"][:, joints, 1] = high
         rows["jnt_actfrcrange"][:, joints, 0] = -high
 
@@ -95,9 +103,10 @@ def joint_force_limit(joints: np.ndarray, gear: np.ndarray) -> Write:
 def gravity(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
     """Magnitude of gravity, m/s^2, in its direction, or downwards if it was zero."""
     old = rows["opt.gravity"]
-    size = np.linalg.norm(old, axis=1, keepdims=True)
+    xp = namespace(old)
+    size = xp.linalg.norm(old, axis=1, keepdims=True)
     there = size > 0
-    direction, unit = np.where(there, old, (0.0, 0.0, -1.0)), np.where(there, size, 1.0)
+    direction, unit = xp.where(there, old, xp.asarray(DOWN)), xp.where(there, size, 1.0)
     rows["opt.gravity"][:] = direction * (combine(size, value, op) / unit)
 
 
@@ -107,7 +116,8 @@ def slope(axis: int) -> Write:
     def write(rows: Rows, ids: np.ndarray, value: np.ndarray, op: str) -> None:
         i, j = (1, 2) if axis == 0 else (2, 0)
         g = rows["opt.gravity"]
-        c, s = np.cos(-value[:, 0]), np.sin(-value[:, 0])
+        xp = namespace(value)
+        c, s = xp.cos(-value[:, 0]), xp.sin(-value[:, 0])
         g[:, i], g[:, j] = c * g[:, i] - s * g[:, j], s * g[:, i] + c * g[:, j]
 
     return write

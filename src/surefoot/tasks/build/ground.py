@@ -5,6 +5,7 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.rng import Draw
 from surefoot.sim.model import edits
 
@@ -49,12 +50,13 @@ class Ground:
 
     def height(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Height under (x, y), bilinear between grid points, m."""
+        xp = namespace(x)
         if not self.rough:
-            return np.zeros_like(x)
+            return xp.zeros_like(x)
         k = len(self.heights)
-        gx, gy = np.clip((x + SIZE) / CELL, 0, k - 1.001), np.clip((y + SIZE) / CELL, 0, k - 1.001)
-        i, j = gy.astype(int), gx.astype(int)
-        a, b, h = gy - i, gx - j, self.heights
+        gx, gy = (xp.clip((at + SIZE) / CELL, 0, k - 1.001) for at in (x, y))
+        i, j = xp.astype(gy, xp.int64), xp.astype(gx, xp.int64)
+        a, b, h = gy - i, gx - j, xp.asarray(self.heights)
         return (1 - a) * ((1 - b) * h[i, j] + b * h[i, j + 1]) + a * ((1 - b) * h[i + 1, j] + b * h[i + 1, j + 1])
 
     def places(self, rng: Draw, n: int) -> np.ndarray:
@@ -64,7 +66,8 @@ class Ground:
     def top(self, xy: np.ndarray) -> np.ndarray:
         """Highest ground within a stance around each place, m."""
         reach = [(dx, dy) for dx in (-0.25, 0.0, 0.25) for dy in (-0.15, 0.0, 0.15)]
-        return np.max([self.height(xy[:, 0] + dx, xy[:, 1] + dy) for dx, dy in reach], axis=0)
+        xp = namespace(xy)
+        return xp.amax(xp.stack([self.height(xy[:, 0] + dx, xy[:, 1] + dy) for dx, dy in reach]), 0)
 
 
 FLAT = Ground()

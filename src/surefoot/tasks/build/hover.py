@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.contract import Action
 from surefoot.errors import SurefootError
 from surefoot.observation import Formula, ObsGroup, ObsTerm
@@ -137,7 +138,7 @@ def changes(spec: mujoco.MjSpec, timing: Timing) -> list[str]:
 
 def distance(s: Moment) -> np.ndarray:
     """(n,) m from the goal, the origin."""
-    return np.sqrt(norm2(of.base_pos(s)))
+    return s.xp.sqrt(norm2(of.base_pos(s)))
 
 
 class Thrown:
@@ -189,23 +190,22 @@ class Thrown:
         """Up to 0.2 m away, tilted about any axis, moving and turning."""
         hard = min(1.0, self.tilt / (np.pi / 2))
         axis, rest = rng.standard_normal((n, 3)), rng.uniform(-1.0, 1.0, (n, 10))
-        axis /= np.linalg.norm(axis, axis=1, keepdims=True)
+        xp = namespace(axis)
+        axis /= xp.linalg.norm(axis, axis=1, keepdims=True)
         quat = from_axis_angle(axis, rest[:, 0] * self.tilt)
-        speed = np.repeat([max(hard, 0.2), hard], 3)
-        q, v = np.tile(self.model.qpos0, (n, 1)), np.zeros((n, self.model.nv))
-        q[:, :3], q[:, 3:7], v[:, :6] = 0.2 * rest[:, 1:4], quat, speed * rest[:, 4:]
-        return Episode(
-            Start(q, v, np.tile(self.control(self.hover), (n, 1)), np.tile(self.hover, (n, 1)) if self.lagged else None)
-        )
+        speed, row = np.repeat([max(hard, 0.2), hard], 3), lambda a: xp.tile(xp.asarray(a), (n, 1))
+        q, v = row(self.model.qpos0), row(np.zeros(self.model.nv))
+        q[:, :3], q[:, 3:7], v[:, :6] = 0.2 * rest[:, 1:4], quat, xp.asarray(speed) * rest[:, 4:]
+        return Episode(Start(q, v, row(self.control(self.hover)), row(self.hover) if self.lagged else None))
 
 
 def _rewards() -> dict[str, Reward]:
     return {
         "alive": Reward(2.0, rewards.alive, "for each second in the air near the goal"),
-        "near": Reward(5.0, lambda s: np.exp(-10.0 * s.once(distance)), "exp(-10 d): close to the goal"),
+        "near": Reward(5.0, lambda s: s.xp.exp(-10.0 * s.once(distance)), "exp(-10 d): close to the goal"),
         "upright": Reward(1.5, rewards.upright, "cosine of the tilt"),
         "far": Reward(-2.0, lambda s: s.once(distance), "distance to the goal, m"),
-        "lost": Reward(-200.0, lambda s: (s.once(distance) > FAR).astype(float), "flying away, once"),
+        "lost": Reward(-200.0, lambda s: 1.0 * (s.once(distance) > FAR), "flying away, once"),
         "lin_vel": Reward(-0.05, lambda s: norm2(of.base_lin_vel_world(s)), "speed squared"),
         "ang_vel": Reward(-0.005, lambda s: norm2(of.base_ang_vel(s)), "turn rate squared"),
         "action_rate": Reward(-0.05, rewards.action_rate, "change of action squared"),

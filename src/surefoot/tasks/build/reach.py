@@ -14,6 +14,7 @@ from functools import cached_property
 import mujoco
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.contract import Action
 from surefoot.errors import SurefootError
 from surefoot.observation import ObsGroup
@@ -194,16 +195,19 @@ class Bolted:
 
     def starts(self, rng: Draw, n: int) -> Episode:
         """At rest in a pose that a command may ask for."""
-        angles = self.reachable[0][rng.integers(0, len(self.reachable[0]), n)]
-        q, u = np.tile(self.q, (n, 1)), np.tile(self.u, (n, 1))
+        at = rng.integers(0, len(self.reachable[0]), n)
+        xp = namespace(at)
+        angles = xp.asarray(self.reachable[0])[at]
+        q, v, u = (xp.tile(xp.asarray(a), (n, 1)) for a in (self.q, np.zeros(self.model.nv), self.u))
         q[:, self.joints.q], u[:, self.controls] = angles, angles
-        return Episode(Start(q, np.zeros((n, self.model.nv)), u))
+        return Episode(Start(q, v, u))
 
     def commands(self, rng: Draw, n: int) -> np.ndarray:
         return self.pose_commands(rng, n)[:, :3]
 
     def pose_commands(self, rng: Draw, n: int) -> np.ndarray:
-        return np.asarray(self.reachable[1][rng.integers(0, len(self.reachable[1]), n)])
+        at = rng.integers(0, len(self.reachable[1]), n)
+        return namespace(at).asarray(self.reachable[1])[at]
 
 
 def _above(d: mujoco.MjData, tree: Links, floor: float) -> bool:
@@ -222,19 +226,21 @@ class _Goal:
     def off(self, s: Moment) -> np.ndarray:
         """(n, 3 or 6) from the commanded place to the tip, m, and the rotation vector between, rad."""
         away = s.y["tip_pos"] - s.command[:, :3]
-        return np.concatenate([away, between(s.command[:, 3:], s.y["tip_quat"])], 1) if self.pose else away
+        return s.xp.concatenate([away, between(s.command[:, 3:], s.y["tip_quat"])], 1) if self.pose else away
 
     def error(self, s: Moment) -> np.ndarray:
         off = s.once(self.off)
-        away = np.sqrt(norm2(off[:, :3]))
-        return away + ARM * np.sqrt(norm2(off[:, 3:])) if self.pose else away
+        away = s.xp.sqrt(norm2(off[:, :3]))
+        return away + ARM * s.xp.sqrt(norm2(off[:, 3:])) if self.pose else away
 
 
 def _rewards(bolted: Bolted, goal: _Goal) -> dict[str, Reward]:
     size = bolted.size
     return {
-        "near": Reward(1.5, lambda s: np.exp(-8.0 / size * s.once(goal.error)), "exp(-8 d / reach): close to the goal"),
-        "at": Reward(1.5, lambda s: np.exp(-s.once(goal.error) / FINE), f"exp(-d / {FINE:g} m): at the goal"),
+        "near": Reward(
+            1.5, lambda s: s.xp.exp(-8.0 / size * s.once(goal.error)), "exp(-8 d / reach): close to the goal"
+        ),
+        "at": Reward(1.5, lambda s: s.xp.exp(-s.once(goal.error) / FINE), f"exp(-d / {FINE:g} m): at the goal"),
         "far": Reward(-2.0, lambda s: s.once(goal.error) / size, "distance to the goal, as a share of the reach"),
         "joint_vel": Reward(-0.02, lambda s: rewards.joint_vel(s, bolted.joints), "joint speeds squared"),
         "action_rate": Reward(-0.5, rewards.action_rate, "change of action squared"),

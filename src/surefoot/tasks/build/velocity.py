@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.contract import Action
 from surefoot.observation import ObsGroup, ObsTerm
 from surefoot.params import Params
@@ -239,11 +240,12 @@ class _Starts:
     def __call__(self, rng: Draw, n: int) -> Episode:
         m, (at, _) = self.body.model, self.body.base
         xy, rest = self.gait.ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 1 + m.nq + m.nv))
-        yaw = np.pi * rest[:, 0]
-        q = self.body.q + np.concatenate([np.zeros((n, 7)), self.off * rest[:, 8 : 1 + m.nq]], 1)
+        xp, yaw = namespace(rest), np.pi * rest[:, 0]
+        off = xp.concatenate([xp.zeros_like(rest[:, :7]), self.off * rest[:, 8 : 1 + m.nq]], 1)
+        q, xy = xp.asarray(self.body.q) + off, xp.asarray(xy)
         q[:, at : at + 2], q[:, at + 2] = xy, self.body.legs.height + 0.02 + self.gait.ground.top(xy)
-        q[:, at + 3 : at + 7] = np.stack([np.cos(yaw / 2), 0 * yaw, 0 * yaw, np.sin(yaw / 2)], 1)
-        return Episode(Start(q, self.speed * rest[:, 1 + m.nq :], np.tile(self.body.u, (n, 1))))
+        q[:, at + 3 : at + 7] = xp.stack([xp.cos(yaw / 2), 0 * yaw, 0 * yaw, xp.sin(yaw / 2)], 1)
+        return Episode(Start(q, self.speed * rest[:, 1 + m.nq :], xp.tile(xp.asarray(self.body.u), (n, 1))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +256,7 @@ class _Commands:
 
     def __call__(self, rng: Draw, n: int) -> np.ndarray:
         command = rng.uniform(-self.fastest, self.fastest, (n, 3))
-        return np.asarray(command * (rng.random((n, 3)) < 0.7))
+        return namespace(command).asarray(command * (rng.random((n, 3)) < 0.7))
 
 
 def _symmetry(body: Body, params: Params) -> Symmetry | None:

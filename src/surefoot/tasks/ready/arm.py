@@ -15,6 +15,7 @@ frames of it, and no force: it has to feel the load in how far the joints are fr
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.belief import Box
 from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
@@ -107,22 +108,25 @@ RANGES = {
 def tip(q: np.ndarray) -> np.ndarray:
     """Where the hand is, (n, 2): x and z in m from the shoulder."""
     a, b = q[:, 0], q[:, 0] + q[:, 1]
-    return np.stack([UPPER * np.cos(a) + FORE * np.cos(b), UPPER * np.sin(a) + FORE * np.sin(b)], 1)
+    xp = namespace(q)
+    return xp.stack([UPPER * xp.cos(a) + FORE * xp.cos(b), UPPER * xp.sin(a) + FORE * xp.sin(b)], 1)
 
 
 def _missed(s: Moment) -> np.ndarray:
     """Distance of the hand from where the commanded angles have it, m."""
-    return np.sqrt(norm2(tip(s.q) - tip(s.command)))
+    return s.xp.sqrt(norm2(tip(s.q) - tip(s.command)))
 
 
 def _episode(rng: Draw, n: int) -> Episode:
     """At rest at any pose a command may ask for."""
-    q = MIDDLE + SPAN * rng.uniform(-1.0, 1.0, (n, 2))
-    return Episode(Start(q, np.zeros((len(q), 2)), q))
+    q = _command(rng, n)
+    return Episode(Start(q, namespace(q).zeros_like(q), q))
 
 
 def _command(rng: Draw, n: int) -> np.ndarray:
-    return MIDDLE + SPAN * rng.uniform(-1.0, 1.0, (n, 2))
+    x = rng.uniform(-1.0, 1.0, (n, 2))
+    middle, span = (namespace(x).asarray(a) for a in (MIDDLE, SPAN))
+    return middle + span * x
 
 
 SEEN = (
@@ -163,7 +167,7 @@ def arm() -> Task:
         action=Action(JOINTS, MIDDLE, np.array([1.8, 1.5]), "rad"),
         observations={"actor": ObsGroup(SEEN, history=5), "critic": ObsGroup((*SEEN, *PRIVILEGED))},
         rewards={
-            "near": Reward(3.0, lambda s: np.exp(-20.0 * s.once(_missed)), "exp(-20 d): the hand close to where it should be"),
+            "near": Reward(3.0, lambda s: s.xp.exp(-20.0 * s.once(_missed)), "exp(-20 d): the hand close to where it should be"),
             "far": Reward(-5.0, lambda s: s.once(_missed), "its distance d from there, m"),
             "slow": Reward(-0.02, lambda s: norm2(s.v), "joint speeds squared"),
             "smooth": Reward(-0.5, lambda s: norm2(s.action - s.previous), "change of action squared"),

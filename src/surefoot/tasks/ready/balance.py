@@ -6,6 +6,7 @@ x'' = (F + m_p l (theta'^2 sin - theta'' cos)) / M;  x += h x', v += h a  (expli
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.belief import Box
 from surefoot.contract import Action
 from surefoot.observation import Formula, ObsGroup, ObsTerm
@@ -63,7 +64,7 @@ RANGES = {
 
 def _episode(rng: Draw, n: int) -> Episode:
     x = rng.uniform(-0.05, 0.05, (n, 4))
-    return Episode(Start(x[:, :2], x[:, 2:], np.zeros((len(x), 1))))
+    return Episode(Start(x[:, :2], x[:, 2:], namespace(x).zeros_like(x[:, :1])))
 
 
 def balance(discrete: bool = False) -> Task:
@@ -83,13 +84,13 @@ def balance(discrete: bool = False) -> Task:
             "actor": ObsGroup(seen),
             "critic": ObsGroup((*seen, ObsTerm("e", lambda s: s.x.e, len(PARAMS), "mixed", sensed=False))),
         },
-        rewards={"upright": Reward(1 / DT, lambda s: np.ones(len(s.q)), "one for each step the pole stays up")},
+        rewards={"upright": Reward(1 / DT, lambda s: s.xp.ones_like(s.time), "one for each step the pole stays up")},
         ended={
-            "off the rail": lambda s: np.abs(s.q[:, 0]) > TRACK,
-            "pole fell": lambda s: np.abs(s.q[:, 1]) > TILT,
+            "off the rail": lambda s: s.xp.abs(s.q[:, 0]) > TRACK,
+            "pole fell": lambda s: s.xp.abs(s.q[:, 1]) > TILT,
         },
         episode=_episode,
-        error=lambda s: np.abs(s.q[:, 1]),
+        error=lambda s: s.xp.abs(s.q[:, 1]),
         error_unit="rad",
         tolerance=TILT,
         window=10.0,

@@ -72,7 +72,7 @@ def base_lin_vel() -> ObsTerm:
 def base_height(ground: Ground) -> ObsTerm:
     def height(s: Moment) -> np.ndarray:
         p = of.base_pos(s)
-        return np.asarray(p[:, 2:3] - ground.height(p[:, 0], p[:, 1])[:, None])
+        return s.xp.asarray(p[:, 2:3] - ground.height(p[:, 0], p[:, 1])[:, None])
 
     return ObsTerm("base_height", height, 1, "m")
 

@@ -4,6 +4,7 @@ They are the simulator's truth, not what a sensor reads.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def uprightness(s: Moment) -> np.ndarray:
 
 def lin_vel_error(s: Moment) -> np.ndarray:
     """(n,) |commanded - actual| horizontal velocity, m/s; the command begins with vx, vy."""
-    return np.sqrt(norm2(s.once(base_lin_vel)[:, :2] - s.command[:, :2]))
+    return s.xp.sqrt(norm2(s.once(base_lin_vel)[:, :2] - s.command[:, :2]))
 
 
 def _base(s: Moment, which: int) -> int:
@@ -68,7 +69,7 @@ class Joints:
 
     def pos(self, s: Moment) -> np.ndarray:
         """(n, k) rad from the default pose."""
-        return s.q[:, self.q] - self.home
+        return s.q[:, self.q] - s.xp.asarray(self.home)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,17 +95,28 @@ class Gait:
     def clock(self) -> Formula:
         return Formula("clock", frequency=self.frequency, still=self.still)
 
+    @cached_property
+    def _turns(self) -> tuple[np.ndarray, np.ndarray]:
+        """(2, feet) each: sin(a + p) = (sin p, cos p) . (cos a, sin a);  -cos(a + p) = (sin p, cos p) . (sin a, -cos a)."""
+        a = 2 * np.pi * np.array(self.offsets)
+        return np.round([np.cos(a), np.sin(a)], 12), np.round([np.sin(a), -np.cos(a)], 12)
+
+    @cached_property
+    def halves(self) -> np.ndarray:
+        """(feet,) half of each foot's share in a mean."""
+        return np.full(len(self.offsets), 0.5 / len(self.offsets))
+
+    @cached_property
+    def _radius(self) -> np.ndarray:
+        return np.array(self.radius)
+
     def lift(self, s: Moment) -> np.ndarray:
         """(n, feet) how far into its swing each foot should be."""
-        a = 2 * np.pi * np.array(self.offsets)
-        turn = np.round([np.cos(a), np.sin(a)], 12)  # sin(a + p) = (sin a, cos a) . (cos p, sin p)
-        return np.maximum(s.once(self.clock) @ turn, 0.0)
+        return s.xp.maximum(s.once(self.clock) @ s.xp.asarray(self._turns[0]), 0.0)
 
     def swing(self, s: Moment) -> np.ndarray:
         """(n, feet) -cos phase_i: -1 where a foot leaves the ground, 1 where it lands, and back while it stands; 0 when standing."""
-        a = 2 * np.pi * np.array(self.offsets)
-        turn = np.round([np.sin(a), -np.cos(a)], 12)  # -cos(a + p) = (sin a, -cos a) . (sin p, cos p)
-        return s.once(self.clock) @ turn
+        return s.once(self.clock) @ s.xp.asarray(self._turns[1])
 
     def touch(self, s: Moment) -> np.ndarray:
         """(n, feet) bool: which feet bear on the ground."""
@@ -113,4 +125,4 @@ class Gait:
     def clearance(self, s: Moment) -> np.ndarray:
         """(n, feet) height of each sole above the ground under it, m."""
         foot = s.y["foot_pos"].reshape(len(s.q), -1, 3)
-        return foot[:, :, 2] - np.array(self.radius) - self.ground.height(foot[:, :, 0], foot[:, :, 1])
+        return foot[:, :, 2] - s.xp.asarray(self._radius) - self.ground.height(foot[:, :, 0], foot[:, :, 1])

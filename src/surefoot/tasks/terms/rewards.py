@@ -18,17 +18,17 @@ GRAVITY = Formula("projected_gravity")
 
 def alive(s: Moment) -> np.ndarray:
     """1."""
-    return np.ones(len(s.q))
+    return s.xp.ones_like(s.time)
 
 
 def track_lin_vel_xy(s: Moment, sigma: float = 0.25) -> np.ndarray:
     """exp(-e^2 / sigma^2), e the error of the commanded horizontal velocity."""
-    return np.exp(-np.square(s.once(of.lin_vel_error)) / sigma**2)
+    return s.xp.exp(-s.xp.square(s.once(of.lin_vel_error)) / sigma**2)
 
 
 def track_ang_vel_z(s: Moment, sigma: float = 0.35) -> np.ndarray:
     """exp(-(w_z - commanded)^2 / sigma^2); the command's third number."""
-    return np.exp(-np.square((of.base_ang_vel(s)[:, 2] - s.command[:, 2]) / sigma))
+    return s.xp.exp(-s.xp.square((of.base_ang_vel(s)[:, 2] - s.command[:, 2]) / sigma))
 
 
 def flat_orientation(s: Moment) -> np.ndarray:
@@ -43,7 +43,7 @@ def upright(s: Moment) -> np.ndarray:
 
 def lin_vel_z(s: Moment) -> np.ndarray:
     """Vertical velocity squared."""
-    return np.square(of.base_lin_vel_world(s)[:, 2])
+    return s.xp.square(of.base_lin_vel_world(s)[:, 2])
 
 
 def ang_vel_xy(s: Moment) -> np.ndarray:
@@ -54,18 +54,19 @@ def ang_vel_xy(s: Moment) -> np.ndarray:
 def base_height(s: Moment, target: float, sigma: float, ground: Ground = FLAT) -> np.ndarray:
     """exp(-(height - target)^2 / sigma^2) of the base above the ground under it."""
     p = of.base_pos(s)
-    return np.exp(-np.square((p[:, 2] - ground.height(p[:, 0], p[:, 1]) - target) / sigma))
+    return s.xp.exp(-s.xp.square((p[:, 2] - ground.height(p[:, 0], p[:, 1]) - target) / sigma))
 
 
 def default_pose(s: Moment, joints: Joints, weight: np.ndarray | float = 1.0) -> np.ndarray:
     """exp(-sum w_j (q_j - home_j)^2): a prior on the pose."""
-    return np.exp(-(np.square(joints.pos(s)) * weight).sum(1))
+    return s.xp.exp(-(s.xp.square(joints.pos(s)) * s.xp.asarray(weight)).sum(1))
 
 
 def joint_pos_limits(s: Moment, joints: Joints, margin: float = 0.05) -> np.ndarray:
     """How far joints are beyond `margin` inside their range, rad, summed."""
     q = s.q[:, joints.q]
-    return np.einsum("ij->i", np.abs(q - np.clip(q, joints.low + margin, joints.high - margin)))
+    low, high = s.xp.asarray(joints.low) + margin, s.xp.asarray(joints.high) - margin
+    return s.xp.einsum("ij->i", s.xp.abs(q - s.xp.clip(q, low, high)))
 
 
 def joint_vel(s: Moment, joints: Joints) -> np.ndarray:
@@ -84,9 +85,9 @@ def feet_gait(s: Moment, gait: Gait, sigma: float, standing: float = 0.0) -> np.
     `standing`: what feet that never leave the ground would earn, which then counts as 0.
     """
     lift = s.once(gait.lift)
-    height = np.exp(-np.square((s.once(gait.clearance) - gait.height * lift) / sigma))
+    height = s.xp.exp(-s.xp.square((s.once(gait.clearance) - gait.height * lift) / sigma))
     contact = (lift > 0) != s.once(gait.touch)
-    return ((height + contact) @ np.full(lift.shape[1], 0.5 / lift.shape[1]) - standing) / (1 - standing)
+    return ((height + contact) @ s.xp.asarray(gait.halves) - standing) / (1 - standing)
 
 
 def standing_gait(height: float, sigma: float) -> float:
@@ -105,25 +106,26 @@ def feet_placement(s: Moment, gait: Gait, feet: np.ndarray, sigma: float) -> np.
     base that moves as commanded; v_i = (vx - w y_i, vy + w x_i). `feet` (feet, 3) are p_i in the base's frame; heading frame.
     """
     foot, p, q = s.y["foot_pos"].reshape(len(s.q), -1, 3), of.base_pos(s), of.base_quat(s)
-    yaw = np.arctan2(2 * (q[:, 1] * q[:, 2] + q[:, 0] * q[:, 3]), 1 - 2 * (q[:, 2] ** 2 + q[:, 3] ** 2))[:, None]
-    dx, dy, c, sn = foot[:, :, 0] - p[:, :1], foot[:, :, 1] - p[:, 1:2], np.cos(yaw), np.sin(yaw)
+    feet = s.xp.asarray(feet)
+    yaw = s.xp.arctan2(2 * (q[:, 1] * q[:, 2] + q[:, 0] * q[:, 3]), 1 - 2 * (q[:, 2] ** 2 + q[:, 3] ** 2))[:, None]
+    dx, dy, c, sn = foot[:, :, 0] - p[:, :1], foot[:, :, 1] - p[:, 1:2], s.xp.cos(yaw), s.xp.sin(yaw)
     vx, vy, w = (s.command[:, k : k + 1] for k in range(3))
     step = s.once(gait.swing) / (4 * gait.frequency)
     x = c * dx + sn * dy - feet[:, 0] - step * (vx - w * feet[:, 1])
     y = c * dy - sn * dx - feet[:, 1] - step * (vy + w * feet[:, 0])
-    return np.exp(-(x**2 + y**2) / sigma**2).mean(1)
+    return s.xp.exp(-(x**2 + y**2) / sigma**2).mean(1)
 
 
 def foot_clearance(s: Moment, gait: Gait) -> np.ndarray:
     """Squared error of each swinging foot's height, weighted by its horizontal speed."""
     v = s.y["foot_vel"].reshape(len(s.q), -1, 3)
-    speed = np.sqrt(v[:, :, 0] ** 2 + v[:, :, 1] ** 2)
-    return (np.square(s.once(gait.clearance) - gait.height) * speed).sum(1)
+    speed = s.xp.sqrt(v[:, :, 0] ** 2 + v[:, :, 1] ** 2)
+    return (s.xp.square(s.once(gait.clearance) - gait.height) * speed).sum(1)
 
 
 def feet_landing(s: Moment, gait: Gait, near: float) -> np.ndarray:
     """Squared downward speed of feet lower than `near`, about to touch."""
-    down = np.minimum(s.y["foot_vel"][:, 2::3], 0.0)
+    down = s.xp.minimum(s.y["foot_vel"][:, 2::3], 0.0)
     return norm2(down * (s.once(gait.clearance) < near))
 
 
@@ -136,7 +138,7 @@ def feet_slide(s: Moment, gait: Gait) -> np.ndarray:
 def feet_flat(s: Moment, normals: np.ndarray) -> np.ndarray:
     """Squared sine of each sole's tilt, summed; normals (feet, 3): across the soles, in their bodies' frames."""
     quat = s.y["foot_quat"].reshape(-1, 4)
-    across = to_world(quat, np.tile(normals, (len(s.q), 1)))
+    across = to_world(quat, s.xp.tile(s.xp.asarray(normals), (len(s.q), 1)))
     return norm2(across[:, :2]).reshape(len(s.q), -1).sum(1)
 
 
@@ -144,17 +146,17 @@ def feet_near(s: Moment, least: float) -> np.ndarray:
     """Squared shortfall of the distance of two feet, left minus right, across the base's heading, as a share of `least` m."""
     foot, q = s.y["foot_pos"], of.base_quat(s)
     d = foot[:, 0:2] - foot[:, 3:5]
-    heading = np.stack([1 - 2 * (q[:, 2] ** 2 + q[:, 3] ** 2), 2 * (q[:, 1] * q[:, 2] + q[:, 0] * q[:, 3])], 1)
-    across = (heading[:, 0] * d[:, 1] - heading[:, 1] * d[:, 0]) / np.sqrt(norm2(heading))
-    return np.square(np.minimum(across / least - 1.0, 0.0))
+    heading = s.xp.stack([1 - 2 * (q[:, 2] ** 2 + q[:, 3] ** 2), 2 * (q[:, 1] * q[:, 2] + q[:, 0] * q[:, 3])], 1)
+    across = (heading[:, 0] * d[:, 1] - heading[:, 1] * d[:, 0]) / s.xp.sqrt(norm2(heading))
+    return s.xp.square(s.xp.minimum(across / least - 1.0, 0.0))
 
 
 def low_base(s: Moment, least: float, ground: Ground = FLAT) -> np.ndarray:
     """Squared shortfall of the base's height above the ground under it, as a share of `least` m."""
     p = of.base_pos(s)
-    return np.square(np.minimum((p[:, 2] - ground.height(p[:, 0], p[:, 1])) / least - 1.0, 0.0))
+    return s.xp.square(s.xp.minimum((p[:, 2] - ground.height(p[:, 0], p[:, 1])) / least - 1.0, 0.0))
 
 
 def feet_air_time(s: Moment, gait: Gait) -> np.ndarray:
     """Share of feet in the air while they should swing: the clock's answer to rewards on air time."""
-    return ((s.once(gait.lift) > 0) & ~s.once(gait.touch)).mean(1)
+    return s.xp.mean((s.once(gait.lift) > 0) & ~s.once(gait.touch), 1)
