@@ -24,6 +24,16 @@ def test_a_list_is_words_commas_or_its_flag_again(words):
     assert _parse(["train", *words.split(), "--seed", "3", "hover"]).task == "hover"
 
 
+@pytest.mark.parametrize("words, steps", [("--steps 1e5", 100_000), ("--steps=2.5E6", 2_500_000), ("--steps 7", 7)])
+def test_a_whole_number_may_have_an_exponent(words, steps):
+    assert _parse(["train", "hover", *words.split()]).settings.steps == steps
+
+
+def test_what_is_no_whole_number_is_refused_as_it_was_written(capsys):
+    assert main(["train", "hover", "--steps", "1e-5"]) == 2
+    assert "--steps: expected a whole number, found 1e-5" in capsys.readouterr().err
+
+
 def test_every_list_of_every_verb_follows_the_same_grammar():
     for name in VERBS:
         verb = load(name)

@@ -99,6 +99,8 @@ KNOWN = ', ended={"over": lambda s: s.q[:, 1] > 9}'  # a function of the author'
     ('observations={"actor": actor}' + KNOWN, "expected a group 'critic', found actor", 26),
     ('settings={"lrr": 0.1}' + KNOWN, "no setting matches 'lrr'", LINE),
     ('rewards={"mine": helper}', "reward 'mine': expected Reward(weight, function, about), found function", LINE),
+    ('rewards={"mine": Reward("1.0", helper, "")}', "reward 'mine': weight: expected a number, found '1.0'", LINE),
+    ('rewards={"mine": Reward(1.0, 2, "")}', "reward 'mine': expected a function, found int", LINE),
     ('ended={"over": True}', "termination 'over': expected a function, found bool", LINE),
     ('observations={"actor": actor.terms}', "observations 'actor': expected ObsGroup(terms), found tuple", LINE),
     ('belief=Box.ranges(t.params, {"cart_mas": (1.0, 2.0)})', "no param matches 'cart_mas'", LINE),

@@ -274,6 +274,14 @@ class Task:
                 if not isinstance(x, kind):
                     form = "Reward(weight, function, about)" if kind is Reward else "ObsGroup(terms)"
                     raise SurefootError(f"task {self.name}: {what} '{name}': expected {form}, found {type(x).__name__}")
+        for name, r in self.rewards.items():
+            if isinstance(r.weight, str) or not np.isscalar(r.weight) or not np.isfinite(r.weight):
+                raise SurefootError(
+                    f"task {self.name}: reward '{name}': weight: expected a number, found {r.weight!r:.80}"
+                )
+            if not callable(r.compute):
+                found = type(r.compute).__name__
+                raise SurefootError(f"task {self.name}: reward '{name}': expected a function, found {found}")
         for name, f in self.ended.items():
             if not callable(f):
                 raise SurefootError(

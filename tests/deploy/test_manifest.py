@@ -163,6 +163,20 @@ def test_check_exits_with_1_and_names_the_field(folder, capsys):
     assert "golden.json: not the file" in capsys.readouterr().out
 
 
+def test_a_full_disk_leaves_no_half_of_a_bundle(made, tmp_path, monkeypatch):
+    whole = files.write
+
+    def full(path, data):
+        if path.name == manifest.GOLDEN:
+            raise SurefootError(f"{path}: could not write: No space left on device")
+        whole(path, data)
+
+    monkeypatch.setattr(files, "write", full)
+    with pytest.raises(SurefootError, match="No space left"):
+        manifest.write(tmp_path / "b", made)
+    assert not (tmp_path / "b").exists()
+
+
 def test_a_run_is_no_bundle(tmp_path):
     with pytest.raises(SurefootError, match="surefoot export"):
         manifest.read(Path("balance"))

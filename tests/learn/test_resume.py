@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -130,10 +131,21 @@ def test_two_processes_cannot_write_one_run(tmp_path):
     run.begin()
     with pytest.raises(SurefootError, match=rf"process {os.getpid()} on .* is writing this run"):
         Run.open(tmp_path / "r")
+    with pytest.raises(SurefootError, match=rf"process {os.getpid()} on .* is writing this run"):
+        Run.create(tmp_path / "r", {"task": "balance"})
     run.close()
     Run.open(tmp_path / "r")[0].close()
-    with pytest.raises(SurefootError, match="a run is here already"):
+    said = f"a run is here already; go on with it by `surefoot train --resume {tmp_path / 'r'}`"
+    with pytest.raises(SurefootError, match=re.escape(said)):
         Run.create(tmp_path / "r", {})
+
+
+def test_a_run_of_a_task_file_says_the_command_that_goes_on_with_it(tmp_path):
+    run = Run.create(tmp_path / "r", {"task": "mine.py"})
+    run.begin()
+    run.close()
+    with pytest.raises(SurefootError, match=re.escape(f"`surefoot train mine.py --resume {tmp_path / 'r'}`")):
+        Run.create(tmp_path / "r", {"task": "mine.py"})
 
 
 def stopped(folder: Path, at: int = 6, **how) -> None:
@@ -200,7 +212,7 @@ def test_a_model_that_keeps_diverging_stops_the_run_with_a_diagnosis(tmp_path, m
         return real(self, u, chance)
 
     monkeypatch.setattr(Engine, "begin", begin)
-    with pytest.raises(SurefootError, match="% of the last batch's simulations diverged"):
+    with pytest.raises(SurefootError, match="times a simulation diverged in the last batch"):
         trained(tmp_path / "r")
 
 

@@ -314,12 +314,12 @@ def test_a_hangup_saves_as_a_termination_does_also_when_the_terminal_is_gone(tmp
 def test_hangups_are_heard_once_and_not_under_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     try:
-        with _signals() as asked:
+        with _signals("") as asked:
             os.kill(os.getpid(), signal.SIGHUP)
             os.kill(os.getpid(), signal.SIGHUP)
             assert asked[0] == signal.SIGHUP
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        with _signals() as asked:
+        with _signals("") as asked:
             os.kill(os.getpid(), signal.SIGHUP)
         assert asked == []
     finally:

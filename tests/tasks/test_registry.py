@@ -67,7 +67,10 @@ def test_a_file_with_several_tasks_asks_which(file):
         ("x = = 1", r"SyntaxError.*\n.*mine.py, line 1: x = = 1"),
         ("import surefoot\n1 / 0", r"ZeroDivisionError: division by zero\n.*mine.py, line 2: 1 / 0"),
         ("def task():\n    return {}['kp']", r"KeyError: 'kp'\n.*mine.py, line 2: return {}\['kp'\]"),
-        ("def task():\n    return 3", "expected a function that returns a Task, found int"),
+        (
+            "def task():\n    return 3",
+            r"mine.py \(mine.py, line 1\): expected a function that returns a Task, found int",
+        ),
     ],
 )
 def test_an_error_in_the_users_file_shows_the_users_line(file, code, said):

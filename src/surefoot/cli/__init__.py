@@ -70,8 +70,8 @@ def _main(args: list[str], as_json: bool, traceback: bool) -> int:
             show = _run(_parse(args), as_json)
     except BrokenPipeError:
         raise
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(": ".join(["interrupted", *map(str, stop.args)]), file=sys.stderr)
         return 128 + signal.SIGINT
     except Exception as error:
         stopped = getattr(error, "signum", None)

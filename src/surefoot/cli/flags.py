@@ -167,7 +167,8 @@ def _parted(known: dict[str, Flag], args: Sequence[str]) -> tuple[list[str], lis
     rest: list[str] = []
     segments: list[_Segment] = []
     into: _Segment | None = None
-    valued, places = False, 0  # whether the word to come is a flag's value
+    of: Flag | None = None  # whose value the word to come is
+    places = 0
     for word in args:
         name, equals, value = word.partition("=") if word.startswith("--") else ("", "", "")
         flag = known.get(name.replace("_", "-"))
@@ -175,14 +176,23 @@ def _parted(known: dict[str, Flag], args: Sequence[str]) -> tuple[list[str], lis
             into = _Segment(flag, len(rest), [value] if equals else [])
             segments.append(into)
         elif name:
-            into, valued = None, flag is not None and flag.kind is not bool and not equals
-            rest.append(word)
+            into, of = None, flag if flag is not None and flag.kind is not bool and not equals else None
+            rest.append(f"{name}={_whole(flag, value)}" if equals else word)
         elif into is not None and _fits(into, word):
             into.words.append(word)
         else:
-            places, valued, into = places + (not valued), False, None
-            rest.append(word)
+            rest.append(_whole(of, word))
+            places, of, into = places + (of is None), None, None
     return rest, segments, places
+
+
+def _whole(flag: Flag | None, word: str) -> str:
+    """1e5 and 2.5e6 are whole numbers, too; 0.5 is none."""
+    if flag is None or flag.kind is not int or not re.fullmatch(r"[-+]?[\d.]+([eE][-+]?\d{1,2})?", word):
+        return word
+    if not _is_number(word) or not float(word).is_integer():
+        raise SurefootError(f"--{flag.name}: expected a whole number, found {word}")
+    return str(int(float(word)))
 
 
 def _fits(segment: _Segment, word: str) -> bool:

@@ -178,7 +178,9 @@ def find(path: str | PathLike[str]) -> Path:
         if not path.exists() and inside:
             raise SurefootError(f"{path}: no policy here, but in {' and '.join(map(str, inside))}: name one of them")
     if not path.exists():
-        near = nearest(str(path), shipped.names())
+        meant = path.parent if path.name == NAME else path
+        around = [str(p.parent) for p in meant.parent.glob(f"*/{NAME}")] if meant.parent.is_dir() else []
+        near = nearest(str(meant), [*shipped.names(), *around])
         raise SurefootError(f"{path}: no policy here; a run writes {NAME} when it ends or is saved{near}")
     refuse_torch(path)
     if path.suffix != ".onnx":

@@ -12,6 +12,7 @@ belongs to another policy and what cannot be computed is refused by file and fie
 import io
 import json
 import os
+import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -129,8 +130,14 @@ def write(path: Path, made: Mapping[str, bytes]) -> Path:
     if path.suffix != ".zip":
         for name in set(LAYERS) - set(made):  # of a bundle that was here before
             (path / name).unlink(missing_ok=True)
-        for name, data in made.items():
-            files.write(path / name, data)
+        new = not path.exists()
+        try:
+            for name, data in made.items():
+                files.write(path / name, data)
+        except SurefootError:  # such as a full disk: half a bundle is none
+            if new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
         return path
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as z:

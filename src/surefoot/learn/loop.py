@@ -63,7 +63,7 @@ def run_training(
     board, saves = _Board(run, learner.iteration), _Saves(run, learner, save_every, product)
     if learner.env is not None:
         learner.env.on_divergence = run.bundle
-    with _signals() as asked, closing(board):
+    with _signals(advice) as asked, closing(board):
         while learner.iteration < total:
             diverged = learner.env.diverged if learner.env is not None else 0
             row = learner.iterate()
@@ -170,11 +170,10 @@ class _Saves:
 
 def _check_share(env: Envs, before: int, run: Run) -> None:
     count = env.diverged - before
-    share = count / env.n
-    if share > BAD_SHARE and count > FEW:
+    if count > max(BAD_SHARE * env.n, FEW):
         raise LearningFailed(
-            f"{run.folder}: {100 * share:.1f} % of the last batch's simulations diverged, "
-            f"more than {100 * BAD_SHARE:.0f} %: {_fault(env)}; see {run.folder / 'diverged'}"
+            f"{run.folder}: {count} times a simulation diverged in the last batch, of {env.n} simulations, more than "
+            f"{100 * BAD_SHARE:.0f} %: {_fault(env)}; see {run.folder / 'diverged'}"
         )
 
 
@@ -187,7 +186,7 @@ def _fault(env: Envs) -> str:
 
 
 @contextmanager
-def _signals() -> Iterator[list[int]]:
+def _signals(advice: str) -> Iterator[list[int]]:
     """Collect SIGINT, SIGTERM and SIGHUP, so that the iteration under way ends and is saved; a second is not waited for.
 
     A terminal that closes may send SIGHUP twice; under nohup it is ignored, and stays so.
@@ -196,7 +195,7 @@ def _signals() -> Iterator[list[int]]:
 
     def note(signum: int, frame: FrameType | None) -> None:
         if asked and signum != signal.SIGHUP:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(f"what came after the last checkpoint is lost; {advice}")
         asked.append(signum)
 
     try:

@@ -26,8 +26,8 @@ from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.on_policy.settings import FPOSettings
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.residual import Residual
-from surefoot.learn.run import Run
-from surefoot.learn.run.parents import FOLDERS, Parents, is_code, kept, spec_of, start_nets, task_of
+from surefoot.learn.run import Run, resuming
+from surefoot.learn.run.parents import FOLDERS, Parents, kept, spec_of, start_nets, task_of
 from surefoot.learn.runspec import LEARNERS, RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.learn.sim2sim import forward
@@ -198,8 +198,7 @@ def _finish(run: Run, learner: PolicyLearner, watch: Watch | None, save_every: f
 
 def alone(folder: Path, spec: RunSpec) -> str:
     """How to go on with a run by itself."""
-    task = f"{quote(spec.task)} " if is_code(spec.task) else "" if spec.task in tasks.names() else "FILE.py "
-    return f"go on with: surefoot train {task}--resume {quote(str(folder))}"
+    return f"go on with: {resuming(spec.task, folder)}"
 
 
 def together(folder: Path) -> str:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
+from shlex import quote
 from types import ModuleType
 from typing import Any
 
 from surefoot.errors import SurefootError, in_users_code, nearest, unknown, users_line
 from surefoot.task import Task
-from surefoot.task_check import check_groups
+from surefoot.task_check import check_groups, place
 
 GROUP = "surefoot.tasks"  # entry points of installed packages: name -> module:function
 Reference = str | Task | Callable[[], Task]
@@ -71,6 +72,10 @@ def named(name: str) -> Task:
     if name in READY:
         return READY[name]()
     found = [e for e in entry_points(group=GROUP) if e.name == name]
+    if not found and name.endswith((".xml", ".urdf")):
+        raise SurefootError(
+            f"{name}: a robot's model, expected a task: surefoot new KIND {quote(name)} writes one for it"
+        )
     if not found:
         raise unknown("task", name, names())
     return _made(found[0].load, name)
@@ -166,7 +171,8 @@ def _called(module: ModuleType, function: str, reference: str) -> Task:
 
 def _made(make: Callable[[], Any], reference: str) -> Task:
     try:
-        task = make()()
+        function = make()
+        task = function()
     except SurefootError as error:
         if type(error) is not SurefootError or not users_line(error):
             raise
@@ -174,6 +180,8 @@ def _made(make: Callable[[], Any], reference: str) -> Task:
     except Exception as error:
         raise in_users_code(error, reference) from None
     if not isinstance(task, Task):
-        raise SurefootError(f"{reference}: expected a function that returns a Task, found {type(task).__name__}")
+        raise SurefootError(
+            f"{reference}{place(function)}: expected a function that returns a Task, found {type(task).__name__}"
+        )
     check_groups(task, ("actor",))
     return task

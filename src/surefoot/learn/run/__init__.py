@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ import torch
 from safetensors.numpy import save as save_tensors
 
 import surefoot
-from surefoot import files, shipped
+from surefoot import files, shipped, tasks
 from surefoot.errors import SurefootError
 from surefoot.learn.run.metrics import Metrics, check_card
 from surefoot.tasks.provenance import Provenance
@@ -78,6 +79,8 @@ class Run:
     def create(folder: Path, about: dict[str, Any]) -> "Run":
         """A folder for a new run, which is one from begin() on."""
         folder = Path(folder)
+        if _is_run(folder):
+            files.Lock(folder / "run.lock", "writing this run").close()  # says so if another process does
         _check_free(folder)
         made = [p for p in (folder, *folder.parents) if not p.exists()]
         try:
@@ -191,9 +194,8 @@ class Run:
             files.write(stem.with_suffix(".safetensors"), data)
             files.write_json(stem.with_suffix(".json"), files.seal(card))
         except SurefootError as error:
-            self.notes.append(
-                f"checkpoint {stem.name} was not saved ({error}); the earlier ones are whole, training goes on"
-            )
+            earlier = "the earlier ones are whole" if _names(self.folder) else "there is no earlier one"
+            self.notes.append(f"checkpoint {stem.name} was not saved ({error}); {earlier}, training goes on")
             return False
         self.metrics.keep_since(rows["here"])
         self._prune(stem.name)
@@ -253,10 +255,28 @@ class Run:
             self.notes.append(f"a diverged simulation could not be kept: {error}")
 
 
+def is_code(reference: str) -> bool:
+    """Whether a reference means a file or a module, not a name."""
+    return reference.endswith(".py") or ":" in reference
+
+
+def resuming(task: str, folder: Path) -> str:
+    """The command that goes on with a run of this task; code runs only where the command names it."""
+    named = f"{quote(task)} " if is_code(task) else "" if task in tasks.names() else "FILE.py "
+    return f"surefoot train {named}--resume {quote(str(folder))}"
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "run.json").exists() or bool(_names(folder))
+
+
 def _check_free(folder: Path) -> None:
-    if (folder / "run.json").exists() or _names(folder):
+    if _is_run(folder):
+        task = ""
+        with suppress(SurefootError):
+            task = str(files.read_json(folder / "run.json").get("task", ""))
         raise SurefootError(
-            f"{folder}: a run is here already; go on with it by --resume {folder}, or choose another --out"
+            f"{folder}: a run is here already; go on with it by `{resuming(task, folder)}`, or choose another --out"
         )
     if os.path.lexists(folder / "metrics.jsonl"):  # rows would be added to it, or to what it leads to
         raise SurefootError(

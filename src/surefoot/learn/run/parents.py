@@ -15,7 +15,7 @@ from surefoot.learn.clone.fine_tune import cloned_arrays
 from surefoot.learn.nets import export
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.on_policy.settings import FPOSettings
-from surefoot.learn.run import Run
+from surefoot.learn.run import Run, is_code
 from surefoot.learn.runspec import Origin, RunSpec
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.sim2sim import forward
@@ -167,11 +167,6 @@ def task_of(spec: RunSpec, where: str, given: Reference = "") -> Task:
 def same_task(one: str, other: str) -> bool:
     """Whether references mean one task; a file may have moved to another folder."""
     return Path(one).name == Path(other).name
-
-
-def is_code(reference: str) -> bool:
-    """Whether a reference means a file or a module, not a name."""
-    return reference.endswith(".py") or ":" in reference
 
 
 def seen(task: Task, obs: ObsOverride) -> Task:

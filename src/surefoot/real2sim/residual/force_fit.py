@@ -147,11 +147,15 @@ def held_out_windows(at: LogStates, s: FitSettings) -> tuple[Windows, Windows]:
     return every, test
 
 
+def rows_needed(dt: float, s: FitSettings) -> int:
+    """Of a log without gaps: its parts to select and to test by hold two horizons each."""
+    return int(np.ceil((2 * s.horizon / dt + 1) / min(s.select, s.held_out)))
+
+
 def _too_short(at: LogStates, s: FitSettings, use: str, begin: int, end: int) -> SurefootError:
     """Two horizons in a row hold windows enough. More rows do not help where gaps, as between episodes, are denser."""
     dt, need = at.world.dt, 2 * s.horizon
-    rows = int(np.ceil((need / dt + 1) / min(s.select, s.held_out)))
-    more = f"a longer log, of {rows} rows or more" if (end - begin - 1) * dt < need else f"episodes of at least {need:g} s: record with --policy"  # fmt: skip
+    more = f"a longer log, of {rows_needed(dt, s)} rows or more" if (end - begin - 1) * dt < need else f"episodes of at least {need:g} s: record with --policy"  # fmt: skip
     return LogError(
         f"found {len(at.log)} rows, and in the part to {use} by no stretch without a break longer than "
         f"{at.longest(begin, end) * dt:.3g} s, for windows of {s.horizon:g} s; expected {more}"

@@ -1,6 +1,7 @@
 """surefoot look: parts of a robot, its unknowns with units and ranges, and whether each of them acts."""
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -35,7 +36,7 @@ class Look:
     """check that each unknown changes the simulation"""
 
     def run(self, watch: Watch) -> Report:
-        """Exit code 1 if an unknown has no effect."""
+        """Exit code 1 if an unknown of a task has no effect."""
         from surefoot import tasks
         from surefoot.sim.model.card import describe
 
@@ -47,7 +48,8 @@ class Look:
             "idle": [f.param.name for f in found if not f.acts],
         }  # fmt: skip
         blocks = (*_parts(facts), _unknowns(belief, found), *(Note(w, True) for w in loaded.warnings))
-        following, code = f"surefoot try {quote(self.model)}" if known else "surefoot tasks", 1 if facts["idle"] else 0
+        following = f"surefoot try {quote(self.model)}" if known else _task_for(self.model, loaded.model)
+        code = 1 if known and facts["idle"] else 0  # a model file's unknowns are those of any model
         return Report(self.model, facts, blocks, following, code=code, sources={"model": loaded.hash})
 
     def _task(self) -> tuple["Loaded", Belief, list["Effect"]]:
@@ -74,6 +76,16 @@ class Look:
         loaded = load_model(self.model, self.asset_root)
         params = unknowns(loaded.model)
         return loaded, Box.full(params), _effects(loaded, params) if self.audit else []
+
+
+def _task_for(model: str, compiled: "mujoco.MjModel") -> str:
+    """The command that makes a task for this robot."""
+    from surefoot.sim.anatomy.study import study
+
+    kind = "blank"
+    with suppress(SurefootError):  # it cannot be told what kind of robot it is
+        kind = {"legged": "velocity", "arm": "reach", "multirotor": "hover"}.get(study(compiled).kind, kind)
+    return f"surefoot new {kind} {quote(model)}"
 
 
 def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:

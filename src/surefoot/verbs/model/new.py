@@ -34,8 +34,15 @@ class New:
     def run(self, watch: Watch) -> Report:
         from surefoot.tasks.build.source import MotionFile, write
 
+        if Path(self.model).is_dir():
+            inside = sorted(p.name for p in Path(self.model).iterdir() if p.suffix in (".xml", ".urdf"))
+            raise SurefootError(
+                f"{self.model}: a folder, expected a model file in it: {', '.join(inside) or 'none is there'}"
+            )
         if not Path(self.model).is_file():
             raise SurefootError(f"{self.model}: no such model file")
+        if self.out is not None and self.out.suffix != ".py":
+            raise SurefootError(f"--out: {self.out}: expected a file whose name ends in .py")
         robot = Robot.file(self.model, asset_root=self.asset_root)
         out = self.out or Path(f"{_plain(robot.name)}_{self.kind}.py")
         if out.exists() and not self.overwrite:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
-from surefoot import files
+from surefoot import files, tasks
 from surefoot.real2sim.excite.excitation import Explore as Settings
 from surefoot.real2sim.excite.excitation import Limits, Shape
 from surefoot.report import Block, Column, Note, Report, Table, Text, Watch
@@ -43,6 +43,7 @@ class Explore:
 
         path, how = self.out or Path(f"{Path(self.model).stem}-plan.npz"), self.machine
         files.check_writable(path, "--out", ".npz")
+        task = tasks.is_reference(self.model)
         plant = Plant(self.model, how.fixed, how.kp, how.kd, how.timestep)
         robot = excited_robot(plant, self.learn, self.rate)
         noise = numbers(self.noise, "--noise", "joint_pos=0.002")
@@ -57,7 +58,9 @@ class Explore:
             words = f"not determined by any motion found: {names}. They keep their prior; learn fewer, or measure more"
             blocks.append(Note(words, True))
         blocks.append(Text(f"plan: {out} ({found.log.time[-1]:g} s, columns time and control)"))
-        following = f"surefoot identify {quote(self.model)} LOG --learn {','.join(self.learn)}"
+        learn = f"surefoot identify {quote(self.model)} LOG --learn {','.join(self.learn)}"
+        blocks.append(Text(f"play it on the robot and log what it does; then {learn}"))
+        following = f"surefoot record {quote(self.model)} --excite {quote(str(out))}" if task else ""
         return Report(f"a motion for {self.model}", found.facts() | {"plan": str(out)}, tuple(blocks), following)
 
 

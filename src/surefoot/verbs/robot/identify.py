@@ -64,6 +64,8 @@ class Identify:
         from surefoot.real2sim.identify import Identify as How
         from surefoot.real2sim.identify import identify
         from surefoot.real2sim.identify.laws import words_of
+        from surefoot.real2sim.residual.ensemble import FitSettings
+        from surefoot.real2sim.residual.force_fit import rows_needed
 
         self._check_arguments()
         logs = [read(file, self.mapping, watch) for file in self.logs]
@@ -93,7 +95,8 @@ class Identify:
         if found.interrupted:
             words = "stopped before the end: the values are the best so far"
             return Report(title, facts, blocks, self._again(), Badge(words, False), INTERRUPTED)
-        return Report(title, facts, blocks, self._next(about, found.white))
+        enough = len(logs[0]) >= rows_needed(worlds[0].dt, FitSettings())
+        return Report(title, facts, blocks, self._next(about, found.white, enough))
 
     def _check_arguments(self) -> None:
         if not self.logs:
@@ -114,11 +117,11 @@ class Identify:
         if self.last is not None and not self.last > 0:
             raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
 
-    def _next(self, about: str, white: bool) -> str:
-        """Replay what was fitted, or find what is missing; where nothing was saved, first keep it."""
+    def _next(self, about: str, white: bool, enough: bool) -> str:
+        """Replay what was fitted, or find what is missing if the log is long enough; where nothing was saved, first keep it."""
         if self.save is None:
             return self._again()
-        lacks = not white and tasks.is_reference(self.model) and self.machine == Machine()
+        lacks = not white and tasks.is_reference(self.model) and self.machine == Machine() and enough
         return f"surefoot {'missing' if lacks else 'replay'} {about} --belief {quote(str(self.save))}"
 
     def _again(self) -> str:

@@ -38,9 +38,11 @@ class Play:
     def run(self, watch: Watch) -> Report:
         if self.best:
             return replace(self, best=False, policy=str(chosen(Path(self.policy)))).run(watch)
-        from surefoot import tasks
+        from surefoot import files, tasks
         from surefoot.tasks.known import task_flag
 
+        if self.record is not None:
+            files.check_writable(self.record, "--record")
         policy, task = self._policy()
         env = tasks.env(task, 1, belief_of(task, self.belief, watch, ranges=self.range), self.seed)
         following = f"surefoot export {quote(self.policy)}{task_flag(self.task, policy.contract)}"

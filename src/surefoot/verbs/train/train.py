@@ -169,7 +169,8 @@ class Train:
             path = learn.resume(self.resume, self.threads, heard, self.save_every, **more)
         elif not self.task:
             raise SurefootError(
-                f"train: expected a task, or --resume and a run's folder; tasks are {', '.join(tasks.names())}"
+                "train: expected a task, a task file such as `surefoot new` writes, or --resume and a run's folder; "
+                f"tasks are {', '.join(tasks.names())}"
             )
         else:
             path = self._begin(heard)
