@@ -17,9 +17,10 @@ from pathlib import Path
 from surefoot import files, shipped, tasks
 from surefoot.cli.terminal import Line, Plain
 from surefoot.deploy.bundle import BEST
+from surefoot.gate.report import badge
 from surefoot.learn.settings import PPOSettings, tuned
 from surefoot.verbs.judge.eval import Eval
-from surefoot.verbs.judge.gate import Gate, badge
+from surefoot.verbs.judge.gate import Gate
 from surefoot.verbs.train.train import Train
 
 TASKS = ("balance", "balance-discrete", "hover", "arm", "walk", "walk-rough", "humanoid")  # quickest first

@@ -53,7 +53,7 @@ MAY = {
     "gate": {"formats", "onnx_file", "presets", "sim", "control", "tasks", "learn", "motion", "real2sim", "deploy"},
     "doctor": {"formats", "sim", "control", "tasks", "learn", "real2sim", "gate"},
     "cross": {"sim", "tasks", "learn", "real2sim", "deploy", "gate", "doctor"},
-    "lab": {"sim", "control", "tasks", "learn", "real2sim", "gate", "deploy"},
+    "lab": {"sim", "control", "tasks", "learn", "real2sim", "gate", "doctor", "deploy"},
     "verbs": {
         "formats",
         "presets",

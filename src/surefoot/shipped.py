@@ -37,6 +37,13 @@ def is_shipped(path: Path) -> bool:
     return located(path).resolve().is_relative_to(HOME.resolve())
 
 
+def products(policy: Path, runs: Path = Path("runs")) -> Path:
+    """The folder for what is made of a policy: beside it; of a shipped one, shipped-<task> among the runs."""
+    path = located(Path(policy))
+    folder = path if path.is_dir() else path.parent
+    return runs / f"shipped-{folder.name}" if is_shipped(policy) else folder
+
+
 def shadows(given: Path | str) -> str:
     """A sentence where a file or folder here is used in place of the shipped policy of the same name; else empty."""
     if not is_name(given) or not Path(given).exists():

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from surefoot import shipped, tasks
+from surefoot.doctor import report as doctor
+from surefoot.gate import report as gate
 from surefoot.lab.pages.live_run import LiveRun
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
@@ -80,9 +82,39 @@ def test_contact_forces_of_a_standing_robot_carry_its_weight() -> None:
     assert len(arrows) >= 3 and lift == pytest.approx(1.0, abs=0.1)
 
 
-def test_what_the_gate_said_is_there_to_unfold(page: LiveRun) -> None:
-    details = next(b for b in page.blocks() if isinstance(b, Details))
-    assert details.title.startswith("Gate: PASS") and "checks" in details.title
+def test_what_the_gate_said_is_there_to_unfold_as_its_own_page_has_it(page: LiveRun) -> None:
+    verdict = shipped.verdict("balance")
+    (details,) = page.reports()
+    assert isinstance(details, Details) and details.title == f"Gate: {gate.badge(verdict).words}"
+    assert details.blocks == gate.blocks(verdict) and any(isinstance(b, Plot) for b in details.blocks)
+
+
+def test_a_gate_that_was_asked_for_shows_its_checks_and_leaves_its_files_beside_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(shipped.HOME / "balance", run)
+    (run / "gate.json").unlink()
+    page = LiveRun(Subject.of(str(run), home=tmp_path))
+    page.set("play", False)
+    assert page.reports() == () and page.controls()["gate"].label == "run the gate"
+    page.set("gate", True)
+    assert page.command() == f"surefoot gate {run}" and page.controls()["gate"].label == "stop the gate"
+    assert page.said is not None and page.said.jobs["gate"].process.wait(240) == 0
+    (details,) = page.reports()
+    assert isinstance(details, Details) and details.title.startswith("Gate: PASS")
+    assert (run / "gate.html").exists() and page.controls()["gate"].label == "gate again"
+    assert page.said.words() == []
+    page.close()
+
+
+def test_a_report_that_is_no_gates_is_said_and_the_page_goes_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(shipped.HOME / "balance", run)
+    data = json.loads((run / "gate.json").read_text())
+    (run / "gate.json").write_text(json.dumps(data | {"meta": {}}))
+    (run / "doctor.json").write_text("[1, 2]")
+    page = LiveRun(Subject.of(str(run), home=tmp_path))
+    assert [type(b) for b in page.reports()] == [Note, Note] and page.work()
+    assert "gate.json: expected what `surefoot gate` writes" in str(page.reports()[0])
 
 
 def test_a_log_is_drawn_over_its_replay(tmp_path: Path) -> None:
@@ -108,9 +140,27 @@ def test_the_doctor_is_asked_about_the_log_that_is_chosen(tmp_path: Path) -> Non
     assert "diagnose" not in page.controls()
     page.set("log", "log.npz")
     page.set("diagnose", True)
-    assert page.doctor is not None and page.doctor.process.wait(240) == 1 and page.work()
-    details = next(b for b in page.blocks() if isinstance(b, Details) and b.title.startswith("Doctor"))
-    assert details.title == "Doctor: cause" and details.blocks[1].rows[0][0] == "latency"
+    assert page.said is not None and page.said.jobs["diagnose"].process.wait(240) == 1 and page.work()
+    details = next(b for b in page.reports() if isinstance(b, Details) and b.title.startswith("Doctor"))
+    kept = json.loads((tmp_path / "run" / "doctor-log.json").read_text())
+    assert details.title == f"Doctor, log: {kept['words']}" and kept["words"].startswith("FAIL: latency:")
+    assert details.blocks == doctor.blocks(kept) and details.blocks[1].rows[0][0] == "latency"
+    assert LiveRun(page.subject).reports()[-1] == details  # a report that is there needs no doctor
+    page.close()
+
+
+def test_a_log_is_recorded_where_no_robot_has_recorded_one(tmp_path: Path) -> None:
+    page = LiveRun(Subject.of("balance", home=tmp_path / "lab"))
+    assert page.controls()["log"].options == ("none",)
+    page.set("record", True)
+    assert page.said is not None and page.said.jobs["record"].process.wait(240) == 0
+    out = tmp_path / "shipped-balance" / "reality-0.npz"
+    assert page.controls()["log"].options == ("none", out.name) and len(Log.read(out)) == 1000
+    page.set("log", out.name)
+    assert page.command() == f"surefoot replay balance {out}"
+    before = page.replayed
+    page.set("e_cart_mass", 2.0)
+    assert page.replayed != before  # the replay follows the sliders
     page.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from surefoot.lab.controls import Button, Choice, Range, Slider, Toggle
 from surefoot.lab.pages import PAGES
+from surefoot.lab.reports import WORK
 from surefoot.lab.subject import Subject
 from surefoot.web.lab.server import Lab, running
 from surefoot.web.lab.session import Session
@@ -145,6 +146,9 @@ def operate(visitor: Visitor, name: str) -> None:
         visitor.until(lambda: session.heard > count, f"{name} to be heard")
         if name in ("train", "narrow", "wide", "own", "deploy"):
             stop(visitor)
+        if name in WORK:
+            jobs = session.page.said.jobs
+            visitor.until(lambda: name in jobs and not jobs[name].running, f"{name} to end")
         return
     if isinstance(control, Toggle):
         element.click()
@@ -177,6 +181,32 @@ def stop(visitor: Visitor) -> None:
         if job is not None and job.running:
             job.close()
     visitor.tab.wait_for_timeout(300)
+
+
+def test_a_run_is_gated_and_its_log_diagnosed_on_its_own_page(visitor: Visitor) -> None:
+    """Reports stay unfolded while the robot beside them moves."""
+    visitor.turn("drift")
+    visitor.turn("run")  # a page of its own, which no other test has turned
+    session, tab = visitor.session, visitor.tab
+    page = session.page
+    if not page.said.logs():
+        operate(visitor, "record")
+    operate(visitor, "log")
+    visitor.until(lambda: "diagnose" in session.handles, "the button of the doctor")
+    operate(visitor, "diagnose")
+    operate(visitor, "gate")
+    visitor.until(lambda: len(page.reports()) == 2, "reports of gate and doctor")
+    assert [b.title.split(":")[0] for b in page.reports()] == ["Gate", "Doctor, reality-0"]
+    summary = tab.locator(".surefoot summary", has_text="Gate: PASS")
+    visitor.until(lambda: summary.count() == 1, f"the gate's report; {session.failed}")
+    summary.click()
+    before, unfolded = page.periods, tab.locator(".surefoot details[open]", has_text="Gate: PASS")
+    if not page.asked.play:
+        operate(visitor, "play")
+    visitor.until(lambda: page.periods != before, "the robot to move")
+    tab.wait_for_timeout(1000)
+    assert unfolded.count() == 1 and unfolded.locator("svg").count() >= 3
+    assert page.controls()["gate"].label == "gate again"
 
 
 def test_plots_are_drawn_from_the_numbers_of_the_page(visitor: Visitor) -> None:

@@ -69,17 +69,23 @@ class Job:
         lines = [x for x in self._read(self.wrong).splitlines() if x.strip()]
         return next((x for x in lines[::-1] if x.startswith("error:")), lines[-1] if lines else "no words")
 
+    def said_last(self) -> str:
+        """The last line of its progress."""
+        if not self.running:
+            return ""
+        lines = [x for x in self._read(self.wrong)[-LONGEST:].splitlines() if x.strip()]
+        return " ".join(lines[-1].split()) if lines else ""
+
     def facts(self) -> dict[str, Any]:
-        """What the command found, once it has ended well."""
-        text = self._read(self.said)
+        """What the command found, once it has ended with an answer, be it no."""
+        text = "" if self.running else self._read(self.said)
         return dict(json.loads(text)) if text.strip() else {}
 
     def _read(self, file: Any) -> str:
         if file in self.kept:
             return self.kept[file]
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - LARGEST))
-        return file.read().decode(errors="replace")
+        size = os.fstat(file.fileno()).st_size  # the command writes at the place of this file, which stays where it is
+        return os.pread(file.fileno(), LARGEST, max(0, size - LARGEST)).decode(errors="replace")
 
     def pause(self) -> None:
         self._send(signal.SIGSTOP)

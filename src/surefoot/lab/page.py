@@ -66,6 +66,10 @@ class Page(ABC):
     @abstractmethod
     def blocks(self) -> Sequence[Block]: ...
 
+    def reports(self) -> tuple[Block, ...]:
+        """What stays as it is for long, to unfold: shown apart, so that what was unfolded stays so."""
+        return ()
+
     @abstractmethod
     def command(self) -> str:
         """The command line that does the same."""

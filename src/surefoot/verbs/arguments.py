@@ -97,12 +97,6 @@ def chosen(run: Path) -> Path:
     return run / bundle.BEST
 
 
-def products_of(policy: Path) -> Path:
-    """The folder for what a verb makes of a policy: beside it; of a shipped one, runs/shipped-<task>."""
-    folder = folder_of(policy)
-    return Path("runs") / f"shipped-{folder.name}" if shipped.is_shipped(policy) else folder
-
-
 def task_for(policy: Policy, name: str | Task, where: Path | str = "") -> Task:
     """The task a policy was made for, or another whose contract it fits; `where` it is from is said if it does not."""
     from surefoot import tasks

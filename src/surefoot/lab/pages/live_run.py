@@ -8,27 +8,27 @@ a push    J(p)^T F at the point p that was clicked, along the camera's ray, for 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote, split
+from shlex import quote
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from surefoot import files, shipped, tasks
+from surefoot import shipped, tasks
 from surefoot.belief import point
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Curves, Job, training
 from surefoot.lab.page import Clock, Page, Scene
+from surefoot.lab.reports import WORK, Reports
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy, Zero
 from surefoot.real2sim.replay import replay
-from surefoot.report import Axis, Block, Checks, Column, Details, Note, Plot, Series, Table, Text
+from surefoot.report import Axis, Block, Note, Plot, Series, Table, Text
 from surefoot.sim.engine import Engine
 from surefoot.tasks.rollout import contract
-from surefoot.verdict import Verdict
 from surefoot.world import Chance, OnForce, State
 
 PUSH = 0.1  # s
@@ -71,9 +71,8 @@ class LiveRun(Page):
     def __init__(self, subject: Subject):
         super().__init__(subject)
         self.job: Job | None = None
-        self.doctor: Job | None = None
-        self.asking = False  # whether it was at work when the page was last drawn
         self.folder = None if subject.run is None else _folder(subject.run)
+        self.said = None if subject.run is None else Reports(subject, subject.run)
         self.curves = None if self.folder is None else Curves(self.folder)
         self.names = subject.unknowns[:SLIDERS]
         p = subject.task.params
@@ -97,8 +96,8 @@ class LiveRun(Page):
             "push": Slider("push, times its weight", 0.1, 3.0, a.push, 0.1, "of a click on the robot"),
             "poke": Button("push it", "as a click on the middle of the robot would"),
             "forces": Toggle("contact forces", a.forces),
+            **({} if self.said is None else self.said.controls(a.log)),
             "log": Choice("log over its replay", ("none", *self._logs()), a.log),
-            **self._diagnoser(),
             "nominal": Button("all unknowns as in the model"),
             **e,
         }  # fmt: skip
@@ -109,12 +108,8 @@ class LiveRun(Page):
         pause = Button("go on" if self.job.paused else "pause", "the process waits; its bits stay the same")
         return {"pause": pause, "stop": Button("stop", "saves where it stands")}
 
-    def _diagnoser(self) -> dict[str, Control]:
-        about = "surefoot doctor on this run and this log, in a process of its own"
-        return {} if self.asked.log == "none" else {"diagnose": Button("ask the doctor", about)}
-
     def _logs(self) -> tuple[str, ...]:
-        return () if self.folder is None else tuple(sorted(p.name for p in self.folder.glob("*.npz"))[:20])
+        return () if self.said is None else tuple(self.said.logs())
 
     def set(self, name: str, value: Any) -> None:
         if not name.startswith("e_"):
@@ -133,10 +128,13 @@ class LiveRun(Page):
                     self.asked, e=tuple(float(self.subject.task.params[n].nominal) for n in self.names)
                 )
             self._turn()
-        actions = {"reset": self._reset, "poke": self._poke, "train": self._train, "log": self._replay,
-                   "diagnose": self._diagnose}  # fmt: skip
+        actions = {"reset": self._reset, "poke": self._poke, "train": self._train, "log": self._replay}
         if name in actions:
             actions[name]()
+        if self.said is not None:
+            self.said.last = None
+            if name in WORK:
+                self.said.press(name, self.asked.log)
         if self.job is not None and name in ("pause", "stop"):
             self.job.stop() if name == "stop" else self.job.go_on() if self.job.paused else self.job.pause()
         self.fresh = True
@@ -149,6 +147,7 @@ class LiveRun(Page):
         """The world has another e from now on; the state stays."""
         self.env.world.set_params(np.arange(1), self.e[None])
         self.env.belief = point(self.subject.task.params, self.e)
+        self._replay()
 
     def _load(self) -> None:
         """The robot, driven by the newest policy of the run; by nobody where there is none yet."""
@@ -174,6 +173,10 @@ class LiveRun(Page):
         if self.job is None or not self.job.running:
             self.folder = self.subject.folder("live")
             self.job, self.curves = training(self.subject.reference, self.folder), None
+            if self.said is not None:
+                self.said.close()
+            self.said = Reports(self.subject, self.folder)
+            self.asked, self.replayed = replace(self.asked, log="none"), []
 
     def work(self) -> bool:
         if self.folder is not None and self.curves is None and (self.folder / "run.json").exists():
@@ -183,8 +186,8 @@ class LiveRun(Page):
         file = None if self.folder is None else self.folder / bundle.NAME
         if file is not None and file.exists() and file.stat().st_mtime != self.policy_file:
             self._load()
-        if self.doctor is not None and self.doctor.running != self.asking:
-            self.asking, self.fresh = self.doctor.running, True
+        if self.said is not None and self.said.fresh():
+            self.fresh = True
         if self.asked.play:
             self.advance(self.clock.periods(self.asked.speed, self.env.world.dt))
         else:
@@ -243,7 +246,11 @@ class LiveRun(Page):
             out.append(self._curves(self.curves))
         elif self.job is None:
             out.append(Note("no training is here to watch: give the lab a run, or train"))
-        return [*out, self._last(), *self.replayed, *self._diagnosis(), *self._verdict()]
+        return [*out, self._last(), *self.replayed, *([] if self.said is None else self.said.words())]
+
+    def reports(self) -> tuple[Block, ...]:
+        """What the gate and the doctor say of it."""
+        return () if self.said is None else self.said.blocks()
 
     def _curves(self, curves: Curves) -> Plot:
         wanted = {"reward terms": curves.names("reward/"), "success": ["success", "judge/success"], "return": ["return"],
@@ -272,12 +279,11 @@ class LiveRun(Page):
     def _replay(self) -> None:
         """The log that is chosen, over the model's replay of its controls under the e of the sliders."""
         self.replayed = []
-        if self.asked.log == "none" or self.folder is None:
+        if self.asked.log == "none" or self.said is None:
             return
         try:
-            found = replay(
-                tasks.env(self.subject.task, 1, threads=1).world, Log.read(self.folder / self.asked.log), self.e
-            )
+            log = Log.read(self.said.log(self.asked.log))
+            found = replay(tasks.env(self.subject.task, 1, threads=1).world, log, self.e)
         except SurefootError as error:
             self.replayed = [Note(str(error), warning=True)]
             return
@@ -289,36 +295,6 @@ class LiveRun(Page):
             ]
             title = f"{self.asked.log}: {s.signal}, error {s.rmse:.3g} {s.unit}, R2 {s.r2:.3f}"
             self.replayed.append(Plot(title, tuple(lines), Axis("time", "s"), Axis(s.signal, s.unit)))
-
-    def _diagnose(self) -> None:
-        if self.folder is not None and (self.doctor is None or not self.doctor.running):
-            log = str(self.folder / self.asked.log)
-            self.doctor = Job(["doctor", str(self.folder), log, *split(self.subject.flag)])
-
-    def _diagnosis(self) -> list[Block]:
-        """What the doctor says of the log: each branch, the likely causes, and what to do."""
-        if self.doctor is None:
-            return []
-        facts = {} if self.doctor.running else self.doctor.facts()
-        if not facts:
-            return [Text(self.doctor.words(), "quiet" if self.doctor.running else "bad")]
-        answers = [[b["question"], b["answer"], b["evidence"]] for b in facts["branches"]]
-        causes = [[c["kind"], c["probability"]] for c in facts["causes"][:3] if c["probability"] > 0.01]
-        found = [Table.of(["cause", Column("probability", form=".2f")], causes)] if causes else []
-        do = Text(f"do: {facts['prescription']['do']}")
-        return [Details(f"Doctor: {facts['verdict']}", (Table.of(["question", "", "evidence"], answers), *found, do))]
-
-    def _verdict(self) -> list[Block]:
-        path = None if self.folder is None else self.folder / "gate.json"
-        if path is None or not path.exists():
-            return []
-        try:
-            verdict = Verdict.from_json(files.read_json(path), str(path))
-        except SurefootError as error:
-            return [Note(str(error), warning=True)]
-        good = sum(c.holds for c in verdict.checks)
-        title = f"Gate: {'PASS' if verdict.holds else 'FAIL'}, {good} of {len(verdict.checks)} checks"
-        return [Details(title, (Checks(verdict.checks),))]
 
     def arrows(self) -> np.ndarray:
         """(k, 2, 3) contact forces on the robot, as long as they are strong."""
@@ -337,18 +313,23 @@ class LiveRun(Page):
         return Scene(self.model, self.env.world.state.q.copy(), np.zeros((1, 2)), arrows=arrows, moved=t)
 
     def command(self) -> str:
+        last = None if self.said is None else self.said.last
+        if last is not None:
+            return last.command
         if self.job is not None:
             return self.job.command
         if self.subject.run is None:
             return f"surefoot train {quote(self.subject.reference)} --out {quote(str(self.subject.folder('live')))}"
+        if self.said is not None and self.asked.log != "none" and (self.e == self.subject.task.params.nominal).all():
+            return f"surefoot replay {quote(self.subject.reference)} {quote(str(self.said.log(self.asked.log)))}"
         p = self.subject.task.params
         moved = [f" --range {n}={v!r}" for n, v in zip(self.names, self.asked.e) if v != p[n].nominal]
         return f"surefoot play {quote(str(self.subject.run))}{self.subject.flag}{''.join(moved)}"
 
     def close(self) -> None:
-        for job in (self.job, self.doctor):
-            if job is not None:
-                job.close()
+        for work in (self.job, self.said):
+            if work is not None:
+                work.close()
 
 
 def _folder(run: Path) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tyro.conf import Positional
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.report import Axis, Column, Plot, Report, Rule, Series, Table, Text, Watch
-from surefoot.verbs.arguments import belief_of, chosen, hashes, portrait, products_of, seconds, task_for
+from surefoot.verbs.arguments import belief_of, chosen, hashes, portrait, seconds, task_for
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Adapt:
 
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task, self.policy)
-        path = self.out or products_of(self.policy) / "adapt.html"
+        path = self.out or shipped.products(self.policy) / "adapt.html"
         files.check_writable(path, "--out")
         change, belief = (
             Change(self.show, self.before, self.after, self.at),

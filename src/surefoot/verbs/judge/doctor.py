@@ -1,11 +1,10 @@
 """surefoot doctor: why did a policy fail on its robot?"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 from tyro.conf import FlagConversionOff, Positional, arg
 
 from surefoot import files
@@ -14,18 +13,18 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.gate.training_record import run_of
 from surefoot.log import Log
-from surefoot.report import Axis, Badge, Column, Note, Plot, Progress, Report, Series, Table, Text, Watch, jsonable
+from surefoot.report import Progress, Report, Watch, jsonable
 from surefoot.task import Task
 from surefoot.verbs.arguments import belief_of, hashes, trained_over
 from surefoot.verbs.machine import naming, read
 
 if TYPE_CHECKING:
     from surefoot.doctor import Diagnosis
+    from surefoot.doctor.consequences import Consequences
     from surefoot.doctor.prescription import Case
     from surefoot.gate.candidate import Candidate
 
 FOUND, UNCHECKED = 1, 3  # exit codes: there is a cause; none in what was checked, and not everything was
-SHOWN, DRAWN = 5, 8  # causes in the table, and in the plot
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Doctor:
     success: FlagConversionOff[bool] = True
     """also simulate the policy: in the nominal world, and in a world with the first cause"""
     out: Path | None = None
-    """write a page with plots (.html)"""
+    """write a page with plots (.html), and its facts beside it (.json)"""
     on: str = ""
     """workers that simulate hypotheses: local:2, or a Ray cluster's ray://HOST:10001, HOST:6379 or auto"""
     workers: int = 0
@@ -59,10 +58,13 @@ class Doctor:
     def run(self, watch: Watch) -> Report:
         from surefoot.doctor.consequences import consequences
         from surefoot.doctor.prescription import further_log, prescribe
+        from surefoot.doctor.report import answer, badge, blocks, evidence, sentence
         from surefoot.gate.candidate import candidate
 
         if self.out:
             files.check_writable(self.out, "--out", ".html")
+            reads = (self.policy, self.log, self.mapping, self.contract, self.belief)
+            files.check_writable(self.out.with_suffix(".json"), "--out", reads=reads)
         _in_order(self.policy, self.log)
         who = candidate(self.policy, self.task, self.model, self.contract)
         policy, task = who.policy, who.task
@@ -80,25 +82,26 @@ class Doctor:
         cure = prescribe(case, first, after, found.left, found.unchecked)
         settled = after is not None and (after.fails_nominal or after.harmless)
         further = further_log(case, first, found.second) if first and not settled else ""
-        branches = [asdict(b) for b in found.branches()]
-        facts = found.to_json() | {
-            "healthy": found.healthy and not unfit, "verdict": _answer(found, unfit), "trained_over": trained,
-            "branches": branches, "consequences": after.to_json() if after else None,
+        facts = jsonable(found.to_json() | evidence(found) | {
+            "policy": str(self.policy), "log": str(self.log), "notes": list(who.notes),
+            "healthy": found.healthy and not unfit, "verdict": answer(found, unfit), "trained_over": trained,
+            "words": sentence(found, unfit), "consequences": after.to_json() if after else None,
             "prescription": {"do": cure.do, "command": cure.command}, "further_log": further,
-        }  # fmt: skip
-        facts |= {"page": str(self.out)} if self.out else {}
-        said = [*(after.sentences(trained) if after else []), f"do: {cure.do}"]
-        said += [f"further log: {further}"] if further else []
-        answers = Table.of(
-            ["question", "", "evidence"], [[b["question"], b["answer"], b["evidence"]] for b in branches]
-        )
-        notes = (Note(words, True) for words in who.notes)
-        blocks = (*notes, answers, _causes(found), *map(Text, said), *_plots(found))
+            "said": self._said(after, trained, cure.do, further), **({"page": str(self.out)} if self.out else {}),
+        })  # fmt: skip
+        if self.out:
+            files.write_json(self.out.with_suffix(".json"), facts)
         code = {"healthy": 0, "cause": FOUND, "not checked": UNCHECKED}[facts["verdict"]]
         return Report(
-            f"{self.policy} on {self.log}", jsonable(facts), blocks, cure.command, Badge(_verdict(found, unfit), not code),
+            f"{self.policy} on {self.log}", facts, blocks(facts), cure.command, badge(facts),
             code, self.out, sources=hashes(policy=self.policy, log=self.log, model=self.model, contract=self.contract),
         )  # fmt: skip
+
+    @staticmethod
+    def _said(after: "Consequences | None", trained: str, do: str, further: str) -> list[str]:
+        """What follows from the cause, and what to do."""
+        said = [*(after.sentences(trained) if after else []), f"do: {do}"]
+        return [*said, *([f"further log: {further}"] if further else [])]
 
     def _diagnosed(self, who: "Candidate", log: Log, watch: Watch) -> "Diagnosis":
         from surefoot.doctor import diagnose
@@ -146,54 +149,3 @@ def _in_order(policy: Path, log: Path) -> None:
         raise SurefootError(
             f"{policy} and {log}: in the wrong order: the second is the policy; expected surefoot doctor {log} {policy}"
         )
-
-
-def _answer(found: "Diagnosis", unfit: bool) -> str:
-    """healthy, cause or not checked."""
-    if found.significant or unfit:
-        return "cause"
-    return "not checked" if found.unchecked else "healthy"
-
-
-def _verdict(found: "Diagnosis", unfit: bool) -> str:
-    policy = "FAIL: the policy fails in the nominal world; "
-    if found.first is None and found.unchecked:
-        words = "; ".join(f"{b.name}: {b.evidence}" for b in found.unchecked)
-        return f"{policy if unfit else ''}NOT CHECKED: {words}; no cause in what was checked"
-    if found.first is None:
-        nothing = "the log shows no cause, noise explains it"
-        return f"{policy}{nothing}" if unfit else f"PASS: {nothing}"
-    first, *rest = found.significant
-    near = [c.kind for c in rest if first.evidence - c.evidence < 3.0]
-    alike = f"; this log does not separate it from {' or '.join(near)}" if near else ""
-    return f"{policy if unfit else 'FAIL: '}{first.kind}: {first.detail}{alike}"
-
-
-def _causes(found: "Diagnosis") -> Table:
-    p = found.probabilities()
-    rows = [[c.kind, c.about, c.evidence, c.explains, p[c.kind]] for c in found.causes[:SHOWN] if c.evidence > 0]
-    columns = ["cause", "details", Column("evidence", "nats", ".1f"), "explains", Column("probability", form=".3f")]
-    return Table.of(columns, rows, "causes, most likely first")
-
-
-def _plots(found: "Diagnosis") -> list[Plot]:
-    """Evidence of causes and latencies, and prediction errors of the model."""
-    top = [c for c in found.causes[:DRAWN] if np.isfinite(c.evidence)]
-    nats = Axis("evidence", "nats", "symlog")
-    bars = Series.of("", [max(c.evidence, 0.0) for c in top], range(len(top)), style="bars")
-    plots = [Plot("Evidence for each cause", (bars,), nats, Axis(names=tuple(c.kind for c in top)),
-                  caption="against nothing wrong")]  # fmt: skip
-    if found.physics is None:
-        return plots
-    late = {1000 * t: x.cause.evidence for t, x in found.physics.latencies.items() if np.isfinite(x.cause.evidence)}
-    line = Series.of("", late, late.values(), style="points")
-    plots.append(Plot("Evidence for latency", (line,), Axis("latency", "ms"), Axis("evidence", "nats")))
-    likelihood, first = found.physics.likelihood, found.weighed(found.first)
-    under = {"nothing wrong": likelihood.plain} | ({first.cause.kind: first.eps} if first else {})
-    rows = {name: likelihood.rows(eps) for name, eps in under.items()}
-    sd = np.sqrt(np.diag(likelihood.covariance(list(rows.values())[-1])))
-    size = {name: np.sqrt(np.nanmean(np.square(x / sd), 1)) for name, x in rows.items()}
-    series = tuple(Series.of(name, range(len(y)), y) for name, y in size.items())
-    caption = "Innovation of each row over its noise: with nothing wrong, and with the first cause."
-    errors = Plot("Prediction errors", series, Axis("row"), Axis("error / noise", scale="log"), caption=caption)
-    return [*plots, errors]

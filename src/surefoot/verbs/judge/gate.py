@@ -5,32 +5,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
-import numpy as np
 from tyro.conf import Positional, arg
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.errors import SurefootError
-from surefoot.report import (
-    Axis,
-    Badge,
-    Block,
-    Checks,
-    Column,
-    Details,
-    Note,
-    Plot,
-    Report,
-    Rule,
-    Series,
-    Table,
-    Text,
-    Watch,
-)
-from surefoot.verbs.arguments import belief_of, chosen, hashes, numbers, portrait, products_of
-from surefoot.verdict import Verdict
+from surefoot.gate.report import badge, blocks
+from surefoot.report import Report, Watch
+from surefoot.verbs.arguments import belief_of, chosen, hashes, numbers, portrait
 
 FAILED, INTERRUPTED = 1, 130
-ROWS = ("success", "low", "high", "limit")
 
 
 @dataclass(frozen=True)
@@ -89,7 +72,7 @@ class Gate:
         from surefoot.learn.cluster.address import On
         from surefoot.learn.cluster.jobs import Jobs
 
-        plan, limits, out = self._plan(), self._limits(), self.out or products_of(self.policy)
+        plan, limits, out = self._plan(), self._limits(), self.out or shipped.products(self.policy)
         on = On.parse(self.on, self.workers)
         jobs = Jobs(on, None if on is None else out / "gate.jobs", watch)
         page = out / "gate.html"
@@ -117,8 +100,7 @@ class Gate:
         about = hashes(policy=self.policy, model=self.model, contract=self.contract, safety=self._layers)
         about |= {"task": who.task.name, "seed": str(plan.seed)}
         facts = verdict.to_json() | {"page": str(page)}
-        notes = (Note(words, True) for words in who.notes)
-        shown = (*notes, *blocks(verdict)), verdict.next_step, badge(verdict), code, page
+        shown = blocks(verdict), verdict.next_step, badge(verdict), code, page
         return Report(verdict.title, facts, *shown, picture=portrait(who.task), sources=about)
 
     @property
@@ -157,76 +139,3 @@ class Gate:
                 raise SurefootError(f"{self.limits}: expected an object of limits, found {type(data).__name__}")
             limits = limits.with_(data, str(self.limits))
         return limits.with_(numbers(self.limit, "--limit", "latency=2"), "--limit")
-
-
-def badge(verdict: Verdict) -> Badge:
-    failed, n = [c.name for c in verdict.checks if not c.holds], len(verdict.checks)
-    if verdict.meta["interrupted"]:
-        return Badge(f"FAIL: interrupted after {n - 1} checks, {len(failed) - 1} of them fail", False)
-    if failed:
-        return Badge(f"FAIL: {len(failed)} of {n} checks: {', '.join(failed)}", False)
-    return Badge(f"PASS: {n} of {n} checks", True)
-
-
-def blocks(verdict: Verdict) -> tuple[Block, ...]:
-    """The checks, the explanation of a failure, and the evidence as plots."""
-    meta, evidence = verdict.meta, verdict.meta["evidence"]
-    shown: list[Block] = [Checks(verdict.checks)]
-    shown += [Text(words, "bad") for words in meta["why"]]
-    shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
-    shown.append(Text(meta["seeds"]["sentence"], "quiet"))
-    rates = {k: v for k, v in evidence.items() if isinstance(v, dict) and "success" in v}
-    shown += [_rates(rates)] if rates else []
-    if "latency" in evidence:
-        shown.append(_margin("Added latency", evidence["latency"], 1000.0, "ms", meta["limits"]["success"]))
-    if "push" in evidence:
-        shown.append(_margin("Push", evidence["push"], 1.0, "N s", meta["limits"]["success"]))
-    if "worst decile" in evidence:
-        shown.append(_worlds(np.array(evidence["worst decile"]["margins"])))
-    return (*shown, *_failures(evidence.get("rare failures", {}).get("failures")))
-
-
-def _rates(rates: dict[str, dict[str, Any]]) -> Plot:
-    """Success in each world, with its limit."""
-    rows = [dict(r, at=i) | {k: 100 * r[k] for k in ROWS} for i, r in enumerate(rates.values())]
-    series = []
-    for name, good, tone in (("passes", True, "good"), ("fails", False, "bad")):
-        x, at, low, high = ([r[k] for r in rows if r["holds"] is good] for k in ("success", "at", "low", "high"))
-        series += [Series.of(name, x, at, low, high, style="dots", tone=tone)] if x else []
-    series.append(Series.of("limit", [r["limit"] for r in rows], range(len(rows)), style="ticks", tone="quiet"))
-    percent, worlds = Axis("success", "%", low=0, high=100), Axis(names=tuple(rates))
-    caption = "95 % intervals. A world that was clear early has fewer episodes and a wider interval."
-    return Plot("Success", tuple(series), percent, worlds, caption=caption)
-
-
-def _margin(title: str, rungs: list[dict[str, float]], factor: float, unit: str, limit: float) -> Plot:
-    """Success and survival against load."""
-    x = [factor * r["load"] for r in rungs]
-    y, low, high, lasted = ([100 * r[k] for r in rungs] for k in ("success", "low", "high", "lasted"))
-    series = (
-        Series.of("success", x, y, low, high, style="points", tone="good"),
-        Series.of("lasts to the end", x, lasted, style="dashed", tone="quiet"),
-    )
-    rules = (Rule(100 * limit, "y", "limit"),)
-    percent = Axis("episodes", "%", low=0, high=100)
-    return Plot(title, series, Axis(title.lower(), unit), percent, rules, "The band is the 95 % interval.")
-
-
-def _worlds(margins: np.ndarray) -> Plot:
-    """Margins of episodes over the belief, in order."""
-    x, bad = 100 * (np.arange(len(margins)) + 0.5) / len(margins), margins < 0
-    series = (
-        Series.of("success", x[~bad], margins[~bad], style="dots", tone="good"),
-        Series.of("failure", x[bad], margins[bad], style="dots", tone="bad"),
-    )
-    caption = "Episodes over the belief, by margin (1 - error / tolerance): failures are below 0, falls below -1."
-    rules = (Rule(0, "y"), Rule(10, "x", "worst decile"))
-    return Plot("Worlds", series, Axis("episodes", "%", low=0, high=100), Axis("margin"), rules, caption)
-
-
-def _failures(failures: list[dict[str, float]] | None) -> tuple[Block, ...]:
-    if not failures:
-        return ()
-    columns = [Column(name, form=".3g") for name in failures[0]]
-    rows = [list(world.values()) for world in failures]
-    return (Details("Worlds in which it fails, worst first", (Table.of(columns, rows),)),)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.errors import SurefootError
 from surefoot.report import Axis, Plot, Report, Rule, Series, Table, Text, Watch
 from surefoot.verbs.arguments import (
@@ -18,7 +18,6 @@ from surefoot.verbs.arguments import (
     hashes,
     met_before,
     portrait,
-    products_of,
     seconds,
     task_for,
 )
@@ -74,7 +73,7 @@ class Sweep:
             task_for(policy, task, label)
         values = values_over(task, self.over, self.points, self.low, self.high)
         others, first = belief_of(task, self.belief, watch, ranges=self.range), bundle.find(self.policies[0]).parent
-        products = products_of(self.policies[0])
+        products = shipped.products(self.policies[0])
         path = self.out or products / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
         points = Points(self.over, values, others, count(self.episodes), self.seed)

@@ -5,10 +5,10 @@ from typing import Any
 
 from surefoot import shipped
 from surefoot.errors import SurefootError
+from surefoot.gate.report import badge
 from surefoot.report import Note, Report, Table, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs.arguments import goal
-from surefoot.verbs.judge.gate import badge
 
 WORDS = """lasts, error: an episode succeeds if it lasts this long with an error within this
 policy: the gate's verdict on a trained policy that comes with surefoot; use the

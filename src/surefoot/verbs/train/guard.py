@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tyro.conf import Positional
 
-from surefoot import files
+from surefoot import files, shipped
 from surefoot.errors import SurefootError
 from surefoot.report import Note, Report, Table, Text, Watch
-from surefoot.verbs.arguments import belief_of, chosen, count, products_of, task_for
+from surefoot.verbs.arguments import belief_of, chosen, count, task_for
 
 if TYPE_CHECKING:
     from surefoot.contract import Contract
@@ -66,7 +66,7 @@ class Guard:
         from surefoot.tasks.known import task_flag
 
         policy = bundle.load(self.policy)
-        task, out = task_for(policy, self.task, self.policy), self.out or products_of(self.policy)
+        task, out = task_for(policy, self.task, self.policy), self.out or shipped.products(self.policy)
         files.check_writable(out / layers.NAME, "--out")
         belief = belief_of(task, self.belief, watch, ranges=self.range)
         recovery = task.recovery or by_command(task, policy.contract)

@@ -18,7 +18,7 @@ from surefoot.lab.jobs import come_second
 from surefoot.lab.page import Page, parsed
 from surefoot.lab.pages import FIRST, PAGES
 from surefoot.lab.subject import Subject
-from surefoot.report import Note, plain
+from surefoot.report import Block, Note, plain
 from surefoot.web.lab.html import body, foot, head
 from surefoot.web.lab.robots import Robots
 
@@ -47,7 +47,8 @@ class Session:
             command = gui.add_command(page.title, hotkey=key)
             command.on_trigger(lambda _, k=page.key: self.events.put(("page", k)))
         self.head = gui.add_html("", order=2)
-        self.body, self.foot = gui.add_html("", order=1e9), gui.add_html("", order=2e9)
+        self.body, self.under, self.foot = (gui.add_html("", order=k * 1e9) for k in (1, 2, 3))
+        self.reports: tuple[Block, ...] = ()
         self.page = self._opened(address)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -197,6 +198,9 @@ class Session:
             self._synced()
             wrong = (Note(plain(self.failed), warning=True),) if self.failed else ()
             _show(self.body, body((*wrong, *self.page.blocks())))
+            if (reports := self.page.reports()) != self.reports:
+                self.reports = reports
+                _show(self.under, body(reports) if reports else "")
             _show(self.foot, foot(self.page.command(), self.base + self.page.link()))
 
     def close(self) -> None:
