@@ -1,12 +1,17 @@
 """What a gate knows: the answer of a job is taken as it was given, through JSON, and what came first stays."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from surefoot import shipped
+from surefoot.gate.report import INTERVAL, blocks
 from surefoot.gate.results import Results
 from surefoot.gate.runs import Separation
-from surefoot.verdict import Check
+from surefoot.report import Text
+from surefoot.verdict import Check, Verdict
 
 
 def test_an_answer_is_taken_as_it_was_given():
@@ -28,3 +33,13 @@ def test_an_answer_is_taken_as_it_was_given():
     assert found.failed_realities == [3, 7] and found.separation == by and found.separating == "mass"
     list(found.take(Results(separating="other").answer([]), "x"))
     assert found.separating == "mass" and found.separation == by
+
+
+def test_a_rate_that_passes_though_its_interval_reaches_past_the_limit_is_explained():
+    """The shipped policy of hover: 40 of 40 episodes prove 90 % at 5 % error, and their interval begins at 89.5 %."""
+    verdict = Verdict.from_json(json.loads((shipped.located(Path("hover")) / "gate.json").read_text()))
+    rate = next(c for c in verdict.checks if c.name == "success, nominal")
+    assert rate.holds and rate.low < rate.limit
+    assert Text(INTERVAL, "quiet") in blocks(verdict)
+    plain = replace(verdict, checks=tuple(c for c in verdict.checks if not c.name.startswith("success")))
+    assert Text(INTERVAL, "quiet") not in blocks(plain)

@@ -73,7 +73,7 @@ def test_a_good_log_passes_though_the_model_is_not_quite_right(log):
     rows = [c for c in found.checks if c.unit == "gain"]
     assert {c.name for c in rows} >= {"signs", "joint order", "units", "clock of controls"}
     assert all(
-        c.evidence.startswith("tried: ") for c in rows if c.name != "offsets"
+        c.evidence.startswith("no fault; nearest of those tried: ") for c in rows if c.name != "offsets"
     )  # those may be there, and are no fault
 
 

@@ -11,6 +11,7 @@ from surefoot.report import Axis, Badge, Block, Checks, Column, Details, Note, P
 from surefoot.verdict import Verdict
 
 NAME = "gate.json"
+INTERVAL = "a rate passes when a one-sided test proves it at 5 % error; the interval shown is two-sided, so it may reach past the limit"
 ROWS = ("success", "low", "high", "limit")
 
 
@@ -36,6 +37,8 @@ def blocks(verdict: Verdict) -> tuple[Block, ...]:
     """The checks, the explanation of a failure, and the evidence as plots."""
     meta, evidence = verdict.meta, verdict.meta["evidence"]
     shown: list[Block] = [*(Note(words, True) for words in meta["notes"]), Checks(verdict.checks)]
+    if any(c.holds and c.low is not None and c.low < c.limit < c.value for c in verdict.checks):
+        shown.append(Text(INTERVAL, "quiet"))
     shown += [Text(words, "bad") for words in meta["why"]]
     shown += [Text(f"not checked: {k}: {why}", "quiet") for k, why in meta["skipped"].items()]
     shown.append(Text(meta["seeds"]["sentence"], "quiet"))

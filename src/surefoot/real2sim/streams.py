@@ -41,7 +41,8 @@ def weighed(name: str, about: str, plain: np.ndarray, other: np.ndarray, what: s
     few = bool(differ.sum() < max(3, len(before) / 4))
     holds = not (gain > least and often >= OFTEN) or few
     words = f"{about}: {what} {gain:.2f} times as well, in {often:.0%} of {differ.sum()} pieces"
-    words = "tried: " * holds + words + ", too few to judge" * few
+    words = f"no fault; nearest of those tried: {words}" if holds else words
+    words += ", too few to judge" if few else ""
     return Check(name, gain, least, holds, words, unit="gain")
 
 
