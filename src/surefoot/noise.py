@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.errors import unknown
 from surefoot.observation import ObsGroup
 from surefoot.params import Param, Params
@@ -32,8 +33,9 @@ class _Noise:
 
     def multiple(self, e: np.ndarray) -> np.ndarray | np.float32:
         multiple: Any = np.float32(1.0)
+        xp = namespace(e)
         for i, p in self.params:
-            multiple = (e[:, i, None] * multiple if p.op == "scale" else e[:, i, None]).astype(np.float32)
+            multiple = xp.astype(e[:, i, None] * multiple if p.op == "scale" else e[:, i, None], xp.float32)
         return multiple
 
 

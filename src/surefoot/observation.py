@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from surefoot.arrays import namespace
 from surefoot.errors import SurefootError, unknown
 from surefoot.estimate.abstract import Estimator, EstimatorState, begun, over_time, stepped
 from surefoot.formula import FORMULAS, LONGEST, Columns, Formula, Readings
@@ -202,7 +203,7 @@ class ObsGroup:
     def flat(self, frames: np.ndarray) -> np.ndarray:
         """(n, history, frame), newest last -> (n, dim): the observation; not to be written to."""
         flat = frames.reshape(len(frames), -1)
-        return flat if self.taken is None else flat[:, self.taken]
+        return flat if self.taken is None else flat[:, namespace(flat).asarray(self.taken)]
 
     @cached_property
     def estimates(self) -> tuple[str, ...]:

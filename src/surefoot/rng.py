@@ -106,6 +106,23 @@ def _mix_signed(z: Any) -> Any:
     return z ^ ((z >> 31) & ((1 << 33) - 1))
 
 
+class NormalRows:
+    """Normal's draws for rows `ids` that are on a device, there."""
+
+    def __init__(self, ids: Any, width: int):
+        self.xp, self.width = namespace(ids), width
+        pairs = self.xp.arange((width + 1) // 2)
+        self.at = (ids + 1 + (pairs << 40)[:, None]) * STEP  # (pairs, n)
+
+    def draw(self, seed: int, purpose: str, step: int) -> Any:
+        """(n, width) in single precision."""
+        xp, z = self.xp, _mix_signed(self.at + _signed(key(seed, purpose, step)))
+        angle = xp.astype(z & 0xFFFFFF, xp.float32) * (2.0 * np.pi * 2.0**-24)
+        r = 1.0 - xp.astype((z >> 40) & 0xFFFFFF, xp.float32) * 2.0**-24  # uniform on (0, 1]
+        r = xp.sqrt(-2.0 * xp.log(r))
+        return xp.stack([xp.cos(angle) * r, xp.sin(angle) * r], 1).reshape(-1, z.shape[1])[: self.width].T
+
+
 class Rows:
     """Draws for rows `ids` of (seed, purpose, step): those of row i depend on i alone, not on the other rows.
 

@@ -77,6 +77,8 @@ class Elsewhere(ABC):
     not_finite: Counter[str]
     on_divergence: OnDivergence | None
     chances: np.ndarray | None
+    device: str = "cpu"
+    """where rollouts are, and the nets that learn from them"""
 
     @property
     def steps(self) -> int:

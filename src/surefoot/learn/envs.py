@@ -20,7 +20,10 @@ from surefoot.learn.settings import DistillSettings
 from surefoot.learn.sim2sim.forward import seen_by
 from surefoot.learn.sim2sim.imitate import TEACHER
 from surefoot.learn.sim2sim.support import easy, with_kinematics
+from surefoot.sim.engine import Engine
 from surefoot.task import Task
+
+ON_DEVICE = "warp"  # the engine that has a batch on a device
 
 if TYPE_CHECKING:
     from surefoot.learn.cluster.address import On
@@ -62,6 +65,8 @@ def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") 
             raise SurefootError("--on: workers hold simulations, not a robot; leave it out")
         s = spec.settings
         return with_robot(task, spec.belief, spec.robot, s.envs, spec.seed, place.threads, parents.terms)
+    if ON_DEVICE in spec.engines:
+        return on_device(spec, parents, task, place)
     if spec.engines:
         if place.on is not None:
             raise SurefootError("--on: workers hold simulations of one engine; leave it out, or --engines")
@@ -74,6 +79,32 @@ def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") 
         run.beside.append(shards.close)
         return shards
     return part(spec, parents, task, slice(0, spec.settings.envs), place.threads)
+
+
+def on_device(spec: RunSpec, parents: Parents, task: Task, place: Place) -> Envs:
+    """All envs on the device of mujoco-warp; what is not done there is refused by name."""
+    assert spec.settings is not None
+    if len(spec.engines) > 1:
+        raise SurefootError(
+            f"engines: warp has a whole batch on its device; expected it alone, found {', '.join(spec.engines)}"
+        )
+    host = {
+        "--on": place.on,
+        "--terms": parents.terms,
+        "--base": parents.base,
+        "--support": spec.forward or parents.reference,
+    }
+    for flag, given in host.items():
+        if given:
+            raise SurefootError(
+                f"{flag}: engine warp has a whole batch on its device; expected --engines warp without it"
+            )
+    from surefoot.learn.on_device.env import DeviceEnv
+    from surefoot.learn.on_device.world import DeviceWorld
+
+    one = tasks.env(task, 1, spec.belief, spec.seed, 1).world
+    assert isinstance(one, Engine)
+    return DeviceEnv(task, DeviceWorld(one, spec.settings.envs), spec.belief, spec.seed, stagger=True)
 
 
 def part(spec: RunSpec, parents: Parents, task: Task, rows: slice, threads: int) -> Blocks:

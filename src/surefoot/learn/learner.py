@@ -160,7 +160,7 @@ class NetLearner(PolicyLearner):
         return False
 
     def save(self) -> Saved:
-        arrays = {k: v.detach().numpy().copy() for k, v in self.state_dict().items()}
+        arrays = {k: v.detach().cpu().numpy().copy() for k, v in self.state_dict().items()}
         if self.collector is not None:
             arrays |= self.collector.save()
         if self.ranges is not None:

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from surefoot.env import Episodes
 from surefoot.errors import SurefootError
 from surefoot.learn.chunks import MOST, Chunks, added
-from surefoot.learn.collect import Act, Collector, Envs, Obs, Rollout, collector_of, summary
+from surefoot.learn.collect import Act, Collector, Elsewhere, Envs, Obs, Rollout, collector_of, summary
 from surefoot.learn.learner import Auxiliary, NetLearner, Saved, under
-from surefoot.learn.nets import Normaliser, SymmetricNormaliser
+from surefoot.learn.nets import Normaliser, SymmetricNormaliser, tensor
 from surefoot.learn.on_policy.group import ALONE, Group
 from surefoot.learn.ranges import Ranges, begun, grown
 from surefoot.learn.settings import OnPolicySettings
@@ -119,6 +119,7 @@ class OnPolicy(NetLearner):
         self.env, self.settings, self.seed, self.ranges = env, settings, seed, ranges
         begun(ranges, env)
         self.iterations, self.batch, self.lr = settings.iterations, settings.batch, settings.lr
+        self.device = env.device if isinstance(env, Elsewhere) else "cpu"
         self._build()
         if beside is not None:
             beside.meet(self, self.actor, self.see_actor)
@@ -139,6 +140,7 @@ class OnPolicy(NetLearner):
             "actor": actor, **more, "critic": critic,
             "see_actor": self.see_actor, "see_critic": self.see_critic, "returns": self.returns,
         })  # fmt: skip
+        self.modules.to(self.device)
         self.learned = list(self.modules.parameters())
         self.optimiser = torch.optim.Adam(self.learned, self.lr, fused=True)
 
@@ -214,12 +216,12 @@ class OnPolicy(NetLearner):
         r = self.collector.collect(self.explore(raw=first), self.settings.horizon, groups, self.draws(rng))
         if self.beside is not None:
             self.found_beside = self._take(r, self.beside)
-        kept = {k: torch.from_numpy(v) for k, v in r.kept.items()}
+        kept = {k: tensor(v) for k, v in r.kept.items()}
         log_prob = self.likelihood(*(kept[k].flatten(0, 1) for k in ("actor", "head", "action")))
-        flags = {k: torch.from_numpy(v).float() for k, v in r.flags.items()}
-        last = [(t, torch.from_numpy(rows), torch.from_numpy(obs["critic"])) for t, rows, obs in r.last]
+        flags = {k: tensor(v).float() for k, v in r.flags.items()}
+        last = [(t, tensor(rows), tensor(obs["critic"])) for t, rows, obs in r.last]
         batch = Batch(
-            critic=torch.from_numpy(r.obs["critic"]), reward=torch.from_numpy(r.reward),
+            critic=tensor(r.obs["critic"]), reward=tensor(r.reward),
             log_prob=log_prob.reshape(*r.reward.shape, *log_prob.shape[1:]), last=last, episodes=r.episodes, **kept, **flags,
         )  # fmt: skip
         if first:
@@ -249,8 +251,8 @@ class OnPolicy(NetLearner):
 
     def _see(self, obs: Mapping[str, np.ndarray]) -> None:
         """Normalisers learn from the whole first batch, then from one frame an iteration."""
-        self.see_actor.update(torch.from_numpy(obs["actor"]))
-        self.see_critic.update(torch.from_numpy(obs["critic"]))
+        self.see_actor.update(tensor(obs["actor"]))
+        self.see_critic.update(tensor(obs["critic"]))
 
     @torch.no_grad()
     def estimate(self, r: Batch) -> tuple[Tensor, Tensor]:
@@ -311,7 +313,7 @@ class OnPolicy(NetLearner):
             order = torch.randperm(len(table), generator=rng)
             parts = order.chunk(s.minibatches) if group.size == 1 else order.tensor_split(s.minibatches)
             for part in parts:
-                yield list(table.index_select(0, part).split(widths, 1))
+                yield list(table.index_select(0, part.to(table.device)).split(widths, 1))
 
     def _gradient_step(self, batch: list[Tensor], before: Tensor, group: Group = ALONE) -> Tensor:
         *columns, valid = batch

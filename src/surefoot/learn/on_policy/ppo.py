@@ -9,6 +9,7 @@ the policy's own KL.
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.collect import Draws, Envs, Obs
 from surefoot.learn.learner import Auxiliary
-from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, mlp, unlikely
+from surefoot.learn.nets import Actor, Categorical, Encoder, Gaussian, Normaliser, mlp, tensor, unlikely
 from surefoot.learn.nets.policy_net import PolicyNet
 from surefoot.learn.on_policy.learner import Batch, Gradient, OnPolicy
 from surefoot.learn.ranges import Ranges
@@ -78,12 +79,14 @@ class Exploring:
 
     @torch.no_grad()  # a setting of the thread, and each block has its own
     def __call__(self, obs: Obs, draws: Draws) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        raw = torch.from_numpy(obs["actor"])
+        raw = tensor(obs["actor"])
         seen = self.see(raw)
         head = self.actor(seen)
-        action = self.head.sample(head, torch.from_numpy(draws["noise"]))
+        action = self.head.sample(head, tensor(draws["noise"]))
+        kept: dict[str, Any] = {"actor": raw if self.raw else seen, "head": head, "action": action}
+        if raw is obs["actor"]:  # it stays on its device
+            return action, kept  # type: ignore[return-value]
         f = action.numpy()
-        kept = {"actor": raw if self.raw else seen, "head": head, "action": action}
         return f if self.upon is None else self.upon(obs["actor"], f), {k: v.numpy() for k, v in kept.items()}
 
 
@@ -188,12 +191,12 @@ class PPO(OnPolicy):
 
     def policy(self, contract: Contract) -> PolicyNet:
         """The actor as a policy."""
-        scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
-        actor = deepcopy(self.actor)  # learning goes on
+        scales = self.see_actor.mean.float().cpu().numpy(), self.see_actor.sd.float().cpu().numpy()
+        actor = deepcopy(self.actor).cpu()  # learning goes on
         if actor.encoder is not None and len(self.truth):
             scale = torch.from_numpy(self.env.task.observations["critic"].scales)[self.truth]
             actor.encoder.unit.copy_(
-                torch.stack([self.see_critic.mean[self.truth], self.see_critic.sd[self.truth]]) / scale
+                torch.stack([self.see_critic.mean[self.truth], self.see_critic.sd[self.truth]]).cpu() / scale
             )
         if self.upon is None:
             return PolicyNet(contract, actor, scales)

@@ -11,6 +11,8 @@ border may fall on either side of it, because time is in single precision.
 """
 
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -25,41 +27,53 @@ TAKEN = ("time", "qpos", "qvel", "act", "qacc_warmstart", "history")
 DERIVED = ("body_subtreemass", "dof_invweight0", "body_invweight0", "tendon_invweight0", "actuator_acc0")
 
 
+@dataclass(frozen=True)
+class Allocated:
+    """A model and n simulations on warp's device; fields of e have a row for each of them."""
+
+    mjw: Any
+    wp: Any
+    model: Any
+    data: Any
+    derives: bool
+    """whether constants of the model follow from fields of e, by set_const"""
+
+    def has(self, field: str) -> bool:
+        return bool(getattr(self.data, field).size)
+
+
+def allocate(model: mujoco.MjModel, fields: Iterable[str], n: int) -> Allocated:
+    """Refuses by name what mujoco-warp does not have."""
+    with in_words("engine warp"):
+        import mujoco_warp
+        import warp
+    warp.config.log_level = logging.ERROR
+    fields = set(fields)
+    for f in (f for f in fields if "." in f):
+        if f.removeprefix("opt.") not in ("gravity", "wind"):
+            raise SurefootError(
+                f"engine warp: {f} is the same in all its simulations, and an unknown sets it; found in e"
+            )
+    derives = bool(fields & set(mujoco.MjModel._setconst_inputs))
+    own = {f: n for f in (*fields, *(DERIVED if derives else ())) if "." not in f}
+    try:
+        there = mujoco_warp.put_model(model, batch_sizes=own)
+        data = mujoco_warp.make_data(model, nworld=n)
+    except (NotImplementedError, ValueError) as error:
+        raise SurefootError(f"engine warp: {' '.join(str(error).split())[:300]}; mujoco does not refuse it") from None
+    there.opt.warn_overflow &= ~mujoco_warp.OverflowType.ITERATIONS  # MuJoCo's threads do not tell, either
+    return Allocated(mujoco_warp, warp, there, data, derives)
+
+
 class Warp(Stepper):
     def __init__(self, model: mujoco.MjModel, batch: Batch, numbers: Numbers):
-        with in_words("engine warp"):
-            import mujoco_warp
-            import warp
-        warp.config.log_level = logging.ERROR
-        self.mjw, self.wp, self.numbers = mujoco_warp, warp, numbers
-        n = batch.nsim
-        own = {f: n for f in numbers if "." not in f}
-        self.derives = bool(set(numbers) & set(mujoco.MjModel._setconst_inputs))
-        derived = dict.fromkeys(DERIVED, n) if self.derives else {}
-        try:
-            self.model = mujoco_warp.put_model(model, batch_sizes=own | derived)
-            self.data = mujoco_warp.make_data(model, nworld=n)
-        except (NotImplementedError, ValueError) as error:
-            raise SurefootError(
-                f"engine warp: {' '.join(str(error).split())[:300]}; mujoco does not refuse it"
-            ) from None
-        self.model.opt.warn_overflow &= ~mujoco_warp.OverflowType.ITERATIONS  # MuJoCo's threads do not tell, either
-        self._refuse_options(model)
-        bound = {f: batch.bind(f) for f in dict.fromkeys((*GIVEN, *TAKEN)) if self._has(f)}
+        there = allocate(model, numbers, batch.nsim)
+        self.mjw, self.wp, self.model, self.data = there.mjw, there.wp, there.model, there.data
+        self.derives, self.numbers = there.derives, numbers
+        bound = {f: batch.bind(f) for f in dict.fromkeys((*GIVEN, *TAKEN)) if there.has(f)}
         self.given = {f: bound[f] for f in GIVEN if f in bound}
         self.taken = {f: bound[f] for f in TAKEN if f in bound}
         self.changed = True
-
-    def _has(self, field: str) -> bool:
-        array = getattr(self.data, field)
-        return bool(array.size)
-
-    def _refuse_options(self, model: mujoco.MjModel) -> None:
-        for f in (f for f in self.numbers if "." in f):
-            if f.removeprefix("opt.") not in ("gravity", "wind"):
-                raise SurefootError(
-                    f"engine warp: {f} is the same in all its simulations, and an unknown sets it; found in e"
-                )
 
     def begin(self, ids: np.ndarray) -> None:
         self.changed = True

@@ -8,6 +8,7 @@ pitch, undoes within RIGHTED seconds at full torque, at most 90 degrees and 1 ra
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import mujoco
 import numpy as np
@@ -193,10 +194,15 @@ class Thrown:
         xp = namespace(axis)
         axis /= xp.linalg.norm(axis, axis=1, keepdims=True)
         quat = from_axis_angle(axis, rest[:, 0] * self.tilt)
-        speed, row = np.repeat([max(hard, 0.2), hard], 3), lambda a: xp.tile(xp.asarray(a), (n, 1))
-        q, v = row(self.model.qpos0), row(np.zeros(self.model.nv))
-        q[:, :3], q[:, 3:7], v[:, :6] = 0.2 * rest[:, 1:4], quat, xp.asarray(speed) * rest[:, 4:]
-        return Episode(Start(q, v, row(self.control(self.hover)), row(self.hover) if self.lagged else None))
+        q, v, u = (xp.tile(xp.asarray(a), (n, 1)) for a in self._rest)
+        q[:, :3], q[:, 3:7] = 0.2 * rest[:, 1:4], quat
+        v[:, :3], v[:, 3:6] = max(hard, 0.2) * rest[:, 4:7], hard * rest[:, 7:]
+        return Episode(Start(q, v, u, xp.tile(xp.asarray(self.hover), (n, 1)) if self.lagged else None))
+
+    @cached_property
+    def _rest(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the model begins, at rest, and the controls that hold it there."""
+        return self.model.qpos0.copy(), np.zeros(self.model.nv), self.control(self.hover)
 
 
 def _rewards() -> dict[str, Reward]:

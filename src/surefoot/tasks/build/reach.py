@@ -141,7 +141,7 @@ class Bolted:
         self.joints = joints_of(m, arm.joints)
         self.actuators = tuple(drives[j].actuator for j in arm.joints)
         self.controls = np.array([int(m.actuator_ctrladr[drives[j].number]) for j in arm.joints])
-        self.q, self.u = m.qpos0.copy(), np.zeros(m.nu)
+        self.q, self.v, self.u = m.qpos0.copy(), np.zeros(m.nv), np.zeros(m.nu)
         for name, j in {**arm.joints, **arm.held}.items():
             self.q[m.joint(name).qposadr[0]] = j.home
             self.u[m.actuator_ctrladr[drives[name].number]] = j.home
@@ -198,7 +198,7 @@ class Bolted:
         at = rng.integers(0, len(self.reachable[0]), n)
         xp = namespace(at)
         angles = xp.asarray(self.reachable[0])[at]
-        q, v, u = (xp.tile(xp.asarray(a), (n, 1)) for a in (self.q, np.zeros(self.model.nv), self.u))
+        q, v, u = (xp.tile(xp.asarray(a), (n, 1)) for a in (self.q, self.v, self.u))
         q[:, self.joints.q], u[:, self.controls] = angles, angles
         return Episode(Start(q, v, u))
 

@@ -10,7 +10,7 @@ speeds with sqrt(L / L0), frequencies with sqrt(L0 / L), forces with the mass.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -239,10 +239,11 @@ class _Starts:
 
     def __call__(self, rng: Draw, n: int) -> Episode:
         m, (at, _) = self.body.model, self.body.base
-        xy, rest = self.gait.ground.places(rng, n), rng.uniform(-1.0, 1.0, (n, 1 + m.nq + m.nv))
+        xy = self.gait.ground.places(rng, n) if self.gait.ground.rough else None  # draws before the rest
+        rest = rng.uniform(-1.0, 1.0, (n, 1 + m.nq + m.nv))
         xp, yaw = namespace(rest), np.pi * rest[:, 0]
         off = xp.concatenate([xp.zeros_like(rest[:, :7]), self.off * rest[:, 8 : 1 + m.nq]], 1)
-        q, xy = xp.asarray(self.body.q) + off, xp.asarray(xy)
+        q, xy = xp.asarray(self.body.q) + off, xp.zeros_like(rest[:, :2]) if xy is None else xy
         q[:, at : at + 2], q[:, at + 2] = xy, self.body.legs.height + 0.02 + self.gait.ground.top(xy)
         q[:, at + 3 : at + 7] = xp.stack([xp.cos(yaw / 2), 0 * yaw, 0 * yaw, xp.sin(yaw / 2)], 1)
         return Episode(Start(q, self.speed * rest[:, 1 + m.nq :], xp.tile(xp.asarray(self.body.u), (n, 1))))
@@ -254,8 +255,12 @@ class _Commands:
 
     fastest: np.ndarray
 
+    @cached_property
+    def _least(self) -> np.ndarray:
+        return -self.fastest
+
     def __call__(self, rng: Draw, n: int) -> np.ndarray:
-        command = rng.uniform(-self.fastest, self.fastest, (n, 3))
+        command = rng.uniform(self._least, self.fastest, (n, 3))
         return namespace(command).asarray(command * (rng.random((n, 3)) < 0.7))
 
 

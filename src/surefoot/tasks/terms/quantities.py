@@ -91,7 +91,7 @@ class Gait:
     """a command smaller than this asks to stand"""
     ground: Ground = FLAT
 
-    @property
+    @cached_property
     def clock(self) -> Formula:
         return Formula("clock", frequency=self.frequency, still=self.still)
 

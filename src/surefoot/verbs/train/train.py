@@ -82,7 +82,8 @@ class Train:
     support_steps: int = 0
     """env steps of that teacher; 0: as many as --steps"""
     engines: tuple[str, ...] = ()
-    """simulate an equal share of every batch in each of these engines, such as mujoco mujoco:half-step mujoco:elliptic (docs/engines.md)"""
+    """simulate an equal share of every batch in each of these engines, such as mujoco mujoco:half-step mujoco:elliptic (docs/engines.md);
+    warp alone: the whole batch, nets and all, stays on the device of mujoco-warp (docs/scale.md)"""
     settings_file: Annotated[Path | None, arg(name="settings")] = None
     """TOML file with flags (docs/train.md); it overrides the task's own settings, and flags on the command line override it"""
     obs: tasks.ObsOverride = tasks.ObsOverride()
