@@ -11,7 +11,7 @@ deviations (estimate/).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -242,11 +242,10 @@ def _velocity(name: str, own: str) -> Callable[[Formula, Readings], np.ndarray]:
 
 def _clock(f: Formula, r: Readings) -> np.ndarray:
     """sin and cos of each foot's phase; while the command asks to stand, of the phases it stands in, or 0."""
-    xp = namespace(r.reading("time"))
-    phases = 2 * np.pi * f.frequency * xp.asarray(r.reading("time")).reshape(-1, 1) + xp.asarray(f.starts)
-    stands = (
-        ~(xp.amax(xp.abs(r.reading("command")), 1) > f.still) if f.still >= 0 else xp.zeros_like(phases[:, 0], bool)
-    )
+    time = r.reading("time")
+    xp = namespace(time)
+    phases = 2 * np.pi * f.frequency * xp.asarray(time).reshape(-1, 1) + xp.asarray(f.starts)
+    stands: Any = ~(abs(r.reading("command")) > f.still).any(1) if f.still >= 0 else xp.zeros_like(phases[:, 0], bool)
     if f.stand:
         phases = xp.where(stands[:, None], xp.asarray(f.stood), phases)
     (n, feet), waves = phases.shape, f.waves or WAVES

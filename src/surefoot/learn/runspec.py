@@ -154,7 +154,7 @@ class RunSpec:
             return
         if not isinstance(self.settings, PPOSettings):
             raise SurefootError("engines: only with --learner ppo and without --adapt")
-        if self.ranges is not None:
+        if self.ranges is not None and self.engines != ("warp",):
             raise SurefootError("engines: expected fixed ranges (--ranges fixed)")
         if self.robot is not None:
             raise SurefootError("engines: no robot is in another engine; expected one without the other")

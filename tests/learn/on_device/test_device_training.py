@@ -13,6 +13,8 @@ from surefoot.errors import SurefootError
 from surefoot.learn import envs
 from surefoot.learn import train as learn
 from surefoot.learn.learner import Learner
+from surefoot.learn.ranges.adr import ADR
+from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.run.parents import Parents, spec_of
 from surefoot.learn.runspec import RunSpec
 
@@ -48,6 +50,18 @@ def test_a_learner_that_loads_what_another_saved_goes_on_with_the_same_bits():
         rows = one.iterate(), two.iterate()
         assert rows[0] == rows[1]
     assert same(one, two) and one.iteration == two.iteration == 6
+
+
+def test_ranges_that_grow_go_on_with_the_same_bits():
+    grows = replace(spec(horizon=48, steps=8 * 48 * 8), ranges=Ramp(0.0, 1.0))
+    one, two = built(grows), built(grows)
+    facts = [one.iterate() for _ in range(4)]
+    assert facts[0]["width"] < facts[-1]["width"]
+    two.load(*one.save())
+    one.iterate(), two.iterate()
+    assert same(one, two) and np.array_equal(one.env.belief.low, two.env.belief.low)
+    with pytest.raises(SurefootError, match="engine warp: a belief of kind OnEdges is drawn on the host"):
+        built(replace(grows, ranges=ADR()))
 
 
 def test_a_run_that_is_stopped_ends_with_the_same_policy(tmp_path):

@@ -63,7 +63,7 @@ class DeviceEnv(Elsewhere):
     """A Task in a DeviceWorld under a belief."""
 
     def __init__(self, task: Task, world: DeviceWorld, belief: Belief, seed: int = 0, stagger: bool = False):
-        _refuse(task, belief)
+        _refuse(task)
         check_groups(task, ("actor", "critic"))
         self.task, self.sims, self.world, self.seed, self.stagger = task, world, world.one, seed, stagger
         self.belief, self.chances = belief, None
@@ -84,6 +84,17 @@ class DeviceEnv(Elsewhere):
         self.not_finite: Counter[str] = Counter()
         self.on_divergence: OnDivergence | None = None
         self.checked = False
+
+    @property
+    def belief(self) -> Belief:
+        return self._belief
+
+    @belief.setter
+    def belief(self, belief: Belief) -> None:
+        if type(belief) is not Box:
+            words = "is drawn on the host; expected ranges, fixed or growing by ramp or widen"
+            raise SurefootError(f"engine warp: a belief of kind {type(belief).__name__} {words}")
+        self._belief = belief
 
     @property
     def diverged(self) -> int:
@@ -239,13 +250,9 @@ class DeviceEnv(Elsewhere):
         return self.observer.load(saved)
 
 
-def _refuse(task: Task, belief: Belief) -> None:
+def _refuse(task: Task) -> None:
     """What needs the host, by name."""
     refuse(task)
-    if not isinstance(belief, Box):
-        raise SurefootError(
-            f"engine warp: a belief of kind {type(belief).__name__} is drawn on the host; expected ranges"
-        )
     if task.clip is not None:
         raise SurefootError(f"engine warp: {task.name} follows a reference motion; expected a task that does not")
     if task.trial > 1:

@@ -67,6 +67,8 @@ class DeviceWorld(World):
         self.there = there = allocate(one.model, one.fields, n)
         torch_of = there.wp.to_torch
         xp.device = self.device = torch_of(there.data.qpos).device
+        if self.device.type == "cuda":  # one stream, so that neither library reads what the other has yet to write
+            there.wp.set_stream(there.wp.stream_from_torch(self.device), str(self.device))
         missing = {f: torch.zeros((n, 0), device=self.device) for f in FIELDS if not there.has(f)}
         own = {f: missing[f] if f in missing else torch_of(getattr(there.data, f)) for f in FIELDS}
         self.arrays: dict[str, Tensor] = own
