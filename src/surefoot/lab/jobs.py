@@ -69,12 +69,12 @@ class Job:
         lines = [x for x in self._read(self.wrong).splitlines() if x.strip()]
         return next((x for x in lines[::-1] if x.startswith("error:")), lines[-1] if lines else "no words")
 
-    def said_last(self) -> str:
-        """The last line of its progress."""
+    def said_last(self, before: str = "") -> str:
+        """The last line of its progress, after what comes before it; empty where there is none."""
         if not self.running:
             return ""
         lines = [x for x in self._read(self.wrong)[-LONGEST:].splitlines() if x.strip()]
-        return " ".join(lines[-1].split()) if lines else ""
+        return before + " ".join(lines[-1].split()) if lines else ""
 
     def facts(self) -> dict[str, Any]:
         """What the command found, once it has ended with an answer, be it no."""

@@ -119,7 +119,7 @@ class Reports:
         out: list[Block] = []
         for job in self.jobs.values():
             if job.running:
-                out.append(Text(" · ".join(x for x in (job.words(), job.said_last()) if x), "quiet"))
+                out.append(Text(job.words() + job.said_last(" · "), "quiet"))
             elif not job.facts():
                 out.append(Text(job.words(), "quiet" if job.failed in ("", "stopped") else "bad"))
         return out

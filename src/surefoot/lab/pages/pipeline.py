@@ -10,39 +10,32 @@ Everything that takes long is a command in a process of its own, and what was tr
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from shlex import join, quote
-from typing import Any
 
 import mujoco
 import numpy as np
 
 from surefoot import tasks
-from surefoot.belief import Belief, Box, point
+from surefoot.belief import Belief, point
 from surefoot.deploy import bundle
-from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.counting import Tally, percent
+from surefoot.lab.identified import FEW, LAST, RECORD, TOLD, around, command, recorded, touches
 from surefoot.lab.jobs import Curves, Job, training
 from surefoot.lab.page import Clock, Page, Scene
 from surefoot.lab.pages.worlds import BLUE, GREEN, RED
 from surefoot.lab.subject import Subject, load, narrowed
-from surefoot.log import Log
-from surefoot.policy import Driver, Policy
+from surefoot.policy import Policy
 from surefoot.report import Block, Column, Note, Table, Text
-from surefoot.rng import stream
 from surefoot.sim.engine import Engine
-from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.realities import reality
-from surefoot.sim.simulated_robot import LogColumns
 from surefoot.tasks.rollout import Trials
 from surefoot.tasks.view.poses import Poses
 
 SHARES = {"none": 0.0, "half": 0.5, "full": 1.0}
 ROBOTS, MOST = 36, 8 * 36  # episodes side by side, and in all
-SHAKE, HOLD, RECORD = 0.3, 0.2, 20.0  # of the action's range; s that it is held; s of a log
-NOISE = {"joint_pos": 1e-3, "joint_vel": 1e-2}  # rad or m, rad/s or m/s: of a log's readings
-SETTLE = 0.1  # s without action at the start of an episode
 
 
 @dataclass(frozen=True)
@@ -120,26 +113,32 @@ class Pipeline(Page):
         """The next command that these settings need, or None where all is there."""
         if self.policy() is not None:
             return None
-        folder = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}")
-        if self.asked.real2sim and not (folder / "identified.json").exists():
-            return [
-                "identify",
-                self.subject.reference,
-                str(folder / "log.npz"),
-                "--save",
-                str(folder / "identified.json"),
-            ]
+        if self.asked.real2sim and not self.identified.exists():
+            return command(self.subject, self.identified.with_name("log.npz"), self.identified, self.contacts)
         flags = ["--belief", str(self._belief())] + (["--adapt", "rma"] if self.asked.adaptation else [])
         return ["train", self.subject.reference, *flags, "--out", str(self.subject.folder(self.label))]
 
+    @cached_property
+    def contacts(self) -> bool:
+        return touches(self.subject)
+
+    @property
+    def identified(self) -> Path:
+        """What a log of this robot told."""
+        return self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}") / "identified.json"
+
+    def _found(self) -> Belief | None:
+        wanted = self.asked.real2sim and self.identified.exists()
+        return Belief.read(self.identified, self.subject.task.params) if wanted else None
+
+    def _wanted(self) -> Belief:
+        """p(e) of these settings."""
+        belief, found = narrowed(self.subject.belief, SHARES[self.asked.randomization]), self._found()
+        return belief if found is None else around(belief, self.subject.belief, found)
+
     def _belief(self) -> Path:
         """The belief to train over, written for the command."""
-        belief = narrowed(self.subject.belief, SHARES[self.asked.randomization])
-        if self.asked.real2sim:
-            folder = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}")
-            belief = around(
-                belief, self.subject.belief, Belief.read(folder / "identified.json", self.subject.task.params)
-            )
+        belief = self._wanted()
         path = self.subject.folder("beliefs") / f"{self.label}.json"
         belief.write(path)
         return path
@@ -225,7 +224,12 @@ class Pipeline(Page):
     def blocks(self) -> Sequence[Block]:
         out: list[Block] = []
         for job in self.jobs[-3:]:
-            out.append(Text(self._progress(job) + job.words(), "bad" if job.failed not in ("", "stopped") else "quiet"))
+            out.append(
+                Text(
+                    self._progress(job) + job.words() + job.said_last(" · "),
+                    "bad" if job.failed not in ("", "stopped") else "quiet",
+                )
+            )
         if not self.tallies and not self.waiting and self.trials is None:
             out.append(Note("choose how to close the gap, then deploy"))
         rows = []
@@ -237,7 +241,31 @@ class Pipeline(Page):
         head = ["randomization", "adaptation", "real2sim", "robot", "success on it (95 %)", "episodes"]
         now = [i for i, key in enumerate(self.tallies) if key == self.key_now]
         out.append(Table.of(head, rows, "Deployed", now))
-        return [*out, *self._revealed()]
+        return [*out, *self._told(), *self._revealed()]
+
+    def _told(self) -> list[Block]:
+        """What the log of this robot says of each unknown."""
+        found = self._found()
+        if found is None:
+            return []
+        whole, e = self.subject.belief, found.estimate()
+        (low, high), p = (found.params.y(x) for x in found.interval(0.95)), found.params
+        wide = TOLD * (p.y(whole.high) - p.y(whole.low))
+        rows = []
+        for i, q in enumerate(p):
+            words = (
+                "shows in no log"
+                if low[i] == high[i]
+                else "not told by this log"
+                if high[i] - low[i] >= wide[i]
+                else ""
+            )
+            rows.append([q.name, q.nominal, None if words else float(e[i]), _interval(found, i), words])
+        head = ["unknown", Column("model", form=".4g"), Column("identified", form=".4g"), "95 % interval", ""]
+        about = "Somebody who pushes or pulls the robot is not there while it is recorded."
+        if self.contacts:
+            about += f" It has contacts, so for time the fit begins on {FEW:g} s of the log and ends on windows of {LAST:g} s."
+        return [Table.of(head, rows, f"Identified from a log of {RECORD:g} s of this robot"), Text(about, "quiet")]
 
     def _progress(self, job: Job) -> str:
         if not job.running or job.out is None:
@@ -254,18 +282,14 @@ class Pipeline(Page):
         """e of the hidden robot beside what was trained over and what was identified."""
         if not self.asked.reveal:
             return []
-        p, share = self.subject.task.params, SHARES[self.asked.randomization]
-        belief, found = narrowed(self.subject.belief, share), None
-        file = self.subject.folder(f"real2sim-robot{self.asked.robot:.0f}") / "identified.json"
-        if self.asked.real2sim and file.exists():
-            found = Belief.read(file, p)
-            belief = around(belief, self.subject.belief, found)
+        p, found = self.subject.task.params, self._found()
+        ends = self._wanted().support(0.95)
         rows = []
         for i, q in enumerate(p):
-            inside = belief.low[i] - 1e-12 <= self.e[i] <= belief.high[i] + 1e-12
-            low, high = (None, None) if found is None else (x[i] for x in found.interval(0.95))
-            rows.append([q.name, q.nominal, float(self.e[i]), f"{belief.low[i]:.4g} .. {belief.high[i]:.4g}",
-                         "yes" if inside else "no", "-" if low is None else f"{low:.4g} .. {high:.4g}"])  # fmt: skip
+            low, high = (x[i] for x in ends)
+            inside = low - 1e-12 <= self.e[i] <= high + 1e-12
+            rows.append([q.name, q.nominal, float(self.e[i]), f"{low:.4g} .. {high:.4g}", "yes" if inside else "no",
+                         "-" if found is None else _interval(found, i)])  # fmt: skip
         head = [
             "unknown",
             Column("model", form=".4g"),
@@ -301,61 +325,6 @@ class Pipeline(Page):
             job.close()
 
 
-def around(belief: Box, whole: Box, found: Belief) -> Box:
-    """The belief moved to what was found, as wide as it was or as uncertain as that is, within the whole range.
-
-    An unknown that the log does not tell, whose 95 % interval is as wide as the whole range, stays as it was.
-    """
-    p = belief.params
-    low, high = (p.y(x) for x in found.interval(0.95))
-    wide = p.y(whole.high) - p.y(whole.low)
-    narrower = high - low < 0.9 * wide
-    half = 0.5 * np.maximum(p.y(belief.high) - p.y(belief.low), high - low)
-    middle = 0.5 * (low + high)
-    least, most = (
-        np.clip(middle - half, p.y(whole.low), p.y(whole.high)),
-        np.clip(middle + half, p.y(whole.low), p.y(whole.high)),
-    )
-    return Box(p, np.where(narrower, p.e(least), belief.low), np.where(narrower, p.e(most), belief.high))
-
-
-def recorded(subject: Subject, e: np.ndarray, policy: Policy | None) -> Log:
-    """A log of the robot with this e: driven by a policy, with random actions added, each held for a moment.
-
-    An episode begins with a moment without action: so what a delayed motor was commanded before the first row is known.
-    """
-    task = subject.task if policy is None else tasks.for_contract(subject.task, policy.contract)
-    env = tasks.env(task, 1, point(task.params, e), subject.seed, threads=1)
-    env.world.sense_after_step = True
-    if not isinstance(env.world, Engine):
-        raise SurefootError(f"{task.name}: only a mujoco world can be recorded here")
-    columns = LogColumns(Plain(env.world.model))
-    rows: list[dict[str, Any]] = []
-    gaps: list[list[float]] = []
-    obs, drive = env.reset(), None if policy is None else Driver(policy, 1)
-    every, dt = max(1, round(HOLD / env.world.dt)), env.world.dt
-    for k in range(round(RECORD / dt)):
-        shake = SHAKE * stream(subject.seed, "lab record", k // every).uniform(-1, 1, len(task.action.names))
-        action = (np.zeros((1, len(shake))) if drive is None else drive(obs["actor"])) + (
-            0 if task.action.choices else shake
-        )
-        if env.age[0] * dt < SETTLE:
-            action = np.zeros_like(action)
-        before, now = columns(env.world.state), round(k * dt + len(gaps), 9)
-        step = env.step(action)
-        control = env.task.action.control(task.action.bounded(action))[0]
-        rows.append({"time": now, "control": np.array(control), **before})
-        if step.episodes is not None and len(step.episodes.ids):
-            gaps.append([now + dt, now + dt + 1.0])
-        if drive is not None:
-            drive.begin(step.final)
-        obs = step.obs
-    names = {"control": list(columns.actuators), **columns.names}
-    data = {k: np.array([row[k] for row in rows]) for k in rows[0] if k != "time"}
-    for name, sd in NOISE.items():
-        if name in data:
-            data[name] = data[name] + sd * stream(subject.seed, f"lab noise of {name}").standard_normal(
-                data[name].shape
-            )
-    time = np.array([row["time"] for row in rows])
-    return Log(time, data, {}, {"names": names, "rate": 1 / dt, "gaps": gaps, "robot": "simulated"})
+def _interval(found: Belief, i: int) -> str:
+    low, high = (x[i] for x in found.interval(0.95))
+    return f"{low:.4g} .. {high:.4g}" if low < high else "-"

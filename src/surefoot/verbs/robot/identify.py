@@ -43,6 +43,9 @@ class Identify:
     """fraction of each log, at its end, held out for testing"""
     last: float | None = None
     """window length of the last stage, s; default: the whole log, up to 20 s, shorter where the motion is unstable"""
+    enough: float = 8.0
+    """total length of the windows, spread over each log, in the stages before the last, s; less is faster, and finds the
+    minimum less surely"""
     known_start: bool = False
     """each log starts exactly in the state of its first row"""
     laws: tuple[str, ...] = ()
@@ -73,7 +76,7 @@ class Identify:
             for file, log in zip(self.logs, logs):
                 checked(self.machine.world(self.model, None, log), log, file, watch)
         starts = "known" if self.known_start else "estimated"
-        how = How(hold=self.hold, how=self.how, last=self.last, starts=starts)  # type: ignore[arg-type]
+        how = How(hold=self.hold, how=self.how, last=self.last, enough=self.enough, starts=starts)  # type: ignore[arg-type]
         with naming(*self.logs):
             compared = self._compared(logs, how, watch) if self.laws else None
             worlds, belief = self._unknowns(logs, words_of(compared.chosen) if compared else ())
@@ -116,6 +119,8 @@ class Identify:
             )
         if self.last is not None and not self.last > 0:
             raise SurefootError(f"--last: found {self.last:g}, expected a length above 0, s")
+        if not self.enough > 0:
+            raise SurefootError(f"--enough: found {self.enough:g}, expected a length above 0, s")
 
     def _next(self, about: str, white: bool, enough: bool) -> str:
         """Replay what was fitted, or find what is missing if the log is long enough; where nothing was saved, first keep it."""
