@@ -66,7 +66,7 @@ def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") 
         s = spec.settings
         return with_robot(task, spec.belief, spec.robot, s.envs, spec.seed, place.threads, parents.terms)
     if ON_DEVICE in spec.engines:
-        return on_device(spec, parents, task, place)
+        return on_device(spec, parents, task, place, run.notes)
     if spec.engines:
         if place.on is not None:
             raise SurefootError("--on: workers hold simulations of one engine; leave it out, or --engines")
@@ -81,7 +81,7 @@ def make(spec: RunSpec, parents: Parents, task: Task, place: Place, run: "Run") 
     return part(spec, parents, task, slice(0, spec.settings.envs), place.threads)
 
 
-def on_device(spec: RunSpec, parents: Parents, task: Task, place: Place) -> Envs:
+def on_device(spec: RunSpec, parents: Parents, task: Task, place: Place, notes: list[str]) -> Envs:
     """All envs on the device of mujoco-warp; what is not done there is refused by name."""
     assert spec.settings is not None
     if len(spec.engines) > 1:
@@ -104,7 +104,10 @@ def on_device(spec: RunSpec, parents: Parents, task: Task, place: Place) -> Envs
 
     one = tasks.env(task, 1, spec.belief, spec.seed, 1).world
     assert isinstance(one, Engine)
-    return DeviceEnv(task, DeviceWorld(one, spec.settings.envs), spec.belief, spec.seed, stagger=True)
+    env = DeviceEnv(task, DeviceWorld(one, spec.settings.envs), spec.belief, spec.seed, stagger=True)
+    if env.device == "cpu":
+        notes.append("mujoco-warp found no GPU: it runs on the CPU, several times as slowly as engine mujoco")
+    return env
 
 
 def part(spec: RunSpec, parents: Parents, task: Task, rows: slice, threads: int) -> Blocks:

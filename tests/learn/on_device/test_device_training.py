@@ -145,4 +145,4 @@ def test_what_needs_the_host_is_refused_by_name():
         built(replace(spec(), engines=("mujoco", "warp")))
     for flag, parents in (("--terms", Parents(terms=(object(),))), ("--base", Parents(base=object()))):
         with pytest.raises(SurefootError, match=f"{flag}: engine warp has a whole batch on its device"):
-            envs.on_device(spec(), parents, tasks.resolve("balance"), envs.Place())
+            envs.on_device(spec(), parents, tasks.resolve("balance"), envs.Place(), [])

@@ -61,7 +61,8 @@ def allocate(model: mujoco.MjModel, fields: Iterable[str], n: int) -> Allocated:
         data = mujoco_warp.make_data(model, nworld=n)
     except (NotImplementedError, ValueError) as error:
         raise SurefootError(f"engine warp: {' '.join(str(error).split())[:300]}; mujoco does not refuse it") from None
-    there.opt.warn_overflow &= ~mujoco_warp.OverflowType.ITERATIONS  # MuJoCo's threads do not tell, either
+    limits = mujoco_warp.OverflowType.ITERATIONS | mujoco_warp.OverflowType.LS_ITERATIONS
+    there.opt.warn_overflow &= ~limits  # of the solver, of which MuJoCo's threads do not tell, either
     return Allocated(mujoco_warp, warp, there, data, derives)
 
 
