@@ -9,6 +9,7 @@ and its robot moving; alone and watched take turns.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from benchmarks import measure
 from benchmarks.measure import Row, row, skipped
 from surefoot import files
 from surefoot.lab.jobs import come_second
+from surefoot.lab.pages import PAGES
 from surefoot.lab.pages.live_run import LiveRun
 from surefoot.lab.subject import Subject
 from surefoot.web.lab.html import body
@@ -74,6 +76,7 @@ def paint(quick: bool) -> Iterator[Row]:
     if not chromium:
         yield skipped("first paint", "no Chromium is installed")
         return
+    yield row("from the command to its address", [started() for _ in range(1 if quick else ROUNDS)], "s")
     found = [visited(chromium) for _ in range(1 if quick else ROUNDS)]
     yield row("first paint", [f[0] for f in found], "s", at_most=3.0)
     yield row(
@@ -81,9 +84,23 @@ def paint(quick: bool) -> Iterator[Row]:
     )
 
 
+def started() -> float:
+    """s until `surefoot lab` prints its address."""
+    began = time.monotonic()
+    command = [sys.executable, "-P", "-m", "surefoot", "lab", "--port", "0"]
+    how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **how) as child:  # type: ignore[call-overload]
+        assert child.stdout is not None
+        next(line for line in child.stdout if "http://" in line)
+        spent = time.monotonic() - began
+        child.send_signal(signal.SIGINT)
+    return spent
+
+
 def visited(chromium: str) -> tuple[float, float]:
     from playwright.sync_api import sync_playwright
 
+    PAGES["worlds"]  # as `surefoot lab` does before it prints an address
     with running(Subject.of("balance", home=Path(tempfile.mkdtemp())), port=0) as lab, sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=[*SOFTWARE, "--no-sandbox"])
         tab = browser.new_page(viewport={"width": 1200, "height": 800})

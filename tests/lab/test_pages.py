@@ -1,12 +1,14 @@
 """Laws of every page: its controls, its link, its command and its blocks belong together."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from surefoot.lab.controls import Button, Choice, Slider, Toggle
 from surefoot.lab.page import parsed
-from surefoot.lab.pages import PAGES
+from surefoot.lab.pages import FIRST, PAGES, TITLES
 from surefoot.lab.subject import Subject
 from surefoot.report import Report
 from surefoot.verbs import VERBS, load
@@ -43,3 +45,18 @@ def test_every_control_moves_and_an_address_brings_it_back(page, tmp_path: Path)
     again.open(settings)
     assert key == page.key and again.link() == page.link()
     again.close()
+
+
+def test_pages_have_the_key_and_title_under_which_they_are_found() -> None:
+    assert {key: page.title for key, page in PAGES.items()} == TITLES
+    assert [page.key for page in PAGES.values()] == list(PAGES) and FIRST in PAGES and "nothing" not in PAGES
+
+
+def test_the_first_page_needs_no_torch() -> None:
+    """Whose import takes twice as long as all else before the first paint."""
+    words = (
+        "import sys; from surefoot.lab.pages import FIRST, PAGES; from surefoot.lab.subject import Subject; "
+        "import surefoot.web.lab.server; page = PAGES[FIRST](Subject.of('balance')); page.work(); page.scene(); "
+        "page.blocks(); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", words], timeout=120, check=False).returncode == 0

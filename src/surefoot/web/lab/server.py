@@ -67,6 +67,7 @@ def open_lab(
     subject: Subject, page: str = FIRST, host: str = "127.0.0.1", port: int = 8080, say: Callable[[str], None] = print
 ) -> None:
     """Serve the lab until Ctrl-C."""
+    PAGES[page]  # imported before anybody waits for it
     with running(subject, host, port) as lab:
         say(f"lab of {subject.given}: {lab.url}{page}  (Ctrl-C ends it)")
         if not loopback(host):

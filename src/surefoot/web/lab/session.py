@@ -16,7 +16,7 @@ from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
 from surefoot.lab.jobs import come_second
 from surefoot.lab.page import Page, parsed
-from surefoot.lab.pages import FIRST, PAGES
+from surefoot.lab.pages import FIRST, PAGES, TITLES
 from surefoot.lab.subject import Subject
 from surefoot.report import Block, Note, plain
 from surefoot.web.lab.html import body, foot, head
@@ -40,12 +40,12 @@ class Session:
         self.controls: Mapping[str, Control] = {}
         self.failed = ""
         gui = client.gui
-        titles = {p.title: key for key, p in PAGES.items()}
+        titles = {title: key for key, title in TITLES.items()}
         self.chooser = gui.add_dropdown("page", tuple(titles), initial_value=next(iter(titles)), order=1)
         self.chooser.on_update(lambda e: self.events.put(("page", titles.get(e.target.value, ""))))
-        for key, page in zip(KEYS, PAGES.values()):
-            command = gui.add_command(page.title, hotkey=key)
-            command.on_trigger(lambda _, k=page.key: self.events.put(("page", k)))
+        for hotkey, (key, title) in zip(KEYS, TITLES.items()):
+            command = gui.add_command(title, hotkey=hotkey)
+            command.on_trigger(lambda _, k=key: self.events.put(("page", k)))
         self.head = gui.add_html("", order=2)
         self.body, self.under, self.foot = (gui.add_html("", order=k * 1e9) for k in (1, 2, 3))
         self.reports: tuple[Block, ...] = ()
@@ -56,7 +56,7 @@ class Session:
     def _opened(self, address: str) -> Page:
         """The page of an address; the first one where it names none, with words about what is wrong in it."""
         key, settings = parsed(address)
-        page = PAGES.get(key, PAGES[FIRST])(self.subject)
+        page = PAGES[key if key in PAGES else FIRST](self.subject)
         try:
             page.open(settings)
         except SurefootError as error:
