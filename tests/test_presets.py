@@ -230,3 +230,11 @@ def test_the_page_on_beliefs_has_the_ranges_of_every_preset():
         assert all(cell in line for cell in cells)
     like = [p for p in PRESETS.values() if presets.GYM_NOISE.items() <= p.noise.items()]
     assert len(like) == 9 and "noise is in nine of these presets" in page
+
+
+@pytest.mark.parametrize(
+    "name, task", [("unitree-go2", "walk"), ("unitree-g1", "humanoid"), ("rotorpy-crazyflie", "hover")]
+)
+def test_a_preset_is_shown_on_the_ready_task_most_like_its_robot(name, task, capsys):
+    assert main(["presets", name]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: surefoot train {task} --belief {name}"

@@ -63,6 +63,11 @@ class Preset:
     others: tuple[str, ...] = ()
     """what the source randomizes and no task here has an unknown for"""
 
+    @property
+    def like(self) -> str:
+        """The ready task whose robot is most like its own, of several of one kind."""
+        return "humanoid" if self.robot in HUMANOIDS else "walk"
+
 
 def averaged(low: float, high: float, ground: float = 1.0) -> Range:
     """Friction of a robot's shapes in Isaac Gym, where PhysX averages it with the ground's."""
@@ -107,6 +112,7 @@ MEANS = {
     "noise": ("noise", "scale"),
 }  # fmt: skip
 
+HUMANOIDS = ("Unitree G1", "Unitree H1")
 GYM_NOISE = uniform(base_ang_vel=0.2, projected_gravity=0.05, joint_pos=0.01, joint_vel=1.5)
 GYM_NOISE_SPEED = GYM_NOISE | uniform(base_lin_vel=0.1)  # of actors that observe the base's velocity
 PLAYGROUND_NOISE = GYM_NOISE_SPEED | uniform(joint_pos=0.03)

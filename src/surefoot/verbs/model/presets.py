@@ -51,7 +51,8 @@ def _randomized(p: Preset) -> Iterator[str]:
 
 
 def _one(p: Preset, task: str) -> Report:
-    task = task or _ready()[p.kind][0]
+    ready = _ready()[p.kind]
+    task = task or (p.like if p.like in ready else ready[0])
     fit = presets.fit(tasks.resolve(task), p.name)
     facts = _facts(p) | {
         "task": task,
