@@ -131,7 +131,7 @@ def test_a_belief_from_a_file_is_used(capsys, tmp_path):
     [
         (
             ["tain"],
-            "no verb matches 'tain'; there are new, tasks, look, presets, try, motion, retarget, train, clone, tune, runs, play, ...; did you mean train?",
+            "no verb matches 'tain'; there are new, tasks, look, presets, try, motion, retarget, plan, train, clone, tune, runs, ...; did you mean train?",
         ),
         (["look", "hovr"], "neither a file nor a task; did you mean hover?"),
         (["try", "hovr"], "no task matches 'hovr'"),

@@ -5,7 +5,7 @@
 Receding horizon: plan `horizon` s, apply `apply` s, go on from where each e then is when all controls so far are replayed open loop. Each plan is a search by sampling around the last
 one (control/sampling.py, Softmax): noise shrinks from round to round, and so do virtual contacts: equality constraints that hold
 hand and object together in the first rounds (unknowns with the target `constraint`) and are gone in the last. With several e the
-controls are one, and the worst of their costs counts. The result replays open loop.
+controls are one, and the worst of their costs counts. The result replays open loop. Ctrl-C ends a search: what is planned by then is kept.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ import numpy as np
 from surefoot.control.sampling import Softmax, begin
 from surefoot.errors import SurefootError
 from surefoot.log import Log
+from surefoot.params import Params
 from surefoot.report import Progress, Watch, unwatched
 from surefoot.rng import stream
 from surefoot.sim.simulate import simulate
@@ -66,30 +67,34 @@ Make = Callable[[int], World]
 def feasible(
     make: Make, reference: Reference, e: np.ndarray, plan: Plan = PLAN, seed: int = 0, watch: Watch = unwatched
 ) -> Log:
-    """Controls that follow a reference in the worlds e (m, ne), the first of which is in the Log."""
+    """Controls that follow a reference in the worlds e (m, ne), the first of which is in the Log. After Ctrl-C it has fewer rows than the reference."""
     m, T = len(e), len(reference.u)
     world, one = make(plan.samples * m), make(m)
     dt = world.dt
     steps, ahead, every = (max(1, round(x / dt)) for x in (plan.apply, plan.horizon, plan.knot))
     knots = -(-ahead // every) + 1
     q, v = np.repeat(reference.q[:1], m, 0), np.zeros((m, world.state.v.shape[1]))
-    U, done, path = np.zeros((knots, reference.u.shape[1])), np.zeros((0, reference.u.shape[1])), q
-    for k, t in enumerate(range(0, T, steps)):
-        length = min(ahead, T - t)
-        draw = stream(seed, "spider", k)
-        U = _planned(world, reference, _At(t, length, q, v, every), U, e, plan, draw)
-        u = _controls(reference, t, min(steps, length), U[None], every)[0]
-        done = np.concatenate([done, u])
-        motion = _open_loop(one, done, reference.q[0], e)
-        q, v, path = motion.q[:, -1], motion.v[:, -1], motion.q[0]
-        U = _shifted(U, steps / every)
-        watch(Progress("planning", min(1.0, (t + steps) / T)))
-    time = dt * np.arange(1, T + 1)
-    return Log(
-        time,
-        {"control": done, "q": path},
-        meta={"notes": [f"open loop, planned over {m} worlds"]},
-    )
+    U = np.zeros((knots, reference.u.shape[1]))
+    so_far: tuple[np.ndarray, Motion] | None = None  # controls that are planned, and what they give
+    try:
+        for k, t in enumerate(range(0, T, steps)):
+            watch(Progress("planning", t / T))
+            length = min(ahead, T - t)
+            draw = stream(seed, "spider", k)
+            U = _planned(world, reference, _At(t, length, q, v, every), U, e, plan, draw)
+            u = _controls(reference, t, min(steps, length), U[None], every)[0]
+            done = np.concatenate([so_far[0], u]) if so_far else u
+            so_far = done, _open_loop(one, done, reference.q[0], e)
+            q, v = so_far[1].q[:, -1], so_far[1].v[:, -1]
+            U = _shifted(U, steps / every)
+    except KeyboardInterrupt:
+        if so_far is None:
+            raise
+    assert so_far is not None  # a reference has a row at least
+    done, motion = so_far
+    notes = [f"open loop, planned over {m} worlds"]
+    notes += [f"planned to {dt * len(done):.3g} of {dt * T:.3g} s"] if len(done) < T else []
+    return Log(dt * np.arange(1, len(done) + 1), {"control": done, "q": motion.q[0]}, meta={"notes": notes})
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,3 +164,42 @@ def _shifted(U: np.ndarray, by: float) -> np.ndarray:
 def replayed(make: Make, u: np.ndarray, q: np.ndarray, e: np.ndarray) -> np.ndarray:
     """(m, T, nq) that controls (T, nu) give open loop, in one go, in each of the worlds e (m, ne), without virtual contacts."""
     return _open_loop(make(len(e)), u, q, e).q
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A motion to plan."""
+
+    name: str
+    part: str
+    """whose error is measured: box, can or base"""
+    make: Make
+    reference: Reference
+    params: Params
+    e: np.ndarray  # (m, ne) the worlds, the nominal one first
+    plan: Plan = PLAN
+    places: tuple[int, int] = (0, 3)
+    """columns of q with the part's place, or its attitude: from, to"""
+    unit: str = "m"
+    """rad: the part's attitude is measured, not its place"""
+
+    def off(self, q: np.ndarray) -> np.ndarray:
+        """(m, T) how far the part is from its reference, in the unit."""
+        part = slice(*self.places)
+        at, target = q[..., part], self.reference.q[: q.shape[1], part]
+        if self.unit == "m":
+            return np.linalg.norm(at - target, axis=2)
+        return 2 * np.arccos(np.clip(np.abs((at * target).sum(2)), 0.0, 1.0))
+
+    def replayed(self, u: np.ndarray) -> np.ndarray:
+        """(m, T) the same of controls (T, nu), open loop in each world."""
+        return self.off(replayed(self.make, u, self.reference.q[0], self.e))
+
+    def world(self, k: int) -> str:
+        """What a world is called in a table."""
+        if k == 0:
+            return "nominal"
+        apart = [p for p, x in zip(self.params, self.e[k]) if x != p.nominal]
+        if len(apart) > 1:
+            return f"drawn, {k}"
+        return ", ".join(f"{p.name} {self.e[k][self.params.names.index(p.name)]:.3g}" for p in apart) or f"drawn, {k}"

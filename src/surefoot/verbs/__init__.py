@@ -56,6 +56,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
             ),
             "clip robot out rate cut mirror box wall step object-size object-shift variants policy page",
         ),
+        "plan": Verb(
+            "Find controls under which physics itself follows a motion, open loop: the forces that kinematics lacks.",
+            ("squat.npz humanoid.xml --out plan.npz", "lift --worlds 2"),
+            "motion robot out worlds cut rate guide seed page",
+        ),
     },
     "train": {
         "train": Verb(
