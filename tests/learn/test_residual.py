@@ -280,7 +280,7 @@ def test_a_residual_improves_on_a_law_with_too_little_gain():
     rate = lambda policy: evaluate(policy, tasks.env(task, 150, belief, 99, 1)).rate  # noqa: E731
     before, after = rate(base), []
     for seed in range(3):
-        settings = learn.settings_for("balance")
+        settings = learn.settings_for("balance", {"lr": 4e-3})
         env = tasks.env(task, settings.envs, belief, seed, 1, stagger=True)
         mine = PPO(env, settings, seed, upon=upon(Residual(), base, base.contract))
         for _ in range(30):
