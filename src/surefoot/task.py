@@ -252,6 +252,8 @@ class Task:
     """Terms for the world's sockets that belong to the task, such as pushes"""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """tuned settings of PPO"""
+    law: Mapping[str, Any] = field(default_factory=dict)
+    """observation term -> gains of a linear law to which PPO adds what it learns, where nobody gives another base"""
     ranges: Literal["fixed", "ramp", "widen", "adr", "doraemon"] = "fixed"
     """how p(e) grows from nominal while a policy learns, where nobody says"""
     kind: str = ""

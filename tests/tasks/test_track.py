@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cli import main
-from surefoot.contract import Contract
+from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError
 from surefoot.learn.collect import LocalCollector
+from surefoot.learn.off_policy.settings import FastSACSettings
 from surefoot.log import Log
 from surefoot.motion.made import from_poses
 from surefoot.robot import Robot
@@ -185,6 +187,40 @@ def test_the_reward_of_the_anchored_targets_is_that_of_a_loop_written_out(env):
         assert np.isclose(
             TASK.rewards["body_pos"].compute(s)[i], np.exp(-np.mean(errors) / (0.3 * size) ** 2), atol=1e-4
         )
+
+
+def test_what_ppo_adds_to_holds_the_joints_of_the_motion():
+    """Before anything is learned each servo is told where its joint is in the motion, at any phase and history."""
+    from surefoot.learn.train import plan
+
+    for history in (1, 3):
+        spec, parents = plan(TASK, obs=tasks.ObsOverride(history=history))
+        env = tasks.env(tasks.with_override(TASK, tasks.ObsOverride(history=history)), 64, seed=2)
+        env.chances = np.array([0.5, 0.5])
+        obs, ref = env.reset()["actor"], TASK.clip.begin.ref
+        columns = base_columns(contract_of(env.task, env.world.layout, 50.0), parents.base.contract)
+        wanted = ref.q[np.rint(env.phase / 0.02).astype(int), 7:]
+        assert np.allclose(TASK.action.control(parents.base(obs[:, columns])), wanted, atol=1e-4)
+        assert spec.residual.scale == 1.0 and spec.residual.burn_in == 0.0
+    farthest = np.abs((ref.q[:, 7:] - TASK.action.offset) / TASK.action.scale).max()
+    assert TASK.action.limit >= farthest + 10.0  # so that the limit takes nothing from what is learned
+
+
+def test_a_run_adds_to_the_motions_joints_unless_it_is_told_not_to(tmp_path):
+    from surefoot.learn.settings import PPOSettings
+    from surefoot.learn.train import plan, settings_of, train
+
+    few = {"settings": PPOSettings(envs=4, horizon=4, steps=16, minibatches=1, hidden=(4,), learner_threads=1)}
+    with_law = settings_of(train(TASK, tmp_path / "law", **few).parent)
+    assert (
+        plan(TASK, **with_law)[0].base == plan(TASK, **few)[0].base != ""
+    )  # trained again in other worlds, it has it, too
+    without = settings_of(train(TASK, tmp_path / "bare", base=Path("none"), **few).parent)
+    assert plan(TASK, **without)[0].base == "" and not (tmp_path / "bare" / "base").exists()
+    blind = tasks.ObsOverride(only=("joint_pos", "joint_vel"))
+    assert plan(TASK, obs=blind)[0].base == ""  # a policy that does not observe the motion has nothing to add to
+    assert plan(TASK, settings=FastSACSettings())[0].base == ""
+    assert plan(TASK, start=tmp_path / "bare", **few)[0].base == ""  # it began without
 
 
 def test_training_that_is_stopped_goes_on_with_the_same_starts():

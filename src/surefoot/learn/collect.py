@@ -106,7 +106,7 @@ class Collector(ABC):
     def __init__(self, env: Blocks | Elsewhere):
         self.env = env
         clip = env.task.clip
-        self.starts = Starts(clip) if clip is not None else None
+        self.starts = Starts(clip, env.world.dt) if clip is not None else None
         """where in a reference motion episodes begin"""
         self._aim()
         self.obs: dict[str, np.ndarray] = {}

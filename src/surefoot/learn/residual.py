@@ -9,6 +9,7 @@ it does not bound f.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,11 @@ class Residual:
             raise SurefootError(f"residual.scale: expected a finite number > 0, found {self.scale}")
         if not 0 <= self.burn_in < 1:
             raise SurefootError(f"residual.burn_in: expected a share in [0, 1), found {self.burn_in}")
+
+
+OF_THE_TASK = Residual(scale=1.0, burn_in=0.0)
+"""upon the law of a task, which is no policy that could be unlearned"""
+NO_BASE = Path("none")  # as a base: not even the task's own law
 
 
 class BasePolicy:

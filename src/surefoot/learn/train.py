@@ -22,12 +22,12 @@ from surefoot.learn.envs import Place
 from surefoot.learn.learner import Learner, PolicyLearner, Saved
 from surefoot.learn.loop import SAVE_EVERY, product_of, run_training
 from surefoot.learn.nets import export
-from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.nets.policy_net import PolicyNet, linear
 from surefoot.learn.on_policy.settings import FPOSettings
 from surefoot.learn.on_robot.settings import OnRobot
-from surefoot.learn.residual import Residual
+from surefoot.learn.residual import NO_BASE, OF_THE_TASK, Residual
 from surefoot.learn.run import Run, resuming
-from surefoot.learn.run.parents import FOLDERS, Parents, kept, spec_of, start_nets, task_of
+from surefoot.learn.run.parents import FOLDERS, Parents, kept, seen, spec_of, start_nets, task_of
 from surefoot.learn.runspec import LEARNERS, RANGES, Grows, RunSpec, Settings
 from surefoot.learn.settings import DistillSettings, Judging, PPOSettings, tuned
 from surefoot.learn.sim2sim import forward
@@ -40,6 +40,7 @@ from surefoot.tasks import ObsOverride
 from surefoot.tasks.known import remember
 from surefoot.tasks.provenance import Provenance, changes, provenance
 from surefoot.tasks.registry import Reference, located
+from surefoot.tasks.rollout import contract
 
 Located = tuple[str, Task]
 """a reference and the task it leads to"""
@@ -59,7 +60,7 @@ class Asked(TypedDict, total=False):
     start: Path | None
     """a run whose nets and normalisers to begin with; its belief may have been another"""
     base: Path | PolicyNet | None
-    """a policy that the one to learn adds to, as `residual` says"""
+    """a policy that the one to learn adds to, as `residual` says; without: the task's own law, if it has one; Path("none"): none"""
     residual: Residual | None
     teacher: Path | PolicyNet | None
     """a policy to distill; `settings` are then DistillSettings"""
@@ -108,10 +109,9 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     for k in asked:
         if k not in Asked.__annotations__:
             raise unknown("keyword", k, Asked.__annotations__, "train")
-    base, teacher = (_net(asked.get("base")), _net(asked.get("teacher")))
+    teacher = _net(asked.get("teacher"))
     reference = asked.get("reference")
     reference = reference if reference is None or isinstance(reference, ForwardModel) else forward.read(reference)
-    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())), reference=reference)
     by_reward = teacher is None or reference is not None
     usual: Settings = tuned(PPOSettings if by_reward else DistillSettings, task)
     belief = asked.get("belief") or (tasks.nominal(task) if by_reward else task.belief)
@@ -122,9 +122,11 @@ def _plan(task_name: str, task: Task, asked: Asked) -> tuple[RunSpec, Parents]:
     settings = asked.get("settings") or usual
     if start is not None and isinstance(settings, FPOSettings):
         settings = as_cloned(start, settings)
+    base, residual = _upon(task, asked, isinstance(settings, PPOSettings) and by_reward)
+    parents = Parents(base, teacher, tasks.learned(task, asked.get("terms", ())), reference=reference)
     spec = RunSpec(
         task_name, belief, settings, asked.get("seed", 0), ranges, obs,
-        residual=asked.get("residual"), judge=asked.get("judge"), easy=world, forward=asked.get("forward"),
+        residual=residual, judge=asked.get("judge"), easy=world, forward=asked.get("forward"),
         imitation=asked.get("imitation"), robot=asked.get("robot"), engines=tuple(asked.get("engines", ())),
         **parents.hashes(),
     )  # fmt: skip
@@ -138,6 +140,19 @@ def usual_ranges(task: Task, belief: Belief, start: Path | None = None) -> Grows
     """How p(e) grows where nobody says: as the task has it, unless nets have learned before or a belief has no width."""
     wide = isinstance(belief, Box) and bool((belief.low < belief.high).any())
     return RANGES[task.ranges]() if task.ranges != "fixed" and wide and start is None else None
+
+
+def _upon(task: Task, asked: Asked, by_ppo: bool) -> tuple[PolicyNet | None, Residual | None]:
+    """What the policy to learn adds to, and how: the base that was asked for, or the task's own law."""
+    given, residual, start = asked.get("base"), asked.get("residual"), asked.get("start")
+    if given is not None:
+        return (None if given == NO_BASE else _net(given)), residual
+    terms = [t.name for t in seen(task, asked.get("obs") or ObsOverride()).observations["actor"].terms]
+    others = any(asked.get(k) for k in ("easy", "forward", "reference")) or "warp" in asked.get("engines", ())
+    others = others or start is not None and by_ppo and not spec_of(start).base  # it began without, and so it goes on
+    if not task.law or not by_ppo or others or not set(task.law) <= set(terms):
+        return None, residual
+    return linear(contract(task, tasks.env(task, 1).world), task.law), residual or OF_THE_TASK
 
 
 def _net(policy: Path | PolicyNet | None) -> PolicyNet | None:
@@ -257,11 +272,15 @@ def settings_of(run: Path) -> Asked:
     if not path.exists():
         raise SurefootError(f"{path}: no such file: only a policy with its run can be trained again in other worlds")
     spec = spec_of(run)
-    for k in ("base", "teacher", "terms", "reference", "easy", "inputs"):
+    for k in ("teacher", "terms", "reference", "easy", "inputs"):
         if getattr(spec, k):
             raise SurefootError(f"{path}: a run with a {k} cannot be trained again in other worlds yet")
     start = Path(spec.start.run) if spec.start else None
-    return {"seed": spec.seed, "settings": spec.settings, "obs": spec.obs, "start": start, "engines": spec.engines}
+    base = Path(run) / "base" if spec.base else NO_BASE
+    return {
+        "seed": spec.seed, "settings": spec.settings, "obs": spec.obs, "start": start, "engines": spec.engines,
+        "base": base, "residual": spec.residual,
+    }  # fmt: skip
 
 
 def resume(

@@ -1,8 +1,11 @@
 """track: a robot with legs follows a reference motion in its own joints, as BeyondMimic does.
 
-Each joint servo holds its target: torque = kp (target - q) - kd v, target = default pose + scale a. The actor observes the
-motion's joints at its phase, how the base is turned from the motion's, and what the robot measures; neither its place nor its
-velocity. Six rewards follow base and bodies (terms/tracking.py). Training begins anywhere in the motion, more often where
+Each joint servo holds its target: torque = kp (target - q) - kd v, target = default pose + scale a. PPO learns what to add to
+the motion's joints q*:
+
+    a = (q* - default pose) / scale + f(o)          the law below, and a net that begins at 0
+
+The actor observes q* at its phase, how the base is turned from the motion's, and what the robot measures; neither its place nor its velocity. Six rewards follow base and bodies (terms/tracking.py). Training begins anywhere in the motion, more often where
 it fails; evaluation runs the whole of it.
 
 Lengths are BeyondMimic's for legs of L0 = 0.7 m; other robots have them with L / L0.
@@ -41,7 +44,7 @@ from surefoot.world import Start
 L0 = 0.7  # m
 NEAR = 0.1  # of the robot's extent: bodies nearer than this to the one before them are left out
 PART = 1.0  # s
-LIMIT = 10.0  # of an action: a motion may go far from the default pose
+LIMIT = 10.0  # of an action, upon what takes the joints as far from the default pose as the motion goes
 LONGEST = 600.0  # s
 OFF = np.array([0.05, 0.05, 0.01, 0.05, 0.05, 0.2])  # m, rad: how far from the reference the base begins
 SPEED = np.array([0.3, 0.3, 0.1, 0.3, 0.3, 0.5])  # m/s, rad/s
@@ -67,7 +70,8 @@ def track(
     mass, size = float(body.model.body_mass.sum()), legs.length / L0
     belief = unknowns.belief(velocity.unknown_rows(body, mass, timing), ranges or {})
     actor, critic = _observations(body, ref, len(names), len(belief.params))
-    starts = Starts(body, ref, ends)
+    starts, scale = Starts(body, ref, ends), _scale(legs)
+    limit = LIMIT + float(np.ceil(np.abs((ref.q[:, body.joints.q] - body.joints.home) / scale).max()))
     return Task(
         name=f"{robot.name}-track",
         about=f"{robot.name} follows {'a motion' if len(each) == 1 else f'{len(each)} motions'} of {ref.seconds:.3g} s",
@@ -76,7 +80,7 @@ def track(
         belief=belief,
         substeps=timing.steps,
         seconds=ref.seconds,
-        action=Action(body.actuators, body.joints.home, _scale(legs), "rad", limit=LIMIT),
+        action=Action(body.actuators, body.joints.home, scale, "rad", limit=limit),
         observations={"actor": ObsGroup(actor), "critic": ObsGroup(critic)},
         rewards=_rewards(body, ref, size),
         ended={
@@ -92,6 +96,7 @@ def track(
         measure="mean",
         clip=Clip(_about(ref), ref.seconds, max(1, round(ref.seconds / PART)), starts, tuple(e * ref.period for e in ends[:-1])),
         reward_floor=0.0,
+        law={"reference_joints": np.eye(len(legs.joints), 2 * len(legs.joints)).tolist()},
         terms=(Push(slice(body.base[1], body.base[1] + 2), unknowns.SHOVE * mass, unknowns.SHOVED, velocity.SHOVES, belief.params),),
         settings=dict(velocity.LEARN) | {"envs": 256, "steps": 20_000_000, "hidden": (256, 128), "spread": (0.05, 0.35, 1.0)},
         ranges="ramp",

@@ -19,7 +19,7 @@ from surefoot.learn.ranges.adr import ADR
 from surefoot.learn.ranges.doraemon import Doraemon
 from surefoot.learn.ranges.ramp import Ramp
 from surefoot.learn.ranges.widen import Widen
-from surefoot.learn.residual import Residual
+from surefoot.learn.residual import NO_BASE, Residual
 from surefoot.learn.runspec import RANGES, Grows
 from surefoot.learn.settings import MOST_THREADS, DistillSettings, Judging, PPOSettings, tuned
 from surefoot.learn.sim2sim.settings import Easy, Forward, Imitation
@@ -61,7 +61,7 @@ class Train:
     start: Path | None = None
     """initialise from the nets of this run, such as one over another belief; with --learner fpo, from a clone by a flow, chunk 1"""
     base: Path | None = None
-    """a run or policy that nearly works: keep it fixed and learn a residual on top"""
+    """a run or policy that nearly works: keep it fixed and learn a residual on top; none: not even on the law that a task such as `track` has"""
     terms: tuple[Path, ...] = ()
     """folders that `surefoot missing` or `surefoot delta` wrote: missing physics, added to the model"""
     through: tuple[str, ...] = ()
@@ -209,7 +209,8 @@ class Train:
         judge = Judging(self.judge_every, self.judge_episodes) if self.judge_every else None
         asked: Any = {"seed": self.seed, "terms": self.terms, "judge": judge}
         taught = asked | {"settings": self._learner(task), "obs": obs, "start": start, "base": base}
-        taught |= {"residual": self.residual if base is not None else None, "engines": self.engines}
+        upon = base is not None or self.residual != Residual()  # else as it is usual upon the task's law, if it has one
+        taught |= {"residual": self.residual if upon and base != NO_BASE else None, "engines": self.engines}
         if self.through:
             stages = [belief_of(task, name, watch.watch, "--through") for name in self.through]
             return learn.progressive(self.task, out, stages, **how, **taught)[-1]
@@ -264,12 +265,12 @@ class Train:
         if self.adapt != "none" and lesson.steps != tuned(DistillSettings, task).steps:
             yield f"student: {lesson.rounding or f'{lesson.steps} steps'}"
 
-    def _base(self, task: Task) -> "PolicyNet | None":
+    def _base(self, task: Task) -> "PolicyNet | Path | None":
         """What to learn upon."""
         from surefoot.learn.nets.export import load_net
 
-        if self.base is None:
-            return None
+        if self.base is None or self.base == NO_BASE:
+            return self.base
         base, known = load_net(self.base), [t.name for t in task.observations["actor"].terms]
         for t in base.contract.terms if self.adapt == "rma" else ():
             if t.name not in known:  # found out by the student, which keeps the base, after the teacher was trained
@@ -305,7 +306,11 @@ class Train:
         yield self.judge_every < 0, f"--judge-every: expected 0 or more env steps, found {self.judge_every}"
         judged = self.judge_episodes != Train.judge_episodes and not self.judge_every
         yield judged, "--judge-episodes: only with --judge-every"
-        yield self.residual != Residual() and self.base is None, "--residual.*: only with --base"
+        alone = self.base == NO_BASE or self.base is None and not task.law
+        yield (
+            self.residual != Residual() and alone,
+            "--residual.*: only with --base, or a task that has a law to add to",
+        )
         words = "--latent: size of an encoder's output; only with --encoder or --adapt rma"
         yield self.settings.latent != usual.latent and self.adapt != "rma" and self.settings.encoder == "none", words
         yield bool(self.through and self.range), "--range: with --through, give each stage a belief's file"
