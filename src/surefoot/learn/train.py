@@ -144,15 +144,19 @@ def usual_ranges(task: Task, belief: Belief, start: Path | None = None) -> Grows
 
 def _upon(task: Task, asked: Asked, by_ppo: bool) -> tuple[PolicyNet | None, Residual | None]:
     """What the policy to learn adds to, and how: the base that was asked for, or the task's own law."""
-    given, residual, start = asked.get("base"), asked.get("residual"), asked.get("start")
+    given, residual = asked.get("base"), asked.get("residual")
     if given is not None:
         return (None if given == NO_BASE else _net(given)), residual
     terms = [t.name for t in seen(task, asked.get("obs") or ObsOverride()).observations["actor"].terms]
     others = any(asked.get(k) for k in ("easy", "forward", "reference")) or "warp" in asked.get("engines", ())
-    others = others or start is not None and by_ppo and not spec_of(start).base  # it began without, and so it goes on
-    if not task.law or not by_ppo or others or not set(task.law) <= set(terms):
+    if not task.law or not by_ppo or others or not set(task.law) <= set(terms) or _bare(asked.get("start")):
         return None, residual
     return linear(contract(task, tasks.env(task, 1).world), task.law), residual or OF_THE_TASK
+
+
+def _bare(start: Path | None) -> bool:
+    """Whether a run to begin with has no base: what goes on from it has none, either. What is no run is refused later."""
+    return start is not None and (Path(start) / "run.json").is_file() and not spec_of(start).base
 
 
 def _net(policy: Path | PolicyNet | None) -> PolicyNet | None:
