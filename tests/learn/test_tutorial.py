@@ -74,13 +74,14 @@ def test_a_few_falls_tell_the_cart_and_less_of_gravity(tutorial):
 
 @pytest.mark.slow
 def test_what_it_claims_holds_where_it_does(tutorial, tmp_path):
-    """Randomization costs nothing at home and saves the worst variations; stages arrive, as one go does."""
-    found, varied = tutorial.steps(tmp_path, seed=0)
-    assert {name: x.shape for name, x in varied.items()} == {"standard": (20,), "randomized": (20,)}
+    """Medians of three seeds: randomization costs nothing at home and helps in the variations; stages arrive, as one go does."""
+    runs = [tutorial.steps(tmp_path, seed) for seed in range(3)]
+    assert {name: x.shape for name, x in runs[0][1].items()} == {"standard": (20,), "randomized": (20,)}
+    found = {name: np.median([each[name] for each, _ in runs]) for name in runs[0][0]}
     assert found["standard, at home"] > SOLVED
     assert found["randomized, at home"] > SOLVED
     assert found["randomized, in the real world"] > SOLVED
-    assert found["randomized, mean of 20 variations"] > found["standard, mean of 20 variations"]
-    assert found["randomized, worst of 20 variations"] > found["standard, worst of 20 variations"] + 50
+    assert found["randomized, mean of 20 variations"] > found["standard, mean of 20 variations"] + 20
+    assert found["randomized, worst of 20 variations"] > found["standard, worst of 20 variations"]
     assert found["after the stages, in the real world"] > SOLVED
     assert found["straight to it for as long, in the real world"] > SOLVED

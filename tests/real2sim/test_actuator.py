@@ -328,7 +328,7 @@ def test_without_labels_the_true_residual_is_found(seed):
     w, s = fake_motor.model(), Settings(labels=False, seed=seed)
     net = fit(w, NOTHING, fake_motor.without(fake_motor.recorded(seed, 30.0), "joint_torque"), s).net
     truth = prepare(w, np.zeros(0), fake_motor.recorded(1000 + seed, 20.0, noise=0.0), s, True)
-    r, lacks = net.along(truth.features), truth.label - truth.own
+    r, lacks = net.along(truth.features), truth.label - truth.model
     assert all(np.corrcoef(r[..., j].ravel(), lacks[..., j].ravel())[0, 1] > 0.7 for j in range(2))
 
 
