@@ -403,6 +403,19 @@ def test_look_warns_of_no_keyframe_in_a_model_and_not_in_a_task(tmp_path, capsys
     assert "no keyframe" not in capsys.readouterr().out
 
 
+def test_look_names_the_task_that_a_robot_fits_also_where_its_base_is_not_free_yet(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bolted = re.sub(r"<freejoint[^>]*/>", "", biped())
+    for name, text, kind in (
+        ("free", biped(), "velocity"),
+        ("bolted", bolted, "velocity"),
+        ("two", TWO_LINKS, "reach"),
+    ):
+        Path(f"{name}.xml").write_text(text)
+        assert main(["look", f"{name}.xml", "--audit", "False"]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"next: surefoot new {kind} {name}.xml"
+
+
 def test_an_arm_is_not_said_to_get_a_floor(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("two.xml").write_text(TWO_LINKS)

@@ -68,7 +68,7 @@ def write(kind: str, robot: Robot, out: Path, motion: MotionFile | None = None) 
             "found none: give --motion FILE" if motion is None else f"found {motion.paths[0]}, expected none for {kind}"
         )
         raise SurefootError(f"motion: {found}")
-    kinds = _kinds(robot) if kind in NEEDS else []
+    kinds = kinds_of(robot) if kind in NEEDS else []
     if kind in NEEDS and kind not in kinds:
         others = {"reach": "if it is an arm, it fits: surefoot new reach", "blank": "any robot: surefoot new blank"}
         better = "".join(
@@ -80,7 +80,7 @@ def write(kind: str, robot: Robot, out: Path, motion: MotionFile | None = None) 
     return replace(written, notes=(*mended, *written.notes))
 
 
-def _kinds(robot: Robot) -> list[str]:
+def kinds_of(robot: Robot) -> list[str]:
     """Kinds of task that a model fits: as it is, and with its base set free."""
     spec = load_robot(robot).spec
     edits.name_parts(spec)

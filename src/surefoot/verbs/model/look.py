@@ -15,6 +15,7 @@ from surefoot.errors import SurefootError, nearest
 from surefoot.params import Params
 from surefoot.report import Block, Column, Note, Report, Table, Text, Watch, jsonable
 from surefoot.rng import stream
+from surefoot.robot import Robot
 from surefoot.task import Task
 
 if TYPE_CHECKING:  # what simulates is an extra, and `--help` needs none
@@ -48,7 +49,7 @@ class Look:
             "idle": [f.param.name for f in found if not f.acts],
         }  # fmt: skip
         blocks = (*_parts(facts), _unknowns(belief, found), *(Note(w, True) for w in loaded.warnings))
-        following = f"surefoot try {quote(self.model)}" if known else _task_for(self.model, loaded.model)
+        following = f"surefoot try {quote(self.model)}" if known else _task_for(self.model, self.asset_root)
         code = 1 if known and facts["idle"] else 0  # a model file's unknowns are those of any model
         return Report(self.model, facts, blocks, following, code=code, sources={"model": loaded.hash})
 
@@ -78,14 +79,16 @@ class Look:
         return loaded, Box.full(params), _effects(loaded, params) if self.audit else []
 
 
-def _task_for(model: str, compiled: "mujoco.MjModel") -> str:
-    """The command that makes a task for this robot."""
-    from surefoot.sim.anatomy.study import study
+def _task_for(model: str, asset_root: Path | None) -> str:
+    """The command that makes a task for this robot; a URDF with legs fits arms, too, since its base is not free."""
+    from surefoot.tasks.build.source import kinds_of
 
-    kind = "blank"
+    fits: list[str] = []
     with suppress(SurefootError):  # it cannot be told what kind of robot it is
-        kind = {"legged": "velocity", "arm": "reach", "multirotor": "hover"}.get(study(compiled).kind, kind)
-    return f"surefoot new {kind} {quote(model)}"
+        fits = kinds_of(Robot.file(model, asset_root=str(asset_root or "")))
+    kind = next((k for k in ("velocity", "hover", "reach") if k in fits), "blank")
+    more = f" --asset-root {quote(str(asset_root))}" if asset_root else ""
+    return f"surefoot new {kind} {quote(model)}{more}"
 
 
 def _effects(loaded: "Loaded", params: Params) -> list["Effect"]:
