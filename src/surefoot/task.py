@@ -7,6 +7,7 @@ the robot (one). Terms that compute by `m.xp` in place of NumPy also serve simul
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -277,7 +278,7 @@ class Task:
                     form = "Reward(weight, function, about)" if kind is Reward else "ObsGroup(terms)"
                     raise SurefootError(f"task {self.name}: {what} '{name}': expected {form}, found {type(x).__name__}")
         for name, r in self.rewards.items():
-            if isinstance(r.weight, str) or not np.isscalar(r.weight) or not np.isfinite(r.weight):
+            if not isinstance(r.weight, Real) or not np.isfinite(r.weight):
                 raise SurefootError(
                     f"task {self.name}: reward '{name}': weight: expected a number, found {r.weight!r:.80}"
                 )

@@ -277,7 +277,7 @@ def test_the_command_tells_what_would_be_known_and_writes_a_plan(tmp_path, capsy
     assert (
         "fore_mass" in shown
         and "sd after" in shown
-        and shown.splitlines()[-1].startswith("next: surefoot record arm --excite")
+        and shown.splitlines()[-1] == f"next: surefoot record arm --excite {out}"
     )
     assert main([*words, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -255,3 +255,14 @@ def test_an_identification_that_is_stopped_keeps_what_it_has(here):
     assert report.next == "surefoot identify p.xml damped.npz --learn damping --save b.json"
     kept = Belief.from_json(json.loads(Path("b.json").read_text()), "b.json")
     assert kept.estimate() == pytest.approx([8.0], rel=0.1)
+
+
+@pytest.mark.parametrize("rows, enough", [(250, False), (2000, True)])
+def test_identify_points_to_missing_only_where_the_log_is_long_enough_for_it(rows, enough):
+    """What is fitted leaves physics unexplained: `missing` tells it from 319 rows at 50 Hz on."""
+    from surefoot.verbs.robot.identify import Identify
+
+    log = Log(np.arange(rows) / 50, {"control": np.zeros((rows, 4))})
+    assert Identify("hover", ())._enough_rows(log, 0.02) is enough
+    assert Identify("robot.xml", ())._enough_rows(log, 0.02) is False
+    assert ("missing" in Identify("hover", ())._instead("hover log.npz", enough)) is enough

@@ -60,7 +60,7 @@ def _within(left: float, watch: Watch, stage: str) -> Watch:
         watch(event)
         if event.metrics and (event.share or 0.0) < 1.0 and time.monotonic() > until:
             raise BudgetSpent(
-                f"the budget is spent: its time of compute ended in stage {stage}, which goes on with a larger one"
+                f"the budget is spent: its time of compute ended in stage {stage}; given more, that stage goes on where it is"
             )
 
     return watching

@@ -23,11 +23,11 @@ from surefoot.learn.sim2sim.support import easy, with_kinematics
 from surefoot.sim.engine import Engine
 from surefoot.task import Task
 
-ON_DEVICE = "warp"  # the engine that has a batch on a device
-
 if TYPE_CHECKING:
     from surefoot.learn.cluster.address import On
     from surefoot.learn.run import Run
+
+ON_DEVICE = "warp"  # the engine that has a batch on a device
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,11 @@ class Bundle:
                 f"{self.bundle}: no such file or folder; expected a bundle: surefoot export RUN writes one"
             )
         if self.bundle.is_dir() and not (self.bundle / manifest.MANIFEST).exists():
-            within = self.bundle / "bundle"
-            is_run = (self.bundle / "run.json").exists()
-            hint = f"; the bundle of this run is {within}" if (within / manifest.MANIFEST).exists() else ""
-            hint = hint or f"; surefoot export {quote(str(self.bundle))} writes one" if is_run else hint
+            within, hint = self.bundle / "bundle", ""
+            if (within / manifest.MANIFEST).exists():
+                hint = f"; the bundle of this run is {within}"
+            elif (self.bundle / "run.json").exists():
+                hint = f"; surefoot export {quote(str(self.bundle))} writes one"
             raise SurefootError(f"{self.bundle}: no bundle: {manifest.MANIFEST} is missing{hint}")
         try:
             found = manifest.read(self.bundle, self.key)

@@ -67,8 +67,6 @@ class Identify:
         from surefoot.real2sim.identify import Identify as How
         from surefoot.real2sim.identify import identify
         from surefoot.real2sim.identify.laws import words_of
-        from surefoot.real2sim.residual.ensemble import FitSettings
-        from surefoot.real2sim.residual.force_fit import rows_needed
 
         self._check_arguments()
         logs = [read(file, self.mapping, watch) for file in self.logs]
@@ -89,7 +87,10 @@ class Identify:
         about = asked(self.model, self.logs[0], self.mapping, self.machine)
         if found.fault:
             words = f"{found.fault}: do not use this belief" + ("; it is not saved" if self.save else "")
-            return Report(title, facts, blocks, self._instead(about), Badge(words, False), FAILED)
+            enough = self._enough_rows(logs[0], worlds[0].dt)
+            if tasks.is_reference(self.model) and not enough:
+                blocks += (Text("to learn what the model lacks, `surefoot missing` needs a longer log than this one"),)
+            return Report(title, facts, blocks, self._instead(about, enough), Badge(words, False), FAILED)
         if self.save:
             found.belief.write(self.save)
             blocks += (Text(f"belief: {self.save}"),)
@@ -98,8 +99,8 @@ class Identify:
         if found.interrupted:
             words = "stopped before the end: the values are the best so far"
             return Report(title, facts, blocks, self._again(), Badge(words, False), INTERRUPTED)
-        enough = len(logs[0]) >= rows_needed(worlds[0].dt, FitSettings())
-        return Report(title, facts, blocks, self._next(about, found.white, enough))
+        lacks = not found.white and self.machine == Machine() and self._enough_rows(logs[0], worlds[0].dt)
+        return Report(title, facts, blocks, self._next(about, lacks))
 
     def _check_arguments(self) -> None:
         if not self.logs:
@@ -122,11 +123,19 @@ class Identify:
         if not self.enough > 0:
             raise SurefootError(f"--enough: found {self.enough:g}, expected a length above 0, s")
 
-    def _next(self, about: str, white: bool, enough: bool) -> str:
-        """Replay what was fitted, or find what is missing if the log is long enough; where nothing was saved, first keep it."""
+    def _enough_rows(self, log: Log, dt: float) -> bool:
+        """Whether `surefoot missing` can learn a task's missing physics from this log."""
+        if not tasks.is_reference(self.model):
+            return False
+        from surefoot.real2sim.residual.ensemble import FitSettings  # by torch, which only a task's fit waits for
+        from surefoot.real2sim.residual.force_fit import rows_needed
+
+        return len(log) >= rows_needed(dt, FitSettings())
+
+    def _next(self, about: str, lacks: bool) -> str:
+        """Replay what was fitted, or find what the model lacks; where nothing was saved, first keep it."""
         if self.save is None:
             return self._again()
-        lacks = not white and tasks.is_reference(self.model) and self.machine == Machine() and enough
         return f"surefoot {'missing' if lacks else 'replay'} {about} --belief {quote(str(self.save))}"
 
     def _again(self) -> str:
@@ -151,9 +160,11 @@ class Identify:
         words = f"not in the model, since MJCF has no place for them: {', '.join(left)}"
         return (Text(f"model: {out}"), *([Note(words, True)] if left else []))
 
-    def _instead(self, about: str) -> str:
+    def _instead(self, about: str, enough: bool) -> str:
         """What to do if no values explain the log. A task: learn the missing physics. A model: record a more informative motion."""
-        return f"surefoot missing {about}" if tasks.is_reference(self.model) else f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
+        if tasks.is_reference(self.model):
+            return f"surefoot missing {about}" if enough else ""
+        return f"surefoot explore {quote(self.model)} --learn {','.join(self.learn) or 'armature:kinds'}"  # fmt: skip
 
     def _compared(self, logs: list[Log], how: "How", watch: Watch) -> "Comparison":
         """Errors of the friction laws on held-out motions; few logs are cut into pieces."""
