@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Jobs:
             yield self, 1
             return
         with _ray(self.on) as ray:
-            yield self, self.on.workers or int(ray.cluster_resources().get("CPU", 1))
+            yield self, _workers(ray, self.on)
 
     def forget(self) -> None:
         """Remove the answers that were kept."""
@@ -90,7 +91,7 @@ class Jobs:
             yield ((k, work(job.given, self.watch)) for k, job in enumerate(jobs))
             return
         with _ray(self.on) as ray:
-            yield _on_ray(ray, work, jobs)
+            yield _on_ray(ray, work, jobs, _workers(ray, self.on))
 
     def _file(self, work: Work, job: Job) -> Path:
         from surefoot import __version__
@@ -127,6 +128,11 @@ def _ray(on: On) -> Iterator[Any]:
             ray_workers.disconnect()
 
 
+def _workers(ray: Any, on: On) -> int:
+    """Jobs that are done at a time: a core each, where the address does not say."""
+    return on.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
 def _there(work: Work, given: Any, folder: str) -> Any:
     """A job at a worker, in the folder where it was asked for: paths mean the same."""
     if os.path.isdir(folder):
@@ -134,13 +140,21 @@ def _there(work: Work, given: Any, folder: str) -> Any:
     return work(given, unwatched)
 
 
-def _on_ray(ray: Any, work: Work, jobs: Sequence[Job]) -> Iterator[tuple[int, Any]]:
+def _on_ray(ray: Any, work: Work, jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, Any]]:
+    """Each worker is given its next job when it has answered: Ray gives one of several nodes most of what waits."""
     task = ray.remote(num_cpus=1, max_retries=AGAIN)(_there)
-    asked = {task.remote(work, job.given, os.getcwd()): k for k, job in enumerate(jobs)}
+    left = iter(enumerate(jobs))
+    asked: dict[Any, int] = {}
+
+    def ask(most: int) -> None:
+        asked.update({task.remote(work, job.given, os.getcwd()): k for k, job in islice(left, most)})
+
     try:
+        ask(workers)
         while asked:
             ready, _ = ray.wait(list(asked), num_returns=1)
             k = asked.pop(ready[0])
+            ask(1)
             try:
                 yield k, ray.get(ready[0])
             except ray.exceptions.RayTaskError as error:
