@@ -8,11 +8,11 @@ A robot is `sim.realities.hidden(seed)`: wrong numbers, some outside of the task
 lacks. Seeds are taken in order; one in which the nominal policy succeeds in at least half of the episodes has no gap to
 close: it is counted and left out. The methods are in benchmarks/methods.py. Success is measured in 100 episodes that no method sees.
 
+    benchmarks/results/realities/hover.json       results of the robots that are reported, written one by one
     runs/realities/hover/shared/...               trainings that no robot decides
     runs/realities/hover/robot-2000/first/...     its first logs, which all methods with robot data have in common
-    runs/realities/hover/results/DR/2000.json     one result
 
-Stopped at any time, it goes on where it was. Methods run cheapest first, each on all tasks and robots before the next one.
+Stopped at any time, it goes on where it was; on another machine, too, which makes again what it needs of the trainings. Methods run cheapest first, each on all tasks and robots before the next one.
 REALITIES=4 in the environment: so many robots of each task.
 """
 
@@ -22,11 +22,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import measure
-from benchmarks.measure import Row, row, said, skipped
+from benchmarks.measure import RESULTS, Row, row, said, skipped
 from benchmarks.methods import METHODS, Bench, Made, Meter
 from surefoot import files, tasks
 from surefoot.cross import Budget, HiddenRobot, Question, Rate
@@ -39,7 +40,7 @@ from surefoot.sim.realities import hidden
 GOOD, GAP = 0.9, 0.5  # success that counts as crossed; of the nominal policy, where there is no gap to close
 ROBOTS, MOST = 10, 40  # of a task; seeds that are looked at
 REPORTED, DEVELOPED = 2000, 0  # the first seeds: of robots that are reported, and of those for developing
-OUT = Path("runs/realities")
+OUT, KEPT = Path("runs/realities"), RESULTS / "realities"
 SEED = 1  # of training
 RESAMPLES = 10_000
 STEPS = {"balance": 300_000, "arm": 400_000, "hover": 1_000_000, "walk": 3_000_000}
@@ -57,13 +58,28 @@ class Lot:
     robots: int
     quick: bool = False
     out: Path = OUT
+    kept: Path | None = None
+    """folder of results; None: beside the runs"""
 
     @property
     def folder(self) -> Path:
         return (self.out / "quick" if self.quick else self.out) / self.task
 
-    def file(self, method: str, seed: int) -> Path:
-        return self.folder / "results" / method / f"{seed}.json"
+    @property
+    def file(self) -> Path:
+        """Method -> seed -> result."""
+        return self.folder / "results.json" if self.kept is None else self.kept / f"{self.task}.json"
+
+    def results(self) -> dict[str, dict[int, "Result"]]:
+        body = files.read_json(self.file) if self.file.exists() else {}
+        return {m: {int(k): Result.read(x) for k, x in own.items()} for m, own in body.items()}
+
+    def keep(self, method: str, found: "Result") -> None:
+        there = self.results()
+        own = there.get(method, {}) | {found.seed: found}
+        every = there | {method: own}
+        body = {m: {str(k): asdict(every[m][k]) for k in sorted(every[m])} for m in METHODS if m in every}
+        files.write_json(self.file, body)
 
     def bench(self, method: str, seed: int) -> Bench:
         robot = self.folder / f"robot-{seed}"
@@ -91,20 +107,19 @@ class Result:
     """whether what was learned was refused by its own check, so that this is the DR policy"""
 
     @staticmethod
-    def read(file: Path) -> "Result":
-        body = files.read_json(file)
+    def read(body: dict[str, Any]) -> "Result":
         return Result(**body | {"success": None if body["success"] is None else Rate(**body["success"])})
 
 
 def result(lot: Lot, method: str, seed: int) -> Result:
     """Of a method on a robot: as it is on disk, or made now."""
-    file = lot.file(method, seed)
-    if not file.exists():
+    found = lot.results().get(method, {}).get(seed)
+    if found is None:
         found = _made(lot, method, seed)
-        files.write_json(file, asdict(found))
+        lot.keep(method, found)
         words = f"{found.success}" if found.success else "-"
         said(f"{lot.task}, robot {seed}: {method}: {words} {found.note}, {found.compute_seconds:.0f} s of CPU")
-    return Result.read(file)
+    return found
 
 
 def _made(lot: Lot, method: str, seed: int) -> Result:
@@ -160,9 +175,8 @@ def recorded(lot: Lot) -> dict[str, list[Result]]:
 
 
 def _there(lot: Lot, method: str) -> list[Result]:
-    paths = sorted((lot.folder / "results" / method).glob("*.json"))
-    own = [Result.read(p) for p in paths]
-    return [r for r in own if lot.first <= r.seed < lot.first + MOST]
+    own = lot.results().get(method, {})
+    return [own[seed] for seed in sorted(own) if lot.first <= seed < lot.first + MOST]
 
 
 def rates(results: Iterable[Result]) -> np.ndarray:
@@ -255,7 +269,9 @@ def main() -> None:
 
 def lot_of(asked: argparse.Namespace, name: str) -> Lot:
     most = 1 if asked.quick else int(os.environ.get("REALITIES", ROBOTS))
-    return Lot(name, DEVELOPED if asked.developing or asked.quick else REPORTED, most, asked.quick)
+    if asked.developing or asked.quick:
+        return Lot(name, DEVELOPED, most, asked.quick)
+    return Lot(name, REPORTED, most, kept=KEPT)
 
 
 def _rows(lot: Lot, quick: bool) -> Iterable[Row]:

@@ -58,9 +58,11 @@ def test_the_reality_bench_measures_each_method_once_and_goes_on_where_it_stoppe
     monkeypatch.chdir(tmp_path)
     lot = realities.Lot("balance", 0, 1, quick=True)
     realities.run([lot], ["DR", "MRAC"])
-    made = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json")}
+    made = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.json") if p.name != lot.file.name}
+    first = lot.results()
     realities.run([lot], ["DR", "MRAC", "engines", "identify"])
     assert all(p.stat().st_mtime_ns == when for p, when in made.items())  # what was there was not made again
+    assert {m: lot.results()[m] for m in first} == first
     found = realities.recorded(lot)
     assert list(found) == ["nominal", "DR", "MRAC", "engines", "identify"]  # cheapest first
     (seed,) = {r.seed for results in found.values() for r in results}
@@ -75,19 +77,16 @@ def test_the_reality_bench_measures_each_method_once_and_goes_on_where_it_stoppe
 
 def test_the_table_of_the_reality_bench_has_losers_and_what_does_not_apply(tmp_path):
     """Four robots, of which one has no gap; rates that are known."""
-    from dataclasses import asdict
-
     from benchmarks.realities import Lot, Result, markdown
-    from surefoot import files
     from surefoot.cross import Rate
 
     lot = Lot("hover", 2000, 10, out=tmp_path)
     rates = {"nominal": (0, 10, 90, 40), "DR": (100, 100, 0, 100), "identify": (20, 20, 100, 20)}
     for method, each in rates.items():
         for k, rate in enumerate(each):
-            found = Result(2000 + k, Rate(rate, 100), 12.0 * (method == "identify"), 30.0, "", method == "identify")
-            files.write_json(lot.file(method, 2000 + k), asdict(found))
-    files.write_json(lot.file("MRAC", 2000), asdict(Result(2000, None, note="found no actuator that turns a joint")))
+            own = method == "identify"
+            lot.keep(method, Result(2000 + k, Rate(rate, 100), 12.0 * own, 30.0, "", own))
+    lot.keep("MRAC", Result(2000, None, note="found no actuator that turns a joint"))
     assert markdown(lot).splitlines()[2:] == [
         "| DR | 100 % (100 - 100) | 3 of 3 | none | 30 s |",
         "| identify; refused on 3, and DR stays | 20 % (20 - 20) | 0 of 3 | 12 s | 30 s |",
