@@ -28,6 +28,14 @@ def test_a_hidden_robot_has_numbers_outside_of_the_belief_and_structure(name):
     assert hidden(0, task) == hidden(0, task) and hidden(0, task) != hidden(1, task)
 
 
+@pytest.mark.parametrize("name", ["balance", "hover", "arm", "walk"])
+def test_every_hidden_robot_can_be_built(name):
+    """Also where an ingredient is an actuator of its own, as stiction, and an unknown is meant for all drives."""
+    task = tasks.resolve(name)
+    for seed in range(2000, 2040):
+        assert hidden(seed, task).world(task).params.names == task.params.names
+
+
 def test_numbers_of_a_reality_are_those_of_the_belief_at_the_same_e():
     """A reality whose only difference is e moves as the task's own world at that e, to the last bit."""
     task = tasks.resolve("balance")

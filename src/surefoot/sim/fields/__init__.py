@@ -100,6 +100,8 @@ def writer(model: mujoco.MjModel, param: Param) -> Writer:
     ids = [i for i, name in enumerate(names) if re.fullmatch(param.match, name)]
     if target.objects == "body":
         ids = [i for i in ids if model.body_mass[i] > 0]
+    elif target.objects == "actuator":  # one that has no input stands for a friction, not for a drive
+        ids = [i for i in ids if model.actuator_ctrlnum[i] > 0]
     if not ids:
         raise unknown(target.objects, param.match, [n for n in names if n], where)
     if target.fields[0].startswith("dof_"):
