@@ -1,6 +1,7 @@
 """Which trick closes how much of the gap: methods x hidden robots, success on the robot with robot data and compute.
 
     python -m benchmarks.realities [--only hover] [--methods DR,identify,cross] [--record]     the robots that are reported
+    python -m benchmarks.realities --on local:2                                                robots side by side, a core each
     python -m benchmarks.realities --developing                                                others, to develop with
     python -m benchmarks.realities --table                                                     what is there, as markdown
 
@@ -33,7 +34,10 @@ from surefoot import files, tasks
 from surefoot.cross import Budget, HiddenRobot, Question, Rate
 from surefoot.deploy import bundle
 from surefoot.errors import SurefootError, unknown
+from surefoot.learn.cluster.address import On
+from surefoot.learn.cluster.jobs import HERE, Job, Jobs
 from surefoot.learn.loop import Stopped
+from surefoot.report import Watch
 from surefoot.rng import judging, stream
 from surefoot.sim.realities import hidden
 
@@ -81,12 +85,13 @@ class Lot:
         body = {m: {str(k): asdict(every[m][k]) for k in sorted(every[m])} for m in METHODS if m in every}
         files.write_json(self.file, body)
 
-    def bench(self, method: str, seed: int) -> Bench:
+    def bench(self, method: str, seed: int, threads: int = 0) -> Bench:
         robot = self.folder / f"robot-{seed}"
         task = tasks.resolve(self.task)
         asked = Question(
             task, self.task, robot / method, f"hidden, seed {seed}", Budget(60, COMPUTE), SEED,
-            8 if self.quick else 100, 4096 if self.quick else STEPS[self.task], int(self.quick), self.folder / "shared",
+            8 if self.quick else 100, 4096 if self.quick else STEPS[self.task], int(self.quick) or threads,
+            self.folder / "shared",
         )  # fmt: skip
         return Bench(asked, HiddenRobot(task, hidden(seed, task)), robot / "first", Meter())
 
@@ -114,21 +119,28 @@ class Result:
 def result(lot: Lot, method: str, seed: int) -> Result:
     """Of a method on a robot: as it is on disk, or made now."""
     found = lot.results().get(method, {}).get(seed)
-    if found is None:
-        found = _made(lot, method, seed)
-        lot.keep(method, found)
-        words = f"{found.success}" if found.success else "-"
-        said(f"{lot.task}, robot {seed}: {method}: {words} {found.note}, {found.compute_seconds:.0f} s of CPU")
+    return kept(lot, method, made(lot, method, seed)) if found is None else found
+
+
+def kept(lot: Lot, method: str, found: Result) -> Result:
+    lot.keep(method, found)
+    words = f"{found.success}" if found.success else "-"
+    said(f"{lot.task}, robot {found.seed}: {method}: {words} {found.note}, {found.compute_seconds:.0f} s of CPU")
     return found
 
 
-def _made(lot: Lot, method: str, seed: int) -> Result:
-    b = lot.bench(method, seed)
+def made(lot: Lot, method: str, seed: int, threads: int = 0) -> Result:
+    b = lot.bench(method, seed, threads)
     try:
-        made = METHODS[method][0](b)
+        own = METHODS[method][0](b)
     except SurefootError as error:
         return Result(seed, None, 0.0, b.meter.seconds, str(error))
-    return Result(seed, measured(b, made), made.robot_seconds, b.meter.seconds, made.note, made.refused)
+    return Result(seed, measured(b, own), own.robot_seconds, b.meter.seconds, own.note, own.refused)
+
+
+def job(given: tuple[Any, ...], watch: Watch) -> dict[str, Any]:
+    """What a worker does: a method on a robot."""
+    return asdict(made(*given))
 
 
 def measured(b: Bench, made: Made) -> Rate:
@@ -151,14 +163,17 @@ def with_gap(lot: Lot) -> Iterator[int]:
             yield seed
 
 
-def run(lots: Sequence[Lot], methods: Sequence[str]) -> None:
-    """All that is asked for, cheapest method first."""
+def run(lots: Sequence[Lot], methods: Sequence[str], jobs: Jobs = HERE) -> None:
+    """All that is asked for, cheapest method first; a method's trainings that robots share are made with its first robot."""
     for method in METHODS:
         if method not in (*methods, "nominal"):
             continue
         for lot in lots:
-            for seed in with_gap(lot):
+            left = [s for s in with_gap(lot) if s not in lot.results().get(method, {})]
+            for seed in left[:1]:
                 result(lot, method, seed)
+            asked = [Job(f"{lot.task} {s}: {method}", (lot, method, s, jobs.threads)) for s in left[1:]]
+            jobs.each(job, asked, lambda k, x, lot=lot, method=method: kept(lot, method, Result.read(x)))  # type: ignore[misc]
 
 
 # --- what is there --------------------------------------------------------------------------------
@@ -246,10 +261,11 @@ def main() -> None:
     parser = measure.parser("realities", __doc__ or "", list(STEPS))
     parser.add_argument("--methods", default="", help=f"of {', '.join(METHODS)}, with commas; default: all")
     parser.add_argument("--developing", action="store_true", help=f"robots from {DEVELOPED} on, not from {REPORTED}")
+    parser.add_argument("--on", default="", metavar="WHERE", help="robots side by side: local:N, ray://HOST:PORT, ...")
     parser.add_argument("--table", action="store_true", help="print what is recorded as markdown, and run nothing")
     asked = measure.parsed(parser)
     try:
-        methods = chosen(asked.methods)
+        methods, on = chosen(asked.methods), On.parse(asked.on)
     except SurefootError as error:
         parser.error(str(error))
     lots = {name: lot_of(asked, name) for name in asked.only or STEPS}
@@ -258,7 +274,8 @@ def main() -> None:
         return
     parts = {name: partial(_rows, lot) for name, lot in lots.items()}
     try:
-        run(list(lots.values()), methods)
+        with Jobs(on).connected() as (jobs, _):
+            run(list(lots.values()), methods, jobs)
     except (KeyboardInterrupt, Stopped):
         said("stopped; the same command goes on. So far:")
         asked.record = False

@@ -45,8 +45,8 @@ class Jobs:
     """folder of answers, which are then JSON; None: they are not kept"""
     watch: Watch = unwatched
 
-    def each(self, work: Work, jobs: Sequence[Job]) -> list[Any]:
-        """The answers, in the order of the jobs."""
+    def each(self, work: Work, jobs: Sequence[Job], then: Callable[[int, Any], object] | None = None) -> list[Any]:
+        """The answers, in the order of the jobs; `then` is told each one as it comes, with the number of its job."""
         found: dict[int, Any] = {i: x for i, job in enumerate(jobs) if (x := self._known(work, job)) is not None}
         left = [i for i in range(len(jobs)) if i not in found]
         self._tell(len(found), len(jobs), "")
@@ -56,6 +56,8 @@ class Jobs:
                 found[i] = answer
                 if self.keep is not None:
                     files.write_json(self._file(work, jobs[i]), files.seal({"job": jobs[i].name, "answer": answer}))
+                if then is not None:
+                    then(i, answer)
                 self._tell(len(found), len(jobs), jobs[i].name)
         return [found[i] for i in range(len(jobs))]
 
