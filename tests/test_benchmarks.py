@@ -76,19 +76,26 @@ def test_the_reality_bench_measures_each_method_once_and_goes_on_where_it_stoppe
 
 
 def test_the_table_of_the_reality_bench_has_losers_and_what_does_not_apply(tmp_path):
-    """Four robots, of which one has no gap; rates that are known."""
-    from benchmarks.realities import Lot, Result, markdown
+    """Five robots, of which one has no gap and one defeats the oracle; rates that are known."""
+    from benchmarks.realities import Lot, Result, markdown, not_taken
     from surefoot.cross import Rate
 
     lot = Lot("hover", 2000, 10, out=tmp_path)
-    rates = {"nominal": (0, 10, 90, 40), "DR": (100, 100, 0, 100), "identify": (20, 20, 100, 20)}
+    rates = {
+        "nominal": (0, 10, 90, 40, 0),
+        "oracle": (100, 100, 100, 100, 89),
+        "DR": (100, 100, 0, 100, 0),
+        "identify": (20, 20, 100, 20, 0),
+    }
     for method, each in rates.items():
         for k, rate in enumerate(each):
             own = method == "identify"
             lot.keep(method, Result(2000 + k, Rate(rate, 100), 12.0 * own, 30.0, "", own))
     lot.keep("MRAC", Result(2000, None, note="found no actuator that turns a joint"))
+    assert not_taken(lot) == [("without a gap", 1, 5), ("not mastered by the oracle", 1, 5)]
     assert markdown(lot).splitlines()[2:] == [
         "| DR | 100 % (100 - 100) | 3 of 3 | none | 30 s |",
+        "| oracle | 100 % (100 - 100) | 3 of 3 | none | 30 s |",
         "| identify; refused on 3, and DR stays | 20 % (20 - 20) | 0 of 3 | 12 s | 30 s |",
         "| nominal | 17 % (0 - 40) | 0 of 3 | none | 30 s |",
         "| MRAC | does not apply: found no actuator that turns a joint | | | |",

@@ -59,6 +59,14 @@ def test_an_attempt_ends_after_two_failures_all_episodes_or_its_time(rate, drive
     assert plan.goes_on(rate, driven, 5.0) is goes_on
 
 
+def test_the_last_episode_may_be_cut_so_that_all_of_the_time_is_used():
+    whole, cut = Plan(9, 10.0, failures=9), Plan(9, 10.0, failures=9, cut=True)
+    assert [p.goes_on((0, 3), 7.0, 5.0) for p in (whole, cut)] == [False, True]
+    assert cut.length(7.0, 5.0) == 3.0 and whole.length(4.0, 5.0) == cut.length(4.0, 5.0) == 5.0
+    assert not cut.goes_on((0, 3), 9.9, 5.0)
+    assert Plan(9, 2.0).length(0.0, 5.0) == 5.0  # one episode is tried, whatever time there is
+
+
 def test_a_random_part_of_the_action_shows_in_the_log_and_nowhere_else(balance):
     task = tasks.resolve("balance")
     robot = HiddenRobot(task, Reality(0, {}))

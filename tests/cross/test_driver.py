@@ -72,6 +72,19 @@ def test_a_task_that_is_not_learned_in_its_own_simulation_is_first_learned_in_a_
     assert drive(past(tmp_path, replace(poor, seconds=700.0))).name == "gate"  # no compute is left
 
 
+def test_a_training_from_the_last_policy_that_leads_nowhere_is_begun_anew_once(tmp_path):
+    poor, good = (replace(TRAIN, sim=Rate(k, 100)) for k in (10, 90))
+    begun = [good, GATE, FAILED, doctor(), Stage("identify", "", FITTED)]
+    step = drive(past(tmp_path, *begun, poor))
+    assert step.name == "anew" and "10 % success in simulation" in step.why
+    assert drive(past(tmp_path, *begun, good)).name == "gate"
+    again = replace(poor, facts={"run": "r", "anew": True})
+    assert drive(past(tmp_path, *begun, poor, again)).name == "gate"  # the robot has the last word
+    tuned = [*begun[:-1], Stage("finetune", "", {"seconds": 20.0})]
+    assert drive(past(tmp_path, *tuned, poor)).name == "gate"  # from nothing there would be no robot in it
+    assert drive(past(tmp_path, *begun, replace(poor, seconds=700.0))).name == "gate"  # no compute is left
+
+
 def test_fine_tuning_comes_after_every_remedy_that_needs_no_robot_and_is_followed_by_training(tmp_path):
     refused = Stage("identify", "", {"refused": "worse"})
     stages, tried = [TRAIN, GATE, FAILED], ["randomize", "missing", "finetune"]

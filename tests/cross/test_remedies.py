@@ -64,3 +64,26 @@ def test_a_delta_that_was_learned_counts_as_learned_and_one_that_was_refused_doe
     assert "delta" in WORK and not learned_of_robot(journal)
     assert not learned_of_robot(journal.add(Stage("delta", "", {"refused": "nothing explained"})))
     assert learned_of_robot(journal.add(Stage("delta", "", {"term": "delta"})))
+
+
+def test_a_training_begun_anew_starts_from_no_policy_and_has_all_of_its_steps(asked):
+    """Four trainings: those after the third have half of the steps, and go on from the one before."""
+    question, journal, robot = asked
+    known = {"belief": str(journal.out / "belief.json")}
+    question.task.belief.write(journal.out / "belief.json")
+    journal = done(question, journal, robot, "train", "train", "train")
+    journal = done(question, journal.add(Stage("identify", "", known)), robot, "train", "anew")
+    after, again = (spec_of(stage.facts["run"]) for stage in journal.stages[-2:])
+    assert after.start is not None and after.settings.steps == STEPS // 2
+    assert again.start is None and again.settings.steps == STEPS
+    assert journal.stages[-1].name == "train" and journal.stages[-1].facts["anew"]
+    assert after.belief == again.belief
+
+
+def test_exploring_uses_all_of_its_time_on_a_robot_that_falls_at_once(asked):
+    """A pole that a policy of two batches cannot hold: many short episodes, the last one cut."""
+    question, journal, robot = asked
+    journal = done(question, journal, robot, "train", "explore")
+    stage = journal.stages[-1]
+    assert stage.name == "explore" and 9.8 <= stage.robot_seconds <= 10.0 + 1e-9
+    assert len(stage.facts["ended"]) >= 1 and sum(stage.facts["ended"].values()) > 3

@@ -43,7 +43,7 @@ def carry_out(step: Step, question: Question, journal: Journal, robot: Robot, wa
     began = time.monotonic()
     left = journal.budget.compute - journal.seconds
     stage = WORK[step.name](question, journal, robot, _within(left, watch, step.name))
-    journal = journal.add(replace(stage, name=step.name, seconds=time.monotonic() - began))
+    journal = journal.add(replace(stage, seconds=time.monotonic() - began))
     watch(Progress(f"   {stage.found}", stays=True))
     return journal
 

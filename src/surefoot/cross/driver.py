@@ -14,6 +14,8 @@ A driver is a function Journal -> Step. It sees stages (what was found, rates, c
     finetune    train with rows of the robot in every batch                       robot time; where nothing else helped
 
 A task that is not learned in its own simulation is first learned in a softer one (support), whose motion is then imitated.
+A training from the last policy that leads nowhere is begun anew, from nothing: where the robot is far from its model, what was
+learned before is in the way.
 """
 
 from collections.abc import Callable
@@ -27,6 +29,10 @@ EXPLORING = 10.0  # s that it takes
 TRYING = 10.0  # s of robot time without which a policy is not tried
 LEARNED = 0.5  # success in simulation below which a policy has not learned its task
 TUNING = 20.0  # s of robot time without which it is not fine-tuned on
+NEVER_ANEW = (
+    "support",
+    "finetune",
+)  # a training after these is not begun anew: it is one from nothing, or has the robot in it
 IN_ACTUATORS = ("stiction", "backlash", "saturation", "gain", "motor time", "friction")
 
 
@@ -45,7 +51,7 @@ def drive(past: Journal) -> Step:
     if not last:
         return Step("train", "a policy for the nominal world")
     if last == "train":
-        return _support(past) or Step("gate", "may it leave the simulator?")
+        return _support(past) or anew(past) or Step("gate", "may it leave the simulator?")
     if last == "gate":
         held = past.stages[-1].facts.get("passed") is False
         return Step("robot", "does it work on the robot?" + " A trial behind the runtime's limits may fail" * held)
@@ -138,6 +144,15 @@ def _support(past: Journal) -> Step | None:
     if sim is None or sim.value >= LEARNED or len(past.all("train")) > 1 or past.spent():
         return None
     return Step("support", f"{100 * sim.value:.0f} % success in simulation: learn in a softer world first")
+
+
+def anew(past: Journal) -> Step | None:
+    """Where going on from the last policy failed in simulation."""
+    last, earlier = past.stages[-1], past.all("train")[:-1]
+    failed = last.sim is not None and last.sim.value < LEARNED
+    if not failed or not earlier or last.facts.get("anew") or past.stages[-2].name in NEVER_ANEW or past.spent():
+        return None
+    return Step("anew", f"{100 * last.sim.value:.0f} % success in simulation: train from nothing")
 
 
 def _finetune(past: Journal) -> Step | None:

@@ -36,6 +36,7 @@ from surefoot.tasks.rollout import Evaluation, evaluate
 from surefoot.verdict import clopper_pearson
 
 BREAK = 1.0  # s between two episodes, in which somebody puts the robot back
+SHORTEST = 0.2  # s of an episode that is worth beginning
 HOLD = 0.1  # s for which a random part of an action is held
 
 
@@ -77,12 +78,21 @@ class Plan:
     dither: float = 0.0
     """standard deviation of what is added to each action, to learn more of the robot"""
     seed: int = 0
+    cut: bool = False
+    """whether the last episode ends with the time, so that all of it is used; else none begins that may not fit"""
+
+    def length(self, driven: float, episode: float) -> float:
+        """Of the next episode, s; the first one is as long as the task's, whatever time there is."""
+        left = self.seconds - driven
+        if self.cut:
+            return min(episode, left)
+        return episode if left >= episode - 1e-9 or not driven else 0.0
 
     def goes_on(self, rate: tuple[int, int], driven: float, episode: float) -> bool:
         k, n = rate
         if n >= self.episodes and driven >= self.least:
             return False
-        if driven + episode > self.seconds + 1e-9 and n:
+        if n and self.length(driven, episode) < SHORTEST:
             return False
         return n - k < self.failures or driven < self.least
 
@@ -128,7 +138,8 @@ class HiddenRobot:
         recorder, gaps, clock = Recorder(controller.contract, body.about()), [], 0.0
         k = n = 0
         while plan.goes_on((k, n), clock - BREAK * n, self.task.seconds):
-            clock += _episode(body, controller, recorder, clock, plan.seed + n)
+            most = plan.length(clock - BREAK * n, self.task.seconds)
+            clock += _episode(body, controller, recorder, clock, plan.seed + n, most)
             body.land()
             k, n = k + body.flights[-1].success, n + 1
             gaps.append([clock, clock + BREAK])
@@ -154,8 +165,10 @@ class HiddenRobot:
         return self.reality.to_json()
 
 
-def _episode(body: LiveRobot, controller: Controller, recorder: Recorder, clock: float, seed: int) -> float:
-    """One episode in lockstep: a period of the controller, a period of the robot. Returns its length, s."""
+def _episode(
+    body: LiveRobot, controller: Controller, recorder: Recorder, clock: float, seed: int, most: float
+) -> float:
+    """One episode of at most so many s, in lockstep: a period of the controller, a period of the robot. Returns its length, s."""
     task, dt = body.task, body.dt
     body.reset(seed)
     controller.begin(controller.start())
@@ -163,7 +176,7 @@ def _episode(body: LiveRobot, controller: Controller, recorder: Recorder, clock:
     asked = np.zeros(len(task.command_names))
     if not recorder.columns:
         recorder.begin(Packet(0, 0.0, held, "driven"), asked, {})
-    while not body.ended and k < round(task.seconds / dt):
+    while not body.ended and k < round(most / dt):
         if task.command is not None and k % every == 0:
             asked = task.command(stream(seed, "what the robot is asked for", k), 1)[0]
             body.env.command[:] = asked
@@ -220,7 +233,8 @@ class LinkedRobot:
         command = tuple(np.zeros(len(self.task.command_names)))
         carried = replace(bundle, policy=dithered(bundle.policy, plan.dither, plan.seed))
         while plan.goes_on((k, len(ended)), driven, self.task.seconds):
-            found = drive(carried, self.address, Settings(live=True, seconds=self.task.seconds, command=command), watch)
+            most = plan.length(driven, self.task.seconds)
+            found = drive(carried, self.address, Settings(live=True, seconds=most, command=command), watch)
             if found.log is None:
                 raise SurefootError(
                     f"robot: {self.address}: {found.states.cause.why}; expected a run that leaves a log"

@@ -130,12 +130,28 @@ def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     run = q.shared / f"train-{len(past.all('train'))}" if alike and q.shared else past.place("train")
     train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, terms=terms,
           watch=watch, resume_if_same=True, threads=q.threads, **more)  # fmt: skip
-    own = tasks.learned(q.task, terms)
-    env = tasks.env(task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=own)
-    sim, used = Rate.of(evaluate(bundle.load(run), env)), 0.0
+    sim, used = _simulated(q, past, task, run), 0.0
     if "robot" in more:
-        used = more["robot"].seconds(settings.iterations * settings.batch, settings.envs, env.world.dt)
+        used = more["robot"].seconds(settings.iterations * settings.batch, settings.envs, past.stages[-1].facts["dt"])
     return Stage("train", f"trained {words}", {"run": str(run)}, sim=sim, robot_seconds=used)
+
+
+def _anew(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
+    """The last training again, but from nothing and with all of its steps."""
+    belief, terms = known(q, past)
+    settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
+    task = behind_runtime(q.task) if learned_of_robot(past) else q.task
+    run = past.place("train")
+    train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, terms=terms,
+          watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
+    return Stage("train", "trained from nothing", {"run": str(run), "anew": True}, sim=_simulated(q, past, task, run))
+
+
+def _simulated(q: Question, past: Journal, task: Task, run: Path) -> Rate:
+    """Success where it was trained."""
+    belief, terms = known(q, past)
+    env = tasks.env(task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=tasks.learned(q.task, terms))
+    return Rate.of(evaluate(bundle.load(run), env))
 
 
 def _lesson(q: Question, past: Journal, robot: Robot) -> tuple[Task, PPOSettings, dict[str, Any], str]:
@@ -231,7 +247,7 @@ def _tried(q: Question, past: Journal, robot: Robot, plan: Plan, watch: Watch) -
 def _explore(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     """The newest policy with a random part in its actions: a robot that hardly moves says little of itself."""
     left = min(EXPLORED, q.budget.robot - past.robot_seconds)
-    stage = _tried(q, past, robot, Plan(1, left, failures=99, least=left, dither=DITHER), watch)
+    stage = _tried(q, past, robot, Plan(1, left, failures=99, least=left, dither=DITHER, cut=True), watch)
     return replace(stage, name="explore", found=f"{stage.robot_seconds:.0f} s with random parts", robot=None)
 
 
@@ -353,7 +369,7 @@ def _learned(q: Question, past: Journal, name: str, fit: Callable[[Any, Belief, 
 
 
 WORK: Mapping[str, Work] = {
-    "train": _train, "gate": _gate, "robot": _robot, "doctor": _doctor, "randomize": _randomize, "widen": _widen,
+    "train": _train, "anew": _anew, "gate": _gate, "robot": _robot, "doctor": _doctor, "randomize": _randomize, "widen": _widen,
     "identify": _identify, "actuator": _actuator, "missing": _missing, "explore": _explore,
     "support": _support, "finetune": _finetune, "delta": _delta,
 }  # fmt: skip
