@@ -149,8 +149,9 @@ def _support(past: Journal) -> Step | None:
 def anew(past: Journal) -> Step | None:
     """Where going on from the last policy failed in simulation."""
     last, earlier = past.stages[-1], past.all("train")[:-1]
-    failed = last.sim is not None and last.sim.value < LEARNED
-    if not failed or not earlier or last.facts.get("anew") or past.stages[-2].name in NEVER_ANEW or past.spent():
+    if last.sim is None or last.sim.value >= LEARNED or last.facts.get("anew"):
+        return None
+    if not earlier or past.stages[-2].name in NEVER_ANEW or past.spent():
         return None
     return Step("anew", f"{100 * last.sim.value:.0f} % success in simulation: train from nothing")
 
