@@ -25,7 +25,7 @@ from surefoot.control.adaptive import Adapted, Adaptive
 from surefoot.control.dynamics import Joints
 from surefoot.cross import HiddenRobot, Journal, Question, Stage, Step, carry_out, cross
 from surefoot.cross.beliefs import SEARCHED, learned_from, ranges
-from surefoot.cross.driver import EXPLORING, GOOD, TRYING, TUNING, anew, drive
+from surefoot.cross.driver import EXPLORING, GOOD, TRYING, TUNING, anew, skipping
 from surefoot.cross.work import LATER
 from surefoot.deploy import bundle
 from surefoot.learn.joined.engines import MIXED
@@ -317,23 +317,14 @@ def finetuned(b: Bench) -> Made:
 
 
 def whole_loop(b: Bench) -> Made:
-    """`cross` from the first logs on, with what is left of its budget."""
+    """`cross` from the first logs on, with what is left of its budget. Without gate and doctor, whose time would be most of the
+    benchmark's: neither changes what it decides here.
+    """
     followed(b.question, b.first_logs().stages, b.robot, b.meter)
     with b.meter.on(b.question.out / "spent" / "cross.json") as watch:
-        done = cross(b.question, b.robot, watch, plain)
+        done = cross(b.question, b.robot, watch, skipping(("gate", "doctor")))
     assert done.policy is not None
     return Made(done.policy, done.journal.robot_seconds, done.why)
-
-
-def plain(past: Journal) -> Step:
-    """The driver without gate and doctor, whose time would be most of the benchmark's: neither changes what it decides here."""
-    step = drive(past)
-    if step.name == "gate":
-        return Step("robot", "the benchmark has no gate")
-    if step.name == "doctor":
-        blank = Stage("doctor", "", {"kind": "", "branch": ""})
-        return drive(replace(past, stages=(*past.stages, blank)))
-    return step
 
 
 Method = Callable[[Bench], Made]

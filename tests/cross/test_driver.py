@@ -6,7 +6,7 @@ import pytest
 
 from surefoot import tasks
 from surefoot.cross import HiddenRobot, Question, cross
-from surefoot.cross.driver import drive
+from surefoot.cross.driver import alone, drive, skipping
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import Rate
 from surefoot.errors import SurefootError
@@ -106,6 +106,43 @@ def test_a_second_fit_that_leaves_most_open_asks_for_a_log_with_more_motion_once
     assert drive(past(tmp_path, *explored)).name == "identify"
     assert drive(past(tmp_path, *explored, Stage("identify", "", loose))).name == "train"
     assert drive(past(tmp_path, *begun, budget=Budget(robot=40.0))).name == "train"  # no time for it
+
+
+def test_a_stage_that_is_skipped_counts_as_refused_and_is_not_in_the_journal(tmp_path):
+    """Without doctor, gate and fit: what comes next is what would come if they had said nothing."""
+    journal = past(tmp_path, TRAIN)
+    bare = skipping(("gate", "doctor", "identify"))
+    assert bare(journal).name == "robot" and len(journal.stages) == 1
+    assert bare(past(tmp_path, TRAIN, FAILED)).name == "randomize"
+    assert bare(past(tmp_path, TRAIN, FAILED, *treated("randomize"))).name == "missing"
+    poor = replace(TRAIN, sim=Rate(10, 100))
+    assert skipping(("support",))(past(tmp_path, poor)).name == "gate"
+    assert skipping(("support", "gate"))(past(tmp_path, poor)).name == "robot"
+    tried = [
+        *treated("randomize"),
+        *treated("identify", **FITTED),
+        doctor(),
+        Stage("identify", "", FITTED | {"open": 2}),
+    ]
+    begun = past(tmp_path, TRAIN, GATE, FAILED, *tried, budget=Budget(robot=99.0))
+    assert drive(begun).name == "explore" and skipping(("explore",))(begun).name == "train"
+
+
+def test_a_stage_that_nothing_does_without_cannot_be_skipped():
+    with pytest.raises(SurefootError, match="no stage matches 'trian'"):
+        skipping(("trian",))
+    with pytest.raises(SurefootError, match="no stage matches 'robot'"):
+        skipping(("robot",))
+
+
+def test_a_stage_alone_is_done_once_and_needs_what_it_works_on(tmp_path):
+    begun = past(tmp_path, TRAIN)
+    driver = alone("gate", begun)
+    assert driver(begun).name == "gate" and driver(past(tmp_path, TRAIN, GATE)).name == "stop"
+    with pytest.raises(SurefootError, match="--stage identify: expected a stage robot before it"):
+        alone("identify", begun)
+    with pytest.raises(SurefootError, match="did you mean doctor"):
+        alone("doktor", begun)
 
 
 def test_stiction_leads_to_a_net_of_the_actuators(tmp_path):

@@ -18,10 +18,11 @@ A training from the last policy that leads nowhere is begun anew, from nothing: 
 learned before is in the way.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from surefoot.cross.journal import Journal, Stage
+from surefoot.errors import SurefootError, unknown
 
 GOOD = 0.9  # success rate of a robot that was crossed to
 OPEN = 0.5  # of the numbers that were fitted: if more are open, a log with more motion is worth its robot time
@@ -33,6 +34,14 @@ NEVER_ANEW = (
     "support",
     "finetune",
 )  # a training after these is not begun anew: it is one from nothing, or has the robot in it
+NEEDS = {
+    "train": "", "support": "", "randomize": "", "gate": "train", "robot": "train", "explore": "train", "anew": "train",
+    "finetune": "train", "doctor": "robot", "identify": "robot", "actuator": "robot", "missing": "robot", "delta": "robot",
+    "widen": "identify",
+}  # fmt: skip
+"""a stage -> another, without which it has nothing to work on"""
+SKIPPED = tuple(name for name in NEEDS if name not in ("train", "robot", "delta"))
+"""that can be left out"""
 IN_ACTUATORS = ("stiction", "backlash", "saturation", "gain", "motor time", "friction")
 
 
@@ -50,7 +59,7 @@ def drive(past: Journal) -> Step:
     last = past.stages[-1].name if past.stages else ""
     if not last:
         return Step("train", "a policy for the nominal world")
-    if last == "train":
+    if last == "train" or last in ("support", "anew") and past.stages[-1].facts.get("refused"):
         return _support(past) or anew(past) or Step("gate", "may it leave the simulator?")
     if last == "gate":
         held = past.stages[-1].facts.get("passed") is False
@@ -59,11 +68,39 @@ def drive(past: Journal) -> Step:
         return _after_robot(past)
     if last == "doctor":
         return _remedy(past)
-    if last == "explore":
+    if last == "explore" and not past.stages[-1].facts.get("refused"):
         return Step("identify", "fit the numbers of the model to this log, too")
     if last == "identify":
         return _after_identify(past)
+    if last == "explore":
+        return Step("train", "go on from the last policy, over what was identified")
     return _refused(past) or Step("train", f"go on from the last policy, after {last}")
+
+
+def skipping(names: Collection[str], driver: Driver = drive) -> Driver:
+    """A driver without some stages: it decides as if they had been refused."""
+    for name in names:
+        if name not in SKIPPED:
+            raise unknown("stage", name, SKIPPED, "--skip")
+
+    def driving(past: Journal) -> Step:
+        step = driver(past)
+        while step.name in names:
+            past = replace(past, stages=(*past.stages, Stage(step.name, "skipped", {"refused": "skipped"})))
+            step = driver(past)
+        return step
+
+    return driving
+
+
+def alone(name: str, past: Journal) -> Driver:
+    """A driver for one stage after what there is: nothing is decided."""
+    if name not in NEEDS:
+        raise unknown("stage", name, NEEDS, "--stage")
+    if NEEDS[name] and past.last(NEEDS[name]) is None:
+        raise SurefootError(f"--stage {name}: expected a stage {NEEDS[name]} before it, found none in {past.out}")
+    done = len(past.stages)
+    return lambda now: Step("stop", f"stage {name} alone") if len(now.stages) > done else Step(name, "as asked for")
 
 
 def _after_robot(past: Journal) -> Step:

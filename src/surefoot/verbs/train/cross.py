@@ -1,6 +1,6 @@
 """surefoot cross: from a model to a policy that works on a robot which is known only through its logs; with a page of evidence."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -58,11 +58,16 @@ class Cross:
     """your own range for an unknown, instead of the belief's: mass=0.8..1.2x (multiples of nominal), latency=0..0.02 (in its unit)"""
     steps: int | None = None
     """env steps of each of the first three trainings; later ones take half of that; default: the task's own number"""
+    skip: tuple[str, ...] = ()
+    """stages to leave out, such as gate doctor; the loop decides as if each had been refused"""
+    stage: str = ""
+    """one stage to carry out now, alone, after those that --out holds; without it, the loop decides"""
     threads: int = 0
     """threads of the physics; 0: every core"""
 
     def run(self, watch: Watch) -> Report:
-        from surefoot.cross import Budget, HiddenRobot, LinkedRobot, Question, cross
+        from surefoot.cross import Budget, HiddenRobot, Journal, LinkedRobot, Question, cross
+        from surefoot.cross.driver import alone, skipping
         from surefoot.sim.realities import hidden
 
         task = tasks.resolve(self.task)
@@ -76,7 +81,17 @@ class Cross:
         robot: Robot = LinkedRobot(task, self.robot) if self.robot else HiddenRobot(task, hidden(self.reality, task))
         name = f"at {self.robot}" if self.robot else f"hidden, seed {self.reality}"
         question = Question(task, self.task, out, name, budget, self.seed, episodes, self.steps, self.threads)
-        return self._report(cross(question, robot, watch), robot, name, watch)
+        driver = skipping(self.skip)
+        if self.stage:
+            driver = alone(self.stage, Journal.open(out, question.asked(), budget))
+        return self._report(cross(question, robot, watch, driver), robot, name, watch)
+
+    def _given(self) -> str:
+        """The same question as it is typed, without a stage."""
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        rest = {k: v for k, v in given.items() if k not in ("task", "stage")}
+        words = [w for k, v in rest.items() for w in (f"--{k}", *(map(str, v) if isinstance(v, tuple) else (str(v),)))]
+        return " ".join(map(quote, [self.task, *words]))
 
     def _report(self, done: "Crossing", robot: "Robot", name: str, watch: Watch) -> Report:
         from surefoot.cross import HiddenRobot
@@ -91,6 +106,8 @@ class Cross:
         found = gather(done, robot)
         blocks += evidence_blocks(found, robot.reveal().get("e", {}))
         following = "" if best is None else f"surefoot play {quote(str(best))}{_flag(best, self.task)}"
+        if self.stage:
+            following = f"surefoot cross {self._given()}  # the loop goes on from here"
         about = hashes(**({"policy": best} if best else {})) | {"seed": str(self.seed), "robot": name}
         about |= {"bundle": _bundle(done)} if _bundle(done) else {}
         badge = Badge(_verdict(done), done.crossed)
