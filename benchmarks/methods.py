@@ -24,7 +24,7 @@ from surefoot.belief.gaussian import Gaussian
 from surefoot.control.adaptive import Adapted, Adaptive
 from surefoot.control.dynamics import Joints
 from surefoot.cross import HiddenRobot, Journal, Question, Stage, Step, carry_out, cross
-from surefoot.cross.beliefs import SEARCHED, learned_from, ranges
+from surefoot.cross.beliefs import learned_from, ranges
 from surefoot.cross.driver import EXPLORING, GOOD, TRYING, TUNING, anew, skipping
 from surefoot.cross.work import LATER
 from surefoot.deploy import bundle
@@ -49,6 +49,7 @@ NEEDS = {
     "explore": EXPLORING,
     "finetune": TRYING + TUNING,
 }  # s of robot time that must be left for a step, as the driver has it
+FARTHEST = 3.0  # times the task's ranges: how far those of ADR may grow
 SURE = 1e-8  # variance of a number that is known
 DEAD = 0.2  # rad/s or m/s: errors of the speed that teach the adaptive law nothing, above the noise of the readings
 
@@ -220,7 +221,7 @@ def engines(b: Bench) -> Made:
 
 def adr(b: Bench) -> Made:
     """From the nominal policy on, each edge of each range as far as it can be borne, up to three times the task's ranges."""
-    far, p = ranges(b.task).widen(SEARCHED), b.task.params
+    far, p = ranges(b.task).widen(FARTHEST), b.task.params
     target = Box(p, np.maximum(far.low, p.low), np.minimum(far.high, p.high))
     return Made(b.trained("adr", start=last_run(b.before(1)), belief=target, ranges=ADR()))
 

@@ -44,7 +44,7 @@ from surefoot.sim.realities import hidden
 
 GOOD, GAP = 0.9, 0.5  # success that counts as crossed; of the nominal policy, where there is no gap to close
 ROBOTS, MOST = 10, 80  # of a task; seeds that are looked at
-REPORTED, DEVELOPED = 2000, 0  # the first seeds: of robots that are reported, and of those for developing
+REPORTED, DEVELOPED = 3000, 0  # the first seeds: of robots that are reported, and of those for developing
 OUT, KEPT = Path("runs/realities"), RESULTS / "realities"
 CHOSEN_BY: dict[str, tuple[Callable[[float], bool], str]] = {
     "nominal": (lambda x: x >= GAP, "without a gap"),

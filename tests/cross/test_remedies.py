@@ -1,14 +1,20 @@
 """Remedies that train: a teacher in a softer world, and the robot itself in every batch, within its budget."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from surefoot import tasks
+from surefoot.cross.beliefs import searched
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import HiddenRobot, LinkedRobot
-from surefoot.cross.work import WORK, Question, learned_of_robot
+from surefoot.cross.work import LONGER, WORK, Question, fitted_part, learned_of_robot
+from surefoot.errors import LogError
 from surefoot.learn.run.parents import spec_of
+from surefoot.log import Log
+from surefoot.real2sim.identify import identify
 from surefoot.report import unwatched
 from surefoot.sim.realities import hidden
 
@@ -87,3 +93,17 @@ def test_exploring_uses_all_of_its_time_on_a_robot_that_falls_at_once(asked):
     stage = journal.stages[-1]
     assert stage.name == "explore" and 9.8 <= stage.robot_seconds <= 10.0 + 1e-9
     assert len(stage.facts["ended"]) >= 1 and sum(stage.facts["ended"].values()) > 3
+
+
+def test_a_log_with_many_holes_is_fitted_in_shorter_windows(asked):
+    """Of fifteen readings three in a row are lost: no 20 rows are without a gap, of which 0.4 s consist."""
+    question, journal, robot = asked
+    journal = done(question, journal, robot, "train", "explore")
+    log = Log.load(journal.stages[-1].facts["log"])
+    lost = np.arange(len(log)) % 15 >= 12
+    holes = {k: np.where(lost[:, None], np.nan, log[k]) for k in ("joint_pos", "joint_vel")}
+    replace(log, columns=log.columns | holes).save(Path(journal.stages[-1].facts["log"]))
+    logs, world = fitted_part(journal), tasks.env(question.task, 1).world
+    with pytest.raises(LogError, match="no 20 consecutive steps"):
+        identify(world, searched(question.task), logs, LONGER, warn=False)
+    assert not WORK["identify"](question, journal, robot, unwatched).facts.get("refused")

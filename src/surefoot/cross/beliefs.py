@@ -18,9 +18,6 @@ from surefoot.params import Params
 from surefoot.sim.realities import NOT_PHYSICS
 from surefoot.task import Task
 
-SEARCHED = 3.0  # times the task's ranges: where a fit may look
-DELAYS = ("action_delay", "sensor_delay")
-"""found as late as physically possible: what the model lacks often looks like lateness"""
 BELIEVED = 3.0  # B: a robot may well lie outside of the task's ranges
 TRUSTED = 0.3  # W: a fit whose model lacks physics has wide intervals, all e within 1 % of the best error; its middle is better
 KEPT = 0.2  # K
@@ -39,13 +36,9 @@ def physics(task: Task) -> np.ndarray:
 
 
 def searched(task: Task) -> Box:
-    """Ranges for a fit: wider than the task's for what is physics, nominal for the rest."""
-    p, own = task.params, ranges(task).widen(SEARCHED)
-    late = np.array([q.target in DELAYS for q in p])
-    low = np.where(late, p.low, np.maximum(own.low, p.low))
-    high = np.where(late, p.high, np.minimum(own.high, p.high))
-    free = physics(task)
-    return Box(p, np.where(free, low, p.nominal), np.where(free, high, p.nominal))
+    """Ranges for a fit: all that is possible for what is physics, nominal for the rest."""
+    p, free = task.params, physics(task)
+    return Box(p, np.where(free, p.low, p.nominal), np.where(free, p.high, p.nominal))
 
 
 def prior(task: Task) -> Gaussian:

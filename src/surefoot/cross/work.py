@@ -3,7 +3,7 @@
 What is known of the robot is a belief p(e) and learned Terms, both files; `known` finds the newest of each in the journal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from surefoot import files, tasks
-from surefoot.belief import Belief, point
+from surefoot.belief import Belief, Box, point
 from surefoot.cross.beliefs import centred, learned_from, searched, wider
 from surefoot.cross.driver import GOOD, TRYING
 from surefoot.cross.journal import Budget, Journal, Stage
@@ -33,12 +33,13 @@ from surefoot.learn.sim2sim.support import teachers
 from surefoot.learn.train import settings_for, train
 from surefoot.log import Log
 from surefoot.policy import Policy
-from surefoot.real2sim.identify import MOST_STARTS, Identify, identify
+from surefoot.real2sim.identify import MOST_STARTS, Identified, Identify, identify
 from surefoot.report import Watch
 from surefoot.rng import judging
 from surefoot.sim.learned import save
 from surefoot.task import Task
 from surefoot.tasks.rollout import evaluate
+from surefoot.world import World
 
 LATER = 0.5  # of the steps of the first three trainings, for those that follow
 TRIED = 30.0  # s of driving, at most, to see whether a policy works
@@ -278,9 +279,9 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     """Fit the numbers that are physics to all logs; what they leave open stays wide."""
     world, wide = tasks.env(q.task, 1, threads=q.threads).world, searched(q.task)
     assert LONGER.last is not None
-    how = LONGER if 2 * world.nv * ENOUGH / LONGER.last <= MOST_STARTS else SHORT
+    ways = (LONGER, SHORT) if 2 * world.nv * ENOUGH / LONGER.last <= MOST_STARTS else (SHORT,)
     try:
-        found = identify(world, wide, fitted_part(past), how, watch=watch, warn=False)
+        found = _fitted(world, wide, fitted_part(past), ways, watch)
     except SurefootError as error:
         return Stage("identify", f"refused: {error}", {"refused": str(error)})
     if found.fault:
@@ -294,6 +295,16 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     return _believed(
         "identify", past, belief, words, {"fitted": fitted, "white": found.white, "open": len(fitted) - len(sure)}
     )
+
+
+def _fitted(world: World, wide: Box, logs: list[Log], ways: Sequence[Identify], watch: Watch) -> Identified:
+    """By the first way that the logs allow: where readings are lost or episodes are short, no longer window may be whole."""
+    for how in ways[:-1]:
+        try:
+            return identify(world, wide, logs, how, watch=watch, warn=False)
+        except LogError:
+            pass
+    return identify(world, wide, logs, ways[-1], watch=watch, warn=False)
 
 
 def fitted_part(past: Journal) -> list[Log]:
