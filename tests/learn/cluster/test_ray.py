@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,11 +27,10 @@ def ray():
         pytest.skip("workers on Ray need the extra cluster: pip install 'surefoot[cluster]'")
     from surefoot.learn.cluster.ray_workers import connect, disconnect
 
-    before = signal.getsignal(signal.SIGTERM)
-    found = connect(On("", 4))
-    assert signal.getsignal(signal.SIGTERM) == before
-    yield found
+    before = [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)]
+    yield connect(On("", 4))
     disconnect()
+    assert [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)] == before
 
 
 def workers(kind: bytes = b"ray::Held") -> list[int]:
@@ -134,6 +135,66 @@ def meets(given, watch):
 
 def refuses(given, watch):
     raise SurefootError("no such job")
+
+
+def waits(given, watch):
+    time.sleep(60)
+
+
+def test_sigterm_while_jobs_run_ends_them_with_its_exit_code(ray):
+    """128 + 15, through every `finally`; Ray's own answers are 15 and 1, and nobody's is a process that leaves others behind."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(SystemExit) as ended:
+        Jobs(On("", 4)).each(waits, [Job("x", None)])
+    assert ended.value.code == 143
+
+
+def test_more_workers_than_cores_are_refused_and_so_are_cores_that_others_use(ray, tmp_path, monkeypatch):
+    """Ray itself would wait for them without a word."""
+    with pytest.raises(
+        SurefootError, match="--on: local: 5 workers need a core each, and the cluster has 4; expected fewer"
+    ):
+        trained("hover", tmp_path / "a", On("", 5))
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    monkeypatch.setattr("surefoot.learn.cluster.ray_workers.ROOM", 5.0)
+    busy = ray.remote(num_cpus=3)(waits).remote(None, None)
+    try:
+        with pytest.raises(SurefootError, match="2 workers need a core each, and the cluster has 4, which others use"):
+            trained("hover", tmp_path / "a", On("", 2))
+    finally:
+        ray.cancel(busy, force=True)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_successor_without_a_core_shares_one_and_moves_no_bit(ray, tmp_path, monkeypatch):
+    """As after a machine of the cluster is gone for good."""
+    from surefoot.learn.cluster.ray_workers import RayWorkers
+
+    whole, said, killed = trained("hover", tmp_path / "whole"), [], []
+
+    def watch(p):
+        said.append(p.doing)
+        if p.metrics and not killed:
+            killed.append(workers()[0])
+            monkeypatch.setattr(RayWorkers, "_free", lambda self, cores: False)
+            os.kill(killed[0], signal.SIGKILL)
+
+    assert trained("hover", tmp_path / "ray", On("", 2), watch) == whole
+    assert killed and "note: no core is left for worker 0: it shares one" in said
+    gone()
+
+
+def test_where_nobody_answers_is_said_at_once(monkeypatch):
+    pytest.importorskip("ray", reason="workers on Ray need the extra cluster")
+    from surefoot.learn.cluster.ray_workers import _check_answers
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+        with pytest.raises(SurefootError, match=rf"--on: {address}: nobody answers there \(Connection refused\)"):
+            _check_answers(On(address, 1))
 
 
 def niceness(given, watch):

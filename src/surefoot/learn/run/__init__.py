@@ -120,9 +120,11 @@ class Run:
         return run, run.about
 
     def close(self) -> None:
-        while self.beside:
-            self.beside.pop()()
-        self._lock.close()
+        try:
+            while self.beside:
+                self.beside.pop()()
+        finally:
+            self._lock.close()
 
     def discard(self) -> None:
         """Leave nothing of a run that could not begin, so that the folder is free for one that can."""
