@@ -185,8 +185,8 @@ def test_a_successor_without_a_core_shares_one_and_moves_no_bit(ray, tmp_path, m
     gone()
 
 
-def test_where_nobody_answers_is_said_at_once(monkeypatch):
-    pytest.importorskip("ray", reason="workers on Ray need the extra cluster")
+def test_where_nobody_answers_is_said_at_once():
+    ray = pytest.importorskip("ray", reason="workers on Ray need the extra cluster")
     from surefoot.learn.cluster.ray_workers import _check_answers
 
     with socket.socket() as free:
@@ -194,7 +194,7 @@ def test_where_nobody_answers_is_said_at_once(monkeypatch):
         port = free.getsockname()[1]
     for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
         with pytest.raises(SurefootError, match=rf"--on: {address}: nobody answers there \(Connection refused\)"):
-            _check_answers(On(address, 1))
+            _check_answers(ray, On(address, 1))
 
 
 def niceness(given, watch):

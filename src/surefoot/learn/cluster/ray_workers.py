@@ -53,7 +53,7 @@ def connect(on: On) -> Any:
         import ray
     if ray.is_initialized():
         return ray
-    _check_answers(on)
+    _check_answers(ray, on)
     quiet: Any = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     here: Any = {
         "num_cpus": on.workers, "num_gpus": 0, "include_dashboard": False, "_node_ip_address": "127.0.0.1",
@@ -70,13 +70,22 @@ def connect(on: On) -> Any:
     return ray
 
 
-def _check_answers(on: On) -> None:
-    """Ray asks a port where nobody is for minutes."""
+def _check_answers(ray: Any, on: On) -> None:
+    """Ray itself asks for minutes where nobody is, or somebody else."""
     if there := place(on.address):
         try:
             socket.create_connection(there, ANSWER).close()
         except OSError as error:
             raise SurefootError(f"--on: {on.address}: nobody answers there ({error.strerror or error})") from None
+    if there and not on.address.startswith("ray://"):
+        try:
+            ray._raylet.GcsClient(address=on.address)
+        except ray.exceptions.RayError as error:
+            expected = "expected the port of a cluster's head (6379), or ray:// with its client port (10001)"
+            words = " ".join(str(error).split())[:200]
+            raise SurefootError(
+                f"--on: {on.address}: no head of a cluster answers there: {words}; {expected}"
+            ) from None
 
 
 @contextmanager
