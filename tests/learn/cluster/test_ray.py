@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -80,6 +81,16 @@ def test_a_shared_update_survives_the_death_of_a_process_with_the_same_bits(ray,
     assert "the update is shared by 2 processes" in notes[0] and "a process that shares the update died" in notes[1]
     resume(tmp_path / "b")
     assert about()["resumed"][-1]["differs"] == ["update by 2 processes -> by one process"]
+
+
+def test_a_shared_update_with_workers_of_its_own_ends_as_it_should(ray, tmp_path):
+    """Its processes end before the connection does: asked afterwards, Ray would begin a cluster of its own, open to all."""
+    words = "train hover --on local:2 --shards 2 --envs 24 --horizon 8 --minibatches 2 --steps 384 --out run".split()
+    job = [sys.executable, "-m", "surefoot", *words]
+    done = subprocess.run(job, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "Started a local Ray instance" not in done.stdout + done.stderr
+    assert not (tmp_path / "run" / "run.lock").exists()
 
 
 def test_processes_and_killed_processes_move_no_bit(ray, tmp_path, capfd):

@@ -35,6 +35,7 @@ QUIET = {  # before Ray is imported; what the user has set stays
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_enable_metrics_collection": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # asked without a connection, it would begin a cluster that listens everywhere
     "RAY_worker_niceness": "0",  # 15 by default: on a busy machine the learner would wait for workers that get no core
 }
 OWN = {  # of a cluster on this machine alone: it listens on loopback, and takes no work without its token

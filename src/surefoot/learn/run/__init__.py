@@ -62,7 +62,7 @@ class Run:
         self.notes: list[str] = []  # what the user should know: fallbacks, disks that were full
         self.made: list[Path] = []  # folders that were not there before, innermost first
         self.about: dict[str, Any] = {}  # what run.json says
-        self.beside: list[Callable[[], None]] = []  # what ends with the run, such as workers
+        self.beside: list[Callable[[], None]] = []  # what ends with the run, such as workers; the last one first
         self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
         self.metrics = Metrics(self.folder / "metrics.jsonl", self.notes)
         self._card: dict[str, Any] = {}  # of the checkpoint in use
