@@ -228,6 +228,40 @@ def test_only_this_machine_is_spoken_to_and_nobody_is_told(ray):
     assert folder.stat().st_mode & 0o077 == 0
 
 
+def test_processes_that_share_an_update_on_this_machine_listen_on_loopback_alone(tmp_path):
+    """Also where the environment or the host's name leads elsewhere."""
+    import torch.distributed as dist
+
+    pytest.importorskip("ray", reason="workers on Ray need the extra cluster")
+    from surefoot.learn.cluster.peers import INTERFACE, Gloo
+
+    before = listening()
+    elsewhere = [name for _, name in socket.if_nameindex() if not name.startswith("lo")]
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv(INTERFACE, (elsewhere or ["lo"])[-1])
+        Gloo((str(tmp_path / "meeting"), 0), 0, 1)
+        try:
+            assert os.environ[INTERFACE] == (elsewhere or ["lo"])[-1]
+            own = listening() - before
+            assert own and {address for address, _ in own} == {"0100007F"}
+        finally:
+            dist.destroy_process_group()
+
+
+def listening() -> set[tuple[str, str]]:
+    """(address, port) of this process's listening sockets, as Linux writes them."""
+    nodes = {_link(p).removeprefix("socket:[").removesuffix("]") for p in Path("/proc/self/fd").iterdir()}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return {(r[1].split(":")[0], r[1].split(":")[1]) for r in rows if r[3] == "0A" and r[9] in nodes}
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setattr("surefoot.learn.cluster.ray_workers.connected", lambda: False)
