@@ -67,6 +67,7 @@ def connect(on: On) -> Any:
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         words = " ".join(str(error).split())[:300]
         raise SurefootError(f"--on: {on.address or 'local'}: no cluster: {words}") from None
+    warnings.filterwarnings("ignore", "More than 10MB of messages", UserWarning)  # through ray://: draws are that large
     ray._private.worker.print_to_stdstream = _unheard  # it writes of dead workers into what a verb prints; notes say it
     return ray
 
