@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -149,7 +150,7 @@ def refuses(given, watch):
 
 
 def waits(given, watch):
-    time.sleep(60)
+    time.sleep(120)
 
 
 def test_sigterm_while_jobs_run_ends_them_with_its_exit_code(ray):
@@ -168,9 +169,12 @@ def test_more_workers_than_cores_are_refused_and_so_are_cores_that_others_use(ra
     ):
         trained("hover", tmp_path / "a", On("", 5))
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    monkeypatch.setattr("surefoot.learn.cluster.ray_workers.ROOM", 5.0)
+    monkeypatch.setattr("surefoot.learn.cluster.ray_workers.ROOM", 1.0)
     busy = ray.remote(num_cpus=3)(waits).remote(None, None)
     try:
+        until = time.monotonic() + 60
+        while ray.available_resources().get("CPU", 0) > 1 and time.monotonic() < until:
+            time.sleep(0.1)
         with pytest.raises(SurefootError, match="2 workers need a core each, and the cluster has 4, which others use"):
             trained("hover", tmp_path / "a", On("", 2))
     finally:
@@ -192,7 +196,7 @@ def test_a_successor_without_a_core_shares_one_and_moves_no_bit(ray, tmp_path, m
             os.kill(killed[0], signal.SIGKILL)
 
     assert trained("hover", tmp_path / "ray", On("", 2), watch) == whole
-    assert killed and "note: no core is left for worker 0: it shares one" in said
+    assert killed and any(re.fullmatch("note: no core is left for worker [01]: it shares one", x) for x in said)
     gone()
 
 
