@@ -15,7 +15,7 @@ crossed to at all. The methods are in benchmarks/methods.py. Success is measured
     runs/realities/hover/robot-2000/first/...     its first logs, which all methods with robot data have in common
 
 Stopped at any time, it goes on where it was; on another machine, too, which makes again what it needs of the trainings. Methods run cheapest first, each on all tasks and robots before the next one.
-REALITIES=4 in the environment: so many robots of each task.
+REALITIES=4 in the environment: so many robots of each task, with --quick, too.
 """
 
 import argparse
@@ -309,11 +309,13 @@ def main() -> None:
         asked.record = False
         measure.shown("realities", parts, asked)
         raise SystemExit(1) from None
+    except SurefootError as error:
+        parser.error(str(error))
     measure.shown("realities", parts, asked)
 
 
 def lot_of(asked: argparse.Namespace, name: str) -> Lot:
-    most = 1 if asked.quick else int(os.environ.get("REALITIES", ROBOTS))
+    most = int(os.environ.get("REALITIES", 1 if asked.quick else ROBOTS))
     if asked.developing or asked.quick:
         return Lot(name, DEVELOPED, most, asked.quick)
     return Lot(name, REPORTED, most, kept=KEPT)

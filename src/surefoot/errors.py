@@ -12,7 +12,7 @@ EXTRAS = {
     "websockets": "play", "gymnasium": "gym", "sbi": "sbi", "pybullet": "bullet", "rsl_rl": "rsl", "pyarrow": "logs",
     "mcap": "logs", "mcap_ros2": "logs", "rosbags": "logs", "cryptography": "sign", "wandb": "wandb", "daqp": "control",
     "zmq": "zmq", "cyclonedds": "unitree", "ray": "cluster", "ezc3d": "motion",
-    "fsspec": "train", "warp": "gpu", "mujoco_warp": "gpu", "optuna": "tune",
+    "fsspec": "train", "s3fs": "s3", "warp": "gpu", "mujoco_warp": "gpu", "optuna": "tune",
 }  # fmt: skip
 """packages that are not always there, and the extra that brings each"""
 

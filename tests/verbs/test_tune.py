@@ -37,9 +37,14 @@ def test_each_seed_is_the_run_that_it_is_alone_and_goes_on_when_asked_again(tmp_
 def test_ranges_say_what_they_are():
     assert Range.parse("lr=1e-4..1e-2:log") == Range("lr", 1e-4, 1e-2, True, False)
     assert Range.parse("epochs=2..8") == Range("epochs", 2, 8, False, True)
-    for text, words in (("lr", "expected NAME=LOW..HIGH"), ("lrr=0..1", "did you mean lr"), ("lr=1..x", "two numbers"), ("lr=0..1:log", "both above 0"), ("lr=2..1", "LOW < HIGH"), ("hidden=1..2", "no setting")):  # fmt: skip
+    for text, words in (("lr", "expected NAME=LOW..HIGH"), ("lrr=0..1", "did you mean lr"), ("lr=1..x", "two numbers"), ("lr=0..1:log", "both above 0"), ("lr=2..1", "LOW < HIGH"), ("hidden=1..2", "no setting"), ("epochs=2.2..2.8", "a range with a whole number in it")):  # fmt: skip
         with pytest.raises(SurefootError, match=words):
             Range.parse(text)
+
+
+def test_a_setting_has_one_range():
+    with pytest.raises(SurefootError, match="--over: lr: expected one range of each setting, found two"):
+        Tune("balance", ("lr=1e-4..1e-2:log", "epochs=1..3", "lr=1..2")).run(unwatched)
 
 
 def test_a_search_is_the_same_again_and_goes_on_where_it_was_cut(tmp_path):

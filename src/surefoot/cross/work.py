@@ -281,7 +281,7 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     assert LONGER.last is not None
     ways = (LONGER, SHORT) if 2 * world.nv * ENOUGH / LONGER.last <= MOST_STARTS else (SHORT,)
     try:
-        found = _fitted(world, wide, fitted_part(past), ways, watch)
+        found = whole_windows(world, wide, fitted_part(past), ways, watch)
     except SurefootError as error:
         return Stage("identify", f"refused: {error}", {"refused": str(error)})
     if found.fault:
@@ -297,7 +297,7 @@ def _identify(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     )
 
 
-def _fitted(world: World, wide: Box, logs: list[Log], ways: Sequence[Identify], watch: Watch) -> Identified:
+def whole_windows(world: World, wide: Box, logs: list[Log], ways: Sequence[Identify], watch: Watch) -> Identified:
     """By the first way that the logs allow: where readings are lost or episodes are short, no longer window may be whole."""
     for how in ways[:-1]:
         try:

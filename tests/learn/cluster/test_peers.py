@@ -69,3 +69,14 @@ def test_what_cannot_share_an_update_is_refused(tmp_path):
         train("hover", tmp_path / "r", settings=FastSACSettings(envs=8, steps=64), on=On("", 1, 2))
     assert not (tmp_path / "r").exists()
     assert On.parse("local:2", 0, 3) == On("", 2, 3)
+
+
+def test_a_resumed_run_may_share_its_update(tmp_path):
+    """It is looked for, and not refused for its flags."""
+    from surefoot.report import unwatched
+    from surefoot.verbs.train.train import Train
+
+    with pytest.raises(SurefootError, match="nowhere"):
+        Train(resume=tmp_path / "nowhere", on="local:2", shards=2).run(unwatched)
+    with pytest.raises(SurefootError, match="--shards.*may be given"):
+        Train(resume=tmp_path / "nowhere", seed=3).run(unwatched)

@@ -179,7 +179,7 @@ def test_a_task_file_that_changed_is_not_the_learners(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "text, workers, found",
-    [("local:3", 0, On("", 3)), ("ray://h-1.x:10001", 8, On("ray://h-1.x:10001", 8)), ("10.0.0.1:6379", 0, On("10.0.0.1:6379", 0)), ("auto", 2, On("auto", 2)), ("", 0, None)],
+    [("local:3", 0, On("", 3)), ("ray://h-1.x:10001", 8, On("ray://h-1.x:10001", 8)), ("10.0.0.1:6379", 0, On("10.0.0.1:6379", 0)), ("localhost:6379", 0, On("localhost:6379", 0)), ("auto", 2, On("auto", 2)), ("", 0, None)],
 )  # fmt: skip
 def test_addresses_mean_what_they_say(text, workers, found):
     assert On.parse(text, workers) == found
@@ -187,7 +187,7 @@ def test_addresses_mean_what_they_say(text, workers, found):
 
 @pytest.mark.parametrize(
     "text, workers, words",
-    [("local", 0, "--on: expected local:2"), ("local:0", 0, "expected 1 to"), ("ssh://x", 0, "--on: expected"), ("local:2", 3, "leave it out"), ("", 2, "only with --on"), ("auto", -1, "--workers")],
+    [("local", 0, "--on: expected local:2"), ("local:0", 0, "expected 1 to"), ("ssh://x", 0, "--on: expected"), ("h:0", 0, "--on: expected"), ("ray://h:70000", 0, "--on: expected"), ("local:2", 3, "leave it out"), ("", 2, "only with --on"), ("auto", -1, "--workers")],
 )  # fmt: skip
 def test_other_addresses_are_refused(text, workers, words):
     with pytest.raises(SurefootError, match=words):

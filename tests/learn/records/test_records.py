@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import shutil
 import socket
+import sys
 
 import pytest
 
-from surefoot.errors import SurefootError
+from surefoot.errors import MissingExtra, SurefootError
 from surefoot.learn.records import runs as records
 from surefoot.learn.records.store import Store
 from surefoot.learn.train import settings_for, train
@@ -58,6 +60,14 @@ def test_runs_that_differ_by_their_seed_alone_are_one_group_with_students_interv
     """Of 10 and 20: mean 15, sd 7.07, t of one degree of freedom 12.706: 15 +- 63.5."""
     group = Runs(runs, rank="return").run(unwatched).facts["groups"][0]
     assert (group["runs"], group["mean"]) == (2, 15.0)
+    assert group["high"] - 15 == pytest.approx(12.7062 * math.sqrt(50) / math.sqrt(2), rel=1e-4)
+
+
+def test_a_copy_of_a_run_is_no_second_seed(runs):
+    """10 twice and 20: two seeds, as before."""
+    shutil.copytree(runs / "deep" / "a0", runs / "copy")
+    group = Runs(runs, rank="return").run(unwatched).facts["groups"][0]
+    assert (group["runs"], group["seeds"], group["mean"]) == (3, 2, 15.0)
     assert group["high"] - 15 == pytest.approx(12.7062 * math.sqrt(50) / math.sqrt(2), rel=1e-4)
 
 
@@ -126,6 +136,58 @@ def test_logs_and_bundles_are_shared_beside_runs_and_equal_content_once(runs, tm
         Runs(runs, also=(log,)).run(unwatched)
     with pytest.raises(SurefootError, match="nowhere: no such file or folder"):
         Runs(runs, rank="return", push=address, also=(tmp_path / "nowhere",)).run(unwatched)
+
+
+def test_a_store_may_be_in_a_folder_named_runs(runs, tmp_path):
+    pytest.importorskip("fsspec", reason="comes with the extra train")
+    address = str(tmp_path / "runs" / "fleet")
+    Runs(runs / "deep", rank="return", push=address).run(unwatched)
+    assert Runs(tmp_path / "there", pull=address).run(unwatched).facts["pulled"] == ["a0", "a1", "b"]
+
+
+def test_what_a_pull_was_cut_in_is_not_there_and_comes_with_the_next(runs, tmp_path):
+    """The fifth file is refused: neither of the run's first four stays, nor is the run taken for one that is here."""
+    fsspec = pytest.importorskip("fsspec", reason="comes with the extra train")
+    address, there, asked = f"memory://{tmp_path.name}", tmp_path / "there", []
+    Runs(runs, rank="return", push=address).run(unwatched)
+    memory = type(fsspec.filesystem("memory"))
+
+    def cut(self, path, *given, **how):
+        asked.append(path)
+        if len(asked) == 5:
+            raise TimeoutError("the line is down")
+        return whole(self, path, *given, **how)
+
+    whole, memory.cat_file = memory.cat_file, cut
+    try:
+        with pytest.raises(SurefootError, match=f"^{address}: TimeoutError: the line is down$"):
+            Runs(there, pull=address).run(unwatched)
+    finally:
+        memory.cat_file = whole
+    assert [p for p in there.rglob("*") if p.is_file()] == []
+    assert Runs(there, pull=address).run(unwatched).facts["pulled"] == ["deep/a0", "deep/a1", "deep/b"]
+
+
+def test_no_bucket_is_made_and_an_address_without_runs_is_refused(runs, tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec", reason="comes with the extra train")
+
+    def makes(self, path, **how):
+        raise AssertionError(f"{path}: a bucket that nobody asked for")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "makedirs", makes)
+    Store(f"memory://{tmp_path.name}").put(runs / "deep" / "b", "b")
+    with pytest.raises(SurefootError, match="nowhere: no runs were shared there"):
+        Runs(tmp_path / "there", pull=str(tmp_path / "nowhere")).run(unwatched)
+    with pytest.raises(SurefootError, match="expected a place in it, such as s3://bucket/runs"):
+        Store("memory://")
+
+
+def test_s3_without_its_extra_says_what_to_install(monkeypatch):
+    registry = pytest.importorskip("fsspec.registry", reason="comes with the extra train")
+    monkeypatch.delitem(registry._registry, "s3", raising=False)  # what was imported before
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(MissingExtra, match=r"s3://b/x needs the 's3' extra: pip install 'surefoot\[s3\]'"):
+        Store("s3://b/x")
 
 
 def test_a_store_that_lies_is_refused(runs, tmp_path):

@@ -42,9 +42,15 @@ class On:
             if workers:
                 raise SurefootError(f"--workers: --on {text} says how many; leave it out")
             return On("", _some(int(found[1])), shards)
-        if text == "auto" or re.fullmatch(r"(ray://)?[\w.-]+:\d{1,5}", text) and not text.startswith("local"):
+        if text == "auto" or (place(text) and not text.startswith("local:")):
             return On(text, workers, shards)
         raise SurefootError(f"--on: expected {FORMS}, found {text}")
+
+
+def place(address: str) -> tuple[str, int] | None:
+    """Host and port of an address; None where it has none."""
+    found = re.fullmatch(r"(?:ray://)?([\w.-]+):(\d{1,5})", address)
+    return (found[1], int(found[2])) if found and 0 < int(found[2]) < 1 << 16 else None
 
 
 def _some(workers: int) -> int:

@@ -124,7 +124,8 @@ def _ray(on: On) -> Iterator[Any]:
 
     owns = not ray_workers.connected()
     try:
-        yield ray_workers.connect(on)
+        with ray_workers.ending():
+            yield ray_workers.connect(on)
     finally:
         if owns:
             ray_workers.disconnect()

@@ -6,9 +6,10 @@ Minibatches are drawn by rank and sums are rounded in another order than in one 
 says so. They are the same whenever N is, whoever died on the way: an update whose peer dies is begun again with a new one.
 """
 
+import os
 import socket
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +30,7 @@ from surefoot.learn.runspec import RunSpec
 if TYPE_CHECKING:
     from surefoot.learn.run import Run
 
+INTERFACE = "GLOO_SOCKET_IFNAME"  # by which gloo is told where to listen
 WAIT = timedelta(seconds=300)  # for a peer that says nothing
 Meeting = tuple[str, int]
 """a file that all can open and 0, or host and port"""
@@ -41,7 +43,8 @@ class Gloo(Group):
         self.rank, self.size = rank, size
         where, port = meeting
         store = dist.TCPStore(where, port, size, rank == 0, WAIT, False) if port else dist.FileStore(where, size)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=WAIT)
+        with nullcontext() if port else _loopback():
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=WAIT)
 
     def total(self, numbers: Sequence[float]) -> list[float]:
         found = torch.tensor(numbers, dtype=torch.float64)
@@ -63,6 +66,19 @@ class Gloo(Group):
         if self.rank:
             for p, part in zip(learned, flat.split([p.numel() for p in learned])):
                 p.copy_(part.view_as(p))
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Connections of this machine alone: gloo listens where the host's name leads, and asks nobody who they are."""
+    before = os.environ.get(INTERFACE)
+    os.environ[INTERFACE] = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
+    try:
+        yield
+    finally:
+        os.environ.pop(INTERFACE)
+        if before is not None:
+            os.environ[INTERFACE] = before
 
 
 class Peer:

@@ -47,7 +47,7 @@ def share_update(learner: OnPolicy, spec: RunSpec, place: "Place", run: "Run") -
     assert place.on is not None
     peers = Peers(place.on, plan(spec, place, run), run)
     learner.peers = peers
-    run.beside.insert(0, peers.close)  # before the connection ends
+    run.beside.append(peers.close)  # the last one ends first: before the connection
 
 
 def plan(spec: RunSpec, place: "Place", run: "Run") -> Plan:

@@ -77,7 +77,8 @@ def _folders(folder: Path, deep: int) -> Iterator[Path]:
         yield folder
     if deep:
         for below in folder.iterdir():
-            if below.is_dir() and not below.is_symlink() and below.name not in KEPT:
+            part = below.name.startswith(".") and below.name.endswith(".part")  # a run that is on its way here
+            if below.is_dir() and not below.is_symlink() and below.name not in KEPT and not part:
                 yield from _folders(below, deep - 1)
 
 
@@ -136,14 +137,22 @@ def ranked(records: Sequence[Record], metric: str) -> list[Record]:
 
 
 def groups(records: Sequence[Record], metric: str) -> list[dict[str, Any]]:
-    """Runs that differ by their seed alone: how many, and the mean score with its interval; best first."""
+    """Runs that differ by their seed alone: how many, and the mean score with its interval over seeds; best first.
+
+    Runs of one seed are the same run, or copies of it: together they are one sample.
+    """
     alike: dict[str, list[Record]] = {}
     for r in records:
         alike.setdefault(r.group, []).append(r)
     rows = []
     for key, some in alike.items():
-        scores = [x for r in some if (x := r.score(metric)) is not None]
-        rows.append({"group": key, "task": some[0].spec.task, "runs": len(some), **_mean(scores)})
+        scores: dict[int, list[float]] = {}
+        for r in some:
+            if (x := r.score(metric)) is not None:
+                scores.setdefault(r.spec.seed, []).append(x)
+        own = [sum(x) / len(x) for x in scores.values()]
+        about = {"group": key, "task": some[0].spec.task, "runs": len(some), "seeds": len(own)}
+        rows.append({**about, **_mean(own)})
     return sorted(rows, key=lambda r: -math.inf if r["mean"] is None else r["mean"], reverse=True)
 
 

@@ -7,16 +7,19 @@ read is checked against its name, and paths that lead out of the run's folder ar
 """
 
 import json
+import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from surefoot import files
-from surefoot.errors import SurefootError, in_words, nearest
+from surefoot.errors import EXTRAS, MissingExtra, SurefootError, in_words, nearest
 
 LARGEST = 4 << 30  # bytes of a file
+NO_FOLDERS = {"s3", "s3a", "gs", "gcs", "abfs", "az", "memory"}  # to make one may make a bucket
 SKIPPED = ("run.lock",)
 SHA = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -41,9 +44,22 @@ class Store:
         try:
             self.fs, self.root = fsspec.core.url_to_fs(address)
         except (ValueError, ImportError) as error:
+            extra = EXTRAS.get(getattr(error.__cause__, "name", None) or "")
+            if extra is not None:
+                raise MissingExtra(address, extra) from None
             raise SurefootError(
                 f"{address}: {' '.join(str(error).split())[:200]}; expected a folder or s3://..."
             ) from None
+        if not self.root.strip("/"):
+            raise SurefootError(f"{address}: expected a place in it, such as s3://bucket/runs")
+
+    def _ask(self, method: Callable[..., Any], *given: Any, **how: Any) -> Any:
+        """What the store answers; each kind of store has errors of its own."""
+        try:
+            return method(*given, **how)
+        except Exception as error:
+            words = " ".join(str(error).split())[:300]
+            raise SurefootError(f"{self.address}: {type(error).__name__}: {words}") from error
 
     def _path(self, *parts: str) -> str:
         return "/".join((self.root.rstrip("/"), *parts))
@@ -51,10 +67,10 @@ class Store:
     def names(self) -> list[str]:
         """Of the runs that are here."""
         top = self._path("runs")
-        if not self.fs.exists(top):
+        if not self._ask(self.fs.exists, top):
             return []
-        found = (str(p).split("/runs/", 1)[1] for p in self.fs.find(top))
-        return sorted(p.removesuffix(".json") for p in found if p.endswith(".json"))
+        found = (str(p).removeprefix("/").removeprefix(top.removeprefix("/")) for p in self._ask(self.fs.find, top))
+        return sorted(p.removeprefix("/").removesuffix(".json") for p in found if p.endswith(".json"))
 
     def put(self, folder: Path, name: str) -> Sent:
         """Share a run, or another folder or file, under a name. The list of its files is written last: it is there whole or not at all."""
@@ -74,23 +90,29 @@ class Store:
         return Sent(*count)
 
     def get(self, name: str, folder: Path) -> int:
-        """Bring a run into a new folder; returns how many files it has."""
+        """Bring a run into a new folder, whole or not at all; returns how many files it has."""
         _check_name(name)
         path = self._path("runs", f"{name}.json")
-        if not self.fs.exists(path):
+        if not self._ask(self.fs.exists, path):
             raise SurefootError(f"{self.address}: no run {name}{nearest(name, self.names())}")
         if folder.exists():
             raise SurefootError(f"{folder}: is here already; choose another folder (--out)")
         listed = self._listed(path)
-        for inside, key in listed.items():
-            data = self.fs.cat_file(self._blob(key))
-            if files.sha256(data) != key:
-                raise SurefootError(f"{self.address}: {inside}: content and hash disagree")
-            files.write(folder / inside, data)
+        beside = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+        try:
+            for inside, key in listed.items():
+                data = self._ask(self.fs.cat_file, self._blob(key))
+                if files.sha256(data) != key:
+                    raise SurefootError(f"{self.address}: {inside}: content and hash disagree")
+                files.write(beside / inside, data)
+            if listed:
+                os.rename(beside, folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
         return len(listed)
 
     def _listed(self, path: str) -> dict[str, str]:
-        card: Any = files.check_seal(files.parse_json(self.fs.cat_file(path), path), path)
+        card: Any = files.check_seal(files.parse_json(self._ask(self.fs.cat_file, path), path), path)
         listed = card.get("files") if isinstance(card, dict) else None
         if not isinstance(listed, dict):
             raise SurefootError(f"{path}: files: expected an object of paths and hashes")
@@ -108,17 +130,22 @@ class Store:
     def _write_blob(self, key: str, data: bytes) -> bool:
         """Whether it was new. One of another size was cut while it was written."""
         path = self._blob(key)
-        if self.fs.exists(path) and self.fs.size(path) == len(data):
+        if self._ask(self.fs.exists, path) and self._ask(self.fs.size, path) == len(data):
             return False
         self._write(path, data)
         return True
 
     def _write(self, path: str, data: bytes) -> None:
         """Whole or not at all where a store can rename; object stores show a file only when it is whole."""
-        if "file" in self.fs.protocol:
+        if "file" in _protocols(self.fs):
             return files.write(Path(path), data)
-        self.fs.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-        self.fs.pipe_file(path, data)
+        if not NO_FOLDERS & set(_protocols(self.fs)):
+            self._ask(self.fs.makedirs, path.rsplit("/", 1)[0], exist_ok=True)
+        self._ask(self.fs.pipe_file, path, data)
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)
 
 
 def _files(folder: Path) -> Iterator[Path]:

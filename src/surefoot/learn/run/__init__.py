@@ -62,7 +62,7 @@ class Run:
         self.notes: list[str] = []  # what the user should know: fallbacks, disks that were full
         self.made: list[Path] = []  # folders that were not there before, innermost first
         self.about: dict[str, Any] = {}  # what run.json says
-        self.beside: list[Callable[[], None]] = []  # what ends with the run, such as workers
+        self.beside: list[Callable[[], None]] = []  # what ends with the run, such as workers; the last one first
         self.unsure: list[str] = []  # why a resume cannot be called bit-exact, beside versions
         self.metrics = Metrics(self.folder / "metrics.jsonl", self.notes)
         self._card: dict[str, Any] = {}  # of the checkpoint in use
@@ -120,9 +120,11 @@ class Run:
         return run, run.about
 
     def close(self) -> None:
-        while self.beside:
-            self.beside.pop()()
-        self._lock.close()
+        try:
+            while self.beside:
+                self.beside.pop()()
+        finally:
+            self._lock.close()
 
     def discard(self) -> None:
         """Leave nothing of a run that could not begin, so that the folder is free for one that can."""

@@ -122,6 +122,8 @@ class Runs:
     def _pulled(self, watch: Watch) -> Report:
         store, brought, here = Store(self.pull), [], []
         names = store.names()
+        if not names:
+            raise SurefootError(f"--pull: {self.pull}: no runs were shared there")
         for k, name in enumerate(names):
             watch(Progress(f"bringing {name}", k / len(names)))
             if (self.folder / name).exists():
@@ -178,12 +180,12 @@ def _tables(facts: dict[str, Any]) -> list[Block]:
         for r in rows
     ]
     found: list[Block] = [Table.of(head, cells, f"by {rank}, best first")]
-    several = [g for g in facts["groups"] if g["runs"] > 1]
+    several = [g for g in facts["groups"] if g["seeds"] > 1]
     if several:
         form = [Column("mean", form=".4g"), Column("low", form=".4g"), Column("high", form=".4g")]
-        cells = [[g[k] for k in ("group", "task", "runs", "mean", "low", "high")] for g in several]
+        cells = [[g[k] for k in ("group", "task", "seeds", "mean", "low", "high")] for g in several]
         title = f"{rank} of runs that differ by their seed alone (mean, 95 % interval over seeds)"
-        found.append(Table.of(["group", "task", Column("runs", form="d"), *form], cells, title))
+        found.append(Table.of(["group", "task", Column("seeds", form="d"), *form], cells, title))
     return found
 
 

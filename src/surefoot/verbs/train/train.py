@@ -322,11 +322,11 @@ class Train:
         """A run goes on as it began: what would be ignored is refused."""
         kept = {
             k: getattr(self, k)
-            for k in ("task", "resume", "allow_changes", "threads", "on", "workers", "save_every", "wandb")
+            for k in ("task", "resume", "allow_changes", "threads", "on", "workers", "shards", "save_every", "wandb")
         }
         if self != replace(Train.tuned(self.task), **kept):
             raise SurefootError(
-                "--resume: a run keeps its task, seed, belief and settings; only --threads, --on, --workers, --save-every, --wandb and --allow-changes may be given"
+                "--resume: a run keeps its task, seed, belief and settings; only --threads, --on, --workers, --shards, --save-every, --wandb and --allow-changes may be given"
             )
 
 

@@ -51,6 +51,8 @@ class Range:
         log = values.endswith(":log")
         if not (math.isfinite(low) and low < high < math.inf) or (log and low <= 0):
             raise SurefootError(f"--over: {name}: expected LOW < HIGH{', both above 0' * log}, found {text}")
+        if kinds[name] is int and math.ceil(low) > math.floor(high):
+            raise SurefootError(f"--over: {name}: expected a range with a whole number in it, found {text}")
         return Range(name, low, high, log, kinds[name] is int)
 
     def suggested(self, trial: Any) -> float | int:
@@ -90,6 +92,8 @@ class Tune:
         ranges = [Range.parse(text) for text in self.over]
         if not ranges or min(self.trials, self.seeds_each) < 1:
             raise SurefootError("tune: expected --over NAME=LOW..HIGH, and at least one trial and one seed")
+        if twice := [r.name for k, r in enumerate(ranges) if r.name in [x.name for x in ranges[:k]]]:
+            raise SurefootError(f"--over: {twice[0]}: expected one range of each setting, found two")
         out = (self.out or Path("runs") / tasks.resolve(self.task).name / "tune").absolute()
         jobs, rows = Jobs(On.parse(self.on, self.workers), out / "answers", watch), list[dict[str, Any]]()
         study = self._study()
