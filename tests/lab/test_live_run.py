@@ -10,7 +10,7 @@ import pytest
 from surefoot import shipped, tasks
 from surefoot.doctor import report as doctor
 from surefoot.gate import report as gate
-from surefoot.lab.pages.live_run import LiveRun
+from surefoot.lab.pages.live_run import LONGEST, LiveRun
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
 from surefoot.report import Details, Note, Plot, Table
@@ -78,7 +78,7 @@ def test_contact_forces_of_a_standing_robot_carry_its_weight() -> None:
     for _ in range(100):  # let it settle on its feet
         page.env.world.step(page.env.world.state.u.copy(), page.env.chance)
     arrows = page.arrows()
-    lift = (arrows[:, 1] - arrows[:, 0])[:, 2].sum() / (0.3 * page.model.stat.extent)
+    lift = (arrows[:, 1] - arrows[:, 0])[:, 2].sum() / (LONGEST * page.model.stat.extent)
     assert len(arrows) >= 3 and lift == pytest.approx(1.0, abs=0.1)
 
 

@@ -18,7 +18,7 @@ from surefoot.gate.measures.sweep import Points, values_over
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
 from surefoot.lab.counting import BATCH, MOST, Counting, Tally, percent
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import SLICE, Page
+from surefoot.lab.page import SLICE, Page, Scene
 from surefoot.lab.subject import Subject
 from surefoot.report import Axis, Block, Note, Plot, Rule, Series, Table, Text
 from surefoot.sim.realities import reality
@@ -126,6 +126,10 @@ class Width(Page):
                 self.fresh = True
         self.counting.look()
 
+    def finish(self) -> None:
+        while self.counting.step() is not None:
+            pass
+
     def blocks(self) -> Sequence[Block]:
         out: list[Block] = []
         if not self.subject.policies():
@@ -162,10 +166,19 @@ class Width(Page):
         at = f"at the truth, {self.truth:.4g}" if self.asked.reveal else "at the hidden truth"
         return Table.of(["policy", f"over {low:.4g} .. {high:.4g}", at, "episodes a point"], rows)
 
+    def scene(self) -> Scene | None:
+        """A robot for each value, as it is counted; the last one is the hidden one."""
+        p = self.subject.task.params[self.asked.over]
+        hidden = f"hidden: {self.truth:.3g}" if self.asked.reveal else "hidden"
+        return self.counting.scene([*(f"{v:.3g} {p.unit}".strip() for v in self.values[:-1]), hidden])
+
     def command(self) -> str:
         paths = " ".join(quote(str(p)) for p in self.subject.policies().values()) or "RUN"
         p = self.subject.task.params[self.asked.over]
-        more = f" --points {POINTS} --low {p.low:g} --high {p.high:g} --episodes {MOST}"
+        seed = "" if self.subject.seed == 1 else f" --seed {self.subject.seed}"
+        more = (
+            f" --points {POINTS} --low {p.low:g} --high {p.high:g} --episodes {BATCH} --batches {MOST // BATCH}{seed}"
+        )
         return f"surefoot sweep {paths}{self.subject.flag} --over {self.asked.over}{more}"
 
     def close(self) -> None:

@@ -14,7 +14,10 @@ STYLE = (
     ".surefoot .said{display:flex;gap:.5rem;align-items:baseline;margin:.3rem 0}"
     ".surefoot .said code{flex:1;background:var(--box);border:1px solid var(--line);border-radius:.3rem;padding:.25rem .5rem;"
     "overflow-wrap:anywhere;user-select:all}.surefoot .said button{font:inherit;cursor:pointer;color:var(--ink);"
-    "background:var(--box);border:1px solid var(--line);border-radius:.3rem;padding:.15rem .6rem}</style>"
+    "background:var(--box);border:1px solid var(--line);border-radius:.3rem;padding:.15rem .6rem}"
+    # viser's panel on a phone is 20 em wide: here it is as wide as the phone
+    "@media (max-width:36em){.mantine-Paper-root:has(.surefoot),.mantine-Paper-root:has(.surefoot) div[style*='width: 20em']"
+    "{width:100%!important}}</style>"
 )
 COPY = "navigator.clipboard.writeText(this.dataset.words);this.textContent='copied'"
 LINK = "navigator.clipboard.writeText(location.origin+this.dataset.words);this.textContent='copied'"
