@@ -89,7 +89,10 @@ def torques(log: Log, net: ActuatorNet | None) -> Torques:
 
 class Actuator(Page):
     key, title = "actuator", "Actuator"
-    about = "A servo's model says one torque, its motor gives another. A small net learns the difference from a log."
+    about = (
+        "A servo is commanded a torque, its ideal model gives one, its real motor another: it lags, saturates and rubs. A small "
+        "net learns the difference from a log. The motor is simulated; its log is of another motion than the one that is shown."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)

@@ -76,7 +76,8 @@ class Reader:
 class Adaptation(Page):
     key, title = "adaptation", "Teacher and student"
     about = (
-        "A student infers its robot's e from what it has felt. Draw a new robot, or change it in mid-flight, and watch."
+        "The teacher was told its robot's e (masses, friction, delays). Its student infers e from what it has felt: here is what "
+        "its latent says of one unknown. Draw a new robot, or change it in mid-flight, and watch."
     )
 
     def __init__(self, subject: Subject):

@@ -69,7 +69,9 @@ class Found:
 class Drift(Page):
     key, title = "drift", "Drift"
     about = (
-        "Record a policy's actions and play them again. Errors do not add, they multiply: without feedback robots fall."
+        "Two thought experiments. I: record a robot's actions and play them again on the same robot, where only the first "
+        "velocities are a little off. II: play them on another robot, as a simulator's on a real one. Errors do not add, they "
+        "multiply: what stays upright needs feedback."
     )
 
     def __init__(self, subject: Subject):

@@ -29,7 +29,7 @@ from surefoot.lab.jobs import Curves, Job, training
 from surefoot.lab.page import BLUE, GREEN, RED, Clock, Page, Scene, kept, squares
 from surefoot.lab.subject import Subject, load, narrowed
 from surefoot.policy import Policy
-from surefoot.report import Block, Column, Note, Table, Text
+from surefoot.report import Axis, Block, Column, Note, Plot, Series, Table, Text
 from surefoot.sim.engine import Engine
 from surefoot.sim.realities import reality
 from surefoot.tasks.rollout import Trials
@@ -50,7 +50,8 @@ class Asked:
 class Pipeline(Page):
     key, title = "pipeline", "The pipeline"
     about = (
-        "Train, deploy to a robot whose e is hidden, and see what survives. Each tool closes the gap in another way."
+        "Train, deploy to a robot whose e is hidden (its masses, friction, delays: what nobody knows exactly), and see what "
+        "survives. Randomization makes a policy bear other robots, adaptation infers this one, real2sim measures it."
     )
 
     def __init__(self, subject: Subject):
@@ -230,17 +231,23 @@ class Pipeline(Page):
                 )
             )
         if not self.tallies and not self.waiting and self.trials is None:
-            out.append(Note("choose how to close the gap, then deploy"))
-        rows = []
-        for (a, robot), t in self.tallies.items():
-            on = lambda x: "on" if x else "off"  # noqa: E731
-            rows.append(
-                [a.randomization, on(a.adaptation), on(a.real2sim), f"{robot:.0f}", percent(t.rate()), t.episodes]
-            )
-        head = ["randomization", "adaptation", "real2sim", "robot", "success on it (95 %)", "episodes"]
+            out.append(Note("choose how to close the gap, then deploy: what is missing is trained first"))
+        return [*out, *self._deployed(), *self._told(), *self._revealed()]
+
+    def _deployed(self) -> list[Block]:
+        """What was deployed in this visit, and how many of its episodes succeeded."""
+        if not self.tallies:
+            return []
+        names = [f"{_words(a)}, robot {robot:.0f}" for a, robot in self.tallies]
+        rates = np.array([t.rate() for t in self.tallies.values()])
+        rows = [[n, percent(t.rate()), t.episodes] for n, t in zip(names, self.tallies.values())]
         now = [i for i, key in enumerate(self.tallies) if key == self.key_now]
-        out.append(Table.of(head, rows, "Deployed", now))
-        return [*out, *self._told(), *self._revealed()]
+        dots = Series.of("success, 95 %", 100 * rates[:, 0], range(len(names)), *100 * rates[:, 1:].T, style="dots")
+        axes = Axis("success", "%", low=0, high=100), Axis(names=tuple(names))
+        return [
+            Plot("What survives", (dots,), *axes),
+            Table.of(["randomization", "success on it (95 %)", "episodes"], rows, "", now),
+        ]
 
     def _told(self) -> list[Block]:
         """What the log of this robot says of each unknown."""
@@ -347,6 +354,11 @@ class Pipeline(Page):
     def close(self) -> None:
         for job in self.jobs:
             job.close()
+
+
+def _words(asked: Asked) -> str:
+    more = [name for name in ("adaptation", "real2sim") if getattr(asked, name)]
+    return " + ".join([asked.randomization, *more])
 
 
 def _interval(found: Belief, i: int) -> str:

@@ -44,7 +44,10 @@ class Asked:
 
 class Worlds(Page):
     key, title = "worlds", "Many worlds"
-    about = "One policy drives many robots at once. Each has its own e, drawn from p(e): click one to see its e."
+    about = (
+        "One policy drives many robots at once. Each has an e of its own (its masses, friction, delays), drawn from p(e). Green: "
+        "it succeeded; red: it failed; blue: it still runs. Click one to see its e."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)
