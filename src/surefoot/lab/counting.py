@@ -82,6 +82,11 @@ class Counting:
         self.trials = None
         return True
 
+    @property
+    def share(self) -> float | None:
+        """Of the longest episodes of the batch under way; None where none is."""
+        return None if self.trials is None else min(1.0, self.trials.periods / self.trials.env.steps)
+
     def _step(self, trials: Trials) -> None:
         """One control period, of which the first episode of each world is kept to be drawn."""
         running = ~trials.done[::BATCH]

@@ -24,6 +24,7 @@ from surefoot.report import Block
 from surefoot.tasks.view.poses import Poses
 
 GREEN, RED, BLUE, YELLOW = (47, 158, 68), (224, 49, 49), (66, 135, 245), (250, 200, 30)  # good, bad, running, chosen
+ALONE = 0.2  # of a model's extent
 ROOM = 1.25  # of a robot's own extent: the side of its square
 SLICE = 0.04  # s of computing before the browser and the controls have their turn
 
@@ -40,25 +41,38 @@ class Scene:
     """(k, 2, 3) from, to: contact forces of the first robot"""
     names: tuple[str, ...] = ()
     """of each robot, shown over it; or none"""
+    room: float = 0.0
+    """m: how far each may be from where it is now, and still in the picture"""
     moved: float = 0.0
     """s, of simulated time: another value means that robots have moved"""
 
 
 def kept(model: mujoco.MjModel, q: np.ndarray, room: float) -> np.ndarray:
     """(n, 2) m: what keeps robots with a free base within so much of where they are shown; others stay where they are."""
-    if not model.njnt or model.jnt_type[0] != mujoco.mjtJoint.mjJNT_FREE:
+    if not _free(model):
         return np.zeros((len(q), 2))
     far = np.linalg.norm(q[:, :2], axis=1, keepdims=True)
     return np.asarray(-q[:, :2] * np.maximum(0.0, 1 - room / np.maximum(far, 1e-9)))
+
+
+def _free(model: mujoco.MjModel) -> bool:
+    return bool(model.njnt and model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE)
+
+
+def alone(model: mujoco.MjModel) -> float:
+    """m: how far a robot that stands by itself may go before the picture goes with it."""
+    return ALONE * float(model.stat.extent) if _free(model) else 0.0
 
 
 def squares(model: mujoco.MjModel, q: np.ndarray) -> tuple[np.ndarray, float]:
     """(n, 2) m: the middle of a square for each robot, in rows; and the room that there is around one."""
     side = ROOM * Poses(model).extent(q[:16])
     side = np.maximum(side, 0.3 * side.max())  # a square that can be seen, of a robot that is long and thin
+    if _free(model):  # which may turn
+        side = np.full(2, 0.8 * float(np.hypot(*side)))
     columns = max(1, round(float(np.sqrt(len(q) * side[1] / side[0]))))
     at = np.stack(np.divmod(np.arange(len(q)), columns)[::-1], 1).astype(float)  # (column, row)
-    return (at - at.mean(0)) * side, 0.4 * float(side.min())
+    return (at - at.mean(0)) * side, 0.1 * float(side.min())
 
 
 class Page(ABC):

@@ -21,7 +21,7 @@ from surefoot.errors import SurefootError
 from surefoot.gate.measures.latent import SOON, Probe, fitted, latents
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import Clock, Page, Scene, kept
+from surefoot.lab.page import Clock, Page, Scene, alone, kept
 from surefoot.lab.subject import Subject, load
 from surefoot.policy import Driver
 from surefoot.report import Axis, Block, Note, Plot, Rule, Series, Table, Text
@@ -275,7 +275,7 @@ class Adaptation(Page):
     def scene(self) -> Scene:
         t = self.periods * self.env.world.dt
         q = self.env.world.state.q.copy()
-        return Scene(self.model, q, kept(self.model, q, 0.5 * float(self.model.stat.extent)), moved=t)
+        return Scene(self.model, q, kept(self.model, q, alone(self.model)), room=alone(self.model), moved=t)
 
     def command(self) -> str:
         if self.policy is None:

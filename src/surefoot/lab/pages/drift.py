@@ -22,7 +22,7 @@ from surefoot.belief import point
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, seeds
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
-from surefoot.lab.page import Clock, Page, Scene, kept
+from surefoot.lab.page import Clock, Page, Scene, alone, kept
 from surefoot.lab.subject import Subject, load
 from surefoot.policy import Driver, Policy, Zero
 from surefoot.real2sim.replay import sized
@@ -198,8 +198,8 @@ class Drift(Page):
         k = min(int(self.t / self.found.dt), self.found.q["plan"].shape[1] - 1)
         q = np.stack([self.found.q[case][int(self.asked.start), k] for case in CASES])
         at = np.stack([np.zeros(4), 0.9 * np.arange(4)[::-1]], 1) * max(float(self.model.stat.extent) * 0.3, 0.2)
-        at = at + kept(self.model, q, 0.5 * float(self.model.stat.extent))
-        return Scene(self.model, q, at, COLOURS, names=CASES, moved=self.t)
+        at = at + kept(self.model, q, alone(self.model))
+        return Scene(self.model, q, at, COLOURS, names=CASES, room=alone(self.model), moved=self.t)
 
     def command(self) -> str:
         return self.printed()

@@ -20,7 +20,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import Clock, Page, Scene, kept
+from surefoot.lab.page import Clock, Page, Scene, alone, kept
 from surefoot.lab.reports import WORK, Reports
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
@@ -215,7 +215,7 @@ class LiveRun(Page):
     def clicked(self, robot: int, origin: np.ndarray, direction: np.ndarray) -> None:
         """Push where the ray meets the robot."""
         data, geom = self._measured(), np.full(1, -1, np.int32)
-        shown = kept(self.model, self.env.world.state.q, 0.5 * float(self.model.stat.extent))[0]
+        shown = kept(self.model, self.env.world.state.q, alone(self.model))[0]
         origin = origin - np.append(shown, 0.0)  # the ray is one of the picture, in which the robot is kept
         ray = direction / np.linalg.norm(direction)
         far = mujoco.mj_ray(self.model, data, origin, ray, None, 0, -1, geom, None)
@@ -312,8 +312,8 @@ class LiveRun(Page):
     def scene(self) -> Scene:
         arrows = self.arrows() if self.asked.forces else np.zeros((0, 2, 3))
         t, q = self.periods * self.env.world.dt, self.env.world.state.q.copy()
-        at = kept(self.model, q, 0.5 * float(self.model.stat.extent))
-        return Scene(self.model, q, at, arrows=arrows + np.pad(at, ((0, 0), (0, 1))), moved=t)
+        at = kept(self.model, q, alone(self.model))
+        return Scene(self.model, q, at, arrows=arrows + np.pad(at, ((0, 0), (0, 1))), room=alone(self.model), moved=t)
 
     def command(self) -> str:
         last = None if self.said is None else self.said.last

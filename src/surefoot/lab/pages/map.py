@@ -69,8 +69,8 @@ class Map(Page):
     def work(self) -> bool:
         until = time.monotonic() + SLICE
         self.counting.look()
-        while self.asked.measure and time.monotonic() < until and (ended := self.counting.step()) is not None:
-            self.fresh = self.fresh or ended
+        while self.asked.measure and time.monotonic() < until and self.counting.step() is not None:
+            self.fresh = True
         fresh, self.fresh = self.fresh, False
         return fresh
 
@@ -104,6 +104,8 @@ class Map(Page):
             out.append(
                 Text("no policy of this kind is at hand: train one, and it is measured on the hidden robots", "quiet")
             )
+        if self.counting.share is not None:
+            out.append(Text(f"counting {self.counting.label}: {100 * self.counting.share:.0f} % of a batch", "quiet"))
         return [*out, self._plot(), self._table()]
 
     def _plot(self) -> Plot:

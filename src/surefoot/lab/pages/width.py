@@ -112,8 +112,8 @@ class Width(Page):
     def work(self) -> bool:
         until = time.monotonic() + SLICE
         self._look()
-        while time.monotonic() < until and (ended := self.counting.step()) is not None:
-            self.fresh = self.fresh or ended
+        while time.monotonic() < until and self.counting.step() is not None:
+            self.fresh = True
         fresh, self.fresh = self.fresh, False
         return fresh
 
@@ -138,6 +138,8 @@ class Width(Page):
             share = None if self.curves is None else self.curves.share
             done = "" if share is None or not self.job.running else f"{100 * share:.0f} % · "
             out.append(Text(done + self.job.words(), "bad" if self.job.failed not in ("", "stopped") else "quiet"))
+        if self.counting.share is not None:
+            out.append(Text(f"counting {self.counting.label}: {100 * self.counting.share:.0f} % of a batch", "quiet"))
         return [*out, self._plot(), self._table()]
 
     def _plot(self) -> Plot:
@@ -149,7 +151,9 @@ class Width(Page):
         rules = [Rule(low, "x", "range, from"), Rule(high, "x", "range, to")]
         if self.asked.reveal:
             series.append(Series.of("the hidden truth", [self.truth] * 2, [0, 100], tone="bad"))
-        axis = Axis(p.name, p.unit, "log" if p.log else "linear", low=p.low if not p.log else None)
+        axis = Axis(
+            p.name, p.unit, "log" if p.log else "linear", low=float(self.values[0]), high=float(self.values[-2])
+        )
         caption = (
             f"Bands are exact 95 % intervals of {max((t.episodes for t in self.tallies.values()), default=0)} episodes."
         )

@@ -160,8 +160,9 @@ class Worlds(Page):
         return Plot("Where they fail", tuple(series), self._axis(first), self._axis(second))
 
     def _axis(self, name: str) -> Axis:
-        i, belief = self.subject.task.params.index(name), self.subject.belief
-        return Axis(name, self.subject.task.params[name].unit, low=float(belief.low[i]), high=float(belief.high[i]))
+        i, spans = self.subject.task.params.index(name), (self.subject.belief, self.belief)
+        low, high = min(float(b.low[i]) for b in spans), max(float(b.high[i]) for b in spans)
+        return Axis(name, self.subject.task.params[name].unit, low=low, high=high)
 
     def _table(self) -> Table:
         """e of the robot that was picked."""

@@ -44,6 +44,7 @@ class Robots:
             self.parts.append((body, np.array(colour), handle))
         self.grid = self._ground()
         self.corners = self._corners(scene, x, r, least=1 if self.n == 1 else 0).reshape(-1, 3)
+        self.room = scene.room
         self.names = self._named(scene, self._corners(scene, x, r, least=1)[..., 2].max(1))
         self.stands: tuple[Frame, np.ndarray] | None = None
         self._stand()
@@ -95,7 +96,9 @@ class Robots:
             old, at = self.stands
             if frame == old or np.linalg.norm(camera.position - at) > 1e-3 * (1 + np.linalg.norm(at)):
                 return
-        position, look = placed(self.corners, np.zeros(len(self.corners)), frame, ONE if self.n == 1 else MANY)
+        position, look = placed(
+            self.corners, np.full(len(self.corners), self.room), frame, ONE if self.n == 1 else MANY
+        )
         camera.position = position  # which moves where it looks, too
         camera.look_at = look
         self.stands = frame, position
