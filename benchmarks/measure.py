@@ -136,6 +136,9 @@ def record(name: str, part: str, rows: Sequence[Row], spent: float, load: float)
     }  # fmt: skip
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps({"benchmark": name, "parts": parts}, indent=1, allow_nan=False) + "\n")
+    from benchmarks import recorded  # which reads this file, too
+
+    recorded.write()
     return path
 
 

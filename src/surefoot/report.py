@@ -116,6 +116,8 @@ class Axis:
     low: float | None = None
     high: float | None = None
     names: tuple[str, ...] = ()
+    marks: tuple[tuple[float, str], ...] = ()
+    """values with a name each, in place of round numbers"""
 
     @property
     def head(self) -> str:
@@ -133,6 +135,8 @@ class Series:
     high: tuple[float, ...] = ()
     style: Literal["line", "dashed", "dots", "points", "step", "bars", "ticks"] = "line"
     tone: Tone = ""
+    labels: tuple[str, ...] = ()
+    """of dots: words beside each"""
 
     @staticmethod
     def of(name: str, x: Any, y: Any, low: Any = (), high: Any = (), **how: Any) -> "Series":

@@ -70,4 +70,5 @@ def test_what_is_shown_is_what_was_found(page: Drift) -> None:
     assert errors.series[0].y == pytest.approx(np.median(page.found.apart[CASES[1]], 0)[1:])
     scene = page.scene()
     assert scene.q.shape == (4, 2) and scene.q[0].tolist() == page.found.q["plan"][0, 0].tolist()
-    assert page.command() == "surefoot record balance --policy balance --out log.npz && surefoot replay balance log.npz"
+    assert scene.names == CASES and [s.tone for s in paths.series if s.name == "plan"] == ["quiet"]
+    assert page.command().startswith("surefoot lab balance --page 'drift&") and page.command().endswith("--print")

@@ -72,8 +72,8 @@ def test_a_net_on_another_motor_is_said_to_be_of_another_motor(home: Path) -> No
     assert any(isinstance(b, Note) and b.warning and "learned on another motor" in b.words for b in page.blocks())
 
 
-def test_a_command_names_the_files_it_learns_from(tmp_path: Path) -> None:
+def test_a_command_computes_the_page_and_no_net_is_said_to_be_none(tmp_path: Path) -> None:
     page = Actuator(Subject.of("balance", home=tmp_path / "a b"))
-    folder = tmp_path / "a b" / "actuator"
-    assert page.command() == f"surefoot actuator '{folder}/arm.xml' '{folder}/log.npz' --out '{folder}/net.onnx'"
+    page.set("lag", 20.0)
+    assert page.command().startswith("surefoot lab balance --page 'actuator&lag=20&") and "--print" in page.command()
     assert any(isinstance(b, Note) for b in page.blocks())  # no net yet

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from surefoot import shipped, tasks
 from surefoot.doctor import report as doctor
 from surefoot.gate import report as gate
-from surefoot.lab.pages.live_run import LiveRun
+from surefoot.lab.jobs import Job
+from surefoot.lab.pages.live_run import LONGEST, LiveRun
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
 from surefoot.report import Details, Note, Plot, Table
@@ -78,7 +80,7 @@ def test_contact_forces_of_a_standing_robot_carry_its_weight() -> None:
     for _ in range(100):  # let it settle on its feet
         page.env.world.step(page.env.world.state.u.copy(), page.env.chance)
     arrows = page.arrows()
-    lift = (arrows[:, 1] - arrows[:, 0])[:, 2].sum() / (0.3 * page.model.stat.extent)
+    lift = (arrows[:, 1] - arrows[:, 0])[:, 2].sum() / (LONGEST * page.model.stat.extent)
     assert len(arrows) >= 3 and lift == pytest.approx(1.0, abs=0.1)
 
 
@@ -171,3 +173,24 @@ def test_a_task_without_a_run_says_so_and_its_robot_falls(tmp_path: Path) -> Non
     page.advance(400)
     assert page.episodes and not any(good for _, good, _ in page.episodes)
     assert page.command() == f"surefoot train balance-discrete --out {tmp_path}/balance-discrete/live"
+
+
+def test_a_training_that_is_watched_has_the_bits_of_one_that_is_not(tmp_path: Path) -> None:
+    found = {}
+    for watched in (False, True):
+        out = tmp_path / f"watched-{watched}"
+        job = Job(["train", "balance", "--steps", "8192", "--threads", "1", "--out", str(out)], out)
+        page = LiveRun(Subject.of("balance", home=tmp_path))
+        page.folder, page.curves, rows = out, None, 0
+        until = time.monotonic() + 120
+        while job.running and time.monotonic() < until:
+            if watched and page.work():
+                page.scene()
+                page.blocks()
+                rows = max(rows, 0 if page.curves is None else len(page.curves.rows))
+            time.sleep(0.01)
+        page.close()
+        job.close()
+        assert job.failed == "" and (rows > 0 or not watched)
+        found[watched] = (out / "policy.safetensors").read_bytes()
+    assert found[True] == found[False]

@@ -24,7 +24,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Width:
     """Two batches of the shipped policy over the sensors' noise."""
     page = Width(Subject.of("balance", home=tmp_path_factory.mktemp("home")))
     page.set("over", "noise")
-    while page.tallies.get("this run") is None or page.tallies["this run"].episodes < 2 * BATCH:
+    while page.tallies.get("shipped") is None or page.tallies["shipped"].episodes < 2 * BATCH:
         assert page.counting.step() is not None
     return page
 
@@ -35,12 +35,12 @@ def test_every_point_counts_the_episodes_of_surefoot_sweep(counted: Width) -> No
     for b in range(2):
         known = sweep({"it": policy}, task, Points("noise", counted.values, tasks.nominal(task), BATCH, 1 + b))
         total += [round(BATCH * p["success"]) for p in known["policies"]["it"]]
-    assert counted.tallies["this run"].good.tolist() == total.tolist()
+    assert counted.tallies["shipped"].good.tolist() == total.tolist()
     assert 0 < total.sum() < total.size * 2 * BATCH  # with 0.2 it cannot, with none it can
 
 
 def test_bands_are_exact_intervals_and_the_range_pools_the_points_inside_it(counted: Width) -> None:
-    tally, plot = counted.tallies["this run"], next(b for b in counted.blocks() if isinstance(b, Plot))
+    tally, plot = counted.tallies["shipped"], next(b for b in counted.blocks() if isinstance(b, Plot))
     band = plot.series[0]
     for i in (0, POINTS // 2):
         low, high = clopper_pearson(int(tally.good[i]), tally.episodes)
@@ -83,7 +83,7 @@ def test_dragging_the_range_starts_no_count_anew_but_another_unknown_does(counte
 
 
 def test_a_command_says_the_sweep(counted: Width) -> None:
-    expected = "surefoot sweep balance --over noise --points 11 --low 0 --high 0.2 --episodes 96"
+    expected = "surefoot sweep balance --over noise --points 11 --low 0 --high 0.2 --episodes 8 --batches 12"
     assert counted.command() == expected
 
 

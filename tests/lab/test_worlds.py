@@ -60,6 +60,17 @@ def test_no_spread_is_the_nominal_world_and_full_spread_the_belief_itself() -> N
     assert (half.low[i], half.high[i]) == pytest.approx((np.sqrt(0.5), np.sqrt(2)))
 
 
+def test_a_spread_beyond_the_tasks_own_ranges_goes_as_far_as_its_parameters() -> None:
+    page = Worlds(Subject.of("balance"))
+    own, p = page.subject.belief, page.subject.task.params
+    half, whole = narrowed(own, 1.5), narrowed(own, 2.0)
+    assert narrowed(own, 1.0) == own
+    assert whole.low.tolist() == [q.low for q in p] and whole.high.tolist() == [q.high for q in p]
+    i = p.index("gravity")
+    assert half.high[i] == pytest.approx(0.5 * (own.high[i] + p["gravity"].high))
+    assert (whole.low <= half.low).all() and (half.low <= own.low).all()
+
+
 def test_a_command_names_the_ranges_that_a_spread_makes() -> None:
     page = Worlds(Subject.of("balance"))
     page.set("spread", 0.0)
@@ -89,7 +100,7 @@ def test_what_is_no_value_of_a_control_changes_nothing() -> None:
         page.set(name, value)
     assert page.asked == before
     page.set("spread", 7)
-    assert page.asked.spread == 1.0  # within its range
+    assert page.asked.spread == 2.0  # within its range
 
 
 def test_two_visitors_have_worlds_of_their_own() -> None:

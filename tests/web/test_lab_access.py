@@ -99,6 +99,42 @@ def test_no_other_path_is_served(lab: Lab, path: str) -> None:
     assert answer.startswith(b"HTTP/1.1 404") and b"<html" not in answer
 
 
+def test_no_request_reads_a_file_or_comes_in_by_another_name(lab: Lab, tmp_path: Path) -> None:
+    """A canary beside the lab's folders: every method, place of a file, host and origin; 0 leaks."""
+    canary = tmp_path / "canary.txt"
+    canary.write_text("CANARY")
+    runs, evil = lab.subject.home, Path(f"{lab.subject.home}_evil")
+    evil.mkdir()
+    (evil / "canary.txt").write_text("CANARY")
+    (runs / "link").symlink_to(canary)
+    t, up = lab.token, str(canary).lstrip("/")
+    paths = [
+        f"/{t}/{canary}", f"/{t}//{canary}", f"{canary}", f"/{t}/%00{canary}", f"/{t}/file://{canary}", f"/{t}/link", f"/{t}/{runs.name}/link",
+        f"/{t}/../{evil.name}/canary.txt", f"/{t}_evil/worlds", f"/{t}.", f"/{t}%00/worlds", "/", "/index.html",
+        *(f"/{t}/{dots * 12}{up}" for dots in ("../", "%2e%2e%2f", "%252e%252e%252f", "..\\", "..%5c")),
+    ]  # fmt: skip
+    leaks, port = [], lab.server.get_port()
+    for path in paths:
+        for method in ("GET", "POST", "OPTIONS"):
+            for host in (f"127.0.0.1:{port}", "127.0.0.1.evil.example"):
+                for origin in ("", "Origin: http://evil.example\r\n"):
+                    with socket.create_connection(("127.0.0.1", port), timeout=15) as line:
+                        words = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n\r\n"
+                        line.sendall(words.encode())
+                        answer = b"".join(iter(lambda: line.recv(65536), b""))
+                    if b"CANARY" in answer or b"<html" in answer or answer.startswith(b"HTTP/1.1 200"):
+                        leaks.append((method, path, host, origin))
+    assert leaks == []
+    with socket.create_connection(
+        ("127.0.0.1", port), timeout=15
+    ) as line:  # a form of another site, to a page that exists
+        words = (
+            f"POST /{t}/worlds HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\nContent-Length: 0\r\n\r\n"
+        )
+        line.sendall(words.encode())
+        assert not line.recv(64).startswith(b"HTTP/1.1 200")
+
+
 def session_of(lab: Lab, line: ClientConnection) -> Session:
     before = set(lab.sessions)
     line.send(msgpack.encode(CAMERA))

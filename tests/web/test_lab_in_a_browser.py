@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from surefoot.lab.controls import Button, Choice, Range, Slider, Toggle
+from surefoot.lab.counting import percent
 from surefoot.lab.pages import PAGES
 from surefoot.lab.reports import WORK
 from surefoot.lab.subject import Subject
@@ -46,10 +47,10 @@ def browser() -> Iterator[Any]:
 class Visitor:
     """A tab of the browser, and the session that it has."""
 
-    def __init__(self, browser: Any, lab: Lab, address: str = "", width: int = 1200, height: int = 800):
+    def __init__(self, browser: Any, lab: Lab, address: str = "", width: int = 1200, height: int = 800, **how: Any):
         before = set(lab.sessions)
         self.asked: list[str] = []
-        self.tab = browser.new_page(viewport={"width": width, "height": height})
+        self.tab = browser.new_page(viewport={"width": width, "height": height}, **how)
         self.tab.on("request", lambda r: self.asked.append(r.url))
         self.tab.goto(lab.url + address)
         self.tab.wait_for_selector(".surefoot h2", timeout=1000 * PATIENCE, state="attached")
@@ -74,11 +75,11 @@ class Visitor:
     def words(self) -> str:
         return str(self.tab.locator(".surefoot").all_inner_texts())
 
-    def picture(self) -> np.ndarray:
+    def picture(self, x: int = 0, y: int = 200, width: int = 700, height: int = 600) -> np.ndarray:
         """(height, width, 3) of the scene, left of the panel."""
         from PIL import Image
 
-        shot = self.tab.screenshot(clip={"x": 0, "y": 200, "width": 700, "height": 600})
+        shot = self.tab.screenshot(clip={"x": x, "y": y, "width": width, "height": height})
         return np.asarray(Image.open(io.BytesIO(shot)).convert("RGB")).astype(int)
 
 
@@ -245,3 +246,90 @@ def test_a_phone_shows_page_and_controls_without_scrolling_sideways(browser: Any
     if folder := os.environ.get("SUREFOOT_SHOTS"):
         phone.tab.screenshot(path=Path(folder) / "lab_phone.png")
     phone.tab.close()
+
+
+def test_a_phone_has_its_panel_from_edge_to_edge_its_robots_above_it_and_obeys_a_finger(browser: Any, lab: Lab) -> None:
+    phone = Visitor(browser, lab, "worlds&robots=16&play=off", width=390, height=844, has_touch=True, is_mobile=True)
+    panel = phone.tab.locator(".mantine-Paper-root:has(.surefoot)").first.bounding_box()
+    assert panel["x"] <= 1 and panel["width"] >= 388 and panel["y"] > 250
+    blue = lambda p: int((p[..., 2] > p[..., 0] + 25).sum())  # noqa: E731
+    phone.until(lambda: blue(phone.picture(0, 150, 390, int(panel["y"]) - 150)) > 30, "blue robots above the panel")
+    phone.element("play").tap()
+    phone.until(lambda: phone.session.page.asked.play, "the finger to be heard")
+    phone.tab.close()
+
+
+def test_a_training_is_drawn_term_by_term_waits_goes_on_and_is_saved(visitor: Visitor) -> None:
+    visitor.turn("drift")
+    visitor.turn("run")
+    page, tab = visitor.session.page, visitor.tab
+    press(visitor, "train")
+    visitor.until(lambda: page.curves is not None and len(page.curves.rows) >= 2, "curves")
+    visitor.until(lambda: tab.locator(".surefoot figure svg path.l").count() > 0, "lines of the curves")
+    assert set(page.curves.names("reward/")) and "Training: reward terms" in visitor.words()
+    press(visitor, "pause")
+    tab.wait_for_timeout(500)
+    page.curves.fresh()
+    rows = len(page.curves.rows)
+    tab.wait_for_timeout(1500)
+    assert len(page.curves.rows) == rows and page.job.running and "paused" in visitor.words()
+    press(visitor, "pause")
+    visitor.until(lambda: len(page.curves.rows) > rows, "it to go on")
+    press(visitor, "stop")
+    visitor.until(lambda: not page.job.running, "it to end")
+    assert (page.folder / "policy.onnx").exists() and page.job.failed in ("", "stopped")
+
+
+def press(visitor: Visitor, name: str) -> None:
+    """A button, once it is drawn."""
+    visitor.until(lambda: name in visitor.session.handles and visitor.element(name).count() == 1, f"{name} to be drawn")
+    heard = visitor.session.heard
+    visitor.element(name).click()
+    visitor.until(lambda: visitor.session.heard > heard, f"{name} to be heard")
+
+
+def test_the_robot_is_pushed_by_the_mouse(visitor: Visitor) -> None:
+    visitor.turn("drift")
+    visitor.turn("run")
+    page = visitor.session.page
+    visitor.tab.wait_for_timeout(2500)
+    picture = visitor.picture()
+    b, r = picture[..., 2], picture[..., 0]
+    y, x = np.argwhere(b > r + 60).mean(0)  # the cart is blue
+    before = page.hand.force
+
+    def pushed() -> bool:
+        visitor.tab.mouse.click(x, y + 200)
+        return page.hand.force is not before
+
+    visitor.until(pushed, "the push")
+    assert np.abs(page.hand.force).max() > 0
+
+
+def test_the_pipeline_trains_what_is_missing_and_shows_what_survives(visitor: Visitor) -> None:
+    visitor.turn("drift")
+    visitor.turn("pipeline")
+    page = visitor.session.page
+    press(visitor, "deploy")
+    visitor.until(lambda: bool(page.tallies), "a training of one world, and episodes of the hidden robot")
+    tally = page.tallies[page.key_now]
+    assert page.policy() == page.subject.folder("narrow") and tally.episodes >= 36
+    visitor.until(
+        lambda: percent(tally.rate()) in visitor.words() or page.tallies[page.key_now] is not tally, "its rate"
+    )
+    name = page.subject.unknowns[0]
+    assert f"{name}\t" not in visitor.words()
+    operate(visitor, "reveal")
+    visitor.until(lambda: "What was hidden" in visitor.words() and f"{page.e[0]:.4g}" in visitor.words(), "its e")
+
+
+def test_a_copied_command_is_what_is_shown(browser: Any, lab: Lab) -> None:
+    other = Visitor(browser, lab, "worlds&robots=16&play=off", permissions=["clipboard-read", "clipboard-write"])
+    for button, words in (("copy as command", other.session.page.command()), ("copy link", "&robots=16&")):
+        other.tab.get_by_role("button", name=button).click()
+        copied = other.tab.evaluate("navigator.clipboard.readText()")
+        assert words in copied and (button == "copy as command" or copied.startswith(lab.url))
+    again = Visitor(browser, lab, copied.removeprefix(lab.url))
+    assert again.session.page.asked == other.session.page.asked
+    other.tab.close()
+    again.tab.close()

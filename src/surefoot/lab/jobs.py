@@ -27,7 +27,9 @@ LARGEST = 64 << 20  # bytes of metrics.jsonl that are drawn
 LONGEST = 4096  # characters of a child's last words
 
 
-NICE = 15  # of a page's thread: a training beside it comes first
+NICE = (
+    15  # of a page's thread: a training beside it comes first, if it is of the same session (Linux compares within one)
+)
 _starter = ThreadPoolExecutor(1)  # a child has the priority of the thread that starts it, which is not a page's
 _starter.submit(os.getpid).result()
 
@@ -48,7 +50,7 @@ class Job:
         self.kept: dict[Any, str] = {}  # what they held, once they are closed
         child = [sys.executable, "-P", "-m", "surefoot", *args, "--json"]  # -P: nothing is imported from this folder
         quiet = {"stdin": subprocess.DEVNULL, "stdout": self.said, "stderr": self.wrong}
-        start = partial(subprocess.Popen, child, start_new_session=True, **quiet)  # type: ignore[arg-type]
+        start = partial(subprocess.Popen, child, process_group=0, **quiet)  # type: ignore[arg-type]
         self.process: subprocess.Popen[Any] = _starter.submit(start).result()
 
     @property

@@ -75,9 +75,10 @@ class Subject:
 
     def policies(self) -> dict[str, Path]:
         """Label -> folder of every policy there is for this task: the run's, the shipped one, and those trained for pages."""
-        found = {} if self.run is None or self.policy is None else {"this run": self.run}
-        if self.task.name in shipped.names() and (self.run is None or not shipped.is_shipped(self.run)):
-            found["shipped"] = Path(self.task.name)
+        there = self.task.name in shipped.names()
+        own = self.run if self.policy is not None else None
+        found = {} if own is None or (there and shipped.is_shipped(own)) else {"this run": own}
+        found |= {"shipped": Path(self.task.name)} if there else {}
         for path in sorted((self.home / self.task.name).glob(f"*/{bundle.NAME}")):
             found[path.parent.name] = path.parent
         for path in sorted((self.home / self.task.name).glob(f"*/student/{bundle.NAME}")):
@@ -86,10 +87,15 @@ class Subject:
 
 
 def narrowed(belief: Box, share: float) -> Box:
-    """The belief with every range shrunk towards nominal: 0 is the nominal world, 1 the belief itself, bit for bit."""
-    if share >= 1:
-        return belief
+    """The belief with every range shrunk towards nominal: 0 is the nominal world, 1 the belief itself, bit for bit; beyond
+    it every range that has a width grows, to 2: as far as the task's parameters go."""
     p = belief.params
+    if share == 1:
+        return belief
+    if share > 1:
+        grown = lambda e, most: np.where(belief.low < belief.high, p.e(p.y(e) + (share - 1) * (p.y(most) - p.y(e))), e)  # noqa: E731
+        least, most = (np.array([getattr(q, end) for q in p]) for end in ("low", "high"))
+        return Box(p, grown(belief.low, least), grown(belief.high, most))
     middle = p.y(np.clip(p.nominal, belief.low, belief.high))
     end = lambda e: np.clip(p.e(middle + share * (p.y(e) - middle)), belief.low, belief.high)  # noqa: E731
     return Box(p, end(belief.low), end(belief.high)) if share > 0 else Box(p, p.e(middle), p.e(middle))

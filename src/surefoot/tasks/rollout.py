@@ -1,7 +1,7 @@
 """Policies in worlds: the contract of a task, and what comes of running episodes."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,15 @@ class Evaluation:
             "return": float(self.returns.mean()), "error": float(error.mean()) if len(error) else None,
             "length": float(self.lengths.mean()), "ended": self.reasons,
         }  # fmt: skip
+
+
+def joined(parts: Sequence[Evaluation]) -> Evaluation:
+    """Batches of episodes, counted together."""
+    reasons: Counter[str] = sum((Counter(p.reasons) for p in parts), Counter())
+    together = {
+        k: np.concatenate([getattr(p, k) for p in parts]) for k in ("returns", "success", "error", "lengths", "e")
+    }
+    return Evaluation(reasons=dict(reasons), **together)
 
 
 def evaluate(

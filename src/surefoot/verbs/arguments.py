@@ -126,10 +126,10 @@ def reality_of(seed: int, words: tuple[str, ...]) -> "Reality":
     return Reality(seed, numbers(words, "--ingredient", "stiction=0.5"))
 
 
-def count(episodes: int) -> int:
-    if episodes < 1:
-        raise SurefootError(f"--episodes: expected at least 1, found {episodes}")
-    return episodes
+def count(number: int, flag: str = "--episodes") -> int:
+    if number < 1:
+        raise SurefootError(f"{flag}: expected at least 1, found {number}")
+    return number
 
 
 def seconds(watch: Watch, task: Task) -> Callable[[int, Env], None]:

@@ -33,12 +33,14 @@ def figure(plot: Plot, table: Callable[[Table], str]) -> str:
     px, py = _placer(plot.x, *x), _placer(plot.y, *y)
     down = lambda v: SIZE - py(v)  # noqa: E731
     rows = len(plot.y.names)
-    height = f' style="height:{1.2 + 1.9 * rows:.1f}rem"' if rows else ""
+    words = "".join(_words(plot, px, down))
+    height = f' style="height:{1.2 + 1.9 * rows:.1f}rem"' if rows else ' style="height:22rem"' if words else ""
     drawn = "".join([*_grid(plot, x, y, px, down), *_bands(plot, px, down), *_marks(plot, px, down)])
     svg = (
         f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" role="img" aria-label="{text(plot.title)}"{height}>'
         f"{drawn}</svg>"
     )
+    svg = f'<div class="named">{svg}{words}</div>' if words else svg
     ylabel = f'<div class="ylabel">{text(plot.y.head)}</div>' if plot.y.head else ""
     left = (
         '<div class="rows">' + "".join(f"<span>{text(n)}</span>" for n in plot.y.names) + "</div>"
@@ -49,8 +51,11 @@ def figure(plot: Plot, table: Callable[[Table], str]) -> str:
         f'<div class="xs">{"".join(_labels(plot.x, x, px, "left"))}</div><div class="xlabel">{text(plot.x.head)}</div>'
     )
     caption = f"<figcaption>{text(plot.caption)}</figcaption>" if plot.caption else ""
+    drawing = f'<div class="plot">{ylabel}{left}{svg}{below}</div>'
+    if words:  # which need room, on a phone too
+        drawing = f'<div class="scroll">{drawing.replace("plot", "plot wide", 1)}</div>'
     return (
-        f'<figure>{_legend(plot)}<div class="plot">{ylabel}{left}{svg}{below}</div>{caption}'
+        f"<figure>{_legend(plot)}{drawing}{caption}"
         f"<details><summary>numbers</summary>{table(numbers(plot))}</details></figure>"
     )
 
@@ -111,9 +116,9 @@ def _placer(axis: Axis, low: float, high: float) -> Place:
 
 
 def ticks(axis: Axis, low: float, high: float) -> list[float]:
-    """About five round values: 1, 2 or 5 times a power of ten."""
-    if axis.names:
-        return []
+    """About five round values: 1, 2 or 5 times a power of ten; those that have a name, where some have."""
+    if axis.names or axis.marks:
+        return [at for at, _ in axis.marks]
     if axis.scale == "log" and high / low > 3:
         found = [
             m * 10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1) for m in (1, 2, 5)
@@ -130,10 +135,11 @@ def ticks(axis: Axis, low: float, high: float) -> list[float]:
 
 
 def _labels(axis: Axis, span: tuple[float, float], place: Place, side: str) -> Iterator[str]:
+    named = dict(axis.marks)
     for v in ticks(axis, *span):
         at = place(v) / SIZE * 100
         edge = "first" if at < 1 else "last" if at > 99 else ""
-        yield f'<span class="{edge}" style="{side}:{at:.2f}%">{v:.6g}</span>'
+        yield f'<span class="{edge}" style="{side}:{at:.2f}%">{text(named.get(v, f"{v:.6g}"))}</span>'
 
 
 def _grid(plot: Plot, x: tuple[float, float], y: tuple[float, float], px: Place, py: Place) -> Iterator[str]:
@@ -220,6 +226,14 @@ def _on_rows(plot: Plot, s: Series, px: Place, py: Place) -> Iterator[str]:
             yield f'<path class="tick" d="M{px(x):.1f} {row - half:.1f}V{row + half:.1f}">{tip}</path>'
         else:
             yield f'<path class="dot" d="M{px(x):.1f} {row:.1f}h0">{tip}</path>'
+
+
+def _words(plot: Plot, px: Place, py: Place) -> Iterator[str]:
+    """What stands beside dots."""
+    for k, s in enumerate(plot.series):
+        for x, y, label in zip(s.x, s.y, s.labels):
+            at = f"left:{px(x) / SIZE:.2%};top:{py(y) / SIZE:.2%}"
+            yield f'<span class="{_colour(plot, k)}" style="{at}">{text(label)}</span>'
 
 
 def _tip(plot: Plot, s: Series, i: int) -> str:

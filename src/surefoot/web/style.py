@@ -38,6 +38,9 @@ figure{margin:.5rem 0 1.2rem}figcaption{color:var(--soft);font-size:.87rem;margi
 text-align:right;line-height:1.15;color:var(--ink)}
 .xs{position:relative;height:1.2rem;grid-column:2}.xs span{position:absolute;transform:translateX(-50%);white-space:nowrap}
 .xs span.first{transform:none}.xs span.last{transform:translateX(-100%)}
+.plot.wide{min-width:37rem}.plot.wide .ys{min-width:4.5rem}.plot.wide .ys span{white-space:normal;text-align:right}
+.named{position:relative}.named>svg{width:100%;display:block;overflow:hidden;border:1px solid var(--line);border-radius:.2rem;background:var(--box)}
+.named span{position:absolute;transform:translateY(-50%);padding-left:.45rem;white-space:nowrap;line-height:1.1}
 .ylabel{grid-column:1/-1;color:var(--soft)}.xlabel{grid-column:2;text-align:center}
 path,line{vector-effect:non-scaling-stroke;fill:none;stroke:currentColor}path.band{stroke:none;fill:currentColor;opacity:.16}
 .grid{stroke:var(--line);stroke-width:1}.rule{stroke:var(--quiet);stroke-width:1.2;stroke-dasharray:3 4}

@@ -117,7 +117,7 @@ def inferred(
         raise SurefootError(f"at: expected a time within the episode of {task.seconds:g} s, found {at:g}")
     soon, step = min(round(SOON / dt), env.steps - 1), round(at / dt)
     e = belief.sample(stream(seed, "inferred"), episodes)
-    probe, r2 = _fitted(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
+    probe, r2 = fitted(latents(policy, env, e, e, env.steps, watch), e[:, free], task.params.log[free], soon)
     k = names.index(name) if name else int(np.argmax(np.nan_to_num(r2[soon], nan=-np.inf)))
     if not np.isfinite(r2[soon]).any():
         raise SurefootError(
@@ -152,7 +152,7 @@ def _jump(task: Task, belief: Belief, name: str, change: Change) -> list[float]:
     return values
 
 
-def _fitted(z: np.ndarray, e: np.ndarray, log: np.ndarray, soon: int) -> tuple[Probe, np.ndarray]:
+def fitted(z: np.ndarray, e: np.ndarray, log: np.ndarray, soon: int) -> tuple[Probe, np.ndarray]:
     """A probe of latents (T, n, .) fitted to half of the episodes from step `soon` on, and its R^2 (T, d) on the others."""
     half = len(e) // 2
     there = np.isfinite(z[soon:, :half]).all(-1)

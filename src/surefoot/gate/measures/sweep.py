@@ -53,10 +53,12 @@ class Points:
     """of the other unknowns"""
     episodes: int
     seed: int
+    batches: int = 1
+    """of so many episodes at each value, the next with the next seed"""
 
-    def worlds(self) -> np.ndarray:
+    def worlds(self, batch: int = 0) -> np.ndarray:
         """(values x episodes, ne): all episodes of the first value first; the same others at every value."""
-        drawn = self.others.sample(stream(self.seed, "sweep"), self.episodes)
+        drawn = self.others.sample(stream(self.seed + batch, "sweep"), self.episodes)
         e = np.tile(drawn, (len(self.values), 1))
         e[:, self.others.params.index(self.name)] = np.repeat(self.values, self.episodes)
         return e
@@ -92,7 +94,7 @@ def sweep(
     p = task.params[points.name]
     return {
         "task": task.name, "over": points.name, "unit": p.unit, "log": p.log, "nominal": p.nominal,
-        "episodes": points.episodes, "seed": points.seed, "policies": found,
+        "episodes": points.episodes * points.batches, "seed": points.seed, "policies": found,
     }  # fmt: skip
 
 
@@ -100,10 +102,13 @@ def _curve(
     policy: Policy, task: Task, points: Points, watch: Callable[[int, Env], None] | None = None, threads: int = 0
 ) -> list[dict[str, Any]]:
     """One policy at every value."""
-    e = points.worlds()
     own = tasks.for_contract(task, policy.contract)  # with the terms and frames of its own contract
-    result = evaluate(policy, tasks.env(own, len(e), points.others, points.seed, threads), watch, e)
-    rows = (x.reshape(len(points.values), -1) for x in (result.success, result.returns, result.error))
+    found = []
+    for b in range(points.batches):
+        e = points.worlds(b)
+        result = evaluate(policy, tasks.env(own, len(e), points.others, points.seed + b, threads), watch, e)
+        found.append([x.reshape(len(points.values), -1) for x in (result.success, result.returns, result.error)])
+    rows = (np.concatenate(parts, 1) for parts in zip(*found))
     return [_point(*row) for row in zip(points.values, *rows)]
 
 

@@ -12,7 +12,7 @@ WHERE = {
     "drift": ("Drift", "drift", "Drift"),
     "adaptation": ("Teacher and student", "adaptation", "Adaptation"),
     "actuator": ("Actuator", "actuator", "Actuator"),
-    "map": ("The map", "methods", "Map"),
+    "map": ("The map", "map", "Map"),
     "run": ("A run", "live_run", "LiveRun"),
 }
 """by key: title, file and class"""

@@ -7,10 +7,8 @@
 Errors are root mean squares over periods of a log that no net has seen; their intervals are over blocks of half a second.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from shlex import quote
 
 import numpy as np
 
@@ -19,18 +17,19 @@ from surefoot.errors import SurefootError
 from surefoot.gate.statistics import mean
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Job
-from surefoot.lab.page import Page
+from surefoot.lab.page import Clock, Page, Scene
 from surefoot.lab.subject import Subject
 from surefoot.log import Log
 from surefoot.real2sim.actuator.dataset import model_forces
 from surefoot.real2sim.actuator.fake_motor import Motor, model, recorded
 from surefoot.real2sim.signals import starts
-from surefoot.report import Axis, Block, Note, Plot, Series, Table, Text
+from surefoot.report import Axis, Block, Note, Plot, Rule, Series, Table, Text
 from surefoot.sim.learned import load
 from surefoot.sim.learned.actuator_net import ActuatorNet
 from surefoot.tasks.ready.arm import JOINTS, KD, KP, xml
 
-SECONDS, LESSON, BLOCK = 6.0, 30.0, 0.5  # s: of the log that is shown, of the one that is learned from, of a block
+SECONDS, LESSON, BLOCK = 6.0, 30.0, 0.5  # s: of the log that is judged on, of the one that is learned from, of a block
+SHOWN = 2.0  # s of the log that are drawn
 UNSEEN = 1000  # added to the seed: the log that is shown is never the one that was learned from
 
 
@@ -42,6 +41,7 @@ class Asked:
     joint: str = JOINTS[0]
     seed: float = 1.0
     net: bool = True
+    play: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,17 @@ def torques(log: Log, net: ActuatorNet | None) -> Torques:
 
 class Actuator(Page):
     key, title = "actuator", "Actuator"
-    about = "A servo's model says one torque, its motor gives another. A small net learns the difference from a log."
+    about = (
+        "A servo is commanded a torque, its ideal model gives one, its real motor another: it lags, saturates and rubs. A small "
+        "net learns the difference from a log. The motor is simulated; its log is of another motion than the one that is shown."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)
         self.asked = Asked()
         self.home = subject.home / "actuator"
         self.job: Job | None = None
+        self.clock, self.t, self.arm = Clock(), 0.0, model().model
         self.learned = ""  # the motor that the net was learned on
         self.net = self._kept()
         self._record()
@@ -110,6 +114,7 @@ class Actuator(Page):
             "joint": Choice("joint", JOINTS, a.joint),
             "seed": Slider("motion", 0, 99, a.seed, 1),
             "net": Toggle("actuator net", a.net),
+            "play": Toggle("play", a.play),
             **({"stop": Button("stop learning")} if busy else train),
         }  # fmt: skip
 
@@ -162,8 +167,13 @@ class Actuator(Page):
                 self.net = self._kept()
             self._torques()
             self.job.out = None  # taken in
+        if self.asked.play:
+            due = self.clock.due(1.0)
+            self.clock.spend(due)
+            self.t, self.fresh = (self.t + due) % SHOWN, True
+        else:
+            self.clock = Clock()
         if self.job is not None and self.job.running:
-            time.sleep(0.1)
             return True
         fresh, self.fresh = self.fresh, False
         return fresh
@@ -191,17 +201,23 @@ class Actuator(Page):
 
     def _plot(self) -> Plot:
         j, series = JOINTS.index(self.asked.joint), []
-        window = self.found.time <= 2.0
+        window = self.found.time <= SHOWN
         for k, label in {"real": "real", **self._shown()}.items():
             style = "dashed" if k == "commanded" else "line"
             series.append(Series.of(label, self.found.time[window], getattr(self.found, k)[window, j], style=style))
-        span = 1.6 * max(np.abs(self.found.real[:, j]).max(), 1e-3)
-        axis = Axis("torque", "N m", low=-span, high=span)
-        return Plot(f"Torque of the {self.asked.joint}", tuple(series), Axis("time", "s"), axis)
+        seen = np.concatenate([s.y for s in series if s.name != "commanded"])  # which may ask for far too much
+        low, high = float(seen.min()), float(seen.max())
+        pad = 0.15 * (high - low) + 1e-3
+        axis, now = Axis("torque", "N m", low=low - pad, high=high + pad), Rule(min(self.t, SHOWN), "x", "now")
+        return Plot(f"Torque of the {self.asked.joint}", tuple(series), Axis("time", "s"), axis, (now,))
+
+    def scene(self) -> Scene:
+        """The arm, as the log has it."""
+        k = int(np.searchsorted(self.log.time, self.t).clip(0, len(self.log) - 1))
+        return Scene(self.arm, self.log["joint_pos"][[k]], np.zeros((1, 2)), moved=self.t)
 
     def command(self) -> str:
-        names = (quote(str(self.home / name)) for name in ("arm.xml", "log.npz", "net.onnx"))
-        return "surefoot actuator {} {} --out {}".format(*names)
+        return self.printed()
 
     def close(self) -> None:
         if self.job is not None:

@@ -17,10 +17,11 @@ import numpy as np
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.deploy.bundle import OnnxPolicy
-from surefoot.gate.measures.latent import Probe, latents
+from surefoot.errors import SurefootError
+from surefoot.gate.measures.latent import SOON, Probe, fitted, latents
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import Clock, Page, Scene
+from surefoot.lab.page import Clock, Page, Scene, alone, kept
 from surefoot.lab.subject import Subject, load
 from surefoot.policy import Driver
 from surefoot.report import Axis, Block, Note, Plot, Rule, Series, Table, Text
@@ -28,7 +29,6 @@ from surefoot.rng import stream
 from surefoot.sim.engine import Engine
 
 EPISODES, LEVEL = 128, 0.95
-WARM = 0.5  # s after which latents count for the fit
 HIDDEN = 10_000  # added to a robot's number: a seed that no training has
 KEPT = 20.0  # s of the estimate that are drawn
 
@@ -37,6 +37,7 @@ KEPT = 20.0  # s of the estimate that are drawn
 class Asked:
     policy: str
     unknown: str
+    """until somebody chooses one: the one that is read best"""
     robot: float = 0.0
     speed: float = 1.0
     reveal: bool = True
@@ -49,34 +50,34 @@ class Reader:
 
     probe: Probe
     half: np.ndarray  # (T, d) half width of the 95 % interval
-    r2: np.ndarray  # (d,) on the episodes it was not fitted to, over all times after WARM
+    known: np.ndarray  # (T, d) R^2 on the episodes it was not fitted to, as `surefoot adapt` has it
+    soon: int
     names: tuple[str, ...]
 
     @staticmethod
     def fit(subject: Subject, policy: OnnxPolicy) -> "Reader":
         """On episodes of the task's own belief, half to fit and half to measure."""
-        task, belief = subject.own(policy), subject.belief
-        env = tasks.env(task, EPISODES, belief, subject.seed + 1, threads=1)
-        e = belief.sample(stream(subject.seed + 1, "lab probe"), EPISODES)
+        task, belief, seed = subject.own(policy), subject.belief, subject.seed
+        env = tasks.env(task, EPISODES, belief, seed, threads=1)
+        e = belief.sample(stream(seed, "inferred"), EPISODES)
         z = latents(policy, env, e, e, env.steps)  # (T, n, latent)
-        free = [task.params.index(name) for name in subject.unknowns]
-        log, half = task.params.log[free], EPISODES // 2
-        late = z[round(WARM / env.world.dt) :, :half]
-        there = np.isfinite(late).all(-1)
-        rows = np.broadcast_to(e[:half, free], (*there.shape, len(free)))[there]
-        probe = Probe.fit(late[there], rows, log)
-        off = np.abs(probe(z[:, half:]) - e[half:, free])  # (T, n, d)
+        free, soon = [task.params.index(name) for name in subject.unknowns], min(round(SOON / env.world.dt), len(z) - 1)
+        probe, known = fitted(z, e[:, free], task.params.log[free], soon)
+        off = np.abs(probe(z[:, EPISODES // 2 :]) - e[EPISODES // 2 :, free])  # (T, n, d)
         quantile = np.nanquantile(off, LEVEL, axis=1, method="higher")
-        first = round(WARM / env.world.dt)
-        spread = np.nanmean(np.square(e[half:, free] - e[half:, free].mean(0)), 0)
-        r2 = 1 - np.nanmean(np.square(off[first:]), (0, 1)) / spread
-        return Reader(probe, quantile, r2, subject.unknowns)
+        return Reader(probe, quantile, known, soon, subject.unknowns)
+
+    @property
+    def r2(self) -> np.ndarray:
+        """(d,) of each unknown when a policy should know it."""
+        return np.asarray(np.nan_to_num(self.known[self.soon], nan=-np.inf))
 
 
 class Adaptation(Page):
     key, title = "adaptation", "Teacher and student"
     about = (
-        "A student infers its robot's e from what it has felt. Draw a new robot, or change it in mid-flight, and watch."
+        "The teacher was told its robot's e (masses, friction, delays). Its student infers e from what it has felt: here is what "
+        "its latent says of one unknown. Draw a new robot, or change it in mid-flight, and watch."
     )
 
     def __init__(self, subject: Subject):
@@ -85,7 +86,7 @@ class Adaptation(Page):
         self.curves: Curves | None = None
         self.reader: Reader | None = None
         self.asked = Asked(next(iter(self._adaptive()), "none"), subject.unknowns[0])
-        self.clock, self.fresh = Clock(), True
+        self.clock, self.fresh, self.chosen = Clock(), True, False
         self._load()
 
     def _adaptive(self) -> dict[str, Path]:
@@ -108,6 +109,7 @@ class Adaptation(Page):
         }  # fmt: skip
 
     def moved(self, name: str) -> None:
+        self.chosen = self.chosen or name == "unknown"
         if name == "new":
             self.asked = Asked(**vars(self.asked) | {"robot": (self.asked.robot + 1) % 1000, "play": True})
         if name in ("policy", "new", "robot"):
@@ -124,8 +126,11 @@ class Adaptation(Page):
     def _load(self) -> None:
         """A robot of the policy that is chosen, at the beginning of an episode."""
         paths = self._adaptive()
-        if self.asked.policy not in paths:
-            self.policy: OnnxPolicy | None = None
+        self.policy: OnnxPolicy | None
+        if self.asked.policy not in paths:  # a robot that waits
+            task, self.policy, self.periods = self.subject.task, None, 0
+            self.env = tasks.env(task, 1, tasks.nominal(task), self.subject.seed, threads=1)
+            self._drawn()
             return
         policy = load(paths[self.asked.policy])
         if self.reader is None or policy is not self.policy:
@@ -134,11 +139,15 @@ class Adaptation(Page):
         seed = HIDDEN + int(self.asked.robot)
         e = self.subject.belief.sample(stream(seed, "lab robot"), 1)[0]
         self.env = tasks.env(self.subject.own(policy), 1, point(self.subject.task.params, e), seed, threads=1)
-        assert isinstance(self.env.world, Engine)
-        self.model = self.env.world.batch.get_model(0)
+        self._drawn()
         self.obs, self.drive = self.env.reset(), Driver(policy, 1)
         self.periods, self.since, self.changed = 0, 0, list[float]()
         self.track: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]] = []  # time, estimates, half widths, e
+
+    def _drawn(self) -> None:
+        if not isinstance(self.env.world, Engine):
+            raise SurefootError("only a mujoco world can be drawn")
+        self.model = self.env.world.batch.get_model(0)
 
     def work(self) -> bool:
         if self.job is not None and not self.job.running and self.job.out is not None:
@@ -149,6 +158,9 @@ class Adaptation(Page):
                 self._load()
         if self.policy is not None and self.reader is None:
             self.reader = Reader.fit(self.subject, self.policy)
+            if not self.chosen:
+                best = self.reader.names[int(np.argmax(self.reader.r2))]
+                self.asked = Asked(**vars(self.asked) | {"unknown": best})
             self.clock, self.fresh = Clock(), True
         if self.policy is not None and self.asked.play:
             self.advance(self.clock.periods(self.asked.speed, self.env.world.dt))
@@ -185,6 +197,12 @@ class Adaptation(Page):
         self.env.world.set_params(np.arange(1), e[None])
         self.env.belief = point(self.subject.task.params, e)  # of its next episodes
         self.changed.append(self.periods * self.env.world.dt)
+
+    def finish(self) -> None:
+        """An episode of the robot that is drawn."""
+        self.work()
+        if self.policy is not None:
+            self.advance(self.env.steps - 1)
 
     def blocks(self) -> Sequence[Block]:
         out: list[Block] = []
@@ -248,23 +266,23 @@ class Adaptation(Page):
     def _table(self) -> Table:
         """How much of each unknown the latent tells at all."""
         assert self.reader is not None
-        rows = [[name, f"{max(r, -1.0):.2f}"] for name, r in zip(self.reader.names, self.reader.r2)]
+        cell = lambda x: f"{x:.2f}" if np.isfinite(x) else "-"  # noqa: E731
+        rows = [[n, *map(cell, pair)] for n, *pair in zip(self.reader.names, self.reader.r2, self.reader.known[-1])]
         strong = [self.reader.names.index(self.asked.unknown)]
-        return Table.of(
-            ["unknown", "R2 on unseen robots"], rows, f"What the latent tells ({EPISODES // 2} robots)", strong
-        )
+        title = f"What the latent tells of {EPISODES // 2} robots (R2; 1: everything, 0 or less: nothing)"
+        return Table.of(["unknown", f"after {SOON:g} s", "at the end"], rows, title, strong)
 
-    def scene(self) -> Scene | None:
-        if self.policy is None:
-            return None
+    def scene(self) -> Scene:
         t = self.periods * self.env.world.dt
-        return Scene(self.model, self.env.world.state.q.copy(), np.zeros((1, 2)), moved=t)
+        q = self.env.world.state.q.copy()
+        return Scene(self.model, q, kept(self.model, q, alone(self.model)), room=alone(self.model), moved=t)
 
     def command(self) -> str:
         if self.policy is None:
             return f"surefoot train {quote(self.subject.reference)} --adapt rma --out {quote(str(self.subject.folder('adaptive')))}"
         path = quote(str(self._adaptive()[self.asked.policy]))
-        return f"surefoot adapt {path}{self.subject.flag} --show {self.asked.unknown}"
+        seed = "" if self.subject.seed == 1 else f" --seed {self.subject.seed}"
+        return f"surefoot adapt {path}{self.subject.flag} --show {self.asked.unknown} --episodes {EPISODES}{seed}"
 
     def close(self) -> None:
         if self.job is not None:

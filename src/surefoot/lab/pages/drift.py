@@ -13,7 +13,6 @@ and its interval.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from shlex import quote
 
 import mujoco
 import numpy as np
@@ -23,7 +22,7 @@ from surefoot.belief import point
 from surefoot.env import Env
 from surefoot.gate.statistics import Estimate, seeds
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
-from surefoot.lab.page import Clock, Page, Scene
+from surefoot.lab.page import Clock, Page, Scene, alone, kept
 from surefoot.lab.subject import Subject, load
 from surefoot.policy import Driver, Policy, Zero
 from surefoot.real2sim.replay import sized
@@ -38,7 +37,7 @@ STARTS, SECONDS = 24, 4.0
 LOST = 0.2  # rad or m from the plan: beyond it nothing is left of it
 SMALL = 0.05  # rad or m: up to here growth is that of the linear law
 CASES = ("plan", "I: same world", "II: another world", "feedback")
-COLOURS = np.array([(235, 180, 40), (66, 135, 245), (224, 49, 49), (47, 158, 68)], np.uint8)
+COLOURS = np.array([(123, 132, 144), (31, 95, 191), (194, 94, 0), (122, 63, 176)], np.uint8)  # as in the plots
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,9 @@ class Found:
 class Drift(Page):
     key, title = "drift", "Drift"
     about = (
-        "Record a policy's actions and play them again. Errors do not add, they multiply: without feedback robots fall."
+        "Two thought experiments. I: record a robot's actions and play them again on the same robot, where only the first "
+        "velocities are a little off. II: play them on another robot, as a simulator's on a real one. Errors do not add, they "
+        "multiply: what stays upright needs feedback."
     )
 
     def __init__(self, subject: Subject):
@@ -161,14 +162,21 @@ class Drift(Page):
         column, t = int(self.model.jnt_qposadr[j]), self.found.dt * np.arange(self.found.q["plan"].shape[1])
         limit = 4 * LOST + np.abs(self.found.q["plan"][i, :, column]).max()
         series = [
-            Series.of(case, t, np.clip(self.found.q[case][i, :, column], -limit, limit),
-                      style="dashed" if case == "plan" else "line")
-            for case in CASES[::-1]
+            Series.of(case, t, self.found.q[case][i, :, column], **({"style": "dashed", "tone": "quiet"} if case == "plan" else {}))
+            for case in (*CASES[1:], CASES[0])
         ]  # fmt: skip
         now = Rule(min(self.t, SECONDS), "x", "now")
         return Plot(
-            f"Plan and outcome: {self.asked.joint}", tuple(series), Axis("time", "s"), Axis("", "rad or m"), (now,)
+            f"Plan and outcome: {self.asked.joint}",
+            tuple(series),
+            Axis("time", "s"),
+            Axis(self.asked.joint, self._unit(j), low=-limit, high=limit),
+            (now,),
+            f"Start {i}. Beyond the picture nothing is left of the plan.",
         )
+
+    def _unit(self, joint: int) -> str:
+        return "rad" if self.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE else "m"
 
     def _growth(self) -> Plot:
         t = self.found.dt * np.arange(self.found.q["plan"].shape[1])
@@ -190,12 +198,11 @@ class Drift(Page):
         k = min(int(self.t / self.found.dt), self.found.q["plan"].shape[1] - 1)
         q = np.stack([self.found.q[case][int(self.asked.start), k] for case in CASES])
         at = np.stack([np.zeros(4), 0.9 * np.arange(4)[::-1]], 1) * max(float(self.model.stat.extent) * 0.3, 0.2)
-        return Scene(self.model, q, at, COLOURS, moved=self.t)
+        at = at + kept(self.model, q, alone(self.model))
+        return Scene(self.model, q, at, COLOURS, names=CASES, room=alone(self.model), moved=self.t)
 
     def command(self) -> str:
-        a, ref = self.asked, quote(self.subject.reference)
-        run = "" if a.policy == "none" else f" --policy {quote(str(self.subject.policies()[a.policy]))}"
-        return f"surefoot record {ref}{run} --out log.npz && surefoot replay {ref} log.npz"
+        return self.printed()
 
 
 def experiment(subject: Subject, policy: Policy | None, e: np.ndarray, offset: float) -> Found:

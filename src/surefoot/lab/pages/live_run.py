@@ -20,7 +20,7 @@ from surefoot.deploy import bundle
 from surefoot.errors import SurefootError
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import Clock, Page, Scene
+from surefoot.lab.page import Clock, Page, Scene, alone, kept
 from surefoot.lab.reports import WORK, Reports
 from surefoot.lab.subject import Subject, load
 from surefoot.log import Log
@@ -34,7 +34,7 @@ from surefoot.world import Chance, OnForce, State
 PUSH = 0.1  # s
 MOST = 400  # points of a curve that are drawn
 SLIDERS = 12  # unknowns with a slider of their own
-LONGEST = 0.3  # of the model's extent: the arrow of the largest contact force
+LONGEST = 0.6  # of the model's extent: the arrow of a contact force of its weight
 
 
 class Poke(OnForce):
@@ -215,6 +215,8 @@ class LiveRun(Page):
     def clicked(self, robot: int, origin: np.ndarray, direction: np.ndarray) -> None:
         """Push where the ray meets the robot."""
         data, geom = self._measured(), np.full(1, -1, np.int32)
+        shown = kept(self.model, self.env.world.state.q, alone(self.model))[0]
+        origin = origin - np.append(shown, 0.0)  # the ray is one of the picture, in which the robot is kept
         ray = direction / np.linalg.norm(direction)
         far = mujoco.mj_ray(self.model, data, origin, ray, None, 0, -1, geom, None)
         if far >= 0 and geom[0] >= 0 and self.model.geom_bodyid[geom[0]] > 0:
@@ -309,8 +311,9 @@ class LiveRun(Page):
 
     def scene(self) -> Scene:
         arrows = self.arrows() if self.asked.forces else np.zeros((0, 2, 3))
-        t = self.periods * self.env.world.dt
-        return Scene(self.model, self.env.world.state.q.copy(), np.zeros((1, 2)), arrows=arrows, moved=t)
+        t, q = self.periods * self.env.world.dt, self.env.world.state.q.copy()
+        at = kept(self.model, q, alone(self.model))
+        return Scene(self.model, q, at, arrows=arrows + np.pad(at, ((0, 0), (0, 1))), room=alone(self.model), moved=t)
 
     def command(self) -> str:
         last = None if self.said is None else self.said.last

@@ -8,6 +8,7 @@
 Everything that takes long is a command in a process of its own, and what was trained once is used again.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,19 +21,18 @@ import numpy as np
 from surefoot import tasks
 from surefoot.belief import Belief, point
 from surefoot.deploy import bundle
+from surefoot.env import Env
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
 from surefoot.lab.counting import Tally, percent
 from surefoot.lab.identified import FEW, LAST, RECORD, TOLD, around, command, recorded, touches
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import Clock, Page, Scene
-from surefoot.lab.pages.worlds import BLUE, GREEN, RED
+from surefoot.lab.page import BLUE, GREEN, RED, Clock, Page, Scene, kept, squares
 from surefoot.lab.subject import Subject, load, narrowed
 from surefoot.policy import Policy
-from surefoot.report import Block, Column, Note, Table, Text
+from surefoot.report import Axis, Block, Column, Note, Plot, Series, Table, Text
 from surefoot.sim.engine import Engine
 from surefoot.sim.realities import reality
 from surefoot.tasks.rollout import Trials
-from surefoot.tasks.view.poses import Poses
 
 SHARES = {"none": 0.0, "half": 0.5, "full": 1.0}
 ROBOTS, MOST = 36, 8 * 36  # episodes side by side, and in all
@@ -50,7 +50,8 @@ class Asked:
 class Pipeline(Page):
     key, title = "pipeline", "The pipeline"
     about = (
-        "Train, deploy to a robot whose e is hidden, and see what survives. Each tool closes the gap in another way."
+        "Train, deploy to a robot whose e is hidden (its masses, friction, delays: what nobody knows exactly), and see what "
+        "survives. Randomization makes a policy bear other robots, adaptation infers this one, real2sim measures it."
     )
 
     def __init__(self, subject: Subject):
@@ -61,6 +62,8 @@ class Pipeline(Page):
         self.tallies: dict[tuple[Asked, float], Tally] = {}
         self.trials: Trials | None = None
         self.clock, self.fresh = Clock(), True
+        self.robots: mujoco.MjModel | None = None
+        self.periods = 0  # flown, of all batches
 
     def controls(self) -> Mapping[str, Control]:
         a = self.asked
@@ -184,10 +187,8 @@ class Pipeline(Page):
         policy = load(path)
         task, e = self.subject.own(policy), np.tile(self.e, (ROBOTS, 1))
         env = tasks.env(task, ROBOTS, point(task.params, self.e), self.subject.seed + seed, threads=1)
-        assert isinstance(env.world, Engine)
-        self.model: mujoco.MjModel = env.world.batch.get_model(0)
         self.trials, self.clock = Trials(policy, env, e), Clock()
-        self.q = env.world.state.q.copy()
+        self._drawn(env)
 
     def _fly(self) -> None:
         """Step in real time the first batch, which is watched; as fast as it goes the others."""
@@ -209,16 +210,15 @@ class Pipeline(Page):
             self.trials.step()
             now = np.where(self.trials.done[:, None], before, self.trials.env.world.state.q)
             self.q[running] = now[running]
-            self.fresh = True
+            self.outcome = np.where(self.trials.done, np.where(self.trials.success[-1], 1, -1), 0)
+            self.fresh, self.periods = True, self.periods + 1
             if self.trials.over:
                 old = self.tallies.get(self.key_now, Tally(np.zeros(1, int), 0))
                 good = self.trials.success[-1].sum(keepdims=True)
                 tally = self.tallies[self.key_now] = Tally(old.good + good, old.episodes + ROBOTS)
-                last, self.trials = self.trials, None
+                self.trials = None
                 if tally.episodes < MOST:
                     self._deploy(tally.episodes // ROBOTS)
-                else:
-                    self.final = last
                 return
 
     def blocks(self) -> Sequence[Block]:
@@ -231,17 +231,23 @@ class Pipeline(Page):
                 )
             )
         if not self.tallies and not self.waiting and self.trials is None:
-            out.append(Note("choose how to close the gap, then deploy"))
-        rows = []
-        for (a, robot), t in self.tallies.items():
-            on = lambda x: "on" if x else "off"  # noqa: E731
-            rows.append(
-                [a.randomization, on(a.adaptation), on(a.real2sim), f"{robot:.0f}", percent(t.rate()), t.episodes]
-            )
-        head = ["randomization", "adaptation", "real2sim", "robot", "success on it (95 %)", "episodes"]
+            out.append(Note("choose how to close the gap, then deploy: what is missing is trained first"))
+        return [*out, *self._deployed(), *self._told(), *self._revealed()]
+
+    def _deployed(self) -> list[Block]:
+        """What was deployed in this visit, and how many of its episodes succeeded."""
+        if not self.tallies:
+            return []
+        names = [f"{_words(a)}, robot {robot:.0f}" for a, robot in self.tallies]
+        rates = np.array([t.rate() for t in self.tallies.values()])
+        rows = [[n, percent(t.rate()), t.episodes] for n, t in zip(names, self.tallies.values())]
         now = [i for i, key in enumerate(self.tallies) if key == self.key_now]
-        out.append(Table.of(head, rows, "Deployed", now))
-        return [*out, *self._told(), *self._revealed()]
+        dots = Series.of("success, 95 %", 100 * rates[:, 0], range(len(names)), *100 * rates[:, 1:].T, style="dots")
+        axes = Axis("success", "%", low=0, high=100), Axis(names=tuple(names))
+        return [
+            Plot("What survives", (dots,), *axes),
+            Table.of(["randomization", "success on it (95 %)", "episodes"], rows, "", now),
+        ]
 
     def _told(self) -> list[Block]:
         """What the log of this robot says of each unknown."""
@@ -301,28 +307,58 @@ class Pipeline(Page):
         return [Table.of(head, rows, "What was hidden")]
 
     def scene(self) -> Scene | None:
-        if self.trials is None:
+        """The robots of the batch that flies, or flew last; before, one that waits in each place."""
+        if self.robots is None:
+            env = tasks.env(self.subject.task, ROBOTS, tasks.nominal(self.subject.task), self.subject.seed, threads=1)
+            self._drawn(env)
+        if self.robots is None:
             return None
-        done, success = self.trials.done, self.trials.success[-1]
-        colours = np.where(done[:, None], np.where(success[:, None], GREEN, RED), BLUE).astype(np.uint8)
-        side = 1.25 * Poses(self.model).extent(self.q[:8])
-        columns = int(np.ceil(np.sqrt(ROBOTS)))
-        at = np.stack(np.divmod(np.arange(ROBOTS), columns)[::-1], 1).astype(float)
-        at = (at - at.mean(0)) * np.maximum(side, 0.3 * side.max())
-        return Scene(self.model, self.q, at, colours, moved=self.trials.periods * self.trials.env.world.dt)
+        colours = np.array([BLUE, GREEN, RED], np.uint8)[self.outcome]
+        at, room = self.at
+        return Scene(self.robots, self.q, at + kept(self.robots, self.q, room), colours, moved=float(self.periods))
+
+    def _drawn(self, env: Env) -> None:
+        """From now on these robots are in the picture."""
+        if isinstance(env.world, Engine):
+            self.robots = self.robots or env.world.batch.get_model(0)
+            self.q, self.outcome = env.world.state.q.copy(), np.zeros(ROBOTS, int)
+            self.at = squares(self.robots, self.q)
+
+    def finish(self) -> None:
+        """Train what is missing, deploy, and count."""
+        self.set("deploy", True)
+        while self.waiting or self.trials is not None:
+            if self.trials is not None:
+                self.advance(100)
+            else:
+                self.work()
+                time.sleep(0.05)
 
     def command(self) -> str:
         args = self.needed()
+        if args is not None and args[0] == "identify":  # of a log that is not there before it is deployed
+            return self.printed()
         if args is not None:
             return f"surefoot {join(args)}"
-        words = " ".join(f"--range {n}={float(v)!r}" for n, v in zip(self.subject.task.params.names, self.e))
-        if not self.asked.reveal:
-            words = "--range <the hidden e>"
-        return f"surefoot eval {quote(str(self.policy()))}{self.subject.flag} --episodes {MOST} {words}"
+        batches = f"--episodes {ROBOTS} --batches {MOST // ROBOTS}"
+        seed = "" if self.subject.seed == 1 else f" --seed {self.subject.seed}"
+        return f"surefoot eval {quote(str(self.policy()))}{self.subject.flag} {batches} --belief {self._hidden()}{seed}"
+
+    def _hidden(self) -> Path:
+        """The hidden robot, written for the command: a file for those who do not want to see its e."""
+        path = self.subject.folder("beliefs") / f"hidden-robot{self.asked.robot:.0f}.json"
+        if not path.exists():
+            point(self.subject.task.params, self.e).write(path)
+        return path
 
     def close(self) -> None:
         for job in self.jobs:
             job.close()
+
+
+def _words(asked: Asked) -> str:
+    more = [name for name in ("adaptation", "real2sim") if getattr(asked, name)]
+    return " + ".join([asked.randomization, *more])
 
 
 def _interval(found: Belief, i: int) -> str:

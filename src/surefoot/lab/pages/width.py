@@ -18,7 +18,7 @@ from surefoot.gate.measures.sweep import Points, values_over
 from surefoot.lab.controls import Button, Choice, Control, Range, Slider, Toggle
 from surefoot.lab.counting import BATCH, MOST, Counting, Tally, percent
 from surefoot.lab.jobs import Curves, Job, training
-from surefoot.lab.page import SLICE, Page
+from surefoot.lab.page import SLICE, Page, Scene
 from surefoot.lab.subject import Subject
 from surefoot.report import Axis, Block, Note, Plot, Rule, Series, Table, Text
 from surefoot.sim.realities import reality
@@ -112,8 +112,8 @@ class Width(Page):
     def work(self) -> bool:
         until = time.monotonic() + SLICE
         self._look()
-        while time.monotonic() < until and (ended := self.counting.step()) is not None:
-            self.fresh = self.fresh or ended
+        while time.monotonic() < until and self.counting.step() is not None:
+            self.fresh = True
         fresh, self.fresh = self.fresh, False
         return fresh
 
@@ -126,6 +126,10 @@ class Width(Page):
                 self.fresh = True
         self.counting.look()
 
+    def finish(self) -> None:
+        while self.counting.step() is not None:
+            pass
+
     def blocks(self) -> Sequence[Block]:
         out: list[Block] = []
         if not self.subject.policies():
@@ -134,6 +138,8 @@ class Width(Page):
             share = None if self.curves is None else self.curves.share
             done = "" if share is None or not self.job.running else f"{100 * share:.0f} % · "
             out.append(Text(done + self.job.words(), "bad" if self.job.failed not in ("", "stopped") else "quiet"))
+        if self.counting.share is not None:
+            out.append(Text(f"counting {self.counting.label}: {100 * self.counting.share:.0f} % of a batch", "quiet"))
         return [*out, self._plot(), self._table()]
 
     def _plot(self) -> Plot:
@@ -145,7 +151,9 @@ class Width(Page):
         rules = [Rule(low, "x", "range, from"), Rule(high, "x", "range, to")]
         if self.asked.reveal:
             series.append(Series.of("the hidden truth", [self.truth] * 2, [0, 100], tone="bad"))
-        axis = Axis(p.name, p.unit, "log" if p.log else "linear", low=p.low if not p.log else None)
+        axis = Axis(
+            p.name, p.unit, "log" if p.log else "linear", low=float(self.values[0]), high=float(self.values[-2])
+        )
         caption = (
             f"Bands are exact 95 % intervals of {max((t.episodes for t in self.tallies.values()), default=0)} episodes."
         )
@@ -162,10 +170,19 @@ class Width(Page):
         at = f"at the truth, {self.truth:.4g}" if self.asked.reveal else "at the hidden truth"
         return Table.of(["policy", f"over {low:.4g} .. {high:.4g}", at, "episodes a point"], rows)
 
+    def scene(self) -> Scene | None:
+        """A robot for each value, as it is counted; the last one is the hidden one."""
+        p = self.subject.task.params[self.asked.over]
+        hidden = f"hidden: {self.truth:.3g}" if self.asked.reveal else "hidden"
+        return self.counting.scene([*(f"{v:.3g} {p.unit}".strip() for v in self.values[:-1]), hidden])
+
     def command(self) -> str:
         paths = " ".join(quote(str(p)) for p in self.subject.policies().values()) or "RUN"
         p = self.subject.task.params[self.asked.over]
-        more = f" --points {POINTS} --low {p.low:g} --high {p.high:g} --episodes {MOST}"
+        seed = "" if self.subject.seed == 1 else f" --seed {self.subject.seed}"
+        more = (
+            f" --points {POINTS} --low {p.low:g} --high {p.high:g} --episodes {BATCH} --batches {MOST // BATCH}{seed}"
+        )
         return f"surefoot sweep {paths}{self.subject.flag} --over {self.asked.over}{more}"
 
     def close(self) -> None:

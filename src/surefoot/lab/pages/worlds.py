@@ -17,17 +17,14 @@ from surefoot import tasks
 from surefoot.errors import SurefootError
 from surefoot.gate.runs import Runs, separation
 from surefoot.lab.controls import Button, Choice, Control, Slider, Toggle
-from surefoot.lab.page import SLICE, Clock, Page, Scene
+from surefoot.lab.page import BLUE, GREEN, RED, SLICE, YELLOW, Clock, Page, Scene, kept, squares
 from surefoot.lab.subject import Subject, flags, load, narrowed
 from surefoot.policy import Policy, Zero
 from surefoot.report import Axis, Block, Column, Plot, Series, Table, Text
 from surefoot.sim.engine import Engine
 from surefoot.tasks.rollout import Trials, contract
-from surefoot.tasks.view.poses import Poses
 from surefoot.verdict import clopper_pearson
 
-GREEN, RED, BLUE, YELLOW = (47, 158, 68), (224, 49, 49), (66, 135, 245), (250, 200, 30)
-ROOM = 1.25  # of a robot's own extent: the side of its square
 COUNTS = ("16", "36", "64", "100")
 OUTCOME = "outcome"
 
@@ -47,7 +44,10 @@ class Asked:
 
 class Worlds(Page):
     key, title = "worlds", "Many worlds"
-    about = "One policy drives many robots at once. Each has its own e, drawn from p(e): click one to see its e."
+    about = (
+        "One policy drives many robots at once. Each has an e of its own (its masses, friction, delays), drawn from p(e). Green: "
+        "it succeeded; red: it failed; blue: it still runs. Click one to see its e."
+    )
 
     def __init__(self, subject: Subject):
         super().__init__(subject)
@@ -61,7 +61,7 @@ class Worlds(Page):
         return {
             "policy": Choice("policy", self.options, a.policy, "none: nobody drives"),
             "robots": Choice("robots", COUNTS, a.robots),
-            "spread": Slider("spread of e", 0.0, 1.0, a.spread, 0.05, "1: the task's own ranges; 0: all as the model"),
+            "spread": Slider("spread of e", 0.0, 2.0, a.spread, 0.05, "0: all as the model; 1: the task's own ranges; 2: as far as parameters go"),
             "speed": Slider("speed", 0.1, 4.0, a.speed, 0.1),
             "play": Toggle("play", a.play),
             "step": Button("one step", "advance every robot by one control period"),
@@ -94,15 +94,7 @@ class Worlds(Page):
         self.model: mujoco.MjModel = self.env.world.batch.get_model(0)
         self.trials = Trials(policy or Zero(contract(task, self.env.world)), self.env)
         self.q = self.env.world.state.q.copy()
-        self.at, self.fresh = self._places(), True
-
-    def _places(self) -> np.ndarray:
-        """(n, 2) the middle of each robot's square."""
-        side = ROOM * Poses(self.model).extent(self.q[:16])
-        side = np.maximum(side, 0.3 * side.max())  # a square that can be seen, of a robot that is long and thin
-        columns = int(np.ceil(np.sqrt(self.env.n)))
-        at = np.stack(np.divmod(np.arange(self.env.n), columns)[::-1], 1).astype(float)  # (column, row)
-        return (at - at.mean(0)) * side
+        (self.at, self.room), self.fresh = squares(self.model, self.q), True
 
     def advance(self, periods: int) -> None:
         """Step every robot that has not ended."""
@@ -124,6 +116,9 @@ class Worlds(Page):
             self.clock = Clock()
         fresh, self.fresh = self.fresh, False
         return fresh
+
+    def finish(self) -> None:
+        self.advance(self.env.steps)
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -165,8 +160,9 @@ class Worlds(Page):
         return Plot("Where they fail", tuple(series), self._axis(first), self._axis(second))
 
     def _axis(self, name: str) -> Axis:
-        i, belief = self.subject.task.params.index(name), self.subject.belief
-        return Axis(name, self.subject.task.params[name].unit, low=float(belief.low[i]), high=float(belief.high[i]))
+        i, spans = self.subject.task.params.index(name), (self.subject.belief, self.belief)
+        low, high = min(float(b.low[i]) for b in spans), max(float(b.high[i]) for b in spans)
+        return Axis(name, self.subject.task.params[name].unit, low=low, high=high)
 
     def _table(self) -> Table:
         """e of the robot that was picked."""
@@ -182,9 +178,7 @@ class Worlds(Page):
     def scene(self) -> Scene:
         i = int(self.asked.robot)
         at = self.at - (self.at[i] if self.asked.follow else 0.0)
-        free = self.model.njnt > 0 and self.model.jnt_type[0] == mujoco.mjtJoint.mjJNT_FREE
-        if free and self.model.ncam and np.abs(self.q[:, :2] - 0.0).max() > 2 * np.abs(self.at).max(initial=1.0):
-            at = at - self.q[:, :2]  # robots that walk stay in their squares
+        at = at + kept(self.model, self.q, self.room)  # robots that walk stay in their squares
         return Scene(self.model, self.q, at, self._colours(), moved=self.trials.periods * self.env.world.dt)
 
     def _colours(self) -> np.ndarray:

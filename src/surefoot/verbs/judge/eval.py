@@ -21,6 +21,8 @@ class Eval:
     """the policy's task file, if it has changed or moved, or another task that the policy fits"""
     episodes: int = 200
     """number of episodes"""
+    batches: int = 1
+    """batches of so many episodes, with seeds `seed`, `seed` + 1, ...; all of them are counted"""
     seed: int = 1
     """seed of the episodes"""
     belief: str = "task"
@@ -45,17 +47,21 @@ class Eval:
         from surefoot.gate.training_record import changed
         from surefoot.sim import engines
         from surefoot.tasks.known import task_flag
-        from surefoot.tasks.rollout import trials
+        from surefoot.tasks.rollout import joined, trials
 
         engines.known(self.engine, "--in")
         policy = bundle.load(self.policy)
         task = task_for(policy, self.task, self.policy)
         belief = belief_of(task, self.belief, watch, ranges=self.range)
         inside = tasks.learned(task, self.terms)
-        env = tasks.env(task, count(self.episodes), belief, self.seed, self.threads, terms=inside, engine=self.engine)
         since = changed(self.policy, policy, task, self.task)
         worn = policy if self.safety is None else layers.wear(policy, layers.read(self.safety))
-        first, *rest = found = trials(worn, env, seconds(watch, task))
+        batches = []
+        for b in range(count(self.batches, "--batches")):
+            n, seed = count(self.episodes), self.seed + b
+            env = tasks.env(task, n, belief, seed, self.threads, terms=inside, engine=self.engine)
+            batches.append(trials(worn, env, seconds(watch, task)))
+        first, *rest = found = [joined(parts) for parts in zip(*batches)]
         asked = {"policy": str(self.policy), "task": task.name, "belief": self.belief, "engine": self.engine}
         asked |= {} if self.safety is None else {"safety": str(self.safety)}
         facts = asked | ({"ranges": list(self.range)} if self.range else {}) | first.to_json() | {"changed": since}

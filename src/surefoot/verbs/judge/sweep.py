@@ -39,6 +39,8 @@ class Sweep:
     """last value; default: the physical maximum"""
     episodes: int = 100
     """episodes at each value"""
+    batches: int = 1
+    """batches of so many episodes, with seeds `seed`, `seed` + 1, ...; all of them are counted"""
     belief: str = "nominal"
     """where the other unknowns come from: `nominal`, `task`, a preset (see `surefoot presets`), or a belief's JSON file"""
     range: tuple[str, ...] = ()
@@ -76,7 +78,7 @@ class Sweep:
         products = shipped.products(self.policies[0])
         path = self.out or products / f"sweep-{self.over}.html"
         files.check_writable(path, "--out")
-        points = Points(self.over, values, others, count(self.episodes), self.seed)
+        points = Points(self.over, values, others, count(self.episodes), self.seed, count(self.batches, "--batches"))
         best, on = None, On.parse(self.on, self.workers)
         jobs = Jobs(on, None if on is None else path.with_suffix(".jobs"), watch)
         if self.specialists:

@@ -5,6 +5,7 @@ vertex p of a geom g of body b of robot i stands at  x_ib + R_ib (x_g + R_g p) +
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import mujoco
@@ -14,11 +15,13 @@ from surefoot.lab.page import Scene
 from surefoot.rotation import to_world
 from surefoot.tasks.view.poses import Poses
 from surefoot.tasks.view.shapes import GRID, rgba_of, surface, visible
+from surefoot.web.lab.camera import MANY, ONE, Frame, placed
 
 Clicked = Callable[[int | None, np.ndarray, np.ndarray], None]
 TINT = 0.7  # of a robot's own colour replaced by what it stands for
 GROUND = (int(mujoco.mjtGeom.mjGEOM_PLANE), int(mujoco.mjtGeom.mjGEOM_HFIELD))
 FORCE = (230, 60, 30)
+CORNERS = np.array(list(product((-1.0, 1.0), repeat=3)))
 
 
 class Robots:
@@ -39,8 +42,12 @@ class Robots:
             if body:
                 handle.on_click(lambda e: clicked(e.instance_index, np.array(e.ray_origin), np.array(e.ray_direction)))
             self.parts.append((body, np.array(colour), handle))
-        self._ground()
-        self._camera(scene, x)
+        self.grid = self._ground()
+        self.corners = self._corners(scene, x, r, least=1 if self.n == 1 else 0).reshape(-1, 3)
+        self.room = scene.room
+        self.names = self._named(scene, self._corners(scene, x, r, least=1)[..., 2].max(1))
+        self.stands: tuple[Frame, np.ndarray] | None = None
+        self._stand()
         self.tint = None if scene.colours is None else scene.colours.copy()
 
     def _placed(self, x: np.ndarray, body: int, scene: Scene) -> np.ndarray:
@@ -51,24 +58,50 @@ class Robots:
             return np.tile(own, (self.n, 1)).astype(np.uint8)
         return ((1 - TINT) * own + TINT * scene.colours).astype(np.uint8)
 
-    def _ground(self) -> None:
+    def _ground(self) -> Any:
         m = self.model
         planes = np.flatnonzero(m.geom_type == GROUND[0])
-        if len(planes):
-            at = m.geom_pos[planes[0]]
-            grid = self.client.scene.add_grid("/ground", 100.0, 100.0, position=at, **GRID)
-            self.nodes.append(grid)
+        if not len(planes):
+            return None
+        at = m.geom_pos[planes[0]]
+        grid = self.client.scene.add_grid("/ground", 100.0, 100.0, position=at, **GRID)
+        self.nodes.append(grid)
+        return grid
 
-    def _camera(self, scene: Scene, x: np.ndarray) -> None:
-        """All of them in the picture, a little from above and from the side."""
-        m, camera = self.model, self.client.camera
-        own = np.flatnonzero((m.geom_bodyid > 0) & ~np.isin(m.geom_type, GROUND))
-        middle = x[0, 1:].mean(0) if m.nbody > 1 else np.zeros(3)
-        reach = np.linalg.norm(x[0, m.geom_bodyid[own]] - middle, axis=1) + m.geom_rbound[own]
-        radius = float(np.max(reach, initial=0.1)) + 0.35 * float(np.ptp(scene.at, axis=0).max(initial=0.0))
-        middle = middle + np.append(scene.at.mean(0), 0.0)
-        camera.position = middle + 2.6 * radius * np.array([0.15, -1.0, 0.45])  # which moves where it looks, too
-        camera.look_at = middle
+    def _corners(self, scene: Scene, x: np.ndarray, r: np.ndarray, least: int) -> np.ndarray:
+        """(n, k, 3) of the box around each geom of each robot, on bodies from `least` on."""
+        m = self.model
+        own = np.flatnonzero((m.geom_bodyid >= least) & ~np.isin(m.geom_type, GROUND))
+        if not len(own):
+            return x + np.pad(scene.at, ((0, 0), (0, 1)))[:, None]
+        middle, half = np.split(m.geom_aabb[own], 2, 1)
+        box = (middle[:, None] + half[:, None] * CORNERS).reshape(-1, 3)
+        body = np.repeat(m.geom_bodyid[own], len(CORNERS))
+        box = to_world(np.repeat(m.geom_quat[own], len(CORNERS), 0), box) + np.repeat(m.geom_pos[own], len(CORNERS), 0)
+        turned = to_world(r[:, body].reshape(-1, 4), np.tile(box, (self.n, 1))).reshape(self.n, -1, 3)
+        return np.asarray(x[:, body] + turned + np.pad(scene.at, ((0, 0), (0, 1)))[:, None])
+
+    def _named(self, scene: Scene, top: np.ndarray) -> list[tuple[float, Any]]:
+        """A name over each robot that has one, and how high it is."""
+        add = self.client.scene.add_label
+        return [
+            (float(top[i]), add(f"/robots/name{i}", name, anchor="bottom-center")) for i, name in enumerate(scene.names)
+        ]
+
+    def _stand(self) -> None:
+        """All of them in the picture, for as long as nobody has moved the camera; again where the picture has another size."""
+        camera = self.client.camera
+        frame = Frame(camera.image_width, camera.image_height, camera.fov)
+        if self.stands is not None:
+            old, at = self.stands
+            if frame == old or np.linalg.norm(camera.position - at) > 1e-3 * (1 + np.linalg.norm(at)):
+                return
+        position, look = placed(
+            self.corners, np.full(len(self.corners), self.room), frame, ONE if self.n == 1 else MANY
+        )
+        camera.position = position  # which moves where it looks, too
+        camera.look_at = look
+        self.stands = frame, position
 
     def fits(self, scene: Scene) -> bool:
         return scene.model is self.model and len(scene.q) == self.n
@@ -84,7 +117,13 @@ class Robots:
                     handle.batched_positions, handle.batched_wxyzs = self._placed(x, body, scene), r[:, body]
                 if recoloured and body:
                     handle.batched_colors = self._tinted(body, own, scene)
+            for i, (height, label) in enumerate(self.names):
+                label.position = (*(x[i, 1:, :2].mean(0) + scene.at[i]), height)
+            if self.grid is not None and self.n == 1:  # the floor goes by under a robot that is followed
+                z = self.model.geom_pos[np.flatnonzero(self.model.geom_type == GROUND[0])[0], 2]
+                self.grid.position = (*np.fmod(scene.at[0], GRID["section_size"]), z)
             self._force(scene)
+        self._stand()
         self.tint = None if scene.colours is None else scene.colours.copy()
 
     def _force(self, scene: Scene) -> None:

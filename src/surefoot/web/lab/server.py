@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from surefoot.lab.page import parsed
 from surefoot.lab.pages import FIRST, PAGES
 from surefoot.lab.subject import Subject
 from surefoot.tasks.view.access import asked_page, loopback
@@ -67,7 +68,7 @@ def open_lab(
     subject: Subject, page: str = FIRST, host: str = "127.0.0.1", port: int = 8080, say: Callable[[str], None] = print
 ) -> None:
     """Serve the lab until Ctrl-C."""
-    PAGES[page]  # imported before anybody waits for it
+    PAGES[parsed(page)[0]]  # imported before anybody waits for it
     with running(subject, host, port) as lab:
         say(f"lab of {subject.given}: {lab.url}{page}  (Ctrl-C ends it)")
         if not loopback(host):

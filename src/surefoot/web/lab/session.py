@@ -25,7 +25,7 @@ from surefoot.web.lab.robots import Robots
 FRAME = 1 / 40  # s between two pictures of robots
 WORDS = 0.2  # s between two pictures of plots and tables
 KEYS = "12345678"
-NARROW, WIDE = 480, 820  # pixels of the panel beside robots, and without any
+NARROW, WIDE = 480, 680  # pixels of the panel
 
 
 class Session:
@@ -73,8 +73,8 @@ class Session:
             fresh = bool(self._guarded(self._worked))
             stale = stale or fresh
             words = stale and began >= due
-            if self.alive and (fresh or words):
-                self._guarded(partial(self._draw, words))
+            if self.alive and (fresh or words) and self._guarded(partial(self._draw, words)):
+                _show(self.body, body(self._wrong()))
             if words:
                 stale, due = False, began + WORDS
             time.sleep(max(0.002, FRAME - (time.monotonic() - began)))
@@ -138,7 +138,7 @@ class Session:
             self.handles.pop(name).remove()
         self.controls = {}
         self.head.content = head(self.page.title, self.page.about)
-        self.client.gui.main_panel.set_width(NARROW if self.page.scene() is not None else WIDE)
+        self.client.gui.main_panel.set_width(WIDE if self.page.wide else NARROW)
         self._draw(words=True)
 
     def _added(self, name: str, control: Control, order: float) -> Any:
@@ -196,12 +196,14 @@ class Session:
         self.pictures += 1
         if words:
             self._synced()
-            wrong = (Note(plain(self.failed), warning=True),) if self.failed else ()
-            _show(self.body, body((*wrong, *self.page.blocks())))
+            _show(self.body, body((*self._wrong(), *self.page.blocks())))
             if (reports := self.page.reports()) != self.reports:
                 self.reports = reports
                 _show(self.under, body(reports) if reports else "")
             _show(self.foot, foot(self.page.command(), self.base + self.page.link()))
+
+    def _wrong(self) -> tuple[Block, ...]:
+        return (Note(plain(self.failed), warning=True),) if self.failed else ()
 
     def close(self) -> None:
         self.alive = False
