@@ -3,7 +3,7 @@
     python -m benchmarks.cotrain [--only balance|arm] [--quick] [--json] [--record]
 
 The robot is a hidden machine (sim/realities.py): wrong numbers, some of them outside of the task's ranges, physics that the model
-lacks, noisy sensors; among the first seeds, those on which the policy to start with succeeds in less than 80 %. That policy was trained in simulation over the task's own
+lacks, noisy sensors; among the first seeds, those on which the policy to start with nearly works, with 10 to 80 % success. That policy was trained in simulation over the task's own
 ranges. Every contender with a robot drives it for the same time; its share of a batch decides how many simulated steps go with that:
 
     robot only  share 1, as many robot steps      simulation only  no robot, as many simulated steps as with 5 %
@@ -33,7 +33,7 @@ from surefoot.task import Task
 
 SHARES = (0.02, 0.05, 0.2)
 MAIN = 0.05
-FAILS = 0.8  # success of the policy to start with, below which a robot is among those that count
+WORKS, FAILS = 0.1, 0.8  # success of the policy to start with, between which a robot is among those that count
 EPISODES = 100
 
 
@@ -44,12 +44,12 @@ def measured(task: Task, reality: Reality, run: Path, episodes: int) -> float:
 
 
 def realities(task: Task, start: Path, count: int, episodes: int) -> list[tuple[int, float]]:
-    """Seeds of robots on which the policy to start with often fails, and its success there."""
+    """Seeds of robots on which the policy to start with works now and then, and its success there."""
     found: list[tuple[int, float]] = []
-    for seed in range(100, 160):
+    for seed in range(100, 300):
         before = measured(task, hidden(seed, task), start, episodes)
         measure.said(f"{task.name}: robot {seed}: {before:.2f} before")
-        if before < FAILS:
+        if WORKS <= before < FAILS:
             found.append((seed, before))
         if len(found) == count:
             break
@@ -83,7 +83,7 @@ def compared(name: str, seconds: float, robots: int, seeds: int, quick: bool) ->
         chosen = realities(task, out / "start", robots, episodes)
         if not chosen:
             yield measure.skipped(
-                name, f"the policy to start with succeeds in {FAILS:.0%} and more on every robot tried"
+                name, f"on no robot tried does the policy to start with succeed in {WORKS:.0%} to {FAILS:.0%}"
             )
             return
         contenders = {"simulation only": 0.0, **{f"{100 * s:.0f} % robot": s for s in SHARES}, "robot only": 1.0}

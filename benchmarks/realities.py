@@ -7,8 +7,8 @@
 
 A robot is `sim.realities.hidden(seed)`: wrong numbers, some outside of the task's ranges, noisy sensors and physics that the model
 lacks. Seeds are taken in order. Two kinds are counted and left out: one in which the nominal policy succeeds in at least half of
-the episodes has no gap to close, and one that the oracle, which is trained in the robot itself, does not master, can perhaps not be
-crossed to at all. The methods are in benchmarks/methods.py. Success is measured in 100 episodes that no method sees.
+the episodes has no gap to close, and one that the oracle, which is trained over the robot's own numbers or in the robot itself, does
+not master, can perhaps not be crossed to at all. The methods are in benchmarks/methods.py. Success is measured in 100 episodes that no method sees.
 
     benchmarks/results/realities/hover.json       results of the robots that are reported, written one by one
     runs/realities/hover/shared/...               trainings that no robot decides

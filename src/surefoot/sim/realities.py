@@ -27,7 +27,7 @@ FEWEST, MOST = 3, 5  # ingredients of a random reality
 WEAKEST, STRONGEST = 0.3, 0.8
 OUTSIDE, BEYOND = 2, (0.1, 0.5)
 """unknowns of a hidden robot that lie outside of the belief, and how far, as a share of the belief's range"""
-FARTHER = {"balance": (3, (0.5, 1.5)), "arm": (4, (1.0, 2.5)), "walk": (4, (0.5, 1.5))}
+FARTHER = {"balance": (3, (0.5, 1.5)), "arm": (4, (1.0, 2.5)), "walk": (3, (0.3, 1.0))}
 """the same for tasks with policies that tolerate more"""
 LACKING = (1, 2)  # ingredients of a hidden robot
 NOISE = (0.02, 0.1)  # strength of its sensors' noise
