@@ -9,7 +9,7 @@ import pytest
 from surefoot import tasks
 from surefoot.cross.beliefs import searched
 from surefoot.cross.journal import Budget, Journal, Stage
-from surefoot.cross.robot import HiddenRobot, LinkedRobot
+from surefoot.cross.robot import HiddenRobot, LinkedRobot, Rate
 from surefoot.cross.work import LONGER, SHORT, WORK, Question, fitted_part, learned_of_robot, whole_windows
 from surefoot.errors import LogError
 from surefoot.learn.run.parents import spec_of
@@ -83,6 +83,10 @@ def test_a_training_begun_anew_starts_from_no_policy_and_has_all_of_its_steps(as
     assert again.start is None and again.settings.steps == STEPS
     assert journal.stages[-1].name == "train" and journal.stages[-1].facts["anew"]
     assert after.belief == again.belief
+    before, last = journal.stages[-2:]
+    good = Journal(journal.out / "b", journal.budget, (*journal.stages[:-2], replace(before, sim=Rate(8, 8))))
+    kept = WORK["anew"](question, good, robot, unwatched)
+    assert last.sim.value < 1 and kept.facts["run"] == before.facts["run"] and kept.sim == Rate(8, 8)  # the better one
 
 
 def test_exploring_uses_all_of_its_time_on_a_robot_that_falls_at_once(asked):

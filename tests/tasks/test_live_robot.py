@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
+from surefoot.belief import point
 from surefoot.deploy.links import Command
 from surefoot.sim.realities import Reality
 from surefoot.tasks.live_robot import LiveRobot
@@ -12,8 +13,8 @@ from surefoot.tasks.rollout import contract
 NOMINAL = Reality(0, {})
 
 
-def robot(name: str, **more) -> LiveRobot:
-    made = LiveRobot(tasks.resolve(name), NOMINAL, **more)
+def robot(name: str, reality: Reality = NOMINAL, **more) -> LiveRobot:
+    made = LiveRobot(tasks.resolve(name), reality, **more)
     made.reset(0)
     return made
 
@@ -22,11 +23,16 @@ def servo(target, kp, kd) -> Command:
     return Command(1, "servo", np.asarray(target, float), np.asarray(kp, float), np.asarray(kd, float))
 
 
-@pytest.mark.parametrize("name", ["hover", "arm", "walk"])
-def test_it_moves_as_the_tasks_env_does_under_the_same_controls(name):
-    """Between two controls it makes as many steps as the env's control period has, of the same engine."""
-    task, live = tasks.resolve(name), robot(name)
-    env = tasks.env(task, 1, tasks.nominal(task))
+OFF = [("hover", {}), ("arm", {}), ("walk", {}), ("arm", {"kp": 1.5}), ("walk", {"kp": 0.7, "kd": 1.6})]
+
+
+@pytest.mark.parametrize(("name", "e"), OFF)
+def test_it_moves_as_the_tasks_env_does_under_the_same_controls(name, e):
+    """Between two controls it makes as many steps as the env's control period has, of the same engine. Gains that are off, which nobody
+    knows, are off whatever gains it is sent."""
+    task, reality = tasks.resolve(name), Reality(0, {}, e)
+    live = robot(name, reality)
+    env = tasks.env(task, 1, point(task.params, reality.values(task, task.params.nominal)))
     env.reset(0)
     env.world.set_state(live.env.world.state.q.copy(), live.env.world.state.v.copy())
     law, every = contract(task, env.world), round(env.world.dt / live.dt)

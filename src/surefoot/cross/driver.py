@@ -14,8 +14,8 @@ A driver is a function Journal -> Step. It sees stages (what was found, rates, c
     finetune    train with rows of the robot in every batch                       robot time; where nothing else helped
 
 A task that is not learned in its own simulation is first learned in a softer one (support), whose motion is then imitated.
-A training from the last policy that leads nowhere is begun anew, from nothing: where the robot is far from its model, what was
-learned before is in the way.
+A training from the last policy that does not succeed in simulation is begun anew, from nothing, and the better of both policies
+goes on: where the robot is far from its model, what was learned before is in the way.
 """
 
 from collections.abc import Callable, Collection
@@ -184,9 +184,9 @@ def _support(past: Journal) -> Step | None:
 
 
 def anew(past: Journal) -> Step | None:
-    """Where going on from the last policy failed in simulation."""
+    """Where going on from the last policy does not succeed in simulation."""
     last, earlier = past.stages[-1], past.all("train")[:-1]
-    if last.sim is None or last.sim.value >= LEARNED or last.facts.get("anew"):
+    if last.sim is None or last.sim.value >= GOOD or last.facts.get("anew"):
         return None
     if not earlier or past.stages[-2].name in NEVER_ANEW or past.spent():
         return None

@@ -138,14 +138,19 @@ def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
 
 
 def _anew(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    """The last training again, but from nothing and with all of its steps."""
+    """The last training again, but from nothing and with all of its steps; the better of the two policies goes on."""
     belief, terms = known(q, past)
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
     task = behind_runtime(q.task) if learned_of_robot(past) else q.task
-    run = past.place("train")
+    run, last = past.place("train"), past.all("train")[-1]
     train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, terms=terms,
           watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
-    return Stage("train", "trained from nothing", {"run": str(run), "anew": True}, sim=_simulated(q, past, task, run))
+    sim = _simulated(q, past, task, run)
+    if last.sim is not None and last.sim.value > sim.value:
+        return replace(
+            last, found=f"trained from nothing: {sim}; the policy before stays", facts={**last.facts, "anew": True}
+        )
+    return Stage("train", "trained from nothing", {"run": str(run), "anew": True}, sim=sim)
 
 
 def _simulated(q: Question, past: Journal, task: Task, run: Path) -> Rate:

@@ -1,6 +1,7 @@
 """A simulated robot in real time, without its wire: sensors as a driver hands them out, servos with gains, and damping.
 
     servo    torque = kp (target - q) - kd v, by the model's own servo of kp', kd':  u = q + (kp (target - q) - (kd - kd') v) / kp'
+             kp' and kd' are the model's: a machine whose gains are off has torques that are off, whatever it is sent
     control  u = target            damping  the same with kp = 0; what is no servo gets u = -kd v / gear
 
 It steps in periods of at most STEP, whatever the task's control period is, so that commands act when they come. A caller that
@@ -65,7 +66,7 @@ class LiveRobot:
             replace(own, rewards={}, command_every=np.inf), world, point(task.params, reality.values(task, e)), seed
         )
         self.columns = LogColumns(Plain(model_of(world)))
-        drives = {d.actuator: d for d in world.layout.drives}
+        drives = {d.actuator: d for d in Reality(0).world(fine).layout.drives}  # its gains as its maker believes them
         self.drives: list[Drive | None] = [drives.get(name) for name in task.action.names]
         self.flights: list[Flown] = []
         self.run = -1
