@@ -319,7 +319,7 @@ def finetuned(b: Bench) -> Made:
 
 def whole_loop(b: Bench) -> Made:
     """`cross` from the first logs on, with what is left of its budget. Without gate and doctor, whose time would be most of the
-    benchmark's: neither changes what it decides here.
+    benchmark's; so it never chooses an actuator net.
     """
     followed(b.question, b.first_logs().stages, b.robot, b.meter)
     with b.meter.on(b.question.out / "spent" / "cross.json") as watch:
