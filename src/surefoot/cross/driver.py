@@ -30,10 +30,8 @@ EXPLORING = 10.0  # s that it takes
 TRYING = 10.0  # s of robot time without which a policy is not tried
 LEARNED = 0.5  # success in simulation below which a policy has not learned its task
 TUNING = 20.0  # s of robot time without which it is not fine-tuned on
-NEVER_ANEW = (
-    "support",
-    "finetune",
-)  # a training after these is not begun anew: it is one from nothing, or has the robot in it
+NEVER_ANEW = ("support", "finetune")
+"""a training after these is not begun anew: it is one from nothing, or has the robot in it"""
 NEEDS = {
     "train": "", "support": "", "randomize": "", "gate": "train", "robot": "train", "explore": "train", "anew": "train",
     "finetune": "train", "doctor": "robot", "identify": "robot", "actuator": "robot", "missing": "robot", "delta": "robot",

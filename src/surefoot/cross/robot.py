@@ -36,7 +36,7 @@ from surefoot.tasks.rollout import Evaluation, evaluate
 from surefoot.verdict import clopper_pearson
 
 BREAK = 1.0  # s between two episodes, in which somebody puts the robot back
-SHORTEST = 0.2  # s of an episode that is worth beginning
+WORTHWHILE = 0.2  # s of an episode that is worth beginning
 HOLD = 0.1  # s for which a random part of an action is held
 
 
@@ -92,7 +92,7 @@ class Plan:
         k, n = rate
         if n >= self.episodes and driven >= self.least:
             return False
-        if n and self.length(driven, episode) < SHORTEST:
+        if n and self.length(driven, episode) < WORTHWHILE:
             return False
         return n - k < self.failures or driven < self.least
 

@@ -125,13 +125,10 @@ def known(question: Question, past: Journal) -> tuple[Belief, tuple[Path, ...]]:
 
 
 def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
-    belief, terms = known(q, past)
     task, settings, more, words = _lesson(q, past, robot)
     alike = q.shared is not None and not learned_of_robot(past) and not {"robot", "reference"} & set(more)
     run = q.shared / f"train-{len(past.all('train'))}" if alike and q.shared else past.place("train")
-    train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, terms=terms,
-          watch=watch, resume_if_same=True, threads=q.threads, **more)  # fmt: skip
-    sim, used = _simulated(q, past, task, run), 0.0
+    sim, used = _learn(q, past, task, settings, run, watch, **more), 0.0
     if "robot" in more:
         used = more["robot"].seconds(settings.iterations * settings.batch, settings.envs, past.stages[-1].facts["dt"])
     return Stage("train", f"trained {words}", {"run": str(run)}, sim=sim, robot_seconds=used)
@@ -139,13 +136,10 @@ def _train(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
 
 def _anew(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     """The last training again, but from nothing and with all of its steps; the better of the two policies goes on."""
-    belief, terms = known(q, past)
     settings = settings_for(q.task, {} if q.steps is None else {"steps": q.steps})
     task = behind_runtime(q.task) if learned_of_robot(past) else q.task
     run, last = past.place("train"), past.all("train")[-1]
-    train((q.reference, task), run, seed=q.seed, belief=belief, settings=settings, ranges=None, terms=terms,
-          watch=watch, resume_if_same=True, threads=q.threads)  # fmt: skip
-    sim = _simulated(q, past, task, run)
+    sim = _learn(q, past, task, settings, run, watch)
     if last.sim is not None and last.sim.value > sim.value:
         return replace(
             last, found=f"trained from nothing: {sim}; the policy before stays", facts={**last.facts, "anew": True}
@@ -153,9 +147,11 @@ def _anew(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     return Stage("train", "trained from nothing", {"run": str(run), "anew": True}, sim=sim)
 
 
-def _simulated(q: Question, past: Journal, task: Task, run: Path) -> Rate:
-    """Success where it was trained."""
+def _learn(q: Question, past: Journal, task: Task, s: PPOSettings, run: Path, watch: Watch, **more: Any) -> Rate:
+    """Train over what is known; success in the same worlds."""
     belief, terms = known(q, past)
+    train((q.reference, task), run, seed=q.seed, belief=belief, settings=s, ranges=None, terms=terms,
+          watch=watch, resume_if_same=True, threads=q.threads, **more)  # fmt: skip
     env = tasks.env(task, q.episodes, belief, judging(q.seed, "cross"), q.threads, terms=tasks.learned(q.task, terms))
     return Rate.of(evaluate(bundle.load(run), env))
 

@@ -96,8 +96,8 @@ METHODS = (
     Method("diagnosis", 2, 1, "surefoot doctor RUN LOG", "why a policy failed on its robot, ranked",
            ("doctor", "arm", "arm, 22 kinds: true cause first"), "of 110 logs it names the true cause first in a share of {}"),
     Method("the whole loop", 2, 1, "surefoot cross TASK", "train, fail, learn from the log, train again",
-           ("realities", "hover", "hover: cross: robots crossed"), "of ten hidden drones, on which training in the model never succeeds in 90 %, it crosses to a share of {}"),
+           ("realities", "hover", "hover: cross: robots crossed"), "of ten hidden drones on which training in the model fails, it crosses to a share of {}"),
     Method("adaptation around a log", 2, 2, "surefoot train TASK --adapt rma --belief IDENTIFIED", "infers what a log did not tell: see the pipeline"),
     Method("learning with the robot", 2, 2, "surefoot train TASK --start RUN --robot-share 0.2 --reality 1", "a share of every batch is the robot's",
-           ("cotrain", "balance", "mean gain of 5 % over robot only"), "more success than with the robot alone, by a share of {}"),
+           ("cotrain", "balance", "mean gain of 5 % over simulation only"), "success with 5 % robot, less that of simulation alone: {}"),
 )  # fmt: skip
