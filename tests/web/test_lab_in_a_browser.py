@@ -215,7 +215,7 @@ def test_plots_are_drawn_from_the_numbers_of_the_page(visitor: Visitor) -> None:
     visitor.until(lambda: visitor.tab.locator(".surefoot svg path.l").count() >= 7, "lines of both plots")
     rho = visitor.session.page.found.rho.value
     visitor.until(lambda: f"rho = {rho:.4f}" in visitor.words(), "the growth rate")
-    assert rho > 1 and visitor.tab.locator(".surefoot svg").count() == 2  # errors grow
+    assert rho > 1 and visitor.tab.locator(".surefoot figure").count() == 2  # errors grow, in both plots
 
 
 def test_the_command_and_the_link_are_there_to_copy(visitor: Visitor) -> None:
