@@ -20,6 +20,8 @@ class Clone:
     """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     logs: Positional[tuple[Path, ...]]
     """logs with the columns `observation` and `action`, as `surefoot run` and `surefoot record --observation` write them"""
+    beside: tuple[Path, ...] = ()
+    """logs to learn from beside these, such as of a simulation (`surefoot record TASK --episodes 100`); --share says how much"""
     seed: int = 0
     """seed of the net and of all that is drawn"""
     out: Path | None = None
@@ -39,11 +41,13 @@ class Clone:
         if self.save_every < 0:
             raise SurefootError(f"--save-every: expected 0 or more, found {self.save_every:g}")
         task = tasks.resolve(self.task)
-        logs = {str(path): Log.read(path) for path in self.logs}
+        logs, beside = ({str(path): Log.read(path) for path in paths} for paths in (self.logs, self.beside))
         out = self.out or Path("runs") / task.name / time.strftime("clone-%Y-%m-%d_%H-%M-%S")
-        path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every)
-        rows = sum(map(len, logs.values()))
-        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "rows": rows}
+        path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every, beside)
+        rows, more = (sum(map(len, x.values())) for x in (logs, beside))
+        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "rows": rows,
+                 "rows_beside": more}  # fmt: skip
         following = f"surefoot eval {quote(str(path.parent))}{task_flag(self.task, bundle.load(path).contract)}"
         text = f"policy: {path}, cloned from {rows} rows of {len(logs)} logs by {self.settings.by}"
+        text += f", with {more} rows beside them" if more else ""
         return Report(str(path.parent), facts, (Text(text),), following)
