@@ -249,11 +249,11 @@ def actuator(quick: bool) -> Iterator[Row]:
 
 
 def residual(quick: bool) -> Iterator[Row]:
-    """The force that a drone's model lacks, from 20 s of the robot beside 380 s of the model: the same."""
+    """The force that a drone's model lacks, from 20 s of the robot beside 80 s of the model: the same."""
     task = tasks.resolve("hover")
     world, home, found = tasks.env(task, 1).world, tasks.nominal(task), dict[str, list[float]]()
     for seed in range(1 if quick else 3):
-        real, sim = gap.flights(task, 2, seed, 10.0), gap.flights(task, 2 if quick else 38, 2000 + seed, 10.0, ())
+        real, sim = gap.flights(task, 2, seed, 10.0), gap.flights(task, 2 if quick else 8, 2000 + seed, 10.0, ())
         at = log_states(world, home, gap.flights(task, 1 if quick else 4, JUDGED + seed, 10.0))
         bare = gap.ends(gap.off(at, 0.5, ()))["base_lin_vel"]
         for share in (*OF_MODELS, 1.0):
