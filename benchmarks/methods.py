@@ -266,23 +266,22 @@ def driven(task: Task) -> Joints:
 
 
 def oracle(b: Bench) -> Made:
-    """Over the robot's own numbers, which nobody knows: after DR, else from nothing, else in the robot itself, unless that is too
-    slow; the first that works."""
+    """Over the robot's own numbers, which nobody knows: after DR, else from nothing, else in the robot itself; the first that works.
+    Where a robot is too slow to be trained in: after DR, and on from there for twice as long."""
     own, how = b.robot.reality, OnRobot.of(b.robot.reality, 1.0)
     e = own.values(b.task, b.task.params.nominal)
     known = learned_from(b.task, Gaussian(b.task.params, b.task.params.y(e), SURE * np.eye(len(e))))
     alone = replace(b, question=replace(b.question, shared=b.question.out))
     numbers = {"belief": known, "task": behind_runtime(b.task)}
     after = last_run(b.before())
-    ways: dict[str, dict[str, Any]] = {
-        "after": {"stages": LATER, "start": after, **numbers},
-        "anew": numbers,
-        "robot": {"start": after, "belief": point(b.task.params, e), "robot": how},
-    }
+    ways: dict[str, dict[str, Any]] = {"after": {"stages": LATER, "start": after, **numbers}}
+    if b.task.name in SLOW:
+        ways["further"] = {"start": alone.shared / "after" / "run", **numbers}
+    else:
+        ways["anew"] = numbers
+        ways["robot"] = {"start": after, "belief": point(b.task.params, e), "robot": how}
     tried: dict[Path, float] = {}
     for name, asked in ways.items():
-        if name == "robot" and b.task.name in SLOW:
-            continue
         run = alone.trained(name, **asked)
         found = b.robot.measure(bundle.load(run), b.question.episodes, judging(b.question.seed, "an oracle asks"))
         assert found is not None
