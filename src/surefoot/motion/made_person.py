@@ -25,11 +25,13 @@ SIDES = {"left": 1.0, "right": -1.0}
 
 
 def walking(
-    tall: float = 1.7, speed: float = 1.0, seconds: float = 4.0, rate: float = 60.0, stride: float = 1.1
+    tall: float = 1.7, speed: float = 1.0, seconds: float = 4.0, rate: float = 60.0, stride: float = 1.1, sway: float = 0.0
 ) -> Person:
-    """Walks forward; a stride takes `stride` seconds."""
+    """Walks forward; a stride takes `stride` seconds. The pelvis sways by `sway` m to the foot that stands: a point mass h m high then
+    presses on the floor sway (1 + (2 pi / stride)^2 h / g) m beside the middle, which is under that foot for 0.02 m."""
     t = np.arange(int(seconds * rate) + 1) / rate
-    pelvis = np.stack([speed * t, 0 * t, (ANKLE + 0.955 * (THIGH + SHANK)) * tall + 0.012 * tall * np.cos(4 * np.pi * t / stride)], 1)  # fmt: skip
+    aside = sway * np.cos(2 * np.pi * (t / stride - STANCE / 2))
+    pelvis = np.stack([speed * t, aside, (ANKLE + 0.955 * (THIGH + SHANK)) * tall + 0.012 * tall * np.cos(4 * np.pi * t / stride)], 1)  # fmt: skip
     feet = {
         s: _step(t, speed, stride, 0.0 if s == "left" else 0.5, side * HIPS / 2 * tall, tall)
         for s, side in SIDES.items()
