@@ -25,7 +25,12 @@ SIDES = {"left": 1.0, "right": -1.0}
 
 
 def walking(
-    tall: float = 1.7, speed: float = 1.0, seconds: float = 4.0, rate: float = 60.0, stride: float = 1.1, sway: float = 0.0
+    tall: float = 1.7,
+    speed: float = 1.0,
+    seconds: float = 4.0,
+    rate: float = 60.0,
+    stride: float = 1.1,
+    sway: float = 0.0,
 ) -> Person:
     """Walks forward; a stride takes `stride` seconds. The pelvis sways by `sway` m to the foot that stands: a point mass h m high then
     presses on the floor sway (1 + (2 pi / stride)^2 h / g) m beside the middle, which is under that foot for 0.02 m."""
