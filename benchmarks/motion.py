@@ -1,11 +1,12 @@
 """From people's recordings to robots' motions: how exact, how fast, how clean.
 
-    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body|track|starts] [--quick] [--json] [--record]
+    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body|track|drive|starts] [--quick] [--json] [--record]
 
 Robots: our humanoid (23 joints), the same with waist and wrists of three joints (29 joints, as a Unitree G1 has), and a Booster T1 where
 SUREFOOT_MODELS or ../shared/models has it. People: synthetic ones (motion/made_person.py), and recordings of CMU's database where
 SUREFOOT_MOTIONS or ../shared/motions has them ("The data used in this project was obtained from mocap.cs.cmu.edu. The database was created
-with funding from NSF EIA-0196217."). All but `track` runs on one thread; `track` and `starts` (tracking.py) train for hours, and run only if asked for.
+with funding from NSF EIA-0196217."). All but `track` runs on one thread; `track`, `drive` and `starts`
+(tracking.py) take hours and run only if asked for.
 """
 
 import os
@@ -203,6 +204,7 @@ if __name__ == "__main__":
         "others": spider.others,
         "body": spider.body,
         "track": real(lambda quick: tracking.track(MOTIONS, quick)),
+        "drive": tracking.drive,
         "starts": tracking.starts,
     }
-    measure.main("motion", __doc__ or "", parts, later=("track", "starts"))
+    measure.main("motion", __doc__ or "", parts, later=("track", "drive", "starts"))

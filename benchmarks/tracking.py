@@ -1,13 +1,20 @@
-"""Whole-body tracking: what a humanoid learns of a motion, and what adaptive starts save. Parts `track` and `starts` of benchmarks.motion.
+"""Whole-body tracking: what a humanoid learns of a motion, on a robot's runtime, too; and what adaptive starts save. Parts of benchmarks.motion.
 
-track   each clip is retargeted to our humanoid and trained with the task's own recipe in runs/track/CLIP-SEED, which is kept: the same
-        command goes on where it stopped, and judges what is finished. Judged on 512 episodes from the beginning of the motion that
-        no training saw: survival to its end, success (survival, and bodies within the tolerance), mean distance of bodies.
+track   each clip is retargeted to our humanoid, `surefoot new track` writes its task, and the task's own recipe trains it in
+        runs/track/CLIP-STEPS-SEED, which is kept: the same command goes on where it stopped, and judges what is finished. Judged on
+        512 episodes from the beginning of the motion that no training saw: survival to its end, success (survival, and bodies within
+        the tolerance), mean distance of bodies. SUREFOOT_TRACK_STEPS, SUREFOOT_TRACK_CLIPS and SUREFOOT_TRACK_SEEDS, such as 5e6, squat
+        and 0,1, train less.
+drive   the policies that are there, through a bundle: `surefoot robot` in a process of its own, held by its gantry in the soft start, and
+        `surefoot run` in another.
 starts  a clip whose third second of seven is hard, a fast deep squat: env steps until half of the episodes reach its end, with starts
         as they are, and uniform ones. Seeds in turn.
 """
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,6 +25,7 @@ import torch
 
 from benchmarks.measure import Row, row, said, skipped
 from surefoot import files, tasks
+from surefoot.cli import main as surefoot
 from surefoot.errors import SurefootError
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
@@ -41,13 +49,20 @@ from surefoot.tasks.rollout import Evaluation, contract, evaluate
 from surefoot.verdict import clopper_pearson
 
 FOLDER = Path("runs/track")
-STEPS, SEEDS, EPISODES = 30_000_000, (0,), 512
-JUDGED = 1_000_000  # a seed apart from every training's
+STEPS = int(float(os.environ.get("SUREFOOT_TRACK_STEPS", 30e6)))
+CHOSEN = [c for c in os.environ.get("SUREFOOT_TRACK_CLIPS", "").split(",") if c]
+SEEDS = [int(s) for s in os.environ.get("SUREFOOT_TRACK_SEEDS", "0").split(",")]
+EPISODES, JUDGED = 512, 1_000_000  # JUDGED: a seed apart from every training's
 HALF, EVERY, MOST = (
     0.5,
     60_000,
     3_000_000,
 )  # of episodes; env steps between two looks; env steps after which a seed is given up
+DRIVES, SLOW, PORT = (
+    20,
+    0.5,
+    9871,
+)  # runs on a simulated robot; speed of its clock, because other processes use the cores, too
 
 
 def robot() -> Robot:
@@ -57,79 +72,68 @@ def robot() -> Robot:
 def clips(recordings: Path) -> dict[str, Callable[[], Person]]:
     """Synthetic people, and recordings where there are any."""
     found: dict[str, Callable[[], Person]] = {
-        "squat, 3 s": made_person.squatting,
-        "walk, 10 s": lambda: made_person.walking(speed=0.6, seconds=10.0, sway=0.02),
+        "squat": made_person.squatting,
+        "walk": lambda: made_person.walking(speed=0.6, seconds=10.0, sway=0.02),
     }
-    path = recordings / "cmu_bvh" / "02_01.bvh"
-    return found | ({"a person's walk (CMU 02_01), 2.8 s": lambda: read_person(path)} if path.exists() else {})
+    for name, file in (("person-walks", "02_01"), ("person-jumps", "13_11")):
+        path = recordings / "cmu_bvh" / f"{file}.bvh"
+        if path.exists():
+            found[name] = lambda path=path: read_person(path)
+    return {k: v for k, v in found.items() if not CHOSEN or k in CHOSEN}
 
 
-def motion(name: str, person: Callable[[], Person]) -> Log:
-    """Retargeted once, and kept beside the runs, so that a run goes on with the very same motion."""
-    path = FOLDER / f"{short(name)}.npz"
-    if not path.exists():
+def task_file(name: str, person: Callable[[], Person]) -> Path:
+    """The clip's task, written once: a run goes on with the very same motion."""
+    model, clip, task = FOLDER / "humanoid.xml", FOLDER / f"{name}.npz", FOLDER / f"{name}.py"
+    if not task.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
-        retarget(person(), humanoid(kinematic(robot()))).log.save(path)
-    return Log.load(path)
+        files.write(model, xml().encode())
+        retarget(person(), humanoid(kinematic(robot()))).log.save(clip)
+        if surefoot(["new", "track", str(model), "--motion", str(clip), "--out", str(task)]):
+            raise SurefootError(f"{task}: `surefoot new track` did not write it")
+    return task
 
 
-def short(name: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in name.partition(",")[0]).strip("-")
-
-
-def trained(task: Task, name: str, seed: int, steps: int) -> tuple[Path, float]:
+def trained(task: Path, name: str, seed: int, steps: int) -> tuple[Path, float]:
     """The policy's run, resumed where it stopped, and the CPU seconds that it took in all."""
-    out = FOLDER / f"{short(name)}-{seed}"
-    spent, began = out / "cpu.json", time.process_time()
+    out = FOLDER / name
+    spent, began = FOLDER / f"{name}.cpu.json", time.process_time()
     before = float(json.loads(spent.read_text())["seconds"]) if spent.exists() else 0.0
-    settings = settings_for(task, {"steps": steps, "learner_threads": torch.get_num_threads()})
+    threads = torch.get_num_threads()
+    found = tasks.resolve(str(task))
+    settings = settings_for(found, {"steps": steps, "learner_threads": threads})
     try:
-        train(
-            task,
-            out,
-            seed=seed,
-            belief=task.belief,
-            settings=settings,
-            threads=torch.get_num_threads(),
-            resume_if_same=True,
-        )
+        train(str(task), out, seed=seed, belief=found.belief, settings=settings, threads=threads, resume_if_same=True)
     finally:
         total = before + time.process_time() - began
-        if out.exists():
-            files.write(spent, json.dumps({"seconds": total}).encode())
+        files.write(spent, json.dumps({"seconds": total}).encode())
     return out, total
 
 
 def track(recordings: Path, quick: bool) -> Iterable[Row]:
     for name, person in clips(recordings).items():
-        if quick and "squat" not in name:
+        if quick and name != "squat":
             continue
-        task = tasks.track(robot(), motion(name, person))
+        file, steps = task_file(name, person), 20_000 if quick else STEPS
         for seed in SEEDS:
-            steps = 20_000 if quick else STEPS
-            try:
-                run, cpu = trained(task, f"quick {name}" if quick else name, seed, steps)
-            except SurefootError as error:
-                yield skipped(f"{name}, seed {seed}", str(error))
-                continue
-            said(f"{name}, seed {seed}: trained")
-            yield row(f"{name}, seed {seed}: env steps", float(steps), "")
-            yield row(f"{name}, seed {seed}: training", cpu / 60, "CPU min")
-            yield from judged(task, run, f"{name}, seed {seed}", 16 if quick else EPISODES)
+            what = f"{name}, {steps / 1e6:.3g} M env steps, seed {seed}"
+            run, cpu = trained(file, f"{name}-{steps / 1e6:.3g}M-{seed}", seed, steps)
+            said(f"{what}: trained")
+            yield row(f"{what}: training", cpu / 60, "CPU min")
+            yield from judged(tasks.resolve(str(file)), run, what, 16 if quick else EPISODES)
 
 
 def judged(task: Task, run: Path, name: str, episodes: int) -> Iterator[Row]:
     net = export.load_net(run)
-    for where, belief in (("nominal world", tasks.nominal(task)), ("over the belief", task.belief)):
+    for where, belief in (("nominal", tasks.nominal(task)), ("belief", task.belief)):
         found = evaluate(net, tasks.env(task, episodes, belief, JUDGED, torch.get_num_threads()))
         lasted = ended(task, found)
-        goal = 95.0 if where == "over the belief" else None
-        yield _share(f"{name}, {where}: to the end", lasted, goal)
-        yield _share(f"{name}, {where}: success", found.success)
-        yield row(f"{name}, {where}: s upright of {task.seconds:.3g}", float(found.lengths.mean()) * 0.02, "s")
+        yield share(f"{name}, {where}: to the end", lasted, 95.0 if where == "belief" else None)
+        yield share(f"{name}, {where}: success", found.success)
+        yield row(f"{name}, {where}: upright, mean of {task.seconds:.3g} s", float(found.lengths.mean()) * 0.02, "s")
         error = 100 * found.error[lasted & np.isfinite(found.error)]
         if len(error):
-            yield replace(row(f"{name}, {where}: bodies off their targets", error, "cm", at_most=10.0), note="of those that reach the end; least and largest are over episodes")  # fmt: skip
+            yield row(f"{name}, {where}: bodies off their targets", error, "cm", at_most=10.0, note="of the episodes that reach the end, with their least and largest")  # fmt: skip
 
 
 def ended(task: Task, found: Evaluation) -> np.ndarray:
@@ -137,10 +141,42 @@ def ended(task: Task, found: Evaluation) -> np.ndarray:
     return np.asarray(found.lengths >= round(task.seconds / 0.02) - 1)
 
 
-def _share(name: str, hits: np.ndarray, at_least: float | None = None) -> Row:
+def share(name: str, hits: np.ndarray, at_least: float | None = None) -> Row:
     low, high = clopper_pearson(int(hits.sum()), len(hits))
-    made = row(name, 100 * float(hits.mean()), "%", at_least=at_least, note=f"least and largest: exact 95 % interval of {len(hits)} episodes")  # fmt: skip
+    made = row(
+        name, 100 * float(hits.mean()), "%", at_least=at_least, note=f"{len(hits)} episodes; exact 95 % interval"
+    )
     return replace(made, low=100 * low, high=100 * high)
+
+
+def drive(quick: bool) -> Iterable[Row]:
+    """Each run that is there: on the nominal robot, from the gantry, for the motion's length."""
+    runs = sorted(p.parent for p in FOLDER.glob("*/policy.onnx"))
+    if not runs:
+        yield skipped("policies", f"none in {FOLDER}: run `python -m benchmarks.motion --only track` first")
+    for run in runs[: 1 if quick else None]:
+        yield from driven(run, 1 if quick else DRIVES)
+
+
+def driven(run: Path, count: int) -> Iterator[Row]:
+    task, bundle = FOLDER / f"{run.name.rsplit('-', 2)[0]}.py", run / "bundle"
+    length = tasks.resolve(str(task)).seconds
+    if surefoot(["export", str(run), "--out", str(bundle), "--task", str(task)]):
+        raise SurefootError(f"{run}: its bundle was not written")
+    common = ["--speed", str(SLOW), "--json"]
+    job = [sys.executable, "-m", "surefoot", "robot", str(task), "--port", str(PORT), "--runs", str(count), *common]
+    there = subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    link = ["--link", f"udp://127.0.0.1:{PORT}", "--live", "--unjudged", "--seconds", str(length + 0.1)]
+    ends = []
+    for k in range(count):
+        out = ["--out", str(run / f"drive-{k}.npz")]
+        one = subprocess.run([sys.executable, "-m", "surefoot", "run", str(bundle), *link, *out, *common], capture_output=True, text=True)  # fmt: skip
+        ends.append(json.loads(one.stdout).get("ended", {}).get("why", "refused"))
+        said(f"{run.name}: {ends[-1]}")
+    flights = json.loads(there.communicate(timeout=120)[0])["runs"]
+    steps = [round(f["seconds"] / 0.02) for f in flights]
+    yield row(f"{run.name}: control periods on the simulated robot, of {round(length / 0.02)}", steps, "", note=f"{len(flights)} runs from the gantry through `surefoot robot` and `surefoot run`")  # fmt: skip
+    yield share(f"{run.name}: success on the simulated robot", np.array([f["success"] for f in flights]))
 
 
 def hard_second() -> Log:
