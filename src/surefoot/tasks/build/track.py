@@ -245,34 +245,6 @@ def _spin(t: np.ndarray, quat: np.ndarray) -> np.ndarray:
     return out
 
 
-def doubts(body: Body, ref: Reference) -> list[str]:
-    """What in a motion a robot may not be able to do, in words."""
-    found: list[str] = []
-    joints, off = body.joints, np.array([ref.q[:, body.joints.q] - e for e in (body.joints.low, body.joints.high)])
-    beyond = np.maximum(-off[0], off[1]).max(0)
-    if (beyond > 0.01).any():
-        worst = int(beyond.argmax())
-        found.append(
-            f"{int((beyond > 0.01).sum())} joints beyond their range, {joints.names[worst]} by {beyond[worst]:.2f} rad"
-        )
-    fast = np.abs(ref.v[:, joints.v])
-    k, j = np.unravel_index(int(fast.argmax()), fast.shape)
-    found.append(
-        f"{ref.seconds:.3g} s; fastest joint {joints.names[j]}, {fast[k, j]:.3g} rad/s at {k * ref.period:.2f} s"
-    )
-    soles = np.array([_lowest(body, q) for q in ref.q[:: max(1, len(ref.q) // 200)]])
-    found.append(
-        f"lowest point under the feet {100 * soles.min() + 0.0:.0f} to {100 * soles.max() + 0.0:.0f} cm above the floor"
-    )
-    return found
-
-
-def _lowest(body: Body, q: np.ndarray) -> float:
-    """m above the floor: the lowest ball of a foot."""
-    d = posed(body.model, q)
-    return min(float(d.geom(edits.sole(f, k)).xpos[2]) - f.radius for f in body.legs.feet for k in range(len(f.points)))
-
-
 def _about(ref: Reference) -> str:
     return f"{ref.seconds:.3g} s, sha256 {sha256(ref.q.tobytes())[:16]}"
 

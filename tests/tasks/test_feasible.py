@@ -1,0 +1,72 @@
+"""Where a motion presses on the floor, against closed forms."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surefoot import tasks
+from surefoot.motion.made import from_poses
+from surefoot.robot import Robot
+from surefoot.sim.anatomy.links import posed
+from surefoot.tasks.build.feasible import G, doubts, outside
+from surefoot.tasks.build.legged import read_legged
+from surefoot.tasks.ready.humanoid_model import CORNERS, JOINTS, stand, xml
+
+ROBOT = Robot.text(xml(), "humanoid")
+HOME = {j: stand(j) for j in JOINTS}
+STILL = tasks.track(ROBOT, from_poses(ROBOT, read_legged(ROBOT)[0].feet, [(0.0, HOME), (1.0, HOME)])).clip.begin
+T = np.arange(len(STILL.ref.q)) * STILL.ref.period
+
+
+def centre() -> np.ndarray:
+    d = posed(STILL.body.model, STILL.ref.q[0])
+    return d.subtree_com[STILL.body.model.body("pelvis").id]
+
+
+def heel() -> float:
+    """m: x of the rearmost ball of the soles."""
+    d = posed(STILL.body.model, STILL.ref.q[0])
+    return float(d.body("left_foot").xpos[0] + min(x for x, _ in CORNERS))
+
+
+def sliding(a: float):
+    """The robot stands stiffly on a floor that carries it forward with a m/s^2."""
+    q, v = STILL.ref.q.copy(), STILL.ref.v.copy()
+    q[:, 0] += a * T**2 / 2
+    v[:, 0] = a * T
+    return replace(STILL.ref, q=q, v=v)
+
+
+def test_a_robot_that_stands_presses_within_its_feet():
+    assert np.allclose(outside(STILL.body, STILL.ref), 0.0)
+    assert not any("presses" in words for words in doubts(STILL.body, STILL.ref))
+
+
+def test_a_rigid_robot_that_is_carried_forward_presses_behind_its_heels_by_its_height_times_a_over_g():
+    x, _, z = centre()
+    a = 4.0
+    far = outside(STILL.body, sliding(a))
+    assert far[5:-5] == pytest.approx(heel() - (x - z * a / G), abs=0.002)
+    said = [words for words in doubts(STILL.body, sliding(a)) if "presses" in words]
+    assert len(said) == 1 and "for 100 % of its time" in said[0]
+
+
+def test_a_robot_that_sinks_is_lighter_and_tips_sooner():
+    """Its feet sink, too, by 16 mm in 80 ms; the same acceleration then acts at the longer lever z a / (g - 5)."""
+    x, _, z = centre()
+    ref = sliding(4.0)
+    t = np.clip(T - 0.5, -0.08, 0.08)
+    q = ref.q.copy()
+    q[:, 2] += 0.018 - 2.5 * (t + 0.0) ** 2
+    v = ref.v.copy()
+    v[:, 2] = -5.0 * t * (np.abs(T - 0.5) < 0.08)
+    far = outside(STILL.body, replace(ref, q=q, v=v))
+    assert far[len(far) // 2] == pytest.approx(heel() - (x - z * 4.0 / (G - 5.0)), abs=0.02)
+
+
+def test_a_robot_in_the_air_presses_on_nothing():
+    q = STILL.ref.q.copy()
+    q[:, 2] += 0.5
+    assert len(outside(STILL.body, replace(STILL.ref, q=q))) == 0
+    assert not any("presses" in words for words in doubts(STILL.body, replace(STILL.ref, q=q)))
