@@ -1,6 +1,6 @@
 """From people's recordings to robots' motions: how exact, how fast, how clean.
 
-    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body|track|drive|starts] [--quick] [--json] [--record]
+    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body|feasible|track|drive|starts] [--quick] [--json] [--record]
 
 Robots: our humanoid (23 joints), the same with waist and wrists of three joints (29 joints, as a Unitree G1 has), and a Booster T1 where
 SUREFOOT_MODELS or ../shared/models has it. People: synthetic ones (motion/made_person.py), and recordings of CMU's database where
@@ -203,6 +203,7 @@ if __name__ == "__main__":
         "robust": spider.robust,
         "others": spider.others,
         "body": spider.body,
+        "feasible": real(lambda quick: tracking.feasible(MOTIONS, quick)),
         "track": real(lambda quick: tracking.track(MOTIONS, quick)),
         "drive": tracking.drive,
         "starts": tracking.starts,

@@ -5,6 +5,7 @@ track   each clip is retargeted to our humanoid, `surefoot new track` writes its
         512 episodes from the beginning of the motion that no training saw: survival to its end, success (survival, and bodies within
         the tolerance), mean distance of bodies. SUREFOOT_TRACK_STEPS, SUREFOOT_TRACK_CLIPS and SUREFOOT_TRACK_SEEDS, such as 5e6, squat
         and 0,1, train less.
+feasible  where each clip presses on the floor, of the time and in cm outside of the feet that stand.
 drive   the policies that are there, through a bundle: `surefoot robot` in a process of its own, held by its gantry in the soft start, and
         `surefoot run` in another.
 starts  a clip whose third second of seven is hard, a fast deep squat: env steps until half of the episodes reach its end, with starts
@@ -43,6 +44,7 @@ from surefoot.motion.retarget.retarget import retarget
 from surefoot.motion.robot_motion import kinematic
 from surefoot.robot import Robot
 from surefoot.task import Task
+from surefoot.tasks.build.feasible import FAR, outside
 from surefoot.tasks.build.legged import read_legged
 from surefoot.tasks.ready.humanoid_model import JOINTS, stand, xml
 from surefoot.tasks.rollout import Evaluation, contract, evaluate
@@ -121,6 +123,17 @@ def track(recordings: Path, quick: bool) -> Iterable[Row]:
             said(f"{what}: trained")
             yield row(f"{what}: training", cpu / 60, "CPU min")
             yield from judged(tasks.resolve(str(file)), run, what, 16 if quick else EPISODES)
+
+
+def feasible(recordings: Path, quick: bool) -> Iterable[Row]:
+    """Where each clip presses on the floor: before anything is learned."""
+    for name, person in clips(recordings).items():
+        if quick and name != "squat":
+            continue
+        begin = tasks.resolve(str(task_file(name, person))).clip.begin
+        far = outside(begin.body, begin.ref)
+        yield row(f"{name}, {begin.ref.seconds:.3g} s: presses more than 2 cm outside of its feet", 100 * float((far > FAR).mean()), "% of its time")  # fmt: skip
+        yield row(f"{name}: farthest outside", 100 * float(far.max()), "cm")
 
 
 def judged(task: Task, run: Path, name: str, episodes: int) -> Iterator[Row]:
