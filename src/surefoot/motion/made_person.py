@@ -45,13 +45,18 @@ def walking(
     return _person(t, tall, pelvis, feet, {s: ("swing", a) for s, a in swing.items()})
 
 
-def squatting(tall: float = 1.7, seconds: float = 3.0, rate: float = 60.0, deep: float = 0.25) -> Person:
-    """Goes down by `deep` of the stature and up again; arms forward."""
+def squatting(
+    tall: float = 1.7, seconds: float = 3.0, rate: float = 60.0, deep: float = 0.25, lean: float = 0.0
+) -> Person:
+    """Goes down by `deep` of the stature and up again; arms forward, the trunk `lean` rad forward at the bottom, as people do who would
+    fall on their backs otherwise."""
     t = np.arange(int(seconds * rate) + 1) / rate
     down = deep * tall * (1 - np.cos(2 * np.pi * t / t[-1])) / 2
     pelvis = np.stack([-0.3 * down, 0 * t, (ANKLE + 0.98 * (THIGH + SHANK)) * tall - down], 1)
     feet = {s: _standing(t, side * HIPS / 2 * tall, tall) for s, side in SIDES.items()}
-    return _person(t, tall, pelvis, feet, {s: ("swing", -1.2 * down / down.max()) for s in SIDES})
+    tilt = lean * down / down.max()
+    up = np.stack([np.sin(tilt), 0 * t, np.cos(tilt)], 1)
+    return _person(t, tall, pelvis, feet, {s: ("swing", -1.2 * down / down.max()) for s in SIDES}, up)
 
 
 def carrying(
