@@ -197,7 +197,7 @@ def hard_second() -> Log:
     """Arms move slowly for 7 s; in the third second the robot squats as deep as its ankles let it, and comes up."""
     home = {j: stand(j) for j in JOINTS}
     deep = {
-        f"{s}_{j}": a for s in ("left", "right") for j, a in (("hip_pitch", -1.3), ("knee", 2.1), ("ankle_pitch", -0.8))
+        f"{s}_{j}": a for s in ("left", "right") for j, a in (("hip_pitch", -1.1), ("knee", 1.8), ("ankle_pitch", -0.7))
     }
     up = {f"{s}_shoulder_pitch": -0.8 for s in ("left", "right")}
     ready = {f"{s}_shoulder_pitch": 0.2 for s in ("left", "right")}
