@@ -1,7 +1,7 @@
 """Whole-body tracking: what a humanoid learns of a motion, on a robot's runtime, too; and what adaptive starts save. Parts of benchmarks.motion.
 
 track   each clip is retargeted to our humanoid, `surefoot new track` writes its task, and the task's own recipe trains it in
-        runs/track/CLIP-STEPS-SEED, which is kept: the same command goes on where it stopped, and judges what is finished. Judged on
+        runs/track/CLIP-STEPS-SEED, which is kept: the same command goes on where it stopped. All runs there that are finished are judged, on
         512 episodes from the beginning of the motion that no training saw: survival to its end, success (survival, and bodies within
         the tolerance), mean distance of bodies. SUREFOOT_TRACK_STEPS, SUREFOOT_TRACK_CLIPS and SUREFOOT_TRACK_SEEDS, such as 5e6, squat
         and 0,1, train less.
@@ -114,16 +114,31 @@ def trained(task: Path, name: str, seed: int, steps: int) -> tuple[Path, float]:
 
 
 def track(recordings: Path, quick: bool) -> Iterable[Row]:
+    """Trains what is asked for, and judges every run that is finished."""
     for name, person in clips(recordings).items():
         if quick and name != "squat":
             continue
         file, steps = task_file(name, person), 20_000 if quick else STEPS
         for seed in SEEDS:
-            what = f"{name}, {steps / 1e6:.3g} M env steps, seed {seed}"
-            run, cpu = trained(file, f"{name}-{steps / 1e6:.3g}M-{seed}", seed, steps)
-            said(f"{what}: trained")
-            yield row(f"{what}: training", cpu / 60, "CPU min")
-            yield from judged(tasks.resolve(str(file)), run, what, 16 if quick else EPISODES)
+            trained(file, f"{name}-{steps / 1e6:.3g}M-{seed}", seed, steps)
+            said(f"{name}, seed {seed}: trained")
+    for run in finished():
+        name, steps, seed = run.name.rsplit("-", 2)
+        what = f"{name}, {steps} env steps, seed {seed}"
+        spent = json.loads((FOLDER / f"{run.name}.cpu.json").read_text())["seconds"]
+        yield row(f"{what}: training", spent / 60, "CPU min")
+        yield from judged(tasks.resolve(str(FOLDER / f"{name}.py")), run, what, 16 if quick else EPISODES)
+
+
+def finished() -> list[Path]:
+    """Runs that went to their end."""
+    every = sorted(p.parent for p in FOLDER.glob("*-*M-*/policy.onnx"))
+    return [run for run in every if _steps(run) >= float(run.name.rsplit("-", 2)[1][:-1]) * 1e6]
+
+
+def _steps(run: Path) -> float:
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return float(json.loads(lines[-1])["steps"]) if lines else 0.0
 
 
 def feasible(recordings: Path, quick: bool) -> Iterable[Row]:
@@ -165,7 +180,7 @@ def share(name: str, hits: np.ndarray, at_least: float | None = None) -> Row:
 
 def drive(quick: bool) -> Iterable[Row]:
     """Each run that is there: on the nominal robot, from the gantry, for the motion's length."""
-    runs = sorted(p.parent for p in FOLDER.glob("*/policy.onnx"))
+    runs = finished()
     if not runs:
         yield skipped("policies", f"none in {FOLDER}: run `python -m benchmarks.motion --only track` first")
     for run in runs[: 1 if quick else None]:
