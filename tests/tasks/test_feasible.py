@@ -7,9 +7,11 @@ import pytest
 
 from surefoot import tasks
 from surefoot.motion.made import from_poses
+from surefoot.motion.pressure import G
+from surefoot.motion.pressure import off as distance
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.links import posed
-from surefoot.tasks.build.feasible import G, _off, doubts, pressed
+from surefoot.tasks.build.feasible import doubts, pressed
 from surefoot.tasks.build.legged import read_legged
 from surefoot.tasks.ready.humanoid_model import CORNERS, JOINTS, stand, xml
 
@@ -40,14 +42,14 @@ def sliding(a: float):
 
 def test_a_robot_that_stands_presses_under_its_centre_of_mass_and_that_far_from_its_toes():
     toes = heel() + max(x for x, _ in CORNERS) - min(x for x, _ in CORNERS)
-    assert np.allclose(pressed(STILL.body, STILL.ref)[1], centre()[0] - toes, atol=1e-4)
+    assert np.allclose(pressed(STILL.body, STILL.ref).off(), centre()[0] - toes, atol=1e-4)
     assert not any("presses" in words for words in doubts(STILL.body, STILL.ref))
 
 
 def test_a_rigid_robot_that_is_carried_forward_presses_behind_its_heels_by_its_height_times_a_over_g():
     x, _, z = centre()
     a = 4.0
-    _, far = pressed(STILL.body, sliding(a))
+    far = pressed(STILL.body, sliding(a)).off()
     assert far[5:-5] == pytest.approx(heel() - (x - z * a / G), abs=0.002)
     said = [words for words in doubts(STILL.body, sliding(a)) if "presses" in words]
     assert len(said) == 1 and "for 100 % of its time" in said[0]
@@ -62,14 +64,14 @@ def test_a_robot_that_sinks_is_lighter_and_tips_sooner():
     q[:, 2] += 0.018 - 2.5 * (t + 0.0) ** 2
     v = ref.v.copy()
     v[:, 2] = -5.0 * t * (np.abs(T - 0.5) < 0.08)
-    _, far = pressed(STILL.body, replace(ref, q=q, v=v))
+    far = pressed(STILL.body, replace(ref, q=q, v=v)).off()
     assert far[len(far) // 2] == pytest.approx(heel() - (x - z * 4.0 / (G - 5.0)), abs=0.02)
 
 
 def test_a_robot_in_the_air_presses_on_nothing():
     q = STILL.ref.q.copy()
     q[:, 2] += 0.5
-    assert len(pressed(STILL.body, replace(STILL.ref, q=q))[1]) == 0
+    assert len(pressed(STILL.body, replace(STILL.ref, q=q)).off()) == 0
     assert not any("presses" in words for words in doubts(STILL.body, replace(STILL.ref, q=q)))
 
 
@@ -85,12 +87,12 @@ def test_near_the_edge_of_its_feet_a_motion_is_told_to_be_tipped_easily():
 )
 def test_the_distance_from_a_unit_square(p, off):
     square = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.5], [0.5, 0]])
-    assert _off(np.array(p, float), square) == pytest.approx(off, abs=1e-9)
+    assert distance(np.array(p, float), square) == pytest.approx(off, abs=1e-9)
 
 
 def test_the_distance_from_a_point_or_a_line_is_never_below_0():
-    assert _off(np.array([3.0, 4.0]), np.zeros((1, 2))) == pytest.approx(5.0)
+    assert distance(np.array([3.0, 4.0]), np.zeros((1, 2))) == pytest.approx(5.0)
     line = np.array([[0.0, 0], [1, 0]])
-    assert _off(np.array([0.5, 0.0]), line) == pytest.approx(0.0) and _off(np.array([2.0, 0.0]), line) == pytest.approx(
-        1.0
-    )
+    assert distance(np.array([0.5, 0.0]), line) == pytest.approx(0.0) and distance(
+        np.array([2.0, 0.0]), line
+    ) == pytest.approx(1.0)
