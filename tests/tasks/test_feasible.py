@@ -7,8 +7,8 @@ import pytest
 
 from surefoot import tasks
 from surefoot.motion.made import from_poses
-from surefoot.motion.pressure import G
-from surefoot.motion.pressure import off as distance
+from surefoot.motion.retarget.pressure import G
+from surefoot.motion.retarget.pressure import off as distance
 from surefoot.robot import Robot
 from surefoot.sim.anatomy.links import posed
 from surefoot.tasks.build.feasible import doubts, pressed

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from surefoot.motion.pressure import Pressure, pressure
+from surefoot.motion.retarget.pressure import Pressure, pressure
 from surefoot.sim.anatomy.links import posed
 from surefoot.sim.model import edits
 from surefoot.tasks.build.legged import Body

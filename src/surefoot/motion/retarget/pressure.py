@@ -38,7 +38,7 @@ class Pressure:
 
     def off(self) -> np.ndarray:
         """(k,) m from the edge of the feet that stand to p, below 0 within; in the rows in which they do."""
-        return np.array([off(self.p[k], self.corners(k)) for k in np.flatnonzero(self.used)])
+        return np.array([off(self.p[k], self.corners(k)) for k in np.flatnonzero(self.used).tolist()])
 
 
 def pressure(m: mujoco.MjModel, base: int, feet: Sequence[Foot], q: np.ndarray, period: float) -> Pressure:
