@@ -39,7 +39,9 @@ from surefoot.motion import made_person
 from surefoot.motion.made import from_poses
 from surefoot.motion.person import Person
 from surefoot.motion.readers import read_person
+from surefoot.motion.retarget.balance import balanced
 from surefoot.motion.retarget.humanoid import humanoid
+from surefoot.motion.retarget.metrics import metrics
 from surefoot.motion.retarget.retarget import retarget
 from surefoot.motion.robot_motion import kinematic
 from surefoot.robot import Robot
@@ -142,14 +144,25 @@ def _steps(run: Path) -> float:
 
 
 def feasible(recordings: Path, quick: bool) -> Iterable[Row]:
-    """Where each clip presses on the floor: before anything is learned."""
+    """Where each clip presses on the floor before anything is learned, as it is and with `retarget --balance`."""
     for name, person in clips(recordings).items():
         if quick and name != "squat":
             continue
-        begin = tasks.resolve(str(task_file(name, person))).clip.begin
-        far = pressed(begin.body, begin.ref).off()
-        yield row(f"{name}, {begin.ref.seconds:.3g} s: presses more than 2 cm outside of its feet", 100 * float((far > FAR).mean()), "% of its time")  # fmt: skip
-        yield row(f"{name}: farthest outside, below 0: within", 100 * float(far.max()), "cm")
+        plain = retarget(person(), humanoid(kinematic(robot())))
+        began = time.process_time()
+        better = balanced(plain)
+        spent = time.process_time() - began
+        for how, made in (("", plain), (", balanced", better)):
+            begin = tasks.track(robot(), made.log).clip.begin
+            far = pressed(begin.body, begin.ref).off()
+            yield row(f"{name}{how}: presses more than 2 cm outside of its feet", 100 * float((far > FAR).mean()), "% of its time")  # fmt: skip
+            yield row(f"{name}{how}: farthest outside, below 0: within", 100 * float(far.max()), "cm")
+        moved = np.abs(better.q - plain.q)[:, :2]
+        yield row(f"{name}, balanced: base shifted, at most", 100 * float(moved.max()), "cm")
+        yield row(f"{name}, balanced: frames for each second of one core", len(plain.q) / spent, "1/s")
+        found = metrics(better)
+        yield row(f"{name}, balanced: standing soles off the floor, worst frame", 100 * found["floating"], "cm", at_most=1.0)  # fmt: skip
+        yield row(f"{name}, balanced: feet slide", 1e3 * found["sliding"], "mm/s")
 
 
 def judged(task: Task, run: Path, name: str, episodes: int) -> Iterator[Row]:
