@@ -11,7 +11,10 @@ from tyro.conf import Positional, arg
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.learn.clone.settings import CloneSettings
+from surefoot.log import Log
 from surefoot.report import Report, Text, Watch
+from surefoot.task import Task
+from surefoot.verbs.machine import naming
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,10 @@ class Clone:
     task: Positional[str]
     """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     logs: Positional[tuple[Path, ...]]
-    """logs with the columns `observation` and `action`, as `surefoot run` and `surefoot record --observation` write them"""
+    """logs with the columns `observation` and `action`, as `surefoot run` and `surefoot record --observation` write them; or
+    of whatever drove the robot, with `control` and the readings that the task observes"""
+    mapping: Annotated[Path | None, arg(name="map")] = None
+    """JSON file that maps the logs' columns to our schema; see docs/logs.md"""
     seed: int = 0
     """seed of the net and of all that is drawn"""
     out: Path | None = None
@@ -31,7 +37,6 @@ class Clone:
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import bundle
         from surefoot.learn.clone.run import clone
-        from surefoot.log import Log
         from surefoot.tasks.known import task_flag
 
         if not self.logs:
@@ -39,7 +44,7 @@ class Clone:
         if self.save_every < 0:
             raise SurefootError(f"--save-every: expected 0 or more, found {self.save_every:g}")
         task = tasks.resolve(self.task)
-        logs = {str(path): Log.read(path) for path in self.logs}
+        logs = {str(path): self._read(path, task) for path in self.logs}
         out = self.out or Path("runs") / task.name / time.strftime("clone-%Y-%m-%d_%H-%M-%S")
         path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every)
         rows = sum(map(len, logs.values()))
@@ -47,3 +52,14 @@ class Clone:
         following = f"surefoot eval {quote(str(path.parent))}{task_flag(self.task, bundle.load(path).contract)}"
         text = f"policy: {path}, cloned from {rows} rows of {len(logs)} logs by {self.settings.by}"
         return Report(str(path.parent), facts, (Text(text),), following)
+
+    def _read(self, path: Path, task: Task) -> Log:
+        """A log with observations and actions: its own, or those that follow from a robot's readings and controls."""
+        from surefoot.doctor.evidence.demonstration import demonstrated
+
+        log = Log.read(path, self.mapping)
+        if "observation" in log.columns or "control" not in log.columns:
+            return log
+        world = tasks.env(task, 1, threads=1).world
+        with naming(path):
+            return demonstrated(task, world, Log.read(path, self.mapping, rate=1 / world.dt))
