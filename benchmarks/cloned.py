@@ -173,7 +173,7 @@ def rows(quick: bool) -> Iterator[Row]:
     found: dict[str, list[float]] = {}
     for name, how in CLONES.items():
         for seed in range(1 if quick else SEEDS):
-            one = _kept(f"clone-{name}-{seed}", quick, partial(_case, how, seed, quick))
+            one = kept(f"clone-{name}-{seed}", quick, partial(_case, how, seed, quick))
             for k, v in one.items():
                 found.setdefault(f"{name}: {k}", []).append(v)
     goals = {"mse: success from one start": {"at_most": 0.7}, "diffusion: success, a start for each episode": {"at_least": 0.95},
@@ -189,7 +189,7 @@ def improved(quick: bool) -> Iterator[Row]:
     """Imitate, then improve: FPO from a clone of few demonstrations, and from nothing, by equal env steps."""
     found: dict[str, list[float]] = {}
     for seed in range(1 if quick else SEEDS):
-        one = _kept(f"improve-{seed}", quick, partial(_improved, seed, quick))
+        one = kept(f"improve-{seed}", quick, partial(_improved, seed, quick))
         for k, v in one.items():
             found.setdefault(k, []).append(v)
     for k, values in found.items():
@@ -217,7 +217,7 @@ def _improved(seed: int, quick: bool) -> dict[str, float]:
     return {k: v for k, v in found.items() if "rarer" not in k}
 
 
-def _kept(name: str, quick: bool, case: Callable[[], dict[str, float]]) -> dict[str, float]:
+def kept(name: str, quick: bool, case: Callable[[], dict[str, float]]) -> dict[str, float]:
     """A case that is done is kept on disk, and is not run again."""
     path = KEEP / f"{name}.json"
     if quick or not path.exists():
