@@ -1,6 +1,6 @@
 """Policy gradients beside PPO, on tasks made to tell them apart: what each is for, and what it costs elsewhere.
 
-    python -m benchmarks.policy_gradient [--only swing|pegs|arm|clone|improve] [--quick] [--json] [--record]
+    python -m benchmarks.policy_gradient [--only swing|pegs|arm|clone|improve|robot] [--quick] [--json] [--record]
 
 Contenders have equal env steps and, but for what is named, equal settings. Policies are judged without exploration on
 episodes that training never saw. A case that is done is kept in runs/policy_gradient and is not run again.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import cloned, measure, toy_tasks
+from benchmarks import cloned, measure, robot_demos, toy_tasks
 from benchmarks.measure import Row, row, said
 from surefoot import files, tasks
 from surefoot.learn.collect import LocalCollector
@@ -121,7 +121,14 @@ def arm(quick: bool) -> Iterator[Row]:
     yield row("arm: fpo above ppo", 100 * (np.array(rates["fpo"]) - np.array(rates["ppo"])), "points", at_least=-3)
 
 
-PARTS = {"swing": swing, "pegs": pegs, "arm": arm, "clone": cloned.rows, "improve": cloned.improved}
+PARTS = {
+    "swing": swing,
+    "pegs": pegs,
+    "arm": arm,
+    "clone": cloned.rows,
+    "improve": cloned.improved,
+    "robot": robot_demos.rows,
+}
 
 if __name__ == "__main__":
     measure.main("policy_gradient", str(__doc__), PARTS)

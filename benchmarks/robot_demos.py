@@ -1,0 +1,166 @@
+"""Cloning a real robot's controllers, then improving the clone: `python -m benchmarks.policy_gradient --only robot`.
+
+    surefoot clone benchmarks/robot_demos.py:swing_up LOG.npz --by flow --chunk 1
+
+A pendulum of 0.6 kg on 0.5 m swings up with 0.9 N m, a third of what gravity needs, so it must swing several times. Two controllers of
+other people drove it: one learned (SAC, 40 s) and one by its energy (20 s), while somebody knocked it over now and then. Their
+logs have positions, speeds and commanded torques; what a policy of the task would have observed follows from them. The model is
+identified from a third log, pd_identification, in which nothing swings up. No policy was tried on the robot: success is that in
+the identified model.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import cloned, real
+from benchmarks.measure import Row, row
+from benchmarks.real_logs import MODELS, read
+from surefoot import tasks
+from surefoot.belief import Box
+from surefoot.contract import Action
+from surefoot.doctor.evidence.demonstration import demonstrated
+from surefoot.learn.clone.demos import demos
+from surefoot.learn.clone.fine_tune import as_cloned, cloned_arrays
+from surefoot.learn.clone.learner import Clone
+from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.loop import policy_of
+from surefoot.learn.nets import export
+from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.on_policy.fpo import FPO
+from surefoot.learn.on_policy.ppo import PPO
+from surefoot.learn.train import settings_for
+from surefoot.log import Log
+from surefoot.observation import Formula, ObsGroup, ObsTerm
+from surefoot.params import Param, Params
+from surefoot.real2sim.identify import Identify, identify
+from surefoot.real2sim.plant import Plant
+from surefoot.rng import Draw
+from surefoot.robot import Robot
+from surefoot.task import Episode, Moment, Reward, Task
+from surefoot.tasks.rollout import evaluate
+from surefoot.world import Start
+
+TORQUE, LENGTH, RATE = 0.9, 0.5, 50.0  # N m, m, Hz
+DRIVERS = ("sac", "energy_shaping")
+FITTED = {
+    "mass": 0.577,
+    "damping": 0.0447,
+    "frictionloss": 0.0709,
+    "armature": 0.0055,
+}  # by identified(), of which this is a copy
+TIP = (0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -LENGTH)  # a point of the axis, the axis, a hinge; then the tip
+SEEDS, STEPS = 3, 100_000
+
+
+def _from_top(m: Moment) -> np.ndarray:
+    """rad: 0 at the top, pi where it hangs."""
+    return np.abs(m.q[:, 0] % (2 * np.pi) - np.pi)
+
+
+def _hanging(rng: Draw, n: int) -> Episode:
+    q = rng.uniform(-0.1, 0.1, (n, 1))
+    return Episode(Start(q, np.zeros((n, 1)), np.zeros((n, 1))))
+
+
+def swing_up() -> Task:
+    """The robot's task in its identified model; its tip tells the angle however often it turned."""
+    known = {name: Param(name, name, value, 0.5 * value, 2 * value, match="arm" if name == "mass" else "hinge", op="set") for name, value in FITTED.items()}  # fmt: skip
+    params = Params(tuple(known.values()))
+    seen = ObsGroup((
+        ObsTerm("tip_pos", Formula("tip_pos", ("hinge",), links=TIP), 3, "m"),
+        ObsTerm("joint_vel", Formula("joint_vel", ("hinge",)), 1, "rad/s"),
+    ))  # fmt: skip
+    text = (MODELS / "qdd_pendulum.xml").read_text()
+    text = text.replace(
+        '<motor name="motor" joint="hinge"/>', f'<motor name="motor" joint="hinge" ctrlrange="-{TORQUE} {TORQUE}"/>'
+    )
+    return Task(
+        name="swing_up", about="swing up a pendulum by a third of the torque that gravity needs", robot=Robot.text(text, "qdd pendulum"), params=params,
+        belief=Box.ranges(params, {"mass": (0.9 * FITTED["mass"], 1.1 * FITTED["mass"])}), substeps=8, seconds=10.0,
+        action=Action(("motor",), np.zeros(1), np.array([TORQUE]), "N m"),
+        observations={"actor": seen, "critic": seen},
+        rewards={
+            "high": Reward(1.0, lambda m: 0.5 * (1 - np.cos(m.q[:, 0])), "0 where it hangs, 1 at the top"),
+            "effort": Reward(-0.02, lambda m: np.square(np.clip(m.action[:, 0], -1, 1)), "torque heats the motor"),
+        },
+        ended={}, episode=_hanging, error=_from_top, error_unit="rad", tolerance=0.3, window=1.0,
+        settings={"envs": 64, "horizon": 50, "steps": STEPS, "hidden": (64, 64), "gamma": 0.99, "minibatches": 4, "activation": "tanh",
+                  "learner_threads": 1},
+    )  # fmt: skip
+
+
+def identified() -> dict[str, float]:
+    """The model's unknowns, fitted on pd_identification alone as benchmarks/real.py has it."""
+    log = real.qdd_log("pd_identification")
+    world = Plant(str(MODELS / "qdd_pendulum.xml")).world(real.PENDULUM, log)
+    how = Identify(horizons=(0.3,), last=0.5, starts="known", hold=0.0, rounds=1, iterations=12)
+    found = identify(world, Box.full(real.PENDULUM), log, how, only=("joint_pos",), warn=False)
+    return {p.name: float(p.value) for p in found.params}
+
+
+@cache
+def driven(name: str) -> Log:
+    """What a controller of the robot observed and did, as this task has it."""
+    task = swing_up()
+    measured = read(f"qdd_pendulum/{name}_swingup_measured.csv", "qdd_measured.json", RATE)
+    wanted = read(f"qdd_pendulum/{name}_swingup_desired.csv", "qdd_desired.json")
+    torque = np.interp(measured.time, wanted.time, wanted["control"].reshape(-1))
+    names = {"joint_pos": ["hinge"], "joint_vel": ["hinge"], "control": ["motor"]}
+    columns = {k: measured[k].reshape(len(measured), 1) for k in ("joint_pos", "joint_vel")}
+    log = Log(measured.time, columns | {"control": torque[:, None]}, meta={"names": names})
+    return demonstrated(task, tasks.env(task, 1, threads=1).world, log)
+
+
+def clone(seed: int, quick: bool, **how: Any) -> PolicyNet:
+    task, logs = swing_up(), {name: driven(name) for name in DRIVERS}
+    s = CloneSettings(**{"by": "flow", "chunk": 1, "hidden": (64, 64), "updates": 50 if quick else 3000} | how)  # type: ignore[arg-type]
+    learner = Clone(tasks.env(task, 1, threads=1), s, seed, demos(task, RATE, logs, 1))
+    while learner.iteration < learner.iterations:
+        learner.iterate()
+    return policy_of(learner)
+
+
+def judged(net: PolicyNet, seed: int, quick: bool) -> dict[str, float]:
+    env = tasks.env(swing_up(), 8 if quick else 200, None, 1_000_000 + seed, 1)
+    found = evaluate(net, env)
+    return {"success": found.rate, "return": float(found.returns.mean())}
+
+
+def case(seed: int, quick: bool, flow: Mapping[str, Any] | None = None) -> dict[str, float]:
+    """The clone, the clone improved, and the same steps from nothing by the same learner and by PPO."""
+    task, steps, net = swing_up(), {"steps": 1} if quick else {}, clone(seed, quick)
+    found = {f"clone: {k}": v for k, v in judged(net, seed, quick).items()}
+    asked = settings_for(task, {**steps, "lr": 3e-4, **(flow or {})}, "fpo")
+    alone = settings_for(task, {**steps, **(flow or {})}, "fpo")
+    with tempfile.TemporaryDirectory() as folder:
+        start = export.save(net, Path(folder)).parent
+        contenders = {
+            "clone and FPO": (FPO, as_cloned(start, asked)), "FPO alone": (FPO, alone),
+            "PPO alone": (PPO, settings_for(task, steps, "ppo")),
+        }  # fmt: skip
+        for name, (kind, s) in contenders.items():
+            learner = kind(tasks.env(task, s.envs, None, seed, 1, stagger=True), s, seed)
+            if name == "clone and FPO":
+                learner.adopt(cloned_arrays(start, task), str(start))
+            while learner.iteration < learner.iterations:
+                learner.iterate()
+            found |= {f"{name}: {k}": v for k, v in judged(policy_of(learner), seed, quick).items()}
+    return found
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    """A clone of the robot's controllers, before and after learning in its model, against learning from nothing."""
+    fit = FITTED if quick else cloned.kept("robot-fit", quick, identified)
+    for name, value in fit.items():
+        yield row(f"swing_up: fitted {name}", value, "SI")
+    found: dict[str, list[float]] = {}
+    for seed in range(1 if quick else SEEDS):
+        for k, v in cloned.kept(f"robot-{seed}", quick, partial(case, seed, quick)).items():
+            found.setdefault(k, []).append(v)
+    for k, values in found.items():
+        yield row(f"swing_up, {k}", values, "of episodes" if k.endswith("success") else "return")
