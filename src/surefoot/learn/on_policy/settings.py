@@ -47,7 +47,7 @@ class FPOSettings(OnPolicySettings):
     """PPO clip range epsilon, of ratios of flow losses, which are in units of their mean"""
     epochs: int = 8
     """passes over each batch"""
-    lr: float = 1e-3
+    lr: float = 3e-3
     """learning rate of Adam; falls to a tenth"""
     pairs: int = 8
     """pairs of noise and time for each env step, of which its ratio is made"""
