@@ -14,9 +14,10 @@ from surefoot.learn.clone.demos import Demos, demos
 from surefoot.learn.clone.learner import Clone
 from surefoot.learn.clone.run import clone
 from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.clone.start import calmest, unrest
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
-from surefoot.learn.nets.flow import TIMES, DiffusionActor, kept
+from surefoot.learn.nets.flow import TIMES, DiffusionActor, FlowActor, kept
 from surefoot.learn.nets.policy_net import PolicyNet, build
 from surefoot.log import Log
 from surefoot.onnx_file import seal
@@ -130,6 +131,24 @@ def test_a_file_from_before_velocities_still_predicts_noise(tmp_path):
     assert np.array_equal(old(obs), net(obs)) and old.actor.predicts == "noise"
     with pytest.raises(SurefootError, match="no prediction matches 'x0'; there are velocity, noise"):
         build(spec | {"flow": spec["flow"] | {"predicts": "x0"}}, net.contract, net.state_dict(), "net")
+
+
+class Parting(torch.nn.Module):
+    """The field of one step that takes noise z to tanh(20 z): one way below 0, the other above, neither near 0."""
+
+    def forward(self, rows):
+        z = rows[:, 1:2]
+        return z - torch.tanh(20 * z)
+
+
+def test_a_clone_starts_where_a_nudge_does_not_decide_between_two_ways():
+    """At 0 a nudge of 0.1 moves the answer by tanh(2) = 0.96, at 1 by nothing; of 16 draws the calmest is a whole way."""
+    actor, seen = FlowActor(Parting(), None, 1, 1, 1, "relu"), torch.zeros(20, 1)
+    between, away = unrest(actor, seen, torch.tensor([[0.0], [1.0]]), torch.Generator().manual_seed(0)).tolist()
+    assert between > 0.1 and away < 1e-6
+    for seed in range(20):
+        start = calmest(actor, seen, 1.0, torch.Generator().manual_seed(seed))
+        assert actor.sample(seen[:1], start[None]).abs().item() > 0.999
 
 
 def test_the_schedule_begins_with_the_action_and_ends_with_noise():

@@ -162,8 +162,9 @@ class FPO(OnPolicy):
         OnPolicy.adopt(self, own | dict(arrays), where)
 
     def policy(self, contract: Contract) -> PolicyNet:
-        """The flow from one start."""
+        """The flow from one start: the clone's, where it began with one."""
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
         actor, rng = deepcopy(self.actor), torch.Generator().manual_seed(key(self.seed, "start") >> 1)
-        actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
+        if not actor.start.any():
+            actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
         return PolicyNet(contract, actor, scales, None, self.settings.spread)
