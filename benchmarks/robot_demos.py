@@ -4,9 +4,9 @@
 
 A pendulum of 0.6 kg on 0.5 m swings up with 0.9 N m, a third of what gravity needs, so it must swing several times. Two controllers of
 other people drove it: one learned (SAC, 40 s) and one by its energy (20 s), while somebody knocked it over now and then. Their
-logs have positions, speeds and commanded torques; what a policy of the task would have observed follows from them. The model is
-identified from a third log, pd_identification, in which nothing swings up. No policy was tried on the robot: success is that in
-the identified model.
+logs have positions, speeds and commanded torques; what a policy of the task would have observed follows from them. The model's
+mass is identified from a third log, pd_identification, in which nothing swings up; that log does not determine friction, which is
+the model's guess. No policy was tried on the robot: success is that in the model.
 """
 
 import tempfile
@@ -47,7 +47,9 @@ from surefoot.world import Start
 
 TORQUE, LENGTH, RATE = 0.9, 0.5, 50.0  # N m, m, Hz
 DRIVERS = ("sac", "energy_shaping")
-FITTED = {"mass": 0.577, "armature": 1e-4, "damping": 1e-3, "frictionloss": 0.355}  # as identified() finds
+MASS = (
+    0.577  # kg, as identified() finds; that log does not determine friction, which stays as the model's file guesses it
+)
 TIP = (0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -LENGTH)  # a point of the axis, the axis, a hinge; then the tip
 SEEDS, STEPS = 3, 100_000
 
@@ -63,16 +65,14 @@ def _hanging(rng: Draw, n: int) -> Episode:
 
 
 def swing_up() -> Task:
-    """The robot's task in its identified model; its tip tells the angle however often it turned."""
+    """The robot's task in its model; its tip tells the angle however often it turned."""
     params = Params((Param("mass", "mass", 1.0, 0.8, 1.2, match="arm", op="scale", about="mass of the weight, as a multiple"),))  # fmt: skip
     seen = ObsGroup((
         ObsTerm("tip_pos", Formula("tip_pos", ("hinge",), links=TIP), 3, "m"),
         ObsTerm("joint_vel", Formula("joint_vel", ("hinge",)), 1, "rad/s"),
     ))  # fmt: skip
     text = (MODELS / "qdd_pendulum.xml").read_text()
-    guessed = {"mass": "0.6", "armature": "0.005", "damping": "0.05", "frictionloss": "0.1"}
-    for name, value in guessed.items():
-        text = text.replace(f'{name}="{value}"', f'{name}="{FITTED[name]}"')
+    text = text.replace('mass="0.6"', f'mass="{MASS}"')
     text = text.replace('joint="hinge"/>', f'joint="hinge" ctrlrange="-{TORQUE} {TORQUE}"/>')
     return Task(
         name="swing_up", about="swing up a pendulum by a third of the torque that gravity needs", robot=Robot.text(text, "qdd pendulum"), params=params,
@@ -130,7 +130,7 @@ def case(seed: int, quick: bool, flow: Mapping[str, Any] | None = None) -> dict[
     """The clone, the clone improved, and the same steps from nothing by the same learner and by PPO."""
     task, steps, net = swing_up(), {"steps": 1} if quick else {}, clone(seed, quick)
     found = {f"clone: {k}": v for k, v in judged(net, seed, quick).items()}
-    asked = settings_for(task, {**steps, "lr": 3e-4, **(flow or {})}, "fpo")
+    asked = settings_for(task, {**steps, "lr": 1e-3, **(flow or {})}, "fpo")
     alone = settings_for(task, {**steps, **(flow or {})}, "fpo")
     with tempfile.TemporaryDirectory() as folder:
         start = export.save(net, Path(folder)).parent
@@ -150,7 +150,7 @@ def case(seed: int, quick: bool, flow: Mapping[str, Any] | None = None) -> dict[
 
 def rows(quick: bool) -> Iterator[Row]:
     """A clone of the robot's controllers, before and after learning in its model, against learning from nothing."""
-    fit = FITTED if quick else cloned.kept("robot-fit", quick, identified)
+    fit = {"mass": MASS} if quick else cloned.kept("robot-fit", quick, identified)
     for name, value in fit.items():
         yield row(f"swing_up: fitted {name}", value, "SI")
     found: dict[str, list[float]] = {}
