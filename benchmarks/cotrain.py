@@ -1,6 +1,6 @@
 """Fine-tuning with a robot in the batch: what some rows of a robot are worth beside many of simulation, by their share.
 
-    python -m benchmarks.cotrain [--only balance|arm] [--quick] [--json] [--record]
+    python -m benchmarks.cotrain [--only balance|arm|clone|actuator|residual] [--quick] [--json] [--record]
 
 The robot is a hidden machine (sim/realities.py): wrong numbers, some of them outside of the task's ranges, physics that the model
 lacks, noisy sensors; among the first seeds, those on which the policy to start with nearly works, with 10 to 80 % success. That policy was trained in simulation over the task's own
@@ -8,28 +8,57 @@ ranges. Every contender with a robot drives it for the same time; its share of a
 
     robot only  share 1, as many robot steps      simulation only  no robot, as many simulated steps as with 5 %
 
+clone   a clone (`surefoot clone`) of a demonstrator that masters the robot, shown in two episodes there, 5 % of the data, and
+        of the simulation's own policy in 38 episodes over the task's ranges. The demonstrator was trained in the robot.
+
+actuator, residual   nets of what the model lacks (`surefoot actuator`, `missing`), with rows of the model itself, which lacks nothing, beside
+        those of the robot; "simulation only" is the model as it is. Judged on other motions; a net that is refused cuts nothing.
+
 Success is measured on 100 more episodes on the robot, behind the runtime's limiter. Values are medians over robots and seeds with
 the least and largest.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
-from benchmarks import measure
+import benchmarks.actuator
+from benchmarks import gap, measure
+from benchmarks.lessons import JUDGED
 from benchmarks.measure import Row, row
 from surefoot import tasks
+from surefoot.belief import point
 from surefoot.cross.robot import HiddenRobot
 from surefoot.deploy import bundle
+from surefoot.env import Env
+from surefoot.errors import SurefootError
+from surefoot.learn.clone.demos import Demos, demos
+from surefoot.learn.clone.learner import Clone
+from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.loop import policy_of
 from surefoot.learn.on_robot.settings import OnRobot
 from surefoot.learn.settings import PPOSettings
 from surefoot.learn.train import settings_for, train
+from surefoot.log import Log
+from surefoot.params import Params
+from surefoot.policy import Policy
+from surefoot.real2sim.actuator import fake_motor, fit
+from surefoot.real2sim.actuator.dataset import Settings
+from surefoot.real2sim.residual import residual_force
+from surefoot.real2sim.residual.ensemble import FitSettings
+from surefoot.real2sim.residual.log_states import log_states
 from surefoot.rng import judging
 from surefoot.sim.realities import Reality, hidden
 from surefoot.task import Task
+from surefoot.tasks.ready.arm import JOINTS
+from surefoot.tasks.record import simulated
+from surefoot.world import Chance, Start
 
 SHARES = (0.02, 0.05, 0.2)
 MAIN = 0.05
@@ -105,6 +134,145 @@ def compared(name: str, seconds: float, robots: int, seeds: int, quick: bool) ->
         yield row("mean gain of 5 % over simulation only", main.mean() - none.mean(), "of episodes", at_least=0.01)
 
 
+REAL, SIMULATED = 2, 38  # episodes of demonstrations
+OF_MODELS = (0.05, 0.2, 0.5, 0.8)  # shares of the robot's rows in what models of it learn from
+MIXED = (0.02, 0.05, 0.2, 0.5)  # shares of a clone's rows that are the robot's
+SHOWS = 0.9  # success of a demonstrator
+
+
+def shown(policy: Policy, env: Env, task: Task) -> Demos:
+    log = simulated(policy, env)
+    return demos(task, 1 / env.world.dt, {"shown": log}, 1)
+
+
+def cloned(task: Task, own: Demos, beside: Demos | None, share: float, seed: int, quick: bool) -> Policy:
+    s = CloneSettings(by="mse", share=share, updates=50 if quick else 6000, hidden=(128, 128))
+    learner = Clone(tasks.env(task, 1, threads=1), s, seed, own, beside)
+    while learner.iteration < learner.iterations:
+        learner.iterate()
+    return policy_of(learner)
+
+
+Pupil = tuple[HiddenRobot, Policy, Policy, float]
+"""a robot, the simulation's policy, and a demonstrator trained in the robot, with its success there"""
+
+
+def pupils(task: Task, out: Path, quick: bool) -> Iterator[Pupil]:
+    """Robots from seed 700 on, on which the simulation's policy works now and then and a demonstrator nearly always."""
+    own = settings_for(task.name, {"learner_threads": 1} | ({"steps": 8192} if quick else {}))
+    usual: dict[str, Any] = {"seed": 0, "ranges": None, "threads": 1, "save_every": 1e9}
+    train(task.name, out / "start", belief=task.belief, settings=own, **usual)
+    start, episodes = bundle.load(out / "start"), 10 if quick else EPISODES
+    for seed in range(700, 900):
+        robot = HiddenRobot(task, hidden(seed, task))
+        before = measured(task, robot.reality, out / "start", episodes)
+        if not quick and not WORKS <= before < FAILS:
+            continue
+        at = point(task.params, robot.reality.values(task, task.params.nominal))
+        how, lesson = OnRobot.of(robot.reality, 1.0), replace(own, steps=own.steps // 2)
+        train(task.name, out / f"{seed}", belief=at, settings=lesson, start=out / "start", robot=how, **usual)
+        better = measured(task, robot.reality, out / f"{seed}", episodes)
+        measure.said(f"clone: robot {seed}: {before:.2f} before, demonstrator {better:.2f}")
+        if quick or better >= SHOWS:
+            yield robot, start, bundle.load(out / f"{seed}"), better
+
+
+def clone(quick: bool) -> Iterator[Row]:
+    """Behaviour: an arm's demonstrator on the robot, and the simulation's own policy."""
+    task, episodes, robots, seeds = (
+        tasks.resolve("arm"),
+        10 if quick else EPISODES,
+        1 if quick else 4,
+        1 if quick else 2,
+    )
+    labels = {"simulation only": 0.0, **{f"{100 * x:.0f} % robot": x for x in MIXED}, "robot only": 1.0}
+    found: dict[str, list[float]] = {k: [] for k in labels}
+    experts: list[float] = []
+    with TemporaryDirectory() as folder:
+        for robot, start, expert, better in islice(pupils(task, Path(folder), quick), robots):
+            experts.append(better)
+            for seed in range(seeds):
+                real = shown(expert, robot.env(REAL, 10 + seed), task)
+                sim = shown(start, tasks.env(task, SIMULATED, task.belief, 20 + seed, 1), task)
+                for label, share in labels.items():
+                    both = (real, sim if share < 1 else None) if share else (sim, None)
+                    policy = cloned(task, *both, share if 0 < share < 1 else 0.5, seed, quick)
+                    rate = robot.measure(policy, episodes, judging(0, "cotrain"))
+                    assert rate is not None
+                    found[label].append(rate.value)
+                    measure.said(f"clone: seed {seed}: {label}: {rate.value:.2f}")
+    where = f"{len(experts)} robots, {seeds} seeds; {REAL} episodes of the robot, {SIMULATED} simulated"
+    yield row("clone: demonstrator", experts, "of episodes on the robot", note=where)
+    for label, values in found.items():
+        yield row(f"clone: {label}", values, "of episodes on the robot")
+    main, none, only = (float(np.mean(found[k])) for k in ("5 % robot", "simulation only", "robot only"))
+    yield row("clone: mean of 5 % over robot only", main / max(only, 1e-9) - 1, "share", at_least=0.2)
+    yield row("clone: mean of 5 % over simulation only", main - none, "of episodes", at_least=0.01)
+
+
+def chirped(seed: int, seconds: float, dt: float) -> Log:
+    """A log of the arm's model, in which its actuators give what they should."""
+    w, u, rows = fake_motor.model(dt), fake_motor.chirps(seed, seconds, dt), []
+    w.reset(np.arange(1), np.zeros((1, 0)), Start(u[:1], np.zeros((1, 2)), u[:1]))
+    for k, now in enumerate(u):
+        rows.append(np.concatenate([w.state.q[0], w.state.v[0], w.actuator_force()[0]]))
+        w.step(now[None], Chance(0, k, dt))
+    q, v, tau = np.split(np.array(rows), 3, 1)
+    names = {k: list(JOINTS) for k in ("control", "joint_pos", "joint_vel", "joint_torque")}
+    columns = {"control": u, "joint_pos": q, "joint_vel": v, "joint_torque": tau}
+    return Log(dt * np.arange(len(u)), columns, meta={"names": names})
+
+
+def actuator(quick: bool) -> Iterator[Row]:
+    """A net of an arm's actuators from 4 s of the robot, beside 76 s of the model: how much of the error on other motions it cuts."""
+    world, nothing, dt = (
+        fake_motor.model(benchmarks.actuator.DT),
+        point(Params(()), np.zeros(0)),
+        benchmarks.actuator.DT,
+    )
+    found: dict[str, dict[str, list[float]]] = {}
+    for seed in range(1 if quick else 5):
+        real, test = fake_motor.recorded(seed, 4.0, dt), fake_motor.recorded(1000 + seed, 20.0, dt, noise=0.0)
+        sim = chirped(2000 + seed, 8.0 if quick else 76.0, dt)
+        for share in (*OF_MODELS, 1.0):
+            s = Settings(share=share if share < 1 else 0.5, rounds=5 if quick else None, seed=seed)
+            cut = {"torque": 0.0, "rollout": 0.0}  # of a net that is refused
+            with suppress(SurefootError):
+                net = fit(world, nothing, real, s, beside=sim if share < 1 else None).net
+                cut = benchmarks.actuator.judged(world, net, test)
+            for what in ("torque", "rollout"):
+                found.setdefault(_label(share), {}).setdefault(what, []).append(cut[what])
+        measure.said(f"actuator: seed {seed}: { {k: round(x['torque'][-1], 3) for k, x in found.items()} }")
+    for label, x in found.items():
+        yield row(f"actuator: {label}: torque error cut", x["torque"], "of the model's")
+        yield row(f"actuator: {label}: motion error cut, 2 s free", x["rollout"], "of the model's")
+
+
+def residual(quick: bool) -> Iterator[Row]:
+    """The force that a drone's model lacks, from 20 s of the robot beside 80 s of the model: the same."""
+    task = tasks.resolve("hover")
+    world, home, found = tasks.env(task, 1).world, tasks.nominal(task), dict[str, list[float]]()
+    for seed in range(1 if quick else 3):
+        real, sim = gap.flights(task, 2, seed, 10.0), gap.flights(task, 2 if quick else 8, 2000 + seed, 10.0, ())
+        at = log_states(world, home, gap.flights(task, 1 if quick else 4, JUDGED + seed, 10.0))
+        bare = gap.ends(gap.off(at, 0.5, ()))["base_lin_vel"]
+        for share in (*OF_MODELS, 1.0):
+            s = FitSettings(share=share if share < 1 else 0.5)
+            s = replace(s, spans=(0.1,), rounds=1, updates=100) if quick else s
+            cut = 0.0
+            with suppress(SurefootError):
+                term = residual_force(world, home, real, s, seed, beside=sim if share < 1 else None).term
+                cut = 1 - gap.ends(gap.off(at, 0.5, (term,)))["base_lin_vel"] / bare
+            found.setdefault(_label(share), []).append(cut)
+            measure.said(f"residual: seed {seed}: {_label(share)}: {cut:.3f}")
+    for label, x in found.items():
+        yield row(f"residual: {label}: velocity error cut, 0.5 s ahead", x, "of the model's")
+
+
+def _label(share: float) -> str:
+    return f"{100 * share:.0f} % robot" if share < 1 else "robot only"
+
+
 def balance(quick: bool) -> Iterator[Row]:
     """A pole on a cart."""
     yield from compared("balance", 60.0, 1 if quick else 4, 1 if quick else 2, quick)
@@ -115,7 +283,7 @@ def arm(quick: bool) -> Iterator[Row]:
     yield from compared("arm", 90.0, 1 if quick else 3, 1 if quick else 2, quick)
 
 
-PARTS = {"balance": balance, "arm": arm}
+PARTS = {"balance": balance, "arm": arm, "clone": clone, "actuator": actuator, "residual": residual}
 
 if __name__ == "__main__":
     measure.main("cotrain", __doc__.split("\n")[0], PARTS, later=("arm",))

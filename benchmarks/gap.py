@@ -82,15 +82,15 @@ class Pilot(Policy):
         return {"asked": s["asked"] + 1}, ((f - HOVER) / (1.25 * HOVER)).astype(np.float32)
 
 
-def flights(task: Task, n: int, seed: int, seconds: float) -> Log:
-    """n flights from the goal in the air that is hidden."""
+def flights(task: Task, n: int, seed: int, seconds: float, terms: tuple[Term, ...] = (Air(),)) -> Log:
+    """n flights from the goal in the air that is hidden; without terms, in that of the model."""
     level = np.array([0.0, 0, 0, 1, 0, 0, 0])
 
     def still(rng: Draw, k: int) -> Episode:
         return Episode(replace(task.episode(rng, k).start, q=np.tile(level, (k, 1)), v=np.zeros((k, 6))))
 
     flown = replace(task, episode=still, seconds=seconds, ended={})
-    env = tasks.env(flown, n, seed=seed, terms=(Air(),))
+    env = tasks.env(flown, n, seed=seed, terms=terms)
     return logged(Pilot(contract(task, env.world), n, seed), env, AIR, stir=0.05)
 
 

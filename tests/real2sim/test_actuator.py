@@ -235,6 +235,20 @@ def test_labels_cut_the_error_of_an_arm_that_is_not_its_model(log, tmp_path):
     assert load(path, fake_motor.model().model).about["torque"] == torque
 
 
+def test_a_log_of_the_model_beside_that_of_the_machine_takes_half_of_what_is_learned(log):
+    """The machine lacks 0.4 N m s/rad, the same motion beside it lacks nothing: with equal weights the net learns half."""
+    w, u = fake_motor.model(), log["control"]
+    before = np.concatenate([u[:1], u[:-1]])
+    pd = np.array([30.0, 15.0]) * (before - log["joint_pos"]) - np.array([2.5, 1.0]) * log["joint_vel"]
+    real, same = (replace(log, columns={**log.columns, "joint_torque": pd - c * log["joint_vel"]}) for c in (0.4, 0.0))
+    data, how = prepare(w, np.zeros(0), real, SMALL, True), replace(SMALL, rounds=60, share=0.5)
+    nets = [exported(regress(data, how, lambda text: None, x), data.actuators, w.model) for x in (same, None)]
+    both, alone = (evaluate(data, net, SMALL.warm)["torque"]["explained"] for net in nets)
+    assert alone > 0.95 and both == pytest.approx(1 - 0.5**2, abs=0.1)
+    with pytest.raises(SurefootError, match="beside another only with torque labels"):
+        fit(w, NOTHING, real, Settings(labels=False), beside=same)
+
+
 def test_labels_that_do_not_follow_from_what_is_told_are_refused(log):
     noise = 5.0 * np.random.default_rng(0).standard_normal((len(log), 2))
     with pytest.raises(SurefootError, match="does not follow from error and velocity"):

@@ -123,7 +123,7 @@ def test_what_a_slow_motor_has_reached_is_known_along_the_log():
 def test_an_ensemble_is_its_law_and_onnxruntime_answers_as_torch_does_to_a_millionth():
     rng = stream(0, "data")
     x, y = rng.standard_normal((200, 3)), rng.standard_normal((200, 2))
-    net = fit(x[:, None], y, replace(SMALL, updates=20), 0)
+    net = fit((x[:, None], y), replace(SMALL, updates=20), 0)
     a = {k: v.double().numpy() for k, v in net.state_dict().items()}
     z = np.clip((x - a["see.mean"]) / np.sqrt(a["see.var"] + 1e-6), -10, 10)
     f = p = z
@@ -141,15 +141,22 @@ def test_an_ensemble_is_its_law_and_onnxruntime_answers_as_torch_does_to_a_milli
 def test_a_window_of_controls_that_jump_tells_the_law_of_each_of_them():
     """y is the mean of 3 x along a window of white x: from the middle alone a third of the slope would be found."""
     x = stream(0, "white").standard_normal((400, 3, 1))
-    net = fit(x, 3 * x.mean(1), SMALL, 0)
+    net = fit((x, 3 * x.mean(1)), SMALL, 0)
     at = np.linspace(-1, 1, 21)[:, None]
     assert np.polyfit(at[:, 0], answers(net, at)[:, 0], 1)[0] == pytest.approx(3.0, rel=0.05)
+
+
+def test_a_log_beside_shrinks_what_is_learned_by_its_share_of_each_batch():
+    """At the same states the log says 1 and the other 0: with a quarter of the log the mean that fits best is a quarter."""
+    x = np.zeros((200, 1, 1))
+    net = fit((x, np.ones((200, 1))), replace(SMALL, share=0.25, batch=64), 0, (x, np.zeros((200, 1))))
+    assert answers(net, x[:1, 0])[0, 0] == pytest.approx(0.25, abs=0.05)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
     rng = stream(0, "data")
     x, y = rng.standard_normal((100, 2)), rng.standard_normal((100, 1))
-    first, again, other = (answers(fit(x[:, None], y, replace(SMALL, updates=20), seed), x) for seed in (1, 1, 2))
+    first, again, other = (answers(fit((x[:, None], y), replace(SMALL, updates=20), seed), x) for seed in (1, 1, 2))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 

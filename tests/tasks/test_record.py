@@ -8,11 +8,13 @@ import pytest
 from surefoot import tasks
 from surefoot.cli import main
 from surefoot.errors import SurefootError
+from surefoot.learn.clone.demos import demos
 from surefoot.learn.nets.policy_net import linear
 from surefoot.log import Log
+from surefoot.policy import Zero
 from surefoot.sim.gap.build import fitting
 from surefoot.sim.realities import Reality
-from surefoot.tasks.record import record
+from surefoot.tasks.record import record, simulated
 from surefoot.tasks.rollout import contract
 
 ARM = tasks.resolve("arm")
@@ -52,6 +54,32 @@ def test_random_controls_stay_within_the_action_and_are_held():
     changes = np.flatnonzero(np.diff(log["action"][:, 0])) + 1
     assert changes.tolist() == list(range(10, 200, 10))
     assert log["control"] == pytest.approx(ARM.action.control(log["action"]))
+
+
+def test_simulated_episodes_are_what_a_policy_observed_and_did_one_after_another():
+    """3 episodes of 4 s at 50 Hz with gaps of 1 s; the policy asked again gives the actions of the log."""
+    law = linear(contract(ARM, tasks.env(ARM, 1).world), {"joint_pos": [[0.1, 0.0], [0.0, 0.2]]})
+    log = simulated(law, tasks.env(ARM, 3, seed=5, threads=1))
+    assert len(log) == 600 and log.meta["gaps"] == [[4.0, 5.0], [9.0, 10.0]] and log.time[200] == pytest.approx(5.0)
+    assert log["action"] == pytest.approx(law(log["observation"].copy()), abs=1e-6)
+    assert demos(ARM, 50.0, {"log": log}, 1).episodes == 3
+
+
+def test_a_simulated_episode_ends_where_the_robot_fails():
+    """A pole that nobody holds falls: episodes are shorter than 500 rows, and each ends where the task says."""
+    task = tasks.resolve("balance")
+    log = simulated(Zero(contract(task, tasks.env(task, 1).world)), tasks.env(task, 4, seed=0, threads=1))
+    lengths = np.diff([0, *(np.flatnonzero(np.diff(log.time) > 0.5) + 1), len(log)])
+    assert len(lengths) == 4 and (lengths < 200).all() and (lengths > 5).all()
+
+
+def test_the_verb_records_simulated_episodes_of_a_policy_and_refuses_them_without_one(tmp_path, capsys):
+    out = tmp_path / "sim.npz"
+    assert main(["record", "balance", "--episodes", "3", "--policy", "balance", "--out", str(out), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["episodes"] == 3 and facts["rows"] == len(Log.load(out)) and "policy" in Log.load(out).meta["parents"]
+    assert main(["record", "balance", "--episodes", "3", "--out", str(out)]) == 2
+    assert "--episodes: expected --policy, and 1 to 10000 episodes" in capsys.readouterr().err
 
 
 def test_a_policy_is_told_what_the_robot_measures_and_balances_with_it():

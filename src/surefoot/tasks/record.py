@@ -1,5 +1,7 @@
 """Logs from a simulated robot whose reality is hidden: a policy, a plan or random controls, played on it.
 
+And of the simulation itself, over a belief: what a policy observes and does in one episode of each of many worlds.
+
 A plan is a Log with a column `control`: its rows are held until the next, from the plan's first time on.
 """
 
@@ -8,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.log import Log
 from surefoot.policy import Driver, Policy
@@ -17,6 +20,7 @@ from surefoot.sim.realities import Reality
 from surefoot.sim.simulated_robot import SimulatedRobot
 from surefoot.task import Task
 
+GAP = 1.0  # s between episodes of the simulation
 HOLD = 0.2  # s for which a random action is held: shorter ones hardly move a heavy robot
 
 
@@ -52,6 +56,32 @@ def record(
         watch(Progress(f"second {t:5.1f} of {length:g}", t / length))
     log = robot.log()
     return replace(log, meta=log.meta | {"parents": log.meta["parents"] | dict(parents or {})})
+
+
+def simulated(policy: Policy, env: Env, watch: Watch = unwatched) -> Log:
+    """The first episode of every env: the columns `observation` and `action`, one episode after another with a gap of 1 s."""
+    obs, drive, going = env.reset()["actor"], Driver(policy, env.n), np.ones(env.n, bool)
+    seen, done, lengths = list[np.ndarray](), list[np.ndarray](), np.zeros(env.n, int)
+    for k in range(env.steps):
+        action = drive(obs)
+        seen.append(obs.copy())
+        done.append(action.copy())
+        step = env.step(action)
+        obs, lengths = step.obs["actor"], lengths + going
+        going &= ~(step.terminated | step.truncated)
+        drive.begin(step.final)
+        watch(Progress(f"control period {k + 1} of {env.steps}", (k + 1) / env.steps))
+        if not going.any():
+            break
+    dt, o, a = env.world.dt, np.stack(seen, 1), np.stack(done, 1)  # (n, T, .)
+    first = np.cumsum([0.0, *(lengths[:-1] * dt + GAP)])
+    clock = np.concatenate([t + dt * np.arange(n) for t, n in zip(first, lengths)])
+    columns = {
+        k: np.concatenate([x[:n] for x, n in zip(rows, lengths)]) for k, rows in (("observation", o), ("action", a))
+    }
+    gaps = [[float(t + n * dt), float(t + n * dt + GAP)] for t, n in zip(first[:-1], lengths)]
+    meta = {"rate": 1 / dt, "gaps": gaps, "names": {"action": list(env.task.action.names)}, "task": env.task.name}
+    return Log(clock, columns, meta=meta)
 
 
 def _policy(policy: Policy) -> Callable[[int, np.ndarray], np.ndarray]:

@@ -171,6 +171,26 @@ def test_a_loaded_learner_goes_on_bit_for_bit_and_its_export_answers_as_torch_do
     assert np.allclose(bundle.load(tmp_path)(obs), net(obs), atol=1e-4)
 
 
+def one_way(action, n):
+    """The same observation everywhere, and one action."""
+    return Demos(np.zeros((n, 4), np.float32), np.full((n, 1, 1), action, np.float32), n)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_the_mean_of_two_sources_is_weighed_by_their_share_and_not_by_their_rows(share):
+    """10 rows say 1 and 1000 rows beside them 0: least squares over batches with a share p of the former is p."""
+    s = CloneSettings(by="mse", share=share, updates=600, samples=100, hidden=(16,), lr=3e-3)
+    lea = Clone(tasks.env(BALANCE, 1, threads=1), s, 0, one_way(1.0, 10), one_way(0.0, 1000))
+    run(lea)
+    assert float(policy_of(lea)(np.zeros((1, 4), np.float32))[0, 0]) == pytest.approx(share, abs=0.02)
+
+
+def test_a_share_without_a_row_of_both_is_refused():
+    for share in (0.0, 1.0, 0.001, float("nan")):
+        with pytest.raises(SurefootError, match="share: expected rows of both in each step of 256"):
+            CloneSettings(share=share)
+
+
 def test_a_stopped_run_ends_with_the_same_bits_and_other_logs_are_refused(tmp_path):
     s, logs = CloneSettings(**SMALL), {"a": log(60)}
 

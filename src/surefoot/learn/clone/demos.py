@@ -25,6 +25,12 @@ class Demos:
     episodes: int
 
 
+def joined(one: Demos, other: Demos) -> Demos:
+    """The rows of one, then those of the other."""
+    obs, actions = (np.concatenate([getattr(one, k), getattr(other, k)]) for k in ("obs", "actions"))
+    return Demos(obs, actions, one.episodes + other.episodes)
+
+
 def demos(task: Task, rate: float, logs: Mapping[str, Log], chunk: int) -> Demos:
     """Of logs by name; refused by name where one is not of this task's actor. `rate` is the task's, in Hz."""
     obs, actions = list[np.ndarray](), list[np.ndarray]()

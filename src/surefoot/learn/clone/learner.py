@@ -3,6 +3,9 @@
     minimise E |eps - eps_hat(o, x_t, t)|^2 over rows (o, a) of logs, noise eps and times t      nets/flow.py; x: a chunk of actions
     minimise E |a - mu(o)|^2                                                                     mse, the baseline
 
+With rows of a simulation beside those of a robot, each step draws a `share` of its rows from the robot's and the rest from the
+simulation's, however many there are of each.
+
 A mean between two ways is neither; what noise becomes is one of them. The exported net is the average of its own last steps,
 which forgets more slowly the more there were: avg += (k + 1)^-3/4 (net - avg).
 """
@@ -18,7 +21,7 @@ from torch import Tensor, nn
 
 from surefoot.contract import Contract
 from surefoot.errors import SurefootError
-from surefoot.learn.clone.demos import Demos
+from surefoot.learn.clone.demos import Demos, joined
 from surefoot.learn.clone.settings import CloneSettings
 from surefoot.learn.clone.start import calmest
 from surefoot.learn.collect import Envs
@@ -38,12 +41,14 @@ class Clone(NetLearner):
     slower: float = 1.0
     """factor of the step size"""
 
-    def __init__(self, env: Envs, settings: CloneSettings, seed: int, data: Demos):
+    def __init__(self, env: Envs, settings: CloneSettings, seed: int, data: Demos, beside: Demos | None = None):
         if env.task.action.choices:
             raise SurefootError(f"clone: {env.task.name} chooses among few actions; expected continuous ones")
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed = env, settings, seed
         self.iterations, self.batch = -(-settings.updates // EACH), EACH * settings.samples
+        self.own = len(data.obs)  # rows of the logs; those beside them follow
+        data = data if beside is None else joined(data, beside)
         self.scale = max(float(np.abs(data.actions).max()), 1e-6)
         self.obs, self.x = (
             torch.from_numpy(data.obs),
@@ -81,7 +86,7 @@ class Clone(NetLearner):
 
     def _step(self, k: int, rng: torch.Generator) -> Tensor:
         s = self.settings
-        rows = torch.randint(len(self.obs), (s.samples,), generator=rng)
+        rows = self._rows(rng)
         obs, x = self.seen[rows], self.x[rows]
         if isinstance(self.actor, NoiseActor):
             noise, t = torch.randn(x.shape, generator=rng), self.actor.times((len(x), 1), rng)
@@ -97,6 +102,15 @@ class Clone(NetLearner):
         with torch.no_grad():
             torch._foreach_lerp_(list(self.average.parameters()), [*self.learned], max(LAST, (k + 1) ** -0.75))
         return loss.detach()
+
+    def _rows(self, rng: torch.Generator) -> Tensor:
+        """Of one gradient step."""
+        n, most = self.settings.samples, len(self.obs)
+        own = n if self.own == most else round(self.settings.share * n)
+        of_logs = torch.randint(self.own, (own,), generator=rng)
+        if own == n:
+            return of_logs
+        return torch.cat([of_logs, torch.randint(self.own, most, (n - own,), generator=rng)])
 
     def policy(self, contract: Contract) -> PolicyNet:
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 
 from surefoot import tasks
 from surefoot.learn.clone.demos import demos
@@ -28,14 +29,19 @@ def clone(
     seed: int = 0,
     watch: Watch | None = None,
     save_every: float = SAVE_EVERY,
+    beside: Mapping[str, Log] = MappingProxyType({}),
 ) -> Path:
-    """Clone a policy from logs by name; returns its path. Resumes if `out` holds a run with the same logs and settings."""
+    """Clone a policy from logs by name, and from others beside them, such as a simulation's; returns its path.
+
+    Resumes if `out` holds a run with the same logs and settings.
+    """
     out, settings, (reference, found) = Path(out), settings or CloneSettings(), located(task)
     env = tasks.env(found, 1, seed=seed, threads=1)
     chunk = 1 if settings.by == "mse" else settings.chunk
-    learner = Clone(env, settings, seed, demos(found, 1 / env.world.dt, logs, chunk))
-    hashes = sorted(content_hash({"time": log.time, **log.columns}) for log in logs.values())
-    inputs = {"clone": asdict(settings), "logs": hashes}
+    own, more = (demos(found, 1 / env.world.dt, x, chunk) if x else None for x in (logs, beside))
+    assert own is not None
+    learner = Clone(env, settings, seed, own, more)
+    inputs = {"clone": asdict(settings), "logs": _hashes(logs)} | ({"beside": _hashes(beside)} if beside else {})
     spec, made_for = RunSpec(reference, tasks.nominal(found), seed=seed, inputs=inputs), provenance(found, reference)
     begun = (out / "run.json").exists()
     if begun:
@@ -52,3 +58,7 @@ def clone(
     finally:
         run.close()
     return out / export.NAME
+
+
+def _hashes(logs: Mapping[str, Log]) -> list[str]:
+    return sorted(content_hash({"time": log.time, **log.columns}) for log in logs.values())

@@ -38,6 +38,8 @@ class CloneSettings:
     """widths of the hidden layers"""
     activation: Literal["relu", "elu", "tanh"] = "relu"
     """relu (quickest on a CPU), elu or tanh"""
+    share: float = 0.2
+    """of the rows of each gradient step: how many are of the logs, where others are learned beside them"""
     sample_steps: int = 10
     """steps from noise to action: DDIM's, or Euler's"""
     start: float = 1.0
@@ -50,5 +52,9 @@ class CloneSettings:
         for name in ("lr", "weight_decay", "start"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{name}: expected a finite number >= 0, found {getattr(self, name)}")
+        if not 0 < self.share < 1 or round(self.share * self.samples) in (0, self.samples):
+            raise SurefootError(
+                f"share: expected rows of both in each step of {self.samples}: a share between 0 and 1, found {self.share:g}"
+            )
         learns(self, "", "lr")
         widths(self, "", "hidden")

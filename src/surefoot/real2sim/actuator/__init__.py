@@ -46,9 +46,10 @@ def actuator(world: World, belief: Belief, log: Log, settings: Settings | None =
 
 def fit(
     world: World, belief: Belief, log: Log, settings: Settings | None = None, watch: Watch | None = None,
-    folder: Path | None = None,
+    folder: Path | None = None, beside: Log | None = None,
 ) -> Fitted:  # fmt: skip
-    """Learn a net, and test it on blocks that were not used.
+    """Learn a net, and test it on blocks that were not used. `beside`: a log with torque that is learned from, too, such as a
+    simulation's, where the model lacks nothing; `settings.share` says how much.
 
     Without labels, a folder makes it a run there, which resumes after a stop.
     """
@@ -56,8 +57,10 @@ def fit(
     labels = "joint_torque" in log.columns if s.labels is None else s.labels
     data = prepare(world, belief.estimate(), log, s, labels)
     torch.set_num_threads(1)  # the nets are small, and so the bits are the same on any number of cores
+    if beside is not None and not labels:
+        raise SurefootError("actuator: beside: a log is learned from beside another only with torque labels")
     if labels:
-        module = regress(data, s, watch)
+        module = regress(data, s, watch, beside)
     else:
         from surefoot.real2sim.actuator.unlabelled import follow_log
 
@@ -68,30 +71,36 @@ def fit(
     return Fitted(net, facts)
 
 
-def regress(data: Dataset, s: Settings, watch: Watch) -> ActuatorModule:
-    """Least squares on the labels, by Adam; the weights with the lowest validation loss."""
+def regress(data: Dataset, s: Settings, watch: Watch, beside: Log | None = None) -> ActuatorModule:
+    """Least squares on the labels, by Adam; the weights with the lowest validation loss on the log."""
     module, rounds = data.untrained(s.seed), s.rounds or (300 if s.net == "mlp" else 100)
     x, y, part = _table(data)
     batch = 4 if s.net == "gru" else int(np.clip(len(part) // 32, 64, 256))
+    also = None if beside is None else _table(prepare(data.world, data.e, beside, s, True))
     train, validate = (torch.from_numpy(np.flatnonzero(part == k)) for k in (TRAIN, VALIDATE))
     optimiser = torch.optim.Adam(module.parameters(), 3e-3 if s.net == "mlp" else 1e-2, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, rounds)
     best, kept, since = np.inf, module.state_dict(), 0
     for epoch in range(rounds):
         order = torch.from_numpy(stream(s.seed, "shuffle", epoch).permutation(len(train)))
+        drawn = stream(s.seed, "beside", epoch)
         for rows in train[order].split(batch):
             optimiser.zero_grad()
-            _loss(module, x[rows], y[rows], s.warm).backward()
+            loss = _loss(module, x[rows], y[rows], s.warm)
+            if also is not None:
+                more = torch.from_numpy(drawn.integers(0, len(also[0]), len(rows)))
+                loss = s.share * loss + (1 - s.share) * _loss(module, also[0][more], also[1][more], s.warm)
+            loss.backward()
             optimiser.step()
         schedule.step()
         with torch.no_grad():
-            loss = float(_loss(module, x[validate], y[validate], s.warm))
-        since = 0 if loss < best else since + 1
-        if loss < best:
-            best, kept = loss, {k: v.clone() for k, v in module.state_dict().items()}
+            missed = float(_loss(module, x[validate], y[validate], s.warm))
+        since = 0 if missed < best else since + 1
+        if missed < best:
+            best, kept = missed, {k: v.clone() for k, v in module.state_dict().items()}
         if since > PATIENCE:
             break
-        watch(Progress(f"epoch {epoch + 1} of {rounds}: unexplained {100 * loss:.2f} %", (epoch + 1) / rounds))
+        watch(Progress(f"epoch {epoch + 1} of {rounds}: unexplained {100 * missed:.2f} %", (epoch + 1) / rounds))
     module.load_state_dict(kept)
     return module
 

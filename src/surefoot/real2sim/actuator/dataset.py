@@ -51,6 +51,8 @@ class Settings:
     """without labels: s of each window of the log that is simulated"""
     limit: float = 1.0
     """without labels: largest |r|, as a fraction of the largest force of the model's own actuator in the log"""
+    share: float = 0.5
+    """weight of the log's rows, where another log is learned from beside it; that of the other's is the rest"""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -59,6 +61,8 @@ class Settings:
                 raise SurefootError(f"actuator: {name}: found {getattr(self, name)}, expected at least 1")
         if self.rounds is not None and self.rounds < 1:
             raise SurefootError(f"actuator: rounds: found {self.rounds}, expected at least 1")
+        if not 0 < self.share < 1:
+            raise SurefootError(f"actuator: share: expected a number between 0 and 1, found {self.share:g}")
         if not (self.window > 0 and self.limit > 0):
             raise SurefootError(f"actuator: found window {self.window}, limit {self.limit}; expected both above 0")
 

@@ -27,6 +27,8 @@ def residual_force(
     settings: FitSettings | None = None,
     seed: int = 0,
     watch: Watch | None = None,
+    beside: Log | None = None,
 ) -> FitResult:
-    """The force the world lacks, and what it explains."""
-    return fit_term(world, belief, log, "force", settings or FitSettings(), seed, watch)
+    """The force the world lacks, and what it explains. `beside`: a log that is learned from, too, such as a simulation's, which lacks
+    nothing; `settings.share` says how much."""
+    return fit_term(world, belief, log, "force", settings or FitSettings(), seed, watch, beside)

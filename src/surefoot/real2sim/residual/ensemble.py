@@ -45,6 +45,8 @@ class FitSettings:
     """largest step size"""
     decay: float = 0.01
     """weight decay: of two nets that fit alike, the flatter"""
+    share: float = 0.5
+    """of the windows in each: how many are of the log, where another is learned beside it"""
     prior: float = 0.5
     """size of the random part of each net, relative to that of the labels: off the data the members differ by as much"""
     select: float = 0.16
@@ -104,20 +106,26 @@ def answers(net: nn.Module, phi: np.ndarray) -> np.ndarray:
     return np.asarray(net(torch.from_numpy(np.asarray(phi, np.float32))).numpy(), float)
 
 
-def fit(phi: np.ndarray, y: np.ndarray, s: FitSettings, seed: int) -> Ensemble:
-    """An ensemble whose mean along windows phi (w, h, inputs) is y (w, outputs): controls may jump within a window, a label does
-    not. Members are given other blocks of the data, and have other random parts.
+Labelled = tuple[np.ndarray, np.ndarray]
+"""windows phi (w, h, inputs) and their labels y (w, outputs)"""
+
+
+def fit(data: Labelled, s: FitSettings, seed: int, beside: Labelled | None = None) -> Ensemble:
+    """An ensemble whose mean along windows phi is y: controls may jump within a window, a label does not. Members are given other
+    blocks of the data, and have other random parts. With windows beside the log's, each batch has a `share` of the log's.
     """
+    own = len(data[0])
+    phi, y = data if beside is None else (np.concatenate(x) for x in zip(data, beside))
     torch.set_num_threads(1)  # the nets are small, and so the bits are the same on any number of cores
     rng = stream(seed, "ensemble")
     net = Ensemble(phi.shape[2], y.shape[1], s, torch.Generator().manual_seed(key(seed, "ensemble") >> 1))
-    windows, scale = _tensor(phi), np.maximum(np.sqrt(np.square(y).mean(0)), 1e-12)
+    windows, scale = _tensor(phi), np.maximum(np.sqrt(np.square(y[:own]).mean(0)), 1e-12)
     net.see.update(windows.flatten(0, 1))
     net.scale.copy_(_tensor(scale))
     with torch.no_grad():
         z = net.see(windows)
         prior = net.prior(z.flatten(0, 1)[None]).unflatten(1, z.shape[:2]).mean(2)  # (K, w, outputs)
-    _train(net.fitted, z, _tensor(y / scale) - prior, _tensor(_blocks(len(y), s.members, rng)), s, rng)
+    _train(net.fitted, z, _tensor(y / scale) - prior, _tensor(_blocks(len(y), s.members, rng)), own, s, rng)
     with torch.no_grad():
         own = disagreement(net.members(windows.flatten(0, 1))).numpy()
     net.spread.fill_(max(float(np.quantile(own, KNOWN)), 1e-9))
@@ -129,13 +137,13 @@ def _tensor(x: np.ndarray) -> Tensor:
 
 
 def _train(
-    net: nn.Sequential, z: Tensor, target: Tensor, weight: Tensor, s: FitSettings, rng: np.random.Generator
+    net: nn.Sequential, z: Tensor, target: Tensor, weight: Tensor, own: int, s: FitSettings, rng: np.random.Generator
 ) -> None:
-    """AdamW on the mean along each window z (w, h, inputs) against target (K, w, outputs)."""
+    """AdamW on the mean along each window z (w, h, inputs) against target (K, w, outputs); the first `own` are the log's."""
     adam = torch.optim.AdamW(net.parameters(), s.rate, weight_decay=s.decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(adam, s.rate, s.updates)
     for _ in range(s.updates):
-        rows = torch.from_numpy(rng.integers(0, len(z), min(s.batch, len(z))))
+        rows = torch.from_numpy(drawn(own, len(z), min(s.batch, len(z)), s.share, rng))
         y = net(z[rows].flatten(0, 1)[None]).unflatten(1, (-1, z.shape[1])).mean(2)
         # Huber's loss: a contact that breaks within a window gives a label that explains nothing else
         loss = nn.functional.huber_loss(y, target[:, rows], reduction="none").mean(2) * weight[:, rows]
@@ -143,6 +151,13 @@ def _train(
         loss.mean().backward()
         adam.step()
         schedule.step()
+
+
+def drawn(own: int, most: int, n: int, share: float, rng: np.random.Generator) -> np.ndarray:
+    """(n,) rows of a batch: a share of them among the first `own`, the others behind them; all, where nothing is behind them."""
+    first = n if own == most else min(max(1, round(share * n)), n - 1)
+    rows = rng.integers(0, own, first)
+    return rows if first == n else np.concatenate([rows, rng.integers(own, most, n - first)])
 
 
 def _blocks(n: int, members: int, rng: np.random.Generator) -> np.ndarray:

@@ -18,7 +18,7 @@ from surefoot.errors import LogError, SurefootError
 from surefoot.learn.nets.export import graph_of
 from surefoot.log import Log
 from surefoot.real2sim.replay import Windows
-from surefoot.real2sim.residual.ensemble import Ensemble, FitSettings, answers, fit
+from surefoot.real2sim.residual.ensemble import Ensemble, FitSettings, Labelled, answers, fit
 from surefoot.real2sim.residual.labels import Target, labels
 from surefoot.real2sim.residual.log_states import LogStates, log_states
 from surefoot.report import Progress, Watch
@@ -62,10 +62,13 @@ def term_of(target: Target, world: World, net: nn.Module) -> ResidualForce | Del
 
 
 def fit_term(
-    world: World, belief: Belief, log: Log, target: Target, s: FitSettings, seed: int = 0, watch: Watch | None = None
-) -> FitResult:
-    """Learn what the model lacks. Refused where it explains nothing of the held-out rows."""
+    world: World, belief: Belief, log: Log, target: Target, s: FitSettings, seed: int = 0, watch: Watch | None = None,
+    beside: Log | None = None,
+) -> FitResult:  # fmt: skip
+    """Learn what the model lacks. Refused where it explains nothing of the held-out rows. What is learned `beside` the log
+    neither selects nor tests."""
     at = log_states(world, belief, log)
+    other = None if beside is None else log_states(world, belief, beside)
     every = held_out_windows(at, s)[0]
     ends = [round(f * len(log)) for f in (1 - s.held_out - s.select, 1 - s.held_out)]
     select = every.some((every.rows >= ends[0]) & (every.rows + every.length < ends[1]))
@@ -79,7 +82,7 @@ def fit_term(
             watch(Progress(f"fit {len(tried) + 1} of {most}", len(tried) / most))
         about = best if k else None
         span = span if about is None else about.span
-        net = _fit_span(at, target, span, about, ends, s, seed)
+        net = _fit_span(at, other, target, span, about, ends, s, seed)
         error = float(squared_errors(at, select, (term_of(target, world, net),)).mean())
         tried.append({"span": span, "round": k, "misses": error})
         if best is None or error < best.error:
@@ -90,18 +93,11 @@ def fit_term(
 
 
 def _fit_span(
-    at: LogStates, target: Target, span: float, about: Candidate | None, ends: list[int], s: FitSettings, seed: int
-) -> Ensemble:
+    at: LogStates, beside: LogStates | None, target: Target, span: float, about: Candidate | None, ends: list[int], s: FitSettings,
+    seed: int,
+) -> Ensemble:  # fmt: skip
     """An ensemble fitted to the labels of windows of `span` seconds, computed about an earlier one where there is one."""
-    pieces = at.windows(span, max(1, round(span / at.world.dt / 3)))
-    pieces = pieces.some(pieces.rows + pieces.length < ends[1])
-    terms = at.world.terms if about is None else (*at.world.terms, term_of(target, at.world, about.net))
-    y = labels(at, pieces, target, terms)
-    if target == "force":
-        y = StateFeatures.of(model_of(at.world)).turned(at.q[pieces.rows + pieces.length // 2], y, back=True)
-    rows = pieces.rows[:, None] + np.arange(pieces.length)
-    phi = at.phi(rows.ravel()).reshape(*rows.shape, -1)  # (w, h, inputs)
-    y = y if about is None else y + along(about.net, phi)
+    pieces, (phi, y) = _labelled(at, target, span, about, ends[1])
     good = np.isfinite(y).all(1) & np.isfinite(phi).all((1, 2))
     early, late = (good & mask for mask in (pieces.rows + pieces.length < ends[0], pieces.rows >= ends[0]))
     if min(early.sum(), late.sum()) < FEWEST:
@@ -109,7 +105,29 @@ def _fit_span(
             f"found {early.sum()} and {late.sum()} windows of {span:g} s to train and to select by, expected at "
             f"least {FEWEST} of each"
         )
-    return _shrunk(fit(phi[early], y[early], s, seed), phi[late], y[late])
+    more = None
+    if beside is not None:
+        _, (x, g) = _labelled(beside, target, span, about, len(beside.log))
+        whole = np.isfinite(g).all(1) & np.isfinite(x).all((1, 2))
+        if whole.sum() < FEWEST:
+            raise LogError(f"beside: found {whole.sum()} windows of {span:g} s, expected at least {FEWEST}")
+        more = x[whole], g[whole]
+    return _shrunk(fit((phi[early], y[early]), s, seed, more), phi[late], y[late])
+
+
+def _labelled(
+    at: LogStates, target: Target, span: float, about: Candidate | None, end: int
+) -> tuple[Windows, Labelled]:
+    """Windows of `span` seconds before a row, with their labels; nan where one has none."""
+    pieces = at.windows(span, max(1, round(span / at.world.dt / 3)))
+    pieces = pieces.some(pieces.rows + pieces.length < end)
+    terms = at.world.terms if about is None else (*at.world.terms, term_of(target, at.world, about.net))
+    y = labels(at, pieces, target, terms)
+    if target == "force":
+        y = StateFeatures.of(model_of(at.world)).turned(at.q[pieces.rows + pieces.length // 2], y, back=True)
+    rows = pieces.rows[:, None] + np.arange(pieces.length)
+    phi = at.phi(rows.ravel()).reshape(*rows.shape, -1)  # (w, h, inputs)
+    return pieces, (phi, y if about is None else y + along(about.net, phi))
 
 
 def along(net: nn.Module, phi: np.ndarray) -> np.ndarray:

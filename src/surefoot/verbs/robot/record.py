@@ -1,6 +1,6 @@
 """surefoot record: a log of a simulated robot whose physics are hidden."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Literal
@@ -13,7 +13,9 @@ from surefoot.log import Log
 from surefoot.policy import Policy
 from surefoot.report import Block, Report, Text, Watch
 from surefoot.task import Task
-from surefoot.verbs.arguments import reality_of, task_for
+from surefoot.verbs.arguments import belief_of, reality_of, task_for
+
+MOST = 10_000  # episodes
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class Record:
     """seed of starts, commands and noise"""
     observation: bool = False
     """log the policy's observations, too, as the column `observation`"""
+    episodes: int = 0
+    """so many episodes of the simulation itself, each in a world of --belief, in place of a hidden robot: `observation` and
+    `action` of --policy, for `surefoot clone`"""
+    belief: str = "task"
+    """of --episodes: task, nominal, a preset, or a JSON file"""
     tell: bool = False
     """print the hidden parameters, which the log does not contain"""
 
@@ -46,6 +53,8 @@ class Record:
         from surefoot.tasks.record import record
 
         files.check_writable(self.out, "--out", ".npz", (self.excite, self.policy))
+        if self.episodes:
+            return self._simulated(watch)
         task, how = self._how()
         real = reality_of(self.reality, self.ingredient) if self.ingredient else realities(self.reality, task)
         parents = {k: files.sha256(p.read_bytes()) for k, p in self._files().items()}
@@ -69,6 +78,26 @@ class Record:
         return Report(
             str(self.out), facts, tuple(blocks), f"surefoot preflight {quote(self.task)} {quote(str(self.out))}"
         )
+
+    def _simulated(self, watch: Watch) -> Report:
+        """Episodes over a belief, which hides nothing."""
+        from surefoot import tasks
+        from surefoot.tasks.record import simulated
+
+        if self.policy is None or not 1 <= self.episodes <= MOST:
+            raise SurefootError(f"--episodes: expected --policy, and 1 to {MOST} episodes; found {self.episodes}")
+        task, how = self._how()
+        assert isinstance(how, Policy)
+        belief = belief_of(task, self.belief, watch)
+        log = simulated(how, tasks.env(task, self.episodes, belief, self.seed), watch)
+        log = replace(
+            log, meta=log.meta | {"parents": {k: files.sha256(p.read_bytes()) for k, p in self._files().items()}}
+        )
+        log.save(self.out)
+        facts = {"log": str(self.out), "task": task.name, "rows": len(log), "episodes": self.episodes,
+                 "sha256": files.sha256(self.out.read_bytes())}  # fmt: skip
+        text = f"{self.out}: {len(log)} rows of {self.episodes} simulated episodes, observation, action"
+        return Report(str(self.out), facts, (Text(text),), f"surefoot clone {quote(self.task)} {quote(str(self.out))}")
 
     def _files(self) -> dict[str, Path]:
         from surefoot.deploy import bundle

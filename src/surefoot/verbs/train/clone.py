@@ -26,6 +26,8 @@ class Clone:
     of whatever drove the robot, with `control` and the readings that the task observes"""
     mapping: Annotated[Path | None, arg(name="map")] = None
     """JSON file that maps the logs' columns to our schema; see docs/logs.md"""
+    beside: tuple[Path, ...] = ()
+    """logs to learn from beside these, such as of a simulation (`surefoot record TASK --episodes 100`); --share says how much"""
     seed: int = 0
     """seed of the net and of all that is drawn"""
     out: Path | None = None
@@ -44,22 +46,25 @@ class Clone:
         if self.save_every < 0:
             raise SurefootError(f"--save-every: expected 0 or more, found {self.save_every:g}")
         task = tasks.resolve(self.task)
-        logs = {str(path): self._read(path, task) for path in self.logs}
+        logs = {str(path): self._read(path, task, self.mapping) for path in self.logs}
+        beside = {str(path): self._read(path, task, None) for path in self.beside}
         out = self.out or Path("runs") / task.name / time.strftime("clone-%Y-%m-%d_%H-%M-%S")
-        path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every)
-        rows = sum(map(len, logs.values()))
-        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "rows": rows}
+        path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every, beside)
+        rows, more = (sum(map(len, x.values())) for x in (logs, beside))
+        facts = {"run": str(path.parent), "policy": str(path), "sha256": files.sha256(path.read_bytes()), "rows": rows,
+                 "rows_beside": more}  # fmt: skip
         following = f"surefoot eval {quote(str(path.parent))}{task_flag(self.task, bundle.load(path).contract)}"
         text = f"policy: {path}, cloned from {rows} rows of {len(logs)} logs by {self.settings.by}"
+        text += f", with {more} rows beside them" if more else ""
         return Report(str(path.parent), facts, (Text(text),), following)
 
-    def _read(self, path: Path, task: Task) -> Log:
+    def _read(self, path: Path, task: Task, mapping: Path | None) -> Log:
         """A log with observations and actions: its own, or those that follow from a robot's readings and controls."""
         from surefoot.doctor.evidence.demonstration import demonstrated
 
-        log = Log.read(path, self.mapping)
+        log = Log.read(path, mapping)
         if "observation" in log.columns or "control" not in log.columns:
             return log
         world = tasks.env(task, 1, threads=1).world
         with naming(path):
-            return demonstrated(task, world, Log.read(path, self.mapping, rate=1 / world.dt))
+            return demonstrated(task, world, Log.read(path, mapping, rate=1 / world.dt))

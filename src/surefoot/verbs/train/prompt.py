@@ -12,7 +12,7 @@ from tyro.conf import Positional
 
 from surefoot import files
 from surefoot.errors import SurefootError
-from surefoot.report import Note, Progress, Report, Table, Text, Watch
+from surefoot.report import Column, Note, Progress, Report, Table, Text, Watch
 from surefoot.verbs.arguments import count
 
 if TYPE_CHECKING:
@@ -134,10 +134,12 @@ class Prompt:
         blocks: list[Any] = [Text(f"policy: {path}")]
         rows = [[k, float(v.mean()), "{low:.3g} - {high:.3g}".format(**_stats(v))] for k, v in earned.items()]
         what = "reward a second" if self.reward else "minus the distance from the goal, in standard deviations"
-        blocks.append(Table.of(["", what, "95 % interval"], rows))
+        blocks.append(Table.of(["", Column(what, form=".3g"), "95 % interval"], rows))
         if "off" in facts:
             rows = [[k, v] for k, v in facts["off"].items()]
-            blocks.append(Table.of(["term of the goal", "off at the end of an episode, median"], rows))
+            blocks.append(
+                Table.of(["term of the goal", Column("off at the end of an episode, median", form=".3g")], rows)
+            )
         share = facts.get("share")
         if share is not None and share < LITTLE:
             words = f"B expresses only {100 * share:.0f} % of this reward's variance: --search may help, or --fb.goal-terms and a larger --fb.z"
