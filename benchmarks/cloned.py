@@ -5,7 +5,7 @@ centre, 0.3 m before its edge, at 5 choices a second. Where the choice is made b
 enough: that makes the mean fail. Task and settings were chosen on seed 10, which is not judged: the rate and the place of the
 choice by the mean's success alone; then the demonstrator was given more room, as it had passed within 1 cm of the disk.
 Policies are judged with the one start of noise that their file has; with a start for each episode, held through it, as chance
-has it; and with one for each of the calmer half of 64 draws, as clones choose the start of their file (learn/clone/start.py).
+has it; and with a calm one of 64 draws for each, as clones choose the start of their file (learn/clone/start.py).
 """
 
 import tempfile
@@ -27,7 +27,7 @@ from surefoot.learn.clone.demos import demos
 from surefoot.learn.clone.fine_tune import as_cloned, cloned_arrays
 from surefoot.learn.clone.learner import Clone
 from surefoot.learn.clone.settings import CloneSettings
-from surefoot.learn.clone.start import ROWS, unrest
+from surefoot.learn.clone.start import calm
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
 from surefoot.learn.nets.flow import TIMES, DiffusionActor, NoiseActor
@@ -93,7 +93,9 @@ class Drawn(Policy):
     def init(self, n: int) -> PolicyState:
         assert isinstance(self.net.actor, NoiseActor)
         noise = np.random.default_rng(self.seed).standard_normal((n, self.net.actor.width)).astype(np.float32)
-        noise = self._calmer(noise[:POOL])[np.arange(n) % (min(n, POOL) // 2)] if self.calm else noise
+        if self.calm:
+            noise = self._calm(noise[:POOL])
+            noise = noise[np.arange(n) % len(noise)]
         return {"noise": noise, **no_plan(n, self.net.execute, self.net.outputs)}
 
     @torch.no_grad()
@@ -104,12 +106,11 @@ class Drawn(Policy):
         left, action = follow(s, both, self._planned)
         return {"noise": s["noise"], **left}, action
 
-    def _calmer(self, noise: np.ndarray) -> np.ndarray:
-        """The half of some starts that has less unrest."""
+    def _calm(self, noise: np.ndarray) -> np.ndarray:
+        """Those of some starts that are calm."""
         seen = np.concatenate([log["observation"] for log in demonstrated(self.seed, FEW).values()]).astype(np.float32)
-        rows, rng = self.net.normalised(torch.from_numpy(seen[:: len(seen) // ROWS])), torch.Generator()
-        found = unrest(self.net.actor, rows, torch.from_numpy(noise), rng.manual_seed(self.seed))  # type: ignore[arg-type]
-        return noise[np.argsort(found.numpy())[: len(noise) // 2]]
+        rows, rng = self.net.normalised(torch.from_numpy(seen)), torch.Generator().manual_seed(self.seed)
+        return calm(self.net.actor, rows, torch.from_numpy(noise), rng).numpy()  # type: ignore[arg-type]
 
     def _planned(self, both: np.ndarray) -> np.ndarray:
         """(k, execute * na) of observations and noise (k, .)."""
@@ -159,9 +160,9 @@ def _judged(net: PolicyNet, seed: int, quick: bool) -> dict[str, float]:
         "success from one start": evaluate(net, tasks.env(toy_tasks.noisy_fork(), n, None, 1_000_000 + seed, 1)).rate
     }
     if isinstance(net.actor, NoiseActor):
-        for kind, calm in ((EACH, False), (CALM, True)):
-            success, rarer = _sides(Drawn(net, seed, calm=calm), n, seed)
-            found |= {kind: success, f"of these, by the rarer side{', calm' * calm}": rarer}
+        for kind, chosen in ((EACH, False), (CALM, True)):
+            success, rarer = _sides(Drawn(net, seed, calm=chosen), n, seed)
+            found |= {kind: success, f"of these, by the rarer side{', calm' * chosen}": rarer}
     if isinstance(net.actor, DiffusionActor):
         found["success by all 100 steps of DDPM"] = _sides(Drawn(net, seed, ddpm=True), n, seed)[0]
         each = deepcopy(net)

@@ -14,7 +14,7 @@ from surefoot.learn.clone.demos import Demos, demos
 from surefoot.learn.clone.learner import Clone
 from surefoot.learn.clone.run import clone
 from surefoot.learn.clone.settings import CloneSettings
-from surefoot.learn.clone.start import calmest, unrest
+from surefoot.learn.clone.start import calm_start, unrest
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
 from surefoot.learn.nets.flow import TIMES, DiffusionActor, FlowActor, kept
@@ -142,12 +142,12 @@ class Parting(torch.nn.Module):
 
 
 def test_a_clone_starts_where_a_nudge_does_not_decide_between_two_ways():
-    """At 0 a nudge of 0.1 moves the answer by tanh(2) = 0.96, at 1 by nothing; of 16 draws the calmest is a whole way."""
+    """At 0 a nudge of 0.1 moves the answer by tanh(2) = 0.96, at 1 by nothing; the first calm one of 16 draws is a whole way."""
     actor, seen = FlowActor(Parting(), None, 1, 1, 1, "relu"), torch.zeros(20, 1)
     between, away = unrest(actor, seen, torch.tensor([[0.0], [1.0]]), torch.Generator().manual_seed(0)).tolist()
     assert between > 0.1 and away < 1e-6
     for seed in range(20):
-        start = calmest(actor, seen, 1.0, torch.Generator().manual_seed(seed))
+        start = calm_start(actor, seen, 1.0, torch.Generator().manual_seed(seed))
         assert actor.sample(seen[:1], start[None]).abs().item() > 0.999
 
 

@@ -1,9 +1,11 @@
-"""Where a clone's file begins: of several draws of noise, the one whose answers move least when it is moved.
+"""Where a clone's file begins: at a draw of noise whose answers move little when it is moved.
 
     unrest(z) = mean over rows o of the logs and nudges delta ~ N(0, NUDGE^2) of |x(o, z + delta) - x(o, z)|^2 / d
+    calm: unrest(z) <= AS_CALM times the least of some draws;   the start is the first calm one
 
 A net is continuous, so between noise that becomes one way and noise that becomes another there is some that becomes neither.
-There a nudge decides, and unrest is large.
+There a nudge decides, and unrest is large. Among draws that are about as calm none is preferred: the very calmest of single
+actions are the ones that commit themselves least.
 """
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 from surefoot.learn.nets.flow import NoiseActor
 
 DRAWS, NUDGES, ROWS = 16, 4, 256
-NUDGE = 0.1
+NUDGE, AS_CALM = 0.1, 2.0
 
 
 @torch.no_grad()
@@ -27,8 +29,13 @@ def unrest(actor: NoiseActor, seen: Tensor, starts: Tensor, rng: torch.Generator
     return torch.stack(found)
 
 
-def calmest(actor: NoiseActor, seen: Tensor, spread: float, rng: torch.Generator) -> Tensor:
-    """(width,) the start with the least unrest of DRAWS, of standard deviation `spread`, over ROWS of the logs' rows."""
-    starts = spread * torch.randn((DRAWS, actor.width), generator=rng)
+def calm(actor: NoiseActor, seen: Tensor, starts: Tensor, rng: torch.Generator) -> Tensor:
+    """(k, width) those of some starts that are calm, in their order; over ROWS of the logs' rows."""
     rows = torch.randint(len(seen), (min(ROWS, len(seen)),), generator=rng)
-    return starts[int(unrest(actor, seen[rows], starts, rng).argmin())]
+    found = unrest(actor, seen[rows], starts, rng)
+    return starts[found <= AS_CALM * found.min()]
+
+
+def calm_start(actor: NoiseActor, seen: Tensor, spread: float, rng: torch.Generator) -> Tensor:
+    """(width,) the first of DRAWS, of standard deviation `spread`, that is calm."""
+    return calm(actor, seen, spread * torch.randn((DRAWS, actor.width), generator=rng), rng)[0]
