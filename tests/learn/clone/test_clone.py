@@ -14,10 +14,11 @@ from surefoot.learn.clone.demos import Demos, demos
 from surefoot.learn.clone.learner import Clone
 from surefoot.learn.clone.run import clone
 from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.clone.start import calm_start, unrest
 from surefoot.learn.loop import policy_of
 from surefoot.learn.nets import export
-from surefoot.learn.nets.flow import TIMES, DiffusionActor, kept
-from surefoot.learn.nets.policy_net import PolicyNet
+from surefoot.learn.nets.flow import TIMES, DiffusionActor, FlowActor, kept
+from surefoot.learn.nets.policy_net import PolicyNet, build
 from surefoot.log import Log
 from surefoot.onnx_file import seal
 from surefoot.policy import Driver, along
@@ -94,9 +95,11 @@ def test_both_ways_are_kept_where_the_mean_is_neither(by):
     assert abs(float(policy_of(mse)(np.zeros((1, 4), np.float32))[0, 0])) < 0.05
 
 
-def test_ddim_and_ddpm_of_a_normal_distribution_end_at_that_distribution():
-    """For data N(m, s^2) the best eps_hat is known: sqrt(1 - h) (x - sqrt(h) m) / (h s^2 + 1 - h). From 4000 draws of noise, both
-    end with mean m and standard deviation s in all of their steps."""
+@pytest.mark.parametrize("predicts", ["velocity", "noise"])
+def test_ddim_and_ddpm_of_a_normal_distribution_end_at_that_distribution(predicts):
+    """For data N(m, s^2) the best eps_hat is known: sqrt(1 - h) (x - sqrt(h) m) / (h s^2 + 1 - h), and from it the best
+    w_hat = sqrt(h) eps_hat - sqrt(1 - h) a_hat. From 4000 draws of noise, both end with mean m and standard deviation s in all
+    of their steps."""
     m, s = 0.3, 0.2
 
     class Known(torch.nn.Module):
@@ -104,14 +107,48 @@ def test_ddim_and_ddpm_of_a_normal_distribution_end_at_that_distribution():
             t = torch.arccos(rows[:, 2:3].clamp(-1, 1)) / math.pi  # the first wave of the clock
             h = torch.tensor([[kept(float(v))] for v in t[:1]])
             x = rows[:, 1:2]
-            return (1 - h).sqrt() * (x - h.sqrt() * m) / (h * s**2 + 1 - h)
+            eps = (1 - h).sqrt() * (x - h.sqrt() * m) / (h * s**2 + 1 - h)
+            a = (x - (1 - h).sqrt() * eps) / h.sqrt()
+            return eps if predicts == "noise" else h.sqrt() * eps - (1 - h).sqrt() * a
 
     actor = DiffusionActor(Known(), None, 1, 1, 20, "relu")
+    actor.predicts = predicts
     rng = torch.Generator().manual_seed(0)
     noise = torch.randn(4000, 1, generator=rng)
     for chance in (None, rng):
         x = actor.walk(torch.zeros(4000, 1), noise, TIMES, chance)
         assert float(x.mean()) == pytest.approx(m, abs=0.02) and float(x.std()) == pytest.approx(s, abs=0.02)
+
+
+def test_a_file_from_before_velocities_still_predicts_noise(tmp_path):
+    lea = learner()
+    lea.actor.predicts = lea.average.predicts = "noise"
+    lea.iterate()
+    net, obs = policy_of(lea), np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    spec = net.spec()
+    del spec["flow"]["predicts"]
+    old = build(spec, net.contract, net.state_dict(), "net")
+    assert np.array_equal(old(obs), net(obs)) and old.actor.predicts == "noise"
+    with pytest.raises(SurefootError, match="no prediction matches 'x0'; there are velocity, noise"):
+        build(spec | {"flow": spec["flow"] | {"predicts": "x0"}}, net.contract, net.state_dict(), "net")
+
+
+class Parting(torch.nn.Module):
+    """The field of one step that takes noise z to tanh(20 z): one way below 0, the other above, neither near 0."""
+
+    def forward(self, rows):
+        z = rows[:, 1:2]
+        return z - torch.tanh(20 * z)
+
+
+def test_a_clone_starts_where_a_nudge_does_not_decide_between_two_ways():
+    """At 0 a nudge of 0.1 moves the answer by tanh(2) = 0.96, at 1 by nothing; the first calm one of 16 draws is a whole way."""
+    actor, seen = FlowActor(Parting(), None, 1, 1, 1, "relu"), torch.zeros(20, 1)
+    between, away = unrest(actor, seen, torch.tensor([[0.0], [1.0]]), torch.Generator().manual_seed(0)).tolist()
+    assert between > 0.1 and away < 1e-6
+    for seed in range(20):
+        start = calm_start(actor, seen, 1.0, torch.Generator().manual_seed(seed))
+        assert actor.sample(seen[:1], start[None]).abs().item() > 0.999
 
 
 def test_the_schedule_begins_with_the_action_and_ends_with_noise():

@@ -98,6 +98,19 @@ def test_before_the_first_step_every_ratio_is_one():
         lea.iterate()
 
 
+def test_losses_are_in_units_of_the_batchs_mean_so_that_a_clip_means_as_much_to_a_sharp_policy():
+    """Old losses have a mean of 1, whatever the policy. Where the loss was a tenth, the same rise has ten times the log ratio."""
+    lea = learner()
+    lea.iterate()
+    r = lea.collect()
+    assert -r.log_prob.mean().item() == pytest.approx(1.0, abs=1e-4)
+    obs, x, head = (part.flatten(0, 1) for part in (r.actor, r.action, r.head))
+    with torch.no_grad():
+        before = lea._losses(obs, x, head)
+        head[:, -1] /= 10
+        assert torch.allclose(lea._losses(obs, x, head), 10 * before, rtol=1e-4)
+
+
 def test_an_action_that_paid_becomes_likelier_and_one_that_cost_less_likely():
     """Rewards of the sign of x: after some updates, samples at the same observations have moved up."""
     lea = learner(envs=64, horizon=8, lr=3e-3, epochs=10, clip=0.2)

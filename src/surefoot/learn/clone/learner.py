@@ -23,6 +23,7 @@ from surefoot.contract import Contract
 from surefoot.errors import SurefootError
 from surefoot.learn.clone.demos import Demos, joined
 from surefoot.learn.clone.settings import CloneSettings
+from surefoot.learn.clone.start import calm_start
 from surefoot.learn.collect import Envs
 from surefoot.learn.learner import NetLearner, Saved
 from surefoot.learn.nets import Actor, Normaliser, mlp
@@ -116,7 +117,7 @@ class Clone(NetLearner):
         actor = deepcopy(self.average)
         if isinstance(actor, NoiseActor):
             rng = torch.Generator().manual_seed(key(self.seed, "start") >> 1)
-            actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
+            actor.start.copy_(calm_start(actor, self.seen, self.settings.start, rng))
         return PolicyNet(contract, actor, scales, None, self.scale)
 
     @property

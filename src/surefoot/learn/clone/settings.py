@@ -43,7 +43,7 @@ class CloneSettings:
     sample_steps: int = 10
     """steps from noise to action: DDIM's, or Euler's"""
     start: float = 1.0
-    """standard deviation of the policy's one start: a draw that its file keeps; 0: zero, which may be between two ways"""
+    """standard deviation of the policy's one start: the first of 16 draws whose answers move little when it is moved; 0: zero, which may be between two ways"""
     learner_threads: int = 1
     """threads of the learner; a setting, because sums split otherwise have other last bits"""
 

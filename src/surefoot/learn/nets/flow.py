@@ -4,11 +4,14 @@ x is an action, or a chunk of several, oldest first, of which the first few are 
 
 flow        x_t = t eps + (1 - t) a;   the net learns dx/dt = eps - a
             act:   x <- x - v(o, x, t) / S   at t = 1, 1 - 1/S, .. 1/S                 Euler's rule, S steps
-            loss:  |eps - eps_hat|^2 / d,   eps_hat = x_t + (1 - t) v                  d numbers of x: a velocity, judged by its noise
-diffusion   x_t = sqrt(h) a + sqrt(1 - h) eps,   h(t) = cos^2(pi/2 (t + s) / (1 + s)) / h_0;   the net learns eps
-            act:   a_hat = (x - sqrt(1 - h) eps_hat) / sqrt(h), clipped;   x <- sqrt(h') a_hat + sqrt(1 - h' - sd^2) eps_hat + sd z
+            loss:  |eps - a - v|^2 / d, which clones learn;   (1 - t)^2 of it, which is |eps - eps_hat|^2 / d, makes FPO's ratios
+diffusion   x_t = sqrt(h) a + sqrt(1 - h) eps,   h(t) = cos^2(pi/2 (t + s) / (1 + s)) / h_0
+            the net learns w = sqrt(h) eps - sqrt(1 - h) a; where it predicts noise, as older files do, eps
+            act:   a_hat = sqrt(h) x - sqrt(1 - h) w, clipped;   x <- sqrt(h') a_hat + sqrt(1 - h' - sd^2) eps_hat + sd z
                    sd = 0: DDIM, a few steps;   sd^2 = (1 - h') / (1 - h) (1 - h / h'): DDPM, all of its steps
-            loss:  |eps - eps_hat|^2 / d
+            loss:  |w - w_hat|^2 / d
+
+At t = 1, where nearly all is noise, an action by way of eps is a hundred times the net's error; by way of w it is once that.
 
 From one start the answer is one: what is exported begins at `start`, zero or a draw that is kept, so that a file is a
 function of the observation.
@@ -31,6 +34,7 @@ TIMES = 100  # of a diffusion
 OFFSET = 0.008  # s of its schedule
 ZEROTH = math.cos(OFFSET / (1 + OFFSET) * math.pi / 2) ** 2
 LEAST = 1e-4  # of h
+PREDICTED = ("velocity", "noise")  # by the net of a diffusion
 FARTHEST = 1.5  # largest magnitude of an action that a diffusion expects, in units of its data's largest
 
 
@@ -99,7 +103,7 @@ class NoiseActor(nn.Module, ABC):
 
     @abstractmethod
     def errors(self, obs: Tensor, x: Tensor, noise: Tensor, t: Tensor) -> Tensor:
-        """(n, width) eps - eps_hat at noise (n, width) and times (n, 1)."""
+        """(n, width) how far the net is off at noise (n, width) and times (n, 1)."""
 
     @abstractmethod
     def times(self, shape: Sequence[int], rng: torch.Generator) -> Tensor:
@@ -109,7 +113,12 @@ class NoiseActor(nn.Module, ABC):
         """(n, N) of noise (n, N, width) and times (n, N), each pair by itself."""
         n, pairs, width = noise.shape
         obs, x = obs.repeat_interleave(pairs, 0), x.repeat_interleave(pairs, 0)
-        return self.errors(obs, x, noise.reshape(-1, width), t.reshape(-1, 1)).square().mean(1).reshape(n, pairs)
+        found = self.errors(obs, x, noise.reshape(-1, width), t.reshape(-1, 1)).square().mean(1).reshape(n, pairs)
+        return self.weight(t) * found
+
+    def weight(self, t: Tensor) -> Tensor:
+        """Of a pair's loss."""
+        return torch.ones_like(t)
 
     def plan(self, obs: Tensor) -> Tensor:
         """(n, execute * actions) of a chunk, those to execute before the next one."""
@@ -136,8 +145,11 @@ class FlowActor(NoiseActor):
         return x
 
     def errors(self, obs: Tensor, x: Tensor, noise: Tensor, t: Tensor) -> Tensor:
-        at = t * noise + (1 - t) * x
-        return noise - at - (1 - t) * self.answer(obs, at, t)
+        return noise - x - self.answer(obs, t * noise + (1 - t) * x, t)
+
+    def weight(self, t: Tensor) -> Tensor:
+        """So that an error of velocity counts as the error of noise that it makes: none at t = 1."""
+        return (1 - t).square()
 
     def times(self, shape: Sequence[int], rng: torch.Generator) -> Tensor:
         return 1 - torch.randint(self.steps, tuple(shape), generator=rng) / self.steps
@@ -151,6 +163,11 @@ def kept(t: float) -> float:
 
 class DiffusionActor(NoiseActor):
     kind = "diffusion"
+    predicts: str = PREDICTED[0]
+    """velocity: w; noise: eps"""
+
+    def spec(self) -> dict[str, int | str]:
+        return NoiseActor.spec(self) | {"predicts": self.predicts}
 
     def sample(self, obs: Tensor, noise: Tensor) -> Tensor:
         """By DDIM."""
@@ -161,8 +178,7 @@ class DiffusionActor(NoiseActor):
         for k in range(steps):
             t = torch.full_like(x[:, :1], 1 - k / steps)
             h, after = kept(1 - k / steps), kept(1 - (k + 1) / steps)
-            eps = self.answer(obs, x, t)
-            a = ((x - math.sqrt(1 - h) * eps) / math.sqrt(h)).clamp(-FARTHEST, FARTHEST)
+            a = self._action(x, self.answer(obs, x, t), h).clamp(-FARTHEST, FARTHEST)
             eps = (x - math.sqrt(h) * a) / math.sqrt(1 - h)
             variance = 0.0 if rng is None else (1 - after) / (1 - h) * (1 - h / after)
             x = math.sqrt(after) * a + math.sqrt(max(0.0, 1 - after - variance)) * eps
@@ -172,7 +188,14 @@ class DiffusionActor(NoiseActor):
 
     def errors(self, obs: Tensor, x: Tensor, noise: Tensor, t: Tensor) -> Tensor:
         h = (((t + OFFSET) / (1 + OFFSET) * (math.pi / 2)).cos().square() / ZEROTH).clamp(min=LEAST)
-        return noise - self.answer(obs, h.sqrt() * x + (1 - h).sqrt() * noise, t)
+        found = self.answer(obs, h.sqrt() * x + (1 - h).sqrt() * noise, t)
+        return (noise if self.predicts == "noise" else h.sqrt() * noise - (1 - h).sqrt() * x) - found
+
+    def _action(self, x: Tensor, found: Tensor, h: float) -> Tensor:
+        """a_hat, of what the net has found."""
+        if self.predicts == "noise":
+            return (x - math.sqrt(1 - h) * found) / math.sqrt(h)
+        return math.sqrt(h) * x - math.sqrt(1 - h) * found
 
     def times(self, shape: Sequence[int], rng: torch.Generator) -> Tensor:
         return 1 - torch.randint(TIMES, tuple(shape), generator=rng) / TIMES

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError, unknown
 from surefoot.learn.nets import ACTIVATIONS, CLIP, Actor, Encoder, mlp
-from surefoot.learn.nets.flow import NOISE_ACTORS, NoiseActor
+from surefoot.learn.nets.flow import NOISE_ACTORS, PREDICTED, DiffusionActor, NoiseActor
 from surefoot.policy import Policy, PolicyState, follow, no_plan
 from surefoot.task import Mirror
 from surefoot.typed import whole
@@ -169,6 +169,10 @@ def _shell(spec: Mapping[str, Any], contract: Contract, where: str) -> PolicyNet
         if spec["flow"]["kind"] not in NOISE_ACTORS:
             raise unknown("kind", str(spec["flow"]["kind"]), NOISE_ACTORS, f"{where}: flow")
         actor = NOISE_ACTORS[spec["flow"]["kind"]](body, mirror, activation=spec["activation"], **flow)
+        if isinstance(actor, DiffusionActor):
+            actor.predicts = str(spec["flow"].get("predicts", "noise"))  # of files from before there were two
+            if actor.predicts not in PREDICTED:
+                raise unknown("prediction", actor.predicts, PREDICTED, f"{where}: flow")
     else:
         actor = Actor(body, mirror, encoder, keeps, spec["activation"], float(spec.get("squash", 0.0)))
     return PolicyNet(contract, actor, (np.zeros(n), np.ones(n)), base, float(spec["scale"]))

@@ -1,12 +1,14 @@
 """FPO, flow policy optimisation: PPO whose policy is a flow, and whose ratio is that of the flow's losses.
 
-    l_i(theta) = loss of v_theta at (eps_i, t_i), i = 1 .. N pairs drawn for each step          nets/flow.py
+    l_i(theta) = loss of v_theta at (eps_i, t_i) / L, i = 1 .. N pairs drawn for each step          nets/flow.py
+    L: mean of the losses of a batch before its first gradient step
     FPO:     rho = exp(mean_i (l_i(old) - l_i)),    maximise E[min(rho A, clip(rho, 1 +- eps) A)]
     FPO++:   rho_i = exp(l_i(old) - l_i) each by itself;    A > 0: as above;    A < 0: rho_i A - |A| (rho_i - 1)^2 / (2 eps)
 
 A flow's log-probability is dear; how much better it fits an action than before, pair by pair, bounds how much likelier that
-action has become. The square holds back what the clip lets go: how far an action that was bad is pushed away. Training
-samples from noise; what is judged and exported begins at one start, zero unless asked otherwise.
+action has become. The sharper a policy, the smaller its losses: without L, a clip that lets a broad one learn lets a sharp one
+be undone within a few batches. The square holds back what the clip lets go: how far an action that was bad is pushed away.
+Training samples from noise; what is judged and exported begins at one start, zero unless asked otherwise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +31,7 @@ from surefoot.learn.on_policy.settings import FPOSettings
 from surefoot.learn.ranges import Ranges
 from surefoot.rng import key
 
+LEAST = 1e-6  # of L
 FARTHEST = 3.0  # largest magnitude of a pair's log ratio
 
 
@@ -114,16 +117,19 @@ class FPO(OnPolicy):
         rng = torch.Generator().manual_seed(key(self.seed, "pairs", self.iteration) >> 1)
         shape = *r.reward.shape, s.pairs
         noise = torch.randn((*shape, self.actor.width), generator=rng)
-        r.head = torch.cat([noise.flatten(2), self.actor.times(shape, rng)], 2)
+        one = torch.ones((*r.reward.shape, 1))
+        r.head = torch.cat([noise.flatten(2), self.actor.times(shape, rng), one], 2)
         rows = [x.flatten(0, 1).split(MOST // s.pairs) for x in (r.actor, r.action, r.head)]
-        found = self.chunks.each(torch.no_grad()(lambda part: self._losses(*part)), list(zip(*rows)))
-        r.log_prob = -torch.cat(found).reshape(shape)
+        found = torch.cat(self.chunks.each(torch.no_grad()(lambda part: self._losses(*part)), list(zip(*rows))))
+        unit = found.mean().clamp(min=LEAST)
+        r.head[..., -1] = unit
+        r.log_prob = -found.reshape(shape) / unit
         return r
 
     def _losses(self, obs: Tensor, x: Tensor, head: Tensor) -> Tensor:
-        """(n, N)"""
-        noise, t = head.split([self.settings.pairs * self.actor.width, self.settings.pairs], 1)
-        return self.actor.losses(obs, x, noise.reshape(len(x), -1, self.actor.width), t)
+        """(n, N) in units of L, the last column of `head`."""
+        noise, t, unit = head.split([self.settings.pairs * self.actor.width, self.settings.pairs, 1], 1)
+        return self.actor.losses(obs, x, noise.reshape(len(x), -1, self.actor.width), t) / unit
 
     # learning
 
@@ -141,7 +147,7 @@ class FPO(OnPolicy):
         with torch.no_grad():
             mean = log_ratio.mean(1)
             kl = ((mean.exp() - 1 - mean) * weight).sum()
-            flow = (losses.mean(1) * weight).sum()
+            flow = (losses.mean(1) * head[:, -1] * weight).sum()
         return gradients, torch.stack([policy_loss, value_loss, flow, kl]).detach()
 
     def _pace(self, kl: float) -> None:
@@ -156,8 +162,9 @@ class FPO(OnPolicy):
         OnPolicy.adopt(self, own | dict(arrays), where)
 
     def policy(self, contract: Contract) -> PolicyNet:
-        """The flow from one start."""
+        """The flow from one start: the clone's, where it began with one."""
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()
         actor, rng = deepcopy(self.actor), torch.Generator().manual_seed(key(self.seed, "start") >> 1)
-        actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
+        if not actor.start.any():
+            actor.start.copy_(self.settings.start * torch.randn(actor.width, generator=rng))
         return PolicyNet(contract, actor, scales, None, self.settings.spread)

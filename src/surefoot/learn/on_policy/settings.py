@@ -43,11 +43,11 @@ class FPOSettings(OnPolicySettings):
 
     plus: bool = True
     """FPO++: a ratio for each pair, and a square that holds back how far bad actions are pushed away; else FPO"""
-    clip: float = 0.1
-    """PPO clip range epsilon, of ratios of flow losses"""
+    clip: float = 0.2
+    """PPO clip range epsilon, of ratios of flow losses, which are in units of their mean"""
     epochs: int = 8
     """passes over each batch"""
-    lr: float = 1e-3
+    lr: float = 3e-3
     """learning rate of Adam; falls to a tenth"""
     pairs: int = 8
     """pairs of noise and time for each env step, of which its ratio is made"""

@@ -11,7 +11,10 @@ from tyro.conf import Positional, arg
 from surefoot import files, tasks
 from surefoot.errors import SurefootError
 from surefoot.learn.clone.settings import CloneSettings
+from surefoot.log import Log
 from surefoot.report import Report, Text, Watch
+from surefoot.task import Task
+from surefoot.verbs.machine import naming
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,10 @@ class Clone:
     task: Positional[str]
     """a task: its name (see `surefoot tasks`), file.py, or module:function"""
     logs: Positional[tuple[Path, ...]]
-    """logs with the columns `observation` and `action`, as `surefoot run` and `surefoot record --observation` write them"""
+    """logs with the columns `observation` and `action`, as `surefoot run` and `surefoot record --observation` write them; or
+    of whatever drove the robot, with `control` and the readings that the task observes"""
+    mapping: Annotated[Path | None, arg(name="map")] = None
+    """JSON file that maps the logs' columns to our schema; see docs/logs.md"""
     beside: tuple[Path, ...] = ()
     """logs to learn from beside these, such as of a simulation (`surefoot record TASK --episodes 100`); --share says how much"""
     seed: int = 0
@@ -33,7 +39,6 @@ class Clone:
     def run(self, watch: Watch) -> Report:
         from surefoot.deploy import bundle
         from surefoot.learn.clone.run import clone
-        from surefoot.log import Log
         from surefoot.tasks.known import task_flag
 
         if not self.logs:
@@ -41,7 +46,8 @@ class Clone:
         if self.save_every < 0:
             raise SurefootError(f"--save-every: expected 0 or more, found {self.save_every:g}")
         task = tasks.resolve(self.task)
-        logs, beside = ({str(path): Log.read(path) for path in paths} for paths in (self.logs, self.beside))
+        logs = {str(path): self._read(path, task, self.mapping) for path in self.logs}
+        beside = {str(path): self._read(path, task, None) for path in self.beside}
         out = self.out or Path("runs") / task.name / time.strftime("clone-%Y-%m-%d_%H-%M-%S")
         path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every, beside)
         rows, more = (sum(map(len, x.values())) for x in (logs, beside))
@@ -51,3 +57,14 @@ class Clone:
         text = f"policy: {path}, cloned from {rows} rows of {len(logs)} logs by {self.settings.by}"
         text += f", with {more} rows beside them" if more else ""
         return Report(str(path.parent), facts, (Text(text),), following)
+
+    def _read(self, path: Path, task: Task, mapping: Path | None) -> Log:
+        """A log with observations and actions: its own, or those that follow from a robot's readings and controls."""
+        from surefoot.doctor.evidence.demonstration import demonstrated
+
+        log = Log.read(path, mapping)
+        if "observation" in log.columns or "control" not in log.columns:
+            return log
+        world = tasks.env(task, 1, threads=1).world
+        with naming(path):
+            return demonstrated(task, world, Log.read(path, mapping, rate=1 / world.dt))
