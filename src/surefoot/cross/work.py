@@ -13,7 +13,7 @@ import numpy as np
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.cross.beliefs import centred, learned_from, searched, wider
-from surefoot.cross.driver import GOOD, TRYING
+from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import HiddenRobot, Plan, Rate, Robot
 from surefoot.deploy import bundle, manifest
@@ -74,6 +74,10 @@ class Question:
     shared: Path | None = None
     """folder for trainings before anything was learned from the robot: crossings to many robots have them in common"""
 
+    def __post_init__(self) -> None:
+        whole = max(self.budget.trying, min(self.task.seconds, TRIED))
+        object.__setattr__(self, "budget", replace(self.budget, trying=whole))
+
     def asked(self) -> dict[str, Any]:
         """What may not change on the way; a budget may grow."""
         return {"task": self.task.name, "robot": self.robot, "seed": self.seed, "episodes": self.episodes,
@@ -109,9 +113,17 @@ class Crossing:
 
 
 def best(past: Journal) -> Path | None:
+    """The run of the policy that did best when it was tried; of equals, the last. One that was trained on from it, over the log of its
+    success, goes before it if it succeeds in simulation, where no robot time is left to try it."""
     tried = past.all("robot")
     found = max(enumerate(tried), key=lambda x: (x[1].robot.value if x[1].robot else 0.0, x[0]), default=None)
-    return None if found is None else Path(found[1].facts["run"])
+    if found is None:
+        return None
+    last = past.last("train", "robot")
+    assert last is not None
+    on = last.name == "train" and found[1] is tried[-1] and found[1].robot is not None and found[1].robot.value >= GOOD
+    on = on and last.sim is not None and last.sim.value >= GOOD
+    return Path((last if on else found[1]).facts["run"])
 
 
 Work = Callable[[Question, Journal, Robot, Watch], Stage]
@@ -186,7 +198,7 @@ def _finetune(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     if not isinstance(robot, HiddenRobot):
         words = "fine-tuning drives a simulated robot only; a robot at an address is not driven by a policy that learns"
         return Stage("finetune", f"refused: {words}", {"refused": words})
-    left = q.budget.robot - past.robot_seconds - TRYING
+    left = q.budget.robot - past.robot_seconds - q.budget.trying
     dt = tasks.env(q.task, 1).world.dt
     return Stage("finetune", f"{left:.0f} s of the robot for learning", {"seconds": left, "dt": dt})
 
