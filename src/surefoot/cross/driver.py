@@ -14,7 +14,7 @@ A driver is a function Journal -> Step. It sees stages (what was found, rates, c
     finetune    train with rows of the robot in every batch                       robot time; where nothing else helped
 
 A success in few episodes says little: three of three happen to a policy of 70 %, too. So the numbers are fitted to the log of that
-success as well, and the policy trained over them is tried for as long as there is robot time.
+success as well, and the policy trained over them is tried, too, where there is robot time for it.
 
 A task that is not learned in its own simulation is first learned in a softer one (support), whose motion is then imitated.
 A training from the last policy that does not succeed in simulation is begun anew, from nothing, and the better of both policies
@@ -63,8 +63,6 @@ def drive(past: Journal) -> Step:
     if last == "train" or last in ("support", "anew") and past.stages[-1].facts.get("refused"):
         return _support(past) or anew(past) or Step("gate", "may it leave the simulator?")
     if last == "gate":
-        if _succeeded(past) and past.spent(past.budget.trying):
-            return Step("stop", f"{_few(past)}; the policy trained on was not tried: the budget is spent")
         held = past.stages[-1].facts.get("passed") is False
         return Step("robot", "does it work on the robot?" + " A trial behind the runtime's limits may fail" * held)
     if last == "robot":
@@ -110,7 +108,7 @@ def _after_robot(past: Journal) -> Step:
     rate, spent = past.stages[-1].robot, past.spent(past.budget.trying)
     if _succeeded(past):
         assert rate is not None
-        if rate.interval[0] >= SHOWN or sum(map(_good, past.all("robot"))) > 1:
+        if spent or rate.interval[0] >= SHOWN or sum(map(_good, past.all("robot"))) > 1:
             return Step("stop", _few(past))
         return Step("identify", f"{_few(past)}, which says little: fit the numbers to this log, too")
     if spent:
