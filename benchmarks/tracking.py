@@ -175,9 +175,20 @@ def judged(task: Task, run: Path, name: str, episodes: int) -> Iterator[Row]:
         yield share(f"{name}, {where}: to the end", lasted, 95.0 if where == "belief" else None)
         yield share(f"{name}, {where}: success", found.success)
         yield row(f"{name}, {where}: upright, mean of {task.seconds:.3g} s", float(found.lengths.mean()) * 0.02, "s")
+        if where == "belief":
+            yield from hardest(name, task, found.e, lasted)
         error = 100 * found.error[lasted & np.isfinite(found.error)]
         if len(error):
             yield row(f"{name}, {where}: bodies off their targets", error, "cm", at_most=10.0, note="of the episodes that reach the end, with their least and largest")  # fmt: skip
+
+
+def hardest(name: str, task: Task, e: np.ndarray, lasted: np.ndarray, most: int = 4) -> Iterator[Row]:
+    """The unknowns that survival depends on most, by thirds of their ranges."""
+    third = np.clip((3 * task.belief.share(e)).astype(int), 0, 2)
+    rates = [[100 * float(lasted[third[:, i] == k].mean()) if (third[:, i] == k).any() else 0.0 for k in range(3)] for i in range(e.shape[1])]  # fmt: skip
+    for i in np.argsort([-np.ptp(r) for r in rates])[:most]:
+        each = ", ".join(f"{r:.0f}" for r in rates[i])
+        yield row(f"{name}, belief: to the end, by {task.params.names[i]}", rates[i], "%", note=f"in the lowest, middle and highest third of its range: {each}")  # fmt: skip
 
 
 def ended(task: Task, found: Evaluation) -> np.ndarray:
@@ -198,7 +209,7 @@ def drive(quick: bool) -> Iterable[Row]:
     runs = finished()
     if not runs:
         yield skipped("policies", f"none in {FOLDER}: run `python -m benchmarks.motion --only track` first")
-    for run in runs[: 1 if quick else None]:
+    for run in [r for r in runs if not CHOSEN or r.name.rsplit("-", 2)[0] in CHOSEN][: 1 if quick else None]:
         yield from driven(run, 1 if quick else DRIVES)
 
 
