@@ -3,7 +3,7 @@
 track   each clip is retargeted to our humanoid, `surefoot new track` writes its task, and the task's own recipe trains it in
         runs/track/CLIP-STEPS-SEED, which is kept: the same command goes on where it stopped. All runs there that are finished are judged, on
         512 episodes from the beginning of the motion that no training saw: survival to its end, success (survival, and bodies within
-        the tolerance), mean distance of bodies. SUREFOOT_TRACK_STEPS, SUREFOOT_TRACK_CLIPS and SUREFOOT_TRACK_SEEDS, such as 5e6, squat
+        the tolerance), mean distance of bodies. The robot begins as fast as the motion; and, apart, thrown by up to 0.3 m/s each way. SUREFOOT_TRACK_STEPS, SUREFOOT_TRACK_CLIPS and SUREFOOT_TRACK_SEEDS, such as 5e6, squat
         and 0,1, train less.
 feasible  where each clip presses on the floor, of the time and in cm outside of the feet that stand.
 drive   the policies that are there, through a bundle: `surefoot robot` in a process of its own, held by its gantry in the soft start, and
@@ -167,15 +167,28 @@ def feasible(recordings: Path, quick: bool) -> Iterable[Row]:
 
 def judged(task: Task, run: Path, name: str, episodes: int) -> Iterator[Row]:
     net = export.load_net(run)
-    for where, belief in (("nominal", tasks.nominal(task)), ("belief", task.belief)):
-        found = evaluate(net, tasks.env(task, episodes, belief, JUDGED, torch.get_num_threads()))
+    thrown = replace(task, episode=task.clip.begin.thrown)
+    cases = (("nominal", task, tasks.nominal(task)), ("belief", task, task.belief), ("thrown at the start, nominal", thrown, tasks.nominal(task)), ("thrown at the start, belief", thrown, task.belief))  # fmt: skip
+    for where, asked, belief in cases:
+        found = evaluate(net, tasks.env(asked, episodes, belief, JUDGED, torch.get_num_threads()))
         lasted = ended(task, found)
         yield share(f"{name}, {where}: to the end", lasted, 95.0 if where == "belief" else None)
         yield share(f"{name}, {where}: success", found.success)
         yield row(f"{name}, {where}: upright, mean of {task.seconds:.3g} s", float(found.lengths.mean()) * 0.02, "s")
+        if where == "belief":
+            yield from hardest(name, task, found.e, lasted)
         error = 100 * found.error[lasted & np.isfinite(found.error)]
         if len(error):
             yield row(f"{name}, {where}: bodies off their targets", error, "cm", at_most=10.0, note="of the episodes that reach the end, with their least and largest")  # fmt: skip
+
+
+def hardest(name: str, task: Task, e: np.ndarray, lasted: np.ndarray, most: int = 4) -> Iterator[Row]:
+    """The unknowns that survival depends on most, by thirds of their ranges."""
+    third = np.clip((3 * task.belief.share(e)).astype(int), 0, 2)
+    rates = [[100 * float(lasted[third[:, i] == k].mean()) if (third[:, i] == k).any() else 0.0 for k in range(3)] for i in range(e.shape[1])]  # fmt: skip
+    for i in np.argsort([-np.ptp(r) for r in rates])[:most]:
+        each = ", ".join(f"{r:.0f}" for r in rates[i])
+        yield row(f"{name}, belief: to the end, by {task.params.names[i]}", rates[i], "%", note=f"in the lowest, middle and highest third of its range: {each}")  # fmt: skip
 
 
 def ended(task: Task, found: Evaluation) -> np.ndarray:
@@ -196,7 +209,7 @@ def drive(quick: bool) -> Iterable[Row]:
     runs = finished()
     if not runs:
         yield skipped("policies", f"none in {FOLDER}: run `python -m benchmarks.motion --only track` first")
-    for run in runs[: 1 if quick else None]:
+    for run in [r for r in runs if not CHOSEN or r.name.rsplit("-", 2)[0] in CHOSEN][: 1 if quick else None]:
         yield from driven(run, 1 if quick else DRIVES)
 
 

@@ -17,6 +17,7 @@ from surefoot.learn.collect import LocalCollector
 from surefoot.learn.off_policy.settings import FastSACSettings
 from surefoot.log import Log
 from surefoot.motion.made import from_poses
+from surefoot.rng import Rows
 from surefoot.robot import Robot
 from surefoot.rotation import unit
 from surefoot.sim.model.load import load_robot
@@ -129,6 +130,13 @@ def test_evaluation_begins_with_the_motion_and_training_anywhere():
     assert TASK.clip.parts == 2 and (env.phase >= half - 0.02).all() and np.ptp(env.phase) > 0.8 * half
     at_phase = TASK.clip.begin.ref.q[np.rint(env.phase / 0.02).astype(int)]
     assert np.abs(env.world.state.q[:, 7:] - at_phase[:, 7:]).max() <= tracking.JOINT + 1e-9
+
+
+def test_an_evaluation_begins_as_fast_as_the_motion_and_training_throws_the_base():
+    first = TASK.clip.begin.ref.v[0]
+    for begin, thrown in ((TASK.episode, 0.0), (TASK.clip.begin.thrown, 1.0)):
+        off = begin(Rows(0, "start", 0, np.arange(500)), 500).start.v - first
+        assert np.allclose(np.abs(off[:, :6]).max(0), thrown * tracking.SPEED, rtol=0.02) and not off[:, 6:].any()
 
 
 def test_an_episode_ends_with_the_motion_in_time_and_its_error_is_a_mean_over_its_own_time():

@@ -308,7 +308,10 @@ def _rewards(body: Body, ref: Reference, size: float) -> dict[str, Reward]:
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """A state of the motion, base and joints a little off it."""
+    """A state of the motion, base and joints a little off it; in training its base moves otherwise, too.
+
+    An evaluation begins as a robot does that waits for its policy on a stand or a gantry: off the motion's place, attitude and joints, and
+    as fast as the motion. A base that stands and is thrown at 0.4 m/s would have to step out of a motion that has no step."""
 
     body: Body
     ref: Reference
@@ -317,10 +320,17 @@ class Starts:
 
     def first(self, rng: Draw, n: int) -> Episode:
         """At the motion's beginning; of several motions, at that of one of them."""
+        return self._at(rng, n, self._begins(rng, n), 0.0)
+
+    def thrown(self, rng: Draw, n: int) -> Episode:
+        """There, too, with the base's speed as far off as in training."""
+        return self._at(rng, n, self._begins(rng, n), 1.0)
+
+    def _begins(self, rng: Draw, n: int) -> np.ndarray:
         begins = np.array([0, *(e + 1 for e in self.ends[:-1])])
         if len(begins) == 1:
-            return self._at(rng, n, np.zeros(n, int))
-        return self._at(rng, n, begins[(rng.uniform(0.0, 1.0, (n, 1))[:, 0] * len(begins)).astype(int)])
+            return np.zeros(n, int)
+        return np.asarray(begins[(rng.uniform(0.0, 1.0, (n, 1))[:, 0] * len(begins)).astype(int)])
 
     def __call__(self, rng: Draw, n: int, chances: np.ndarray) -> Episode:
         """In a part of the motion drawn with these probabilities, anywhere in it."""
@@ -328,15 +338,15 @@ class Starts:
         u = rng.uniform(0.0, 1.0, (n, 2))
         part = np.minimum(np.searchsorted(np.cumsum(chances), u[:, 0], "right"), len(chances) - 1)
         row = np.minimum(((part + u[:, 1]) / len(chances) * last).astype(int), last)
-        return self._at(rng, n, row - np.isin(row, self.ends))  # nobody begins where a motion ends
+        return self._at(rng, n, row - np.isin(row, self.ends), 1.0)  # nobody begins where a motion ends
 
-    def _at(self, rng: Draw, n: int, row: np.ndarray) -> Episode:
+    def _at(self, rng: Draw, n: int, row: np.ndarray, thrown: float) -> Episode:
         (at, dof), joints = self.body.base, self.body.joints
         off = rng.uniform(-1.0, 1.0, (n, 12 + len(joints.names)))
         q, v = self.ref.q[row].copy(), self.ref.v[row].copy()
         q[:, at : at + 3] += OFF[:3] * off[:, :3]
         q[:, at + 3 : at + 7] = turned(q[:, at + 3 : at + 7], OFF[3:] * off[:, 3:6])
-        v[:, dof : dof + 6] += SPEED * off[:, 6:12]
+        v[:, dof : dof + 6] += thrown * SPEED * off[:, 6:12]
         q[:, joints.q] = np.clip(q[:, joints.q] + JOINT * off[:, 12:], joints.low, joints.high)
         u = np.tile(self.body.u, (n, 1))
         u[:, self.body.controls] = q[:, joints.q]
