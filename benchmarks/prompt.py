@@ -1,11 +1,11 @@
 """Forward-backward representations on the arm: behaviours that were asked for after training, against TD3 trained for each.
 
-    python -m benchmarks.prompt [--only rewards|goals|motions|map] [--seeds N] [--rewards N] [--quick] [--json] [--record] [--keep FOLDER]
+    python -m benchmarks.prompt [--only rewards|goals|aimed|motions|map] [--seeds N] [--rewards N] [--quick] [--json] [--record] [--keep FOLDER]
 
 One run of `--learner fb` a seed, which sees no reward. `rewards`: each of eight rewards in words gives a z, with no further
 learning, and after five rounds of search; FastTD3 learns each from nothing with the arm's settings for it. All rewards lie between 0 and
 1; what is compared is the mean return in 64 unseen episodes: as a share of TD3's, and with what random z earn taken off both. `goals`: 64
-poses in the range of the arm's commands, one unseen episode each. `motions`: two joints along sines of three
+poses in the range of the arm's commands, one unseen episode each. `aimed`: the same of runs for goals alone, whose B sees no speeds and whose z is larger. `motions`: two joints along sines of three
 speeds, 4 s each: root mean square distance of the joints, of the policy and of random z. `map`: |E[B B^T] - I|. What is done is kept in the folder --keep.
 """
 
@@ -49,16 +49,17 @@ REWARDS = {
     "reach out, slowly": "(0.5 + 0.27 * cos(joint_pos[0]) + 0.225 * cos(joint_pos[0] + joint_pos[1])) * exp(-0.05 * (joint_vel[0]^2 + joint_vel[1]^2))",
 }  # fmt: skip
 EPISODES, UNSEEN = 64, 1_000_000
+AIMED: dict[str, Any] = {"goal_terms": ("joint_pos",), "z": 64}  # a run for goals alone
 NEAR = {"3 cm": 0.03, "5 cm": 0.05, "10 cm": 0.10}  # of the hand from where the goal's angles have it
 
 
-def trained(keep: Path, seed: int, quick: bool) -> prompts.Promptable:
+def trained(keep: Path, seed: int, quick: bool, name: str = "run", **changes: Any) -> prompts.Promptable:
     """The run of a seed, in the nominal world."""
-    changes = {"steps": 2048, "updates": 1, "warm_up": 512} if quick else {}
+    changes |= {"steps": 2048, "updates": 1, "warm_up": 512} if quick else {}
     belief, settings = tasks.nominal(tasks.resolve("arm")), learn.settings_for("arm", changes, "fb")
     learn.train(
         "arm",
-        keep / f"run{seed}",
+        keep / f"{name}{seed}",
         seed=seed,
         belief=belief,
         ranges=None,
@@ -66,7 +67,7 @@ def trained(keep: Path, seed: int, quick: bool) -> prompts.Promptable:
         threads=1,
         resume_if_same=True,
     )
-    return prompts.opened(keep / f"run{seed}")
+    return prompts.opened(keep / f"{name}{seed}")
 
 
 def case(path: Path, work: Any, *how: Any) -> Any:
@@ -105,7 +106,8 @@ def by_goals(p: prompts.Promptable, seed: int) -> dict[str, Any]:
     """Distance of the hand in the last period from where each goal has it, m."""
     goals = MIDDLE + SPAN * stream(seed, "goals").uniform(-1, 1, (EPISODES, 2))
     states = prompts.met(p, None, seed, 1)
-    z = torch.stack([prompts.for_goal(p, {"joint_pos": g.tolist(), "joint_vel": (0.0, 0.0)}, states) for g in goals])
+    rest = {"joint_vel": (0.0, 0.0)} if "joint_vel" in p.maps.settings.goal_terms else {}
+    z = torch.stack([prompts.for_goal(p, {"joint_pos": g.tolist()} | rest, states) for g in goals])
     ends = prompts.final(p, z, ["joint_pos"], UNSEEN + seed, 1)["joint_pos"]
     off = np.sqrt(((tip(ends) - tip(goals)) ** 2).sum(1))
     near = {name: float((off <= most).mean()) for name, most in NEAR.items()}
@@ -134,10 +136,22 @@ def rewards_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Ro
 
 def goals_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]:
     each = [case(keep / f"goals{s}.json", by_goals, trained(keep, s, quick), s) for s in range(seeds)]
+    yield from _distances("", each)
+
+
+def aimed_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]:
+    found = []
+    for s in range(seeds):
+        p = trained(keep, s, quick, "aimed", **AIMED)
+        found.append(case(keep / f"aimed{s}.json", by_goals, p, s))
+    yield from _distances("B sees places alone: ", found)
+
+
+def _distances(which: str, each: list[dict[str, Any]]) -> Iterator[Row]:
     for name in NEAR:
-        yield row(f"goals whose hand is within {name}", [f[name] for f in each], "of goals", at_least=0.9)
-    yield row("median distance of the hand", [f["median"] for f in each], "m")
-    yield row("median of the larger joint's distance", [f["joints"] for f in each], "rad")
+        yield row(f"{which}goals whose hand is within {name}", [f[name] for f in each], "of goals", at_least=0.9)
+    yield row(f"{which}median distance of the hand", [f["median"] for f in each], "m")
+    yield row(f"{which}median of the larger joint's distance", [f["joints"] for f in each], "rad")
 
 
 def by_motion(p: prompts.Promptable, keep: Path, seed: int, rate: float) -> dict[str, float]:
@@ -180,7 +194,7 @@ def map_rows(keep: Path, seeds: int, count: int, quick: bool) -> Iterator[Row]:
     yield row("root mean square of its entries", [f[1] for f in found], "", at_most=0.1)
 
 
-PARTS = {"rewards": rewards_rows, "goals": goals_rows, "motions": motions_rows, "map": map_rows}
+PARTS = {"rewards": rewards_rows, "goals": goals_rows, "aimed": aimed_rows, "motions": motions_rows, "map": map_rows}
 
 
 def main() -> None:
