@@ -25,7 +25,7 @@ from surefoot.control.adaptive import Adapted, Adaptive
 from surefoot.control.dynamics import Joints
 from surefoot.cross import HiddenRobot, Journal, Question, Stage, Step, carry_out, cross
 from surefoot.cross.beliefs import learned_from, ranges
-from surefoot.cross.driver import EXPLORING, GOOD, TRYING, TUNING, anew, skipping
+from surefoot.cross.driver import EXPLORING, GOOD, TUNING, anew, skipping
 from surefoot.cross.work import LATER
 from surefoot.deploy import bundle
 from surefoot.learn.joined.engines import MIXED
@@ -47,7 +47,7 @@ BEFORE = ("train", "randomize", "train")
 EVERY = 5.0  # s between two notes of what was spent: a benchmark that is killed loses no more
 NEEDS = {
     "explore": EXPLORING,
-    "finetune": TRYING + TUNING,
+    "finetune": TUNING,
 }  # s of robot time that must be left for a step, as the driver has it
 FARTHEST = 3.0  # times the task's ranges: how far those of ADR may grow
 SURE = 1e-8  # variance of a number that is known
@@ -187,7 +187,7 @@ def followed(q: Question, plan: Sequence[Stage | str], robot: HiddenRobot, meter
 
 
 def _step(step: str, q: Question, past: Journal, robot: HiddenRobot, meter: Meter, bill: Path) -> Journal:
-    left = q.budget.robot - past.robot_seconds
+    left = q.budget.robot - past.robot_seconds - q.budget.trying * (step == "finetune")
     if left < NEEDS.get(step, 0.0):
         words = f"{left:.0f} s of the robot are left, expected {NEEDS[step]:.0f}"
         return past.add(Stage(step, words, {"refused": words}))
@@ -266,23 +266,22 @@ def driven(task: Task) -> Joints:
 
 
 def oracle(b: Bench) -> Made:
-    """Over the robot's own numbers, which nobody knows: after DR, else from nothing, else in the robot itself, unless that is too
-    slow; the first that works."""
+    """Over the robot's own numbers, which nobody knows: after DR, else from nothing, else in the robot itself; the first that works.
+    Where a robot is too slow to be trained in: after DR, and on from there for twice as long."""
     own, how = b.robot.reality, OnRobot.of(b.robot.reality, 1.0)
     e = own.values(b.task, b.task.params.nominal)
     known = learned_from(b.task, Gaussian(b.task.params, b.task.params.y(e), SURE * np.eye(len(e))))
     alone = replace(b, question=replace(b.question, shared=b.question.out))
     numbers = {"belief": known, "task": behind_runtime(b.task)}
     after = last_run(b.before())
-    ways: dict[str, dict[str, Any]] = {
-        "after": {"stages": LATER, "start": after, **numbers},
-        "anew": numbers,
-        "robot": {"start": after, "belief": point(b.task.params, e), "robot": how},
-    }
+    ways: dict[str, dict[str, Any]] = {"after": {"stages": LATER, "start": after, **numbers}}
+    if b.task.name in SLOW:
+        ways["further"] = {"start": alone.shared / "after" / "run", **numbers}
+    else:
+        ways["anew"] = numbers
+        ways["robot"] = {"start": after, "belief": point(b.task.params, e), "robot": how}
     tried: dict[Path, float] = {}
     for name, asked in ways.items():
-        if name == "robot" and b.task.name in SLOW:
-            continue
         run = alone.trained(name, **asked)
         found = b.robot.measure(bundle.load(run), b.question.episodes, judging(b.question.seed, "an oracle asks"))
         assert found is not None
@@ -319,7 +318,7 @@ def actuator(b: Bench) -> Made:
 def finetuned(b: Bench) -> Made:
     """With all of the robot time that is left: the step keeps some for trying the policy, which nobody does here."""
     b.first_logs()
-    budget = replace(b.question.budget, robot=b.question.budget.robot + TRYING)
+    budget = replace(b.question.budget, robot=b.question.budget.robot + b.question.budget.trying)
     return replace(b, question=replace(b.question, budget=budget)).after("finetune", "train")
 
 

@@ -1,11 +1,12 @@
 """From people's recordings to robots' motions: how exact, how fast, how clean.
 
-    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body] [--quick] [--json] [--record]
+    python -m benchmarks.motion [--only roundtrip|speed|yaws|feet|things|spider|robust|others|body|feasible|track|drive|starts] [--quick] [--json] [--record]
 
 Robots: our humanoid (23 joints), the same with waist and wrists of three joints (29 joints, as a Unitree G1 has), and a Booster T1 where
 SUREFOOT_MODELS or ../shared/models has it. People: synthetic ones (motion/made_person.py), and recordings of CMU's database where
 SUREFOOT_MOTIONS or ../shared/motions has them ("The data used in this project was obtained from mocap.cs.cmu.edu. The database was created
-with funding from NSF EIA-0196217."). Everything runs on one thread.
+with funding from NSF EIA-0196217."). All but `track` runs on one thread; `track`, `drive` and `starts`
+(tracking.py) take hours and run only if asked for.
 """
 
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
-from benchmarks import measure, spider
+from benchmarks import measure, spider, tracking
 from benchmarks.measure import Row, row, skipped
 from surefoot.motion import made_person
 from surefoot.motion.person import Person, turned_about_vertical
@@ -202,5 +203,9 @@ if __name__ == "__main__":
         "robust": spider.robust,
         "others": spider.others,
         "body": spider.body,
+        "feasible": real(lambda quick: tracking.feasible(MOTIONS, quick)),
+        "track": real(lambda quick: tracking.track(MOTIONS, quick)),
+        "drive": tracking.drive,
+        "starts": tracking.starts,
     }
-    measure.main("motion", __doc__ or "", parts)
+    measure.main("motion", __doc__ or "", parts, later=("track", "drive", "starts"))

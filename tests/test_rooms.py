@@ -189,3 +189,9 @@ def test_the_architecture_page_has_the_rooms_as_they_are():
     assert told == MAY
     files = {name.removesuffix(".py").rstrip("/") for name in re.findall(r"\| (\w+(?:\.py|/)) \|", page)}
     assert files and files <= NOUNS
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """pytest knows a file by its name alone: the second one would be an error, and only where both are collected."""
+    names = [p.name for p in (SOURCE.parents[1] / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -125,6 +125,15 @@ class Contract:
         return self.observation.dim
 
     @property
+    def first_pose(self) -> tuple[float, ...]:
+        """Of `joints`, where the policy begins: the default pose; of those that follow a reference motion, its first row."""
+        begin: dict[str, float] = {}
+        for f in (t.formula for t in self.terms):
+            if f is not None and f.kind == "reference_joints":
+                begin |= dict(zip(f.joints, f.table))
+        return tuple(begin.get(j, at) for j, at in zip(self.joints, self.home))
+
+    @property
     def history(self) -> int:
         return self.observation.history
 

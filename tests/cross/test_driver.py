@@ -1,6 +1,7 @@
 """The driver decides by what is known: cheap remedies first, and an end that says why."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from surefoot.cross import HiddenRobot, Question, cross
 from surefoot.cross.driver import alone, drive, skipping
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import Rate
+from surefoot.cross.work import best
 from surefoot.errors import SurefootError
 from surefoot.sim.realities import hidden
 
@@ -39,6 +41,40 @@ def test_a_policy_is_trained_gated_and_tried_before_anything_is_diagnosed(tmp_pa
 @pytest.mark.parametrize(("k", "n", "step"), [(6, 6, "stop"), (9, 10, "stop"), (5, 6, "doctor"), (0, 2, "doctor")])
 def test_it_stops_where_nine_of_ten_episodes_succeed(tmp_path, k, n, step):
     assert drive(past(tmp_path, TRAIN, GATE, Stage("robot", "", robot=Rate(k, n)))).name == step
+
+
+def succeeded(k, n, run="r"):
+    return Stage("robot", "", {"log": "l", "run": run}, robot=Rate(k, n), robot_seconds=20.0)
+
+
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (3, 3), (5, 5)])
+def test_a_success_in_few_episodes_is_fitted_to_as_well_and_tried_once_more(tmp_path, k, n):
+    """The 95 % intervals of 1 of 1, 3 of 3 and 5 of 5 begin at 3, 29 and 48 %; that of 6 of 6 at 54 %."""
+    begun = [TRAIN, GATE, succeeded(k, n)]
+    step = drive(past(tmp_path, *begun))
+    assert step.name == "identify" and f"{k} of {n} episodes, which says little" in step.why
+    assert drive(past(tmp_path, *begun, Stage("identify", "", {"refused": "worse"}))).name == "stop"
+    fitted = [*begun, Stage("identify", "", FITTED)]
+    assert drive(past(tmp_path, *fitted)).name == "train"
+    good = replace(TRAIN, sim=Rate(95, 100))
+    assert drive(past(tmp_path, *fitted, good)).name == "gate"
+    assert drive(past(tmp_path, *fitted, good, GATE)).name == "robot"
+    assert drive(past(tmp_path, *fitted, good, GATE, succeeded(k, n))).name == "stop"
+    assert drive(past(tmp_path, *fitted, good, GATE, FAILED)).name == "doctor"
+
+
+def test_a_success_in_few_episodes_is_the_end_where_no_time_is_left_to_try_another_policy(tmp_path):
+    begun = [TRAIN, GATE, succeeded(2, 2)]
+    assert drive(past(tmp_path, *begun, budget=Budget(robot=25.0))).name == "stop"
+    worse = replace(FAILED, facts={"log": "l", "run": "trained on"})
+    assert best(past(tmp_path, *begun, Stage("identify", "", FITTED), TRAIN, GATE, worse)) == Path("r")
+
+
+def test_a_policy_is_tried_only_where_an_episode_fits_in_what_is_left(tmp_path):
+    """An episode of walk is 20 s: with 18 s left the budget is spent, on balance, whose episodes are 10 s, it is not."""
+    for name, step in (("walk", "stop"), ("balance", "doctor")):
+        question = Question(tasks.resolve(name), name, tmp_path, "hidden", Budget(robot=25.0))
+        assert drive(past(tmp_path, TRAIN, GATE, FAILED, budget=question.budget)).name == step
 
 
 def test_ranges_come_before_a_fit_and_a_fit_before_learned_physics(tmp_path):

@@ -3,6 +3,7 @@
 import struct
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,10 @@ def test_packets_and_commands_come_out_as_they_went_in():
     assert all(np.array_equal(got.readings[k], v) for k, v in readings.items())
     command = Command(9, "servo", *rng.standard_normal((3, 2)))
     back = wire.parse_command(wire.parse(wire.message(wire.COMMAND, 5, 9, wire.command_body(command))))
-    assert (back.sequence, back.mode) == (9, "servo") and np.array_equal(back.kp, command.kp)
+    assert (back.sequence, back.mode, back.starting) == (9, "servo", False) and np.array_equal(back.kp, command.kp)
+    soft = wire.command_body(replace(command, starting=True))
+    back = wire.parse_command(wire.parse(wire.message(wire.COMMAND, 5, 9, soft)))
+    assert (back.mode, back.starting) == ("servo", True) and np.array_equal(back.target, command.target)
 
 
 def test_noise_on_the_wire_is_dropped():

@@ -63,6 +63,8 @@ def test_it_moves_softly_to_the_default_pose_drives_and_damps():
         assert done.good and modes(server) == ["driven", "damping"] and done.acknowledged
     targets = np.array([c.target[::-1] for c in server.transport.commands if c.mode != "damping"])
     assert np.abs(targets[0] - start).max() <= 0.05, "the first command is within 0.05 rad of where the robot is"
+    softly = [c.starting for c in server.transport.commands if c.mode != "damping"]
+    assert softly == sorted(softly, reverse=True) and softly.count(True) >= 5 and not softly[-1]
     assert np.allclose(targets[-1], SHORT["home"]) and np.abs(body.q - SHORT["home"]).max() < 0.05
     assert [c.state for c in done.states.changes] == ["checking", "soft start", "running", "damping", "ended"]
     log = done.log

@@ -75,6 +75,15 @@ def test_a_walking_persons_stance_is_labelled_as_it_was_made():
     assert 0.1 < both.mean() < 0.35  # 2 * 0.62 - 1 = 0.24
 
 
+def test_a_walking_person_who_sways_presses_on_the_foot_that_stands():
+    """A point mass at y, h m high, presses on the floor at y - h y'' / g: within 1 cm of the left ankle while that foot stands alone."""
+    p = made_person.walking(speed=0.6, seconds=4.4, sway=0.02)
+    y, h = p.pos[:, p.names.index("pelvis")][:, 1], p.pos[:, p.names.index("pelvis"), 2].mean()
+    pressed = y - h * np.gradient(np.gradient(y, p.time), p.time) / 9.81
+    middle = np.abs(p.time % 1.1 - 1.1 * made_person.STANCE / 2) < 0.1
+    assert np.allclose(pressed[middle], p.pos[middle, p.names.index("left_ankle"), 1], atol=0.015)
+
+
 def test_short_touches_and_gaps_are_smoothed_away():
     flag = np.array([1, 1, 1, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0], bool)
     assert runs(smoothed(flag, 2)) == [(0, 7)]

@@ -1,13 +1,22 @@
 """A simulated robot in real time is the task's own robot: same physics, same readings, same judgement; and it obeys gains."""
 
+from dataclasses import replace
+
+import mujoco
 import numpy as np
 import pytest
 
 from surefoot import tasks
 from surefoot.belief import point
 from surefoot.deploy.links import Command
+from surefoot.motion.made import from_poses
+from surefoot.robot import Robot
+from surefoot.sim.layout import model_of
 from surefoot.sim.realities import Reality
-from surefoot.tasks.live_robot import LiveRobot
+from surefoot.task import Task
+from surefoot.tasks.build.legged import read_legged
+from surefoot.tasks.live_robot import LiveRobot, falls
+from surefoot.tasks.ready.humanoid_model import JOINTS, stand, xml
 from surefoot.tasks.rollout import contract
 
 NOMINAL = Reality(0, {})
@@ -90,3 +99,64 @@ def test_a_run_is_judged_as_the_task_judges():
     live.land()
     (flown,) = live.flights
     assert flown.ended == "pole fell" and not flown.success and flown.seconds == pytest.approx(2.0)
+
+
+def standing_up() -> Task:
+    """Our humanoid, which falls if nobody balances it, follows a motion that begins with bent knees."""
+    body = Robot.text(xml(), "humanoid")
+    bent = {j: stand(j) + {"knee": 0.6, "hip_pitch": -0.3, "ankle_pitch": -0.3}.get(j.partition("_")[2], 0.0) for j in JOINTS}  # fmt: skip
+    home = {j: stand(j) for j in JOINTS}
+    return tasks.track(body, from_poses(body, read_legged(body)[0].feet, [(0.0, bent), (1.0, home)]))
+
+
+def commands(live: LiveRobot) -> tuple[Command, Command]:
+    """Of the soft start, and of a policy that only holds its first pose."""
+    law = contract(live.task, live.env.world)
+    held = servo(law.first_pose, law.kp, law.kd)
+    return replace(held, starting=True), held
+
+
+def test_it_needs_a_gantry_if_it_falls_while_nobody_balances():
+    assert falls(standing_up()) and not any(falls(tasks.resolve(name)) for name in ("walk", "arm", "hover"))
+
+
+def test_on_a_gantry_joints_come_to_the_motions_first_pose_and_the_base_stays():
+    live = LiveRobot(standing_up(), NOMINAL, hangs=True)
+    live.reset(0)
+    x, (soft, _) = live.env.world.state, commands(live)
+    before, knee = x.q[0, :7].copy(), live.env.layout.joints.index("left_knee")
+    for _ in range(600):
+        live.advance(soft)
+    assert np.abs(x.q[0, :7] - before).max() < 0.005
+    assert soft.target[knee] == pytest.approx(stand("left_knee") + 0.6, abs=1e-4)
+    assert np.abs(x.q[0, 7:] - soft.target).max() < 0.07  # servos sag under the weight of the legs
+    assert live.steps == 0 and not live.ended
+
+
+def test_the_gantry_lets_go_at_the_first_command_of_the_policy_and_the_run_and_its_motion_begin_there():
+    """1 m above the floor the centre of mass then falls freely: g t^2 / 2."""
+    live = LiveRobot(standing_up(), NOMINAL, hangs=True)
+    live.reset(0)
+    x, (soft, held) = live.env.world.state, commands(live)
+    x.q[0, 2] += 1.0
+    live.gantry.hang()
+    for _ in range(200):
+        live.advance(soft)
+    high = _centre(live)
+    for _ in range(40):
+        live.advance(held)
+    assert high - _centre(live) == pytest.approx(9.81 * 0.2**2 / 2, rel=0.05)
+    assert live.steps * live.dt == pytest.approx(0.2) == live.env.moment.phase[0]
+    live.reset(1)
+    for _ in range(100):
+        live.advance(soft)
+    assert live.env.world.state.q[0, 2] == pytest.approx(live.task.clip.begin.ref.q[0, 2], abs=0.02)  # it hangs again
+
+
+def _centre(live: LiveRobot) -> float:
+    """m: height of the centre of mass."""
+    m = model_of(live.env.world)
+    d = mujoco.MjData(m)
+    d.qpos[:] = live.env.world.state.q[0]
+    mujoco.mj_fwdPosition(m, d)
+    return float(d.subtree_com[0, 2])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from surefoot import tasks
+from surefoot.belief import point
 from surefoot.cli import main
 from surefoot.contract import Contract, base_columns
 from surefoot.errors import SurefootError
@@ -16,8 +17,11 @@ from surefoot.learn.collect import LocalCollector
 from surefoot.learn.off_policy.settings import FastSACSettings
 from surefoot.log import Log
 from surefoot.motion.made import from_poses
+from surefoot.rng import Rows
 from surefoot.robot import Robot
+from surefoot.rotation import unit
 from surefoot.sim.model.load import load_robot
+from surefoot.task import quiet as silent
 from surefoot.tasks.build import track as tracking
 from surefoot.tasks.build.legged import read_legged
 from surefoot.tasks.ready.humanoid_model import JOINTS, stand, xml
@@ -128,6 +132,13 @@ def test_evaluation_begins_with_the_motion_and_training_anywhere():
     assert np.abs(env.world.state.q[:, 7:] - at_phase[:, 7:]).max() <= tracking.JOINT + 1e-9
 
 
+def test_an_evaluation_begins_as_fast_as_the_motion_and_training_throws_the_base():
+    first = TASK.clip.begin.ref.v[0]
+    for begin, thrown in ((TASK.episode, 0.0), (TASK.clip.begin.thrown, 1.0)):
+        off = begin(Rows(0, "start", 0, np.arange(500)), 500).start.v - first
+        assert np.allclose(np.abs(off[:, :6]).max(0), thrown * tracking.SPEED, rtol=0.02) and not off[:, 6:].any()
+
+
 def test_an_episode_ends_with_the_motion_in_time_and_its_error_is_a_mean_over_its_own_time():
     env = tasks.env(TASK, 8, seed=1)
     env.chances = np.array([0.0, 1.0])
@@ -190,7 +201,8 @@ def test_the_reward_of_the_anchored_targets_is_that_of_a_loop_written_out(env):
 
 
 def test_what_ppo_adds_to_holds_the_joints_of_the_motion():
-    """Before anything is learned each servo is told where its joint is in the motion, at any phase and history."""
+    """Before anything is learned each servo is told where its joint is in the motion, at any phase and history, and so far ahead that
+    its damping acts on what the joint is slower than in the motion: kp (target - q) - kd v = kp (q* - q) + kd (v* - v)."""
     from surefoot.learn.train import plan
 
     for history in (1, 3):
@@ -199,11 +211,36 @@ def test_what_ppo_adds_to_holds_the_joints_of_the_motion():
         env.chances = np.array([0.5, 0.5])
         obs, ref = env.reset()["actor"], TASK.clip.begin.ref
         columns = base_columns(contract_of(env.task, env.world.layout, 50.0), parents.base.contract)
-        wanted = ref.q[np.rint(env.phase / 0.02).astype(int), 7:]
+        row, ahead = np.rint(env.phase / 0.02).astype(int), [j.kd / j.kp for j in LEGS.joints.values()]
+        wanted = ref.q[row, 7:] + ahead * np.gradient(ref.q[:, 7:], 0.02, axis=0)[row]
         assert np.allclose(TASK.action.control(parents.base(obs[:, columns])), wanted, atol=1e-4)
         assert spec.residual.scale == 1.0 and spec.residual.burn_in == 0.0
-    farthest = np.abs((ref.q[:, 7:] - TASK.action.offset) / TASK.action.scale).max()
+    farthest = np.abs((ref.q[:, 7:] + ahead * ref.v[:, 6:] - TASK.action.offset) / TASK.action.scale).max()
     assert TASK.action.limit >= farthest + 10.0  # so that the limit takes nothing from what is learned
+
+
+def test_a_mirrored_robot_that_follows_the_mirrored_motion_observes_the_mirror_image():
+    """Two tasks, one of the motion with left and right exchanged; states that are each other's mirror image, by plain geometry."""
+    order, sign = TASK.symmetry.action
+    joints = sign * MOTION["joint_pos"][:, order]
+    flipped = Log(MOTION.time, {"base_pos": MOTION["base_pos"] * [1, -1, 1], "base_quat": MOTION["base_quat"] * [1, -1, 1, -1], "joint_pos": joints}, meta=MOTION.meta)  # fmt: skip
+    rng, found = np.random.default_rng(0), []
+    q, v = 0.3 * rng.standard_normal((8, 30)), rng.standard_normal((8, 29))
+    q[:, 3:7] = unit(np.array([1.0, 0, 0, 0]) + 0.3 * rng.standard_normal((8, 4)))
+    mirror = (
+        np.concatenate([q[:, :3] * [1, -1, 1], q[:, 3:7] * [1, -1, 1, -1], sign * q[:, 7:][:, order]], 1),
+        np.concatenate([v[:, :3] * [1, -1, 1], v[:, 3:6] * [-1, 1, -1], sign * v[:, 6:][:, order]], 1),
+    )
+    for task, (a, b) in ((TASK, (q, v)), (tasks.track(ROBOT, flipped), mirror)):
+        quiet, e = silent(task)
+        env = tasks.env(quiet, 8, point(task.params, e), seed=1)
+        env.reset()
+        env.world.reset(np.arange(8), env.world.state.e, replace(task.episode(_Rng(), 8).start, q=a, v=b))
+        env.phase[:] = np.arange(8) * 0.3
+        group = quiet.observations["actor"]
+        found.append({t.name: t.formula(env.moment) for t in group.terms})
+    for name, (at, turn) in TASK.symmetry.terms.items():
+        assert np.allclose(turn * found[0][name][:, at], found[1][name], atol=1e-6), name
 
 
 def test_a_run_adds_to_the_motions_joints_unless_it_is_told_not_to(tmp_path):

@@ -13,6 +13,9 @@ A driver is a function Journal -> Step. It sees stages (what was found, rates, c
     widen       every range half as wide again: tolerate what was not learned     no robot time
     finetune    train with rows of the robot in every batch                       robot time; where nothing else helped
 
+A success in few episodes says little: three of three happen to a policy of 70 %, too. So the numbers are fitted to the log of that
+success as well, and the policy trained over them is tried, too, where there is robot time for it.
+
 A task that is not learned in its own simulation is first learned in a softer one (support), whose motion is then imitated.
 A training from the last policy that does not succeed in simulation is begun anew, from nothing, and the better of both policies
 goes on: where the robot is far from its model, what was learned before is in the way.
@@ -25,9 +28,9 @@ from surefoot.cross.journal import Journal, Stage
 from surefoot.errors import SurefootError, unknown
 
 GOOD = 0.9  # success rate of a robot that was crossed to
+SHOWN = 0.5  # lower end of the 95 % interval of a success that needs no more evidence, as in 6 of 6 episodes
 OPEN = 0.5  # of the numbers that were fitted: if more are open, a log with more motion is worth its robot time
 EXPLORING = 10.0  # s that it takes
-TRYING = 10.0  # s of robot time without which a policy is not tried
 LEARNED = 0.5  # success in simulation below which a policy has not learned its task
 TUNING = 20.0  # s of robot time without which it is not fine-tuned on
 NEVER_ANEW = ("support", "finetune")
@@ -102,17 +105,39 @@ def alone(name: str, past: Journal) -> Driver:
 
 
 def _after_robot(past: Journal) -> Step:
-    rate = past.stages[-1].robot
-    if rate is not None and rate.value >= GOOD:
-        return Step("stop", f"the robot succeeds in {rate.k} of {rate.n} episodes")
-    if past.spent(TRYING):
-        return Step("stop", f"the budget is spent: {past.spent(TRYING)}")
+    rate, spent = past.stages[-1].robot, past.spent(past.budget.trying)
+    if _succeeded(past):
+        assert rate is not None
+        if spent or rate.interval[0] >= SHOWN or sum(map(_good, past.all("robot"))) > 1:
+            return Step("stop", _few(past))
+        return Step("identify", f"{_few(past)}, which says little: fit the numbers to this log, too")
+    if spent:
+        return Step("stop", f"the budget is spent: {spent}")
     return Step("doctor", "why does it fail?")
+
+
+def _good(tried: Stage) -> bool:
+    return tried.robot is not None and tried.robot.value >= GOOD
+
+
+def _succeeded(past: Journal) -> bool:
+    """When the robot was last tried."""
+    tried = past.last("robot")
+    return tried is not None and _good(tried)
+
+
+def _few(past: Journal) -> str:
+    rate = past.all("robot")[-1].robot
+    assert rate is not None
+    return f"the robot succeeds in {rate.k} of {rate.n} episodes"
 
 
 def _after_identify(past: Journal) -> Step:
     """Train over what was found; look closer at the robot where an earlier fit did not help and much is still open."""
-    affordable = past.robot_seconds + EXPLORING + TRYING <= past.budget.robot
+    if _succeeded(past):
+        refused = past.stages[-1].facts.get("refused")
+        return Step("stop", _few(past)) if refused else Step("train", "go on from the policy that succeeds")
+    affordable = past.robot_seconds + EXPLORING + past.budget.trying <= past.budget.robot
     again = len(past.all("identify")) > 1 and not past.since_robot("explore")
     if again and affordable and _share_open(past.stages[-1]) > OPEN:
         return Step("explore", "the logs leave most numbers open")
@@ -192,7 +217,7 @@ def anew(past: Journal) -> Step | None:
 
 
 def _finetune(past: Journal) -> Step | None:
-    left = past.budget.robot - past.robot_seconds - TRYING
+    left = past.budget.robot - past.robot_seconds - past.budget.trying
     if past.all("finetune") or left < TUNING:
         return None
     return Step("finetune", "no model explains it: learn with the robot in every batch")

@@ -17,6 +17,7 @@ from surefoot.report import jsonable
 from surefoot.typed import known_fields
 
 ASKED = "cross.json"
+TRYING = 10.0  # s of robot time without which a policy is not tried; of a task with longer episodes, one of them
 LARGEST = 16 << 20  # bytes of a stage
 
 
@@ -26,6 +27,8 @@ class Budget:
 
     robot: float = 60.0
     compute: float = 600.0
+    trying: float = TRYING
+    """of the robot's, without which a policy is not tried"""
 
     @staticmethod
     def parse(words: str) -> "Budget":

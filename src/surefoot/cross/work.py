@@ -13,7 +13,7 @@ import numpy as np
 from surefoot import files, tasks
 from surefoot.belief import Belief, Box, point
 from surefoot.cross.beliefs import centred, learned_from, searched, wider
-from surefoot.cross.driver import GOOD, TRYING
+from surefoot.cross.driver import GOOD
 from surefoot.cross.journal import Budget, Journal, Stage
 from surefoot.cross.robot import HiddenRobot, Plan, Rate, Robot
 from surefoot.deploy import bundle, manifest
@@ -73,6 +73,10 @@ class Question:
     threads: int = 0
     shared: Path | None = None
     """folder for trainings before anything was learned from the robot: crossings to many robots have them in common"""
+
+    def __post_init__(self) -> None:
+        whole = max(self.budget.trying, min(self.task.seconds, TRIED))
+        object.__setattr__(self, "budget", replace(self.budget, trying=whole))
 
     def asked(self) -> dict[str, Any]:
         """What may not change on the way; a budget may grow."""
@@ -186,7 +190,7 @@ def _finetune(q: Question, past: Journal, robot: Robot, watch: Watch) -> Stage:
     if not isinstance(robot, HiddenRobot):
         words = "fine-tuning drives a simulated robot only; a robot at an address is not driven by a policy that learns"
         return Stage("finetune", f"refused: {words}", {"refused": words})
-    left = q.budget.robot - past.robot_seconds - TRYING
+    left = q.budget.robot - past.robot_seconds - q.budget.trying
     dt = tasks.env(q.task, 1).world.dt
     return Stage("finetune", f"{left:.0f} s of the robot for learning", {"seconds": left, "dt": dt})
 

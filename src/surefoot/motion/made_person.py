@@ -25,11 +25,18 @@ SIDES = {"left": 1.0, "right": -1.0}
 
 
 def walking(
-    tall: float = 1.7, speed: float = 1.0, seconds: float = 4.0, rate: float = 60.0, stride: float = 1.1
+    tall: float = 1.7,
+    speed: float = 1.0,
+    seconds: float = 4.0,
+    rate: float = 60.0,
+    stride: float = 1.1,
+    sway: float = 0.0,
 ) -> Person:
-    """Walks forward; a stride takes `stride` seconds."""
+    """Walks forward; a stride takes `stride` seconds. The pelvis sways by `sway` m to the foot that stands: a point mass h m high then
+    presses on the floor sway (1 + (2 pi / stride)^2 h / g) m beside the middle, which is under that foot for 0.02 m."""
     t = np.arange(int(seconds * rate) + 1) / rate
-    pelvis = np.stack([speed * t, 0 * t, (ANKLE + 0.955 * (THIGH + SHANK)) * tall + 0.012 * tall * np.cos(4 * np.pi * t / stride)], 1)  # fmt: skip
+    aside = sway * np.cos(2 * np.pi * (t / stride - STANCE / 2))
+    pelvis = np.stack([speed * t, aside, (ANKLE + 0.955 * (THIGH + SHANK)) * tall + 0.012 * tall * np.cos(4 * np.pi * t / stride)], 1)  # fmt: skip
     feet = {
         s: _step(t, speed, stride, 0.0 if s == "left" else 0.5, side * HIPS / 2 * tall, tall)
         for s, side in SIDES.items()
@@ -38,13 +45,18 @@ def walking(
     return _person(t, tall, pelvis, feet, {s: ("swing", a) for s, a in swing.items()})
 
 
-def squatting(tall: float = 1.7, seconds: float = 3.0, rate: float = 60.0, deep: float = 0.25) -> Person:
-    """Goes down by `deep` of the stature and up again; arms forward."""
+def squatting(
+    tall: float = 1.7, seconds: float = 3.0, rate: float = 60.0, deep: float = 0.25, lean: float = 0.0
+) -> Person:
+    """Goes down by `deep` of the stature and up again; arms forward, the trunk `lean` rad forward at the bottom, as people do who would
+    fall on their backs otherwise."""
     t = np.arange(int(seconds * rate) + 1) / rate
     down = deep * tall * (1 - np.cos(2 * np.pi * t / t[-1])) / 2
     pelvis = np.stack([-0.3 * down, 0 * t, (ANKLE + 0.98 * (THIGH + SHANK)) * tall - down], 1)
     feet = {s: _standing(t, side * HIPS / 2 * tall, tall) for s, side in SIDES.items()}
-    return _person(t, tall, pelvis, feet, {s: ("swing", -1.2 * down / down.max()) for s in SIDES})
+    tilt = lean * down / down.max()
+    up = np.stack([np.sin(tilt), 0 * t, np.cos(tilt)], 1)
+    return _person(t, tall, pelvis, feet, {s: ("swing", -1.2 * down / down.max()) for s in SIDES}, up)
 
 
 def carrying(

@@ -173,4 +173,4 @@ def driven(task: Task, drive: str) -> Task:
         return task
     width = len(task.action.names)
     action = Action(task.action.names, np.zeros(width), np.ones(width), task.action.unit, np.inf)
-    return replace(task, action=action, ended={}, seconds=1e6)
+    return replace(task, action=action, ended={}, seconds=1e6, clip=None)

@@ -4,6 +4,9 @@
              kp' and kd' are the model's: a machine whose gains are off has torques that are off, whatever it is sent
     control  u = target            damping  the same with kp = 0; what is no servo gets u = -kd v / gear
 
+A robot that falls while its joints move to the policy's first pose begins on a gantry, which lets go at the policy's first
+command. A run is judged from there on.
+
 It steps in periods of at most STEP, whatever the task's control period is, so that commands act when they come. A caller that
 sends one command a control period, in lockstep, may ask for steps as long as that.
 """
@@ -20,6 +23,7 @@ from surefoot.deploy.links import About, Command
 from surefoot.env import Env
 from surefoot.errors import SurefootError
 from surefoot.robot import Drive
+from surefoot.sim.gantry import Gantry, with_gantry
 from surefoot.sim.gap.link import LostReadings
 from surefoot.sim.gap.recipe import Plain
 from surefoot.sim.layout import model_of
@@ -27,8 +31,10 @@ from surefoot.sim.model.load import load_robot
 from surefoot.sim.realities import Reality
 from surefoot.sim.simulated_robot import LogColumns, driven
 from surefoot.task import Task, quiet
+from surefoot.tasks.rollout import contract
 
 STEP = 0.005  # s
+ALONE = 5.0  # s
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,16 @@ class LiveRobot:
     """One machine. Its readings are those that formulas of training read, and further ones that a log has."""
 
     def __init__(
-        self, task: Task, reality: Reality, seed: int = 0, command: tuple[float, ...] = (), step: float = STEP
+        self,
+        task: Task,
+        reality: Reality,
+        seed: int = 0,
+        command: tuple[float, ...] = (),
+        step: float = STEP,
+        hangs: bool = False,
     ):
-        """`command` is what its runs are asked for, to judge them by; empty: zeros. `step`: s, the longest between commands."""
+        """`command` is what its runs are asked for, to judge them by; empty: zeros. `step`: s, the longest between commands.
+        `hangs`: on a gantry, until its policy acts."""
         if len(command) not in (0, len(task.command_names)):
             names = ", ".join(task.command_names) or "none"
             raise SurefootError(
@@ -58,13 +71,14 @@ class LiveRobot:
             )
         self.command = np.array(command or np.zeros(len(task.command_names)))
         self.task, self.seed, self.hash = task, seed, load_robot(task.robot).hash
-        fine, self.dt = _finer(task, step)
+        fine, self.dt = _finer(replace(task, robot=with_gantry(task.robot)) if hangs else task, step)
         world = reality.world(fine, torque=True)
         world.sense_after_step = True
         own, e = quiet(driven(fine, "control"))
         self.env = Env(
             replace(own, rewards={}, command_every=np.inf), world, point(task.params, reality.values(task, e)), seed
         )
+        self.gantry = Gantry(world) if hangs else None
         self.columns = LogColumns(Plain(model_of(world)))
         drives = {d.actuator: d for d in Reality(0).world(fine).layout.drives}  # its gains as its maker believes them
         self.drives: list[Drive | None] = [drives.get(name) for name in task.action.names]
@@ -82,7 +96,9 @@ class LiveRobot:
         self.land()
         self.env.reset(self.seed + run)
         self.env.command[:] = self.command
-        self.run, self.steps, self.ended, self.error = run, 0, "", 0.0
+        self.run, self.steps, self.ended, self.error, self.begun = run, 0, "", 0.0, False
+        if self.gantry is not None:
+            self.gantry.hang()
 
     def readings(self) -> dict[str, np.ndarray] | None:
         if any(term.lost[0] for term in self.env.observer.senses if isinstance(term, LostReadings)):
@@ -95,10 +111,18 @@ class LiveRobot:
         return found
 
     def advance(self, command: Command | None) -> None:
+        if command is not None and not command.starting and not self.begun:
+            self._begin()
         self.env.step(self._controls(command)[None])
-        if command is not None:
+        if command is not None and self.begun:
             self.steps += 1
             self._judge()
+
+    def _begin(self) -> None:
+        """The policy acts from now on: its run, and the motion that it may follow, begin."""
+        self.begun, self.env.age[:] = True, 0
+        if self.gantry is not None:
+            self.gantry.release()
 
     def land(self) -> None:
         """Note what became of the run that ends here."""
@@ -149,6 +173,22 @@ class LiveRobot:
     def period(self) -> float:
         """s, of the task's control"""
         return self.task.substeps * float(load_robot(self.task.robot).own[0].opt.timestep)
+
+
+def falls(task: Task) -> bool:
+    """Whether the nominal robot falls within ALONE seconds in which its servos hold the policy's first pose and nobody balances."""
+    live = LiveRobot(task, Reality(0, {}))
+    live.reset(0)
+    law = contract(task, live.env.world)
+    if not law.kp:
+        return False
+    hold = Command(0, "servo", np.array(law.first_pose), np.array(law.kp), np.array(law.kd), starting=True)
+    for _ in range(round(ALONE / live.dt)):
+        live.advance(hold)
+        live.env.age[:] = 0  # a motion has not begun
+        if any(test(live.env.moment)[0] for test in task.ended.values()):
+            return True
+    return False
 
 
 def _finer(task: Task, longest: float) -> tuple[Task, float]:

@@ -67,6 +67,8 @@ class Command:
     target: np.ndarray
     kp: np.ndarray
     kd: np.ndarray
+    starting: bool = False
+    """of the soft start: nobody balances yet, so a robot that hangs stays hung"""
 
 
 class Link(Protocol):

@@ -3,7 +3,7 @@
     message = "SFT1" kind session sequence body          all little-endian
     ABOUT   JSON: what the robot is, and `layout`, the names and lengths of a packet's readings
     PACKET  stamp mode, then the readings as float64, in the order of the layout
-    COMMAND mode, n, then target, kp and kd as float64
+    COMMAND mode, n, then target, kp and kd as float64; the mode `start` is servo, of the soft start
     HELLO, LISTEN, DAMP: no body
 
 A message that does not fit is dropped (None): whoever listens on a network hears strangers, too.
@@ -26,7 +26,7 @@ HEAD, FRAME, ORDER = struct.Struct("<4sBQQ"), struct.Struct("<dB"), struct.Struc
 MAGIC, NUMBER = b"SFT1", np.dtype("<f8")
 LONGEST = 60_000  # bytes: what one datagram can hold
 MOST = 1000  # numbers of a command, names of a layout
-COMMANDS = ("servo", "control", "damping")
+COMMANDS = ("servo", "control", "damping", "start")
 
 
 class Message(NamedTuple):
@@ -115,7 +115,7 @@ def parse_packet(m: Message, layout: Layout) -> Packet | None:
 
 def command_body(c: Command) -> bytes:
     rows = b"".join([np.asarray(x, NUMBER).tobytes() for x in (c.target, c.kp, c.kd)])
-    return ORDER.pack(COMMANDS.index(c.mode), len(c.target)) + rows
+    return ORDER.pack(COMMANDS.index("start" if c.starting else c.mode), len(c.target)) + rows
 
 
 def parse_command(m: Message) -> Command | None:
@@ -125,4 +125,5 @@ def parse_command(m: Message) -> Command | None:
     if mode >= len(COMMANDS) or n > MOST or len(m.body) != ORDER.size + 24 * n:
         return None
     rows = np.frombuffer(m.body, NUMBER, offset=ORDER.size).reshape(3, n)
-    return Command(m.sequence, COMMANDS[mode], *rows)  # type: ignore[arg-type]
+    starting = COMMANDS[mode] == "start"
+    return Command(m.sequence, "servo" if starting else COMMANDS[mode], *rows, starting=starting)  # type: ignore[arg-type,misc]

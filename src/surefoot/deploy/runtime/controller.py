@@ -85,15 +85,17 @@ class Controller:
         self.periods += 1
         return Period(obs[0], np.asarray(out[0], float), action[0], control, sent, limited, sound)
 
-    def towards(self, control: np.ndarray, readings: Mapping[str, np.ndarray]) -> tuple[Command, bool, bool]:
-        """The command for these controls, whether a limit was active, and whether all numbers are finite."""
+    def towards(
+        self, control: np.ndarray, readings: Mapping[str, np.ndarray], starting: bool = False
+    ) -> tuple[Command, bool, bool]:
+        """The command for these controls, whether a limit was active, and whether all numbers are finite. `starting`: of the soft start."""
         q, v = self.measured(readings)
         made = limit(self.limits, control, q, v, self.last, self.gains, 1 / self.contract.rate)
         self.last = made.target
         self.sent += 1
         at, servo = self.robot_order, bool(self.contract.kp)
-        rows = (made.target, made.kp, made.kd) if at is None else (made.target[at], made.kp[at], made.kd[at])
-        self.command = Command(self.sent, "servo" if servo else "control", *rows)
+        target, kp, kd = (x if at is None else x[at] for x in (made.target, made.kp, made.kd))
+        self.command = Command(self.sent, "servo" if servo else "control", target, kp, kd, starting)
         return self.command, bool(made.changed), bool(made.sound)
 
     def hold(self) -> Command:

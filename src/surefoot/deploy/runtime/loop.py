@@ -39,7 +39,7 @@ from surefoot.report import Progress, Watch, unwatched
 
 LISTEN = 0.3  # s of readings before anything is sent
 PATIENCE = 1.0  # s for fresh readings
-REACHED = 0.5  # rad or m that a joint may be off its default pose after the soft start
+REACHED = 0.5  # rad or m that a joint may be off the policy's first pose after the soft start
 SETTLE = 1.0  # s that it may take
 FRESH = 1.8  # periods after which readings are stale; 2.8 of a robot that sends less than two packets a period
 QUICKEST = 0.01  # s: no stream is called stale before
@@ -204,14 +204,14 @@ class Run:
     # ---- periods
 
     def _soft_start(self) -> None:
-        """Servos move from where they are to the default pose; what is no servo is driven by the policy at once."""
+        """Servos move from where they are to the pose in which the policy begins; what is no servo is driven by the policy at once."""
         assert self.sanity.newest is not None
         q, _ = self.controller.measured(self.sanity.newest.readings)
         if not self.contract.kp:
             self.controller.begin(self.controller.start())
             self._on("reached", "no servos to move")
             return
-        home = np.clip(np.array(self.contract.home), self.limits.low, self.limits.high)
+        home = np.clip(np.array(self.contract.first_pose), self.limits.low, self.limits.high)
         begin = np.clip(q, self.limits.low, self.limits.high)
         self.controller.begin(begin)
         steps = max(1, round(self.limits.soft_start * self.contract.rate))
@@ -219,7 +219,7 @@ class Run:
         def act(k: int, packet: Packet, late: float) -> None:
             s = min(1.0, (self.controller.sent + 1) / steps)  # a period that was missed moves nothing
             target = begin + (3 - 2 * s) * s * s * (home - begin)
-            command, _, sound = self.controller.towards(target, packet.readings)
+            command, _, sound = self.controller.towards(target, packet.readings, starting=True)
             self._send(command) if sound else self._on("fault", "a target is not a finite number")
             if s == 1.0 and self.states.now == "soft start":
                 self._reached(home, packet, self.controller.sent - steps > SETTLE * self.contract.rate)
@@ -230,13 +230,13 @@ class Run:
         off = np.abs(self.controller.measured(packet.readings)[0] - home)
         i = int(off.argmax())
         if off[i] > REACHED and late:
-            what = f"{self.contract.joints[i]} is {off[i]:.2f} off its default pose"
+            what = f"{self.contract.joints[i]} is {off[i]:.2f} off its first pose"
             self._on("fault", f"soft start: {what}, expected within {REACHED:g}")
         elif off[i] <= REACHED:
             sent = self.controller.sent
             self.controller.begin(home)
             self.controller.sent = sent
-            self._on("reached", "default pose")
+            self._on("reached", "first pose")
 
     def _act(self) -> None:
         last = round(self.settings.seconds * self.contract.rate)

@@ -5,12 +5,16 @@ floating      largest distance of the lowest point of a standing foot from the f
 sunk          how far any foot is below the floor, at most, m
 direction     mean angle between the person's and the robot's bones, rad
 limit         share of frames with a joint within 1 mrad of an end of its range
+outside       share of the frames in which feet stand where the robot presses on the floor more than FAR outside of them (pressure.py)
 """
 
 import numpy as np
 
+from surefoot.motion.retarget.balance import pressed, stride
 from surefoot.motion.retarget.humanoid import SIDES
 from surefoot.motion.retarget.retarget import Retargeted
+
+FAR = 0.02  # m
 
 
 def metrics(found: Retargeted, q: np.ndarray | None = None) -> dict[str, float]:
@@ -40,4 +44,10 @@ def metrics(found: Retargeted, q: np.ndarray | None = None) -> dict[str, float]:
         "limit": float(at_end.mean()),
         "fastest": float((np.abs(np.diff(joints, axis=0)) / dt).max()),
         "standing": float(stands.mean()),
+        "outside": _outside(found, q),
     }
+
+
+def _outside(found: Retargeted, q: np.ndarray) -> float:
+    off = pressed(found, q).off() if len(q) > 1 + stride(found) else np.zeros(0)
+    return float((off > FAR).mean()) if len(off) else 0.0

@@ -109,7 +109,7 @@ def _held(
     solver: Solver, asked: Targets, frames: list[Frame], plain: np.ndarray, watch: Watch
 ) -> tuple[np.ndarray, int]:
     """Pass 2."""
-    soles = {side: _sole(solver, side, plain) for side in SIDES}
+    soles = sole_paths(solver, plain)
     kept = _kept(solver.robot, soles, asked)
     shift = np.mean([kept[s][0] - soles[s][0] for s in SIDES], 0)
     out, steps = plain.copy(), 0
@@ -139,9 +139,14 @@ def _kept(robot: Humanoid, soles: Paths, asked: Targets) -> Paths:
 
 def foot_paths(solver: Solver, found: Retargeted) -> tuple[Paths, np.ndarray]:
     """Where the feet are to be, as in pass 2, and the mean shift (T, 3) of both from pass 1."""
-    soles = {side: _sole(solver, side, found.plain) for side in SIDES}
+    soles = sole_paths(solver, found.plain)
     kept = _kept(found.robot, soles, found.targets)
     return kept, np.mean([kept[s][0] - soles[s][0] for s in SIDES], 0)
+
+
+def sole_paths(solver: Solver, q: np.ndarray) -> Paths:
+    """Where the soles are at positions (T, nq)."""
+    return {side: _sole(solver, side, q) for side in SIDES}
 
 
 def _sole(solver: Solver, side: str, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

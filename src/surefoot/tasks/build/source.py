@@ -20,7 +20,7 @@ from surefoot.sim.model import edits
 from surefoot.sim.model.accuracy import Chosen, choose
 from surefoot.sim.model.edits import Timing
 from surefoot.sim.model.load import load_robot
-from surefoot.tasks.build import blank, hover, legged, reach, text, track, velocity
+from surefoot.tasks.build import blank, feasible, hover, legged, reach, text, track, velocity
 from surefoot.tasks.build.ground import FLAT
 
 ASSUMED = {
@@ -164,7 +164,7 @@ def _track(robot: Robot, out: Path, file: MotionFile) -> Written:
     checks = [
         w
         for m in motions
-        for w in (*m.meta["notes"], *track.doubts(body, track.reference(body, m, chosen.timing.period)))
+        for w in (*m.meta["notes"], *feasible.doubts(body, track.reference(body, m, chosen.timing.period)))
     ]
     held = f"{len(legs.held)} joints held; " if legs.held else ""
     about = (

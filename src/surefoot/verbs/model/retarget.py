@@ -51,6 +51,8 @@ class Retarget:
     """folder that meshes may come from, if they lie outside the model's own"""
     seed: int = 0
     """of the starts of the first frame"""
+    balance: bool = False
+    """shift the base by a few cm at most, so that the robot presses on the floor within its feet where it can"""
     box: Path | None = None
     """JSON file of a box that the person handles: {"half": [x, y, z], "path": [[t, x, y, z], ...]} in m and s, z up, floor at 0; rows may go on with its attitude w, x, y, z"""
     wall: tuple[float, float, float] | None = None
@@ -82,6 +84,10 @@ class Retarget:
         person = self._person(given)
         robot = robot_of(self.robot, self.asset_root)
         things = retargeted.things_of(self.box, self.wall, self.step, person, self.cut[0] if self.cut else 0.0, self.mirror)  # fmt: skip
+        if things and self.balance:
+            raise SurefootError(
+                "--balance: found a --box, --wall or --step, which the robot may lean on: expected none"
+            )
         if not things and (self.variants > 1 or self._change != type(self._change)()):
             raise SurefootError("--variants, --object-size, --object-shift and --object-turn are of a --box, --wall or --step: found none")  # fmt: skip
         try:
@@ -114,6 +120,7 @@ class Retarget:
         self, person: "Person", robot: Robot, things: "Sequence[Thing]", given: dict[str, str] | None, watch: Watch
     ) -> "dict[Path, Made]":
         """Path -> motion; several if variants are asked for."""
+        from surefoot.motion.retarget.balance import balanced
         from surefoot.motion.retarget.humanoid import humanoid
         from surefoot.motion.retarget.interaction import interact
         from surefoot.motion.retarget.retarget import retarget
@@ -123,7 +130,8 @@ class Retarget:
 
         mapped = read_map(self.robot_map)
         if not things:
-            return {self.out: Made(retarget(person, humanoid(kinematic(robot), mapped), given, self.seed, watch))}
+            found = retarget(person, humanoid(kinematic(robot), mapped), given, self.seed, watch)
+            return {self.out: Made(balanced(found) if self.balance else found)}
         out: dict[Path, Made] = {}
         for k, change in enumerate([self._change, *changes(self.variants, self.seed)[1:]]):
             held = interact(person, robot, things, change, given, mapped, self.seed, watch)

@@ -26,6 +26,7 @@ ROWS = (
     ("sliding", "feet that stand slide at", "mm/s", 1e3), ("floating", "standing soles off the floor, at most", "mm", 1e3),
     ("sunk", "feet below the floor, at most", "mm", 1e3), ("direction", "bones turned from the person's, mean", "deg", 57.29578),
     ("fastest", "fastest joint", "rad/s", 1.0), ("limit", "frames with a joint at its limit", "%", 100.0),
+    ("outside", "frames that press outside of the feet", "%", 100.0),
 )  # fmt: skip
 WITH_THINGS = (
     ("hands_off", "hands from what the person's touch, mean", "mm", 1e3), ("steps_off", "soles from the step they stand on, at most", "mm", 1e3),

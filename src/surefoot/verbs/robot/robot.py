@@ -3,7 +3,7 @@
 import signal
 import time
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
@@ -46,12 +46,14 @@ class Robot:
     """the command that `surefoot run` is given, by which its runs are judged; default: zeros"""
     seed: int = 0
     """seed of starts and noise"""
+    gantry: Literal["auto", "yes", "no"] = "auto"
+    """hang the base from a gantry until the policy's first command; auto: if the robot falls while nobody balances it"""
 
     def run(self, watch: Watch) -> Report:
         from surefoot import tasks
         from surefoot.deploy.links.robot_side import Server
         from surefoot.sim.realities import Reality, realities
-        from surefoot.tasks.live_robot import LiveRobot
+        from surefoot.tasks.live_robot import LiveRobot, falls
 
         task = tasks.resolve(self.task)
         nominal = Reality(0, {}) if self.reality is None else realities(self.reality, task)
@@ -60,6 +62,7 @@ class Robot:
             reality_of(self.reality or 0, self.ingredient) if self.ingredient else nominal,
             self.seed,
             self.command,
+            hangs=self.gantry == "yes" or (self.gantry == "auto" and falls(task)),
         )
         transport = self._transport()
         server = Server(body, transport, self.timeout, self.speed)
@@ -88,7 +91,7 @@ class Robot:
         where = f"udp://{self.host}:{self.port}"
         watch(
             Progress(
-                f"{server.about.name} at {where}; in another terminal: surefoot run BUNDLE --link {where} --live",
+                f"{server.about.name}{' on a gantry' if body.gantry else ''} at {where}; in another terminal: surefoot run BUNDLE --link {where} --live",
                 stays=True,
             )
         )
@@ -118,7 +121,7 @@ def _report(asked: Robot, server: "Server", body: "LiveRobot") -> Report:
     flights = [asdict(f) for f in body.flights]
     facts: dict[str, Any] = {
         "task": body.task.name, "rate": server.about.rate, "runs": flights, "success": sum(f["success"] for f in flights),
-        "events": [asdict(e) for e in server.events], "mode": server.mode,
+        "events": [asdict(e) for e in server.events], "mode": server.mode, "gantry": body.gantry is not None,
     }  # fmt: skip
     rows = [
         [f["run"] + 1, f["seconds"], f["ended"] or "cut short", f["error"], "yes" if f["success"] else "no"]
