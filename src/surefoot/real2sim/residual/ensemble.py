@@ -127,8 +127,8 @@ def fit(data: Labelled, s: FitSettings, seed: int, beside: Labelled | None = Non
         prior = net.prior(z.flatten(0, 1)[None]).unflatten(1, z.shape[:2]).mean(2)  # (K, w, outputs)
     _train(net.fitted, z, _tensor(y / scale) - prior, _tensor(_blocks(len(y), s.members, rng)), own, s, rng)
     with torch.no_grad():
-        own = disagreement(net.members(windows.flatten(0, 1))).numpy()
-    net.spread.fill_(max(float(np.quantile(own, KNOWN)), 1e-9))
+        apart = disagreement(net.members(windows.flatten(0, 1))).numpy()
+    net.spread.fill_(max(float(np.quantile(apart, KNOWN)), 1e-9))
     return net
 
 
@@ -143,7 +143,7 @@ def _train(
     adam = torch.optim.AdamW(net.parameters(), s.rate, weight_decay=s.decay)
     schedule = torch.optim.lr_scheduler.OneCycleLR(adam, s.rate, s.updates)
     for _ in range(s.updates):
-        rows = torch.from_numpy(drawn(own, len(z), min(s.batch, len(z)), s.share, rng))
+        rows = torch.from_numpy(drawn_rows(own, len(z), min(s.batch, len(z)), s.share, rng))
         y = net(z[rows].flatten(0, 1)[None]).unflatten(1, (-1, z.shape[1])).mean(2)
         # Huber's loss: a contact that breaks within a window gives a label that explains nothing else
         loss = nn.functional.huber_loss(y, target[:, rows], reduction="none").mean(2) * weight[:, rows]
@@ -153,7 +153,7 @@ def _train(
         schedule.step()
 
 
-def drawn(own: int, most: int, n: int, share: float, rng: np.random.Generator) -> np.ndarray:
+def drawn_rows(own: int, most: int, n: int, share: float, rng: np.random.Generator) -> np.ndarray:
     """(n,) rows of a batch: a share of them among the first `own`, the others behind them; all, where nothing is behind them."""
     first = n if own == most else min(max(1, round(share * n)), n - 1)
     rows = rng.integers(0, own, first)
