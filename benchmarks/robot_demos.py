@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks import cloned, real
 from benchmarks.measure import Row, row
 from benchmarks.real_logs import MODELS, read
+from benchmarks.toy_tasks import from_top, hanging
 from surefoot import tasks
 from surefoot.belief import Box
 from surefoot.contract import Action
@@ -43,11 +44,9 @@ from surefoot.observation import Formula, ObsGroup, ObsTerm
 from surefoot.params import Param, Params
 from surefoot.real2sim.identify import Identify, identify
 from surefoot.real2sim.plant import Plant
-from surefoot.rng import Draw
 from surefoot.robot import Robot
-from surefoot.task import Episode, Moment, Reward, Task
+from surefoot.task import Reward, Task
 from surefoot.tasks.rollout import contract, evaluate
-from surefoot.world import Start
 
 TORQUE, LENGTH, RATE = 0.9, 0.5, 50.0  # N m, m, Hz
 DRIVERS = ("sac", "energy_shaping")
@@ -55,16 +54,6 @@ MASS, FRICTION = 0.577, 0.355  # kg, N m, as identified() finds
 TIP = (0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, -LENGTH)  # a point of the axis, the axis, a hinge; then the tip
 UP = 0.3  # rad from the top
 SEEDS, STEPS = 3, 100_000
-
-
-def _from_top(m: Moment) -> np.ndarray:
-    """rad: 0 at the top, pi where it hangs."""
-    return np.abs(m.q[:, 0] % (2 * np.pi) - np.pi)
-
-
-def _hanging(rng: Draw, n: int) -> Episode:
-    q = rng.uniform(-0.1, 0.1, (n, 1))
-    return Episode(Start(q, np.zeros((n, 1)), np.zeros((n, 1))))
 
 
 def swing_up(friction: float = 0.1) -> Task:
@@ -84,10 +73,10 @@ def swing_up(friction: float = 0.1) -> Task:
         observations={"actor": seen, "critic": seen},
         rewards={
             "high": Reward(1.0, lambda m: 0.5 * (1 - np.cos(m.q[:, 0])), "0 where it hangs, 1 at the top"),
-            "up": Reward(1.0, lambda m: (_from_top(m) < UP).astype(float), "within what counts as up"),
+            "up": Reward(1.0, lambda m: (from_top(m) < UP).astype(float), "within what counts as up"),
             "effort": Reward(-0.02, lambda m: np.square(np.clip(m.action[:, 0], -1, 1)), "torque heats the motor"),
         },
-        ended={}, episode=_hanging, error=_from_top, error_unit="rad", tolerance=UP, window=1.0,
+        ended={}, episode=hanging, error=from_top, error_unit="rad", tolerance=UP, window=1.0,
         settings={"envs": 64, "horizon": 50, "steps": STEPS, "hidden": (64, 64), "gamma": 0.99, "minibatches": 4, "activation": "tanh",
                   "learner_threads": 1},
     )  # fmt: skip

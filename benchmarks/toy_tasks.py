@@ -33,12 +33,12 @@ TORQUE = 5.0  # N m; gravity's is up to 9.81
 UPRIGHT = 0.8  # rad from the top within which it earns
 
 
-def _from_top(m: Moment) -> np.ndarray:
+def from_top(m: Moment) -> np.ndarray:
     """rad: 0 at the top, pi where it hangs."""
-    return np.abs((m.q[:, 0] + 2 * np.pi) % (2 * np.pi) - np.pi)
+    return np.abs(m.q[:, 0] % (2 * np.pi) - np.pi)
 
 
-def _hanging(rng: Draw, n: int) -> Episode:
+def hanging(rng: Draw, n: int) -> Episode:
     q = rng.uniform(-0.1, 0.1, (n, 1))
     return Episode(Start(q, np.zeros((n, 1)), np.zeros((n, 1))))
 
@@ -55,10 +55,10 @@ def swing() -> Task:
         action=Action(("torque",), np.zeros(1), np.array([TORQUE]), "N m"),
         observations={"actor": seen, "critic": seen},
         rewards={
-            "upright": Reward(4.0, lambda m: (_from_top(m) < UPRIGHT).astype(float), "at the top, and nowhere else"),
+            "upright": Reward(4.0, lambda m: (from_top(m) < UPRIGHT).astype(float), "at the top, and nowhere else"),
             "torque": Reward(-0.1, lambda m: np.square(np.clip(m.action[:, 0], -1, 1)), "each torque costs"),
         },
-        ended={}, episode=_hanging, error=_from_top, error_unit="rad", tolerance=UPRIGHT, window=1.0,
+        ended={}, episode=hanging, error=from_top, error_unit="rad", tolerance=UPRIGHT, window=1.0,
         settings={"envs": 96, "horizon": 25, "steps": 150_000, "hidden": (32, 32), "gamma": 0.98, "minibatches": 4, "activation": "tanh", "spread": (0.2, 0.5, 1.0),
                   "learner_threads": 1},
     )  # fmt: skip
