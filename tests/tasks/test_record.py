@@ -80,6 +80,10 @@ def test_the_verb_records_simulated_episodes_of_a_policy_and_refuses_them_withou
     assert facts["episodes"] == 3 and facts["rows"] == len(Log.load(out)) and "policy" in Log.load(out).meta["parents"]
     assert main(["record", "balance", "--episodes", "3", "--out", str(out)]) == 2
     assert "--episodes: expected --policy, and 1 to 10000 episodes" in capsys.readouterr().err
+    assert (
+        main(["record", "balance", "--episodes", "3", "--policy", "balance", "--reality", "2", "--out", str(out)]) == 2
+    )
+    assert "found --reality, which is of a hidden robot" in capsys.readouterr().err
 
 
 def test_a_policy_is_told_what_the_robot_measures_and_balances_with_it():

@@ -105,12 +105,11 @@ def alone(name: str, past: Journal) -> Driver:
 
 
 def _after_robot(past: Journal) -> Step:
-    rate, spent = past.stages[-1].robot, past.spent(past.budget.trying)
+    spent = past.spent(past.budget.trying)
     if _succeeded(past):
-        assert rate is not None
-        if spent or rate.interval[0] >= SHOWN or sum(map(_good, past.all("robot"))) > 1:
-            return Step("stop", _few(past))
-        return Step("identify", f"{_few(past)}, which says little: fit the numbers to this log, too")
+        if spent or _shown(past.stages[-1]) or sum(map(_good, past.all("robot"))) > 1:
+            return Step("stop", _counted(past))
+        return Step("identify", f"{_counted(past)}, which says little: fit the numbers to this log, too")
     if spent:
         return Step("stop", f"the budget is spent: {spent}")
     return Step("doctor", "why does it fail?")
@@ -120,23 +119,26 @@ def _good(tried: Stage) -> bool:
     return tried.robot is not None and tried.robot.value >= GOOD
 
 
+def _shown(tried: Stage) -> bool:
+    return tried.robot is not None and tried.robot.interval[0] >= SHOWN
+
+
 def _succeeded(past: Journal) -> bool:
     """When the robot was last tried."""
     tried = past.last("robot")
     return tried is not None and _good(tried)
 
 
-def _few(past: Journal) -> str:
+def _counted(past: Journal) -> str:
     rate = past.all("robot")[-1].robot
-    assert rate is not None
-    return f"the robot succeeds in {rate.k} of {rate.n} episodes"
+    return "" if rate is None else f"the robot succeeds in {rate.k} of {rate.n} episodes"
 
 
 def _after_identify(past: Journal) -> Step:
     """Train over what was found; look closer at the robot where an earlier fit did not help and much is still open."""
     if _succeeded(past):
         refused = past.stages[-1].facts.get("refused")
-        return Step("stop", _few(past)) if refused else Step("train", "go on from the policy that succeeds")
+        return Step("stop", _counted(past)) if refused else Step("train", "go on from the policy that succeeds")
     affordable = past.robot_seconds + EXPLORING + past.budget.trying <= past.budget.robot
     again = len(past.all("identify")) > 1 and not past.since_robot("explore")
     if again and affordable and _share_open(past.stages[-1]) > OPEN:

@@ -185,10 +185,16 @@ def test_the_mean_of_two_sources_is_weighed_by_their_share_and_not_by_their_rows
     assert float(policy_of(lea)(np.zeros((1, 4), np.float32))[0, 0]) == pytest.approx(share, abs=0.02)
 
 
-def test_a_share_without_a_row_of_both_is_refused():
-    for share in (0.0, 1.0, 0.001, float("nan")):
-        with pytest.raises(SurefootError, match="share: expected rows of both in each step of 256"):
+def test_a_share_that_is_none_or_has_no_row_of_both_is_refused():
+    for share in (0.0, 1.0, float("nan")):
+        with pytest.raises(SurefootError, match="share: expected a number between 0 and 1"):
             CloneSettings(share=share)
+    env, s = tasks.env(BALANCE, 1, threads=1), CloneSettings(by="mse", share=0.001, samples=100)
+    with pytest.raises(SurefootError, match="share: 0.001 of 100 rows is 0; expected rows of both"):
+        Clone(env, s, 0, one_way(1.0, 10), one_way(0.0, 10))
+    assert (
+        Clone(env, CloneSettings(by="mse", samples=1), 0, one_way(1.0, 10)).iterate()["rejected"] == 0
+    )  # no other rows, no share
 
 
 def test_a_stopped_run_ends_with_the_same_bits_and_other_logs_are_refused(tmp_path):

@@ -47,8 +47,16 @@ class Clone(NetLearner):
         torch.set_num_threads(settings.learner_threads)
         self.env, self.settings, self.seed = env, settings, seed
         self.iterations, self.batch = -(-settings.updates // EACH), EACH * settings.samples
-        self.own = len(data.obs)  # rows of the logs; those beside them follow
-        data = data if beside is None else joined(data, beside)
+        self.own, self.drawn = (
+            len(data.obs),
+            settings.samples,
+        )  # rows of the logs, those beside them follow; rows of a step
+        if beside is not None:
+            data, self.drawn = joined(data, beside), round(settings.share * settings.samples)
+            if self.drawn in (0, settings.samples):
+                raise SurefootError(
+                    f"share: {settings.share:g} of {settings.samples} rows is {self.drawn}; expected rows of both in each step"
+                )
         self.scale = max(float(np.abs(data.actions).max()), 1e-6)
         self.obs, self.x = (
             torch.from_numpy(data.obs),
@@ -104,13 +112,10 @@ class Clone(NetLearner):
         return loss.detach()
 
     def _rows(self, rng: torch.Generator) -> Tensor:
-        """Of one gradient step."""
-        n, most = self.settings.samples, len(self.obs)
-        own = n if self.own == most else round(self.settings.share * n)
-        of_logs = torch.randint(self.own, (own,), generator=rng)
-        if own == n:
-            return of_logs
-        return torch.cat([of_logs, torch.randint(self.own, most, (n - own,), generator=rng)])
+        """Of one gradient step: of the logs, then of those beside them."""
+        rows = torch.randint(self.own, (self.drawn,), generator=rng)
+        rest = self.settings.samples - self.drawn
+        return torch.cat([rows, torch.randint(self.own, len(self.obs), (rest,), generator=rng)]) if rest else rows
 
     def policy(self, contract: Contract) -> PolicyNet:
         scales = self.see_actor.mean.float().numpy(), self.see_actor.sd.float().numpy()

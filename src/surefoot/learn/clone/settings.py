@@ -52,9 +52,7 @@ class CloneSettings:
         for name in ("lr", "weight_decay", "start"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise SurefootError(f"{name}: expected a finite number >= 0, found {getattr(self, name)}")
-        if not 0 < self.share < 1 or round(self.share * self.samples) in (0, self.samples):
-            raise SurefootError(
-                f"share: expected rows of both in each step of {self.samples}: a share between 0 and 1, found {self.share:g}"
-            )
+        if not 0 < self.share < 1:
+            raise SurefootError(f"share: expected a number between 0 and 1, found {self.share:g}")
         learns(self, "", "lr")
         widths(self, "", "hidden")

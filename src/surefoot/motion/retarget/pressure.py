@@ -29,7 +29,7 @@ class Pressure:
     soles: np.ndarray  # (T, balls, 3) m: lowest points of the balls under the feet
     used: (
         np.ndarray
-    )  # (T,) bool: feet stand there and are needed; without the ends, where second differences mean nothing
+    )  # (T,) bool: feet stand there and are needed; not at the ends, whose second differences mean nothing
 
     def corners(self, k: int) -> np.ndarray:
         """(balls, 2) of the feet that stand in row k."""

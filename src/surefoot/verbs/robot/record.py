@@ -86,6 +86,9 @@ class Record:
 
         if self.policy is None or not 1 <= self.episodes <= MOST:
             raise SurefootError(f"--episodes: expected --policy, and 1 to {MOST} episodes; found {self.episodes}")
+        for name in ("reality", "ingredient", "seconds", "tell"):
+            if getattr(self, name):
+                raise SurefootError(f"--episodes: found --{name}, which is of a hidden robot: expected none")
         task, how = self._how()
         assert isinstance(how, Policy)
         belief = belief_of(task, self.belief, watch)

@@ -15,6 +15,7 @@ from surefoot.log import Log
 from surefoot.report import Report, Text, Watch
 from surefoot.task import Task
 from surefoot.verbs.machine import naming
+from surefoot.world import World
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class Clone:
         if self.save_every < 0:
             raise SurefootError(f"--save-every: expected 0 or more, found {self.save_every:g}")
         task = tasks.resolve(self.task)
-        logs = {str(path): self._read(path, task, self.mapping) for path in self.logs}
-        beside = {str(path): self._read(path, task, None) for path in self.beside}
+        world = tasks.env(task, 1, threads=1).world
+        logs = {str(path): _read(path, task, world, self.mapping) for path in self.logs}
+        beside = {str(path): _read(path, task, world, None) for path in self.beside}
         out = self.out or Path("runs") / task.name / time.strftime("clone-%Y-%m-%d_%H-%M-%S")
         path = clone(self.task, logs, out, self.settings, self.seed, watch, self.save_every, beside)
         rows, more = (sum(map(len, x.values())) for x in (logs, beside))
@@ -58,13 +60,13 @@ class Clone:
         text += f", with {more} rows beside them" if more else ""
         return Report(str(path.parent), facts, (Text(text),), following)
 
-    def _read(self, path: Path, task: Task, mapping: Path | None) -> Log:
-        """A log with observations and actions: its own, or those that follow from a robot's readings and controls."""
-        from surefoot.doctor.evidence.demonstration import demonstrated
 
-        log = Log.read(path, mapping)
-        if "observation" in log.columns or "control" not in log.columns:
-            return log
-        world = tasks.env(task, 1, threads=1).world
-        with naming(path):
-            return demonstrated(task, world, Log.read(path, mapping, rate=1 / world.dt))
+def _read(path: Path, task: Task, world: World, mapping: Path | None) -> Log:
+    """A log with observations and actions: its own, or those that follow from a robot's readings and controls."""
+    from surefoot.doctor.evidence.demonstration import demonstrated
+
+    log = Log.read(path, mapping)
+    if "observation" in log.columns or "control" not in log.columns:
+        return log
+    with naming(path):
+        return demonstrated(task, world, Log.read(path, mapping, rate=1 / world.dt))

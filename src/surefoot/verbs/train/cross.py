@@ -83,7 +83,7 @@ class Cross:
         question = Question(task, self.task, out, name, budget, self.seed, episodes, self.steps, self.threads)
         driver = skipping(self.skip)
         if self.stage:
-            driver = alone(self.stage, Journal.open(out, question.asked(), budget))
+            driver = alone(self.stage, Journal.open(out, question.asked(), question.budget))
         return self._report(cross(question, robot, watch, driver), robot, name, watch)
 
     def _given(self) -> str:
