@@ -27,9 +27,7 @@ class Pressure:
     p: np.ndarray  # (T, 2) m: the zero-moment point
     height: np.ndarray  # (T,) s^2: c_z / (g + c_z''), by which an acceleration of c moves p
     soles: np.ndarray  # (T, balls, 3) m: lowest points of the balls under the feet
-    used: (
-        np.ndarray
-    )  # (T,) bool: feet stand there and are needed; not at the ends, whose second differences mean nothing
+    used: np.ndarray  # (T,) bool: feet stand and are needed; not at the ends, which have no second difference
 
     def corners(self, k: int) -> np.ndarray:
         """(balls, 2) of the feet that stand in row k."""
